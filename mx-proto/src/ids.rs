@@ -1,0 +1,129 @@
+//! Names of things, one type each, so that they cannot be mixed up.
+//!
+//! ```text
+//!   host --- NicId          an interface of a host ("board")
+//!             `- EndpointId one open endpoint on it
+//!                 `- SessionId   one life of that endpoint
+//!   LinkId     a path a port opened to somebody     (port's number)
+//!   PartnerId  a remote endpoint we talk to         (endpoint's number)
+//!   RequestId  one posted send, receive or connect  (endpoint's number)
+//! ```
+//!
+//! `LinkId`, `PartnerId` and `RequestId` are an index and a generation: a stale one is
+//! recognised instead of naming whoever got the slot next.
+
+use std::fmt;
+
+/// A network interface of some host, 64 bits, the same number in every process of the cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct NicId(pub u64);
+
+/// An endpoint of a network interface, as in `mx://host:board:endpoint`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct EndpointId(pub u32);
+
+/// One life of an endpoint: drawn at random when it is opened, so that a restarted peer is told
+/// from the one before it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SessionId(pub u64);
+
+/// The 64 bits a message carries for matching.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MatchBits(pub u64);
+
+/// Which of the 64 bits count.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MatchMask(pub u64);
+
+impl MatchMask {
+    /// Every bit counts.
+    pub const EXACT: Self = Self(u64::MAX);
+
+    /// `bits` with everything that does not count set to zero.
+    #[inline]
+    pub fn apply(self, bits: MatchBits) -> MatchBits {
+        MatchBits(bits.0 & self.0)
+    }
+}
+
+macro_rules! generational {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+        pub struct $name {
+            index: u32,
+            generation: u32,
+        }
+
+        impl $name {
+            /// Puts a name together from the owner's slot number and that slot's generation.
+            #[inline]
+            pub const fn new(index: u32, generation: u32) -> Self {
+                Self { index, generation }
+            }
+
+            /// The owner's slot number.
+            #[inline]
+            pub const fn index(self) -> u32 {
+                self.index
+            }
+
+            /// How often that slot had been given out before.
+            #[inline]
+            pub const fn generation(self) -> u32 {
+                self.generation
+            }
+
+            /// Both in one word, for the wire and for foreign context fields.
+            #[inline]
+            pub const fn to_word(self) -> u64 {
+                (self.generation as u64) << 32 | self.index as u64
+            }
+
+            /// The inverse of [`Self::to_word`]; the result still has to be looked up.
+            #[inline]
+            pub const fn from_word(word: u64) -> Self {
+                Self { index: word as u32, generation: (word >> 32) as u32 }
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({}.{})"), self.index, self.generation)
+            }
+        }
+    };
+}
+
+generational! {
+    /// A path that a port opened, or accepted, to one remote endpoint.
+    LinkId
+}
+generational! {
+    /// A remote endpoint this endpoint talks to.
+    PartnerId
+}
+generational! {
+    /// A posted operation that has not completed yet.
+    RequestId
+}
+
+/// How one names a remote endpoint before there is a link to it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Target {
+    /// Its network interface.
+    pub nic: NicId,
+    /// Its endpoint number there.
+    pub endpoint: EndpointId,
+    /// Which port to take.
+    pub route: Route,
+}
+
+/// A wish which port carries the traffic to a peer; its meaning belongs to the ports.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Route(pub u8);
+
+impl Route {
+    /// The ports choose.
+    pub const AUTO: Self = Self(0);
+}

@@ -1,0 +1,128 @@
+//! Bytes of messages, without pointers.
+//!
+//! ```text
+//!   Memory   a posted operation's buffer: segments of the application (mx-sys),
+//!            or a Vec (simulator).   visit() lends its slices, visit_mut() to fill them
+//!   Source   the body of a packet that has arrived: a slice, or bytes in memory
+//!            that another process can still change (copied out, never borrowed)
+//! ```
+//!
+//! Knows nothing of: who owns the bytes, what they mean.
+
+/// The buffer of one posted operation: a list of segments seen as one run of bytes.
+///
+/// An implementation lends its bytes only during a call. The endpoint drops the value when the
+/// operation completes; from then on nobody may touch the bytes behind it.
+pub trait Memory {
+    /// Bytes in all segments together.
+    fn len(&self) -> usize;
+
+    /// True when there is not one byte.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Lends `len` bytes from `offset` on, piece by piece and in order, for reading.
+    /// Bytes beyond the end are left out.
+    fn visit(&self, offset: usize, len: usize, visitor: impl FnMut(&[u8]));
+
+    /// Lends `len` bytes from `offset` on, piece by piece and in order, for writing.
+    /// Bytes beyond the end are left out.
+    fn visit_mut(&mut self, offset: usize, len: usize, visitor: impl FnMut(&mut [u8]));
+
+    /// Copies what `source` holds from `at` on to `offset`, at most `len` bytes.
+    /// Returns how many bytes were written.
+    #[inline]
+    fn fill<S: Source + ?Sized>(
+        &mut self,
+        offset: usize,
+        len: usize,
+        source: &S,
+        at: usize,
+    ) -> usize {
+        let mut from = at;
+        self.visit_mut(offset, len, |piece| {
+            source.copy_to(from, piece);
+            from += piece.len();
+        });
+        from - at
+    }
+}
+
+/// Bytes that arrived and lie in the port's memory.
+pub trait Source {
+    /// How many there are.
+    fn len(&self) -> usize;
+
+    /// True when there is not one byte.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies `into.len()` bytes from offset `at`. Bytes past the end are left as they are.
+    fn copy_to(&self, at: usize, into: &mut [u8]);
+
+    /// All bytes in a fresh vector.
+    fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len()];
+        self.copy_to(0, &mut bytes);
+        bytes
+    }
+}
+
+impl Source for [u8] {
+    #[inline]
+    fn len(&self) -> usize {
+        <[u8]>::len(self)
+    }
+
+    #[inline]
+    fn copy_to(&self, at: usize, into: &mut [u8]) {
+        let have = self.get(at..).unwrap_or(&[]);
+        let n = have.len().min(into.len());
+        into[..n].copy_from_slice(&have[..n]);
+    }
+}
+
+/// A buffer of its own, for tests and for messages an endpoint keeps.
+impl Memory for Vec<u8> {
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    fn visit(&self, offset: usize, len: usize, mut visitor: impl FnMut(&[u8])) {
+        let end = offset.saturating_add(len).min(Self::len(self));
+        if offset < end {
+            visitor(&self[offset..end]);
+        }
+    }
+
+    fn visit_mut(&mut self, offset: usize, len: usize, mut visitor: impl FnMut(&mut [u8])) {
+        let end = offset.saturating_add(len).min(Self::len(self));
+        if offset < end {
+            visitor(&mut self[offset..end]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filling_past_the_end_writes_only_what_fits() {
+        let mut buffer = vec![0u8; 4];
+        assert_eq!(buffer.fill(2, 10, &b"abcdef"[..], 1), 2);
+        assert_eq!(buffer, b"\0\0bc");
+        assert_eq!(buffer.fill(9, 1, &b"abc"[..], 0), 0);
+    }
+
+    #[test]
+    fn a_slice_never_copies_past_its_end() {
+        let mut into = [9u8; 4];
+        Source::copy_to(&b"ab"[..], 1, &mut into);
+        assert_eq!(into, [b'b', 9, 9, 9]);
+        Source::copy_to(&b"ab"[..], 7, &mut into);
+        assert_eq!(into, [b'b', 9, 9, 9]);
+    }
+}

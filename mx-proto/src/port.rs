@@ -1,0 +1,329 @@
+//! What an endpoint needs of whatever carries its packets.
+//!
+//! ```text
+//!                    send / resume            poll
+//!   Endpoint  ------------------------> Port -------> Sink (the endpoint again)
+//!             <-- Whole, Part, Held,                  on_packet, place/on_placed,
+//!                 WouldBlock, Down                    on_up, on_down, on_writable, on_released
+//! ```
+//!
+//! A port carries *packets* over *links*: a fixed header and a body. A link is reliable and keeps
+//! order: what was accepted arrives once, whole and in sequence, or the link goes down. (A port
+//! over datagrams gets there with the reliability layer of this crate.)
+//!
+//! Emit or nothing: a packet that `send` did not accept has not happened, so nobody has to undo
+//! anything when a port has no room. Ports never call the endpoint except through the [`Sink`]
+//! lent to [`Port::poll`], and the endpoint never calls the port from inside a `Sink` method.
+
+use crate::ids::{LinkId, Target};
+use crate::memory::{Memory, Source};
+use crate::time::{Clock, Instant};
+use std::fmt;
+
+/// Bytes of every packet's header.
+pub const HEADER_LEN: usize = 32;
+
+/// Offset of the body's length (`u32`, little endian) in a header: the one field of a packet's
+/// header that a port over a byte stream has to understand.
+pub const BODY_LEN_AT: usize = 4;
+
+/// A packet's header as it stands on the wire (see `wire`).
+pub type HeaderBytes = [u8; HEADER_LEN];
+
+/// What one link can carry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Largest body of a packet whose body is delivered through [`Sink::on_packet`] and does not
+    /// belong to a posted receive yet. At least 4 KiB.
+    pub packet_max: usize,
+    /// Largest body of a data packet, the kind whose place is known beforehand.
+    pub data_max: usize,
+    /// How much of a large message the receiver asks for at once.
+    pub pull_block: usize,
+    /// The port can read the peer's memory by itself ([`Port::read_remote`]).
+    pub remote_read: bool,
+}
+
+/// A packet's body, lent to the port for the time of one call.
+#[derive(Debug)]
+pub enum Body<'a, M> {
+    /// Bytes of the endpoint's own.
+    Bytes(&'a [u8]),
+    /// Part of a posted operation's buffer.
+    Memory {
+        /// The buffer.
+        memory: &'a M,
+        /// First byte of it to send.
+        offset: usize,
+        /// How many bytes.
+        len: usize,
+    },
+}
+
+impl<M> Body<'_, M> {
+    /// An empty body.
+    pub const EMPTY: Self = Body::Bytes(&[]);
+
+    /// Bytes in the body.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self {
+            Body::Bytes(bytes) => bytes.len(),
+            Body::Memory { len, .. } => *len,
+        }
+    }
+
+    /// True when there is not one byte.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// How much of a packet the port took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// All of it; the body's bytes are the caller's again.
+    Whole,
+    /// The header and this many bytes of the body, which is less than all of them. The link takes
+    /// nothing else until [`Port::resume`] has brought the rest or [`Port::abandon`] has given it
+    /// up. Only for bodies of the form [`Body::Memory`].
+    Part(usize),
+    /// All of it, but the port goes on reading the body's bytes until it says
+    /// [`Sink::on_released`] with this token, or until [`Port::recall`].
+    Held(u64),
+}
+
+/// Why a packet was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendError {
+    /// No room now. [`Sink::on_writable`] follows when there is.
+    WouldBlock,
+    /// The link is gone; [`Sink::on_down`] says so too.
+    Down,
+}
+
+/// Why a link ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkDown {
+    /// Nobody listens there.
+    Refused,
+    /// There is no way to get there.
+    Unreachable,
+    /// No answer in time.
+    TimedOut,
+    /// The peer closed it in order.
+    Closed,
+    /// The peer died or cut it.
+    Reset,
+    /// The peer sent what no peer of ours sends.
+    Protocol,
+}
+
+impl fmt::Display for LinkDown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Refused => "connection refused",
+            Self::Unreachable => "unreachable",
+            Self::TimedOut => "timed out",
+            Self::Closed => "closed by the peer",
+            Self::Reset => "connection reset",
+            Self::Protocol => "protocol violation",
+        })
+    }
+}
+
+/// Why a link could not even be started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConnectError {
+    /// The network interface is not known here.
+    UnknownNic,
+    /// The endpoint number is out of range.
+    BadEndpoint,
+    /// The wished-for port cannot go there.
+    NoRoute,
+    /// No descriptors or memory left.
+    NoResources,
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::UnknownNic => "unknown network interface",
+            Self::BadEndpoint => "endpoint id out of range",
+            Self::NoRoute => "no port leads there",
+            Self::NoResources => "out of descriptors or memory",
+        })
+    }
+}
+
+/// How a link is to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Close {
+    /// What was accepted is still delivered, for a bounded time.
+    Flush,
+    /// At once.
+    Now,
+}
+
+/// A peer's memory that a port can read by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RemoteKey {
+    /// Where it begins, in the port's terms.
+    pub address: u64,
+    /// What gives access to it, in the port's terms.
+    pub key: u64,
+}
+
+/// Descriptors that become readable when a port has something to do while it is armed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WakeDescriptors {
+    /// Links coming and going. Readable whether the port is armed or not.
+    pub control: Option<i32>,
+    /// Packets. Only to be trusted between [`Port::arm`] and [`Port::disarm`].
+    pub data: Option<i32>,
+}
+
+/// Carries packets over links. `M` is the type of application memory bodies come from.
+pub trait Port<M: Memory> {
+    /// What `link` can carry. For a link that is gone: anything.
+    fn limits(&self, link: LinkId) -> Limits;
+
+    /// Starts a link to `target`. [`Sink::on_up`] or [`Sink::on_down`] follows, from a later
+    /// [`Port::poll`].
+    fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError>;
+
+    /// Attaches a word to `link`, which comes back with everything about it. It is 0 before.
+    fn bind(&mut self, link: LinkId, cookie: u64);
+
+    /// Sends one packet. The body's length is already in the header.
+    fn send(
+        &mut self,
+        link: LinkId,
+        header: &HeaderBytes,
+        body: Body<'_, M>,
+    ) -> Result<Sent, SendError>;
+
+    /// Brings more of a body of which [`Sent::Part`] was taken: `len` bytes of `memory` from
+    /// `offset` on, which end where that body ends.
+    fn resume(
+        &mut self,
+        link: LinkId,
+        memory: &M,
+        offset: usize,
+        len: usize,
+    ) -> Result<Sent, SendError>;
+
+    /// The rest of a body of which [`Sent::Part`] was taken will not come: the port fills it up
+    /// with zeros by itself, so that the link can go on. The memory is not read again.
+    fn abandon(&mut self, link: LinkId);
+
+    /// Stops reading memory that a [`Sent::Held`] token stands for; [`Sink::on_released`] does not
+    /// follow. The link may go down over it. Ports that never hold memory keep the default.
+    fn recall(&mut self, link: LinkId, token: u64) {
+        let _ = (link, token);
+    }
+
+    /// Takes in what has happened, at most about `budget` packets. Returns true when there was
+    /// anything. Never blocks.
+    fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool;
+
+    /// Ends a link. [`Sink::on_down`] does not follow. Unknown links are ignored.
+    fn close(&mut self, link: LinkId, how: Close);
+
+    /// When [`Port::poll`] wants to be called although nothing arrives.
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Prepares for sleeping: from now on anything that arrives makes a descriptor of
+    /// [`Port::descriptors`] readable. Returns false when something is already there, in which
+    /// case the caller polls again instead of sleeping.
+    fn arm(&mut self) -> bool;
+
+    /// The opposite of [`Port::arm`]: the caller polls again, peers need not wake it.
+    fn disarm(&mut self);
+
+    /// What to sleep on.
+    fn descriptors(&self) -> WakeDescriptors {
+        WakeDescriptors::default()
+    }
+
+    /// Lets the peer of `link` read `memory` by itself. `None` where the port cannot.
+    fn expose(&mut self, link: LinkId, memory: &M) -> Option<RemoteKey> {
+        let _ = (link, memory);
+        None
+    }
+
+    /// Ends what [`Port::expose`] began: when it returns, nobody reads that memory any more.
+    fn conceal(&mut self, link: LinkId, key: RemoteKey) {
+        let _ = (link, key);
+    }
+
+    /// Reads `len` bytes at `from` of what the peer exposed as `key` into `memory` at `at`.
+    /// [`Sink::on_remote_read`] follows with `token`.
+    fn read_remote(
+        &mut self,
+        link: LinkId,
+        key: RemoteKey,
+        from: usize,
+        memory: &mut M,
+        at: usize,
+        len: usize,
+        token: u64,
+    ) -> Result<(), SendError> {
+        let _ = (link, key, from, memory, at, len, token);
+        Err(SendError::Down)
+    }
+}
+
+/// Where the body of a data packet belongs.
+#[derive(Debug)]
+pub struct Place<'a, M> {
+    /// The posted receive's buffer.
+    pub memory: &'a mut M,
+    /// Where in it the body begins. All of the body fits behind it.
+    pub offset: usize,
+}
+
+/// What a port tells its endpoint. `cookie` is what [`Port::bind`] attached to the link.
+pub trait Sink<M: Memory> {
+    /// A link that [`Port::connect`] started can carry packets.
+    fn on_up(&mut self, link: LinkId, cookie: u64);
+
+    /// A link is gone. Everything that arrived on it has been delivered before.
+    fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown);
+
+    /// A packet arrived. Links from strangers begin with their first packet.
+    fn on_packet<B: Source + ?Sized>(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        header: &HeaderBytes,
+        body: &B,
+    );
+
+    /// A header arrived whose body has not, or not all. A port that can read straight into
+    /// application memory asks where the body belongs, and may ask again for the same packet in a
+    /// later poll. `None`: the packet is not of that kind, or nobody wants it; the port then either
+    /// delivers it whole through [`Sink::on_packet`] or, when it is larger than
+    /// [`Limits::packet_max`], reads and drops it.
+    fn place(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        header: &HeaderBytes,
+    ) -> Option<Place<'_, M>>;
+
+    /// The whole body of a packet has been written where [`Sink::place`] said.
+    fn on_placed(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes);
+
+    /// A link that had no room has some again.
+    fn on_writable(&mut self, link: LinkId, cookie: u64);
+
+    /// The port has finished with memory it held ([`Sent::Held`]).
+    fn on_released(&mut self, link: LinkId, cookie: u64, token: u64);
+
+    /// A [`Port::read_remote`] has ended; `false` when it failed.
+    fn on_remote_read(&mut self, link: LinkId, cookie: u64, token: u64, ok: bool);
+}

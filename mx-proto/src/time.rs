@@ -1,0 +1,52 @@
+//! Points in time as numbers: nanoseconds since an arbitrary start.
+//!
+//! Nothing here reads a clock. Whoever drives an endpoint brings a [`Clock`]: the real one in
+//! `mx-sys`, a virtual one in the simulator.
+
+use std::time::Duration;
+
+/// A point in time, in nanoseconds since an arbitrary start that all parts of one run share.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Instant(pub u64);
+
+impl Instant {
+    /// `self + span`, at most the end of time.
+    #[inline]
+    #[must_use]
+    pub fn after(self, span: Duration) -> Self {
+        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(nanos))
+    }
+
+    /// How long it is from `earlier` to `self`; zero when `earlier` is later.
+    #[inline]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Where time comes from.
+pub trait Clock {
+    /// Now. Never goes backwards.
+    fn now(&self) -> Instant;
+}
+
+impl<C: Clock + ?Sized> Clock for &C {
+    #[inline]
+    fn now(&self) -> Instant {
+        (**self).now()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_saturates_at_both_ends() {
+        assert_eq!(Instant(u64::MAX - 1).after(Duration::from_secs(1)), Instant(u64::MAX));
+        assert_eq!(Instant(0).after(Duration::MAX), Instant(u64::MAX));
+        assert_eq!(Instant(3).since(Instant(5)), Duration::ZERO);
+        assert_eq!(Instant(5).since(Instant(3)), Duration::from_nanos(2));
+    }
+}

@@ -1,0 +1,1 @@
+//! Placeholder module list; see docs/architecture.md.
