@@ -1,1 +1,24 @@
-//! Placeholder module list; see docs/architecture.md.
+//! The MX shim: everything a protocol endpoint needs of a real machine.
+//!
+//! ```text
+//!        bmi-mx (BMI method)          later: the MX C API
+//!              |  lock, wait_until           |
+//!              v                             v
+//!   +-- progress: Shared<T>, Helper ----------------------------+
+//!   |   one lock, blocking wait, helper thread                  |
+//!   |   +-- mx_proto::Endpoint<HostPorts, UserMemory, Clock> --+ |
+//!   |   |  user_memory   clock   nic                           | |
+//!   |   |  ports: loopback | local | tcp                       | |
+//!   |   +------------------------------------------------------+ |
+//!   +-----------------------------------------------------------+
+//! ```
+//!
+//! Protocol lives in `mx-proto`, which is pure; what C programs see lives above. Here are the
+//! sockets, the shared memory, the clock, the threads and the application's pointers.
+
+pub mod clock;
+pub mod ports;
+pub mod user_memory;
+
+pub use clock::MonotonicClock;
+pub use user_memory::{Lent, MallocBuffer, SegmentError, UserMemory};

@@ -1,0 +1,465 @@
+//! The application's buffers, as the endpoint sees them.
+//!
+//! ```text
+//!   post_send_list(buffers, sizes)            UserMemory
+//!     +------+                             start   end
+//!     | a    | 100 bytes          ---->   [ a ,   100 ]
+//!     +------+                            [ c ,   350 ]   the run of bytes 0..350
+//!     | b    |   0 bytes (left out)
+//!     +------+                      visit(90, 20): a[90..100], then c[0..10]
+//!     | c    | 250 bytes
+//!     +------+
+//! ```
+//!
+//! Every read and write of application memory by an endpoint goes through this file. A buffer of
+//! one segment needs no allocation, nor does a list of two.
+//!
+//! Owns: nothing of an application's buffer; all of a [`MallocBuffer`].
+//! Knows nothing of: what the bytes mean, which operation they belong to.
+//! Cost: `visit` finds its first segment by binary search.
+
+use libc::c_void;
+use mx_proto::{Memory, Source};
+use smallvec::SmallVec;
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::Arc;
+
+/// The buffer of one posted operation.
+///
+/// Made by [`UserMemory::new`] and [`UserMemory::list`] from the application's pointers, or by
+/// [`UserMemory::owned`] from a buffer of this library's. It is dropped when the operation
+/// completes; from then on nobody touches the bytes.
+pub struct UserMemory {
+    segments: Segments,
+}
+
+/// One piece of memory and where it ends in the run of bytes that all segments form. It begins
+/// where the one before it ends.
+#[derive(Clone, Copy)]
+struct Segment {
+    /// Never null when the segment is longer than 0.
+    start: *mut u8,
+    end: usize,
+}
+
+enum Segments {
+    /// One piece, or none at all when its end is 0.
+    One(Segment),
+    /// Several, none of them empty.
+    List(SmallVec<[Segment; 2]>),
+    /// All of a buffer of ours, which lives as long as this value and its [`Lent`].
+    Owned(
+        Segment,
+        #[expect(dead_code, reason = "keeps the bytes alive")] Arc<MallocBuffer>,
+    ),
+}
+
+// SAFETY: the pointers are used only through `&self` (reads) and `&mut self` (writes), and whoever
+// constructed the value has promised that the memory stays valid whichever thread uses it.
+unsafe impl Send for UserMemory {}
+
+impl UserMemory {
+    /// A buffer of no bytes.
+    pub const fn empty() -> Self {
+        Self {
+            segments: Segments::One(Segment {
+                start: ptr::null_mut(),
+                end: 0,
+            }),
+        }
+    }
+
+    /// The `len` bytes at `start`. Null is legal when `len` is 0.
+    ///
+    /// # Safety
+    ///
+    /// Until the value is dropped, that is until the operation it was posted with completes, the
+    /// bytes must be readable for a send, and writable and used by nobody else for a receive.
+    #[inline]
+    pub unsafe fn new(start: *mut c_void, len: usize) -> Result<Self, SegmentError> {
+        let end = end_of(0, start, len, 0)?;
+        Ok(Self {
+            segments: Segments::One(Segment {
+                start: start.cast(),
+                end,
+            }),
+        })
+    }
+
+    /// Several pieces as one run of bytes, in the order given. Empty ones are left out, so that
+    /// null is legal for them.
+    ///
+    /// # Safety
+    ///
+    /// As for [`UserMemory::new`], for each of them.
+    pub unsafe fn list<I>(pieces: I) -> Result<Self, SegmentError>
+    where
+        I: IntoIterator<Item = (*mut c_void, usize)>,
+    {
+        let mut list = SmallVec::<[Segment; 2]>::new();
+        let mut end = 0;
+        for (index, (start, len)) in pieces.into_iter().enumerate() {
+            end = end_of(index, start, len, end)?;
+            if len > 0 {
+                list.push(Segment {
+                    start: start.cast(),
+                    end,
+                });
+            }
+        }
+        Ok(match list[..] {
+            [] => Self::empty(),
+            [only] => Self {
+                segments: Segments::One(only),
+            },
+            _ => Self {
+                segments: Segments::List(list),
+            },
+        })
+    }
+
+    /// A buffer of this library's, to receive into. What has been received is had back from the
+    /// second value, with [`Lent::take`], when the operation has completed.
+    pub fn owned(buffer: MallocBuffer) -> (Self, Lent) {
+        let segment = Segment {
+            start: buffer.start.as_ptr(),
+            end: buffer.len,
+        };
+        let buffer = Arc::new(buffer);
+        let memory = Self {
+            segments: Segments::Owned(segment, Arc::clone(&buffer)),
+        };
+        (memory, Lent { buffer })
+    }
+
+    #[inline]
+    fn segments(&self) -> &[Segment] {
+        match &self.segments {
+            Segments::One(segment) | Segments::Owned(segment, _) => slice::from_ref(segment),
+            Segments::List(list) => list,
+        }
+    }
+
+    /// Calls `each` with the start and length of every piece of `offset .. offset + len`.
+    #[inline]
+    fn pieces(&self, offset: usize, len: usize, mut each: impl FnMut(*mut u8, usize)) {
+        let segments = self.segments();
+        let last = offset.saturating_add(len).min(self.len());
+        let mut at = offset;
+        let mut index = match segments {
+            [_] => 0,
+            _ => segments.partition_point(|segment| segment.end <= offset),
+        };
+        let mut begin = match index {
+            0 => 0,
+            _ => segments[index - 1].end,
+        };
+        while at < last {
+            let segment = segments[index];
+            let upto = segment.end.min(last);
+            // `at` lies in `begin .. segment.end`, so the sum stays inside the segment.
+            each(segment.start.wrapping_add(at - begin), upto - at);
+            at = upto;
+            begin = segment.end;
+            index += 1;
+        }
+    }
+}
+
+/// Where a piece of `len` bytes at `start` ends that begins at `begin`.
+#[inline]
+fn end_of(
+    index: usize,
+    start: *mut c_void,
+    len: usize,
+    begin: usize,
+) -> Result<usize, SegmentError> {
+    if start.is_null() && len > 0 {
+        return Err(SegmentError::Null { index, len });
+    }
+    // `isize::MAX` is the longest a slice may be.
+    match begin.checked_add(len) {
+        Some(end) if end <= isize::MAX as usize => Ok(end),
+        _ => Err(SegmentError::TooLong { index }),
+    }
+}
+
+impl Memory for UserMemory {
+    #[inline]
+    fn len(&self) -> usize {
+        match &self.segments {
+            Segments::One(segment) | Segments::Owned(segment, _) => segment.end,
+            Segments::List(list) => list.last().map_or(0, |segment| segment.end),
+        }
+    }
+
+    #[inline]
+    fn visit(&self, offset: usize, len: usize, mut visitor: impl FnMut(&[u8])) {
+        self.pieces(offset, len, |start, len| {
+            // SAFETY: a non-empty part of a segment whose owner promised (`new`, `list`) that it
+            // stays readable until this value is dropped, or part of our own buffer.
+            visitor(unsafe { slice::from_raw_parts(start, len) });
+        });
+    }
+
+    #[inline]
+    fn visit_mut(&mut self, offset: usize, len: usize, mut visitor: impl FnMut(&mut [u8])) {
+        self.pieces(offset, len, |start, len| {
+            // SAFETY: as in `visit`, and for a receive the owner promised that nobody else uses
+            // the bytes. One slice is lent at a time, so segments that overlap do no harm here.
+            visitor(unsafe { slice::from_raw_parts_mut(start, len) });
+        });
+    }
+}
+
+impl fmt::Debug for UserMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "UserMemory({} bytes in {} segments)",
+            self.len(),
+            self.segments().len()
+        )
+    }
+}
+
+/// Why pieces cannot form a buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SegmentError {
+    /// A piece of `len` bytes is at the null pointer.
+    Null {
+        /// Which piece, from 0.
+        index: usize,
+        /// How long it claims to be.
+        len: usize,
+    },
+    /// With this piece the lengths add up to more than memory can hold.
+    TooLong {
+        /// Which piece, from 0.
+        index: usize,
+    },
+}
+
+impl fmt::Display for SegmentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null { index, len } => write!(f, "segment {index} of {len} bytes is null"),
+            Self::TooLong { index } => write!(f, "segment {index} makes the buffer too long"),
+        }
+    }
+}
+
+impl std::error::Error for SegmentError {}
+
+/// A buffer from the C library's `malloc`, of an exact size: what C hosts expect to free.
+pub struct MallocBuffer {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: it owns its bytes, and `free` may be called from any thread.
+unsafe impl Send for MallocBuffer {}
+// SAFETY: `&MallocBuffer` gives no access to the bytes.
+unsafe impl Sync for MallocBuffer {}
+
+impl MallocBuffer {
+    /// `len` bytes, aligned as `malloc` does, with nothing particular in them. `None` when there
+    /// is no memory. A buffer of no bytes still has a pointer of its own.
+    pub fn new(len: usize) -> Option<Self> {
+        // SAFETY: malloc may be called with any size; a size of 1 gives a pointer where 0 need not.
+        let start = unsafe { libc::malloc(len.max(1)) };
+        NonNull::new(start.cast()).map(|start| Self { start, len })
+    }
+
+    /// A copy of what arrived. `None` when there is no memory.
+    pub fn copy_of<S: Source + ?Sized>(source: &S) -> Option<Self> {
+        let mut buffer = Self::new(source.len())?;
+        source.copy_to(0, buffer.bytes_mut());
+        Some(buffer)
+    }
+
+    /// Bytes in it.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when there is not one byte.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes, to be written to. Reading them before makes no sense.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: ours alone and `len` bytes long. They may be uninitialised, like any buffer of a
+        // C program; the code behind `Memory` and `Source` only writes to what it is lent.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+
+    /// Gives the pointer away; whoever has it calls `free`.
+    pub fn into_raw(self) -> *mut c_void {
+        let start = self.start.as_ptr().cast();
+        let _ = std::mem::ManuallyDrop::new(self);
+        start
+    }
+}
+
+impl Drop for MallocBuffer {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from malloc and has not been given away by `into_raw`.
+        unsafe { libc::free(self.start.as_ptr().cast()) };
+    }
+}
+
+impl fmt::Debug for MallocBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MallocBuffer({} bytes)", self.len)
+    }
+}
+
+/// The way back to a buffer that an operation receives into (see [`UserMemory::owned`]). Dropping
+/// it leaves the buffer to the operation, which frees it.
+#[derive(Debug)]
+pub struct Lent {
+    buffer: Arc<MallocBuffer>,
+}
+
+impl Lent {
+    /// The buffer, once the operation has dropped its side.
+    pub fn take(self) -> Result<MallocBuffer, Self> {
+        Arc::try_unwrap(self.buffer).map_err(|buffer| Self { buffer })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list_of(pieces: &mut [Vec<u8>]) -> UserMemory {
+        // SAFETY: the tests keep the vectors alive, and unused while the value is.
+        unsafe { UserMemory::list(pieces.iter_mut().map(|p| (p.as_mut_ptr().cast(), p.len()))) }
+            .unwrap()
+    }
+
+    fn read(memory: &UserMemory, offset: usize, len: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        memory.visit(offset, len, |piece| {
+            assert!(!piece.is_empty());
+            out.extend_from_slice(piece);
+        });
+        out
+    }
+
+    #[test]
+    fn every_window_of_a_list_reads_as_the_joined_bytes() {
+        let mut pieces: Vec<Vec<u8>> = vec![
+            b"abc".to_vec(),
+            vec![],
+            b"d".to_vec(),
+            b"efgh".to_vec(),
+            vec![],
+            vec![],
+        ];
+        let memory = list_of(&mut pieces);
+        let whole = b"abcdefgh";
+        assert_eq!(memory.len(), 8);
+        for offset in 0..=10 {
+            for len in 0..=10 {
+                let from = offset.min(8);
+                let to = (offset + len).min(8);
+                assert_eq!(
+                    read(&memory, offset, len),
+                    &whole[from..to],
+                    "{offset}+{len}"
+                );
+            }
+        }
+        assert_eq!(read(&memory, 2, usize::MAX), b"cdefgh");
+    }
+
+    #[test]
+    fn filling_a_list_writes_across_segments_and_never_past_the_end() {
+        let mut pieces = vec![vec![0u8; 2], vec![0u8; 3], vec![0u8; 1]];
+        let mut memory = list_of(&mut pieces);
+        assert_eq!(memory.fill(1, 100, &b"0123456789"[..], 2), 5);
+        drop(memory);
+        assert_eq!(pieces, [b"\x002".to_vec(), b"345".to_vec(), b"6".to_vec()]);
+    }
+
+    #[test]
+    fn null_is_legal_exactly_when_the_length_is_zero() {
+        // SAFETY: no bytes are named, or the call refuses.
+        unsafe {
+            assert_eq!(UserMemory::new(ptr::null_mut(), 0).unwrap().len(), 0);
+            assert_eq!(
+                UserMemory::new(ptr::null_mut(), 7).unwrap_err(),
+                SegmentError::Null { index: 0, len: 7 }
+            );
+            let mut byte = 1u8;
+            let good = (&raw mut byte).cast();
+            let list = UserMemory::list([(ptr::null_mut(), 0), (good, 1)]).unwrap();
+            assert_eq!(read(&list, 0, 9), [1]);
+            assert_eq!(
+                UserMemory::list([(good, 1), (ptr::null_mut(), 2)]).unwrap_err(),
+                SegmentError::Null { index: 1, len: 2 }
+            );
+        }
+        assert_eq!(read(&UserMemory::empty(), 0, 9), b"");
+    }
+
+    #[test]
+    fn lengths_that_overflow_are_refused_and_name_the_segment() {
+        let mut byte = 0u8;
+        let p: *mut c_void = (&raw mut byte).cast();
+        let most = isize::MAX as usize;
+        // SAFETY: the values are never read through.
+        unsafe {
+            assert_eq!(UserMemory::new(p, most).unwrap().len(), most);
+            assert_eq!(
+                UserMemory::new(p, most + 1).unwrap_err(),
+                SegmentError::TooLong { index: 0 }
+            );
+            assert_eq!(
+                UserMemory::list([(p, most), (p, 1)]).unwrap_err(),
+                SegmentError::TooLong { index: 1 }
+            );
+            assert_eq!(
+                UserMemory::list([(p, 1), (p, usize::MAX)]).unwrap_err(),
+                SegmentError::TooLong { index: 1 }
+            );
+        }
+    }
+
+    #[test]
+    fn a_lent_buffer_comes_back_only_after_the_operation_let_go_of_it() {
+        let (mut memory, lent) = UserMemory::owned(MallocBuffer::new(5).unwrap());
+        assert_eq!(memory.fill(0, 5, &b"hello"[..], 0), 5);
+        let lent = lent.take().unwrap_err();
+        drop(memory);
+        let mut buffer = lent.take().unwrap();
+        assert_eq!(buffer.bytes_mut(), b"hello");
+        let raw = buffer.into_raw();
+        assert_eq!(raw as usize % align_of::<libc::max_align_t>(), 0);
+        // SAFETY: into_raw gave the pointer to us.
+        unsafe { libc::free(raw) };
+    }
+
+    #[test]
+    fn an_operation_may_outlive_whoever_wanted_its_buffer() {
+        let (mut memory, lent) = UserMemory::owned(MallocBuffer::new(3).unwrap());
+        drop(lent);
+        assert_eq!(memory.fill(0, 3, &b"abc"[..], 0), 3);
+        assert_eq!(read(&memory, 0, 3), b"abc");
+    }
+
+    #[test]
+    fn a_buffer_of_no_bytes_still_has_a_pointer_to_free() {
+        let buffer = MallocBuffer::copy_of(&b""[..]).unwrap();
+        assert!(buffer.is_empty());
+        let raw = buffer.into_raw();
+        assert!(!raw.is_null());
+        // SAFETY: into_raw gave the pointer to us.
+        unsafe { libc::free(raw) };
+    }
+}
