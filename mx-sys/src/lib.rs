@@ -17,8 +17,12 @@
 //! sockets, the shared memory, the clock, the threads and the application's pointers.
 
 pub mod clock;
+pub mod endpoint_port;
+pub mod interfaces;
+pub mod nic;
 pub mod ports;
 pub mod user_memory;
 
 pub use clock::MonotonicClock;
+pub use endpoint_port::{EndpointRange, PortMap};
 pub use user_memory::{Lent, MallocBuffer, SegmentError, UserMemory};
