@@ -18,6 +18,7 @@
 
 pub mod clock;
 pub mod endpoint_port;
+pub mod eventfd;
 pub mod interfaces;
 pub mod nic;
 pub mod ports;

@@ -11,4 +11,7 @@
 //! Each of them is an [`mx_proto::port::Port`] of its own and knows nothing of the others.
 
 pub mod local;
+pub mod loopback;
+#[cfg(test)]
+mod recorder;
 pub mod tcp;
