@@ -17,13 +17,30 @@
 //! bytes from a [`Memory`], packets go through a [`Port`]. Two endpoints with equal inputs give
 //! equal outputs.
 
+mod config;
+mod credit;
+mod endpoint;
+mod event;
 pub mod ids;
+mod matching;
 pub mod memory;
+mod partner;
 pub mod port;
+mod request;
+mod stats;
+mod status;
+mod table;
 pub mod time;
+mod timer;
+pub mod wire;
 
+pub use config::Config;
+pub use endpoint::{Cancelled, Endpoint, PostError, Posted, Received, SendMode};
+pub use event::{Arrival, Completion, Event, Handler, Identity, KeepAll, Verdict};
 pub use ids::{
     EndpointId, LinkId, MatchBits, MatchMask, NicId, PartnerId, RequestId, Route, SessionId, Target,
 };
 pub use memory::{Memory, Source};
+pub use stats::Stats;
+pub use status::{DownReason, Kind, Status};
 pub use time::{Clock, Instant};

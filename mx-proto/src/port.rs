@@ -87,7 +87,8 @@ pub enum Sent {
     Whole,
     /// The header and this many bytes of the body, which is less than all of them. The link takes
     /// nothing else until [`Port::resume`] has brought the rest or [`Port::abandon`] has given it
-    /// up. Only for bodies of the form [`Body::Memory`].
+    /// up. Only for a [`Body::Memory`] larger than [`Limits::packet_max`], that is, only for data
+    /// packets: a smaller body is taken whole or not at all.
     Part(usize),
     /// All of it, but the port goes on reading the body's bytes until it says
     /// [`Sink::on_released`] with this token, or until [`Port::recall`].
@@ -308,12 +309,7 @@ pub trait Sink<M: Memory> {
     /// later poll. `None`: the packet is not of that kind, or nobody wants it; the port then either
     /// delivers it whole through [`Sink::on_packet`] or, when it is larger than
     /// [`Limits::packet_max`], reads and drops it.
-    fn place(
-        &mut self,
-        link: LinkId,
-        cookie: u64,
-        header: &HeaderBytes,
-    ) -> Option<Place<'_, M>>;
+    fn place(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) -> Option<Place<'_, M>>;
 
     /// The whole body of a packet has been written where [`Sink::place`] said.
     fn on_placed(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes);

@@ -44,7 +44,10 @@ mod tests {
 
     #[test]
     fn arithmetic_saturates_at_both_ends() {
-        assert_eq!(Instant(u64::MAX - 1).after(Duration::from_secs(1)), Instant(u64::MAX));
+        assert_eq!(
+            Instant(u64::MAX - 1).after(Duration::from_secs(1)),
+            Instant(u64::MAX)
+        );
         assert_eq!(Instant(0).after(Duration::MAX), Instant(u64::MAX));
         assert_eq!(Instant(3).since(Instant(5)), Duration::ZERO);
         assert_eq!(Instant(5).since(Instant(3)), Duration::from_nanos(2));

@@ -1,0 +1,46 @@
+//! What can be tuned in an endpoint. The only place these numbers stand in.
+
+use std::time::Duration;
+
+/// Settings of one endpoint. The C boundary fills them from the environment.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Messages up to this many bytes travel with their data at once; larger ones are offered and
+    /// pulled. 32 KiB is MX's limit and programs written for it rely on it.
+    pub eager_max: usize,
+    /// Bytes of messages nobody asked for that all partners together may leave here. A partner
+    /// that has used up what it was granted of this offers its messages instead of sending them.
+    pub unexpected_bytes: usize,
+    /// What one partner is granted of that at first: one eager message.
+    pub first_window_bytes: u32,
+    /// What a busy partner's grant grows to. Four times what a ring of the local port holds would
+    /// gain nothing; this is what hides a round trip on a fast network.
+    pub partner_window_bytes: u32,
+    /// Messages (of any size, offers included) one partner may have here unmatched.
+    pub partner_window_messages: u32,
+    /// How long a send, a connect or a matched receive may go without any progress. `None`: for
+    /// ever. 20 s is what the C method sets.
+    pub request_timeout: Option<Duration>,
+    /// Packets taken in by one progress call, so that it stays short.
+    pub poll_budget: usize,
+    /// Packets given out to one partner before it is the next one's turn.
+    pub burst: usize,
+    /// Partners at the same time; strangers beyond it are refused.
+    pub max_partners: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            eager_max: 32 * 1024,
+            unexpected_bytes: 64 << 20,
+            first_window_bytes: 32 * 1024,
+            partner_window_bytes: 256 * 1024,
+            partner_window_messages: 512,
+            request_timeout: Some(Duration::from_secs(20)),
+            poll_budget: 64,
+            burst: 16,
+            max_partners: 1 << 20,
+        }
+    }
+}

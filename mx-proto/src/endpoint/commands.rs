@@ -1,0 +1,399 @@
+//! What the application asks of an endpoint.
+
+use super::{Core, Endpoint, NOBODY};
+use crate::event::Completion;
+use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId, Target};
+use crate::matching::{Payload, Waiting};
+use crate::memory::Memory;
+use crate::partner::{Link, Partner};
+use crate::port::{Body, Close, ConnectError, Port, SendError, Sent};
+use crate::request::{Pulling, State};
+use crate::status::{DownReason, Kind, Status};
+use crate::time::Clock;
+use crate::wire;
+use std::fmt;
+
+/// What became of a posted send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Posted {
+    /// It is done: the memory is the caller's again. No completion follows.
+    Complete,
+    /// A completion follows.
+    Pending(RequestId),
+}
+
+/// What became of a posted receive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Received {
+    /// A message was there already. No further completion follows.
+    Complete(Completion),
+    /// A completion follows.
+    Pending(RequestId),
+}
+
+/// When a send is complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendMode {
+    /// When its memory is no longer needed.
+    Standard,
+    /// Not before the message has been matched.
+    Synchronous,
+}
+
+/// Why nothing was posted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PostError {
+    /// The partner id is stale.
+    UnknownPartner,
+    /// A message has at most 2^32 - 1 bytes; this one has so many.
+    TooLarge(usize),
+    /// The match bits have bits outside the mask.
+    BadMask,
+}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownPartner => f.write_str("no such partner"),
+            Self::TooLarge(len) => write!(f, "message of {len} bytes exceeds 4294967295"),
+            Self::BadMask => f.write_str("match bits lie outside the mask"),
+        }
+    }
+}
+
+/// What [`Endpoint::cancel`] did. In every case the request is gone, no completion follows and
+/// its memory will not be touched again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cancelled {
+    /// Nobody will notice: no message was lost.
+    Withdrawn,
+    /// A message had matched; its sender learns that it was not wanted.
+    Aborted,
+    /// There is no such request: it has completed, or never was.
+    Unknown,
+}
+
+impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
+    /// Sends all of `memory` to a partner.
+    #[inline]
+    pub fn send(
+        &mut self,
+        to: PartnerId,
+        bits: MatchBits,
+        memory: M,
+        context: u64,
+        mode: SendMode,
+    ) -> Result<Posted, PostError> {
+        let len = u32::try_from(memory.len()).map_err(|_| PostError::TooLarge(memory.len()))?;
+        let Core {
+            partners,
+            budget,
+            stats,
+            ..
+        } = &mut self.core;
+        let partner = partners.of_mut(to).ok_or(PostError::UnknownPartner)?;
+        if mode == SendMode::Standard
+            && len <= partner.eager_max
+            && partner.is_clear()
+            && partner.credit.message_allowed()
+            && partner.credit.bytes_allowed(len)
+            && let Some(link) = partner.tx
+        {
+            let mut header = wire::Header::new(wire::Kind::Eager, bits.0, len);
+            header.body_len = len;
+            (header.credit_bytes, header.credit_messages) = partner.credit.grant(budget);
+            let body = Body::Memory {
+                memory: &memory,
+                offset: 0,
+                len: len as usize,
+            };
+            match self.port.send(link, &header.emit(), body) {
+                Ok(sent) => {
+                    partner.credit.on_sent(len);
+                    stats.packets_out += 1;
+                    stats.eager_out += 1;
+                    let Sent::Held(token) = sent else {
+                        debug_assert_eq!(sent, Sent::Whole, "a small body is taken whole");
+                        return Ok(Posted::Complete);
+                    };
+                    return Ok(self.hold(to, bits, memory, context, link, token));
+                }
+                Err(SendError::WouldBlock | SendError::Down) => partner.writable = false,
+            }
+        }
+        Ok(Posted::Pending(self.queue(to, bits, memory, context, mode)))
+    }
+
+    #[cold]
+    fn hold(
+        &mut self,
+        to: PartnerId,
+        bits: MatchBits,
+        memory: M,
+        context: u64,
+        link: LinkId,
+        token: u64,
+    ) -> Posted {
+        let state = State::Draining { to };
+        let id = self.core.requests.add(context, bits, Some(memory), state);
+        self.core.held.insert((link, token), id);
+        let now = self.clock.now();
+        self.core.start_timer(id, now);
+        Posted::Pending(id)
+    }
+
+    fn queue(
+        &mut self,
+        to: PartnerId,
+        bits: MatchBits,
+        memory: M,
+        context: u64,
+        mode: SendMode,
+    ) -> RequestId {
+        self.core.stats.queued += 1;
+        let state = State::Queued {
+            to,
+            synchronous: mode == SendMode::Synchronous,
+        };
+        let id = self.core.requests.add(context, bits, Some(memory), state);
+        let now = self.clock.now();
+        self.core.start_timer(id, now);
+        if let Some(partner) = self.core.partners.of_mut(to) {
+            partner.pending.push_back(id);
+        }
+        self.core.make_ready(to);
+        self.settle();
+        id
+    }
+
+    /// Receives the oldest message whose bits agree with `bits` where `mask` has ones.
+    #[inline]
+    pub fn recv(
+        &mut self,
+        bits: MatchBits,
+        mask: MatchMask,
+        memory: M,
+        context: u64,
+    ) -> Result<Received, PostError> {
+        if mask.apply(bits) != bits {
+            return Err(PostError::BadMask);
+        }
+        if let Some(waiting) = self.core.unexpected.take(bits, mask) {
+            return Ok(self.recv_waiting(waiting, memory, context));
+        }
+        // The key is filled in right below; the two tables name each other.
+        let core = &mut self.core;
+        let placeholder = State::Queued {
+            to: NOBODY,
+            synchronous: false,
+        };
+        let id = core.requests.add(context, bits, Some(memory), placeholder);
+        let key = core.posted.post(bits, mask, id);
+        if let Some(request) = core.requests.of_mut(id) {
+            request.state = State::Posted { key };
+        }
+        Ok(Received::Pending(id))
+    }
+
+    fn recv_waiting(&mut self, waiting: Waiting, mut memory: M, context: u64) -> Received {
+        let Waiting {
+            source,
+            bits,
+            length,
+            payload,
+        } = waiting;
+        let done = match payload {
+            Payload::Eager(data) => {
+                let transferred = memory.fill(0, data.len(), &data[..], 0) as u32;
+                self.core.budget.held = self.core.budget.held.saturating_sub(data.len());
+                self.core.consumed(source, length);
+                let status = inbound_status(transferred, length);
+                Received::Complete(Completion {
+                    request: RequestId::new(u32::MAX, 0),
+                    kind: Kind::Recv,
+                    context,
+                    status,
+                    partner: source,
+                    bits,
+                    length,
+                    transferred,
+                })
+            }
+            Payload::Offer { send_id, key } => {
+                self.core.consumed(source, 0);
+                let pulling = Pulling {
+                    from: source,
+                    send_id,
+                    bits,
+                    length,
+                    wanted: 0,
+                    requested: 0,
+                    received: 0,
+                    key,
+                    position: None,
+                };
+                let placeholder = State::Queued {
+                    to: NOBODY,
+                    synchronous: false,
+                };
+                let id = self
+                    .core
+                    .requests
+                    .add(context, bits, Some(memory), placeholder);
+                let now = self.clock.now();
+                self.core.match_offer(id, pulling, now);
+                Received::Pending(id)
+            }
+        };
+        if self.has_work() {
+            self.settle();
+        }
+        done
+    }
+
+    /// Calls a request off; it always succeeds, see [`Cancelled`].
+    pub fn cancel(&mut self, request: RequestId) -> Cancelled {
+        let outcome = match self.core.requests.of(request).map(|request| &request.state) {
+            None => return Cancelled::Unknown,
+            Some(State::Pulling(_)) => Cancelled::Aborted,
+            Some(_) => Cancelled::Withdrawn,
+        };
+        let before = self.core.completions.len();
+        self.core.end_early(request, Status::Cancelled);
+        // The caller learns it from the return value instead.
+        self.core.completions.truncate(before);
+        self.settle();
+        outcome
+    }
+
+    /// Starts talking to a remote endpoint. The completion carries the partner and `bits`.
+    pub fn connect(
+        &mut self,
+        target: Target,
+        key: u32,
+        bits: MatchBits,
+        context: u64,
+    ) -> Result<RequestId, ConnectError> {
+        let to = match self.core.partners.find_target(target) {
+            Some(partner) => partner,
+            None => self.new_partner(target)?,
+        };
+        let id = self
+            .core
+            .requests
+            .add(context, bits, None, State::Connecting { to, key });
+        let now = self.clock.now();
+        self.core.start_timer(id, now);
+        if let Some(partner) = self.core.partners.of_mut(to) {
+            partner.connects.push(id);
+            let link = partner
+                .tx
+                .or_else(|| partner.links.iter().find(|l| l.up).map(|l| l.id));
+            if let Some(link) = link {
+                self.core.send_connect(to, link, id);
+            }
+        }
+        self.settle();
+        Ok(id)
+    }
+
+    fn new_partner(&mut self, target: Target) -> Result<PartnerId, ConnectError> {
+        if self.core.partners.len() >= self.core.config.max_partners {
+            return Err(ConnectError::NoResources);
+        }
+        let link = self.port.connect(target, &self.clock)?;
+        let mut partner = Partner::new(target.nic, target.endpoint, self.core.new_credit());
+        partner.links.push(Link {
+            id: link,
+            up: false,
+        });
+        let id = self.core.partners.add(partner);
+        self.port.bind(link, id.to_word());
+        Ok(id)
+    }
+
+    /// Ends the session with a partner: its operations complete as unreachable, what it sent and
+    /// nobody received is thrown away, it is told, and `partner` becomes stale.
+    pub fn disconnect(&mut self, partner: PartnerId) {
+        self.part(partner, Status::Unreachable);
+        self.settle();
+    }
+
+    fn part(&mut self, id: PartnerId, status: Status) {
+        let Some(partner) = self.core.dissolve(id, status) else {
+            return;
+        };
+        // Memory goes back before anybody hears of the end.
+        self.run_errands();
+        if let Some(link) = partner.tx {
+            if partner.partial.is_some() {
+                self.port.abandon(link);
+            }
+            let header = wire::Header::new(wire::Kind::Disconnect, 0, 0).emit();
+            // Without room for it, the closed link says the same.
+            let _ = self.port.send(link, &header, Body::EMPTY);
+        }
+        for link in &partner.links {
+            self.port.close(link.id, Close::Flush);
+        }
+    }
+
+    /// Ends everything: partners are told, links closed, every request completes as closed.
+    pub fn close(&mut self) {
+        for partner in self.core.partners.ids() {
+            self.part(partner, Status::EndpointClosed);
+        }
+        for id in self.core.requests.ids() {
+            self.core.complete(id, Status::EndpointClosed, 0);
+        }
+        self.settle();
+    }
+}
+
+impl<M: Memory> Core<M> {
+    /// Takes a partner out of everything; its operations complete with `status`.
+    pub(super) fn dissolve(&mut self, id: PartnerId, status: Status) -> Option<Partner> {
+        self.partners.of(id)?;
+        for request in self.requests.with_partner(id) {
+            self.complete(request, status, 0);
+        }
+        let freed = self.unexpected.forget(id);
+        self.budget.held = self.budget.held.saturating_sub(freed);
+        let partner = self.partners.take(id)?;
+        partner.credit.dissolve(&mut self.budget);
+        if partner.session.is_some() {
+            self.stats.partners_down += 1;
+        }
+        Some(partner)
+    }
+
+    /// A partner is gone, for a reason of its own.
+    pub(super) fn fail_partner(&mut self, id: PartnerId, reason: DownReason) {
+        use super::Errand;
+        let Some(partner) = self.dissolve(id, reason.status()) else {
+            return;
+        };
+        for link in &partner.links {
+            self.errands.push(Errand::Close(link.id, Close::Now));
+        }
+        let identity = partner.identity();
+        log::debug!("partner {id:?} ({identity:?}) is down: {reason}");
+        if partner.session.is_some() {
+            self.events.push_back(crate::event::Event::PartnerDown {
+                partner: id,
+                context: partner.context,
+                identity,
+                reason,
+            });
+        }
+    }
+}
+
+/// How a receive ends that got `transferred` of `length` bytes.
+pub(super) fn inbound_status(transferred: u32, length: u32) -> Status {
+    if transferred < length {
+        Status::Truncated
+    } else {
+        Status::Success
+    }
+}

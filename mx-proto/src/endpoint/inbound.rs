@@ -1,0 +1,612 @@
+//! What arrives.
+//!
+//! ```text
+//!   header --parse--> session packet?  -> sessions
+//!                     message?         -> credit check -> posted receive, handler, or unexpected
+//!                     about a request? -> look it up, check it belongs to this partner
+//! ```
+//!
+//! Everything from the wire is checked before it is used. What names a request or partner that is
+//! no more is counted and dropped; what no peer of ours would send ends the link.
+
+use super::Core;
+use super::commands::inbound_status;
+use super::outbound::{notify_code, notify_status};
+use crate::event::{Arrival, Completion, Handler, Verdict};
+use crate::ids::{LinkId, MatchBits, PartnerId, RequestId};
+use crate::matching::{Payload, Position, Waiting};
+use crate::memory::{Memory, Source};
+use crate::port::{Close, HeaderBytes, LinkDown, Place, Sink};
+use crate::request::{Pulling, State};
+use crate::status::{DownReason, Kind, Status};
+use crate::time::{Clock, Instant};
+use crate::wire::{self, Header, OfferBody, PullBody};
+
+/// The endpoint while its port is being polled.
+pub(super) struct Inbound<'a, M, H, C> {
+    pub(super) core: &'a mut Core<M>,
+    pub(super) handler: &'a mut H,
+    pub(super) clock: &'a C,
+}
+
+impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
+    fn on_up(&mut self, link: LinkId, cookie: u64) {
+        self.core.link_up(link, PartnerId::from_word(cookie));
+    }
+
+    fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
+        self.core
+            .session_out
+            .retain(|(queued, _, _)| *queued != link);
+        let partner = self.core.partner_of(link, cookie);
+        self.core.link_down(link, partner, reason);
+    }
+
+    #[inline]
+    fn on_packet<B: Source + ?Sized>(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        bytes: &HeaderBytes,
+        body: &B,
+    ) {
+        self.core.stats.packets_in += 1;
+        let header = match Header::parse(bytes) {
+            Some(header) if header.body_len as usize == body.len() => header,
+            _ => {
+                return self
+                    .core
+                    .violation(link, cookie, "no packet of this protocol");
+            }
+        };
+        let from = self.core.partner_of(link, cookie);
+        let Some(partner) = self.core.partners.of_mut(from) else {
+            return self.from_stranger(link, cookie, &header, body);
+        };
+        if partner
+            .credit
+            .on_allowance(header.credit_bytes, header.credit_messages)
+            && !partner.pending.is_empty()
+        {
+            self.core.make_ready(from);
+        }
+        match header.kind {
+            wire::Kind::Eager => self.eager(link, cookie, from, &header, body),
+            wire::Kind::Data => self.data(from, &header, body),
+            _ => self.control(link, cookie, from, &header, body),
+        }
+    }
+
+    fn place(&mut self, link: LinkId, cookie: u64, bytes: &HeaderBytes) -> Option<Place<'_, M>> {
+        let header = Header::parse(bytes)?;
+        if header.kind != wire::Kind::Data {
+            return None;
+        }
+        let from = self.core.partner_of(link, cookie);
+        let id = RequestId::from_word(header.word);
+        let request = self.core.requests.of_mut(id)?;
+        let State::Pulling(pulling) = &request.state else {
+            return None;
+        };
+        if pulling.from != from || !pulling.accepts(&header) {
+            return None;
+        }
+        request.touched = true;
+        let memory = request.memory.as_mut()?;
+        Some(Place {
+            memory,
+            offset: header.length as usize,
+        })
+    }
+
+    fn on_placed(&mut self, link: LinkId, cookie: u64, bytes: &HeaderBytes) {
+        self.core.stats.packets_in += 1;
+        let Some(header) = Header::parse(bytes) else {
+            return;
+        };
+        let from = self.core.partner_of(link, cookie);
+        if let Some(partner) = self.core.partners.of_mut(from)
+            && partner
+                .credit
+                .on_allowance(header.credit_bytes, header.credit_messages)
+        {
+            self.core.make_ready(from);
+        }
+        let id = RequestId::from_word(header.word);
+        match self
+            .core
+            .requests
+            .of_mut(id)
+            .map(|request| &mut request.state)
+        {
+            Some(State::Pulling(pulling)) if pulling.from == from && pulling.accepts(&header) => {
+                pulling.received += header.body_len;
+                self.core.continue_pull(id);
+            }
+            _ => self.core.stats.stale += 1,
+        }
+    }
+
+    fn on_writable(&mut self, link: LinkId, cookie: u64) {
+        let id = self.core.partner_of(link, cookie);
+        if let Some(partner) = self.core.partners.of_mut(id)
+            && partner.tx == Some(link)
+        {
+            partner.writable = true;
+            self.core.make_ready(id);
+        }
+    }
+
+    fn on_released(&mut self, link: LinkId, _cookie: u64, token: u64) {
+        let Some(id) = self.core.held.remove(&(link, token)) else {
+            return;
+        };
+        let Some(request) = self.core.requests.of_mut(id) else {
+            return;
+        };
+        request.touched = true;
+        if let (State::Draining { .. }, Some(memory)) = (&request.state, &request.memory)
+            && !self.core.held.values().any(|owner| *owner == id)
+        {
+            let len = memory.len() as u32;
+            self.core.complete(id, Status::Success, len);
+        }
+    }
+
+    fn on_remote_read(&mut self, _link: LinkId, _cookie: u64, token: u64, ok: bool) {
+        let id = RequestId::from_word(token);
+        let Some(request) = self.core.requests.of_mut(id) else {
+            return;
+        };
+        let State::Pulling(pulling) = &mut request.state else {
+            return;
+        };
+        pulling.key = None;
+        if ok {
+            pulling.requested = pulling.wanted;
+            pulling.received = pulling.wanted;
+        }
+        // Where reading failed, the ordinary way is taken.
+        self.core.continue_pull(id);
+    }
+}
+
+impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
+    #[cold]
+    fn from_stranger<B: Source + ?Sized>(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        header: &Header,
+        body: &B,
+    ) {
+        if cookie != 0 {
+            // A partner that has been disconnected while this was under way.
+            self.core.stats.stale += 1;
+        } else if header.kind == wire::Kind::Connect {
+            self.core.on_connect(link, None, header, &body.to_vec());
+        } else {
+            self.core
+                .violation(link, cookie, "a message before the handshake");
+        }
+    }
+
+    #[inline]
+    fn eager<B: Source + ?Sized>(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        from: PartnerId,
+        header: &Header,
+        body: &B,
+    ) {
+        let len = header.body_len;
+        if header.length != len || !self.core.received(from, len) {
+            return self
+                .core
+                .violation(link, cookie, "a message it had no credit for");
+        }
+        let bits = MatchBits(header.word);
+        if let Some((id, _)) = self.core.posted.take(bits) {
+            self.core.stats.matched += 1;
+            self.core.consumed(from, len);
+            return self.core.fill_posted(id, from, bits, body);
+        }
+        self.core.stats.unmatched += 1;
+        let Some(arrival) = self.core.arrival(from, bits, len) else {
+            return;
+        };
+        match self.handler.unexpected(&arrival, Some(body)) {
+            Verdict::Finished => self.core.consumed(from, len),
+            Verdict::Receive {
+                mut memory,
+                context,
+            } => {
+                let transferred = memory.fill(0, len as usize, body, 0) as u32;
+                drop(memory);
+                self.core.consumed(from, len);
+                self.core.completions.push_back(Completion {
+                    request: RequestId::new(u32::MAX, 0),
+                    kind: Kind::Recv,
+                    context,
+                    status: inbound_status(transferred, len),
+                    partner: from,
+                    bits,
+                    length: len,
+                    transferred,
+                });
+            }
+            Verdict::Continue => {
+                self.core.budget.held += len as usize;
+                let payload = Payload::Eager(body.to_vec());
+                self.core.unexpected.add(Waiting {
+                    source: from,
+                    bits,
+                    length: len,
+                    payload,
+                });
+            }
+        }
+    }
+
+    fn offer(&mut self, link: LinkId, cookie: u64, from: PartnerId, header: &Header, body: &[u8]) {
+        let Some(OfferBody { send_id, key }) = OfferBody::parse(body) else {
+            return self.core.violation(link, cookie, "a malformed offer");
+        };
+        if !self.core.received(from, 0) {
+            return self
+                .core
+                .violation(link, cookie, "an offer it had no credit for");
+        }
+        let bits = MatchBits(header.word);
+        let pulling = Pulling {
+            from,
+            send_id,
+            bits,
+            length: header.length,
+            wanted: 0,
+            requested: 0,
+            received: 0,
+            key,
+            position: None,
+        };
+        if let Some((id, position)) = self.core.posted.take(bits) {
+            self.core.stats.matched += 1;
+            self.core.consumed(from, 0);
+            let pulling = Pulling {
+                position: Some(position),
+                ..pulling
+            };
+            return self.core.match_offer(id, pulling, self.clock.now());
+        }
+        self.core.stats.unmatched += 1;
+        let Some(arrival) = self.core.arrival(from, bits, header.length) else {
+            return;
+        };
+        match self.handler.unexpected::<[u8]>(&arrival, None) {
+            Verdict::Finished => {
+                self.core.consumed(from, 0);
+                let mut done = Header::new(wire::Kind::Notify, send_id, 0);
+                done.aux = notify_code(inbound_status(0, header.length));
+                self.core.push_control(from, done, &[]);
+            }
+            Verdict::Receive { memory, context } => {
+                self.core.consumed(from, 0);
+                let state = State::Pulling(Pulling {
+                    wanted: 0,
+                    ..pulling
+                });
+                let id = self.core.requests.add(context, bits, Some(memory), state);
+                self.core.match_offer(id, pulling, self.clock.now());
+            }
+            Verdict::Continue => {
+                let payload = Payload::Offer { send_id, key };
+                let length = header.length;
+                self.core.unexpected.add(Waiting {
+                    source: from,
+                    bits,
+                    length,
+                    payload,
+                });
+            }
+        }
+    }
+
+    fn data<B: Source + ?Sized>(&mut self, from: PartnerId, header: &Header, body: &B) {
+        let id = RequestId::from_word(header.word);
+        let Some(request) = self.core.requests.of_mut(id) else {
+            self.core.stats.stale += 1;
+            return;
+        };
+        match (&mut request.state, &mut request.memory) {
+            (State::Pulling(pulling), Some(memory))
+                if pulling.from == from && pulling.accepts(header) =>
+            {
+                memory.fill(header.length as usize, body.len(), body, 0);
+                pulling.received += header.body_len;
+                request.touched = true;
+                self.core.continue_pull(id);
+            }
+            _ => self.core.stats.stale += 1,
+        }
+    }
+
+    fn control<B: Source + ?Sized>(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        from: PartnerId,
+        header: &Header,
+        body: &B,
+    ) {
+        if body.len() > CONTROL_BODY_MAX {
+            return self
+                .core
+                .violation(link, cookie, "an oversized control packet");
+        }
+        let mut bytes = [0; CONTROL_BODY_MAX];
+        let bytes = &mut bytes[..body.len()];
+        body.copy_to(0, bytes);
+        match header.kind {
+            wire::Kind::Connect => self.core.on_connect(link, Some(from), header, bytes),
+            wire::Kind::Reply => self.core.on_reply(link, from, header, bytes),
+            wire::Kind::Offer => self.offer(link, cookie, from, header, bytes),
+            wire::Kind::Pull => match PullBody::parse(bytes) {
+                Some(pull) => self.core.on_pull(from, header, pull),
+                None => self.core.violation(link, cookie, "a malformed pull"),
+            },
+            wire::Kind::Notify => self.core.on_notify(from, header),
+            wire::Kind::Withdraw => self.core.on_withdraw(from, header, self.clock.now()),
+            wire::Kind::Disconnect => self.core.fail_partner(from, DownReason::Disconnected),
+            wire::Kind::Credit => {}
+            // These two never get here; see `on_packet`.
+            wire::Kind::Eager | wire::Kind::Data => {}
+        }
+    }
+}
+
+impl<M: Memory> Core<M> {
+    /// Whose link it is. One that was attached during the same poll has no cookie yet.
+    #[inline]
+    fn partner_of(&self, link: LinkId, cookie: u64) -> PartnerId {
+        if cookie != 0 {
+            PartnerId::from_word(cookie)
+        } else {
+            self.partner_bound(link)
+        }
+    }
+
+    #[cold]
+    fn partner_bound(&self, link: LinkId) -> PartnerId {
+        let bound = self.errands.iter().rev().find_map(|errand| match errand {
+            super::Errand::Bind(to, cookie) if *to == link => Some(*cookie),
+            _ => None,
+        });
+        PartnerId::from_word(bound.unwrap_or(0))
+    }
+
+    /// The peer does not speak our protocol: its link, and with it the partner, ends.
+    #[cold]
+    pub(super) fn violation(&mut self, link: LinkId, cookie: u64, what: &'static str) {
+        self.stats.malformed += 1;
+        let partner = self.partner_of(link, cookie);
+        log::debug!("link {link:?}: {what}; closing it");
+        self.errands.push(super::Errand::Close(link, Close::Now));
+        self.fail_partner(partner, DownReason::Protocol(what));
+    }
+
+    #[inline]
+    fn received(&mut self, from: PartnerId, len: u32) -> bool {
+        let Self {
+            partners, budget, ..
+        } = self;
+        partners
+            .of_mut(from)
+            .is_some_and(|partner| partner.credit.on_received(len, budget))
+    }
+
+    fn arrival(&self, source: PartnerId, bits: MatchBits, length: u32) -> Option<Arrival> {
+        let partner = self.partners.of(source)?;
+        let (source_context, identity) = (partner.context, partner.identity());
+        Some(Arrival {
+            source,
+            source_context,
+            identity,
+            bits,
+            length,
+        })
+    }
+
+    /// The whole of a message goes into a posted receive.
+    #[inline]
+    fn fill_posted<B: Source + ?Sized>(
+        &mut self,
+        id: RequestId,
+        from: PartnerId,
+        bits: MatchBits,
+        body: &B,
+    ) {
+        // Posted receives have no timer and hold nothing but their memory.
+        let Some(mut request) = self.requests.take(id) else {
+            return;
+        };
+        let length = body.len() as u32;
+        let transferred = request
+            .memory
+            .as_mut()
+            .map_or(0, |memory| memory.fill(0, body.len(), body, 0))
+            as u32;
+        self.completions.push_back(Completion {
+            request: id,
+            kind: Kind::Recv,
+            context: request.context,
+            status: inbound_status(transferred, length),
+            partner: from,
+            bits,
+            length,
+            transferred,
+        });
+    }
+
+    /// An offered message goes into a receive.
+    pub(super) fn match_offer(&mut self, id: RequestId, mut pulling: Pulling, now: Instant) {
+        let limits = self
+            .partners
+            .of(pulling.from)
+            .and_then(|partner| partner.limits);
+        if !limits.is_some_and(|limits| limits.remote_read) {
+            pulling.key = None;
+        }
+        let Some(request) = self.requests.of_mut(id) else {
+            return;
+        };
+        let room = request.memory.as_ref().map_or(0, Memory::len);
+        pulling.wanted = pulling.length.min(u32::try_from(room).unwrap_or(u32::MAX));
+        request.state = State::Pulling(pulling);
+        self.start_timer(id, now);
+        self.continue_pull(id);
+    }
+
+    /// Asks for more of a message, or finishes it.
+    pub(super) fn continue_pull(&mut self, id: RequestId) {
+        let Some(request) = self.requests.of_mut(id) else {
+            return;
+        };
+        let State::Pulling(pulling) = &mut request.state else {
+            return;
+        };
+        let (from, send_id) = (pulling.from, pulling.send_id);
+        if pulling.received == pulling.wanted {
+            let mut header = Header::new(wire::Kind::Notify, send_id, pulling.received);
+            let status = inbound_status(pulling.received, pulling.length);
+            header.aux = notify_code(status);
+            let received = pulling.received;
+            self.complete(id, status, received);
+            return self.push_control(from, header, &[]);
+        }
+        let limits = self.partners.of(from).and_then(|partner| partner.limits);
+        if pulling.key.is_some() {
+            if pulling.requested == 0 {
+                pulling.requested = pulling.wanted;
+                self.errands.push(super::Errand::Read(id));
+            }
+            return;
+        }
+        let block = limits.map_or(usize::MAX, |limits| limits.pull_block);
+        let block = u32::try_from(block).unwrap_or(u32::MAX).max(1);
+        while let Some(State::Pulling(pulling)) =
+            self.requests.of_mut(id).map(|request| &mut request.state)
+            && pulling.requested < pulling.wanted
+            && pulling.requested - pulling.received < block.saturating_mul(2)
+        {
+            let at = pulling.requested;
+            let len = block.min(pulling.wanted - at);
+            pulling.requested += len;
+            let body = PullBody {
+                recv_id: id.to_word(),
+                len,
+            }
+            .emit();
+            self.push_control(from, Header::new(wire::Kind::Pull, send_id, at), &body);
+        }
+    }
+
+    fn on_notify(&mut self, from: PartnerId, header: &Header) {
+        let id = RequestId::from_word(header.word);
+        let Some(request) = self.requests.of(id) else {
+            self.stats.stale += 1;
+            return;
+        };
+        let len = request.memory.as_ref().map_or(0, Memory::len) as u32;
+        match request.state {
+            State::Offered { to, .. } | State::Serving { to, .. }
+                if to == from && header.length <= len =>
+            {
+                self.complete(id, notify_status(header.aux), header.length);
+            }
+            _ => self.stats.stale += 1,
+        }
+    }
+
+    /// The sender calls an offered message off. A receive that had matched it goes back to where
+    /// it was, as if the message had never been.
+    fn on_withdraw(&mut self, from: PartnerId, header: &Header, now: Instant) {
+        if self.unexpected.withdraw(from, header.word).is_some() {
+            return self.consumed(from, 0);
+        }
+        let matched = self.requests.with_partner(from).into_iter().find(|id| {
+            matches!(self.requests.of(*id).map(|request| &request.state),
+                Some(State::Pulling(pulling)) if pulling.send_id == header.word)
+        });
+        let Some(id) = matched else {
+            self.stats.stale += 1;
+            return;
+        };
+        let Some(request) = self.requests.of_mut(id) else {
+            return;
+        };
+        let State::Pulling(pulling) = &request.state else {
+            return;
+        };
+        let Some(position) = pulling.position else {
+            return self.complete(id, Status::Cancelled, 0);
+        };
+        if let Some(timer) = request.timer.take() {
+            self.wheel.clear(timer);
+        }
+        self.repost(id, position, now);
+    }
+
+    /// A receive whose message was withdrawn waits again, unless another message has come
+    /// meanwhile that it would have taken.
+    fn repost(&mut self, id: RequestId, position: Position, now: Instant) {
+        let Some(waiting) = self.unexpected.take(position.bits(), position.mask()) else {
+            let key = self.posted.put_back(position, id);
+            if let Some(request) = self.requests.of_mut(id) {
+                request.state = State::Posted { key };
+            }
+            return;
+        };
+        let Waiting {
+            source,
+            bits,
+            length,
+            payload,
+        } = waiting;
+        match payload {
+            Payload::Eager(data) => {
+                self.budget.held = self.budget.held.saturating_sub(data.len());
+                self.consumed(source, length);
+                self.fill_posted(id, source, bits, &data[..]);
+            }
+            Payload::Offer { send_id, key } => {
+                self.consumed(source, 0);
+                let pulling = Pulling {
+                    from: source,
+                    send_id,
+                    bits,
+                    length,
+                    wanted: 0,
+                    requested: 0,
+                    received: 0,
+                    key,
+                    position: Some(position),
+                };
+                self.match_offer(id, pulling, now);
+            }
+        }
+    }
+}
+
+impl Pulling {
+    /// Is this the next part of the message?
+    fn accepts(&self, header: &Header) -> bool {
+        header.length == self.received
+            && header.body_len != 0
+            && header.body_len <= self.requested - self.received
+            && self.key.is_none()
+    }
+}
+
+/// Larger than any control packet's body today, so that a later version may append to them.
+const CONTROL_BODY_MAX: usize = 128;

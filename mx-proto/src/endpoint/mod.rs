@@ -1,0 +1,483 @@
+//! One endpoint: the machine that turns posted operations into packets and packets into
+//! completions.
+//!
+//! ```text
+//!   commands: send recv cancel connect disconnect          progress
+//!        |                                                    |
+//!        v                                                    v
+//!      Core  <----------------- inbound (Sink) <----------- Port::poll
+//!        |
+//!        +--> outbound ------------------------------------> Port::send / resume
+//!        +--> completions, events ------------------------> poll_completion, poll_event
+//! ```
+//!
+//! Owns: requests, partners, matching, timers, and the port. Knows nothing of: locks, threads,
+//! what lies behind memory, the port and the clock.
+//!
+//! Order of calls: any. Nothing blocks. What a port reports during a poll is carried out (closing
+//! links, recalling memory) before [`Endpoint::progress`] returns, hence before anybody can see
+//! the completions it caused.
+
+mod commands;
+mod inbound;
+mod outbound;
+mod sessions;
+
+pub use commands::{Cancelled, PostError, Posted, Received, SendMode};
+
+use crate::config::Config;
+use crate::credit::{Budget, Credit};
+use crate::event::{Arrival, Completion, Event, Handler, Identity};
+use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId};
+use crate::matching;
+use crate::memory::Memory;
+use crate::partner::{Control, Partners};
+use crate::port::{Close, Port, RemoteKey, WakeDescriptors};
+use crate::request::{Request, Requests, State};
+use crate::stats::Stats;
+use crate::status::{Kind, Status};
+use crate::time::{Clock, Instant};
+use crate::timer::Wheel;
+use crate::wire;
+use foldhash::fast::RandomState;
+use inbound::Inbound;
+use std::collections::{HashMap, VecDeque};
+
+/// An open endpoint over port `P`, with application memory `M` and clock `C`.
+#[derive(Debug)]
+pub struct Endpoint<P, M, C> {
+    port: P,
+    clock: C,
+    core: Core<M>,
+}
+
+/// Everything but port and clock, so that it can be lent to a poll of the port.
+#[derive(Debug)]
+struct Core<M> {
+    config: Config,
+    identity: Identity,
+    key: u32,
+    requests: Requests<M>,
+    partners: Partners,
+    posted: matching::Posted,
+    unexpected: matching::Unexpected,
+    budget: Budget,
+    wheel: Wheel,
+    /// Partners with something to send and room to send it; each at most once.
+    ready: VecDeque<PartnerId>,
+    /// Session packets for links that are nobody's sending link; true: close it afterwards.
+    session_out: VecDeque<(LinkId, Control, bool)>,
+    /// Memory the port still reads, and whose it is.
+    held: HashMap<(LinkId, u64), RequestId, RandomState>,
+    errands: Vec<Errand>,
+    completions: VecDeque<Completion>,
+    events: VecDeque<Event>,
+    stats: Stats,
+}
+
+/// Something the port is to be told as soon as it is not being polled.
+#[derive(Debug)]
+enum Errand {
+    Bind(LinkId, u64),
+    Close(LinkId, Close),
+    Abandon(LinkId),
+    Recall(LinkId, u64),
+    Conceal(LinkId, RemoteKey),
+    Read(RequestId),
+    /// Learn what the partner's new sending link can do.
+    Limits(PartnerId, LinkId),
+}
+
+impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
+    /// Opens an endpoint that calls itself `identity` and lets in whoever knows `key`.
+    pub fn new(config: Config, identity: Identity, key: u32, port: P, clock: C) -> Self {
+        let budget = Budget {
+            limit: config.unexpected_bytes,
+            granted: 0,
+            held: 0,
+        };
+        let core = Core {
+            config,
+            identity,
+            key,
+            requests: Requests::new(),
+            partners: Partners::new(),
+            posted: matching::Posted::default(),
+            unexpected: matching::Unexpected::default(),
+            budget,
+            wheel: Wheel::new(),
+            ready: VecDeque::new(),
+            session_out: VecDeque::new(),
+            held: HashMap::default(),
+            errands: Vec::new(),
+            completions: VecDeque::new(),
+            events: VecDeque::new(),
+            stats: Stats::default(),
+        };
+        Self { port, clock, core }
+    }
+
+    /// Who this endpoint is.
+    pub fn identity(&self) -> Identity {
+        self.core.identity
+    }
+
+    /// Takes in what has arrived and gives out what can go. Returns true when anything happened.
+    /// Never blocks.
+    #[inline]
+    pub fn progress<H: Handler<M>>(&mut self, handler: &mut H) -> bool {
+        let budget = self.core.config.poll_budget;
+        let mut sink = Inbound {
+            core: &mut self.core,
+            handler,
+            clock: &self.clock,
+        };
+        let mut busy = self.port.poll(&self.clock, budget, &mut sink);
+        if !self.core.wheel.is_empty() {
+            busy |= self.expire();
+        }
+        if self.has_work() {
+            busy |= self.settle();
+        }
+        busy
+    }
+
+    /// The oldest completion not yet fetched.
+    #[inline]
+    pub fn poll_completion(&mut self) -> Option<Completion> {
+        self.core.completions.pop_front()
+    }
+
+    /// The oldest event not yet fetched.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.core.events.pop_front()
+    }
+
+    /// When [`Self::progress`] wants to be called although nothing arrives.
+    pub fn deadline(&self) -> Option<Instant> {
+        match (self.port.deadline(), self.core.wheel.next()) {
+            (Some(port), Some(wheel)) => Some(port.min(wheel)),
+            (port, wheel) => port.or(wheel),
+        }
+    }
+
+    /// Prepares for sleeping on [`Self::descriptors`]. False when there is something to do first.
+    pub fn arm(&mut self) -> bool {
+        self.core.completions.is_empty()
+            && self.core.events.is_empty()
+            && self.core.ready.is_empty()
+            && self.port.arm()
+    }
+
+    /// The opposite of [`Self::arm`].
+    pub fn disarm(&mut self) {
+        self.port.disarm();
+    }
+
+    /// What to sleep on.
+    pub fn descriptors(&self) -> WakeDescriptors {
+        self.port.descriptors()
+    }
+
+    /// The port.
+    pub fn port(&self) -> &P {
+        &self.port
+    }
+
+    /// The port, to tell it what only its own type knows.
+    pub fn port_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// What has been counted.
+    pub fn stats(&self) -> &Stats {
+        &self.core.stats
+    }
+
+    /// Receives posted and not matched.
+    pub fn posted_receives(&self) -> usize {
+        self.core.posted.len()
+    }
+
+    /// Bytes of unexpected messages that wait here with their data.
+    pub fn unexpected_bytes(&self) -> usize {
+        self.core.budget.held
+    }
+
+    /// Remote endpoints known.
+    pub fn partners(&self) -> usize {
+        self.core.partners.len()
+    }
+
+    /// Operations that have not completed.
+    pub fn requests(&self) -> usize {
+        self.core.requests.len()
+    }
+
+    /// Looks at the oldest unexpected message that a receive with `bits` and `mask` would accept.
+    /// It stays where it is.
+    pub fn probe(&mut self, bits: MatchBits, mask: MatchMask) -> Option<Arrival> {
+        let waiting = self.core.unexpected.peek(bits, mask)?;
+        let (source, bits, length) = (waiting.source, waiting.bits, waiting.length);
+        let partner = self.core.partners.of(source)?;
+        Some(Arrival {
+            source,
+            source_context: partner.context,
+            identity: partner.identity(),
+            bits,
+            length,
+        })
+    }
+
+    /// The word attached to a partner, 0 if none was; `None` when the id is stale.
+    pub fn partner_context(&self, partner: PartnerId) -> Option<u64> {
+        self.core
+            .partners
+            .of(partner)
+            .map(|partner| partner.context)
+    }
+
+    /// Attaches a word to a partner. False when the id is stale.
+    pub fn set_partner_context(&mut self, partner: PartnerId, context: u64) -> bool {
+        let Some(partner) = self.core.partners.of_mut(partner) else {
+            return false;
+        };
+        partner.context = context;
+        true
+    }
+
+    /// A partner's name and session; `None` when the id is stale.
+    pub fn partner_identity(&self, partner: PartnerId) -> Option<Identity> {
+        self.core
+            .partners
+            .of(partner)
+            .map(crate::partner::Partner::identity)
+    }
+
+    #[inline]
+    fn has_work(&self) -> bool {
+        !self.core.errands.is_empty()
+            || !self.core.ready.is_empty()
+            || !self.core.session_out.is_empty()
+    }
+
+    /// Carries out what has been noted: errands first, they free memory and links.
+    #[inline(never)]
+    fn settle(&mut self) -> bool {
+        let mut busy = self.run_errands();
+        busy |= self.transmit();
+        busy | self.run_errands()
+    }
+
+    fn run_errands(&mut self) -> bool {
+        if self.core.errands.is_empty() {
+            return false;
+        }
+        for errand in std::mem::take(&mut self.core.errands) {
+            match errand {
+                Errand::Bind(link, cookie) => self.port.bind(link, cookie),
+                Errand::Close(link, how) => self.port.close(link, how),
+                Errand::Abandon(link) => self.port.abandon(link),
+                Errand::Recall(link, token) => self.port.recall(link, token),
+                Errand::Conceal(link, key) => self.port.conceal(link, key),
+                Errand::Read(request) => self.read_remote(request),
+                Errand::Limits(partner, link) => self.learn_limits(partner, link),
+            }
+        }
+        true
+    }
+
+    fn learn_limits(&mut self, id: PartnerId, link: LinkId) {
+        let limits = self.port.limits(link);
+        let eager_max = self.core.config.eager_max.min(limits.packet_max);
+        if let Some(partner) = self.core.partners.of_mut(id) {
+            partner.eager_max = u32::try_from(eager_max).unwrap_or(u32::MAX);
+            partner.limits = Some(limits);
+            self.core.make_ready(id);
+        }
+    }
+
+    fn expire(&mut self) -> bool {
+        let now = self.clock.now();
+        let mut busy = false;
+        while let Some(id) = self.core.wheel.expired(now) {
+            let Some(request) = self.core.requests.of_mut(id) else {
+                continue;
+            };
+            request.timer = None;
+            if std::mem::take(&mut request.touched) {
+                self.core.start_timer(id, now);
+                continue;
+            }
+            busy = true;
+            self.core.stats.timeouts += 1;
+            self.core.end_early(id, Status::Timeout);
+        }
+        busy
+    }
+}
+
+impl<M: Memory> Core<M> {
+    /// Starts the request's time-out, if there is one.
+    fn start_timer(&mut self, id: RequestId, now: Instant) {
+        let Some(timeout) = self.config.request_timeout else {
+            return;
+        };
+        if let Some(request) = self.requests.of_mut(id) {
+            request.timer = Some(self.wheel.set(now, now.after(timeout), id));
+        }
+    }
+
+    /// Takes a request out and reports its end. From here on its memory is not touched.
+    fn complete(&mut self, id: RequestId, status: Status, transferred: u32) {
+        let Some(request) = self.requests.take(id) else {
+            return;
+        };
+        let length = match &request.state {
+            State::Pulling(pulling) => pulling.length,
+            _ => request.memory.as_ref().map_or(0, Memory::len) as u32,
+        };
+        let (kind, partner, bits) = match &request.state {
+            State::Posted { .. } => (Kind::Recv, NOBODY, request.bits),
+            State::Pulling(pulling) => (Kind::Recv, pulling.from, pulling.bits),
+            State::Connecting { to, .. } => (Kind::Connect, *to, request.bits),
+            State::Queued { to, .. }
+            | State::Draining { to }
+            | State::Offered { to, .. }
+            | State::Serving { to, .. } => (Kind::Send, *to, request.bits),
+        };
+        let context = request.context;
+        self.release(id, request);
+        self.completions.push_back(Completion {
+            request: id,
+            kind,
+            context,
+            status,
+            partner,
+            bits,
+            length,
+            transferred,
+        });
+    }
+
+    /// Lets go of everything a request that has been taken out still holds.
+    fn release(&mut self, id: RequestId, request: Request<M>) {
+        if let Some(timer) = request.timer {
+            self.wheel.clear(timer);
+        }
+        if !self.held.is_empty() {
+            let errands = &mut self.errands;
+            self.held.retain(|(link, token), owner| {
+                if *owner == id {
+                    errands.push(Errand::Recall(*link, *token));
+                }
+                *owner != id
+            });
+        }
+        match request.state {
+            State::Posted { key } => self.posted.remove(key),
+            State::Offered { to, exposed } | State::Serving { to, exposed } => {
+                let partner = self.partners.of_mut(to);
+                let tx = partner.as_ref().and_then(|partner| partner.tx);
+                if let (Some(link), Some(key)) = (tx, exposed) {
+                    self.errands.push(Errand::Conceal(link, key));
+                }
+                if let Some(partner) = partner
+                    && partner.partial.is_some_and(|partial| partial.request == id)
+                {
+                    partner.partial = None;
+                    if let Some(link) = tx {
+                        self.errands.push(Errand::Abandon(link));
+                    }
+                    self.make_ready(to);
+                }
+            }
+            State::Connecting { to, .. } => {
+                if let Some(partner) = self.partners.of_mut(to) {
+                    partner.connects.retain(|connect| *connect != id);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends a request that has not run its course, and tells the other side what it must know.
+    fn end_early(&mut self, id: RequestId, status: Status) {
+        let Some(request) = self.requests.of(id) else {
+            return;
+        };
+        let word = id.to_word();
+        match &request.state {
+            State::Offered { to, .. } | State::Serving { to, .. } => {
+                let to = *to;
+                self.complete(id, status, 0);
+                self.push_control(to, wire::Header::new(wire::Kind::Withdraw, word, 0), &[]);
+            }
+            State::Pulling(pulling) => {
+                let (from, send_id) = (pulling.from, pulling.send_id);
+                self.complete(id, status, 0);
+                let mut header = wire::Header::new(wire::Kind::Notify, send_id, 0);
+                header.aux = outbound::notify_code(Status::Aborted);
+                self.push_control(from, header, &[]);
+            }
+            State::Connecting { to, .. } => {
+                let to = *to;
+                self.complete(id, status, 0);
+                self.drop_if_unwanted(to);
+            }
+            State::Queued { .. } | State::Draining { .. } | State::Posted { .. } => {
+                self.complete(id, status, 0);
+            }
+        }
+    }
+
+    /// Queues a packet without message data for a partner.
+    fn push_control(&mut self, to: PartnerId, header: wire::Header, body: &[u8]) {
+        if let Some(partner) = self.partners.of_mut(to) {
+            partner.control.push_back(Control::new(header, body));
+            self.make_ready(to);
+        }
+    }
+
+    /// Notes that a partner may have something that can go out.
+    fn make_ready(&mut self, id: PartnerId) {
+        if let Some(partner) = self.partners.of_mut(id)
+            && !partner.ready
+            && partner.writable
+            && partner.tx.is_some()
+            && partner.wants_out()
+        {
+            partner.ready = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    /// A message from `source` with `len` bytes of data takes no more room here.
+    fn consumed(&mut self, source: PartnerId, len: u32) {
+        let Some(partner) = self.partners.of_mut(source) else {
+            return;
+        };
+        partner.credit.on_consumed(len);
+        if !partner.credit_queued && partner.credit.overdue() {
+            partner.credit_queued = true;
+            partner.credit.widen(self.config.partner_window_bytes);
+            self.push_control(source, wire::Header::new(wire::Kind::Credit, 0, 0), &[]);
+        }
+    }
+
+    fn new_credit(&self) -> Credit {
+        Credit::new(
+            self.config.first_window_bytes,
+            self.config.partner_window_messages,
+        )
+    }
+}
+
+/// The partner of an operation that never had one.
+const NOBODY: PartnerId = PartnerId::new(u32::MAX, 0);

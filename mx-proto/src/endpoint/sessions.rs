@@ -1,0 +1,338 @@
+//! How two endpoints get to know each other, and how they part.
+//!
+//! ```text
+//!   us                                    them
+//!   connect(): link --------------------> (a stranger's link)
+//!   on_up: Connect(who, key) -----------> version, key, room? -> partner, sends on this link
+//!   partner <------- Reply(status, who) -
+//!
+//!   both at once: two links, one partner; each side goes on sending where it began
+//!   Connect with another session: the peer restarted, the old partner is dissolved first
+//! ```
+//!
+//! A partner is known by the address it claims (interface and endpoint number). Where we reached
+//! it under another address, the reply tells, and the two become one.
+
+use super::Core;
+use crate::event::Identity;
+use crate::ids::{LinkId, PartnerId, RequestId};
+use crate::memory::Memory;
+use crate::partner::{Control, Link, Partner};
+use crate::port::{Close, LinkDown};
+use crate::request::State;
+use crate::status::{DownReason, Status};
+use crate::wire::{self, Header, Hello, VERSION};
+
+use super::Errand;
+
+impl<M: Memory> Core<M> {
+    /// A link we asked for can carry packets: introduce ourselves.
+    pub(super) fn link_up(&mut self, link: LinkId, id: PartnerId) {
+        let Some(partner) = self.partners.of_mut(id) else {
+            self.errands.push(Errand::Close(link, Close::Now));
+            return;
+        };
+        for known in &mut partner.links {
+            known.up |= known.id == link;
+        }
+        for connect in partner.connects.clone() {
+            self.send_connect(id, link, connect);
+        }
+    }
+
+    pub(super) fn link_down(&mut self, link: LinkId, id: PartnerId, reason: LinkDown) {
+        self.held.retain(|(held_by, _), _| *held_by != link);
+        let Some(partner) = self.partners.of_mut(id) else {
+            return;
+        };
+        let was_up = partner
+            .links
+            .iter()
+            .any(|known| known.id == link && known.up);
+        partner.links.retain(|known| known.id != link);
+        let other = partner
+            .links
+            .iter()
+            .find(|known| known.up)
+            .map(|known| known.id);
+        match (partner.session, other) {
+            // Our own attempt failed, but the peer has reached us meanwhile.
+            (Some(_), Some(other)) if !was_up => {
+                for connect in partner.connects.clone() {
+                    self.send_connect(id, other, connect);
+                }
+            }
+            // Still others are being tried.
+            (None, _) if !partner.links.is_empty() => {}
+            _ => self.fail_partner(id, DownReason::Link(reason)),
+        }
+    }
+
+    /// Sends the Connect packet that belongs to one connect request.
+    pub(super) fn send_connect(&mut self, id: PartnerId, link: LinkId, connect: RequestId) {
+        let key = match self.requests.of(connect).map(|request| &request.state) {
+            Some(State::Connecting { key, .. }) => *key,
+            _ => return,
+        };
+        let hello = Hello {
+            version: VERSION,
+            key,
+            identity: self.identity,
+        };
+        let header = Header::new(wire::Kind::Connect, connect.to_word(), 0);
+        self.send_session(Some(id), link, header, &hello.emit(), false);
+    }
+
+    /// Somebody introduces itself. `from` is the partner the link already belongs to.
+    pub(super) fn on_connect(
+        &mut self,
+        link: LinkId,
+        from: Option<PartnerId>,
+        header: &Header,
+        body: &[u8],
+    ) {
+        let Some(hello) = Hello::parse(body) else {
+            let cookie = from.map_or(0, PartnerId::to_word);
+            return self.violation(link, cookie, "a malformed introduction");
+        };
+        let refusal = if hello.version != VERSION {
+            log::warn!(
+                "{:?} speaks protocol version {}, we speak {VERSION}: refused",
+                hello.identity,
+                hello.version
+            );
+            Some(Status::BadEndpoint)
+        } else if hello.key != self.key {
+            log::info!(
+                "{:?} came with key {:#x}: refused",
+                hello.identity,
+                hello.key
+            );
+            Some(Status::BadKey)
+        } else {
+            None
+        };
+        if let Some(status) = refusal {
+            return self.refuse(link, from, header, status);
+        }
+        let id = match from {
+            Some(id) => match self.partners.of(id).and_then(|partner| partner.session) {
+                Some(session) if session != hello.identity.session => {
+                    let what = "an introduction under another name";
+                    return self.violation(link, id.to_word(), what);
+                }
+                _ => id,
+            },
+            None => match self.partner_for(link, hello.identity) {
+                Some(id) => id,
+                None => return self.refuse(link, from, header, Status::NoResources),
+            },
+        };
+        if let Some(partner) = self.partners.of_mut(id) {
+            partner
+                .credit
+                .on_allowance(header.credit_bytes, header.credit_messages);
+        }
+        self.send_reply(Some(id), link, header.word, Status::Success, false);
+    }
+
+    fn refuse(&mut self, link: LinkId, from: Option<PartnerId>, header: &Header, status: Status) {
+        self.stats.refused += 1;
+        self.send_reply(from, link, header.word, status, from.is_none());
+    }
+
+    /// The partner a stranger's link belongs to from now on, made if need be.
+    fn partner_for(&mut self, link: LinkId, identity: Identity) -> Option<PartnerId> {
+        let mut known = self.partners.find(identity.nic, identity.endpoint);
+        if let Some(id) = known
+            && let Some(session) = self.partners.of(id).and_then(|partner| partner.session)
+            && session != identity.session
+        {
+            self.fail_partner(id, DownReason::Restarted);
+            known = None;
+        }
+        let id = match known {
+            Some(id) => id,
+            None if self.partners.len() >= self.config.max_partners => return None,
+            None => {
+                let partner = Partner::new(identity.nic, identity.endpoint, self.new_credit());
+                self.partners.add(partner)
+            }
+        };
+        self.errands.push(Errand::Bind(link, id.to_word()));
+        self.partners
+            .of_mut(id)?
+            .links
+            .push(Link { id: link, up: true });
+        self.establish(id, identity, link);
+        Some(id)
+    }
+
+    /// The partner has said who it is.
+    fn establish(&mut self, id: PartnerId, identity: Identity, link: LinkId) {
+        self.partners.rename(id, identity.nic, identity.endpoint);
+        let Some(partner) = self.partners.of_mut(id) else {
+            return;
+        };
+        if partner.session.is_none() {
+            partner.session = Some(identity.session);
+            self.stats.partners_up += 1;
+        }
+        if partner.tx.is_none() {
+            partner.tx = Some(link);
+            partner.writable = true;
+            // Asked of the port as soon as it is not being polled.
+            self.errands.push(Errand::Limits(id, link));
+        }
+    }
+
+    /// The answer to a Connect of ours.
+    pub(super) fn on_reply(&mut self, link: LinkId, from: PartnerId, header: &Header, body: &[u8]) {
+        let Some(hello) = Hello::parse(body) else {
+            return self.violation(link, from.to_word(), "a malformed reply");
+        };
+        let connect = RequestId::from_word(header.word);
+        let waiting = self
+            .partners
+            .of(from)
+            .is_some_and(|p| p.connects.contains(&connect));
+        if !waiting {
+            self.stats.stale += 1;
+            return;
+        }
+        let status = reply_status(header.aux);
+        if status != Status::Success {
+            log::info!("{:?} refused our connect: {status:?}", hello.identity);
+            self.complete(connect, status, 0);
+            return self.drop_if_unwanted(from);
+        }
+        let Some(id) = self.merge(link, from, hello.identity) else {
+            return self.violation(link, from.to_word(), "a reply under another name");
+        };
+        self.establish(id, hello.identity, link);
+        if let Some(request) = self.requests.of_mut(connect)
+            && let State::Connecting { to, .. } = &mut request.state
+        {
+            *to = id;
+        }
+        self.complete(connect, Status::Success, 0);
+        self.make_ready(id);
+    }
+
+    /// The partner that `from`, reached under some address, turns out to be. `None`: it cannot be.
+    fn merge(&mut self, link: LinkId, from: PartnerId, identity: Identity) -> Option<PartnerId> {
+        if let Some(session) = self.partners.of(from)?.session {
+            return (session == identity.session).then_some(from);
+        }
+        let Some(known) = self.partners.find(identity.nic, identity.endpoint) else {
+            return Some(from);
+        };
+        if known == from {
+            return Some(from);
+        }
+        match self.partners.of(known)?.session {
+            Some(session) if session == identity.session => {}
+            // It was reached under both names and has answered under neither yet: the other
+            // connect will find this one.
+            None => return Some(from),
+            Some(_) => {
+                self.fail_partner(known, DownReason::Restarted);
+                return Some(from);
+            }
+        }
+        let other = self.partners.take(from)?;
+        if let Some(partner) = self.partners.of_mut(known) {
+            partner.credit.absorb(&other.credit, &mut self.budget);
+        }
+        for connect in &other.connects {
+            if let Some(request) = self.requests.of_mut(*connect)
+                && let State::Connecting { to, .. } = &mut request.state
+            {
+                *to = known;
+            }
+        }
+        for moved in &other.links {
+            self.errands.push(Errand::Bind(moved.id, known.to_word()));
+        }
+        let partner = self.partners.of_mut(known)?;
+        partner.links.extend(other.links);
+        partner.connects.extend(other.connects);
+        log::debug!("link {link:?}: {from:?} is {known:?} under another address");
+        Some(known)
+    }
+
+    /// A partner that never answered and that nobody wants to reach any more is let go.
+    pub(super) fn drop_if_unwanted(&mut self, id: PartnerId) {
+        let unwanted = self
+            .partners
+            .of(id)
+            .is_some_and(|partner| partner.session.is_none() && partner.connects.is_empty());
+        if unwanted && let Some(partner) = self.dissolve(id, Status::Unreachable) {
+            for link in &partner.links {
+                self.errands.push(Errand::Close(link.id, Close::Now));
+            }
+        }
+    }
+
+    fn send_reply(
+        &mut self,
+        to: Option<PartnerId>,
+        link: LinkId,
+        connect: u64,
+        status: Status,
+        close: bool,
+    ) {
+        let hello = Hello {
+            version: VERSION,
+            key: 0,
+            identity: self.identity,
+        };
+        let mut header = Header::new(wire::Kind::Reply, connect, 0);
+        header.aux = reply_code(status);
+        self.send_session(to, link, header, &hello.emit(), close);
+    }
+
+    /// On the partner's sending link a session packet keeps its place among the others.
+    fn send_session(
+        &mut self,
+        to: Option<PartnerId>,
+        link: LinkId,
+        mut header: Header,
+        body: &[u8],
+        close: bool,
+    ) {
+        let Self {
+            partners, budget, ..
+        } = self;
+        if let Some(id) = to
+            && let Some(partner) = partners.of_mut(id)
+        {
+            if partner.tx == Some(link) {
+                return self.push_control(id, header, body);
+            }
+            (header.credit_bytes, header.credit_messages) = partner.credit.grant(budget);
+        }
+        self.session_out
+            .push_back((link, Control::new(header, body), close));
+    }
+}
+
+/// A connect's end as the number it has in a reply packet.
+fn reply_code(status: Status) -> u32 {
+    match status {
+        Status::Success => 0,
+        Status::BadKey => 1,
+        Status::BadEndpoint => 2,
+        _ => 3,
+    }
+}
+
+/// The inverse; what it does not know counts as a want of resources.
+fn reply_status(code: u32) -> Status {
+    match code {
+        0 => Status::Success,
+        1 => Status::BadKey,
+        2 => Status::BadEndpoint,
+        _ => Status::NoResources,
+    }
+}

@@ -1,0 +1,105 @@
+//! What an endpoint tells the layer above it.
+
+use crate::ids::{EndpointId, MatchBits, NicId, PartnerId, RequestId, SessionId};
+use crate::memory::Source;
+use crate::status::{DownReason, Kind, Status};
+
+/// Who an endpoint is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// Its network interface.
+    pub nic: NicId,
+    /// Its number there.
+    pub endpoint: EndpointId,
+    /// This life of it.
+    pub session: SessionId,
+}
+
+/// The end of one posted operation. Every request that was `Pending` gives exactly one, unless it
+/// was cancelled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// Which request. Stale from now on.
+    pub request: RequestId,
+    /// What kind of operation it was.
+    pub kind: Kind,
+    /// The word given when it was posted.
+    pub context: u64,
+    /// How it ended.
+    pub status: Status,
+    /// The other side: destination of a send, source of a receive, peer of a connect.
+    pub partner: PartnerId,
+    /// The message's match bits (a receive: as sent).
+    pub bits: MatchBits,
+    /// Bytes of the message.
+    pub length: u32,
+    /// Bytes that were transferred.
+    pub transferred: u32,
+}
+
+/// What is not the end of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A partner is gone, not by our own [`crate::Endpoint::disconnect`]. Its operations have
+    /// completed, with completions queued before this event; the id is stale.
+    PartnerDown {
+        /// Who it was.
+        partner: PartnerId,
+        /// The word attached to it.
+        context: u64,
+        /// Its name and session.
+        identity: Identity,
+        /// Why.
+        reason: DownReason,
+    },
+}
+
+/// A message for which there is no posted receive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// Who sent it.
+    pub source: PartnerId,
+    /// The word attached to the sender, 0 if none.
+    pub source_context: u64,
+    /// The sender's name and session.
+    pub identity: Identity,
+    /// Its match bits.
+    pub bits: MatchBits,
+    /// Its length.
+    pub length: u32,
+}
+
+/// What is to become of an [`Arrival`].
+#[derive(Debug)]
+pub enum Verdict<M> {
+    /// It waits for a receive as an unexpected message.
+    Continue,
+    /// It has been consumed, or nobody wants it.
+    Finished,
+    /// It is to be received into `memory`; a completion with `context` follows.
+    Receive {
+        /// The buffer.
+        memory: M,
+        /// The word the completion will carry.
+        context: u64,
+    },
+}
+
+/// Decides about messages that match no posted receive, before they become unexpected.
+///
+/// It answers with a value instead of calling back: the endpoint is busy while it runs.
+pub trait Handler<M> {
+    /// `body` is there for messages that came with their data, not for offered ones.
+    fn unexpected<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>)
+    -> Verdict<M>;
+}
+
+/// Keeps everything as unexpected.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct KeepAll;
+
+impl<M> Handler<M> for KeepAll {
+    fn unexpected<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict<M> {
+        Verdict::Continue
+    }
+}

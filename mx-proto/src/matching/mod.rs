@@ -1,0 +1,18 @@
+//! Which message goes into which receive.
+//!
+//! ```text
+//!   arriving message --- posted.take(bits) ------> the oldest posted receive that accepts it
+//!   new receive -------- unexpected.take(..) ----> the oldest waiting message it accepts
+//! ```
+//!
+//! A receive accepts a message when `message & mask == receive & mask`. Receives with the same
+//! mask form a *class* with one hash table; BMI uses one mask, so matching is one look-up however
+//! many receives are posted. Between classes the posting order decides.
+//!
+//! Knows nothing of: payload, partners' states, the wire.
+
+mod posted;
+mod unexpected;
+
+pub(crate) use posted::{Position, Posted, PostedKey};
+pub(crate) use unexpected::{Payload, Unexpected, Waiting};

@@ -1,0 +1,234 @@
+//! One remote endpoint: its session, the link to it, and what waits to go there.
+//!
+//! ```text
+//!              +-- control   replies, pulls, notifies            first
+//!   to go out  +-- pending   messages, in the order posted       then these two
+//!              +-- streams   parts of offered messages           take turns
+//!              +-- partial   rest of a packet the link took half of: before everything
+//! ```
+//!
+//! Messages go out on one link for the whole session (`tx`), so that they keep their order. A
+//! second link exists only when both sides connected at the same time; we listen on both.
+//!
+//! Knows nothing of: requests' contents, matching, the port.
+
+use crate::credit::Credit;
+use crate::event::Identity;
+use crate::ids::{EndpointId, LinkId, NicId, PartnerId, RequestId, SessionId, Target};
+use crate::port::{HeaderBytes, Limits};
+use crate::table::Table;
+use crate::wire::{CONTROL_MAX, Header};
+use foldhash::fast::RandomState;
+use smallvec::SmallVec;
+use std::collections::{HashMap, VecDeque};
+
+/// A remote endpoint.
+#[derive(Debug)]
+pub(crate) struct Partner {
+    /// Its address. Until it has answered: the one we know it by.
+    pub(crate) nic: NicId,
+    pub(crate) endpoint: EndpointId,
+    /// Which life of it; `None` until it has answered or called.
+    pub(crate) session: Option<SessionId>,
+    /// The upper layer's word.
+    pub(crate) context: u64,
+    /// Where messages go out.
+    pub(crate) tx: Option<LinkId>,
+    pub(crate) links: SmallVec<[Link; 1]>,
+    /// The link has room, as far as we know.
+    pub(crate) writable: bool,
+    /// It stands in the endpoint's queue of partners with something to send.
+    pub(crate) ready: bool,
+    /// A credit packet stands in `control`.
+    pub(crate) credit_queued: bool,
+    pub(crate) credit: Credit,
+    /// Largest message that goes with its data; 0 until there is a link.
+    pub(crate) eager_max: u32,
+    /// What the sending link can do.
+    pub(crate) limits: Option<Limits>,
+    pub(crate) partial: Option<Partial>,
+    pub(crate) control: VecDeque<Control>,
+    pub(crate) pending: VecDeque<RequestId>,
+    pub(crate) streams: VecDeque<Stream>,
+    /// Connects that wait for an answer.
+    pub(crate) connects: SmallVec<[RequestId; 1]>,
+}
+
+/// One link to a partner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Link {
+    pub(crate) id: LinkId,
+    /// It can carry packets.
+    pub(crate) up: bool,
+}
+
+/// The rest of a data packet's body that the link has not taken yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Partial {
+    pub(crate) request: RequestId,
+    pub(crate) at: usize,
+    pub(crate) end: usize,
+}
+
+/// A part of an offered message that the receiver asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stream {
+    pub(crate) request: RequestId,
+    /// What the receiver calls it.
+    pub(crate) recv_id: u64,
+    pub(crate) at: usize,
+    pub(crate) end: usize,
+}
+
+/// A packet without message data, ready but for its credits.
+#[derive(Clone, Debug)]
+pub(crate) struct Control {
+    pub(crate) header: Header,
+    body: [u8; CONTROL_MAX],
+}
+
+impl Control {
+    /// `body` has at most [`CONTROL_MAX`] bytes; more are cut off.
+    pub(crate) fn new(mut header: Header, body: &[u8]) -> Self {
+        debug_assert!(body.len() <= CONTROL_MAX);
+        let len = body.len().min(CONTROL_MAX);
+        let mut bytes = [0; CONTROL_MAX];
+        bytes[..len].copy_from_slice(&body[..len]);
+        header.body_len = len as u32;
+        Self {
+            header,
+            body: bytes,
+        }
+    }
+
+    pub(crate) fn parts(&self) -> (HeaderBytes, &[u8]) {
+        (
+            self.header.emit(),
+            &self.body[..(self.header.body_len as usize).min(CONTROL_MAX)],
+        )
+    }
+}
+
+impl Partner {
+    pub(crate) fn new(nic: NicId, endpoint: EndpointId, credit: Credit) -> Self {
+        Self {
+            nic,
+            endpoint,
+            session: None,
+            context: 0,
+            tx: None,
+            links: SmallVec::new(),
+            writable: true,
+            ready: false,
+            credit_queued: false,
+            credit,
+            eager_max: 0,
+            limits: None,
+            partial: None,
+            control: VecDeque::new(),
+            pending: VecDeque::new(),
+            streams: VecDeque::new(),
+            connects: SmallVec::new(),
+        }
+    }
+
+    /// Something could go out.
+    pub(crate) fn wants_out(&self) -> bool {
+        self.partial.is_some()
+            || !self.control.is_empty()
+            || !self.streams.is_empty()
+            || (!self.pending.is_empty() && self.credit.message_allowed())
+    }
+
+    /// A message posted now may go out at once without overtaking another.
+    #[inline]
+    pub(crate) fn is_clear(&self) -> bool {
+        self.writable
+            && self.pending.is_empty()
+            && self.partial.is_none()
+            && self.control.is_empty()
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        Identity {
+            nic: self.nic,
+            endpoint: self.endpoint,
+            session: self.session.unwrap_or(SessionId(0)),
+        }
+    }
+}
+
+/// All partners of one endpoint, by id and by address.
+#[derive(Debug)]
+pub(crate) struct Partners {
+    table: Table<Partner>,
+    by_name: HashMap<(NicId, EndpointId), PartnerId, RandomState>,
+}
+
+impl Partners {
+    pub(crate) fn new() -> Self {
+        Self {
+            table: Table::new(),
+            by_name: HashMap::default(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(crate) fn add(&mut self, partner: Partner) -> PartnerId {
+        let name = (partner.nic, partner.endpoint);
+        let (index, generation) = self.table.insert(partner);
+        let id = PartnerId::new(index, generation);
+        self.by_name.insert(name, id);
+        id
+    }
+
+    #[inline]
+    pub(crate) fn of(&self, id: PartnerId) -> Option<&Partner> {
+        self.table.get(id.index(), id.generation())
+    }
+
+    #[inline]
+    pub(crate) fn of_mut(&mut self, id: PartnerId) -> Option<&mut Partner> {
+        self.table.get_mut(id.index(), id.generation())
+    }
+
+    pub(crate) fn find(&self, nic: NicId, endpoint: EndpointId) -> Option<PartnerId> {
+        self.by_name.get(&(nic, endpoint)).copied()
+    }
+
+    pub(crate) fn find_target(&self, target: Target) -> Option<PartnerId> {
+        self.find(target.nic, target.endpoint)
+    }
+
+    pub(crate) fn take(&mut self, id: PartnerId) -> Option<Partner> {
+        let partner = self.table.remove(id.index(), id.generation())?;
+        let name = (partner.nic, partner.endpoint);
+        if self.by_name.get(&name) == Some(&id) {
+            self.by_name.remove(&name);
+        }
+        Some(partner)
+    }
+
+    /// Gives a partner the address it says it has.
+    pub(crate) fn rename(&mut self, id: PartnerId, nic: NicId, endpoint: EndpointId) {
+        let Some(partner) = self.table.get_mut(id.index(), id.generation()) else {
+            return;
+        };
+        let old = (partner.nic, partner.endpoint);
+        (partner.nic, partner.endpoint) = (nic, endpoint);
+        if self.by_name.get(&old) == Some(&id) {
+            self.by_name.remove(&old);
+        }
+        self.by_name.insert((nic, endpoint), id);
+    }
+
+    pub(crate) fn ids(&self) -> Vec<PartnerId> {
+        self.table
+            .iter()
+            .map(|((index, generation), _)| PartnerId::new(index, generation))
+            .collect()
+    }
+}

@@ -1,0 +1,147 @@
+//! The life of one posted operation.
+//!
+//! ```text
+//!   send     Queued --offer--> Offered --pull--> Serving --notify--> done
+//!              |  `--data all taken--> done         (Waiting for the port to release memory)
+//!   receive  Posted --matches an offer--> Pulling --all there--> done
+//!              ^  `--matches data--> done    |
+//!              `---- sender withdraws -------'
+//!   connect  Connecting --reply--> done
+//! ```
+//!
+//! Knows nothing of: queues, the wire, ports.
+
+use crate::ids::{MatchBits, PartnerId, RequestId};
+use crate::matching::{Position, PostedKey};
+use crate::port::RemoteKey;
+use crate::table::Table;
+use crate::timer::TimerId;
+
+/// One operation that has not completed.
+#[derive(Debug)]
+pub(crate) struct Request<M> {
+    pub(crate) context: u64,
+    pub(crate) bits: MatchBits,
+    /// `None` for connects.
+    pub(crate) memory: Option<M>,
+    pub(crate) timer: Option<TimerId>,
+    /// Something has happened since the timer was last looked at.
+    pub(crate) touched: bool,
+    pub(crate) state: State,
+}
+
+#[derive(Debug)]
+pub(crate) enum State {
+    /// A send waiting for its turn.
+    Queued { to: PartnerId, synchronous: bool },
+    /// A send whose message the port has taken, but whose memory it still reads.
+    Draining { to: PartnerId },
+    /// A send the receiver knows of.
+    Offered {
+        to: PartnerId,
+        exposed: Option<RemoteKey>,
+    },
+    /// A send whose data the receiver has begun to ask for.
+    Serving {
+        to: PartnerId,
+        exposed: Option<RemoteKey>,
+    },
+    /// A receive no message has matched.
+    Posted { key: PostedKey },
+    /// A receive whose data is on its way.
+    Pulling(Pulling),
+    /// A connect.
+    Connecting { to: PartnerId, key: u32 },
+}
+
+/// A receive that has matched an offer.
+#[derive(Debug)]
+pub(crate) struct Pulling {
+    pub(crate) from: PartnerId,
+    /// What the sender calls it.
+    pub(crate) send_id: u64,
+    /// The sender's match bits.
+    pub(crate) bits: MatchBits,
+    /// Bytes of the message.
+    pub(crate) length: u32,
+    /// Bytes we want of it: what fits.
+    pub(crate) wanted: u32,
+    /// Bytes we have asked for.
+    pub(crate) requested: u32,
+    /// Bytes that are there.
+    pub(crate) received: u32,
+    /// Where to read it from by ourselves.
+    pub(crate) key: Option<RemoteKey>,
+    /// Where it stood among the posted receives; `None` if it was made for this very message.
+    pub(crate) position: Option<Position>,
+}
+
+/// All operations of one endpoint.
+pub(crate) type Requests<M> = Table<Request<M>>;
+
+impl<M> Requests<M> {
+    #[inline]
+    pub(crate) fn add(
+        &mut self,
+        context: u64,
+        bits: MatchBits,
+        memory: Option<M>,
+        state: State,
+    ) -> RequestId {
+        let request = Request {
+            context,
+            bits,
+            memory,
+            timer: None,
+            touched: false,
+            state,
+        };
+        let (index, generation) = self.insert(request);
+        RequestId::new(index, generation)
+    }
+
+    #[inline]
+    pub(crate) fn of(&self, id: RequestId) -> Option<&Request<M>> {
+        self.get(id.index(), id.generation())
+    }
+
+    #[inline]
+    pub(crate) fn of_mut(&mut self, id: RequestId) -> Option<&mut Request<M>> {
+        self.get_mut(id.index(), id.generation())
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self, id: RequestId) -> Option<Request<M>> {
+        self.remove(id.index(), id.generation())
+    }
+
+    /// Every operation.
+    pub(crate) fn ids(&self) -> Vec<RequestId> {
+        self.iter()
+            .map(|((index, generation), _)| RequestId::new(index, generation))
+            .collect()
+    }
+
+    /// Every operation that involves `partner`.
+    pub(crate) fn with_partner(&self, partner: PartnerId) -> Vec<RequestId> {
+        self.iter()
+            .filter(|(_, request)| request.state.partner() == Some(partner))
+            .map(|((index, generation), _)| RequestId::new(index, generation))
+            .collect()
+    }
+}
+
+impl State {
+    /// The other side, once it is known.
+    pub(crate) fn partner(&self) -> Option<PartnerId> {
+        match self {
+            Self::Queued { to, .. }
+            | Self::Draining { to }
+            | Self::Offered { to, .. }
+            | Self::Serving { to, .. }
+            | Self::Connecting { to, .. } => Some(*to),
+            Self::Pulling(pulling) => Some(pulling.from),
+            Self::Posted { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Counters of one endpoint: always on, never reset.
+
+/// How often what happened.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Stats {
+    /// Packets given to the port.
+    pub packets_out: u64,
+    /// Packets taken from the port.
+    pub packets_in: u64,
+    /// Messages sent with their data.
+    pub eager_out: u64,
+    /// Messages offered for pulling.
+    pub offers_out: u64,
+    /// Messages that found a posted receive.
+    pub matched: u64,
+    /// Messages that did not.
+    pub unmatched: u64,
+    /// Sends that had to wait for the link or for credit.
+    pub queued: u64,
+    /// Messages offered although they were small, for want of byte credit.
+    pub offered_for_credit: u64,
+    /// Packets about requests or partners that no longer exist: dropped.
+    pub stale: u64,
+    /// Packets that make no sense: their link was closed.
+    pub malformed: u64,
+    /// Partners that came up.
+    pub partners_up: u64,
+    /// Partners that went down.
+    pub partners_down: u64,
+    /// Connects refused because of a wrong key, version, or too many partners.
+    pub refused: u64,
+    /// Requests that ran into their time-out.
+    pub timeouts: u64,
+}

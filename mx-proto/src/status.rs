@@ -1,0 +1,79 @@
+//! How operations end, and why partners go.
+
+use crate::port::LinkDown;
+use std::fmt;
+
+/// How one posted operation ended. The names are MX's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// All of the message was transferred.
+    Success,
+    /// The receiver's buffer was smaller than the message; it was filled.
+    Truncated,
+    /// No progress within the request time-out.
+    Timeout,
+    /// Called off by whoever posted it, or the sender withdrew the message.
+    Cancelled,
+    /// The address names nobody.
+    EndpointUnknown,
+    /// Nobody has that endpoint open.
+    EndpointClosed,
+    /// The partner went away or was disconnected.
+    Unreachable,
+    /// The partner is another one than before.
+    BadSession,
+    /// The connection key does not fit.
+    BadKey,
+    /// The endpoint number is out of range or the peer speaks another protocol version.
+    BadEndpoint,
+    /// The receiver called off a receive that had already matched this message.
+    Aborted,
+    /// The peer has no room for another partner.
+    NoResources,
+}
+
+/// What kind of operation a request is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A send.
+    Send,
+    /// A receive.
+    Recv,
+    /// A connect.
+    Connect,
+}
+
+/// Why a partner is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DownReason {
+    /// It said goodbye.
+    Disconnected,
+    /// It came back with another session: the old one is over.
+    Restarted,
+    /// Its link ended.
+    Link(LinkDown),
+    /// It broke the protocol.
+    Protocol(&'static str),
+}
+
+impl DownReason {
+    /// What becomes of the operations that were under way.
+    pub fn status(self) -> Status {
+        match self {
+            Self::Link(LinkDown::Refused) => Status::EndpointClosed,
+            Self::Link(LinkDown::TimedOut) => Status::Timeout,
+            _ => Status::Unreachable,
+        }
+    }
+}
+
+impl fmt::Display for DownReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disconnected => f.write_str("disconnected by the peer"),
+            Self::Restarted => f.write_str("the peer restarted"),
+            Self::Link(reason) => reason.fmt(f),
+            Self::Protocol(what) => write!(f, "protocol violation: {what}"),
+        }
+    }
+}

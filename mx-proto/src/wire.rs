@@ -1,0 +1,343 @@
+//! The packets of the MX protocol: the only place that says "malformed".
+//!
+//! ```text
+//!  0      1      2             4                           8
+//!  +------+------+-------------+---------------------------+
+//!  | kind |  0   | magic "MX"  | body length (u32)         |
+//!  +------+------+-------------+---------------------------+
+//!  | word: match bits, or the request this is about (u64)  |
+//!  +---------------------------+---------------------------+
+//!  | length: of message / at   | aux: status               |
+//!  +---------------------------+---------------------------+
+//!  | credit: bytes granted     | credit: messages granted  |
+//!  +---------------------------+---------------------------+
+//!  | body ...                                               32 bytes, little endian
+//! ```
+//!
+//! | kind       | word         | length      | aux    | body                          |
+//! |------------|--------------|-------------|--------|-------------------------------|
+//! | Connect    | connect id   | -           | -      | hello: who I am, my key for you |
+//! | Reply      | connect id   | -           | status | hello: who I am               |
+//! | Eager      | match bits   | message len | -      | the message                   |
+//! | Offer      | match bits   | message len | -      | send id, remote key           |
+//! | Pull       | send id      | offset      | -      | receive id, length            |
+//! | Data       | receive id   | offset      | -      | bytes                         |
+//! | Notify     | send id      | transferred | status | -                             |
+//! | Withdraw   | send id      | -           | -      | -                             |
+//! | Credit     | -            | -           | -      | -                             |
+//! | Disconnect | -            | -           | -      | -                             |
+//!
+//! Credits are running totals (modulo 2^32) of what the sender of the packet lets the other side
+//! send in all; every packet carries them.
+//!
+//! Knows nothing of: partners, requests, ports.
+
+use crate::event::Identity;
+use crate::ids::{EndpointId, NicId, SessionId};
+use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, RemoteKey};
+
+/// Version of everything in this file. Peers with another one are refused in the handshake.
+pub const VERSION: u16 = 1;
+
+const MAGIC: [u8; 2] = *b"MX";
+const HELLO_MAGIC: u32 = u32::from_le_bytes(*b"MXs1");
+
+/// Bytes of a hello body.
+pub(crate) const HELLO_LEN: usize = 32;
+/// Bytes of an offer's body without and with a remote key.
+const OFFER_LEN: usize = 8;
+const OFFER_KEY_LEN: usize = 24;
+/// Bytes of a pull's body.
+const PULL_LEN: usize = 12;
+/// The largest body that is not message data.
+pub(crate) const CONTROL_MAX: usize = HELLO_LEN;
+
+/// What a packet is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// I want to talk to you.
+    Connect = 1,
+    /// The answer to that.
+    Reply = 2,
+    /// A message with its data.
+    Eager = 3,
+    /// A message whose data is to be pulled.
+    Offer = 4,
+    /// Send me this part of an offered message.
+    Pull = 5,
+    /// A part of a pulled message.
+    Data = 6,
+    /// I have what I want of an offered message.
+    Notify = 7,
+    /// An offered message is called off.
+    Withdraw = 8,
+    /// Nothing but the credits of the header.
+    Credit = 9,
+    /// Goodbye.
+    Disconnect = 10,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Connect,
+            2 => Self::Reply,
+            3 => Self::Eager,
+            4 => Self::Offer,
+            5 => Self::Pull,
+            6 => Self::Data,
+            7 => Self::Notify,
+            8 => Self::Withdraw,
+            9 => Self::Credit,
+            10 => Self::Disconnect,
+            _ => return None,
+        })
+    }
+}
+
+/// A packet's header, parsed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// What the packet is.
+    pub kind: Kind,
+    /// Bytes of the body.
+    pub body_len: u32,
+    /// Match bits or a request id.
+    pub word: u64,
+    /// Message length, offset or bytes transferred.
+    pub length: u32,
+    /// A status.
+    pub aux: u32,
+    /// Running total of eager bytes granted to the receiver of this packet.
+    pub credit_bytes: u32,
+    /// Running total of messages granted to the receiver of this packet.
+    pub credit_messages: u32,
+}
+
+impl Header {
+    /// A header with everything but kind, word and length zero.
+    #[inline]
+    pub fn new(kind: Kind, word: u64, length: u32) -> Self {
+        Self {
+            kind,
+            body_len: 0,
+            word,
+            length,
+            aux: 0,
+            credit_bytes: 0,
+            credit_messages: 0,
+        }
+    }
+
+    /// The header as it goes over the wire.
+    #[inline]
+    pub fn emit(&self) -> HeaderBytes {
+        let mut bytes = [0; HEADER_LEN];
+        bytes[0] = self.kind as u8;
+        bytes[2..4].copy_from_slice(&MAGIC);
+        bytes[BODY_LEN_AT..8].copy_from_slice(&self.body_len.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.word.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.length.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.aux.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.credit_bytes.to_le_bytes());
+        bytes[28..32].copy_from_slice(&self.credit_messages.to_le_bytes());
+        bytes
+    }
+
+    /// `None` when the bytes are no header of ours.
+    #[inline]
+    pub fn parse(bytes: &HeaderBytes) -> Option<Self> {
+        if bytes[2..4] != MAGIC || bytes[1] != 0 {
+            return None;
+        }
+        Some(Self {
+            kind: Kind::from_byte(bytes[0])?,
+            body_len: u32_at(bytes, BODY_LEN_AT),
+            word: u64_at(bytes, 8),
+            length: u32_at(bytes, 16),
+            aux: u32_at(bytes, 20),
+            credit_bytes: u32_at(bytes, 24),
+            credit_messages: u32_at(bytes, 28),
+        })
+    }
+}
+
+/// The body of Connect and Reply: who is speaking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Hello {
+    pub(crate) version: u16,
+    pub(crate) key: u32,
+    pub(crate) identity: Identity,
+}
+
+impl Hello {
+    pub(crate) fn emit(&self) -> [u8; HELLO_LEN] {
+        let mut bytes = [0; HELLO_LEN];
+        bytes[0..4].copy_from_slice(&HELLO_MAGIC.to_le_bytes());
+        bytes[4..6].copy_from_slice(&self.version.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.key.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.identity.endpoint.0.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.identity.nic.0.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.identity.session.0.to_le_bytes());
+        bytes
+    }
+
+    /// A later version may append to the body; the first 32 bytes keep their meaning.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; HELLO_LEN] = bytes.get(..HELLO_LEN)?.try_into().ok()?;
+        if u32_at(bytes, 0) != HELLO_MAGIC {
+            return None;
+        }
+        Some(Self {
+            version: u16::from_le_bytes([bytes[4], bytes[5]]),
+            key: u32_at(bytes, 8),
+            identity: Identity {
+                endpoint: EndpointId(u32_at(bytes, 12)),
+                nic: NicId(u64_at(bytes, 16)),
+                session: SessionId(u64_at(bytes, 24)),
+            },
+        })
+    }
+}
+
+/// The body of an offer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct OfferBody {
+    pub(crate) send_id: u64,
+    pub(crate) key: Option<RemoteKey>,
+}
+
+impl OfferBody {
+    /// The bytes, of which as many count as the second value says.
+    pub(crate) fn emit(&self) -> ([u8; OFFER_KEY_LEN], usize) {
+        let mut bytes = [0; OFFER_KEY_LEN];
+        bytes[0..8].copy_from_slice(&self.send_id.to_le_bytes());
+        let Some(key) = self.key else {
+            return (bytes, OFFER_LEN);
+        };
+        bytes[8..16].copy_from_slice(&key.address.to_le_bytes());
+        bytes[16..24].copy_from_slice(&key.key.to_le_bytes());
+        (bytes, OFFER_KEY_LEN)
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        match bytes.len() {
+            OFFER_LEN => Some(Self {
+                send_id: u64_at(bytes, 0),
+                key: None,
+            }),
+            OFFER_KEY_LEN => Some(Self {
+                send_id: u64_at(bytes, 0),
+                key: Some(RemoteKey {
+                    address: u64_at(bytes, 8),
+                    key: u64_at(bytes, 16),
+                }),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// The body of a pull.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PullBody {
+    pub(crate) recv_id: u64,
+    pub(crate) len: u32,
+}
+
+impl PullBody {
+    pub(crate) fn emit(&self) -> [u8; PULL_LEN] {
+        let mut bytes = [0; PULL_LEN];
+        bytes[0..8].copy_from_slice(&self.recv_id.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.len.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; PULL_LEN] = bytes.try_into().ok()?;
+        Some(Self {
+            recv_id: u64_at(bytes, 0),
+            len: u32_at(bytes, 8),
+        })
+    }
+}
+
+/// Callers pass an `at` that lies within the fixed-size array they hold.
+#[inline]
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+#[inline]
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(kind: Kind) -> Header {
+        Header {
+            kind,
+            body_len: 0x0102_0304,
+            word: 0x1122_3344_5566_7788,
+            length: 77,
+            aux: 5,
+            credit_bytes: u32::MAX,
+            credit_messages: 9,
+        }
+    }
+
+    #[test]
+    fn every_kind_survives_the_wire() {
+        for byte in 0..=255u8 {
+            let Some(kind) = Kind::from_byte(byte) else {
+                continue;
+            };
+            assert_eq!(kind as u8, byte);
+            assert_eq!(Header::parse(&header(kind).emit()), Some(header(kind)));
+        }
+    }
+
+    #[test]
+    fn a_wrong_kind_magic_or_flag_is_no_header() {
+        let good = header(Kind::Eager).emit();
+        for (at, value) in [(0, 0), (0, 11), (0, 255), (1, 1), (2, b'm'), (3, b'x')] {
+            let mut bad = good;
+            bad[at] = value;
+            assert_eq!(Header::parse(&bad), None, "byte {at} = {value}");
+        }
+    }
+
+    #[test]
+    fn bodies_survive_the_wire_and_wrong_lengths_are_refused() {
+        let hello = Hello {
+            version: 3,
+            key: 0x7076_6673,
+            identity: Identity {
+                nic: NicId(0xfeed),
+                endpoint: EndpointId(3),
+                session: SessionId(u64::MAX),
+            },
+        };
+        assert_eq!(Hello::parse(&hello.emit()), Some(hello));
+        assert_eq!(Hello::parse(&hello.emit()[..31]), None);
+        let key = Some(RemoteKey { address: 1, key: 2 });
+        for offer in [
+            OfferBody {
+                send_id: 7,
+                key: None,
+            },
+            OfferBody { send_id: 7, key },
+        ] {
+            let (bytes, len) = offer.emit();
+            assert_eq!(OfferBody::parse(&bytes[..len]), Some(offer));
+        }
+        assert_eq!(OfferBody::parse(&[0; 9]), None);
+        let pull = PullBody { recv_id: 8, len: 9 };
+        assert_eq!(PullBody::parse(&pull.emit()), Some(pull));
+        assert_eq!(PullBody::parse(&[0; 11]), None);
+    }
+}
