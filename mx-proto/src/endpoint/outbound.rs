@@ -217,7 +217,6 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         stats.offers_out += 1;
         stats.offered_for_credit += u64::from(small);
         request.state = State::Offered { to: id, exposed };
-        request.touched = true;
         Ok(())
     }
 

@@ -1,0 +1,701 @@
+//! The rules of an endpoint, one test each, over a port that is two queues.
+
+mod pair;
+
+use mx_proto::wire::{Header, Kind as Packet};
+use mx_proto::{
+    Arrival, Cancelled, Completion, DownReason, Event, Handler, KeepAll, Kind, MatchBits,
+    MatchMask, PartnerId, PostError, Posted, Received, RequestId, SendMode, Source, Status,
+    Verdict,
+};
+use pair::{Pair, Side};
+
+const EXACT: MatchMask = MatchMask::EXACT;
+
+fn bits(word: u64) -> MatchBits {
+    MatchBits(word)
+}
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len)
+        .map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed))
+        .collect()
+}
+
+/// Connects a to b and tells what each calls the other.
+fn connected(pair: &mut Pair) -> (PartnerId, PartnerId) {
+    let target = pair.target(Side::B);
+    pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
+    pair.run();
+    let done = pair.a.poll_completion().expect("a connect completes");
+    assert_eq!(
+        (done.kind, done.status, done.context),
+        (Kind::Connect, Status::Success, 1)
+    );
+    // B has never been told of A; a message names it.
+    pair.a
+        .send(
+            done.partner,
+            bits(77),
+            pair.filled(vec![]),
+            0,
+            SendMode::Standard,
+        )
+        .unwrap();
+    let Received::Pending(_) = pair.b.recv(bits(77), EXACT, pair.shared(0), 0).unwrap() else {
+        panic!("nothing can be there yet")
+    };
+    pair.run();
+    let first = pair.b.poll_completion().expect("the first message arrives");
+    (done.partner, first.partner)
+}
+
+fn pending(posted: Posted) -> RequestId {
+    match posted {
+        Posted::Pending(id) => id,
+        Posted::Complete => panic!("completed at once"),
+    }
+}
+
+fn waiting(received: Received) -> RequestId {
+    match received {
+        Received::Pending(id) => id,
+        Received::Complete(done) => panic!("completed at once: {done:?}"),
+    }
+}
+
+fn completions(endpoint: &mut pair::Node) -> Vec<Completion> {
+    std::iter::from_fn(|| endpoint.poll_completion()).collect()
+}
+
+#[test]
+fn messages_of_every_size_arrive_whole_whichever_side_is_first() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    for len in [0, 1, 24, 4096, 32 * 1024, 32 * 1024 + 1, 100_000, 3 << 20] {
+        for receive_first in [true, false] {
+            let data = pattern(len, 3);
+            let buffer = pair.shared(len);
+            if receive_first {
+                waiting(pair.b.recv(bits(5), EXACT, buffer.clone(), 9).unwrap());
+            }
+            pair.a
+                .send(b, bits(5), pair.filled(data.clone()), 8, SendMode::Standard)
+                .unwrap();
+            pair.run();
+            let done = if receive_first {
+                pair.b.poll_completion()
+            } else {
+                match pair.b.recv(bits(5), EXACT, buffer.clone(), 9).unwrap() {
+                    Received::Complete(done) => Some(done),
+                    Received::Pending(_) => {
+                        pair.run();
+                        pair.b.poll_completion()
+                    }
+                }
+            };
+            let done = done.expect("the receive completes");
+            assert_eq!(
+                (done.status, done.context),
+                (Status::Success, 9),
+                "{len} {receive_first}"
+            );
+            assert_eq!((done.length, done.transferred), (len as u32, len as u32));
+            assert_eq!(buffer.bytes(), data, "{len} {receive_first}");
+            completions(&mut pair.a);
+        }
+    }
+    assert_eq!(pair.a.requests() + pair.b.requests(), 0);
+    assert_eq!(pair.b.unexpected_bytes(), 0);
+}
+
+#[test]
+fn a_short_receive_is_truncated_and_both_sides_learn_it() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    for (len, room) in [(100, 10), (100_000, 10), (100_000, 40_000), (100_000, 0)] {
+        let buffer = pair.shared(room);
+        waiting(pair.b.recv(bits(1), EXACT, buffer.clone(), 0).unwrap());
+        pair.a
+            .send(
+                b,
+                bits(1),
+                pair.filled(pattern(len, 1)),
+                0,
+                SendMode::Standard,
+            )
+            .unwrap();
+        pair.run();
+        let done = pair.b.poll_completion().unwrap();
+        assert_eq!(done.status, Status::Truncated);
+        assert_eq!((done.length, done.transferred), (len as u32, room as u32));
+        assert_eq!(buffer.bytes(), pattern(len, 1)[..room]);
+        if let Some(sent) = pair.a.poll_completion() {
+            assert_eq!(
+                (sent.status, sent.transferred),
+                (Status::Truncated, room as u32)
+            );
+        }
+    }
+}
+
+#[test]
+fn equal_bits_keep_their_order_across_sizes() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    let sizes = [10, 200_000, 3, 50_000, 0, 32_768, 1];
+    for (n, len) in sizes.into_iter().enumerate() {
+        let data = pair.filled(pattern(len, n as u8));
+        pair.a
+            .send(b, bits(4), data, 0, SendMode::Standard)
+            .unwrap();
+    }
+    pair.run();
+    let buffers: Vec<_> = sizes.iter().map(|_| pair.shared(200_000)).collect();
+    let mut got = vec![None; sizes.len()];
+    for (n, buffer) in buffers.iter().enumerate() {
+        if let Received::Complete(done) = pair
+            .b
+            .recv(bits(4), EXACT, buffer.clone(), n as u64)
+            .unwrap()
+        {
+            got[n] = Some(done.transferred);
+        }
+    }
+    pair.run();
+    for done in completions(&mut pair.b) {
+        got[done.context as usize] = Some(done.transferred);
+    }
+    for (n, len) in sizes.into_iter().enumerate() {
+        assert_eq!(got[n], Some(len as u32), "message {n}");
+        assert_eq!(buffers[n].bytes()[..len], pattern(len, n as u8));
+    }
+}
+
+#[test]
+fn a_synchronous_send_waits_for_its_receive() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    pending(
+        pair.a
+            .send(b, bits(2), pair.filled(vec![7]), 3, SendMode::Synchronous)
+            .unwrap(),
+    );
+    pair.run();
+    assert_eq!(pair.a.poll_completion(), None);
+    let buffer = pair.shared(1);
+    waiting(pair.b.recv(bits(2), EXACT, buffer.clone(), 0).unwrap());
+    pair.run();
+    assert_eq!(pair.a.poll_completion().unwrap().status, Status::Success);
+    assert_eq!(buffer.bytes(), [7]);
+}
+
+#[test]
+fn whoever_has_no_byte_credit_offers_and_nothing_stalls() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    for n in 0..300u32 {
+        let data = pair.filled(pattern(10_000, n as u8));
+        pair.a
+            .send(b, bits(6), data, 0, SendMode::Standard)
+            .unwrap();
+    }
+    pair.run();
+    assert!(pair.b.unexpected_bytes() <= pair::UNEXPECTED_MAX);
+    assert!(pair.a.stats().offered_for_credit > 0);
+    // A message with other bits still gets through.
+    let buffer = pair.shared(3);
+    waiting(pair.b.recv(bits(7), EXACT, buffer.clone(), 0).unwrap());
+    pair.a
+        .send(
+            b,
+            bits(7),
+            pair.filled(vec![1, 2, 3]),
+            0,
+            SendMode::Standard,
+        )
+        .unwrap();
+    pair.run();
+    assert_eq!(pair.b.poll_completion().unwrap().bits, bits(7));
+    for n in 0..300u32 {
+        let buffer = pair.shared(10_000);
+        let received = pair.b.recv(bits(6), EXACT, buffer.clone(), 0).unwrap();
+        pair.run();
+        if let Received::Pending(_) = received {
+            assert_eq!(pair.b.poll_completion().unwrap().status, Status::Success);
+        }
+        assert_eq!(buffer.bytes(), pattern(10_000, n as u8), "message {n}");
+    }
+    assert_eq!(pair.b.unexpected_bytes(), 0);
+}
+
+#[test]
+fn without_message_credit_sends_wait_in_order() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    for n in 0..2000u32 {
+        let data = pair.filled(n.to_le_bytes().to_vec());
+        pair.a
+            .send(b, bits(6), data, 0, SendMode::Standard)
+            .unwrap();
+    }
+    pair.run();
+    assert!(
+        pair.a.requests() > 0,
+        "two thousand messages exceed the window"
+    );
+    for n in 0..2000u32 {
+        let buffer = pair.shared(4);
+        let received = pair.b.recv(bits(6), EXACT, buffer.clone(), 0).unwrap();
+        pair.run();
+        if let Received::Pending(_) = received {
+            assert!(pair.b.poll_completion().is_some());
+        }
+        assert_eq!(buffer.bytes(), n.to_le_bytes());
+    }
+    assert_eq!(pair.a.requests(), 0);
+}
+
+#[test]
+fn a_cancelled_offer_puts_its_receive_back() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    pair.hold_data = true;
+    let first = pair.shared(100_000);
+    let second = pair.shared(100_000);
+    waiting(pair.b.recv(bits(1), EXACT, first.clone(), 1).unwrap());
+    waiting(pair.b.recv(bits(1), EXACT, second.clone(), 2).unwrap());
+    let data = pair.filled(pattern(100_000, 1));
+    let send = pending(
+        pair.a
+            .send(b, bits(1), data.clone(), 0, SendMode::Standard)
+            .unwrap(),
+    );
+    pair.run();
+    assert_eq!(pair.a.cancel(send), Cancelled::Withdrawn);
+    data.forbid();
+    pair.hold_data = false;
+    pair.run();
+    assert_eq!(pair.b.poll_completion(), None);
+    pair.a
+        .send(b, bits(1), pair.filled(vec![9; 5]), 0, SendMode::Standard)
+        .unwrap();
+    pair.run();
+    let done = pair.b.poll_completion().unwrap();
+    assert_eq!((done.context, done.transferred), (1, 5));
+    assert_eq!(pair.a.cancel(send), Cancelled::Unknown);
+    assert_eq!(completions(&mut pair.a), []);
+}
+
+#[test]
+fn cancelling_a_matched_receive_tells_the_sender_and_frees_the_buffer() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    pair.hold_data = true;
+    let buffer = pair.shared(1 << 20);
+    let recv = waiting(pair.b.recv(bits(1), EXACT, buffer.clone(), 1).unwrap());
+    let data = pair.filled(pattern(1 << 20, 1));
+    pending(
+        pair.a
+            .send(b, bits(1), data, 0, SendMode::Standard)
+            .unwrap(),
+    );
+    pair.run();
+    assert_eq!(pair.b.cancel(recv), Cancelled::Aborted);
+    buffer.forbid();
+    pair.hold_data = false;
+    pair.run();
+    assert_eq!(pair.b.poll_completion(), None);
+    assert_eq!(pair.a.poll_completion().unwrap().status, Status::Aborted);
+    // The session goes on.
+    pair.a
+        .send(b, bits(2), pair.filled(vec![1]), 0, SendMode::Standard)
+        .unwrap();
+    pair.run();
+    assert!(matches!(
+        pair.b.recv(bits(2), EXACT, pair.shared(1), 0),
+        Ok(Received::Complete(_))
+    ));
+}
+
+#[test]
+fn unmatched_receives_are_cancelled_without_a_trace() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    let recv = waiting(pair.b.recv(bits(1), EXACT, pair.shared(4), 1).unwrap());
+    assert_eq!(pair.b.cancel(recv), Cancelled::Withdrawn);
+    assert_eq!(pair.b.cancel(recv), Cancelled::Unknown);
+    pair.a
+        .send(b, bits(1), pair.filled(vec![1]), 0, SendMode::Standard)
+        .unwrap();
+    pair.run();
+    assert_eq!(pair.b.poll_completion(), None);
+    assert_eq!(pair.b.posted_receives(), 0);
+}
+
+#[test]
+fn disconnect_ends_everything_on_both_sides_and_a_new_connect_starts_afresh() {
+    let mut pair = Pair::new();
+    let (b, a) = connected(&mut pair);
+    assert!(pair.b.set_partner_context(a, 42));
+    pending(
+        pair.a
+            .send(
+                b,
+                bits(1),
+                pair.filled(vec![0; 50_000]),
+                5,
+                SendMode::Standard,
+            )
+            .unwrap(),
+    );
+    pair.run();
+    pair.a.disconnect(b);
+    pair.run();
+    let done = completions(&mut pair.a);
+    assert_eq!(
+        (done.len(), done[0].context, done[0].status),
+        (1, 5, Status::Unreachable)
+    );
+    assert_eq!(pair.a.poll_event(), None);
+    let Some(Event::PartnerDown {
+        partner,
+        context,
+        reason,
+        ..
+    }) = pair.b.poll_event()
+    else {
+        panic!("b is told")
+    };
+    assert_eq!(
+        (partner, context, reason),
+        (a, 42, DownReason::Disconnected)
+    );
+    let refused = pair
+        .a
+        .send(b, bits(1), pair.filled(vec![]), 0, SendMode::Standard);
+    assert_eq!(refused, Err(PostError::UnknownPartner));
+    assert!(!pair.b.set_partner_context(a, 1));
+    // What b had not received is gone.
+    waiting(pair.b.recv(bits(1), EXACT, pair.shared(1), 0).unwrap());
+    let (again, _) = connected(&mut pair);
+    assert_ne!(again, b);
+}
+
+#[test]
+fn a_lost_link_fails_the_partner_on_both_sides() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    waiting(pair.b.recv(bits(2), EXACT, pair.shared(1), 3).unwrap());
+    pending(
+        pair.a
+            .send(
+                b,
+                bits(1),
+                pair.filled(vec![0; 50_000]),
+                5,
+                SendMode::Standard,
+            )
+            .unwrap(),
+    );
+    pair.cut();
+    pair.run();
+    assert_eq!(
+        pair.a.poll_completion().unwrap().status,
+        Status::Unreachable
+    );
+    assert!(matches!(
+        pair.a.poll_event(),
+        Some(Event::PartnerDown { .. })
+    ));
+    assert!(matches!(
+        pair.b.poll_event(),
+        Some(Event::PartnerDown { .. })
+    ));
+    // A receive that nothing matched stays: it belongs to no partner.
+    assert_eq!(pair.b.poll_completion(), None);
+    assert_eq!(pair.b.posted_receives(), 1);
+}
+
+#[test]
+fn a_wrong_key_is_refused_and_an_absent_peer_is_closed() {
+    let mut pair = Pair::new();
+    let target = pair.target(Side::B);
+    pair.a.connect(target, pair::KEY + 1, bits(9), 4).unwrap();
+    pair.run();
+    let done = pair.a.poll_completion().unwrap();
+    assert_eq!(
+        (done.status, done.context, done.bits),
+        (Status::BadKey, 4, bits(9))
+    );
+    assert_eq!((pair.a.partners(), pair.b.partners()), (0, 0));
+    pair.a
+        .connect(pair.nowhere(), pair::KEY, bits(9), 4)
+        .unwrap();
+    pair.run();
+    assert_eq!(
+        pair.a.poll_completion().unwrap().status,
+        Status::EndpointClosed
+    );
+    assert_eq!(pair.a.partners(), 0);
+}
+
+#[test]
+fn connecting_at_the_same_time_makes_one_partner_on_each_side() {
+    let mut pair = Pair::new();
+    let (to_a, to_b) = (pair.target(Side::A), pair.target(Side::B));
+    pair.a.connect(to_b, pair::KEY, bits(0), 1).unwrap();
+    pair.b.connect(to_a, pair::KEY, bits(0), 2).unwrap();
+    pair.run();
+    let b = pair.a.poll_completion().unwrap();
+    let a = pair.b.poll_completion().unwrap();
+    assert_eq!((a.status, b.status), (Status::Success, Status::Success));
+    assert_eq!((pair.a.partners(), pair.b.partners()), (1, 1));
+    for len in [1, 100_000] {
+        let (at_a, at_b) = (pair.shared(len), pair.shared(len));
+        waiting(pair.a.recv(bits(1), EXACT, at_a.clone(), 0).unwrap());
+        waiting(pair.b.recv(bits(1), EXACT, at_b.clone(), 0).unwrap());
+        pair.a
+            .send(
+                b.partner,
+                bits(1),
+                pair.filled(pattern(len, 1)),
+                0,
+                SendMode::Standard,
+            )
+            .unwrap();
+        pair.b
+            .send(
+                a.partner,
+                bits(1),
+                pair.filled(pattern(len, 2)),
+                0,
+                SendMode::Standard,
+            )
+            .unwrap();
+        pair.run();
+        assert_eq!(at_b.bytes(), pattern(len, 1));
+        assert_eq!(at_a.bytes(), pattern(len, 2));
+        let of_b = completions(&mut pair.b)
+            .into_iter()
+            .find(|done| done.kind == Kind::Recv);
+        assert_eq!(of_b.unwrap().partner, a.partner);
+        completions(&mut pair.a);
+    }
+}
+
+#[test]
+fn one_peer_under_two_addresses_is_one_partner() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    let alias = pair.alias_of_b();
+    pair.a.connect(alias, pair::KEY, bits(3), 6).unwrap();
+    pair.run();
+    let done = pair.a.poll_completion().unwrap();
+    assert_eq!((done.status, done.partner), (Status::Success, b));
+    assert_eq!((pair.a.partners(), pair.b.partners()), (1, 1));
+}
+
+#[test]
+fn a_restarted_peer_is_a_new_partner_and_the_old_one_goes_down() {
+    let mut pair = Pair::new();
+    connected(&mut pair);
+    pair.restart_a_silently();
+    let target = pair.target(Side::B);
+    pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
+    pair.run();
+    assert_eq!(pair.a.poll_completion().unwrap().status, Status::Success);
+    let Some(Event::PartnerDown { reason, .. }) = pair.b.poll_event() else {
+        panic!("told")
+    };
+    assert_eq!(reason, DownReason::Restarted);
+    assert_eq!(pair.b.partners(), 1);
+}
+
+#[test]
+fn a_silent_peer_times_requests_out() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    pair.freeze_b = true;
+    pending(
+        pair.a
+            .send(
+                b,
+                bits(1),
+                pair.filled(vec![0; 50_000]),
+                5,
+                SendMode::Standard,
+            )
+            .unwrap(),
+    );
+    pair.run();
+    pair.advance(pair::TIMEOUT / 2);
+    assert_eq!(pair.a.poll_completion(), None);
+    pair.advance(pair::TIMEOUT);
+    assert_eq!(pair.a.poll_completion().unwrap().status, Status::Timeout);
+    pair.freeze_b = false;
+    pair.run();
+    // The offer was withdrawn: nothing is left of it at b.
+    waiting(pair.b.recv(bits(1), EXACT, pair.shared(1), 0).unwrap());
+    assert_eq!(pair.a.requests(), 0);
+}
+
+struct Consume(Vec<(u32, Vec<u8>)>, Option<pair::Shared>);
+
+impl Handler<pair::Shared> for Consume {
+    fn unexpected<B: Source + ?Sized>(
+        &mut self,
+        arrival: &Arrival,
+        body: Option<&B>,
+    ) -> Verdict<pair::Shared> {
+        self.0
+            .push((arrival.length, body.map(Source::to_vec).unwrap_or_default()));
+        match self.1.take() {
+            Some(memory) => Verdict::Receive {
+                memory,
+                context: 99,
+            },
+            None => Verdict::Finished,
+        }
+    }
+}
+
+#[test]
+fn the_handler_may_consume_receive_or_keep() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    let mut handler = Consume(Vec::new(), None);
+    pair.a
+        .send(b, bits(1), pair.filled(vec![1, 2]), 0, SendMode::Standard)
+        .unwrap();
+    pair.a
+        .send(
+            b,
+            bits(1),
+            pair.filled(vec![3; 50_000]),
+            7,
+            SendMode::Standard,
+        )
+        .unwrap();
+    pair.run_with(&mut handler);
+    assert_eq!(handler.0, [(2, vec![1, 2]), (50_000, vec![])]);
+    assert_eq!(pair.a.poll_completion().unwrap().status, Status::Truncated);
+    for len in [10, 50_000] {
+        let buffer = pair.shared(len);
+        handler.1 = Some(buffer.clone());
+        pair.a
+            .send(
+                b,
+                bits(1),
+                pair.filled(pattern(len, 5)),
+                7,
+                SendMode::Standard,
+            )
+            .unwrap();
+        pair.run_with(&mut handler);
+        let done = pair.b.poll_completion().unwrap();
+        assert_eq!((done.context, done.status), (99, Status::Success));
+        assert_eq!(buffer.bytes(), pattern(len, 5));
+    }
+    pair.a
+        .send(b, bits(8), pair.filled(vec![5]), 0, SendMode::Standard)
+        .unwrap();
+    pair.run_with(&mut KeepAll);
+    let arrival = pair.b.probe(bits(8), EXACT).unwrap();
+    assert_eq!((arrival.length, arrival.bits), (1, bits(8)));
+    assert!(matches!(
+        pair.b.recv(bits(8), EXACT, pair.shared(1), 0),
+        Ok(Received::Complete(_))
+    ));
+}
+
+#[test]
+fn nonsense_packets_end_the_link_and_nothing_else() {
+    let mut pair = Pair::new();
+    connected(&mut pair);
+    let eager = |len: u32, body: usize| {
+        let mut header = Header::new(Packet::Eager, 1, len);
+        header.body_len = body as u32;
+        (header.emit(), vec![0; body])
+    };
+    let stranger = pair.stranger();
+    for (header, body) in [
+        ([0xff; 32], vec![]),
+        eager(5, 5),
+        (Header::new(Packet::Pull, 0, 0).emit(), vec![]),
+        (Header::new(Packet::Disconnect, 0, 0).emit(), vec![]),
+    ] {
+        pair.inject(stranger, header, body);
+        pair.run();
+    }
+    assert!(pair.b.stats().malformed >= 1);
+    assert_eq!(pair.b.partners(), 1, "the good peer is still there");
+    for (header, body) in [
+        eager(5, 4),
+        (Header::new(Packet::Offer, 1, 5).emit(), vec![]),
+        eager(pair::UNEXPECTED_MAX as u32 + 1, pair::UNEXPECTED_MAX + 1),
+    ] {
+        let mut pair = Pair::new();
+        connected(&mut pair);
+        pair.inject_from_a(header, body);
+        pair.run();
+        assert_eq!(pair.b.stats().malformed, 1);
+        assert_eq!(pair.b.partners(), 0);
+        assert!(matches!(
+            pair.b.poll_event(),
+            Some(Event::PartnerDown {
+                reason: DownReason::Protocol(_),
+                ..
+            })
+        ));
+    }
+}
+
+#[test]
+fn packets_about_strange_requests_are_counted_and_dropped() {
+    let mut pair = Pair::new();
+    connected(&mut pair);
+    for kind in [Packet::Data, Packet::Notify, Packet::Withdraw] {
+        let before = pair.b.stats().stale;
+        let mut header = Header::new(kind, 0x1234_5678_9abc, 0);
+        header.body_len = if kind == Packet::Data { 4 } else { 0 };
+        pair.inject_from_a(header.emit(), vec![0; header.body_len as usize]);
+        pair.run();
+        assert_eq!(pair.b.stats().stale, before + 1, "{kind:?}");
+    }
+    assert_eq!(pair.b.partners(), 1);
+}
+
+#[test]
+fn closing_completes_whatever_is_left() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    waiting(pair.a.recv(bits(1), EXACT, pair.shared(4), 1).unwrap());
+    pending(
+        pair.a
+            .send(
+                b,
+                bits(1),
+                pair.filled(vec![0; 50_000]),
+                2,
+                SendMode::Standard,
+            )
+            .unwrap(),
+    );
+    pair.a.close();
+    let mut done = completions(&mut pair.a);
+    done.sort_by_key(|done| done.context);
+    assert_eq!(
+        done.iter().map(|done| done.context).collect::<Vec<_>>(),
+        [1, 2]
+    );
+    assert!(
+        done.iter()
+            .all(|done| done.status == Status::EndpointClosed)
+    );
+    pair.run();
+    assert!(matches!(
+        pair.b.poll_event(),
+        Some(Event::PartnerDown { .. })
+    ));
+}

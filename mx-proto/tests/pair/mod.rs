@@ -1,0 +1,452 @@
+//! Two endpoints joined by queues, and a way to meddle with them.
+
+use mx_proto::port::{
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
+};
+use mx_proto::{
+    Clock, Config, Endpoint, EndpointId, Handler, Identity, Instant, KeepAll, LinkId, Memory,
+    NicId, Route, SessionId, Target,
+};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+pub const KEY: u32 = 0x7076_6673;
+pub const UNEXPECTED_MAX: usize = 300_000;
+pub const TIMEOUT: Duration = Duration::from_secs(20);
+
+pub type Node = Endpoint<QueuePort, Shared, VirtualClock>;
+
+/// A buffer that the test can look into while the endpoint has it.
+#[derive(Clone, Debug)]
+pub struct Shared(Rc<RefCell<(Vec<u8>, bool)>>);
+
+impl Shared {
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.borrow().0.clone()
+    }
+
+    /// From now on whoever touches it fails the test.
+    pub fn forbid(&self) {
+        self.0.borrow_mut().1 = true;
+    }
+}
+
+impl Memory for Shared {
+    fn len(&self) -> usize {
+        self.0.borrow().0.len()
+    }
+
+    fn visit(&self, offset: usize, len: usize, visitor: impl FnMut(&[u8])) {
+        let shared = self.0.borrow();
+        assert!(!shared.1, "a buffer is read after it was given back");
+        shared.0.visit(offset, len, visitor);
+    }
+
+    fn visit_mut(&mut self, offset: usize, len: usize, visitor: impl FnMut(&mut [u8])) {
+        let mut shared = self.0.borrow_mut();
+        assert!(!shared.1, "a buffer is written after it was given back");
+        shared.0.visit_mut(offset, len, visitor);
+    }
+}
+
+/// Lets the tests hand over plain vectors where contents do not matter.
+impl From<Vec<u8>> for Shared {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Rc::new(RefCell::new((bytes, false))))
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct VirtualClock(Rc<Cell<u64>>);
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Instant {
+        Instant(self.0.get())
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    A,
+    B,
+}
+
+/// One direction of a link.
+#[derive(Default, Debug)]
+struct Lane {
+    packets: VecDeque<(HeaderBytes, Vec<u8>)>,
+    /// A packet of which more bytes are to come.
+    open: Option<(HeaderBytes, Vec<u8>, usize)>,
+    blocked: bool,
+}
+
+#[derive(Debug)]
+struct Cable {
+    /// Node numbers of both ends; the first opened it.
+    ends: [usize; 2],
+    cookies: [u64; 2],
+    /// `lanes[i]` is read by end `i`.
+    lanes: [Lane; 2],
+    up_told: bool,
+    refused: bool,
+    /// Who has still to hear that it is over.
+    down: [Option<LinkDown>; 2],
+    gone: [bool; 2],
+}
+
+#[derive(Default, Debug)]
+struct Hub {
+    cables: Vec<Cable>,
+    hold_data: bool,
+}
+
+/// Packets one lane holds before the sender must wait.
+const ROOM: usize = 8;
+
+#[derive(Debug)]
+pub struct QueuePort {
+    hub: Rc<RefCell<Hub>>,
+    node: usize,
+}
+
+impl QueuePort {
+    /// Link ids name a cable's end: index 2n or 2n+1.
+    fn end(link: LinkId) -> (usize, usize) {
+        (link.index() as usize / 2, link.index() as usize % 2)
+    }
+}
+
+impl Port<Shared> for QueuePort {
+    fn limits(&self, _: LinkId) -> Limits {
+        Limits {
+            packet_max: 32 * 1024,
+            data_max: 64 * 1024,
+            pull_block: 96 * 1024,
+            remote_read: false,
+        }
+    }
+
+    fn connect(&mut self, target: Target, _: &dyn Clock) -> Result<LinkId, ConnectError> {
+        let mut hub = self.hub.borrow_mut();
+        let to = match target.nic.0 {
+            nic @ 100..=101 => (nic - 100) as usize,
+            999 => 1,
+            _ => usize::MAX,
+        };
+        hub.cables.push(Cable {
+            ends: [self.node, to],
+            cookies: [0; 2],
+            lanes: Default::default(),
+            up_told: false,
+            refused: to == usize::MAX,
+            down: [None; 2],
+            gone: [false; 2],
+        });
+        Ok(LinkId::new(2 * (hub.cables.len() as u32 - 1), 1))
+    }
+
+    fn bind(&mut self, link: LinkId, cookie: u64) {
+        let (cable, end) = Self::end(link);
+        self.hub.borrow_mut().cables[cable].cookies[end] = cookie;
+    }
+
+    fn send(
+        &mut self,
+        link: LinkId,
+        header: &HeaderBytes,
+        body: Body<'_, Shared>,
+    ) -> Result<Sent, SendError> {
+        let (cable, end) = Self::end(link);
+        let hub = &mut *self.hub.borrow_mut();
+        let cable = &mut hub.cables[cable];
+        if cable.gone[end] || cable.gone[1 - end] {
+            return Err(SendError::Down);
+        }
+        let lane = &mut cable.lanes[1 - end];
+        let held = hub.hold_data && header[0] == 6;
+        if lane.packets.len() >= ROOM || lane.open.is_some() || held {
+            lane.blocked = true;
+            return Err(SendError::WouldBlock);
+        }
+        let len = body.len();
+        let mut bytes = Vec::with_capacity(len);
+        match body {
+            Body::Bytes(data) => bytes.extend_from_slice(data),
+            Body::Memory { memory, offset, .. } if len > 32 * 1024 => {
+                memory.visit(offset, len / 2, |piece| bytes.extend_from_slice(piece));
+                lane.open = Some((*header, bytes, len));
+                lane.blocked = true;
+                return Ok(Sent::Part(len / 2));
+            }
+            Body::Memory {
+                memory,
+                offset,
+                len,
+            } => {
+                memory.visit(offset, len, |piece| bytes.extend_from_slice(piece));
+            }
+        }
+        lane.packets.push_back((*header, bytes));
+        Ok(Sent::Whole)
+    }
+
+    fn resume(
+        &mut self,
+        link: LinkId,
+        memory: &Shared,
+        offset: usize,
+        len: usize,
+    ) -> Result<Sent, SendError> {
+        let (cable, end) = Self::end(link);
+        let lane = &mut self.hub.borrow_mut().cables[cable].lanes[1 - end];
+        let (header, mut bytes, whole) = lane.open.take().expect("a packet is open");
+        memory.visit(offset, len, |piece| bytes.extend_from_slice(piece));
+        assert_eq!(bytes.len(), whole, "the rest is the rest");
+        lane.packets.push_back((header, bytes));
+        Ok(Sent::Whole)
+    }
+
+    fn abandon(&mut self, link: LinkId) {
+        let (cable, end) = Self::end(link);
+        let lane = &mut self.hub.borrow_mut().cables[cable].lanes[1 - end];
+        let (header, mut bytes, whole) = lane.open.take().expect("a packet is open");
+        bytes.resize(whole, 0);
+        lane.packets.push_back((header, bytes));
+    }
+
+    fn poll<S: Sink<Shared>>(&mut self, _: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+        let mut busy = false;
+        let cables = self.hub.borrow().cables.len();
+        for n in 0..cables {
+            for end in 0..2 {
+                let link = LinkId::new(2 * n as u32 + end as u32, 1);
+                for _ in 0..budget {
+                    let mut hub = self.hub.borrow_mut();
+                    let held = hub.hold_data;
+                    let cable = &mut hub.cables[n];
+                    if cable.ends[end] != self.node || cable.gone[end] {
+                        break;
+                    }
+                    let cookie = cable.cookies[end];
+                    if cable.refused {
+                        cable.gone[end] = true;
+                        drop(hub);
+                        sink.on_down(link, cookie, LinkDown::Refused);
+                        busy = true;
+                        break;
+                    }
+                    if end == 0 && !cable.up_told {
+                        cable.up_told = true;
+                        drop(hub);
+                        sink.on_up(link, cookie);
+                        busy = true;
+                        continue;
+                    }
+                    let other = 1 - end;
+                    if !held
+                        && cable.lanes[other].blocked
+                        && cable.lanes[other].packets.len() < ROOM / 2
+                    {
+                        cable.lanes[other].blocked = false;
+                        drop(hub);
+                        sink.on_writable(link, cookie);
+                        continue;
+                    }
+                    if let Some((header, body)) = cable.lanes[end].packets.pop_front() {
+                        drop(hub);
+                        busy = true;
+                        match sink.place(link, cookie, &header) {
+                            Some(mut place) if body.len() > 1000 => {
+                                let at = place.offset;
+                                mx_proto::Memory::fill(place.memory, at, body.len(), &body[..], 0);
+                                place.offset = 0;
+                                sink.on_placed(link, cookie, &header);
+                            }
+                            _ => sink.on_packet(link, cookie, &header, &body[..]),
+                        }
+                        continue;
+                    }
+                    if let Some(reason) = cable.down[end].take() {
+                        cable.gone[end] = true;
+                        drop(hub);
+                        sink.on_down(link, cookie, reason);
+                        busy = true;
+                    }
+                    break;
+                }
+            }
+        }
+        busy
+    }
+
+    fn close(&mut self, link: LinkId, _: Close) {
+        let (cable, end) = Self::end(link);
+        let cable = &mut self.hub.borrow_mut().cables[cable];
+        cable.gone[end] = true;
+        if !cable.gone[1 - end] {
+            cable.down[1 - end] = Some(LinkDown::Closed);
+        }
+    }
+
+    fn arm(&mut self) -> bool {
+        true
+    }
+
+    fn disarm(&mut self) {}
+}
+
+pub struct Pair {
+    pub a: Node,
+    pub b: Node,
+    pub freeze_b: bool,
+    pub hold_data: bool,
+    hub: Rc<RefCell<Hub>>,
+    clock: VirtualClock,
+    sessions: u64,
+}
+
+fn node(hub: &Rc<RefCell<Hub>>, clock: &VirtualClock, number: usize, session: u64) -> Node {
+    let config = Config {
+        unexpected_bytes: UNEXPECTED_MAX,
+        request_timeout: Some(TIMEOUT),
+        ..Config::default()
+    };
+    let identity = Identity {
+        nic: NicId(100 + number as u64),
+        endpoint: EndpointId(3),
+        session: SessionId(session),
+    };
+    let port = QueuePort {
+        hub: hub.clone(),
+        node: number,
+    };
+    Endpoint::new(config, identity, KEY, port, clock.clone())
+}
+
+impl Pair {
+    pub fn new() -> Self {
+        let hub = Rc::new(RefCell::new(Hub::default()));
+        let clock = VirtualClock::default();
+        Self {
+            a: node(&hub, &clock, 0, 1),
+            b: node(&hub, &clock, 1, 2),
+            freeze_b: false,
+            hold_data: false,
+            hub,
+            clock,
+            sessions: 2,
+        }
+    }
+
+    pub fn target(&self, side: Side) -> Target {
+        let nic = NicId(if side == Side::A { 100 } else { 101 });
+        Target {
+            nic,
+            endpoint: EndpointId(3),
+            route: Route::AUTO,
+        }
+    }
+
+    /// Another interface of b's host.
+    pub fn alias_of_b(&self) -> Target {
+        Target {
+            nic: NicId(999),
+            endpoint: EndpointId(3),
+            route: Route::AUTO,
+        }
+    }
+
+    pub fn nowhere(&self) -> Target {
+        Target {
+            nic: NicId(1),
+            endpoint: EndpointId(3),
+            route: Route::AUTO,
+        }
+    }
+
+    pub fn shared(&self, len: usize) -> Shared {
+        vec![0xaa; len].into()
+    }
+
+    pub fn filled(&self, bytes: Vec<u8>) -> Shared {
+        bytes.into()
+    }
+
+    /// Lets both sides work until nothing happens any more.
+    pub fn run(&mut self) {
+        self.run_with(&mut KeepAll);
+    }
+
+    /// The same with a handler at b.
+    pub fn run_with<H: Handler<Shared>>(&mut self, handler: &mut H) {
+        self.hub.borrow_mut().hold_data = self.hold_data;
+        let mut quiet = 0;
+        for _ in 0..100_000 {
+            let mut busy = self.a.progress(&mut KeepAll);
+            if !self.freeze_b {
+                busy |= self.b.progress(handler);
+            }
+            quiet = if busy { 0 } else { quiet + 1 };
+            if quiet == 3 {
+                return;
+            }
+        }
+        panic!("the endpoints never come to rest");
+    }
+
+    /// Lets time pass in steps.
+    pub fn advance(&mut self, span: Duration) {
+        for _ in 0..10 {
+            self.clock
+                .0
+                .set(self.clock.0.get() + span.as_nanos() as u64 / 10);
+            self.run();
+        }
+    }
+
+    /// Every link is lost.
+    pub fn cut(&mut self) {
+        for cable in &mut self.hub.borrow_mut().cables {
+            cable.down = [Some(LinkDown::Reset); 2];
+        }
+    }
+
+    /// A comes back as another session; nobody tells b.
+    pub fn restart_a_silently(&mut self) {
+        self.sessions += 1;
+        for cable in &mut self.hub.borrow_mut().cables {
+            for end in 0..2 {
+                cable.gone[end] |= cable.ends[end] == 0;
+            }
+        }
+        self.a = node(&self.hub, &self.clock, 0, self.sessions);
+    }
+
+    /// A link to b that no endpoint of ours stands behind.
+    pub fn stranger(&mut self) -> usize {
+        let mut hub = self.hub.borrow_mut();
+        hub.cables.push(Cable {
+            ends: [7, 1],
+            cookies: [0; 2],
+            lanes: Default::default(),
+            up_told: true,
+            refused: false,
+            down: [None; 2],
+            gone: [false; 2],
+        });
+        hub.cables.len() - 1
+    }
+
+    pub fn inject(&mut self, cable: usize, header: HeaderBytes, body: Vec<u8>) {
+        self.hub.borrow_mut().cables[cable].lanes[1]
+            .packets
+            .push_back((header, body));
+    }
+
+    /// As if a had sent it.
+    pub fn inject_from_a(&mut self, header: HeaderBytes, body: Vec<u8>) {
+        self.inject(0, header, body);
+    }
+}
