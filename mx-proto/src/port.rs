@@ -261,21 +261,29 @@ pub trait Port<M: Memory> {
         let _ = (link, key);
     }
 
-    /// Reads `len` bytes at `from` of what the peer exposed as `key` into `memory` at `at`.
-    /// [`Sink::on_remote_read`] follows with `token`.
-    fn read_remote(
-        &mut self,
-        link: LinkId,
-        key: RemoteKey,
-        from: usize,
-        memory: &mut M,
-        at: usize,
-        len: usize,
-        token: u64,
-    ) -> Result<(), SendError> {
-        let _ = (link, key, from, memory, at, len, token);
+    /// Starts reading memory that the peer exposed. [`Sink::on_remote_read`] follows with the
+    /// token.
+    fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
+        let _ = (link, read);
         Err(SendError::Down)
     }
+}
+
+/// One [`Port::read_remote`].
+#[derive(Debug)]
+pub struct RemoteRead<'a, M> {
+    /// What the peer exposed.
+    pub key: RemoteKey,
+    /// First byte of it to read.
+    pub from: usize,
+    /// Where the bytes go.
+    pub memory: &'a mut M,
+    /// Their offset there.
+    pub at: usize,
+    /// How many.
+    pub len: usize,
+    /// Comes back with [`Sink::on_remote_read`].
+    pub token: u64,
 }
 
 /// Where the body of a data packet belongs.

@@ -61,7 +61,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
         };
         let from = self.core.partner_of(link, cookie);
         let Some(partner) = self.core.partners.of_mut(from) else {
-            return self.from_stranger(link, cookie, &header, body);
+            return self.stranger_packet(link, cookie, &header, body);
         };
         if partner
             .credit
@@ -173,7 +173,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
 
 impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
     #[cold]
-    fn from_stranger<B: Source + ?Sized>(
+    fn stranger_packet<B: Source + ?Sized>(
         &mut self,
         link: LinkId,
         cookie: u64,

@@ -12,7 +12,7 @@ use super::{Core, Endpoint, Errand};
 use crate::ids::{LinkId, PartnerId, RequestId};
 use crate::memory::Memory;
 use crate::partner::{Partial, Partner, Stream};
-use crate::port::{Body, Close, Port, SendError, Sent};
+use crate::port::{Body, Close, Port, RemoteRead, SendError, Sent};
 use crate::request::State;
 use crate::status::Status;
 use crate::time::Clock;
@@ -342,11 +342,17 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             .partners
             .of(pulling.from)
             .and_then(|partner| partner.tx);
-        let wanted = pulling.wanted as usize;
+        let (len, token) = (pulling.wanted as usize, id.to_word());
         let started = link.is_some_and(|link| {
-            self.port
-                .read_remote(link, key, 0, memory, 0, wanted, id.to_word())
-                .is_ok()
+            let read = RemoteRead {
+                key,
+                from: 0,
+                memory,
+                at: 0,
+                len,
+                token,
+            };
+            self.port.read_remote(link, read).is_ok()
         });
         if !started {
             pulling.key = None;

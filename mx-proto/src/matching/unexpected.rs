@@ -53,10 +53,6 @@ struct Index {
 }
 
 impl Unexpected {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.messages.is_empty()
-    }
-
     pub(crate) fn add(&mut self, waiting: Waiting) {
         let order = self.next_order;
         self.next_order += 1;
@@ -212,7 +208,7 @@ mod tests {
         );
         assert_eq!(byte(unexpected.take(MatchBits(0xe << 60), TOP)), None);
         assert_eq!(byte(unexpected.take(MatchBits(0xd << 60), TOP)), Some(1));
-        assert!(unexpected.is_empty());
+        assert!(unexpected.messages.is_empty());
     }
 
     #[test]
@@ -253,6 +249,6 @@ mod tests {
         assert!(unexpected.withdraw(PartnerId::new(4, 1), 42).is_none());
         assert!(unexpected.withdraw(PartnerId::new(3, 1), 41).is_none());
         assert!(unexpected.withdraw(PartnerId::new(3, 1), 42).is_some());
-        assert!(unexpected.is_empty());
+        assert!(unexpected.messages.is_empty());
     }
 }

@@ -12,23 +12,23 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-pub const KEY: u32 = 0x7076_6673;
-pub const UNEXPECTED_MAX: usize = 300_000;
-pub const TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const KEY: u32 = 0x7076_6673;
+pub(crate) const UNEXPECTED_MAX: usize = 300_000;
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-pub type Node = Endpoint<QueuePort, Shared, VirtualClock>;
+pub(crate) type Node = Endpoint<QueuePort, Shared, VirtualClock>;
 
 /// A buffer that the test can look into while the endpoint has it.
 #[derive(Clone, Debug)]
-pub struct Shared(Rc<RefCell<(Vec<u8>, bool)>>);
+pub(crate) struct Shared(Rc<RefCell<(Vec<u8>, bool)>>);
 
 impl Shared {
-    pub fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         self.0.borrow().0.clone()
     }
 
     /// From now on whoever touches it fails the test.
-    pub fn forbid(&self) {
+    pub(crate) fn forbid(&self) {
         self.0.borrow_mut().1 = true;
     }
 }
@@ -59,7 +59,7 @@ impl From<Vec<u8>> for Shared {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct VirtualClock(Rc<Cell<u64>>);
+pub(crate) struct VirtualClock(Rc<Cell<u64>>);
 
 impl Clock for VirtualClock {
     fn now(&self) -> Instant {
@@ -68,7 +68,7 @@ impl Clock for VirtualClock {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Side {
+pub(crate) enum Side {
     A,
     B,
 }
@@ -106,7 +106,7 @@ struct Hub {
 const ROOM: usize = 8;
 
 #[derive(Debug)]
-pub struct QueuePort {
+pub(crate) struct QueuePort {
     hub: Rc<RefCell<Hub>>,
     node: usize,
 }
@@ -258,10 +258,8 @@ impl Port<Shared> for QueuePort {
                         drop(hub);
                         busy = true;
                         match sink.place(link, cookie, &header) {
-                            Some(mut place) if body.len() > 1000 => {
-                                let at = place.offset;
-                                mx_proto::Memory::fill(place.memory, at, body.len(), &body[..], 0);
-                                place.offset = 0;
+                            Some(place) if body.len() > 1000 => {
+                                place.memory.fill(place.offset, body.len(), &body[..], 0);
                                 sink.on_placed(link, cookie, &header);
                             }
                             _ => sink.on_packet(link, cookie, &header, &body[..]),
@@ -297,11 +295,11 @@ impl Port<Shared> for QueuePort {
     fn disarm(&mut self) {}
 }
 
-pub struct Pair {
-    pub a: Node,
-    pub b: Node,
-    pub freeze_b: bool,
-    pub hold_data: bool,
+pub(crate) struct Pair {
+    pub(crate) a: Node,
+    pub(crate) b: Node,
+    pub(crate) freeze_b: bool,
+    pub(crate) hold_data: bool,
     hub: Rc<RefCell<Hub>>,
     clock: VirtualClock,
     sessions: u64,
@@ -326,7 +324,7 @@ fn node(hub: &Rc<RefCell<Hub>>, clock: &VirtualClock, number: usize, session: u6
 }
 
 impl Pair {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let hub = Rc::new(RefCell::new(Hub::default()));
         let clock = VirtualClock::default();
         Self {
@@ -340,7 +338,7 @@ impl Pair {
         }
     }
 
-    pub fn target(&self, side: Side) -> Target {
+    pub(crate) fn target(&self, side: Side) -> Target {
         let nic = NicId(if side == Side::A { 100 } else { 101 });
         Target {
             nic,
@@ -350,7 +348,7 @@ impl Pair {
     }
 
     /// Another interface of b's host.
-    pub fn alias_of_b(&self) -> Target {
+    pub(crate) fn alias_of_b(&self) -> Target {
         Target {
             nic: NicId(999),
             endpoint: EndpointId(3),
@@ -358,7 +356,7 @@ impl Pair {
         }
     }
 
-    pub fn nowhere(&self) -> Target {
+    pub(crate) fn nowhere(&self) -> Target {
         Target {
             nic: NicId(1),
             endpoint: EndpointId(3),
@@ -366,21 +364,21 @@ impl Pair {
         }
     }
 
-    pub fn shared(&self, len: usize) -> Shared {
+    pub(crate) fn shared(&self, len: usize) -> Shared {
         vec![0xaa; len].into()
     }
 
-    pub fn filled(&self, bytes: Vec<u8>) -> Shared {
+    pub(crate) fn filled(&self, bytes: Vec<u8>) -> Shared {
         bytes.into()
     }
 
     /// Lets both sides work until nothing happens any more.
-    pub fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         self.run_with(&mut KeepAll);
     }
 
     /// The same with a handler at b.
-    pub fn run_with<H: Handler<Shared>>(&mut self, handler: &mut H) {
+    pub(crate) fn run_with<H: Handler<Shared>>(&mut self, handler: &mut H) {
         self.hub.borrow_mut().hold_data = self.hold_data;
         let mut quiet = 0;
         for _ in 0..100_000 {
@@ -397,7 +395,7 @@ impl Pair {
     }
 
     /// Lets time pass in steps.
-    pub fn advance(&mut self, span: Duration) {
+    pub(crate) fn advance(&mut self, span: Duration) {
         for _ in 0..10 {
             self.clock
                 .0
@@ -407,14 +405,14 @@ impl Pair {
     }
 
     /// Every link is lost.
-    pub fn cut(&mut self) {
+    pub(crate) fn cut(&mut self) {
         for cable in &mut self.hub.borrow_mut().cables {
             cable.down = [Some(LinkDown::Reset); 2];
         }
     }
 
     /// A comes back as another session; nobody tells b.
-    pub fn restart_a_silently(&mut self) {
+    pub(crate) fn restart_a_silently(&mut self) {
         self.sessions += 1;
         for cable in &mut self.hub.borrow_mut().cables {
             for end in 0..2 {
@@ -425,7 +423,7 @@ impl Pair {
     }
 
     /// A link to b that no endpoint of ours stands behind.
-    pub fn stranger(&mut self) -> usize {
+    pub(crate) fn stranger(&mut self) -> usize {
         let mut hub = self.hub.borrow_mut();
         hub.cables.push(Cable {
             ends: [7, 1],
@@ -439,14 +437,14 @@ impl Pair {
         hub.cables.len() - 1
     }
 
-    pub fn inject(&mut self, cable: usize, header: HeaderBytes, body: Vec<u8>) {
+    pub(crate) fn inject(&mut self, cable: usize, header: HeaderBytes, body: Vec<u8>) {
         self.hub.borrow_mut().cables[cable].lanes[1]
             .packets
             .push_back((header, body));
     }
 
     /// As if a had sent it.
-    pub fn inject_from_a(&mut self, header: HeaderBytes, body: Vec<u8>) {
+    pub(crate) fn inject_from_a(&mut self, header: HeaderBytes, body: Vec<u8>) {
         self.inject(0, header, body);
     }
 }
