@@ -1,1 +1,25 @@
-//! Placeholder module list; see docs/architecture.md.
+//! `libbmi_mx.so`: a BMI network method over MX, for parallel file systems.
+//!
+//! ```text
+//!   C file-system server or client
+//!         |  struct bmi_method_ops, BMI_mx_*      ^ address registration, logging
+//!         v                                       |
+//!   +-- exports -------- boundary -------- host, logging --------------------+
+//!   |     |  safe Rust                                                       |
+//!   |     v                                                                  |
+//!   |  instance: the process-wide method                                     |
+//!   |     peers, handshake, operations, completions                          |
+//!   +-----|------------------------------------------------------------------+
+//!         v
+//!      mx-sys -> mx-proto
+//! ```
+//!
+//! A module uses those above it in this list, never those below (`tests/layering.rs`). All `unsafe`
+//! of the C boundary is in `abi`, `host`, `logging`, `buffer`, `boundary` and `exports`.
+
+pub mod abi;
+pub mod peer_name;
+// The three below need only the two above.
+pub mod config;
+pub mod error;
+pub mod host;

@@ -1,0 +1,17 @@
+//! What the host compiled into itself: the C types, the ops table's shape, the numbers.
+//!
+//! ```text
+//!   types.rs      the scalars and small structs every call passes
+//!   ops.rs        struct bmi_method_ops, 200 bytes, 25 entries
+//!   constants.rs  info keys, flags, error codes
+//! ```
+//!
+//! Owns: the binary interface of OrangeFS 2.10 on 64-bit Linux, asserted at compile time.
+//! Knows nothing of: what any of it does.
+
+// C's names are kept so that the generated header, the host's sources and this code say the same.
+#![allow(non_camel_case_types)]
+
+pub mod constants;
+pub mod ops;
+pub mod types;

@@ -1,0 +1,201 @@
+//! The few functions of the host that the method calls.
+//!
+//! ```text
+//!   bmi_mx_set_host(&host) ----> what the program says, if it says anything
+//!                                      |  entry missing
+//!                                      v
+//!   dlsym(RTLD_DEFAULT, ..) ---> bmi_method_addr_reg_callback, _forget_callback, gossip
+//!                                      |  not there
+//!                                      v
+//!                                a number of our own: a plain C server works
+//! ```
+//!
+//! The library has no undefined host symbol: shared libraries of Rust bind everything when they
+//! are loaded, and outside a host that would fail (BMI-HOST-ABI.md section 1).
+//!
+//! Owns: the pointers to the host's functions and data.
+//! Knows nothing of: peers, log levels.
+
+use crate::abi::types::{BMI_addr_t, bmi_method_addr, bmi_mx_host};
+use libc::{c_char, c_int, c_void};
+use parking_lot::RwLock;
+use std::ffi::CStr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// The host's logger, where there is one.
+#[derive(Clone, Copy)]
+pub struct Gossip {
+    /// `gossip_err`.
+    error: unsafe extern "C" fn(format: *const c_char, ...) -> c_int,
+    /// `__gossip_debug`.
+    debug: unsafe extern "C" fn(mask: u64, prefix: c_char, format: *const c_char, ...) -> c_int,
+    mask: *const u64,
+    on: *const c_int,
+    facility: *const c_int,
+}
+
+// SAFETY: functions, and words of the host that live as long as the process and may be read from
+// any thread (the host itself reads and writes them without a lock).
+unsafe impl Send for Gossip {}
+// SAFETY: as above.
+unsafe impl Sync for Gossip {}
+
+/// The bit of `gossip_debug_mask` that is for this method.
+pub const GOSSIP_BMI_DEBUG_MX: u64 = 1 << 50;
+
+type RegAddr = unsafe extern "C" fn(addr: *mut bmi_method_addr) -> BMI_addr_t;
+type ForgetAddr = unsafe extern "C" fn(addr: BMI_addr_t) -> c_int;
+
+/// What `bmi_mx_set_host` was given last.
+static GIVEN: RwLock<Option<bmi_mx_host>> = RwLock::new(None);
+
+/// What `dlsym` found.
+struct Found {
+    reg_addr: Option<RegAddr>,
+    forget_addr: Option<ForgetAddr>,
+    gossip: Option<Gossip>,
+}
+
+fn found() -> &'static Found {
+    static FOUND: OnceLock<Found> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let reg_addr = symbol(c"bmi_method_addr_reg_callback");
+        let forget_addr = symbol(c"bmi_method_addr_forget_callback");
+        // SAFETY: the host's functions of these names have these signatures
+        // (BMI-HOST-ABI.md section 6.1); nobody else uses the names.
+        unsafe {
+            Found {
+                reg_addr: reg_addr.map(|p| std::mem::transmute::<*mut c_void, RegAddr>(p)),
+                forget_addr: forget_addr.map(|p| std::mem::transmute::<*mut c_void, ForgetAddr>(p)),
+                gossip: find_gossip(),
+            }
+        }
+    })
+}
+
+fn find_gossip() -> Option<Gossip> {
+    let error = symbol(c"gossip_err")?;
+    let debug = symbol(c"__gossip_debug")?;
+    let mask = symbol(c"gossip_debug_mask")?;
+    let on = symbol(c"gossip_debug_on")?;
+    let facility = symbol(c"gossip_facility")?;
+    // SAFETY: signatures and types of the host's logger (section 6.1).
+    unsafe {
+        Some(Gossip {
+            error: std::mem::transmute::<
+                *mut c_void,
+                unsafe extern "C" fn(*const c_char, ...) -> c_int,
+            >(error),
+            debug: std::mem::transmute::<
+                *mut c_void,
+                unsafe extern "C" fn(u64, c_char, *const c_char, ...) -> c_int,
+            >(debug),
+            mask: mask.cast_const().cast(),
+            on: on.cast_const().cast(),
+            facility: facility.cast_const().cast(),
+        })
+    }
+}
+
+fn symbol(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: `name` is a C string, RTLD_DEFAULT a handle that always exists.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!address.is_null()).then_some(address)
+}
+
+/// Uses these functions instead of those that `dlsym` finds; `None` goes back to them.
+pub fn set_host(host: Option<bmi_mx_host>) {
+    *GIVEN.write() = host;
+}
+
+/// The logger that `bmi_mx_set_host` was given.
+pub fn given_log() -> Option<unsafe extern "C" fn(level: c_int, line: *const c_char)> {
+    GIVEN.read().as_ref().and_then(|host| host.log)
+}
+
+/// The host's own logger.
+pub fn gossip() -> Option<&'static Gossip> {
+    found().gossip.as_ref()
+}
+
+/// Makes a peer that connected to us known to the host and returns the host's name for it: 0 when
+/// the host has no memory. Without a host it is a number of our own, different for each.
+///
+/// Only from inside test calls, once per address, and without locks held: OrangeFS takes no lock
+/// of its own here, and a host may call back.
+///
+/// # Safety
+///
+/// `addr` points to an address object that lives until the host drops it.
+pub unsafe fn register_addr(addr: *mut bmi_method_addr) -> BMI_addr_t {
+    let given = GIVEN.read().as_ref().and_then(|host| host.reg_addr);
+    match given.or_else(|| found().reg_addr) {
+        // SAFETY: a function of this signature; the caller vouches for `addr`.
+        Some(register) => unsafe { register(addr) },
+        None => next_own_name(),
+    }
+}
+
+/// Tells the host that the peer of that name is dead, so that it may drop the address.
+pub fn forget_addr(name: BMI_addr_t) {
+    let given = GIVEN.read().as_ref().map(|host| host.forget_addr);
+    let forget = given.unwrap_or_else(|| found().forget_addr);
+    if let Some(forget) = forget {
+        // SAFETY: a function of this signature; any number is a legal argument.
+        unsafe { forget(name) };
+    }
+}
+
+/// Names for peers when nobody else gives any. Starts far from small numbers so that they stand
+/// out in a log.
+fn next_own_name() -> BMI_addr_t {
+    static NEXT: AtomicI64 = AtomicI64::new(1 << 40);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Gossip {
+    /// Whether debug lines of this method are wanted now.
+    pub fn debug_wanted(&self) -> bool {
+        // SAFETY: words of the host's, aligned and always mapped. Volatile, because the host
+        // changes them without telling.
+        unsafe {
+            self.on.read_volatile() != 0
+                && self.facility.read_volatile() != 0
+                && self.mask.read_volatile() & GOSSIP_BMI_DEBUG_MX != 0
+        }
+    }
+
+    /// One line at the error level.
+    pub fn error(&self, line: &CStr) {
+        // SAFETY: the format takes one C string, and gets one.
+        unsafe { (self.error)(c"%s\n".as_ptr(), line.as_ptr()) };
+    }
+
+    /// One line at the debug level.
+    pub fn debug(&self, line: &CStr) {
+        let prefix = b'D' as c_char;
+        // SAFETY: as above.
+        unsafe { (self.debug)(GOSSIP_BMI_DEBUG_MX, prefix, c"%s\n".as_ptr(), line.as_ptr()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr;
+
+    #[test]
+    fn without_a_host_every_peer_still_gets_a_name_of_its_own() {
+        let mut addr = bmi_method_addr {
+            method_type: 0,
+            method_data: ptr::null_mut(),
+            parent: ptr::null_mut(),
+        };
+        // SAFETY: a live object; a test program has no host whose function could keep it.
+        let names = unsafe { [register_addr(&raw mut addr), register_addr(&raw mut addr)] };
+        assert_ne!(names[0], 0);
+        assert_ne!(names[0], names[1]);
+        forget_addr(names[0]);
+    }
+}

@@ -1,0 +1,492 @@
+//! `mx://host:board:endpoint`: what users, configuration files and CONN_REQ call a peer.
+//!
+//! ```text
+//!   "tcp://a:3334, mx://oss7.example:0:3/tcp\n"
+//!                  |    |            | | |
+//!                  |    host     board | route (`/local`, `/tcp`; left out: the ports choose)
+//!                  |         (left out: any)
+//!                  |                   endpoint
+//!                  the first entry of the list that is ours: `mx://` or `mx-<zone>://`
+//! ```
+//!
+//! IPv6 addresses stand in brackets. Blanks, newlines and a slash at the end are dropped, as hosts
+//! put them there.
+//!
+//! Owns: the syntax, and the message for everything that is not it.
+//! Knows nothing of: whether the host exists.
+
+use mx_proto::Route;
+use std::fmt;
+use std::net::Ipv6Addr;
+
+/// The route that a `/local` at the end asks for.
+pub const ROUTE_LOCAL: Route = Route(1);
+/// The route that a `/tcp` at the end asks for.
+pub const ROUTE_TCP: Route = Route(2);
+
+/// The largest board number: more interfaces than a host can sensibly have.
+pub const MAX_BOARD: u32 = 255;
+/// The largest endpoint number: endpoints are TCP ports when they are not small.
+pub const MAX_ENDPOINT: u32 = 65535;
+/// The longest host name, as in the DNS.
+pub const MAX_HOST_LEN: usize = 253;
+
+/// A peer by name.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct PeerName {
+    /// Name or address. An IPv6 address has no brackets here.
+    pub host: String,
+    /// Which of the host's interfaces. `None`: not said, which is the first one.
+    pub board: Option<u32>,
+    /// Which endpoint there.
+    pub endpoint: u32,
+    /// Which port to take; [`Route::AUTO`] when not said.
+    pub route: Route,
+}
+
+impl fmt::Display for PeerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "mx://[{}]:", self.host)?,
+            false => write!(f, "mx://{}:", self.host)?,
+        }
+        if let Some(board) = self.board {
+            write!(f, "{board}:")?;
+        }
+        write!(f, "{}", self.endpoint)?;
+        match self.route {
+            ROUTE_LOCAL => f.write_str("/local"),
+            ROUTE_TCP => f.write_str("/tcp"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The first peer of ours in an address string, which may be a list with other methods' addresses.
+/// `Ok(None)` when there is none.
+pub fn parse(text: &str) -> Result<Option<PeerName>, ParseError> {
+    let Some((at, entry)) = first_entry(text) else {
+        return Ok(None);
+    };
+    parse_entry(entry, at).map(Some).map_err(|(problem, at)| {
+        let text = text.trim_end().to_owned();
+        ParseError { text, at, problem }
+    })
+}
+
+/// Why an address is none, and where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ParseError {
+    text: String,
+    at: usize,
+    problem: Problem,
+}
+
+impl ParseError {
+    /// The byte of the string, from 0, at which it goes wrong.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The text comes from outside: quotes and control characters are escaped.
+        write!(
+            f,
+            "address {:?}: {} at position {}",
+            self.text, self.problem, self.at
+        )
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Problem {
+    EmptyHost,
+    HostCharacter(char),
+    EmptyLabel,
+    HostTooLong(usize),
+    MissingBracket,
+    NotIpv6(String),
+    AfterBracket(char),
+    NoEndpoint,
+    EmptyNumber(&'static str),
+    NumberCharacter(&'static str, char),
+    LeadingZero(&'static str, String),
+    OutOfRange(&'static str, String, u32),
+    TooManyNumbers,
+    UnknownRoute(String),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EmptyHost => f.write_str("no host name"),
+            Self::HostCharacter(c) => write!(f, "character {c:?} cannot be part of a host name"),
+            Self::EmptyLabel => f.write_str("a host name with nothing between two dots"),
+            Self::HostTooLong(len) => {
+                write!(f, "a host name of {len} bytes (at most {MAX_HOST_LEN})")
+            }
+            Self::MissingBracket => f.write_str("'[' without ']'"),
+            Self::NotIpv6(text) => write!(f, "{text:?} is not an IPv6 address"),
+            Self::AfterBracket(c) => write!(f, "{c:?} where ':' should follow ']'"),
+            Self::NoEndpoint => f.write_str("no endpoint number after the host"),
+            Self::EmptyNumber(what) => write!(f, "no digits in the {what} number"),
+            Self::NumberCharacter(what, c) => {
+                write!(f, "character {c:?} in the {what} number")
+            }
+            Self::LeadingZero(what, text) => {
+                write!(f, "{what} number {text} begins with 0")
+            }
+            Self::OutOfRange(what, text, max) => {
+                write!(f, "{what} number {text} is out of range (0 to {max})")
+            }
+            Self::TooManyNumbers => f.write_str(
+                "more than two numbers after the host (an IPv6 address stands in brackets)",
+            ),
+            Self::UnknownRoute(text) => {
+                write!(f, "{text:?} is no route ('/local' or '/tcp')")
+            }
+        }
+    }
+}
+
+/// What went wrong and at which byte of the whole string.
+type Wrong = (Problem, usize);
+
+/// The part behind `mx://` of the first entry that has it, and where that part begins.
+fn first_entry(text: &str) -> Option<(usize, &str)> {
+    let mut at = 0;
+    for entry in text.split(is_separator) {
+        if let Some(rest) = after_scheme(entry) {
+            return Some((at + entry.len() - rest.len(), rest));
+        }
+        // Every separator is one byte long.
+        at += entry.len() + 1;
+    }
+    None
+}
+
+fn is_separator(c: char) -> bool {
+    matches!(c, ',' | ' ' | '\t' | '\n' | '\r')
+}
+
+/// What follows `mx://` or `mx-<zone>://`.
+fn after_scheme(entry: &str) -> Option<&str> {
+    let rest = entry.strip_prefix("mx")?;
+    if let Some(rest) = rest.strip_prefix("://") {
+        return Some(rest);
+    }
+    let (zone, rest) = rest.strip_prefix('-')?.split_once("://")?;
+    let named = !zone.is_empty() && !zone.contains([':', '/']);
+    named.then_some(rest)
+}
+
+fn parse_entry(entry: &str, at: usize) -> Result<PeerName, Wrong> {
+    let name = entry.trim_end_matches('/');
+    let (name, route) = match name.split_once('/') {
+        Some((name, route)) => (name, Some((route, at + name.len() + 1))),
+        None => (name, None),
+    };
+    let (host, numbers) = match name.strip_prefix('[') {
+        Some(inner) => split_brackets(inner, at + 1)?,
+        None => split_plain(name, at)?,
+    };
+    let at = at + name.len() - numbers.len();
+    let (board, endpoint) = match numbers.split_once(':') {
+        None => (None, (numbers, at)),
+        Some((board, rest)) => {
+            if let Some(more) = rest.find(':') {
+                return Err((Problem::TooManyNumbers, at + board.len() + 1 + more));
+            }
+            let endpoint = (rest, at + board.len() + 1);
+            (Some(number("board", board, at, MAX_BOARD)?), endpoint)
+        }
+    };
+    let endpoint = number("endpoint", endpoint.0, endpoint.1, MAX_ENDPOINT)?;
+    let route = match route {
+        Some((text, at)) => parse_route(text, at)?,
+        None => Route::AUTO,
+    };
+    Ok(PeerName {
+        host: host.to_owned(),
+        board,
+        endpoint,
+        route,
+    })
+}
+
+fn parse_route(text: &str, at: usize) -> Result<Route, Wrong> {
+    match text {
+        "local" => Ok(ROUTE_LOCAL),
+        "tcp" => Ok(ROUTE_TCP),
+        _ => Err((Problem::UnknownRoute(text.to_owned()), at)),
+    }
+}
+
+/// `::1]:0:3` into address and numbers.
+fn split_brackets(inner: &str, at: usize) -> Result<(&str, &str), Wrong> {
+    let Some((host, rest)) = inner.split_once(']') else {
+        return Err((Problem::MissingBracket, at - 1));
+    };
+    let address = host.split_once('%').map_or(host, |(address, _)| address);
+    let scope_is_empty = host.ends_with('%');
+    if address.parse::<Ipv6Addr>().is_err() || scope_is_empty {
+        return Err((Problem::NotIpv6(host.to_owned()), at));
+    }
+    let after = at + host.len() + 1;
+    match rest.chars().next() {
+        Some(':') => Ok((host, &rest[1..])),
+        Some(other) => Err((Problem::AfterBracket(other), after)),
+        None => Err((Problem::NoEndpoint, after)),
+    }
+}
+
+/// `oss7:0:3` into name and numbers.
+fn split_plain(name: &str, at: usize) -> Result<(&str, &str), Wrong> {
+    let (host, numbers) = match name.split_once(':') {
+        Some((host, numbers)) => (host, Some(numbers)),
+        None => (name, None),
+    };
+    if host.is_empty() {
+        return Err((
+            match name.bytes().filter(|&byte| byte == b':').count() {
+                0..=2 => Problem::EmptyHost,
+                _ => Problem::TooManyNumbers,
+            },
+            at,
+        ));
+    }
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    if let Some((index, c)) = host.char_indices().find(|&(_, c)| !allowed(c)) {
+        return Err((Problem::HostCharacter(c), at + index));
+    }
+    if host.len() > MAX_HOST_LEN {
+        return Err((Problem::HostTooLong(host.len()), at));
+    }
+    if host.starts_with('.') {
+        return Err((Problem::EmptyLabel, at));
+    }
+    if let Some(index) = host.find("..") {
+        return Err((Problem::EmptyLabel, at + index + 1));
+    }
+    match numbers {
+        Some(numbers) => Ok((host, numbers)),
+        None => Err((Problem::NoEndpoint, at + host.len())),
+    }
+}
+
+/// Decimal digits and nothing else. A leading 0 is refused: the C method read it as octal.
+fn number(what: &'static str, text: &str, at: usize, max: u32) -> Result<u32, Wrong> {
+    if text.is_empty() {
+        return Err((Problem::EmptyNumber(what), at));
+    }
+    if let Some((index, c)) = text.char_indices().find(|(_, c)| !c.is_ascii_digit()) {
+        return Err((Problem::NumberCharacter(what, c), at + index));
+    }
+    if text.len() > 1 && text.starts_with('0') {
+        return Err((Problem::LeadingZero(what, text.to_owned()), at));
+    }
+    match text.parse::<u32>() {
+        Ok(value) if value <= max => Ok(value),
+        _ => Err((Problem::OutOfRange(what, text.to_owned(), max), at)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(host: &str, board: Option<u32>, endpoint: u32, route: Route) -> PeerName {
+        PeerName {
+            host: host.to_owned(),
+            board,
+            endpoint,
+            route,
+        }
+    }
+
+    fn good(text: &str) -> PeerName {
+        match parse(text) {
+            Ok(Some(name)) => name,
+            other => panic!("{text:?}: {other:?}"),
+        }
+    }
+
+    fn bad(text: &str) -> String {
+        let error = parse(text).expect_err(text);
+        assert!(error.position() <= text.len());
+        error.to_string()
+    }
+
+    #[test]
+    fn both_forms_are_read() {
+        assert_eq!(good("mx://foo:0:3"), name("foo", Some(0), 3, Route::AUTO));
+        assert_eq!(good("mx://foo:3"), name("foo", None, 3, Route::AUTO));
+    }
+
+    #[test]
+    fn what_hosts_append_is_dropped() {
+        for text in [
+            "mx://foo:0:3\n",
+            "mx://foo:0:3/",
+            "mx://foo:0:3 \t\n",
+            "  mx://foo:0:3",
+            "mx://foo:0:3\r\n",
+            "mx://foo:0:3//\n",
+        ] {
+            assert_eq!(good(text).to_string(), "mx://foo:0:3", "{text:?}");
+        }
+    }
+
+    #[test]
+    fn our_entry_is_found_in_a_list_whatever_its_zone() {
+        assert_eq!(good("tcp://a:1,mx://b:2").host, "b");
+        assert_eq!(good("tcp://a:1, mx-zone1://h:3").endpoint, 3);
+        assert_eq!(good("mx://first:1,mx://second:2").host, "first");
+    }
+
+    #[test]
+    fn other_methods_addresses_are_none_of_ours() {
+        for text in [
+            "",
+            "tcp://mx:3334",
+            "mx:/a",
+            "mxx://a",
+            "mx-://a:1",
+            "amx://a:1",
+            "ib://mx://a:1",
+            "mx",
+            "mx:",
+        ] {
+            assert_eq!(parse(text), Ok(None), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_route_may_follow() {
+        assert_eq!(good("mx://h:0:3/tcp"), name("h", Some(0), 3, ROUTE_TCP));
+        assert_eq!(good("mx://h:3/local/\n"), name("h", None, 3, ROUTE_LOCAL));
+        assert_eq!(good("mx://h:3/tcp,tcp://h:1").to_string(), "mx://h:3/tcp");
+        assert_eq!(
+            bad("mx://h:3/udp"),
+            "address \"mx://h:3/udp\": \"udp\" is no route ('/local' or '/tcp') at position 9"
+        );
+        assert_eq!(
+            bad("mx://h:3/tcp/x"),
+            "address \"mx://h:3/tcp/x\": \"tcp/x\" is no route ('/local' or '/tcp') at position 9"
+        );
+    }
+
+    #[test]
+    fn ipv6_addresses_stand_in_brackets() {
+        assert_eq!(good("mx://[::1]:3"), name("::1", None, 3, Route::AUTO));
+        assert_eq!(good("mx://[fe80::1%eth0]:0:3").host, "fe80::1%eth0");
+        assert_eq!(good("mx://[::1]:0:3/tcp").to_string(), "mx://[::1]:0:3/tcp");
+        assert_eq!(
+            bad("mx://[::1:3"),
+            "address \"mx://[::1:3\": '[' without ']' at position 5"
+        );
+        assert_eq!(
+            bad("mx://[1.2.3.4]:3"),
+            "address \"mx://[1.2.3.4]:3\": \"1.2.3.4\" is not an IPv6 address at position 6"
+        );
+        assert!(bad("mx://[fe80::1%]:3").contains("\"fe80::1%\" is not an IPv6 address"));
+        assert!(bad("mx://[::1]3").ends_with("'3' where ':' should follow ']' at position 10"));
+        assert!(bad("mx://[::1]").ends_with("no endpoint number after the host at position 10"));
+        assert!(bad("mx://::1:3").contains("stands in brackets"));
+        assert!(bad("mx://fe80::1:3").contains("stands in brackets"));
+    }
+
+    #[test]
+    fn host_names_follow_the_dns_and_may_have_underscores() {
+        assert_eq!(good("mx://a_b-c.example.:3").host, "a_b-c.example.");
+        assert_eq!(good("mx://10.1.2.3:3").host, "10.1.2.3");
+        let long = "h".repeat(MAX_HOST_LEN);
+        assert_eq!(good(&format!("mx://{long}:1")).host, long);
+        let message = bad(&format!("mx://{long}x:1"));
+        assert!(message.contains("a host name of 254 bytes (at most 253) at position 5"));
+        assert!(
+            bad("mx://a\u{e9}b:3").ends_with("'é' cannot be part of a host name at position 6")
+        );
+        assert!(bad("mx://a b:3").ends_with("no endpoint number after the host at position 6"));
+        assert!(bad("mx://a\"b:3").ends_with("cannot be part of a host name at position 6"));
+        assert!(bad("mx://a..b:3").ends_with("nothing between two dots at position 7"));
+        assert!(bad("mx://.a:3").ends_with("nothing between two dots at position 5"));
+        assert!(bad("mx://:3").ends_with("no host name at position 5"));
+        assert!(bad("mx://").ends_with("no host name at position 5"));
+        assert!(bad("mx:///a").ends_with("no host name at position 5"));
+    }
+
+    #[test]
+    fn numbers_are_decimal_digits_in_range() {
+        assert_eq!(good("mx://h:255:65535").endpoint, MAX_ENDPOINT);
+        assert_eq!(good("mx://h:0:0").board, Some(0));
+        assert!(
+            bad("mx://h:256:3")
+                .ends_with("board number 256 is out of range (0 to 255) at position 7")
+        );
+        assert!(
+            bad("mx://h:65536")
+                .ends_with("endpoint number 65536 is out of range (0 to 65535) at position 7")
+        );
+        assert!(
+            bad("mx://h:99999999999999999999").contains("99999999999999999999 is out of range")
+        );
+        assert!(bad("mx://h:010").ends_with("endpoint number 010 begins with 0 at position 7"));
+        assert!(bad("mx://h:00:3").ends_with("board number 00 begins with 0 at position 7"));
+        assert!(bad("mx://h:").ends_with("no digits in the endpoint number at position 7"));
+        assert!(bad("mx://h::3").ends_with("no digits in the board number at position 7"));
+        assert!(bad("mx://h:0:").ends_with("no digits in the endpoint number at position 9"));
+        assert!(bad("mx://h:-1:3").ends_with("character '-' in the board number at position 7"));
+        assert!(
+            bad("mx://h:0:3x").ends_with("character 'x' in the endpoint number at position 10")
+        );
+        assert!(bad("mx://h:0x3").ends_with("character 'x' in the endpoint number at position 8"));
+        assert!(bad("mx://h:1:2:3").contains("more than two numbers"));
+    }
+
+    #[test]
+    fn every_kind_of_problem_has_its_own_message() {
+        let texts = [
+            "mx://:1",
+            "mx://a*:1",
+            "mx://a..b:1",
+            "mx://[::1",
+            "mx://[x]:1",
+            "mx://[::1]x",
+            "mx://a",
+            "mx://a:",
+            "mx://a:x",
+            "mx://a:01",
+            "mx://a:65536",
+            "mx://a:1:2:3",
+            "mx://a:1/b",
+        ];
+        let kinds: std::collections::HashSet<_> = texts
+            .iter()
+            .map(|text| std::mem::discriminant(&parse(text).unwrap_err().problem))
+            .collect();
+        assert_eq!(kinds.len(), texts.len());
+    }
+
+    #[test]
+    fn what_is_printed_is_read_back() {
+        for text in [
+            "mx://foo:0:3",
+            "mx://foo:3",
+            "mx://[2001:db8::5]:1:70/local",
+            "mx://10.0.0.1:65535/tcp",
+        ] {
+            assert_eq!(good(text).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn positions_count_from_the_start_of_the_whole_list() {
+        let error = parse("tcp://a:1, mx://h:x").unwrap_err();
+        assert_eq!(error.position(), 18);
+    }
+}
