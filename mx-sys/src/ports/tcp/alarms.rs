@@ -1,0 +1,95 @@
+//! Points in time at which the port has to act although nothing arrives.
+//!
+//! ```text
+//!   set(at, alarm) --> [ earliest | ... ] --> ring(now): every alarm that is due
+//! ```
+//!
+//! Owns: the alarms. One that has lost its purpose rings all the same and is ignored by whoever
+//! set it, so setting costs O(log n) and taking back nothing.
+//! Knows nothing of: links; it only carries their names.
+
+use mx_proto::{Instant, LinkId};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// What is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Alarm {
+    /// A stranger had to introduce itself by now.
+    Silence(LinkId),
+    /// This attempt to connect had to succeed by now.
+    Dial {
+        /// The link.
+        link: LinkId,
+        /// Which attempt.
+        attempt: u32,
+    },
+    /// A closed link has lingered long enough.
+    Linger(LinkId),
+    /// Connections may be accepted again.
+    Accept,
+    /// Links that sent something are looked after.
+    Vitals,
+}
+
+/// Alarms, earliest first.
+#[derive(Debug, Default)]
+pub(super) struct Alarms {
+    heap: BinaryHeap<Entry>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Entry {
+    at: Instant,
+    alarm: Alarm,
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.at.cmp(&self.at)
+    }
+}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Alarms {
+    /// Lets `alarm` ring at `at`.
+    pub(super) fn set(&mut self, at: Instant, alarm: Alarm) {
+        self.heap.push(Entry { at, alarm });
+    }
+
+    /// When the next one rings.
+    #[inline]
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.heap.peek().map(|entry| entry.at)
+    }
+
+    /// Takes out one that is due.
+    pub(super) fn ring(&mut self, now: Instant) -> Option<Alarm> {
+        if self.next()? > now {
+            return None;
+        }
+        self.heap.pop().map(|entry| entry.alarm)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alarms_ring_in_the_order_of_time_and_not_before_it() {
+        let mut alarms = Alarms::default();
+        alarms.set(Instant(20), Alarm::Vitals);
+        alarms.set(Instant(10), Alarm::Accept);
+        assert_eq!(alarms.next(), Some(Instant(10)));
+        assert_eq!(alarms.ring(Instant(9)), None);
+        assert_eq!(alarms.ring(Instant(30)), Some(Alarm::Accept));
+        assert_eq!(alarms.ring(Instant(30)), Some(Alarm::Vitals));
+        assert_eq!(alarms.ring(Instant(30)), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! How packets lie in the byte stream.
+//!
+//! ```text
+//!   preamble (8)          packet                        packet
+//!   93 M X T C P v v  |  header (32)     body        |  header (32)  body ...
+//!                           `- body length at 4, little endian
+//! ```
+//!
+//! Each side begins with the preamble, so that whoever dialled a wrong number is recognised by
+//! its first bytes.
+//!
+//! Knows nothing of: what else a header says.
+
+use mx_proto::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes};
+
+/// The version of the framing, the last two bytes of the preamble. A peer with another one is
+/// turned away.
+pub(super) const VERSION: u16 = 1;
+
+/// Bytes of a preamble.
+pub(super) const PREAMBLE_LEN: usize = 8;
+
+/// Bytes no text protocol begins with.
+const MAGIC: [u8; 6] = *b"\x93MXTCP";
+
+/// Largest body a header may announce: nobody of ours sends more than a data packet at once, and
+/// a length above this is noise.
+pub(super) const BODY_MAX: usize = 1 << 30;
+
+/// What a stream's first bytes say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Greeting {
+    /// Right so far, but not whole.
+    Incomplete,
+    /// One of ours.
+    Known,
+    /// One of ours, but of another version.
+    OtherVersion(u16),
+    /// Somebody else.
+    Nonsense,
+}
+
+/// The first bytes of each direction.
+pub(super) fn preamble() -> [u8; PREAMBLE_LEN] {
+    let mut bytes = [0; PREAMBLE_LEN];
+    bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
+    bytes[MAGIC.len()..].copy_from_slice(&VERSION.to_le_bytes());
+    bytes
+}
+
+/// Judges the first bytes of a stream, however few there are.
+pub(super) fn judge(bytes: &[u8]) -> Greeting {
+    let n = bytes.len().min(MAGIC.len());
+    if bytes[..n] != MAGIC[..n] {
+        return Greeting::Nonsense;
+    }
+    match bytes.get(MAGIC.len()..PREAMBLE_LEN) {
+        None => Greeting::Incomplete,
+        Some(version) => match u16::from_le_bytes([version[0], version[1]]) {
+            VERSION => Greeting::Known,
+            other => Greeting::OtherVersion(other),
+        },
+    }
+}
+
+/// The length of the body that belongs to `header`.
+#[inline]
+pub(super) fn body_len(header: &HeaderBytes) -> usize {
+    let field: [u8; 4] = [
+        header[BODY_LEN_AT],
+        header[BODY_LEN_AT + 1],
+        header[BODY_LEN_AT + 2],
+        header[BODY_LEN_AT + 3],
+    ];
+    u32::from_le_bytes(field) as usize
+}
+
+/// The header at the beginning of `bytes`, when it is all there.
+#[inline]
+pub(super) fn header(bytes: &[u8]) -> Option<HeaderBytes> {
+    bytes.first_chunk::<HEADER_LEN>().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preamble_is_known_and_every_prefix_of_it_is_incomplete() {
+        let bytes = preamble();
+        assert_eq!(judge(&bytes), Greeting::Known);
+        for n in 0..PREAMBLE_LEN {
+            assert_eq!(judge(&bytes[..n]), Greeting::Incomplete, "{n} bytes");
+        }
+    }
+
+    #[test]
+    fn a_wrong_byte_is_nonsense_at_once() {
+        assert_eq!(judge(b"G"), Greeting::Nonsense);
+        assert_eq!(judge(b"\x93MXTCQ"), Greeting::Nonsense);
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        assert_eq!(judge(b"\x93MXTCP\x02\x01"), Greeting::OtherVersion(0x102));
+    }
+
+    #[test]
+    fn the_length_is_little_endian_at_its_place() {
+        let mut bytes = [0; HEADER_LEN];
+        bytes[BODY_LEN_AT..BODY_LEN_AT + 4].copy_from_slice(&[1, 2, 3, 4]);
+        assert_eq!(body_len(&bytes), 0x0403_0201);
+        assert_eq!(header(&bytes[..31]), None);
+        assert_eq!(header(&bytes), Some(bytes));
+    }
+}

@@ -1,0 +1,82 @@
+//! What the owner of the port decides, and what the port counts.
+
+use mx_proto::Target;
+use mx_proto::port::ConnectError;
+use smallvec::SmallVec;
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Finds the addresses of a target, best first.
+pub type Resolver = Box<dyn Fn(Target) -> Result<SmallVec<[SocketAddr; 2]>, ConnectError> + Send>;
+
+/// How a [`super::TcpPort`] is opened.
+pub struct TcpOptions {
+    /// Where to listen. Port 0 lets the kernel choose; then all addresses get the same one. Empty:
+    /// nobody can connect to this port.
+    pub listen: Vec<SocketAddr>,
+    /// Finds the addresses of a target.
+    pub resolver: Resolver,
+    /// Most links at a time, those under way included. A connection beyond it is turned away.
+    pub max_links: usize,
+    /// A silent peer is taken for dead after this time: its host is gone, or the way there.
+    pub dead_after: Duration,
+    /// How long one address may take to answer a connection attempt.
+    pub dial_for: Duration,
+    /// How long a stranger may take to introduce itself.
+    pub silence: Duration,
+    /// How long a link that was closed in order may go on delivering.
+    pub linger: Duration,
+}
+
+impl TcpOptions {
+    /// The usual values: 16384 links, 20 s for dead hosts and for dialling, 5 s for strangers,
+    /// 1 s of lingering.
+    pub fn new(listen: Vec<SocketAddr>, resolver: Resolver) -> Self {
+        Self {
+            listen,
+            resolver,
+            max_links: 16384,
+            dead_after: Duration::from_secs(20),
+            dial_for: Duration::from_secs(20),
+            silence: Duration::from_secs(5),
+            linger: Duration::from_secs(1),
+        }
+    }
+}
+
+impl fmt::Debug for TcpOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TcpOptions")
+            .field("listen", &self.listen)
+            .field("max_links", &self.max_links)
+            .field("dead_after", &self.dead_after)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a port has met. All counters only grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TcpStats {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections made.
+    pub connected: u64,
+    /// Peers whose first bytes were not ours.
+    pub strangers: u64,
+    /// Peers of another version of the framing.
+    pub other_versions: u64,
+    /// Strangers that said nothing in time.
+    pub silent: u64,
+    /// Headers with an impossible body length.
+    pub bad_lengths: u64,
+    /// Connections turned away because there were too many.
+    pub turned_away: u64,
+    /// Times that accepting stopped for lack of descriptors or memory.
+    pub starved: u64,
+}
+
+/// True for the counts worth a line: each of the first few, then fewer and fewer.
+pub(super) fn is_worth_a_line(count: u64) -> bool {
+    count <= 8 || count.is_power_of_two()
+}

@@ -1,0 +1,469 @@
+//! The receiving half of a link: from bytes to packets and placed bodies.
+//!
+//! ```text
+//!                 staging                        Sink
+//!   socket -----> [ packet | packet | pa...] --> on_packet     whole in staging
+//!      |                              |
+//!      |                              `--------> place?        header there, body not
+//!      `--------> application memory <---------- Some: read straight into it, on_placed
+//!                                                None: collect it in staging, or drop it
+//! ```
+//!
+//! Owns: where in its stream a link is.
+//! Knows nothing of: epoll, other links.
+//! A header is read once, checked, and then used from the copy. How much is read at a packet's
+//! boundary adapts: little when large bodies come (what is staged of them is copied twice), up to
+//! a buffer when small packets come.
+
+use super::frame::{self, Greeting};
+use super::staging::{Kept, Pool, STAGING, Staging};
+use super::{PACKET_MAX, sys};
+use mx_proto::port::{HEADER_LEN, HeaderBytes, LinkDown, Place, Sink};
+use mx_proto::{LinkId, Memory};
+use std::os::fd::OwnedFd;
+use std::{fmt, io};
+
+/// Least that is read at a packet's boundary, and all that is read behind a placed body.
+const READ_MIN: usize = 4096;
+
+/// Most that is read into application memory by one call: a poll should not take longer than
+/// copying this.
+const READ_MAX: usize = 1 << 20;
+
+/// Bytes of large bodies after which other links get their turn.
+const TURN: usize = 2 << 20;
+
+/// Pieces of application memory below this size are filled from staging.
+const PIECE_MIN: usize = 4096;
+
+/// Where a link is in its stream, and the bytes it could not use yet.
+#[derive(Debug)]
+pub(super) struct Rx {
+    state: State,
+    kept: Kept,
+    /// How much to read at the next boundary.
+    want: u32,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Before the preamble.
+    Greeting,
+    /// At the beginning of a packet, which may be staged in part.
+    Boundary,
+    /// Within a body that goes into application memory; `got` bytes of it are there.
+    Placing { header: HeaderBytes, got: u32 },
+    /// Within a body that nobody wants; so many bytes of it are to come.
+    Dropping { left: u32 },
+}
+
+impl Default for Rx {
+    fn default() -> Self {
+        Self {
+            state: State::Greeting,
+            kept: Kept::Nothing,
+            want: READ_MIN as u32,
+        }
+    }
+}
+
+/// What is wrong with a stream.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Violation {
+    /// It does not begin with our preamble but with this.
+    Nonsense(Box<[u8]>),
+    /// It begins with the preamble of another version.
+    OtherVersion(u16),
+    /// A header announces a body of an impossible length.
+    BodyLength(usize),
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nonsense(bytes) => {
+                write!(f, "its first bytes are \"{}\"", bytes.escape_ascii())
+            }
+            Self::OtherVersion(version) => {
+                write!(f, "it speaks version {version}, not {}", frame::VERSION)
+            }
+            Self::BodyLength(len) => write!(f, "impossible body length {len}"),
+        }
+    }
+}
+
+/// Why a link cannot go on.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// The peer has finished, in the middle of a packet or not.
+    Finished { midway: bool },
+    /// The kernel says so.
+    Failed(io::Error),
+    /// The peer sent what no peer of ours sends.
+    Violated(Violation),
+}
+
+/// What one turn of a link brought.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    /// Packets delivered or placed.
+    pub(super) packets: usize,
+    /// Any byte came.
+    pub(super) bytes: bool,
+    /// The turn ended although there may be more.
+    pub(super) more: bool,
+}
+
+/// To whom a link's packets go.
+pub(super) struct Addressee<'a, S> {
+    pub(super) link: LinkId,
+    pub(super) cookie: u64,
+    /// Set when the sink has heard of the link.
+    pub(super) known: &'a mut bool,
+    pub(super) sink: &'a mut S,
+}
+
+impl Rx {
+    /// True when the preamble has come.
+    pub(super) fn is_greeted(&self) -> bool {
+        !matches!(self.state, State::Greeting)
+    }
+
+    /// The link is quiet: it does with less memory.
+    pub(super) fn cool(&mut self, pool: &mut Pool) {
+        pool.cool(&mut self.kept);
+    }
+
+    /// Reads and delivers at most about `quota` packets. `busy`: more is expected soon.
+    #[inline]
+    pub(super) fn turn<M: Memory, S: Sink<M>>(
+        &mut self,
+        fd: &OwnedFd,
+        pool: &mut Pool,
+        quota: usize,
+        busy: bool,
+        to: Addressee<'_, S>,
+    ) -> (Turn, Result<(), Broken>) {
+        let mut staging = pool.take(&mut self.kept);
+        let mut turn = Turn::default();
+        let result = self.run(fd, &mut staging, quota, &mut turn, to);
+        self.kept = pool.give_back(staging, busy);
+        (turn, result)
+    }
+
+    /// Reads and forgets what comes. `Ok(())`: nothing more at the moment.
+    pub(super) fn discard(&mut self, fd: &OwnedFd, pool: &mut Pool) -> Result<(), Broken> {
+        let mut staging = pool.take(&mut self.kept);
+        staging.consume(staging.len());
+        let mut result = Ok(());
+        for _ in 0..TURN / STAGING {
+            match sys::recv(fd, staging.room(STAGING, STAGING)) {
+                Ok(0) => result = Err(Broken::Finished { midway: false }),
+                Ok(_) => continue,
+                Err(error) if sys::would_block(&error) => {}
+                Err(error) => result = Err(Broken::Failed(error)),
+            }
+            break;
+        }
+        self.kept = pool.give_back(staging, false);
+        result
+    }
+
+    #[inline]
+    fn run<M: Memory, S: Sink<M>>(
+        &mut self,
+        fd: &OwnedFd,
+        staging: &mut Staging,
+        quota: usize,
+        turn: &mut Turn,
+        mut to: Addressee<'_, S>,
+    ) -> Result<(), Broken> {
+        let mut drained = false;
+        let mut placed = 0;
+        loop {
+            // Everything that is staged first.
+            let missing = self.deliver(staging, quota, turn, &mut to)?;
+            let Some(missing) = missing else {
+                turn.more = true;
+                return Ok(());
+            };
+            if drained {
+                return Ok(());
+            }
+            if turn.packets >= quota || placed >= TURN {
+                turn.more = true;
+                return Ok(());
+            }
+            let read = match missing {
+                Missing::Staged { whole, at_boundary } => {
+                    let want = if at_boundary {
+                        self.want as usize
+                    } else {
+                        STAGING
+                    };
+                    let want = want.max(whole.saturating_sub(staging.len()));
+                    let room = staging.room(whole, want);
+                    let asked = room.len();
+                    let n = recv(fd, room)?;
+                    staging.filled(n.unwrap_or(0));
+                    if at_boundary && n == Some(asked) {
+                        self.want = (self.want * 2).min(STAGING as u32);
+                    }
+                    Read { n, asked }
+                }
+                Missing::Placed => {
+                    self.want = READ_MIN as u32;
+                    let read = self.read_placed(fd, staging, &mut to)?;
+                    placed += read.n.unwrap_or(0);
+                    read
+                }
+            };
+            match read.n {
+                None => drained = true,
+                Some(0) => {
+                    let midway = staging.len() > 0 || !matches!(self.state, State::Boundary);
+                    return Err(Broken::Finished { midway });
+                }
+                Some(n) => {
+                    turn.bytes = true;
+                    // A short read has emptied the socket; asking again would cost a call.
+                    drained = n < read.asked;
+                }
+            }
+        }
+    }
+
+    /// Deals with what is staged. `None`: the quota ended first.
+    #[inline]
+    fn deliver<M: Memory, S: Sink<M>>(
+        &mut self,
+        staging: &mut Staging,
+        quota: usize,
+        turn: &mut Turn,
+        to: &mut Addressee<'_, S>,
+    ) -> Result<Option<Missing>, Broken> {
+        loop {
+            match &mut self.state {
+                State::Boundary => {
+                    let Some(header) = frame::header(staging.staged()) else {
+                        return Ok(Some(Missing::Staged {
+                            whole: HEADER_LEN,
+                            at_boundary: true,
+                        }));
+                    };
+                    let len = frame::body_len(&header);
+                    let whole = HEADER_LEN + len;
+                    if len <= PACKET_MAX && whole <= staging.len() {
+                        if turn.packets >= quota {
+                            return Ok(None);
+                        }
+                        *to.known = true;
+                        let body = &staging.staged()[HEADER_LEN..whole];
+                        to.sink.on_packet(to.link, to.cookie, &header, body);
+                        turn.packets += 1;
+                        staging.consume(whole);
+                        continue;
+                    }
+                    if len > frame::BODY_MAX {
+                        return Err(Broken::Violated(Violation::BodyLength(len)));
+                    }
+                    if let Some(place) = place(to, &header, len) {
+                        let got = (staging.len() - HEADER_LEN).min(len);
+                        let body = &staging.staged()[HEADER_LEN..HEADER_LEN + got];
+                        place.memory.fill(place.offset, got, body, 0);
+                        staging.consume(HEADER_LEN + got);
+                        self.state = State::Placing {
+                            header,
+                            got: got as u32,
+                        };
+                    } else if len <= PACKET_MAX {
+                        return Ok(Some(Missing::Staged {
+                            whole,
+                            at_boundary: false,
+                        }));
+                    } else if !*to.known {
+                        // A stranger's first packet belongs to nobody's posted receive.
+                        return Err(Broken::Violated(Violation::BodyLength(len)));
+                    } else {
+                        staging.consume(HEADER_LEN);
+                        self.state = State::Dropping { left: len as u32 };
+                    }
+                }
+                State::Placing { header, got } => {
+                    let len = frame::body_len(header);
+                    let have = *got as usize;
+                    if have == len {
+                        to.sink.on_placed(to.link, to.cookie, header);
+                        turn.packets += 1;
+                        self.state = State::Boundary;
+                    } else if staging.len() == 0 {
+                        return Ok(Some(Missing::Placed));
+                    } else {
+                        let n = staging.len().min(len - have);
+                        if let Some(place) = place(to, header, len) {
+                            let bytes = &staging.staged()[..n];
+                            place.memory.fill(place.offset + have, n, bytes, 0);
+                            *got += n as u32;
+                        } else {
+                            self.state = State::Dropping {
+                                left: (len - have - n) as u32,
+                            };
+                        }
+                        staging.consume(n);
+                    }
+                }
+                State::Dropping { left } => {
+                    let n = staging.len().min(*left as usize);
+                    staging.consume(n);
+                    *left -= n as u32;
+                    if *left > 0 {
+                        return Ok(Some(Missing::Staged {
+                            whole: 1,
+                            at_boundary: false,
+                        }));
+                    }
+                    self.state = State::Boundary;
+                }
+                State::Greeting => match frame::judge(staging.staged()) {
+                    Greeting::Known => {
+                        staging.consume(frame::PREAMBLE_LEN);
+                        self.state = State::Boundary;
+                    }
+                    Greeting::Incomplete => {
+                        let whole = frame::PREAMBLE_LEN;
+                        return Ok(Some(Missing::Staged {
+                            whole,
+                            at_boundary: true,
+                        }));
+                    }
+                    Greeting::OtherVersion(version) => {
+                        return Err(Broken::Violated(Violation::OtherVersion(version)));
+                    }
+                    Greeting::Nonsense => {
+                        let shown = staging.len().min(16);
+                        let bytes = staging.staged()[..shown].into();
+                        return Err(Broken::Violated(Violation::Nonsense(bytes)));
+                    }
+                },
+            }
+        }
+    }
+
+    /// Reads into application memory, and what follows the body into the empty staging buffer.
+    #[inline]
+    fn read_placed<M: Memory, S: Sink<M>>(
+        &mut self,
+        fd: &OwnedFd,
+        staging: &mut Staging,
+        to: &mut Addressee<'_, S>,
+    ) -> Result<Read, Broken> {
+        let State::Placing { header, got } = &mut self.state else {
+            return Ok(Read { n: None, asked: 0 });
+        };
+        let len = frame::body_len(header);
+        let have = *got as usize;
+        let left = len - have;
+        let Some(place) = place(to, header, len) else {
+            self.state = State::Dropping { left: left as u32 };
+            let room = staging.room(STAGING, STAGING);
+            let asked = room.len();
+            let n = recv(fd, room)?;
+            staging.filled(n.unwrap_or(0));
+            return Ok(Read { n, asked });
+        };
+        let mut read = None;
+        let mut into = 0;
+        let mut stop = false;
+        // One piece a call: a piece is lent only for the time of its visit.
+        place.memory.visit_mut(place.offset + have, left, |piece| {
+            if stop || piece.is_empty() {
+                return;
+            }
+            let last = piece.len() >= left - into;
+            if piece.len() < PIECE_MIN && !last {
+                stop = true;
+                return;
+            }
+            let piece_len = piece.len();
+            let (asked, result) = if last && piece_len <= READ_MAX {
+                let ahead = staging.room(READ_MIN, READ_MIN);
+                (piece_len + ahead.len(), sys::recv_pair(fd, piece, ahead))
+            } else {
+                let n = piece_len.min(READ_MAX);
+                (n, sys::recv(fd, &mut piece[..n]))
+            };
+            let n = match result {
+                Ok(n) => n,
+                Err(error) => {
+                    stop = true;
+                    // What came before the error counts; it will come up again.
+                    if into == 0 {
+                        read = Some(Err(error));
+                    }
+                    return;
+                }
+            };
+            let sofar = into + n;
+            stop = n < asked || n < piece_len || sofar >= READ_MAX;
+            read = Some(Ok(Read {
+                n: Some(sofar),
+                asked: into + asked,
+            }));
+            let of_body = n.min(piece_len);
+            into += of_body;
+            staging.filled(n - of_body);
+        });
+        *got += into as u32;
+        match read {
+            Some(Ok(read)) => Ok(read),
+            Some(Err(error)) if sys::would_block(&error) => Ok(Read { n: None, asked: 0 }),
+            Some(Err(error)) => Err(Broken::Failed(error)),
+            None => {
+                // A small piece comes next: it is filled from staging.
+                let room = staging.room(STAGING, left.min(4 * READ_MIN) + READ_MIN);
+                let asked = room.len();
+                let n = recv(fd, room)?;
+                staging.filled(n.unwrap_or(0));
+                Ok(Read { n, asked })
+            }
+        }
+    }
+}
+
+/// What has to be read before a link can go on.
+enum Missing {
+    /// Bytes in staging, until `whole` are there.
+    Staged { whole: usize, at_boundary: bool },
+    /// Bytes of a body that goes into application memory.
+    Placed,
+}
+
+/// What a read brought, and whether there was room for more.
+struct Read {
+    /// `None`: nothing was there. `Some(0)`: the peer has finished.
+    n: Option<usize>,
+    asked: usize,
+}
+
+fn recv(fd: &OwnedFd, into: &mut [u8]) -> Result<Option<usize>, Broken> {
+    match sys::recv(fd, into) {
+        Ok(n) => Ok(Some(n)),
+        Err(error) if sys::would_block(&error) => Ok(None),
+        Err(error) => Err(Broken::Failed(error)),
+    }
+}
+
+/// Asks where a body belongs. A place it does not fit into is none.
+fn place<'a, M: Memory + 'a, S: Sink<M>>(
+    to: &'a mut Addressee<'_, S>,
+    header: &HeaderBytes,
+    len: usize,
+) -> Option<Place<'a, M>> {
+    let place = to.sink.place(to.link, to.cookie, header)?;
+    let room = place.memory.len().checked_sub(place.offset)?;
+    debug_assert!(
+        len <= room,
+        "a body of {len} bytes does not fit into {room}"
+    );
+    (len <= room).then_some(place)
+}

@@ -1,0 +1,261 @@
+//! The sending half of a link: whole packets, parts of large ones, and what the kernel left over.
+//!
+//! ```text
+//!   packet -- small: header and body in one buffer, one send ------------> kernel
+//!          -- large: header and first piece in one sendmsg, then the other pieces
+//!                    the kernel took only some:
+//!                      of a packet up to PACKET_MAX  -> backlog, Sent::Whole
+//!                      of a larger one               -> Sent::Part, then resume or abandon
+//! ```
+//!
+//! Order on the wire: backlog, zeros of an abandoned body, the rest of a body, the next packet;
+//! each waits for the one before it, so a packet is never taken while any of them is there.
+//!
+//! Owns: the bytes that the port has accepted and the kernel has not.
+//! Knows nothing of: polling, who waits for room.
+//! Pieces of application memory are lent one at a time ([`Memory::visit`]), so large pieces go to
+//! the kernel one a call and small ones are collected in a scratch buffer.
+
+use super::PACKET_MAX;
+use super::sys;
+use mx_proto::Memory;
+use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, Sent};
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// Bytes of the scratch buffer in which small pieces are collected.
+pub(super) const SCRATCH: usize = 16 * 1024;
+
+/// Up to this size copying a body behind its header is cheaper than a second `iovec`.
+const COPY_MAX: usize = 4096;
+
+/// Pieces below this size are collected.
+const PIECE_MIN: usize = 4096;
+
+/// What an abandoned body is filled up with.
+static ZEROS: [u8; 16 * 1024] = [0; 16 * 1024];
+
+/// Why nothing was taken.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// There is no room.
+    Full,
+    /// The connection is gone.
+    Failed(io::Error),
+}
+
+/// What a link still has to send.
+#[derive(Debug, Default)]
+pub(super) struct Tx {
+    /// The rest of a packet (or of the preamble) that was accepted.
+    backlog: Vec<u8>,
+    /// Bytes of `backlog` that the kernel has taken.
+    flushed: usize,
+    /// Zeros that end an abandoned body.
+    zeros: usize,
+    /// Bytes of a body that its owner still has to bring.
+    body_left: usize,
+}
+
+impl Tx {
+    /// True when the port itself has something to push out.
+    #[inline]
+    pub(super) fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty() || self.zeros > 0
+    }
+
+    /// True when a body is only partly sent and its owner has to bring the rest.
+    pub(super) fn is_partial(&self) -> bool {
+        self.body_left > 0
+    }
+
+    /// Pushes backlog and zeros. `Ok(true)`: there are none left.
+    pub(super) fn flush(&mut self, fd: &OwnedFd) -> io::Result<bool> {
+        while self.flushed < self.backlog.len() {
+            match sys::send(fd, &self.backlog[self.flushed..], false) {
+                Ok(n) => self.flushed += n,
+                Err(error) if sys::would_block(&error) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        self.backlog = Vec::new();
+        self.flushed = 0;
+        while self.zeros > 0 {
+            match sys::send(fd, &ZEROS[..self.zeros.min(ZEROS.len())], false) {
+                Ok(n) => self.zeros -= n,
+                Err(error) if sys::would_block(&error) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends the preamble, or keeps what the kernel does not take.
+    pub(super) fn greet(&mut self, fd: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
+        self.backlog.extend_from_slice(bytes);
+        self.flush(fd).map(|_| ())
+    }
+
+    /// Sends one packet.
+    #[inline]
+    pub(super) fn packet<M: Memory>(
+        &mut self,
+        fd: &OwnedFd,
+        header: &HeaderBytes,
+        body: &Body<'_, M>,
+        scratch: &mut [u8],
+    ) -> Result<Sent, Refusal> {
+        if self.has_backlog() || self.body_left > 0 {
+            return Err(Refusal::Full);
+        }
+        let len = body.len();
+        let whole = HEADER_LEN + len;
+        scratch[..HEADER_LEN].copy_from_slice(header);
+        let taken = match body {
+            Body::Bytes(bytes) if len <= COPY_MAX => {
+                scratch[HEADER_LEN..whole].copy_from_slice(bytes);
+                first(sys::send(fd, &scratch[..whole], false))?
+            }
+            Body::Bytes(bytes) => first(sys::send_pair(fd, header, bytes, false))?,
+            Body::Memory {
+                memory,
+                offset,
+                len,
+            } => pieces(fd, scratch, HEADER_LEN, *memory, *offset, *len)?,
+        };
+        if taken == whole {
+            return Ok(Sent::Whole);
+        }
+        let of_header = taken.min(HEADER_LEN);
+        let of_body = taken - of_header;
+        self.backlog.extend_from_slice(&header[of_header..]);
+        match body {
+            Body::Bytes(bytes) => self.backlog.extend_from_slice(&bytes[of_body..]),
+            Body::Memory {
+                memory,
+                offset,
+                len,
+            } if *len <= PACKET_MAX => {
+                self.backlog.reserve_exact(*len - of_body);
+                memory.visit(*offset + of_body, *len - of_body, |piece| {
+                    self.backlog.extend_from_slice(piece);
+                });
+                // A buffer shorter than it claims must not shift what follows it.
+                self.backlog.resize(whole - taken, 0);
+            }
+            Body::Memory { len, .. } => {
+                self.body_left = *len - of_body;
+                return Ok(Sent::Part(of_body));
+            }
+        }
+        Ok(Sent::Whole)
+    }
+
+    /// Sends more of a body of which a part was taken. [`Sent::Part`] counts the bytes of this
+    /// call.
+    pub(super) fn more<M: Memory>(
+        &mut self,
+        fd: &OwnedFd,
+        memory: &M,
+        offset: usize,
+        len: usize,
+        scratch: &mut [u8],
+    ) -> Result<Sent, Refusal> {
+        debug_assert_eq!(len, self.body_left, "a body is resumed where it stopped");
+        let len = len.min(self.body_left);
+        if self.has_backlog() && !self.flush(fd).map_err(Refusal::Failed)? {
+            return Err(Refusal::Full);
+        }
+        if len == 0 {
+            return Ok(Sent::Whole);
+        }
+        let taken = pieces(fd, scratch, 0, memory, offset, len)?;
+        self.body_left -= taken;
+        Ok(if taken == len {
+            Sent::Whole
+        } else {
+            Sent::Part(taken)
+        })
+    }
+
+    /// The rest of a partly sent body will be zeros.
+    pub(super) fn abandon(&mut self) {
+        self.zeros += std::mem::take(&mut self.body_left);
+    }
+}
+
+/// Sends `ahead` bytes of `scratch` and then `len` bytes of `memory` from `offset` on. Returns how
+/// many bytes the kernel took of both together, at least one.
+fn pieces<M: Memory>(
+    fd: &OwnedFd,
+    scratch: &mut [u8],
+    ahead: usize,
+    memory: &M,
+    offset: usize,
+    len: usize,
+) -> Result<usize, Refusal> {
+    let whole = ahead + len;
+    let mut fill = ahead;
+    let mut taken = 0;
+    let mut stop = None;
+    memory.visit(offset, len, |mut piece| {
+        while stop.is_none() && !piece.is_empty() {
+            if piece.len() < PIECE_MIN && fill + piece.len() <= scratch.len() {
+                scratch[fill..fill + piece.len()].copy_from_slice(piece);
+                fill += piece.len();
+                return;
+            }
+            let (offered, result) = if piece.len() < PIECE_MIN {
+                (fill, sys::send(fd, &scratch[..fill], true))
+            } else {
+                let offered = fill + piece.len();
+                let more = taken + offered < whole;
+                let result = if fill == 0 {
+                    sys::send(fd, piece, more)
+                } else {
+                    sys::send_pair(fd, &scratch[..fill], piece, more)
+                };
+                (offered, result)
+            };
+            stop = count(result, offered, &mut taken);
+            // What was offered but not taken is dropped here and brought again by the caller.
+            piece = &piece[(offered - fill).min(piece.len())..];
+            fill = 0;
+        }
+    });
+    if stop.is_none() && fill > 0 {
+        stop = count(sys::send(fd, &scratch[..fill], false), fill, &mut taken);
+    }
+    match stop {
+        Some(Stop::Failed(error)) => Err(Refusal::Failed(error)),
+        _ if taken == 0 && whole > 0 => Err(Refusal::Full),
+        _ => Ok(taken),
+    }
+}
+
+enum Stop {
+    Full,
+    Failed(io::Error),
+}
+
+fn count(result: io::Result<usize>, offered: usize, taken: &mut usize) -> Option<Stop> {
+    match result {
+        Ok(n) => {
+            *taken += n;
+            (n < offered).then_some(Stop::Full)
+        }
+        Err(error) if sys::would_block(&error) => Some(Stop::Full),
+        Err(error) => Some(Stop::Failed(error)),
+    }
+}
+
+#[inline]
+fn first(result: io::Result<usize>) -> Result<usize, Refusal> {
+    result.map_err(|error| {
+        if sys::would_block(&error) {
+            Refusal::Full
+        } else {
+            Refusal::Failed(error)
+        }
+    })
+}

@@ -1,0 +1,215 @@
+//! Buffers that bytes from a socket pass through.
+//!
+//! ```text
+//!   Pool: spare buffers        link with bytes it cannot use yet
+//!   [ ][ ][ ]  --- take --->   [ ....|bytes staged|free ........ ]
+//!              <-- give back --      start        end
+//! ```
+//!
+//! A link has a buffer only while bytes are staged in it; once it is quiet, a few left-over bytes
+//! are carried in a box of their size instead, so that a peer that stops in the middle of a header
+//! costs bytes and not a buffer.
+//!
+//! Owns: the spare buffers.
+//! Knows nothing of: packets, sockets.
+
+use super::PACKET_MAX;
+use mx_proto::port::HEADER_LEN;
+
+/// Bytes of a staging buffer: the largest packet that is delivered whole has to fit, and what
+/// follows it should be worth a system call.
+pub(super) const STAGING: usize = 64 * 1024;
+const _: () = assert!(STAGING > PACKET_MAX + HEADER_LEN);
+
+/// Left-overs up to this size are carried instead of keeping the buffer.
+const CARRY_MAX: usize = 4096;
+
+/// Spare buffers kept: more than this many links rarely hold one at the same time.
+const SPARES: usize = 8;
+
+/// A buffer with bytes staged in the middle of it.
+#[derive(Debug)]
+pub(super) struct Staging {
+    bytes: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl Staging {
+    fn new() -> Self {
+        Self {
+            bytes: vec![0; STAGING].into_boxed_slice(),
+            start: 0,
+            end: 0,
+        }
+    }
+
+    /// The bytes that wait.
+    #[inline]
+    pub(super) fn staged(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// How many bytes wait.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// The first `n` bytes have been dealt with. At most [`Self::len`].
+    #[inline]
+    pub(super) fn consume(&mut self, n: usize) {
+        debug_assert!(n <= self.len());
+        self.start += n;
+        if self.start >= self.end {
+            self.start = 0;
+            self.end = 0;
+        }
+    }
+
+    /// Where the next bytes go, at most `want` of them, so that at least `whole` bytes counted
+    /// from the first staged one fit. `whole` is at most [`STAGING`].
+    #[inline]
+    pub(super) fn room(&mut self, whole: usize, want: usize) -> &mut [u8] {
+        if self.bytes.len() - self.start < whole || self.end == self.bytes.len() {
+            self.bytes.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        let end = (self.end + want).min(self.bytes.len());
+        &mut self.bytes[self.end..end]
+    }
+
+    /// `n` bytes have been written where [`Self::room`] said.
+    #[inline]
+    pub(super) fn filled(&mut self, n: usize) {
+        self.end += n;
+        debug_assert!(self.end <= self.bytes.len());
+    }
+}
+
+/// What a link keeps of its stream between two polls.
+#[derive(Debug, Default)]
+pub(super) enum Kept {
+    /// Not one byte.
+    #[default]
+    Nothing,
+    /// A few bytes.
+    Carried(Box<[u8]>),
+    /// So many that they stay in their buffer.
+    Staged(Staging),
+}
+
+/// The spare buffers of a port.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    spares: Vec<Staging>,
+}
+
+impl Pool {
+    /// A buffer that holds what `kept` held.
+    #[inline]
+    pub(super) fn take(&mut self, kept: &mut Kept) -> Staging {
+        match std::mem::take(kept) {
+            Kept::Nothing => self.spares.pop().unwrap_or_else(Staging::new),
+            Kept::Staged(staging) => staging,
+            Kept::Carried(bytes) => {
+                let mut staging = self.spares.pop().unwrap_or_else(Staging::new);
+                staging.bytes[..bytes.len()].copy_from_slice(&bytes);
+                staging.end = bytes.len();
+                staging
+            }
+        }
+    }
+
+    /// Takes a buffer back; what is still staged in it is kept for its link. A `busy` link keeps
+    /// the buffer itself, because the rest of its bytes is on the way.
+    #[inline]
+    pub(super) fn give_back(&mut self, mut staging: Staging, busy: bool) -> Kept {
+        let kept = match staging.len() {
+            0 => Kept::Nothing,
+            n if n <= CARRY_MAX && !busy => Kept::Carried(staging.staged().into()),
+            _ => return Kept::Staged(staging),
+        };
+        staging.start = 0;
+        staging.end = 0;
+        if self.spares.len() < SPARES {
+            self.spares.push(staging);
+        }
+        kept
+    }
+
+    /// A link that was busy no longer is.
+    pub(super) fn cool(&mut self, kept: &mut Kept) {
+        *kept = match std::mem::take(kept) {
+            Kept::Staged(staging) => self.give_back(staging, false),
+            other => other,
+        };
+    }
+
+    /// Spare buffers at the moment.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.spares.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(pool: &mut Pool, n: usize) -> Staging {
+        let mut staging = pool.take(&mut Kept::Nothing);
+        staging.room(n, n)[..n].fill(7);
+        staging.filled(n);
+        staging
+    }
+
+    #[test]
+    fn an_empty_buffer_goes_back_to_the_pool() {
+        let mut pool = Pool::default();
+        let mut staging = stage(&mut pool, 10);
+        staging.consume(10);
+        assert!(matches!(pool.give_back(staging, true), Kept::Nothing));
+        assert_eq!(pool.len(), 1);
+    }
+
+    #[test]
+    fn a_few_bytes_are_carried_and_many_keep_their_buffer() {
+        let mut pool = Pool::default();
+        let few = stage(&mut pool, CARRY_MAX);
+        let mut kept = pool.give_back(few, false);
+        assert!(matches!(kept, Kept::Carried(_)));
+        assert_eq!(pool.take(&mut kept).staged(), [7; CARRY_MAX]);
+
+        let many = stage(&mut pool, CARRY_MAX + 1);
+        let mut kept = pool.give_back(many, false);
+        assert!(matches!(kept, Kept::Staged(_)));
+        assert_eq!(pool.take(&mut kept).len(), CARRY_MAX + 1);
+    }
+
+    #[test]
+    fn a_busy_link_keeps_its_buffer_until_it_cools() {
+        let mut pool = Pool::default();
+        let few = stage(&mut pool, 3);
+        let mut kept = pool.give_back(few, true);
+        assert!(matches!(kept, Kept::Staged(_)));
+        pool.cool(&mut kept);
+        assert!(matches!(&kept, Kept::Carried(bytes) if **bytes == [7; 3]));
+        pool.cool(&mut kept);
+        assert!(
+            matches!(kept, Kept::Carried(_)),
+            "cooling twice loses nothing"
+        );
+    }
+
+    #[test]
+    fn making_room_keeps_the_staged_bytes() {
+        let mut pool = Pool::default();
+        let mut staging = stage(&mut pool, STAGING);
+        staging.consume(STAGING - 3);
+        assert_eq!(staging.room(100, 50).len(), 50);
+        assert_eq!(staging.staged(), [7; 3]);
+        assert_eq!(staging.room(STAGING, STAGING).len(), STAGING - 3);
+    }
+}

@@ -1,0 +1,658 @@
+//! Which links to look at, and looking at them.
+//!
+//! ```text
+//!   each poll           hot links (at most 8, something came lately)      recv, no epoll
+//!   each k-th poll      data epoll: links with something to read -------> queue -> hot
+//!   each 256th poll     control epoll: listeners, links being made
+//!   after arm           everything
+//! ```
+//!
+//! Owns: both epoll instances and the lists of links: hot, queued to be read, waiting for room.
+//! Knows nothing of: how bytes become packets.
+//! The lists hold names. A link that is gone is recognised by its stale name and left out.
+
+use super::alarms::Alarm;
+use super::dial;
+use super::link::{Link, Phase, Table};
+use super::options::is_worth_a_line;
+use super::receive::{Addressee, Broken, Violation};
+use super::staging::Pool;
+use super::{TcpPort, reason, sys};
+use mx_proto::port::{LinkDown, Sink};
+use mx_proto::{Clock, Instant, LinkId, Memory};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+/// Links read on each poll: each costs a system call when nothing is there.
+const HOT: usize = 8;
+
+/// Polls without anything after which a link is no longer hot: about a millisecond.
+const COOL_AFTER: u32 = 4096;
+
+/// Polls without anything after which a hot link makes room for another one.
+const YIELD_AFTER: u32 = 64;
+
+/// Most polls between two looks at the data epoll, with hot links (whose polls take longer) and
+/// without.
+const DATA_EVERY: (u32, u32) = (16, 64);
+
+/// Polls between two looks at the control epoll, while links are being made and otherwise.
+const CONTROL_EVERY: (u32, u32) = (16, 256);
+
+/// Polls between two looks at the clock.
+const CLOCK_EVERY: u32 = 64;
+
+/// Blocked links tried on each poll.
+const TRIES: usize = 8;
+
+/// Events taken from an epoll instance by one look.
+const EVENTS: usize = 64;
+
+/// How a link becomes hot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Heat {
+    /// Something came from it.
+    Read,
+    /// Something will probably come from it.
+    Expected,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct HotLink {
+    id: LinkId,
+    /// Polls since anything came.
+    idle: u32,
+}
+
+/// What is watched.
+#[derive(Debug)]
+pub(super) struct Watch {
+    /// Listeners, links being made.
+    pub(super) control: sys::Epoll,
+    /// Links that carry packets.
+    pub(super) data: sys::Epoll,
+    /// Links being made.
+    pub(super) pending: usize,
+    /// The next poll looks everywhere.
+    pub(super) look: bool,
+    /// The next poll looks at `control`.
+    pub(super) control_due: bool,
+    hot: SmallVec<[HotLink; HOT]>,
+    ready: VecDeque<LinkId>,
+    blocked: VecDeque<LinkId>,
+    /// Blocked links of which the kernel said that they have room.
+    roomy: Vec<LinkId>,
+    round: u32,
+    /// Polls until the next look at `data`, and how many there were before it.
+    countdown: u32,
+    interval: u32,
+}
+
+impl Watch {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {
+            control: sys::Epoll::new()?,
+            data: sys::Epoll::new()?,
+            pending: 0,
+            look: true,
+            control_due: true,
+            hot: SmallVec::new(),
+            ready: VecDeque::new(),
+            blocked: VecDeque::new(),
+            roomy: Vec::new(),
+            round: 0,
+            countdown: 0,
+            interval: 1,
+        })
+    }
+
+    /// The next poll reads from this link.
+    pub(super) fn queue(&mut self, id: LinkId, link: &mut Link) {
+        if !link.queued {
+            link.queued = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    /// This link waits for room.
+    pub(super) fn block(&mut self, id: LinkId, link: &mut Link) {
+        link.blocked = true;
+        if !link.listed {
+            link.listed = true;
+            self.blocked.push_back(id);
+        }
+    }
+
+    /// True when a poll has something to do without asking the kernel.
+    pub(super) fn has_work(&self) -> bool {
+        !self.ready.is_empty() || !self.roomy.is_empty() || self.control_due
+    }
+
+    /// Lets the kernel report room too, and gives back what hot links hold.
+    pub(super) fn prepare_to_sleep(&mut self, links: &mut Table, pool: &mut Pool) {
+        for hot in &self.hot {
+            if let Some(link) = links.get_mut(hot.id) {
+                link.rx.cool(pool);
+            }
+        }
+        for &id in &self.blocked {
+            let Some(link) = links.get_mut(id) else {
+                continue;
+            };
+            let carries = matches!(link.phase, Phase::Open | Phase::Lingering);
+            if carries && !link.watched_for_room {
+                let both = sys::READ | sys::WRITE;
+                link.watched_for_room = self.data.change(&link.fd, both, id.to_word()).is_ok();
+            }
+        }
+    }
+
+    /// Reads from this link on each poll from now on, as far as there is room for that.
+    pub(super) fn heat(&mut self, id: LinkId, links: &mut Table, pool: &mut Pool, why: Heat) {
+        let Some(link) = links.get_mut(id) else {
+            return;
+        };
+        if link.hot || !matches!(link.phase, Phase::Open) {
+            return;
+        }
+        let new = HotLink { id, idle: 0 };
+        if self.hot.len() < HOT {
+            link.hot = true;
+            self.hot.push(new);
+            return;
+        }
+        let Some(coldest) = self.hot.iter_mut().max_by_key(|hot| hot.idle) else {
+            return;
+        };
+        if why == Heat::Expected || coldest.idle < YIELD_AFTER {
+            return;
+        }
+        link.hot = true;
+        let old = std::mem::replace(coldest, new);
+        if let Some(link) = links.get_mut(old.id) {
+            link.hot = false;
+            link.rx.cool(pool);
+        }
+    }
+
+    /// Takes in what the data epoll knows.
+    fn look_at_data(&mut self, links: &mut Table) {
+        let mut events = [sys::NO_EVENT; EVENTS];
+        let n = self.data.look(&mut events);
+        let mut found = false;
+        for event in &events[..n] {
+            let (what, word) = (event.events, event.u64);
+            let id = LinkId::from_word(word);
+            let Some(link) = links.get_mut(id) else {
+                continue;
+            };
+            if what & sys::WRITE != 0 {
+                if link.blocked {
+                    self.roomy.push(id);
+                } else {
+                    self.unwatch_room(id, link);
+                }
+            }
+            if what & !sys::WRITE != 0 && !link.hot {
+                found = true;
+                self.queue(id, link);
+            }
+        }
+        let most = if self.hot.is_empty() {
+            DATA_EVERY.1
+        } else {
+            DATA_EVERY.0
+        };
+        self.interval = if found {
+            1
+        } else {
+            (self.interval * 2).min(most)
+        };
+        self.countdown = self.interval;
+    }
+
+    fn unwatch_room(&self, id: LinkId, link: &mut Link) {
+        if link.watched_for_room {
+            link.watched_for_room = self.data.change(&link.fd, sys::READ, id.to_word()).is_err();
+        }
+    }
+}
+
+impl TcpPort {
+    /// Takes in what has happened.
+    #[inline]
+    pub(super) fn poll_links<M: Memory, S: Sink<M>>(
+        &mut self,
+        clock: &dyn Clock,
+        budget: usize,
+        sink: &mut S,
+    ) -> bool {
+        let watch = &mut self.watch;
+        watch.round = watch.round.wrapping_add(1);
+        let look = std::mem::take(&mut watch.look);
+        let every = if watch.pending > 0 {
+            CONTROL_EVERY.0
+        } else {
+            CONTROL_EVERY.1
+        };
+        let mut did = false;
+        if look || watch.control_due || watch.round % every == 0 {
+            did |= self.look_at_control(clock, sink);
+        }
+        if self.chores {
+            self.do_chores(clock.now());
+        }
+        if look || self.watch.round % CLOCK_EVERY == 0 {
+            did |= self.ring_alarms(clock, sink);
+        }
+        if !self.fallen.is_empty() {
+            did = true;
+            for (id, reason) in std::mem::take(&mut self.fallen) {
+                self.announce_down(id, reason, sink);
+            }
+        }
+        if self.links.len() == self.watch.pending && !self.watch.has_work() {
+            return did;
+        }
+        if look || self.watch.countdown == 0 {
+            self.watch.look_at_data(&mut self.links);
+        } else {
+            self.watch.countdown -= 1;
+        }
+        did | self.read_links(budget, sink) | self.use_room(sink)
+    }
+
+    /// Reads from queued and hot links.
+    #[inline]
+    fn read_links<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
+        let queued = self.watch.ready.len();
+        let hot = self.watch.hot.len();
+        let quota = if queued + hot > 1 {
+            (budget / (queued + hot)).max(4)
+        } else {
+            budget
+        };
+        let mut left = budget;
+        let mut did = false;
+        for _ in 0..queued {
+            let Some(id) = self.watch.ready.pop_front() else {
+                break;
+            };
+            if let Some(link) = self.links.get_mut(id) {
+                link.queued = false;
+            }
+            let served = self.serve(id, quota, sink);
+            did |= served.anything;
+            if served.anything {
+                self.watch
+                    .heat(id, &mut self.links, &mut self.pool, Heat::Read);
+            }
+            left = left.saturating_sub(served.packets);
+            if left == 0 {
+                return true;
+            }
+        }
+        let mut stale = false;
+        for turn in 0..hot {
+            // Another one comes first each time, so that the budget does not favour any.
+            let at = if hot == 1 {
+                0
+            } else {
+                (self.watch.round as usize + turn) % hot
+            };
+            let id = self.watch.hot[at].id;
+            match self.links.get(id) {
+                Some(link) if link.queued => continue,
+                Some(_) => {}
+                None => {
+                    stale = true;
+                    continue;
+                }
+            }
+            let served = self.serve(id, quota, sink);
+            let hot = &mut self.watch.hot[at];
+            if served.anything {
+                hot.idle = 0;
+                did = true;
+            } else {
+                hot.idle += 1;
+                stale |= hot.idle > COOL_AFTER;
+            }
+            left = left.saturating_sub(served.packets);
+            if left == 0 {
+                break;
+            }
+        }
+        if stale {
+            self.cool_links();
+        }
+        did
+    }
+
+    #[cold]
+    fn cool_links(&mut self) {
+        let Self {
+            watch, links, pool, ..
+        } = self;
+        watch.hot.retain(|hot| match links.get_mut(hot.id) {
+            Some(link) if hot.idle > COOL_AFTER => {
+                link.hot = false;
+                link.rx.cool(pool);
+                false
+            }
+            Some(_) => true,
+            None => false,
+        });
+    }
+
+    /// Reads from one link and delivers.
+    #[inline]
+    pub(super) fn serve<M: Memory, S: Sink<M>>(
+        &mut self,
+        id: LinkId,
+        quota: usize,
+        sink: &mut S,
+    ) -> Served {
+        let mut served = Served::default();
+        let Some(link) = self.links.get_mut(id) else {
+            return served;
+        };
+        match link.phase {
+            Phase::Open | Phase::Greeting => {}
+            Phase::Dialling(_) => return served,
+            Phase::Lingering => {
+                if link.rx.discard(&link.fd, &mut self.pool).is_err() {
+                    self.drop_link(id);
+                }
+                return served;
+            }
+        }
+        let greeting = !link.rx.is_greeted();
+        let to = Addressee {
+            link: id,
+            cookie: link.cookie,
+            known: &mut link.known,
+            sink,
+        };
+        let (turn, result) = link.rx.turn(&link.fd, &mut self.pool, quota, link.hot, to);
+        served.packets = turn.packets;
+        served.anything = turn.bytes || turn.packets > 0;
+        if turn.bytes {
+            link.doubted = false;
+        }
+        match result {
+            Ok(()) => {
+                if let (Some(reason), false) = (link.failed, turn.more) {
+                    self.announce_down(id, reason, sink);
+                    served.anything = true;
+                    return served;
+                }
+                if turn.more {
+                    self.watch.queue(id, link);
+                }
+                if greeting && link.rx.is_greeted() && matches!(link.phase, Phase::Greeting) {
+                    self.greeted(id, sink);
+                }
+            }
+            Err(broken) => {
+                served.anything = true;
+                self.break_link(id, broken, sink);
+            }
+        }
+        served
+    }
+
+    /// An accepted link has turned out to be one of ours.
+    fn greeted<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
+        if self.establish(id) {
+            self.watch
+                .heat(id, &mut self.links, &mut self.pool, Heat::Read);
+        } else {
+            self.announce_down(id, LinkDown::Reset, sink);
+        }
+    }
+
+    /// A link cannot go on: says why, once, and takes it down.
+    #[cold]
+    fn break_link<M: Memory, S: Sink<M>>(&mut self, id: LinkId, broken: Broken, sink: &mut S) {
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
+        let peer = link.peer;
+        let down = match broken {
+            Broken::Finished { midway } => {
+                let orderly = if midway {
+                    LinkDown::Reset
+                } else {
+                    LinkDown::Closed
+                };
+                link.failed.unwrap_or(orderly)
+            }
+            Broken::Failed(error) => {
+                log::debug!("tcp: {peer}: {error}");
+                reason(&error)
+            }
+            Broken::Violated(violation) => {
+                // Whoever it is: it is told to the endpoint.
+                link.known = true;
+                let stats = &mut self.stats;
+                let count = match violation {
+                    Violation::Nonsense(_) => &mut stats.strangers,
+                    Violation::OtherVersion(_) => &mut stats.other_versions,
+                    Violation::BodyLength(_) => &mut stats.bad_lengths,
+                };
+                *count += 1;
+                if is_worth_a_line(*count) {
+                    log::warn!("tcp: {peer} dropped: {violation} ({count} so far)");
+                } else {
+                    log::debug!("tcp: {peer} dropped: {violation}");
+                }
+                LinkDown::Protocol
+            }
+        };
+        self.announce_down(id, down, sink);
+    }
+
+    /// Takes a link down and tells the endpoint, when that has heard of it.
+    pub(super) fn announce_down<M: Memory, S: Sink<M>>(
+        &mut self,
+        id: LinkId,
+        reason: LinkDown,
+        sink: &mut S,
+    ) {
+        let Some(link) = self.drop_link(id) else {
+            return;
+        };
+        log::debug!("tcp: {}: {reason}", link.peer);
+        if link.known {
+            sink.on_down(id, link.cookie, reason);
+        }
+    }
+
+    /// Pushes out what waits for room, and tells who waits for it.
+    #[inline]
+    fn use_room<M: Memory, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
+        if self.watch.blocked.is_empty() && self.watch.roomy.is_empty() {
+            return false;
+        }
+        let mut did = false;
+        for id in std::mem::take(&mut self.watch.roomy) {
+            did |= self.try_room(id, true, sink);
+        }
+        for _ in 0..TRIES.min(self.watch.blocked.len()) {
+            let Some(id) = self.watch.blocked.pop_front() else {
+                break;
+            };
+            did |= self.try_room(id, false, sink);
+            if let Some(link) = self.links.get_mut(id) {
+                link.listed = link.blocked;
+                if link.blocked {
+                    self.watch.blocked.push_back(id);
+                }
+            }
+        }
+        did
+    }
+
+    /// `sure`: the kernel has said that there is room.
+    fn try_room<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sure: bool, sink: &mut S) -> bool {
+        let Some(link) = self.links.get_mut(id) else {
+            return false;
+        };
+        if !link.blocked || matches!(link.phase, Phase::Dialling(_)) {
+            return false;
+        }
+        let mut sure = sure;
+        if link.tx.has_backlog() {
+            match link.tx.flush(&link.fd) {
+                Ok(true) => sure = true,
+                Ok(false) => return false,
+                Err(error) => {
+                    link.blocked = false;
+                    link.waiting = false;
+                    self.sending_failed(id, &error);
+                    return true;
+                }
+            }
+        }
+        if link.waiting && !sure && !sys::writable(&link.fd) {
+            return false;
+        }
+        link.blocked = false;
+        self.watch.unwatch_room(id, link);
+        if matches!(link.phase, Phase::Lingering) {
+            sys::finish_sending(&link.fd);
+        } else if std::mem::take(&mut link.waiting) {
+            sink.on_writable(id, link.cookie);
+        }
+        true
+    }
+
+    fn look_at_control<M: Memory, S: Sink<M>>(&mut self, clock: &dyn Clock, sink: &mut S) -> bool {
+        self.watch.control_due = false;
+        if self.watch.pending == 0 && self.listeners.is_empty() {
+            return false;
+        }
+        let mut events = [sys::NO_EVENT; EVENTS];
+        let n = self.watch.control.look(&mut events);
+        for event in &events[..n] {
+            let id = LinkId::from_word(event.u64);
+            if let Some(at) = dial::as_listener(id) {
+                self.accept_some(at, clock, sink);
+                continue;
+            }
+            match self.links.get(id).map(|link| &link.phase) {
+                Some(Phase::Dialling(_)) => self.dialled(id, None, clock, sink),
+                Some(_) => {
+                    self.serve(id, EVENTS, sink);
+                }
+                None => {}
+            }
+        }
+        self.watch.control_due |= n == EVENTS;
+        n > 0
+    }
+
+    /// What needs a clock and had none.
+    #[cold]
+    fn do_chores(&mut self, now: Instant) {
+        self.chores = false;
+        for id in std::mem::take(&mut self.closing) {
+            self.alarms
+                .set(now.after(self.timing.linger), Alarm::Linger(id));
+        }
+        if self.doubts && !self.vitals_set {
+            self.vitals_set = true;
+            self.alarms
+                .set(now.after(self.timing.dead_after / 4), Alarm::Vitals);
+        }
+    }
+
+    #[inline]
+    fn ring_alarms<M: Memory, S: Sink<M>>(&mut self, clock: &dyn Clock, sink: &mut S) -> bool {
+        if self.alarms.next().is_none() {
+            return false;
+        }
+        let now = clock.now();
+        let mut did = false;
+        while let Some(alarm) = self.alarms.ring(now) {
+            did = true;
+            match alarm {
+                Alarm::Accept => self.accept_again(),
+                Alarm::Vitals => self.look_after_links(now, sink),
+                Alarm::Linger(id) => {
+                    self.drop_link(id);
+                }
+                Alarm::Dial { link, attempt } => {
+                    let phase = self.links.get(link).map(|link| &link.phase);
+                    if matches!(phase, Some(Phase::Dialling(dial)) if dial.attempt == attempt) {
+                        self.dialled(link, Some(LinkDown::TimedOut), clock, sink);
+                    }
+                }
+                Alarm::Silence(id) => {
+                    let phase = self.links.get(id).map(|link| &link.phase);
+                    if matches!(phase, Some(Phase::Greeting)) {
+                        self.drop_silent(id);
+                    }
+                }
+            }
+        }
+        did
+    }
+
+    fn drop_silent(&mut self, id: LinkId) {
+        let Some(link) = self.drop_link(id) else {
+            return;
+        };
+        self.stats.silent += 1;
+        let (peer, count) = (link.peer, self.stats.silent);
+        if is_worth_a_line(count) {
+            log::warn!("tcp: {peer} dropped: it did not introduce itself ({count} so far)");
+        }
+    }
+
+    /// Takes down links whose peer owes an acknowledgement for too long.
+    fn look_after_links<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) {
+        let patience = self.timing.dead_after * 3 / 4;
+        let mut dead = Vec::new();
+        let mut doubts = false;
+        for (id, link) in self.links.iter_mut() {
+            if !matches!(link.phase, Phase::Open) || !(link.doubted || link.owes_since.is_some()) {
+                continue;
+            }
+            link.doubted = false;
+            match sys::vitals(&link.fd) {
+                Ok(vitals) if vitals.outstanding => {
+                    doubts = true;
+                    let since = *link.owes_since.get_or_insert(now);
+                    let silent = Duration::from_millis(u64::from(vitals.silent_ms));
+                    if silent < patience {
+                        // It is slow, not gone.
+                        link.owes_since = Some(now);
+                    } else if now.since(since) >= patience {
+                        dead.push(id);
+                    }
+                }
+                _ => link.owes_since = None,
+            }
+        }
+        for id in dead {
+            self.announce_down(id, LinkDown::TimedOut, sink);
+        }
+        self.vitals_set = doubts;
+        self.doubts = doubts;
+        if doubts {
+            self.alarms
+                .set(now.after(self.timing.dead_after / 4), Alarm::Vitals);
+        }
+    }
+}
+
+/// What serving one link brought.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Served {
+    packets: usize,
+    anything: bool,
+}

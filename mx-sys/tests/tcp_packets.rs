@@ -1,0 +1,287 @@
+//! Small packets over TCP: order, sizes, room, sleeping.
+
+mod tcp_common;
+
+use mx_proto::port::{Port, SendError, Sent};
+use std::io::Write;
+use std::net::{Ipv4Addr, Ipv6Addr, TcpStream};
+use tcp_common::*;
+
+#[test]
+fn packets_arrive_whole_and_in_order_over_both_families() {
+    for (ip, nic) in [
+        (Ipv4Addr::LOCALHOST.into(), 4),
+        (std::net::IpAddr::from(Ipv6Addr::LOCALHOST), 6),
+    ] {
+        let (mut a, mut b) = (Node::open(ip), Node::open(ip));
+        let (at_a, _) = linked(&mut a, &mut b, nic);
+        let sizes = [
+            0,
+            1,
+            31,
+            32,
+            33,
+            4063,
+            4064,
+            4065,
+            4096,
+            4097,
+            16384,
+            40_000,
+            48 * 1024,
+        ];
+        let mut expected = Vec::new();
+        for round in 0..40_u64 {
+            for (at, size) in sizes.iter().enumerate() {
+                let tag = round * 100 + at as u64;
+                let body = pattern(*size, tag);
+                until(&mut a, &mut b, "there is room", |a, _| {
+                    match a.send(at_a, tag, &body) {
+                        Ok(sent) => {
+                            assert_eq!(sent, Sent::Whole);
+                            true
+                        }
+                        Err(error) => {
+                            assert_eq!(error, SendError::WouldBlock);
+                            false
+                        }
+                    }
+                });
+                expected.push((tag, body));
+            }
+        }
+        until(&mut a, &mut b, "all arrive", |_, b| {
+            b.sink.packet_count() == expected.len()
+        });
+        assert!(b.sink.packets() == expected, "order and contents over {ip}");
+        assert!(
+            b.sink
+                .events
+                .iter()
+                .all(|event| matches!(event, Event::Packet(_, 22, ..)))
+        );
+    }
+}
+
+#[test]
+fn a_full_link_says_so_loses_nothing_and_tells_when_there_is_room() {
+    let (mut a, mut b) = (
+        Node::open(Ipv4Addr::LOCALHOST),
+        Node::open(Ipv4Addr::LOCALHOST),
+    );
+    let (at_a, _) = linked(&mut a, &mut b, 4);
+    let body = pattern(40_000, 1);
+    let mut sent = 0;
+    // Nobody reads at the other end.
+    while let Ok(how) = a.send(at_a, sent, &body) {
+        assert_eq!(how, Sent::Whole);
+        sent += 1;
+        assert!(sent < 100_000, "a link has an end");
+    }
+    assert_eq!(a.send(at_a, 0, b"x"), Err(SendError::WouldBlock));
+    for _ in 0..100 {
+        a.poll();
+    }
+    assert_eq!(a.sink.writables(), 0);
+    until(&mut a, &mut b, "there is room again", |a, _| {
+        a.sink.writables() == 1
+    });
+    assert_eq!(a.sink.events.last(), Some(&Event::Writable(at_a, 11)));
+    a.send(at_a, sent, b"last").expect("there is room");
+    until(&mut a, &mut b, "all arrive", |_, b| {
+        b.sink.packet_count() as u64 == sent + 1
+    });
+    let packets = b.sink.packets();
+    assert!(
+        packets[..sent as usize]
+            .iter()
+            .enumerate()
+            .all(|(at, (tag, got))| { *tag == at as u64 && *got == body })
+    );
+    assert_eq!(packets[sent as usize], (sent, b"last".to_vec()));
+}
+
+#[test]
+fn a_small_body_from_pieces_of_memory_is_taken_whole() {
+    let (mut a, mut b) = (
+        Node::open(Ipv4Addr::LOCALHOST),
+        Node::open(Ipv4Addr::LOCALHOST),
+    );
+    let (at_a, _) = linked(&mut a, &mut b, 4);
+    let bytes = pattern(48 * 1024, 5);
+    let cuts: [&[usize]; 4] = [
+        &[],
+        &[1, 2, 3],
+        &[5000, 1, 9000, 4095, 4096, 4097],
+        &[100; 300],
+    ];
+    for (tag, cut) in cuts.iter().enumerate() {
+        let memory = Pieces::cut(&bytes, cut);
+        until(&mut a, &mut b, "there is room", |a, _| {
+            a.send_memory(at_a, tag as u64, &memory) == Ok(Sent::Whole)
+        });
+    }
+    until(&mut a, &mut b, "all arrive", |_, b| {
+        b.sink.packet_count() == cuts.len()
+    });
+    assert!(b.sink.packets().iter().all(|(_, body)| *body == bytes));
+}
+
+#[test]
+fn frames_that_come_byte_by_byte_are_put_together() {
+    let mut b = Node::open(Ipv4Addr::LOCALHOST);
+    let mut raw = TcpStream::connect(("127.0.0.1", b.port.local_port())).unwrap();
+    raw.set_nodelay(true).unwrap();
+    let mut stream = preamble();
+    for tag in 0..3_u64 {
+        stream.extend(frame(tag, &pattern(50 * tag as usize, tag)));
+    }
+    for byte in stream {
+        raw.write_all(&[byte]).unwrap();
+        b.look();
+    }
+    until_one(&mut b, "three packets", |b| b.sink.packet_count() == 3);
+    for (tag, body) in b.sink.packets() {
+        assert_eq!(body, pattern(50 * tag as usize, tag));
+    }
+}
+
+#[test]
+fn an_armed_port_reports_what_comes_and_the_next_poll_finds_it() {
+    let (mut a, mut b) = (
+        Node::open(Ipv4Addr::LOCALHOST),
+        Node::open(Ipv4Addr::LOCALHOST),
+    );
+    let (at_a, _) = linked(&mut a, &mut b, 4);
+    for round in 0..50 {
+        sleepless(&mut b);
+        assert!(!readable(&b, 0), "nothing has come");
+        a.send(at_a, round, b"wake").unwrap();
+        assert!(readable(&b, 5000), "a packet wakes");
+        Port::<Pieces>::disarm(&mut b.port);
+        b.poll();
+        assert_eq!(
+            b.sink.packet_count() as u64,
+            round + 1,
+            "the first poll finds it"
+        );
+    }
+}
+
+#[test]
+fn an_armed_port_that_waits_for_room_wakes_when_there_is_some() {
+    let (mut a, mut b) = (
+        Node::open(Ipv4Addr::LOCALHOST),
+        Node::open(Ipv4Addr::LOCALHOST),
+    );
+    let (at_a, _) = linked(&mut a, &mut b, 4);
+    let body = pattern(40_000, 1);
+    while a.send(at_a, 1, &body).is_ok() {}
+    sleepless(&mut a);
+    assert!(!readable(&a, 0), "there is no room");
+    for _ in 0..1000 {
+        b.poll();
+    }
+    assert!(readable(&a, 5000), "room wakes");
+    until(&mut a, &mut b, "the endpoint is told", |a, _| {
+        a.sink.writables() == 1
+    });
+    until(&mut a, &mut b, "the port is done", |a, b| {
+        b.poll();
+        Port::<Pieces>::arm(&mut a.port)
+    });
+    assert!(!readable(&a, 0), "having room does not keep it awake");
+}
+
+#[test]
+fn a_budget_that_ends_early_leaves_a_port_that_cannot_sleep() {
+    let (mut a, mut b) = (
+        Node::open(Ipv4Addr::LOCALHOST),
+        Node::open(Ipv4Addr::LOCALHOST),
+    );
+    let (at_a, _) = linked(&mut a, &mut b, 4);
+    for tag in 0..20 {
+        a.send(at_a, tag, b"body").unwrap();
+    }
+    let mut seen = 0;
+    until(&mut a, &mut b, "a poll ends early", |_, b| {
+        let _ = b.port.poll(&b.clock, 4, &mut b.sink);
+        let new = b.sink.packet_count() - seen;
+        seen += new;
+        assert!(new <= 4, "{new} packets with a budget of 4");
+        seen > 0 && seen < 20
+    });
+    assert!(!Port::<Pieces>::arm(&mut b.port), "packets are staged");
+    until(&mut a, &mut b, "all arrive", |_, b| {
+        b.sink.packet_count() == 20
+    });
+}
+
+#[test]
+fn many_links_are_all_served() {
+    let mut b = Node::open(Ipv4Addr::LOCALHOST);
+    let mut a = Node::open(Ipv4Addr::LOCALHOST);
+    let links: Vec<_> = (0..300)
+        .map(|_| a.connect(4, b.port.local_port()))
+        .collect();
+    until(&mut a, &mut b, "all are up", |a, _| {
+        links.iter().all(|link| a.sink.is_up(*link))
+    });
+    for round in 0..5_u64 {
+        for (at, link) in links.iter().enumerate() {
+            a.send(*link, round * 1000 + at as u64, b"one of many")
+                .unwrap();
+        }
+        let wanted = links.len() * (round as usize + 1);
+        until(&mut a, &mut b, "all arrive", |_, b| {
+            b.sink.packet_count() == wanted
+        });
+    }
+    let mut tags: Vec<u64> = b.sink.packets().iter().map(|(tag, _)| *tag).collect();
+    tags.sort_unstable();
+    let expected: Vec<u64> = (0..5)
+        .flat_map(|round| (0..300).map(move |at| round * 1000 + at))
+        .collect();
+    assert_eq!(tags, expected);
+}
+
+#[test]
+fn a_talkative_link_does_not_starve_a_quiet_one() {
+    let (mut a, mut b) = (
+        Node::open(Ipv4Addr::LOCALHOST),
+        Node::open(Ipv4Addr::LOCALHOST),
+    );
+    let (loud, _) = linked(&mut a, &mut b, 4);
+    let quiet = a.connect(4, b.port.local_port());
+    until(&mut a, &mut b, "it is up", |a, _| a.sink.is_up(quiet));
+    while a.send(loud, 1, &[7; 100]).is_ok() {}
+    a.send(quiet, 2, b"me too").unwrap();
+    let mut before = 0;
+    until(&mut a, &mut b, "the quiet one is heard", |_, b| {
+        let packets = b.sink.packets();
+        before = packets.len();
+        packets.iter().any(|(tag, _)| *tag == 2)
+    });
+    assert!(before < 10_000, "{before} packets were served first");
+}
+
+/// Polls until the port may sleep.
+fn sleepless(node: &mut Node) {
+    until_one(node, "it may sleep", |node| {
+        Port::<Pieces>::arm(&mut node.port)
+    });
+}
+
+/// Whether the data descriptor becomes readable within `timeout_ms`.
+fn readable(node: &Node, timeout_ms: i32) -> bool {
+    let fd = Port::<Pieces>::descriptors(&node.port)
+        .data
+        .expect("it has one");
+    let mut asked = libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one `pollfd` that outlives the call.
+    unsafe { libc::poll(&raw mut asked, 1, timeout_ms) > 0 }
+}
