@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# Tests of the file server and its client, on both ports and in both builds.
+#   check.sh BUILD-DIRECTORY          ends with the line 'N passed, M failed'
+set -uo pipefail
+
+build=$(cd "$1" && pwd)
+work=$(mktemp -d)
+server=
+passed=0
+failed=0
+export LD_LIBRARY_PATH="$build/lib"
+
+stop() {
+    if [ -n "$server" ]; then
+        kill "$server" 2>/dev/null
+        wait "$server" 2>/dev/null
+    fi
+    server=
+}
+trap 'stop; rm -rf "$work"' EXIT
+
+# start SERVER-BINARY: on an endpoint nobody uses
+start() {
+    local try id
+    for try in $(seq 20); do
+        id=$((1024 + (RANDOM * 32768 + RANDOM) % 30000))
+        address=mx://localhost:$id
+        mkdir -p "$work/served"
+        "$1" "$address" "$work/served" > "$work/log" 2>&1 &
+        server=$!
+        for _ in $(seq 100); do
+            grep -q serving "$work/log" && return 0
+            kill -0 "$server" 2>/dev/null || break
+            sleep 0.05
+        done
+        stop
+    done
+    echo "no server could be started:" && cat "$work/log"
+    return 1
+}
+
+# check NAME COMMAND...: the command must succeed
+check() {
+    local name=$1
+    shift
+    if timeout 60 "$@" > "$work/out" 2>&1; then
+        passed=$((passed + 1))
+        echo "ok   $label: $name"
+    else
+        failed=$((failed + 1))
+        echo "FAIL $label: $name"
+        sed 's/^/     /' "$work/out"
+    fi
+}
+
+# refused NAME TEXT COMMAND...: the command must fail and say TEXT
+refused() {
+    local name=$1 text=$2
+    shift 2
+    if ! timeout 60 "$@" > "$work/out" 2>&1 && grep -q -- "$text" "$work/out"; then
+        passed=$((passed + 1))
+        echo "ok   $label: $name"
+    else
+        failed=$((failed + 1))
+        echo "FAIL $label: $name (expected '$text')"
+        sed 's/^/     /' "$work/out"
+    fi
+}
+
+many() {
+    local pids=() n status=0
+    for n in $(seq 12); do
+        "$cp" "$work/medium" "$address/many.$n" & pids+=($!)
+    done
+    for n in "${pids[@]}"; do wait "$n" || status=1; done
+    pids=()
+    for n in $(seq 12); do
+        "$cp" "$address/many.$n" "$work/many.$n" & pids+=($!)
+    done
+    for n in "${pids[@]}"; do wait "$n" || status=1; done
+    for n in $(seq 12); do cmp "$work/medium" "$work/many.$n" || status=1; done
+    return $status
+}
+
+killed_client() {
+    "$cp" "$work/large" "$address/interrupted" &
+    local client=$!
+    sleep 0.05
+    kill -9 $client
+    wait $client 2>/dev/null
+    "$cp" --ping "$address" && ! "$cp" --stat "$address/interrupted"
+}
+
+: > "$work/empty"
+head -c 5000000 /dev/urandom > "$work/medium"
+head -c 200000000 /dev/zero > "$work/large"
+
+for MX_PORT in local tcp; do
+    export MX_PORT
+    for kind in dlopen linked; do
+        label="$MX_PORT, $kind"
+        if [ $kind = dlopen ]; then
+            fileserver=$build/bin/bmi_fileserver cp=$build/bin/bmi_cp
+        else
+            fileserver=$build/examples/bmi_fileserver-linked cp=$build/examples/bmi_cp-linked
+        fi
+        start "$fileserver" || { failed=$((failed + 1)); continue; }
+        for size in empty medium; do
+            check "put $size" "$cp" "$work/$size" "$address/$size"
+            check "get $size" "$cp" "$address/$size" "$work/back"
+            check "$size is identical" cmp "$work/$size" "$work/back"
+        done
+        check "stat tells the size" bash -c "'$cp' --stat '$address/medium' | grep -q '5000000 bytes'"
+        check "list names the files" bash -c "'$cp' --list '$address' | grep -q ' medium'"
+        check "ping" "$cp" --ping "$address"
+        check "twelve clients at once" many
+        check "a client killed in the middle harms nobody" killed_client
+        check "remove" "$cp" --remove "$address/medium"
+        refused "a removed file is gone" "No such file" "$cp" --stat "$address/medium"
+        refused "names leave the directory not" "Invalid argument" "$cp" --stat "$address/../log"
+        refused "a second server is refused" "in use" "$fileserver" "$address" "$work/served"
+        refused "no server" "refused" "$cp" --ping mx://localhost:1023
+        refused "an unknown host" "unreachable" "$cp" --ping mx://no-such-host.invalid:3
+        refused "a malformed address" "no mx:// address" "$cp" --ping mx://localhost:x
+        check "the server stops in order" bash -c "kill $server; tail --pid=$server -f /dev/null"
+        wait "$server" || { failed=$((failed + 1)); echo "FAIL $label: exit status"; cat "$work/log"; }
+        server=
+        rm -rf "$work/served"
+    done
+done
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
