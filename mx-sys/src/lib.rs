@@ -19,11 +19,15 @@
 pub mod clock;
 pub mod endpoint_port;
 pub mod eventfd;
+pub mod fork;
 pub mod interfaces;
 pub mod nic;
 pub mod ports;
+pub mod progress;
 pub mod user_memory;
 
 pub use clock::MonotonicClock;
 pub use endpoint_port::{EndpointRange, PortMap};
+pub use fork::ForkMark;
+pub use progress::{Guard, Helper, Interest, Progress, Shared, Tuning};
 pub use user_memory::{Lent, MallocBuffer, SegmentError, UserMemory};

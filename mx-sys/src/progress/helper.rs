@@ -1,0 +1,229 @@
+//! The thread that looks after the engine while the application computes.
+//!
+//! ```text
+//!              endpoint opened            nobody polled or waited for a tick
+//!   Dormant -------------------> Watching ---------------------------------> Armed
+//!      ^                          {control, bell} <----------------------- {control, data, bell}
+//!      `---- endpoint closed ----- + tick           an application thread
+//!                                                   polls again (one ring)
+//! ```
+//!
+//! Connections come and go through the control descriptor, which it always minds. Packets are the
+//! application's own business as long as it polls or waits; two threads polling one engine would
+//! only fight for its lock, and an armed engine makes peers ring.
+//!
+//! Owns: the thread.
+//! Cost: watching, one wake-up a tick; armed or dormant, nothing until something happens.
+
+use super::sleep::{Woken, sleep};
+use super::wait::{HelperState, earlier};
+use super::{Progress, Shared};
+use crate::clock::MonotonicClock;
+use mx_proto::Clock;
+use mx_proto::port::WakeDescriptors;
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// How often it looks whether application threads are still there. Short against what a peer
+/// would notice, long against what a look costs.
+const TICK: Duration = Duration::from_millis(10);
+
+/// The longest tick, reached while a thread sleeps in a wait and nothing happens.
+const LONG_TICK: Duration = Duration::from_millis(160);
+
+/// How often in a row it takes the lock for packets before it lets go of the processor.
+const ROUNDS: u32 = 64;
+
+/// The control descriptor readable so often in a row, although progress was made each time, is
+/// left alone for a tick: a port that does not clear it must not cost a processor.
+const STORM: u32 = 16;
+
+/// How long [`Helper::stop`] waits for the thread to end.
+const JOIN_LIMIT: Duration = Duration::from_secs(2);
+
+/// The helper thread of one engine. Dropping it stops it.
+#[derive(Debug)]
+pub struct Helper<T: Progress + Send + 'static> {
+    shared: Arc<Shared<T>>,
+    stopping: Arc<AtomicBool>,
+    /// `None` once it has been stopped.
+    thread: Option<JoinHandle<()>>,
+    /// Hangs up when the thread ends.
+    ended: Receiver<()>,
+}
+
+impl<T: Progress + Send + 'static> Helper<T> {
+    /// What the environment says: `MX_HELPER=0` turns the helper off.
+    pub fn wanted() -> bool {
+        std::env::var_os("MX_HELPER").is_none_or(|value| value != "0")
+    }
+
+    /// Starts the thread, with all signals blocked: they are the application's.
+    pub fn start(shared: Arc<Shared<T>>) -> io::Result<Self> {
+        let stopping = Arc::new(AtomicBool::new(false));
+        let (alive, ended) = mpsc::channel();
+        let run = {
+            let (shared, stopping) = (Arc::clone(&shared), Arc::clone(&stopping));
+            move || run(&shared, &stopping, alive)
+        };
+        let blocked = SignalsBlocked::new();
+        let thread = Builder::new()
+            .name("bmi-mx-progress".to_owned())
+            .spawn(run)?;
+        drop(blocked);
+        Ok(Self {
+            shared,
+            stopping,
+            thread: Some(thread),
+            ended,
+        })
+    }
+
+    /// Stops the thread and waits for its end. Must not be called with the lock held.
+    pub fn stop(&mut self) {
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        if !self.shared.is_mine() {
+            // A child of fork has a copy of this value but not the thread.
+            return;
+        }
+        self.stopping.store(true, Ordering::Release);
+        self.shared.helper_bell.ring();
+        match self.ended.recv_timeout(JOIN_LIMIT) {
+            // It has nothing left to do but return.
+            Err(mpsc::RecvTimeoutError::Disconnected) => drop(thread.join()),
+            _ => log::error!("the helper thread did not end within {JOIN_LIMIT:?}; left behind"),
+        }
+    }
+}
+
+impl<T: Progress + Send + 'static> Drop for Helper<T> {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The thread. `alive` is dropped when it ends, also by a panic.
+fn run<T: Progress>(shared: &Shared<T>, stopping: &AtomicBool, alive: Sender<()>) {
+    let mut attention = shared.attention.load(Ordering::Relaxed);
+    let mut tick = TICK;
+    let mut storm = 0;
+    while !stopping.load(Ordering::Acquire) {
+        let woken = round(shared, &mut attention, &mut tick, storm < STORM);
+        storm = match woken.control {
+            true => storm + 1,
+            false => 0,
+        };
+    }
+    let mut core = shared.acquire();
+    if let HelperState::Armed(_) = core.waiting.helper {
+        core.value.disarm();
+    }
+    core.waiting.helper = HelperState::Absent;
+    shared.release(core);
+    drop(alive);
+}
+
+/// Goes to sleep in whatever way is right, once, and does what it was woken for.
+fn round<T: Progress>(
+    shared: &Shared<T>,
+    attention: &mut u64,
+    tick: &mut Duration,
+    mind_control: bool,
+) -> Woken {
+    let mut core = shared.acquire();
+    let now_attention = shared.attention.load(Ordering::Relaxed);
+    let attended = core.waiting.leader.is_some() || core.waiting.drivers > 0;
+    let mut nap;
+    if !core.value.active() {
+        nap = core.sleep_for(0, None);
+        nap.fds = WakeDescriptors::default();
+        core.waiting.helper = HelperState::Dormant;
+    } else if attended || now_attention != *attention {
+        // A thread that sleeps in a wait has the engine; so has one that polled during this tick.
+        *tick = match now_attention == *attention {
+            true => (*tick * 2).min(LONG_TICK),
+            false => TICK,
+        };
+        *attention = now_attention;
+        nap = core.sleep_for(0, None);
+        nap.fds.data = None;
+        nap.until = Some(MonotonicClock.now().after(*tick));
+        core.waiting.helper = HelperState::Watching;
+    } else {
+        let mut rounds = 0;
+        while !core.value.arm() {
+            core.value.disarm();
+            core.value.progress();
+            rounds += 1;
+            core = shared.let_others_in(core);
+            if rounds == ROUNDS || shared.attention.load(Ordering::Relaxed) != now_attention {
+                shared.release(core);
+                std::thread::yield_now();
+                return Woken::default();
+            }
+        }
+        *tick = TICK;
+        nap = core.sleep_for(0, None);
+        core.waiting.helper = HelperState::Armed(nap);
+        core.waiting.stats.helper_arms += 1;
+    }
+    shared.release(core);
+    if !mind_control {
+        nap.fds.control = None;
+        nap.until = earlier(nap.until, Some(MonotonicClock.now().after(TICK)));
+    }
+    let woken = sleep(
+        nap.fds.control,
+        nap.fds.data,
+        &shared.helper_bell,
+        nap.until,
+    );
+    let mut core = shared.acquire();
+    let armed = matches!(core.waiting.helper, HelperState::Armed(_));
+    if armed {
+        core.value.disarm();
+        core.waiting.helper = HelperState::Watching;
+    }
+    if armed || woken.control {
+        core.value.progress();
+    }
+    shared.release(core);
+    woken
+}
+
+/// Blocks all signals in this thread until it is dropped.
+struct SignalsBlocked {
+    before: libc::sigset_t,
+}
+
+impl SignalsBlocked {
+    fn new() -> Self {
+        let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+        let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: sigfillset initialises `all`; pthread_sigmask reads it and writes `before`,
+        // which is a valid (empty) set even if the call should fail.
+        let before = unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+            before.assume_init()
+        };
+        Self { before }
+    }
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        // SAFETY: `before` is a set that pthread_sigmask gave us.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut())
+        };
+    }
+}

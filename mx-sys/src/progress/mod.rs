@@ -1,0 +1,275 @@
+//! One lock around one engine, and threads that wait for what it produces.
+//!
+//! ```text
+//!   post:  lock ------------------> engine          wait_until(check):
+//!                                     ^               progress, check        every time
+//!   +---------- Shared<T> ------------|----+          spin a little          in an exchange
+//!   |  Mutex { engine T, who waits }  |    |          sleep:  leader    in the kernel, armed
+//!   |                                 |    |                  followers on a bell each
+//!   |  Helper thread -----------------'    |
+//!   +--------------------------------------+
+//! ```
+//!
+//! At most one thread sleeps in the kernel on the engine's descriptors: the *leader*, or, while no
+//! application thread polls or waits, the helper. Other waiting threads are *followers* and sleep
+//! until somebody takes something in that concerns them. The engine is *armed* (peers must wake
+//! us) exactly while such a thread sleeps and nobody else looks after the engine.
+//!
+//! No wake-up is lost, because whoever gives the lock back while others sleep first passes on what
+//! was produced ([`Progress::take_produced`]), and arms the engine again ([`Progress::arm`]
+//! refuses while there is anything to do).
+//!
+//! Owns: the lock, the bells, the order of waiting threads.
+//! Knows nothing of: what the engine does; a `check` decides what a thread waits for.
+//! Cost: a poll is one uncontended lock. No system call unless somebody sleeps or is woken.
+
+mod helper;
+mod sleep;
+mod spin;
+mod wait;
+
+pub use helper::Helper;
+
+use crate::eventfd::EventFd;
+use crate::fork::ForkMark;
+use mx_proto::Instant;
+use mx_proto::port::WakeDescriptors;
+use parking_lot::{Mutex, MutexGuard};
+use spin::Spin;
+use std::fmt;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+use wait::Waiting;
+
+/// What threads can wait for, one bit each; the engine's users give them their meaning.
+pub type Interest = u64;
+
+/// Everything.
+pub const EVERYTHING: Interest = u64::MAX;
+
+/// How long a waiting thread looks before it sleeps, unless `MX_SPIN_US` says otherwise: twice
+/// what a wake-up costs, so that an exchange never sleeps and a vain look costs little.
+pub const DEFAULT_SPIN: Duration = Duration::from_micros(50);
+
+/// Something that makes progress when it is called, and can tell when to call it next.
+pub trait Progress {
+    /// Takes in what has arrived and gives out what can go. Never blocks. Returns whether anything
+    /// happened.
+    fn progress(&mut self) -> bool;
+
+    /// Which interests something has been produced for since the last call. Bits that are set too
+    /// often cost a wake-up; a bit that is missing is a wake-up lost.
+    fn take_produced(&mut self) -> Interest;
+
+    /// Prepares for sleeping; see [`mx_proto::port::Port::arm`]. Returns false when
+    /// [`Progress::progress`] has something to do. May be called again while it is armed.
+    fn arm(&mut self) -> bool;
+
+    /// The opposite of [`Progress::arm`]. May be called when it is not armed.
+    fn disarm(&mut self);
+
+    /// When [`Progress::progress`] wants to be called although nothing arrives.
+    fn deadline(&self) -> Option<Instant>;
+
+    /// What to sleep on.
+    fn descriptors(&self) -> WakeDescriptors;
+
+    /// There is an endpoint to look after.
+    fn active(&self) -> bool;
+}
+
+/// What the administrator may set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tuning {
+    /// How long a waiting thread looks before it sleeps.
+    pub spin: Duration,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self { spin: DEFAULT_SPIN }
+    }
+}
+
+impl Tuning {
+    /// As the environment says: `MX_SPIN_US`. On a machine with one processor nobody spins.
+    pub fn from_env() -> Self {
+        let mut tuning = Self::default();
+        if let Some(text) = std::env::var_os("MX_SPIN_US") {
+            match text.to_str().and_then(|text| text.trim().parse().ok()) {
+                // More than a second would be no spinning but a hang.
+                Some(micros @ 0..=1_000_000) => tuning.spin = Duration::from_micros(micros),
+                _ => log::warn!("MX_SPIN_US={text:?} is not a number from 0 to 1000000; ignored"),
+            }
+        }
+        if std::thread::available_parallelism().is_ok_and(|count| count.get() == 1) {
+            tuning.spin = Duration::ZERO;
+        }
+        tuning
+    }
+}
+
+/// How often what happened; for tests and for people.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WaitStats {
+    /// A thread went to sleep in the kernel as the leader.
+    pub leader_sleeps: u64,
+    /// A thread went to sleep as a follower.
+    pub follower_sleeps: u64,
+    /// A sleeping leader was woken by another thread.
+    pub leader_kicks: u64,
+    /// A follower was woken because of what was produced.
+    pub follower_wakes: u64,
+    /// A follower was woken to become the leader.
+    pub handovers: u64,
+    /// The helper went to sleep on the data descriptors.
+    pub helper_arms: u64,
+    /// The helper was told that an application thread polls again.
+    pub stand_downs: u64,
+}
+
+/// An engine shared by all threads of the process.
+pub struct Shared<T> {
+    core: Mutex<Core<T>>,
+    /// Threads that wait for the lock.
+    contenders: AtomicU32,
+    /// Polls and waits of application threads. Written under the lock.
+    attention: AtomicU64,
+    leader_bell: EventFd,
+    helper_bell: EventFd,
+    mark: ForkMark,
+}
+
+struct Core<T> {
+    value: T,
+    waiting: Waiting,
+}
+
+type Held<'a, T> = MutexGuard<'a, Core<T>>;
+
+impl<T: Progress> Shared<T> {
+    /// Puts `value` behind a lock. Fails when there are no descriptors left.
+    pub fn new(value: T, tuning: Tuning) -> io::Result<Self> {
+        let waiting = Waiting::new(Spin::new(tuning.spin));
+        Ok(Self {
+            core: Mutex::new(Core { value, waiting }),
+            contenders: AtomicU32::new(0),
+            attention: AtomicU64::new(0),
+            leader_bell: EventFd::new()?,
+            helper_bell: EventFd::new()?,
+            mark: ForkMark::new(),
+        })
+    }
+
+    /// Access to the engine, to post operations. Who was waiting for what comes out of it is woken
+    /// when the guard is dropped.
+    #[inline]
+    pub fn lock(&self) -> Guard<'_, T> {
+        Guard { shared: self, core: ManuallyDrop::new(self.acquire()) }
+    }
+
+    /// False in a child of the process that made this: it must not use it, not even to end it.
+    #[inline]
+    pub fn is_mine(&self) -> bool {
+        self.mark.is_mine()
+    }
+
+    /// How often what happened so far.
+    pub fn wait_stats(&self) -> WaitStats {
+        self.acquire().waiting.stats
+    }
+
+    /// The engine, when nobody shares it any more.
+    pub fn into_inner(self) -> T {
+        self.core.into_inner().value
+    }
+
+    /// Takes the lock, and lets a spinning thread know that somebody wants it.
+    #[inline]
+    fn acquire(&self) -> Held<'_, T> {
+        match self.core.try_lock() {
+            Some(core) => core,
+            None => self.acquire_contended(),
+        }
+    }
+
+    #[cold]
+    fn acquire_contended(&self) -> Held<'_, T> {
+        self.contenders.fetch_add(1, Ordering::Relaxed);
+        let core = self.core.lock();
+        self.contenders.fetch_sub(1, Ordering::Relaxed);
+        core
+    }
+
+    /// Gives the lock to whoever wants it, for a moment.
+    #[inline]
+    fn let_others_in<'a>(&'a self, core: Held<'a, T>) -> Held<'a, T> {
+        if self.contenders.load(Ordering::Relaxed) == 0 {
+            return core;
+        }
+        self.release(core);
+        for _ in 0..32 {
+            std::hint::spin_loop();
+        }
+        self.acquire()
+    }
+
+    /// Gives the lock back. Everybody gives it back through here, so that sleepers learn what they
+    /// have to.
+    #[inline]
+    fn release(&self, mut core: Held<'_, T>) {
+        if core.waiting.nobody_sleeps() {
+            return;
+        }
+        let rings = core.settle();
+        drop(core);
+        self.ring(rings);
+    }
+}
+
+impl<T> fmt::Debug for Shared<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+/// The engine, while this thread has it to itself.
+pub struct Guard<'a, T: Progress> {
+    shared: &'a Shared<T>,
+    /// There until `drop`.
+    core: ManuallyDrop<Held<'a, T>>,
+}
+
+impl<T: Progress> Deref for Guard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.core.value
+    }
+}
+
+impl<T: Progress> DerefMut for Guard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.core.value
+    }
+}
+
+impl<T: Progress> Drop for Guard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: taken once, here, and `self` is not used afterwards.
+        let core = unsafe { ManuallyDrop::take(&mut self.core) };
+        self.shared.release(core);
+    }
+}
+
+impl<T: Progress> fmt::Debug for Guard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").finish_non_exhaustive()
+    }
+}

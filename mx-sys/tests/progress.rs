@@ -1,0 +1,326 @@
+//! Threads that wait for different things of one engine: nobody waits in vain, nobody is woken for
+//! what is not his, and nobody burns a processor.
+
+mod support;
+
+use mx_proto::Clock;
+use mx_sys::clock::MonotonicClock;
+use mx_sys::{Helper, Shared, Tuning};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use support::{Feeder, Toy};
+
+/// Long enough that reaching it means a lost wake-up.
+const NEVER: Option<Duration> = Some(Duration::from_secs(20));
+
+fn shared(spin_us: u64) -> (Arc<Shared<Toy>>, Feeder) {
+    let (toy, feeder) = Toy::new(16);
+    let spin = Duration::from_micros(spin_us);
+    (Arc::new(Shared::new(toy, Tuning { spin }).unwrap()), feeder)
+}
+
+fn wait(shared: &Shared<Toy>, class: usize, timeout: Option<Duration>) -> Option<u64> {
+    shared.wait_for(1 << class, timeout, |toy| toy.take(class))
+}
+
+/// Waits until `sign` holds, which another thread is bound to bring about.
+fn until(sign: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !sign() {
+        assert!(
+            begin.elapsed() < Duration::from_secs(20),
+            "never came about"
+        );
+        thread::sleep(Duration::from_micros(200));
+    }
+}
+
+#[test]
+fn two_threads_that_wait_for_different_things_each_get_theirs() {
+    for spin in [0, 50] {
+        let (shared, feeder) = shared(spin);
+        let shared = &shared;
+        thread::scope(|scope| {
+            let take = |class| {
+                move || {
+                    (0..200)
+                        .map(|_| wait(shared, class, NEVER).unwrap())
+                        .collect::<Vec<u64>>()
+                }
+            };
+            let a = scope.spawn(take(0));
+            let b = scope.spawn(take(1));
+            for item in 0..200 {
+                feeder.push((item % 2) as usize, item);
+                feeder.push(1 - (item % 2) as usize, item);
+                if item % 16 == 0 {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+            let want: Vec<u64> = (0..200).collect();
+            assert_eq!(a.join().unwrap(), want);
+            assert_eq!(b.join().unwrap(), want);
+        });
+    }
+}
+
+#[test]
+fn a_follower_takes_over_when_the_leader_leaves() {
+    let (shared, feeder) = shared(0);
+    thread::scope(|scope| {
+        let leader = scope.spawn(|| wait(&shared, 0, NEVER));
+        until(|| shared.wait_stats().leader_sleeps == 1);
+        let follower = scope.spawn(|| wait(&shared, 1, NEVER));
+        until(|| shared.wait_stats().follower_sleeps == 1);
+        feeder.push(0, 7);
+        assert_eq!(leader.join().unwrap(), Some(7));
+        until(|| shared.wait_stats().leader_sleeps >= 2);
+        feeder.push(1, 8);
+        assert_eq!(follower.join().unwrap(), Some(8));
+    });
+    assert_eq!(shared.wait_stats().handovers, 1);
+}
+
+#[test]
+fn a_leader_whose_time_is_up_hands_over_too() {
+    let (shared, feeder) = shared(0);
+    thread::scope(|scope| {
+        let leader = scope.spawn(|| wait(&shared, 0, Some(Duration::from_millis(200))));
+        until(|| shared.wait_stats().leader_sleeps == 1);
+        let follower = scope.spawn(|| wait(&shared, 1, NEVER));
+        until(|| shared.wait_stats().follower_sleeps == 1);
+        assert_eq!(leader.join().unwrap(), None);
+        feeder.push(1, 8);
+        assert_eq!(follower.join().unwrap(), Some(8));
+    });
+}
+
+#[test]
+fn time_outs_of_leaders_and_followers_are_kept() {
+    let (shared, _feeder) = shared(0);
+    let span = Duration::from_millis(60);
+    let check = |class| {
+        let begin = Instant::now();
+        assert_eq!(wait(&shared, class, Some(span)), None);
+        let took = begin.elapsed();
+        assert!(took >= span && took < span * 20, "{took:?}");
+    };
+    thread::scope(|scope| {
+        for class in 0..3 {
+            scope.spawn(move || check(class));
+        }
+    });
+    let begin = Instant::now();
+    assert_eq!(wait(&shared, 0, Some(Duration::ZERO)), None);
+    assert!(begin.elapsed() < span);
+}
+
+#[test]
+fn whoever_takes_something_in_for_others_wakes_them() {
+    let (shared, feeder) = shared(0);
+    thread::scope(|scope| {
+        let leader = scope.spawn(|| wait(&shared, 0, NEVER));
+        until(|| shared.wait_stats().leader_sleeps == 1);
+        let follower = scope.spawn(|| wait(&shared, 1, NEVER));
+        until(|| shared.wait_stats().follower_sleeps == 1);
+        // By posting:
+        shared.lock().produce(1, 11);
+        assert_eq!(follower.join().unwrap(), Some(11));
+        assert_eq!(shared.wait_stats().leader_kicks, 0);
+        shared.lock().produce(0, 10);
+        assert_eq!(leader.join().unwrap(), Some(10));
+        assert_eq!(shared.wait_stats().leader_kicks, 1);
+
+        // By polling for something else:
+        let leader = scope.spawn(|| wait(&shared, 2, NEVER));
+        until(|| shared.wait_stats().leader_sleeps == 2);
+        feeder.push(2, 12);
+        wait(&shared, 3, Some(Duration::ZERO));
+        assert_eq!(leader.join().unwrap(), Some(12));
+    });
+}
+
+#[test]
+fn what_concerns_nobody_else_wakes_nobody_else() {
+    let (shared, feeder) = shared(0);
+    thread::scope(|scope| {
+        let quiet = scope.spawn(|| wait(&shared, 1, NEVER));
+        until(|| shared.wait_stats().leader_sleeps == 1);
+        let busy = scope.spawn(|| (0..500).all(|_| wait(&shared, 0, NEVER).is_some()));
+        for item in 0..500 {
+            feeder.push(0, item);
+        }
+        assert!(busy.join().unwrap());
+        let before = shared.wait_stats();
+        assert_eq!(
+            before.follower_wakes + before.handovers,
+            before.follower_sleeps
+        );
+        feeder.push(1, 1);
+        assert_eq!(quiet.join().unwrap(), Some(1));
+    });
+}
+
+#[test]
+fn a_nearer_deadline_is_noticed_by_a_sleeping_leader() {
+    let (shared, _feeder) = shared(0);
+    thread::scope(|scope| {
+        let leader = scope.spawn(|| {
+            shared.wait_until(NEVER, |toy| {
+                (toy.expired > 0).then_some(MonotonicClock.now())
+            })
+        });
+        until(|| shared.wait_stats().leader_sleeps == 1);
+        let deadline = MonotonicClock.now().after(Duration::from_millis(30));
+        shared.lock().deadline = Some(deadline);
+        let woke = leader.join().unwrap().unwrap();
+        assert!(woke >= deadline);
+        assert!(woke.since(deadline) < Duration::from_secs(5));
+    });
+}
+
+#[test]
+fn a_leader_without_an_engine_to_look_after_notices_when_there_is_one() {
+    let (shared, feeder) = shared(0);
+    shared.lock().open = false;
+    thread::scope(|scope| {
+        let leader = scope.spawn(|| wait(&shared, 0, NEVER));
+        until(|| shared.wait_stats().leader_sleeps == 1);
+        assert!(!feeder.is_armed());
+        shared.lock().open = true;
+        until(|| feeder.is_armed());
+        feeder.push(0, 3);
+        assert_eq!(leader.join().unwrap(), Some(3));
+    });
+}
+
+#[test]
+fn an_engine_is_armed_only_while_a_thread_sleeps() {
+    let (shared, feeder) = shared(0);
+    assert!(!feeder.is_armed());
+    thread::scope(|scope| {
+        let leader = scope.spawn(|| wait(&shared, 0, NEVER));
+        until(|| feeder.is_armed());
+        // Posting and polling by others leaves it armed for the leader.
+        drop(shared.lock());
+        wait(&shared, 1, Some(Duration::ZERO));
+        assert!(feeder.is_armed());
+        feeder.push(0, 1);
+        assert_eq!(leader.join().unwrap(), Some(1));
+    });
+    assert!(!feeder.is_armed());
+}
+
+#[test]
+fn in_a_fast_exchange_nobody_sleeps() {
+    let (shared, feeder) = shared(1_000_000);
+    let rounds = 2_000;
+    let stop = AtomicBool::new(false);
+    let asked = AtomicU64::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut answered = 0;
+            while !stop.load(Ordering::Acquire) {
+                while answered < asked.load(Ordering::Acquire) {
+                    feeder.push(0, answered);
+                    answered += 1;
+                }
+                thread::yield_now();
+            }
+        });
+        for item in 0..rounds {
+            asked.store(item + 1, Ordering::Release);
+            assert_eq!(wait(&shared, 0, NEVER), Some(item));
+        }
+        stop.store(true, Ordering::Release);
+    });
+    let sleeps = shared.wait_stats().leader_sleeps;
+    assert!(
+        sleeps <= 1 + rounds / 100,
+        "{sleeps} sleeps in {rounds} rounds"
+    );
+}
+
+/// Every item reaches a thread that waits for its class, whatever the threads do.
+#[test]
+fn nothing_is_lost_between_many_threads() {
+    const ITEMS: u64 = 20_000;
+    for (spin, helper) in [(0, false), (20, false), (20, true)] {
+        let (shared, feeder) = shared(spin);
+        let _helper = helper.then(|| Helper::start(Arc::clone(&shared)).unwrap());
+        let taken = AtomicU64::new(0);
+        let sum = AtomicU64::new(0);
+        let note = |item: u64| {
+            sum.fetch_add(item, Ordering::Relaxed);
+            taken.fetch_add(1, Ordering::Relaxed);
+        };
+        thread::scope(|scope| {
+            for thread in 0..6usize {
+                let (shared, note, taken) = (&shared, &note, &taken);
+                scope.spawn(move || {
+                    let class = thread % 4;
+                    let mut turn = thread;
+                    while taken.load(Ordering::Relaxed) < ITEMS {
+                        turn += 1;
+                        let timeout = match turn % 5 {
+                            0 => Duration::ZERO,
+                            1 => Duration::from_micros(30),
+                            // Short, so that threads whose class has run dry see the end.
+                            _ => Duration::from_millis(100),
+                        };
+                        if let Some(item) = wait(shared, class, Some(timeout)) {
+                            note(item);
+                        }
+                    }
+                });
+            }
+            for part in 0..2 {
+                let (shared, feeder) = (&shared, &feeder);
+                scope.spawn(move || {
+                    for item in (part..ITEMS).step_by(2) {
+                        let class = (item as usize / 3) % 4;
+                        match item % 7 {
+                            0 => shared.lock().produce(class, item),
+                            _ => feeder.push(class, item),
+                        }
+                        if item % 64 < 2 {
+                            thread::sleep(Duration::from_micros(100));
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(taken.load(Ordering::Relaxed), ITEMS);
+        assert_eq!(sum.load(Ordering::Relaxed), ITEMS * (ITEMS - 1) / 2);
+    }
+}
+
+/// The same, where a wake-up that is lost hangs: nobody has a time-out, and an item comes only
+/// when the one before it has been taken.
+#[test]
+fn no_wake_up_is_lost_one_item_at_a_time() {
+    const ROUNDS: u64 = 1_000;
+    let (shared, feeder) = shared(5);
+    let taken = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for class in 0..3usize {
+            let (shared, taken) = (&shared, &taken);
+            scope.spawn(move || {
+                for _ in 0..ROUNDS {
+                    assert!(wait(shared, class, NEVER).is_some(), "a wake-up was lost");
+                    taken.fetch_add(1, Ordering::Release);
+                }
+            });
+        }
+        for item in 0..ROUNDS * 3 {
+            feeder.push((item % 3) as usize, item);
+            let begin = Instant::now();
+            while taken.load(Ordering::Acquire) <= item {
+                assert!(begin.elapsed() < Duration::from_secs(30));
+                thread::yield_now();
+            }
+        }
+    });
+}

@@ -1,0 +1,160 @@
+//! An engine for tests and benches of `progress`: items arrive on a wire and are sorted by class.
+//!
+//! ```text
+//!   Feeder (any thread) --push--> [ wire ] --progress--> [ class 0 | class 1 | ... ] --take-->
+//!                          |  rings the bell when the engine is armed, as a port's peer does
+//! ```
+
+#![allow(dead_code, reason = "every test binary uses another part of it")]
+
+use mx_proto::port::WakeDescriptors;
+use mx_proto::{Clock, Instant};
+use mx_sys::clock::MonotonicClock;
+use mx_sys::eventfd::EventFd;
+use mx_sys::{Interest, Progress};
+use std::collections::VecDeque;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+#[derive(Debug)]
+pub struct Wire {
+    items: Mutex<VecDeque<(usize, u64)>>,
+    bell: EventFd,
+    control: EventFd,
+    knocked: AtomicBool,
+    armed: AtomicBool,
+    pub rings: AtomicU64,
+}
+
+/// Where items come from.
+#[derive(Clone, Debug)]
+pub struct Feeder {
+    pub wire: Arc<Wire>,
+}
+
+impl Feeder {
+    pub fn push(&self, class: usize, item: u64) {
+        let mut items = self.wire.items.lock().unwrap();
+        items.push_back((class, item));
+        if self.wire.armed.swap(false, Ordering::SeqCst) {
+            self.wire.rings.fetch_add(1, Ordering::Relaxed);
+            self.wire.bell.ring();
+        }
+    }
+
+    /// A connection knocks.
+    pub fn knock(&self) {
+        self.wire.control.ring();
+        self.wire.knocked.store(true, Ordering::SeqCst);
+    }
+
+    pub fn is_armed(&self) -> bool {
+        self.wire.armed.load(Ordering::SeqCst)
+    }
+}
+
+#[derive(Debug)]
+pub struct Toy {
+    wire: Arc<Wire>,
+    done: Vec<VecDeque<u64>>,
+    produced: Interest,
+    pub deadline: Option<Instant>,
+    pub expired: u64,
+    pub knocks: u64,
+    pub polls: u64,
+    pub open: bool,
+}
+
+impl Toy {
+    pub fn new(classes: usize) -> (Self, Feeder) {
+        let wire = Arc::new(Wire {
+            items: Mutex::default(),
+            bell: EventFd::new().unwrap(),
+            control: EventFd::new().unwrap(),
+            knocked: AtomicBool::new(false),
+            armed: AtomicBool::new(false),
+            rings: AtomicU64::new(0),
+        });
+        let toy = Self {
+            wire: Arc::clone(&wire),
+            done: vec![VecDeque::new(); classes],
+            produced: 0,
+            deadline: None,
+            expired: 0,
+            knocks: 0,
+            polls: 0,
+            open: true,
+        };
+        (toy, Feeder { wire })
+    }
+
+    pub fn take(&mut self, class: usize) -> Option<u64> {
+        self.done[class].pop_front()
+    }
+
+    /// An operation of this very process completes.
+    pub fn produce(&mut self, class: usize, item: u64) {
+        self.done[class].push_back(item);
+        self.produced |= 1 << class;
+    }
+}
+
+impl Progress for Toy {
+    fn progress(&mut self) -> bool {
+        self.polls += 1;
+        let mut some = false;
+        if self
+            .deadline
+            .is_some_and(|deadline| deadline <= MonotonicClock.now())
+        {
+            self.deadline = None;
+            self.expired += 1;
+            some = true;
+        }
+        if self.wire.knocked.swap(false, Ordering::SeqCst) {
+            self.knocks += u64::from(self.wire.control.silence());
+        }
+        let items = std::mem::take(&mut *self.wire.items.lock().unwrap());
+        for (class, item) in items {
+            some = true;
+            self.produce(class, item);
+        }
+        some
+    }
+
+    fn take_produced(&mut self) -> Interest {
+        std::mem::take(&mut self.produced)
+    }
+
+    fn arm(&mut self) -> bool {
+        let items = self.wire.items.lock().unwrap();
+        if !items.is_empty() {
+            return false;
+        }
+        self.wire.armed.store(true, Ordering::SeqCst);
+        true
+    }
+
+    fn disarm(&mut self) {
+        let _items = self.wire.items.lock().unwrap();
+        if !self.wire.armed.swap(false, Ordering::SeqCst) {
+            self.wire.bell.silence();
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        WakeDescriptors {
+            control: Some(self.wire.control.as_raw_fd()),
+            data: Some(self.wire.bell.as_raw_fd()),
+        }
+    }
+
+    fn active(&self) -> bool {
+        self.open
+    }
+}
