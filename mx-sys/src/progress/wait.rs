@@ -294,12 +294,14 @@ impl<T: Progress> Shared<T> {
             } else {
                 self.lead(core, interest, until)
             };
+            // Here and not after the check: between a check and going to sleep the lock must not
+            // be given away, or what is produced meanwhile is seen by nobody.
+            core = self.let_others_in(core);
             core.value.progress();
             let found = check(&mut core.value);
             if found.is_some() {
                 return self.leave(core, found, began);
             }
-            core = self.let_others_in(core);
         }
     }
 
