@@ -1,0 +1,420 @@
+//! Links coming and going: everything a poll does that needs the kernel.
+//!
+//! ```text
+//!   listener --accept--> Accepted --Hello--> check, map --Welcome--> Up
+//!   connect: socket, memfd, Hello --> Greeting --Welcome--> Up, on_up
+//!   hang-up: drain the ring, on_down        timers: silent strangers, full backlogs
+//! ```
+//!
+//! Nothing here is on the path of a packet.
+//!
+//! Owns: the transitions between the states of a link.
+//! Knows nothing of: rings.
+
+use super::epoll::{BATCH, Interest};
+use super::handshake::{Hello, MESSAGE_LEN, Welcome};
+use super::layout::Geometry;
+use super::link::{Dialing, Entry, Link, State};
+use super::region::Region;
+use super::socket::{Name, Received, Socket, is_exhaustion, is_transient};
+use super::{LocalPort, barrier};
+use mx_proto::port::{ConnectError, LinkDown, Sink};
+use mx_proto::{Clock, LinkId, Memory};
+use std::io;
+use std::time::Duration;
+
+/// The listener's token in the control set; links have theirs, which is never this.
+pub(super) const LISTENER: u64 = u64::MAX;
+
+impl LocalPort {
+    /// Looks at all descriptors, and at the rings again when one of them rang.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn poll_descriptors<M: Memory, S: Sink<M>>(
+        &mut self,
+        clock: &dyn Clock,
+        budget: usize,
+        sink: &mut S,
+    ) -> bool {
+        let mut any = false;
+        if std::mem::take(&mut self.slept) && self.take_bells() {
+            any = self.poll_rings(budget, sink);
+        }
+        self.poll_control(clock, sink) | any
+    }
+
+    /// Takes in what the control descriptors say, and what is due.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn poll_control<M: Memory, S: Sink<M>>(
+        &mut self,
+        clock: &dyn Clock,
+        sink: &mut S,
+    ) -> bool {
+        self.empty_polls = 0;
+        self.polls = 0;
+        let ready = self.control.ready();
+        // A full batch: there may be more.
+        self.control_wanted = ready.len() == BATCH;
+        let mut any = !ready.is_empty();
+        for token in ready {
+            if token == LISTENER {
+                self.accept_some(clock);
+            } else {
+                self.handle_socket(LinkId::from_word(token), sink);
+            }
+        }
+        if !self.timed.is_empty() || self.accept_again.is_some() {
+            any |= self.handle_timers(clock, sink);
+        }
+        any
+    }
+
+    /// Takes in wake-ups. Returns true when there were any.
+    pub(super) fn take_bells(&mut self) -> bool {
+        let mut any = false;
+        // Bounded: peers that ring without end must not hold us here.
+        for _ in 0..=self.links.len() / BATCH {
+            let ready = self.data.ready();
+            any |= !ready.is_empty();
+            for token in &ready {
+                let id = LinkId::from_word(*token);
+                let Some(entry) = self.links.get(id) else {
+                    continue;
+                };
+                if entry.socket.as_ref().is_some_and(|socket| !socket.drain()) {
+                    self.hang_up(id);
+                }
+                self.warm(id);
+            }
+            if ready.len() < BATCH {
+                break;
+            }
+        }
+        any
+    }
+
+    /// See [`LocalPort::connect_to`].
+    pub(super) fn start_connect(
+        &mut self,
+        board: u32,
+        endpoint: u32,
+        clock: &dyn Clock,
+    ) -> Result<LinkId, ConnectError> {
+        if self.links.is_full() {
+            return Err(ConnectError::NoResources);
+        }
+        let socket = Socket::new().map_err(|_| ConnectError::NoResources)?;
+        let state = match socket.connect(Name {
+            board,
+            endpoint,
+            ..self.name
+        }) {
+            Ok(()) => State::Greeting(greet(&socket).map_err(|error| connect_error(&error))?),
+            Err(error) if is_transient(&error) => {
+                let pause = FIRST_PAUSE;
+                let next_try = clock.now().after(pause);
+                State::Dialing(Dialing {
+                    board,
+                    endpoint,
+                    next_try,
+                    pause,
+                })
+            }
+            Err(error) => return Err(connect_error(&error)),
+        };
+        let dialing = matches!(state, State::Dialing(_));
+        let entry = Entry::new(socket, state, true);
+        let id = self.links.insert(entry).ok_or(ConnectError::NoResources)?;
+        if dialing {
+            self.timed.push(id);
+        } else if self.watch_handshake(id).is_err() {
+            self.remove(id);
+            return Err(ConnectError::NoResources);
+        }
+        Ok(id)
+    }
+
+    fn accept_some(&mut self, clock: &dyn Clock) {
+        for _ in 0..ACCEPTS {
+            match self.listener.accept() {
+                Ok(socket) => self.accept_one(socket, clock),
+                Err(error) if is_exhaustion(&error) => {
+                    // The connection stays in the backlog, so the set would report it for ever.
+                    log::warn!("{:?}: cannot accept: {error}", self.name);
+                    self.listen_for(Interest::Nothing);
+                    self.accept_again = Some(clock.now().after(ACCEPT_PAUSE));
+                    return;
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn accept_one(&mut self, socket: Socket, clock: &dyn Clock) {
+        let silent = |id: &&LinkId| {
+            self.links
+                .get(**id)
+                .is_some_and(|entry| matches!(entry.state, State::Accepted { .. }))
+        };
+        // Strangers who say nothing must not keep others out.
+        if self.timed.iter().filter(silent).count() >= MAX_SILENT
+            && let Some(oldest) = self.timed.iter().find(silent).copied()
+        {
+            self.refuse(oldest, &"too many silent connections");
+        }
+        let deadline = clock.now().after(HELLO_WITHIN);
+        let entry = Entry::new(socket, State::Accepted { deadline }, false);
+        match self.links.insert(entry) {
+            Some(id) => match self.watch_handshake(id) {
+                Ok(()) => self.timed.push(id),
+                Err(error) => self.refuse(id, &error),
+            },
+            None => {
+                self.stats.refused += 1;
+                log::debug!("{:?}: link limit reached, connection refused", self.name);
+            }
+        }
+    }
+
+    /// Something happened on a link's socket other than a wake-up.
+    fn handle_socket<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
+        let Some(entry) = self.links.get(id) else {
+            return;
+        };
+        match &entry.state {
+            State::Dialing(_) | State::Changing => {}
+            State::Accepted { .. } => self.handle_hello(id),
+            State::Greeting(_) => self.handle_welcome(id, sink),
+            State::Up(_) => {
+                self.hang_up(id);
+                self.warm(id);
+            }
+        }
+    }
+
+    /// The stranger on an accepted connection has said something.
+    fn handle_hello(&mut self, id: LinkId) {
+        let mut message = [0; MESSAGE_LEN];
+        let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) else {
+            return;
+        };
+        let (len, fd) = match socket.receive(&mut message) {
+            Ok(Received::Nothing) => return,
+            Ok(Received::HangUp) => return self.refuse(id, &"hang-up"),
+            Ok(Received::Message(len, fd)) => (len, fd),
+            Err(error) => return self.refuse(id, &error),
+        };
+        let hello = match Hello::decode(message.get(..len).unwrap_or(&[])) {
+            Ok(hello) => hello,
+            Err(bad) => return self.refuse(id, &bad),
+        };
+        let Some(fd) = fd else {
+            return self.refuse(id, &"no shared memory in it");
+        };
+        let region = match Region::adopt(&fd, hello.geometry.total()) {
+            Ok(region) => region,
+            Err(unfit) => return self.refuse(id, &unfit),
+        };
+        let welcome = Welcome {
+            asymmetric: barrier::is_asymmetric(),
+        };
+        if let Err(error) = socket.send(&welcome.encode(), None) {
+            return self.refuse(id, &error);
+        }
+        let link = Link::new(region, hello.geometry, 1, hello.asymmetric);
+        match self.bring_up(id, link) {
+            Ok(()) => self.stats.accepted += 1,
+            Err(error) => self.refuse(id, &error),
+        }
+    }
+
+    /// The acceptor has answered.
+    fn handle_welcome<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
+        let mut message = [0; MESSAGE_LEN];
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
+        let Some(socket) = &entry.socket else { return };
+        let (len, fd) = match socket.receive(&mut message) {
+            Ok(Received::Nothing) => return,
+            Ok(Received::Message(len, fd)) => (len, fd),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return self.end(id, LinkDown::Protocol, sink);
+            }
+            Ok(Received::HangUp) | Err(_) => return self.end(id, LinkDown::Refused, sink),
+        };
+        let welcome = match Welcome::decode(message.get(..len).unwrap_or(&[])) {
+            Ok(welcome) if fd.is_none() => welcome,
+            Ok(_) => return self.end(id, LinkDown::Protocol, sink),
+            Err(bad) => {
+                log::debug!("{:?}: {id:?} answered: {bad}", self.name);
+                return self.end(id, LinkDown::Protocol, sink);
+            }
+        };
+        match std::mem::replace(&mut entry.state, State::Changing) {
+            State::Greeting(region) => {
+                let (cookie, blocked) = (entry.cookie, std::mem::take(&mut entry.blocked));
+                let link = Link::new(region, Geometry::STANDARD, 0, welcome.asymmetric);
+                if self.bring_up(id, link).is_err() {
+                    return self.end(id, LinkDown::Reset, sink);
+                }
+                self.stats.initiated += 1;
+                sink.on_up(id, cookie);
+                if blocked {
+                    sink.on_writable(id, cookie);
+                }
+            }
+            state => entry.state = state,
+        }
+    }
+
+    /// A link can carry packets from now on.
+    fn bring_up(&mut self, id: LinkId, link: Link) -> io::Result<()> {
+        self.timed.retain(|other| *other != id);
+        let Some(entry) = self.links.get_mut(id) else {
+            return Ok(());
+        };
+        entry.state = State::Up(link);
+        self.hot.push(id);
+        if let Some(socket) = &entry.socket {
+            self.control
+                .modify(socket.raw(), id.to_word(), Interest::HangUp)?;
+            self.data
+                .add(socket.raw(), id.to_word(), Interest::Readable)?;
+        }
+        Ok(())
+    }
+
+    /// The peer's socket is closed; what it left in its ring is still to be read.
+    fn hang_up(&mut self, id: LinkId) {
+        if let Some(socket) = self.links.get_mut(id).and_then(|entry| entry.socket.take()) {
+            self.control.remove(socket.raw());
+            self.data.remove(socket.raw());
+        }
+    }
+
+    fn handle_timers<M: Memory, S: Sink<M>>(&mut self, clock: &dyn Clock, sink: &mut S) -> bool {
+        let now = clock.now();
+        let mut any = false;
+        if self.accept_again.is_some_and(|at| at <= now) {
+            self.accept_again = None;
+            self.listen_for(Interest::Readable);
+            any = true;
+        }
+        let due = |id: &LinkId| match self.links.get(*id).map(|entry| &entry.state) {
+            Some(State::Accepted { deadline }) => *deadline <= now,
+            Some(State::Dialing(dialing)) => dialing.next_try <= now,
+            _ => false,
+        };
+        let due: smallvec::SmallVec<[LinkId; 8]> = self.timed.iter().copied().filter(due).collect();
+        for id in due {
+            any = true;
+            match self.links.get(id).map(|entry| &entry.state) {
+                Some(State::Accepted { .. }) => self.refuse(id, &"silence"),
+                Some(State::Dialing(dialing)) => {
+                    let dialing = *dialing;
+                    self.dial_again(id, dialing, clock, sink);
+                }
+                _ => {}
+            }
+        }
+        any
+    }
+
+    fn dial_again<M: Memory, S: Sink<M>>(
+        &mut self,
+        id: LinkId,
+        mut dialing: Dialing,
+        clock: &dyn Clock,
+        sink: &mut S,
+    ) {
+        let name = Name {
+            board: dialing.board,
+            endpoint: dialing.endpoint,
+            ..self.name
+        };
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
+        let Some(socket) = &entry.socket else { return };
+        match socket.connect(name).and_then(|()| greet(socket)) {
+            Ok(region) => {
+                entry.state = State::Greeting(region);
+                self.timed.retain(|other| *other != id);
+                if self.watch_handshake(id).is_err() {
+                    self.end(id, LinkDown::Unreachable, sink);
+                }
+            }
+            Err(error) if is_transient(&error) => {
+                dialing.pause = (dialing.pause * 2).min(LAST_PAUSE);
+                dialing.next_try = clock.now().after(dialing.pause);
+                entry.state = State::Dialing(dialing);
+            }
+            Err(error) if is_exhaustion(&error) => self.end(id, LinkDown::Unreachable, sink),
+            Err(_) => self.end(id, LinkDown::Refused, sink),
+        }
+    }
+
+    /// Drops a connection that never became a link.
+    fn refuse(&mut self, id: LinkId, why: &dyn std::fmt::Display) {
+        if self.remove(id).is_some() {
+            self.stats.refused += 1;
+            log::debug!("{:?}: connection dropped: {why}", self.name);
+        }
+    }
+
+    fn watch_handshake(&self, id: LinkId) -> io::Result<()> {
+        match self.links.get(id).and_then(|entry| entry.socket.as_ref()) {
+            Some(socket) => self
+                .control
+                .add(socket.raw(), id.to_word(), Interest::Readable),
+            None => Ok(()),
+        }
+    }
+
+    fn listen_for(&self, interest: Interest) {
+        if let Err(error) = self.control.modify(self.listener.raw(), LISTENER, interest) {
+            log::error!(
+                "{:?}: cannot watch the listening socket: {error}",
+                self.name
+            );
+        }
+    }
+}
+
+/// Makes the shared memory of a new link and hands it over.
+fn greet(socket: &Socket) -> io::Result<Region> {
+    let geometry = Geometry::STANDARD;
+    let (region, fd) = Region::create(geometry.total())?;
+    let hello = Hello {
+        geometry,
+        asymmetric: barrier::is_asymmetric(),
+    };
+    socket.send(&hello.encode(), Some(&fd))?;
+    Ok(region)
+}
+
+fn connect_error(error: &io::Error) -> ConnectError {
+    if is_exhaustion(error) {
+        ConnectError::NoResources
+    } else {
+        ConnectError::NoRoute
+    }
+}
+
+/// A stranger that connects has this long to say what it wants.
+const HELLO_WITHIN: Duration = Duration::from_secs(5);
+
+/// Connections that have not said anything yet; when there are more, the oldest is dropped.
+const MAX_SILENT: usize = 64;
+
+/// Connections accepted in one go.
+const ACCEPTS: usize = 32;
+
+/// How long nothing is accepted after descriptors ran out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Pauses between attempts to get into a full backlog; they double.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LAST_PAUSE: Duration = Duration::from_millis(50);

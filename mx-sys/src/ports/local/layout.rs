@@ -1,0 +1,145 @@
+//! Where things lie in the memory two processes share for one link.
+//!
+//! ```text
+//!   0      | head of ring 0 | head of ring 1 | ...            one page
+//!          |  +0   tails      written by the consumer, in batches
+//!          |  +128 sleeping   written by the consumer when it goes to sleep
+//!          |  +256 waiting, closed    written by the producer
+//!   4096   | cells of ring 0 | cells of ring 1 |              cells x 128 bytes each
+//!          | data of ring 0  | data of ring 1  |              data bytes each
+//!
+//!   a cell:  0        8                 40          64                128
+//!            | flag   | packet header   | body ---- | ---- body up to 88 bytes |
+//!              low half: lap tag, high half: length of the body
+//! ```
+//!
+//! Ring 0 carries what the initiator of the link sends, ring 1 what the acceptor sends. What the
+//! two sides write lies on different pairs of cache lines (the processor fetches lines in pairs).
+//! A packet with a body of at most 24 bytes is one cache line and nothing else.
+//!
+//! Owns: the offsets, and the limits of what a peer may propose.
+//! Knows nothing of: mapping, who reads and writes when.
+
+use mx_proto::port::HEADER_LEN;
+
+/// Bytes of one cell: a pair of cache lines.
+pub(super) const CELL: usize = 128;
+
+/// Where in a cell the packet's header lies, right behind the flag word.
+pub(super) const HEADER_AT: usize = 8;
+
+/// Where in a cell a short body lies.
+pub(super) const INLINE_AT: usize = HEADER_AT + HEADER_LEN;
+
+/// Longest body that lies in its cell; longer ones lie in the data area.
+pub(super) const INLINE_MAX: usize = CELL - INLINE_AT;
+
+/// Bodies in the data area begin at multiples of this: a cache line.
+pub(super) const DATA_ALIGN: u64 = 64;
+
+/// Longest body of any packet. A peer that announces more is cut off. 32 KiB, the eager limit,
+/// plus room for what the endpoint may put beside it.
+pub(super) const BODY_MAX: usize = 36 * 1024;
+
+/// Offsets in a ring's head.
+pub(super) const CELL_TAIL_AT: usize = 0;
+pub(super) const DATA_TAIL_AT: usize = 8;
+pub(super) const SLEEPING_AT: usize = 128;
+pub(super) const WAITING_AT: usize = 256;
+pub(super) const CLOSED_AT: usize = 260;
+
+const RING_HEAD: usize = 512;
+const HEADS: usize = 4096;
+
+/// Sizes of the rings of one link, the same in both directions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Geometry {
+    /// Cells in a ring, a power of two.
+    pub(super) cells: u32,
+    /// Bytes in a ring's data area, a power of two.
+    pub(super) data: u32,
+}
+
+impl Geometry {
+    /// What this side proposes for links it initiates.
+    ///
+    /// 128 cells are 16 KiB, so that both rings of cells stay in a first-level cache; more did not
+    /// raise the message rate. The data area is large enough to keep both sides copying at once
+    /// and small enough to stay in a second-level cache beside the application's buffers.
+    pub(super) const STANDARD: Self = Self {
+        cells: 128,
+        data: 256 * 1024,
+    };
+
+    /// True when a ring of these sizes works and is not larger than a peer may make us map.
+    pub(super) fn is_acceptable(self) -> bool {
+        self.cells.is_power_of_two()
+            && (32..=4096).contains(&self.cells)
+            && self.data.is_power_of_two()
+            && (128 * 1024..=4 * 1024 * 1024).contains(&self.data)
+    }
+
+    /// Bytes of the whole shared memory.
+    pub(super) fn total(self) -> usize {
+        HEADS + 2 * self.cells as usize * CELL + 2 * self.data as usize
+    }
+
+    /// Offset of the head of ring `ring` (0 or 1).
+    pub(super) fn head_at(self, ring: usize) -> usize {
+        ring * RING_HEAD
+    }
+
+    /// Offset of the cells of ring `ring`.
+    pub(super) fn cells_at(self, ring: usize) -> usize {
+        HEADS + ring * self.cells as usize * CELL
+    }
+
+    /// Offset of the data area of ring `ring`.
+    pub(super) fn data_at(self, ring: usize) -> usize {
+        HEADS + 2 * self.cells as usize * CELL + ring * self.data as usize
+    }
+}
+
+// A quarter of a ring may be consumed and not given back yet; the rest must hold any packet, or a
+// producer could wait for ever.
+const _: () = assert!(BODY_MAX.next_multiple_of(64) <= 128 * 1024 * 3 / 4);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn areas_do_not_overlap_and_end_at_the_total() {
+        for geometry in [
+            Geometry::STANDARD,
+            Geometry {
+                cells: 32,
+                data: 128 * 1024,
+            },
+            Geometry {
+                cells: 4096,
+                data: 4 * 1024 * 1024,
+            },
+        ] {
+            assert!(geometry.is_acceptable());
+            let (cells, data) = (geometry.cells as usize * CELL, geometry.data as usize);
+            assert!(geometry.head_at(1) + RING_HEAD <= geometry.cells_at(0));
+            assert_eq!(geometry.cells_at(0) + cells, geometry.cells_at(1));
+            assert_eq!(geometry.cells_at(1) + cells, geometry.data_at(0));
+            assert_eq!(geometry.data_at(0) + data, geometry.data_at(1));
+            assert_eq!(geometry.data_at(1) + data, geometry.total());
+            assert_eq!(geometry.data_at(0) % DATA_ALIGN as usize, 0);
+        }
+    }
+
+    #[test]
+    fn odd_tiny_and_huge_proposals_are_not_acceptable() {
+        let good = Geometry::STANDARD;
+        for cells in [0, 1, 16, 100, 8192, u32::MAX] {
+            assert!(!Geometry { cells, ..good }.is_acceptable(), "{cells} cells");
+        }
+        for data in [0, 4096, 64 * 1024, 1_000_000, 8 << 20, u32::MAX] {
+            assert!(!Geometry { data, ..good }.is_acceptable(), "{data} bytes");
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The Unix sockets beside the rings: finding a peer, handing over memory, waking, noticing death.
+//!
+//! ```text
+//!   listener  "\0mx-<port base>-<board>-<endpoint>"   in the abstract namespace: no file, gone
+//!      `--> one SOCK_SEQPACKET connection per link    with its process
+//! ```
+//!
+//! Nothing here ever blocks, whatever the peer does: descriptors a peer hands over are never
+//! written to, and a wake-up is a `send` that gives up when the socket is full (then the sleeper
+//! has not read the wake-ups before this one either).
+//!
+//! Owns: descriptors, all close-on-exec.
+//! Knows nothing of: rings, what the messages mean.
+
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// Where an endpoint listens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Name {
+    pub(super) port_base: u16,
+    pub(super) board: u32,
+    pub(super) endpoint: u32,
+}
+
+/// A listening or connected socket.
+#[derive(Debug)]
+pub(super) struct Socket(OwnedFd);
+
+/// What came out of a socket.
+#[derive(Debug)]
+pub(super) enum Received {
+    /// Nothing yet.
+    Nothing,
+    /// The peer is gone.
+    HangUp,
+    /// A message of this many bytes, and the descriptor that came with it.
+    Message(usize, Option<OwnedFd>),
+}
+
+impl Socket {
+    /// Listens at `name`. `AddrInUse` when somebody does already.
+    pub(super) fn listen(name: Name) -> io::Result<Self> {
+        let socket = Self::new()?;
+        let (address, len) = name.address();
+        // SAFETY: `address` is valid for `len` bytes for the time of the call.
+        check(unsafe { libc::bind(socket.raw(), (&raw const address).cast(), len) })?;
+        // SAFETY: plain system call on a descriptor we own.
+        check(unsafe { libc::listen(socket.raw(), BACKLOG) })?;
+        Ok(socket)
+    }
+
+    /// A socket to connect with.
+    pub(super) fn new() -> io::Result<Self> {
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: plain system call.
+        let fd = check(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
+        // SAFETY: `fd` is a fresh descriptor that nobody else owns.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Connects to whoever listens at `name`. `ConnectionRefused`: nobody in our network
+    /// namespace; `WouldBlock`: too many are waiting there already, try again.
+    pub(super) fn connect(&self, name: Name) -> io::Result<()> {
+        let (address, len) = name.address();
+        // SAFETY: `address` is valid for `len` bytes for the time of the call.
+        check(unsafe { libc::connect(self.raw(), (&raw const address).cast(), len) })?;
+        Ok(())
+    }
+
+    /// The next connection, or `WouldBlock`.
+    pub(super) fn accept(&self) -> io::Result<Self> {
+        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: null address and length are allowed: we do not ask who it is.
+        let fd = check(unsafe {
+            libc::accept4(
+                self.raw(),
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                flags,
+            )
+        })?;
+        // SAFETY: `fd` is a fresh descriptor that nobody else owns.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Sends one message, with a descriptor if one is given.
+    pub(super) fn send(&self, message: &[u8], fd: Option<&OwnedFd>) -> io::Result<()> {
+        let mut iov = libc::iovec {
+            iov_base: message.as_ptr().cast_mut().cast(),
+            iov_len: message.len(),
+        };
+        let mut control = Control::new();
+        // SAFETY: `msghdr` is plain integers and pointers, for which all zeroes is a value.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_iov = &raw mut iov;
+        header.msg_iovlen = 1;
+        if let Some(fd) = fd {
+            header.msg_control = control.0.as_mut_ptr().cast();
+            header.msg_controllen = control_len(1);
+            // SAFETY: `msg_control` has room for one header and one descriptor, so the first
+            // header is there and CMSG_DATA lies behind it, inside `control`.
+            unsafe {
+                let cmsg = libc::CMSG_FIRSTHDR(&raw const header);
+                (*cmsg).cmsg_level = libc::SOL_SOCKET;
+                (*cmsg).cmsg_type = libc::SCM_RIGHTS;
+                (*cmsg).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
+                libc::CMSG_DATA(cmsg)
+                    .cast::<RawFd>()
+                    .write_unaligned(fd.as_raw_fd());
+            }
+        }
+        // SAFETY: `header` points to `iov`, `message` and `control`, which live until here.
+        let sent = unsafe {
+            libc::sendmsg(
+                self.raw(),
+                &raw const header,
+                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            )
+        };
+        match sent {
+            -1 => Err(io::Error::last_os_error()),
+            sent if sent as usize == message.len() => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
+        }
+    }
+
+    /// Wakes the peer. A full socket means that it has been woken already; a broken one is
+    /// noticed elsewhere.
+    pub(super) fn ring(&self) {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: one byte of a static.
+        unsafe { libc::send(self.raw(), c"!".as_ptr().cast(), 1, flags) };
+    }
+
+    /// Takes in the peer's wake-ups. Returns false when the peer is gone.
+    pub(super) fn drain(&self) -> bool {
+        // Bounded: a peer that writes as fast as we read must not hold us here.
+        for _ in 0..16 {
+            let mut byte = [0u8; 8];
+            // SAFETY: `byte` is valid for its length. Descriptors that a peer puts into such a
+            // message are thrown away by the kernel, as there is no room for them.
+            let got = unsafe {
+                libc::recv(
+                    self.raw(),
+                    byte.as_mut_ptr().cast(),
+                    byte.len(),
+                    libc::MSG_DONTWAIT,
+                )
+            };
+            match got {
+                0 => return false,
+                -1 => return is_transient(&io::Error::last_os_error()),
+                _ => {}
+            }
+        }
+        true
+    }
+
+    /// The next message. At most one descriptor is kept, and only when it came alone; the others
+    /// are closed.
+    pub(super) fn receive(&self, into: &mut [u8]) -> io::Result<Received> {
+        let mut iov = libc::iovec {
+            iov_base: into.as_mut_ptr().cast(),
+            iov_len: into.len(),
+        };
+        let mut control = Control::new();
+        // SAFETY: `msghdr` is plain integers and pointers, for which all zeroes is a value.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_iov = &raw mut iov;
+        header.msg_iovlen = 1;
+        header.msg_control = control.0.as_mut_ptr().cast();
+        header.msg_controllen = size_of::<Control>() as _;
+        let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+        // SAFETY: `header` points to `iov`, `into` and `control`, which live until here.
+        let got = unsafe { libc::recvmsg(self.raw(), &raw mut header, flags) };
+        if got < 0 {
+            let error = io::Error::last_os_error();
+            return if is_transient(&error) {
+                Ok(Received::Nothing)
+            } else {
+                Err(error)
+            };
+        }
+        let mut fds = 0;
+        let mut kept = None;
+        // SAFETY: the kernel filled `control` with well-formed headers and set `msg_controllen`
+        // accordingly; the CMSG functions stay inside that. Each descriptor found is ours alone
+        // and is taken into an `OwnedFd` exactly once.
+        unsafe {
+            let mut cmsg = libc::CMSG_FIRSTHDR(&raw const header);
+            while !cmsg.is_null() {
+                if (*cmsg).cmsg_level == libc::SOL_SOCKET && (*cmsg).cmsg_type == libc::SCM_RIGHTS {
+                    let bytes = (*cmsg).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                    let data = libc::CMSG_DATA(cmsg).cast::<RawFd>();
+                    for index in 0..bytes / size_of::<RawFd>() {
+                        let fd = OwnedFd::from_raw_fd(data.add(index).read_unaligned());
+                        fds += 1;
+                        kept = Some(fd);
+                    }
+                }
+                cmsg = libc::CMSG_NXTHDR(&raw const header, cmsg);
+            }
+        }
+        if got == 0 && fds == 0 {
+            return Ok(Received::HangUp);
+        }
+        if fds > 1 || header.msg_flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) != 0 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(Received::Message(got as usize, kept))
+    }
+
+    /// For `epoll`.
+    pub(super) fn raw(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl Name {
+    fn address(self) -> (libc::sockaddr_un, libc::socklen_t) {
+        // SAFETY: `sockaddr_un` is plain integers, for which all zeroes is a value.
+        let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        let text = format!("\0mx-{}-{}-{}", self.port_base, self.board, self.endpoint);
+        // At most 32 of the 108 bytes there are.
+        for (to, from) in address.sun_path.iter_mut().zip(text.as_bytes()) {
+            *to = *from as libc::c_char;
+        }
+        let len = std::mem::offset_of!(libc::sockaddr_un, sun_path) + text.len();
+        (address, len as libc::socklen_t)
+    }
+}
+
+/// True for errors that say "try again", not "it is over".
+pub(super) fn is_transient(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+/// True when descriptors or memory have run out.
+pub(super) fn is_exhaustion(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS | libc::ENOSPC)
+    )
+}
+
+fn check(result: i32) -> io::Result<i32> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// Room for the descriptors of one message: more than we want, so that they can be counted.
+#[repr(C, align(8))]
+struct Control([MaybeUninit<u8>; 64]);
+
+impl Control {
+    fn new() -> Self {
+        Self([MaybeUninit::zeroed(); 64])
+    }
+}
+
+fn control_len(fds: usize) -> usize {
+    // SAFETY: arithmetic only.
+    unsafe { libc::CMSG_SPACE((fds * size_of::<RawFd>()) as u32) as usize }
+}
+
+/// Connections the kernel keeps until we accept them. The system's own limit may be lower.
+const BACKLOG: i32 = 1024;
