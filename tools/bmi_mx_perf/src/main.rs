@@ -1,1 +1,51 @@
-fn main() {}
+//! Latency, bandwidth and message rate of the BMI/MX method, through its C entry points, beside
+//! bare references measured in the same run.
+//!
+//! ```text
+//!   bmi_mx_perf latency            repeat:  reference  method  reference  method ...
+//!        |                                      `--ratio--'       `--ratio--'
+//!        +-- peer process (itself, again)   median of the ratios, smallest and largest
+//! ```
+//!
+//! The references know no tags, no peers and no errors: a ring in shared memory, and a TCP socket
+//! that is polled. They are what the hardware allows; the ratio says what the method costs.
+
+mod abi;
+mod args;
+mod bmi;
+mod figures;
+mod peer;
+mod pin;
+mod plot;
+mod reference;
+mod report;
+mod tests;
+
+use args::{Args, Role};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args = match Args::parse(std::env::args_os()) {
+        Ok(Some(args)) => args,
+        Ok(None) => {
+            print!("{}", args::USAGE);
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("bmi_mx_perf: {error}\n{}", args::USAGE);
+            return ExitCode::from(2);
+        }
+    };
+    let outcome = match &args.role {
+        Role::Peer { address } => peer::serve(&args, address, false),
+        Role::Listen { address } => peer::serve(&args, address, true),
+        Role::Measure { .. } => tests::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bmi_mx_perf: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The command line.
+
+use lexopt::prelude::{Long, Short, Value, ValueExt};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What `--help` prints.
+pub(crate) const USAGE: &str = "\
+usage: bmi_mx_perf latency|bandwidth|rate|wakeup|idle|matching|all [OPTIONS]
+       bmi_mx_perf --listen ADDRESS
+
+  --port local|tcp      the port to measure (default: both)
+  --sizes LIST          message sizes, e.g. 0,8,1K,64K,1M (latency and bandwidth)
+  --repeats N           how often each measurement is repeated (default 7)
+  --json                one JSON object a line instead of a table
+  --plots DIRECTORY     also write SVG plots there
+  --connect ADDRESS     measure against a bmi_mx_perf --listen elsewhere
+  --listen ADDRESS      be that other side, e.g. mx://host:5
+  --library FILE        the method's library (default: libbmi_mx.so.0)
+  --no-pin              leave the processes on whatever core they run
+";
+
+/// A kind of measurement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Test {
+    Latency,
+    Bandwidth,
+    Rate,
+    Wakeup,
+    Idle,
+    Matching,
+}
+
+impl Test {
+    const ALL: [Self; 6] = [
+        Self::Latency,
+        Self::Bandwidth,
+        Self::Rate,
+        Self::Wakeup,
+        Self::Idle,
+        Self::Matching,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Latency => "latency",
+            Self::Bandwidth => "bandwidth",
+            Self::Rate => "rate",
+            Self::Wakeup => "wakeup",
+            Self::Idle => "idle",
+            Self::Matching => "matching",
+        }
+    }
+}
+
+/// A port of the method, by the name `MX_PORT` has for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Port {
+    Local,
+    Tcp,
+}
+
+impl Port {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
+/// What this process is to do.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// Measure; start a peer, or talk to the one at an address.
+    Measure {
+        tests: Vec<Test>,
+        connect: Option<String>,
+    },
+    /// Serve measurements until told to stop; started by the measuring process.
+    Peer { address: String },
+    /// The same, started by a person on another host.
+    Listen { address: String },
+}
+
+/// The whole command line.
+#[derive(Debug)]
+pub(crate) struct Args {
+    pub(crate) role: Role,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) sizes: Option<Vec<usize>>,
+    pub(crate) repeats: usize,
+    pub(crate) json: bool,
+    pub(crate) plots: Option<PathBuf>,
+    pub(crate) library: OsString,
+    pub(crate) pin: bool,
+}
+
+impl Args {
+    /// `None` when help was asked for.
+    pub(crate) fn parse(
+        args: impl IntoIterator<Item = OsString>,
+    ) -> Result<Option<Self>, lexopt::Error> {
+        let mut parser = lexopt::Parser::from_iter(args);
+        let (mut tests, mut connect, mut role) = (Vec::new(), None, None);
+        let mut parsed = Self {
+            role: Role::Measure {
+                tests: Vec::new(),
+                connect: None,
+            },
+            ports: vec![Port::Local, Port::Tcp],
+            sizes: None,
+            repeats: 7,
+            json: false,
+            plots: None,
+            library: std::env::var_os("BMI_MX_LIBRARY").unwrap_or_else(|| "libbmi_mx.so.0".into()),
+            pin: true,
+        };
+        while let Some(arg) = parser.next()? {
+            match arg {
+                Short('h') | Long("help") => return Ok(None),
+                Long("port") => parsed.ports = vec![parser.value()?.parse_with(port)?],
+                Long("sizes") => parsed.sizes = Some(parser.value()?.parse_with(sizes)?),
+                Long("repeats") => parsed.repeats = parser.value()?.parse_with(repeats)?,
+                Long("json") => parsed.json = true,
+                Long("plots") => parsed.plots = Some(parser.value()?.into()),
+                Long("connect") => connect = Some(parser.value()?.string()?),
+                Long("listen") => {
+                    role = Some(Role::Listen {
+                        address: parser.value()?.string()?,
+                    })
+                }
+                Long("peer") => {
+                    role = Some(Role::Peer {
+                        address: parser.value()?.string()?,
+                    })
+                }
+                Long("library") => parsed.library = parser.value()?,
+                Long("no-pin") => parsed.pin = false,
+                Value(name) => tests.extend(test(&name.string()?)?),
+                other => return Err(other.unexpected()),
+            }
+        }
+        parsed.role = match role {
+            Some(role) => role,
+            None if tests.is_empty() => return Err("no measurement named".into()),
+            None => Role::Measure { tests, connect },
+        };
+        Ok(Some(parsed))
+    }
+}
+
+fn test(name: &str) -> Result<Vec<Test>, String> {
+    if name == "all" {
+        return Ok(Test::ALL.to_vec());
+    }
+    Test::ALL
+        .into_iter()
+        .find(|test| test.name() == name)
+        .map(|test| vec![test])
+        .ok_or_else(|| format!("no measurement is called '{name}'"))
+}
+
+fn port(name: &str) -> Result<Port, String> {
+    match name {
+        "local" => Ok(Port::Local),
+        "tcp" => Ok(Port::Tcp),
+        _ => Err(format!("no port is called '{name}'")),
+    }
+}
+
+fn repeats(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n @ 1..=1000) => Ok(n),
+        _ => Err(format!("'{text}' is no number from 1 to 1000")),
+    }
+}
+
+fn sizes(text: &str) -> Result<Vec<usize>, String> {
+    text.split(',').map(size).collect()
+}
+
+/// `8`, `64K` or `4M`; at most 1 GiB.
+fn size(text: &str) -> Result<usize, String> {
+    let (digits, unit) = match text.as_bytes().last() {
+        Some(b'K' | b'k') => (&text[..text.len() - 1], 1 << 10),
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 1 << 20),
+        _ => (text, 1),
+    };
+    let bytes = digits
+        .parse::<usize>()
+        .ok()
+        .and_then(|n| n.checked_mul(unit));
+    bytes
+        .filter(|n| *n <= 1 << 30)
+        .ok_or_else(|| format!("'{text}' is no size up to 1024M"))
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units_and_a_limit() {
+        assert_eq!(sizes("0,8,1K,16M"), Ok(vec![0, 8, 1024, 16 << 20]));
+        for bad in [
+            "",
+            "K",
+            "-1",
+            "1G",
+            "2048M",
+            "1,,2",
+            "99999999999999999999K",
+        ] {
+            assert!(sizes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn all_stands_for_every_measurement() {
+        let parse = |words: &[&str]| Args::parse(words.iter().map(OsString::from));
+        let args = parse(&["bmi_mx_perf", "all", "--port", "tcp"])
+            .ok()
+            .flatten();
+        let Some(Args {
+            role: Role::Measure { tests, .. },
+            ports,
+            ..
+        }) = args
+        else {
+            panic!("parsed")
+        };
+        assert_eq!((tests, ports), (Test::ALL.to_vec(), vec![Port::Tcp]));
+        assert!(parse(&["bmi_mx_perf"]).is_err());
+        assert!(parse(&["bmi_mx_perf", "speed"]).is_err());
+    }
+}

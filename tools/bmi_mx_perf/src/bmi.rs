@@ -1,0 +1,229 @@
+//! The few things the measurements do with the method: safe where they can be, and `unsafe` where a
+//! buffer has to outlive the call.
+
+use crate::abi::{self, Ops};
+use libc::c_void;
+use std::ffi::{CString, OsStr};
+use std::ptr::null_mut;
+
+const CONTEXT: i64 = 0;
+
+/// The method, initialised.
+pub(crate) struct Bmi {
+    ops: &'static Ops,
+    listen: *mut c_void,
+}
+
+/// A remote process.
+#[derive(Clone, Copy)]
+pub(crate) struct Remote(*mut c_void);
+
+impl Bmi {
+    /// Starts the method; `listen` makes it a server.
+    pub(crate) fn start(library: &OsStr, listen: Option<&str>) -> Result<Self, String> {
+        let ops = abi::load(library)?;
+        let (addr, flags) = match listen {
+            Some(name) => (lookup(ops, name)?, abi::INIT_SERVER),
+            None => (null_mut(), 0),
+        };
+        // SAFETY: `addr` is NULL or an address of this method.
+        let rc = unsafe { (ops.initialize)(addr, 0, flags, std::ptr::null()) };
+        if rc < 0 {
+            return Err(format!(
+                "initialize({}): error {rc}",
+                listen.unwrap_or("client")
+            ));
+        }
+        // SAFETY: the method is initialised.
+        unsafe { (ops.open_context)(CONTEXT) };
+        Ok(Self { ops, listen: addr })
+    }
+
+    pub(crate) fn lookup(&self, name: &str) -> Result<Remote, String> {
+        lookup(self.ops, name).map(Remote)
+    }
+
+    /// Sends a request that the other side does not expect.
+    pub(crate) fn request(&self, to: Remote, words: &[u64]) -> Result<(), String> {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut id = 0;
+        // SAFETY: `bytes` lives until the operation is complete, which is waited for below.
+        let rc = unsafe {
+            (self.ops.post_sendunexpected)(
+                &mut id,
+                to.0,
+                bytes.as_ptr().cast(),
+                bytes.len() as i64,
+                abi::EXT_ALLOC,
+                1,
+                null_mut(),
+                CONTEXT,
+                null_mut(),
+            )
+        };
+        match rc {
+            1 => Ok(()),
+            0 => self.wait(1, 10),
+            _ => Err(format!("sending a request: error {rc}")),
+        }
+    }
+
+    /// Waits for a request.
+    pub(crate) fn next_request(&self) -> Result<(Remote, Vec<u64>), String> {
+        let mut info = abi::Unexpected {
+            error_code: 0,
+            addr: null_mut(),
+            buffer: null_mut(),
+            size: 0,
+            tag: 0,
+        };
+        loop {
+            let mut count = 0;
+            // SAFETY: both outputs have room for one.
+            let rc = unsafe { (self.ops.testunexpected)(1, &mut count, &mut info, 1000) };
+            if rc < 0 {
+                return Err(format!("testunexpected: error {rc}"));
+            }
+            if count == 1 {
+                break;
+            }
+        }
+        // SAFETY: the method gives out `size` bytes at `buffer`, which are this program's now.
+        let bytes =
+            unsafe { std::slice::from_raw_parts(info.buffer.cast::<u8>(), info.size as usize) };
+        let words = bytes
+            .chunks_exact(8)
+            .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
+            .collect();
+        // SAFETY: `buffer` came from testunexpected and is not used again.
+        unsafe { (self.ops.unexpected_free)(info.buffer) };
+        Ok((Remote(info.addr), words))
+    }
+
+    /// Posts a send; true when it is complete already.
+    ///
+    /// # Safety
+    /// `data` stays valid and unchanged until the operation has been waited for.
+    #[inline]
+    pub(crate) unsafe fn send(&self, to: Remote, data: &[u8], tag: i32) -> Result<bool, String> {
+        let mut id = 0;
+        // SAFETY: the caller's promise.
+        let rc = unsafe {
+            (self.ops.post_send)(
+                &mut id,
+                to.0,
+                data.as_ptr().cast(),
+                data.len() as i64,
+                abi::EXT_ALLOC,
+                tag,
+                null_mut(),
+                CONTEXT,
+                null_mut(),
+            )
+        };
+        if rc < 0 {
+            Err(format!("post_send: error {rc}"))
+        } else {
+            Ok(rc == 1)
+        }
+    }
+
+    /// Posts a receive; true when it is complete already.
+    ///
+    /// # Safety
+    /// `data` stays valid and is not looked at until the operation has been waited for.
+    #[inline]
+    pub(crate) unsafe fn recv(
+        &self,
+        from: Remote,
+        data: &mut [u8],
+        tag: i32,
+    ) -> Result<bool, String> {
+        let (mut id, mut actual) = (0, 0);
+        // SAFETY: the caller's promise.
+        let rc = unsafe {
+            (self.ops.post_recv)(
+                &mut id,
+                from.0,
+                data.as_mut_ptr().cast(),
+                data.len() as i64,
+                &mut actual,
+                abi::EXT_ALLOC,
+                tag,
+                null_mut(),
+                CONTEXT,
+                null_mut(),
+            )
+        };
+        if rc < 0 {
+            Err(format!("post_recv: error {rc}"))
+        } else {
+            Ok(rc == 1)
+        }
+    }
+
+    /// Hands out up to 64 completions; how many there were.
+    #[inline]
+    pub(crate) fn test(&self, idle_ms: i32) -> Result<usize, String> {
+        let (mut ids, mut errors, mut sizes) = ([0i64; BATCH], [0i32; BATCH], [0i64; BATCH]);
+        let mut users = [null_mut(); BATCH];
+        let mut count = 0;
+        // SAFETY: every output has room for BATCH.
+        let rc = unsafe {
+            (self.ops.testcontext)(
+                BATCH as i32,
+                ids.as_mut_ptr(),
+                &mut count,
+                errors.as_mut_ptr(),
+                sizes.as_mut_ptr(),
+                users.as_mut_ptr(),
+                idle_ms,
+                CONTEXT,
+            )
+        };
+        if rc < 0 {
+            return Err(format!("testcontext: error {rc}"));
+        }
+        match errors[..count as usize].iter().find(|error| **error != 0) {
+            Some(error) => Err(format!("an operation ended with error {error}")),
+            None => Ok(count as usize),
+        }
+    }
+
+    /// Waits until `count` operations have completed.
+    #[inline]
+    pub(crate) fn wait(&self, count: usize, idle_ms: i32) -> Result<(), String> {
+        let mut done = 0;
+        while done < count {
+            done += self.test(idle_ms)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Bmi {
+    fn drop(&mut self) {
+        // SAFETY: the method is initialised; nothing of it is used afterwards.
+        unsafe {
+            (self.ops.close_context)(CONTEXT);
+            (self.ops.finalize)();
+        }
+        if !self.listen.is_null() {
+            // SAFETY: addresses may be dropped after finalize, as OrangeFS does.
+            unsafe { (self.ops.set_info)(abi::DROP_ADDR, self.listen) };
+        }
+    }
+}
+
+fn lookup(ops: &Ops, name: &str) -> Result<*mut c_void, String> {
+    let text = CString::new(name).map_err(|_| "a NUL in the address")?;
+    // SAFETY: `text` is a C string.
+    let addr = unsafe { (ops.method_addr_lookup)(text.as_ptr()) };
+    if addr.is_null() {
+        Err(format!("'{name}' is no mx:// address"))
+    } else {
+        Ok(addr)
+    }
+}
+
+const BATCH: usize = 64;

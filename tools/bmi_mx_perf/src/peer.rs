@@ -1,0 +1,201 @@
+//! The other side of every measurement: does what it is asked for, message by message.
+//!
+//! | request          | does                                                              |
+//! |------------------|-------------------------------------------------------------------|
+//! | Echo             | sends each message back (`idle` > 0: sleeps while it waits)        |
+//! | Sink             | receives all messages, then sends one byte                         |
+//! | Flood            | sends empty messages with tags from `tag` on                       |
+//! | Quit             | ends                                                               |
+
+use crate::args::Args;
+use crate::bmi::{Bmi, Remote};
+use std::io::Write;
+
+/// Receives posted at once by a sink.
+pub(crate) const WINDOW: usize = 64;
+/// Buffers they go to in turn, when they are large.
+const BUFFERS: usize = 4;
+
+/// What can be asked of a peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) what: What,
+    pub(crate) size: usize,
+    pub(crate) count: usize,
+    pub(crate) idle_ms: i32,
+    pub(crate) tag: i32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum What {
+    Echo = 1,
+    Sink = 2,
+    Flood = 3,
+    Quit = 4,
+}
+
+impl Request {
+    pub(crate) fn words(&self) -> [u64; 5] {
+        let Self {
+            what,
+            size,
+            count,
+            idle_ms,
+            tag,
+        } = *self;
+        [
+            what as u64,
+            size as u64,
+            count as u64,
+            idle_ms as u64,
+            tag as u64,
+        ]
+    }
+
+    fn parse(words: &[u64]) -> Result<Self, String> {
+        let &[what, size, count, idle_ms, tag] = words else {
+            return Err(format!("a request of {} words", words.len()));
+        };
+        let what = match what {
+            1 => What::Echo,
+            2 => What::Sink,
+            3 => What::Flood,
+            4 => What::Quit,
+            _ => return Err(format!("request {what}")),
+        };
+        if size > 1 << 30 {
+            return Err(format!("messages of {size} bytes"));
+        }
+        let (size, count) = (size as usize, count as usize);
+        Ok(Self {
+            what,
+            size,
+            count,
+            idle_ms: idle_ms as i32,
+            tag: tag as i32,
+        })
+    }
+}
+
+/// Serves until it is told to quit, or for ever.
+pub(crate) fn serve(args: &Args, address: &str, for_ever: bool) -> Result<(), String> {
+    if args.pin {
+        crate::pin::to_core(1);
+    }
+    let bmi = Bmi::start(&args.library, Some(address))?;
+    println!("ready on {address}");
+    std::io::stdout()
+        .flush()
+        .map_err(|error| error.to_string())?;
+    loop {
+        let (from, words) = bmi.next_request()?;
+        let request = Request::parse(&words)?;
+        let outcome = match request.what {
+            What::Echo => echo(&bmi, from, request),
+            What::Sink => sink(&bmi, from, request),
+            What::Flood => flood(&bmi, from, request),
+            What::Quit if for_ever => Ok(()),
+            What::Quit => return Ok(()),
+        };
+        match outcome {
+            Err(error) if for_ever => eprintln!("bmi_mx_perf: {error}"),
+            other => other?,
+        }
+    }
+}
+
+fn echo(bmi: &Bmi, from: Remote, request: Request) -> Result<(), String> {
+    let Request {
+        size,
+        count,
+        idle_ms,
+        tag,
+        ..
+    } = request;
+    // Two buffers: the next receive is posted before the answer goes out.
+    let mut buffers = [vec![0u8; size], vec![0u8; size]];
+    // SAFETY: the buffers outlive every operation, for all are waited for or the process ends; a
+    // buffer is received into again only after the send from it has been waited for.
+    let mut pending = usize::from(!unsafe { bmi.recv(from, &mut buffers[0], tag)? });
+    for round in 0..count {
+        bmi.wait(pending, idle_ms)?;
+        pending = 0;
+        let [first, second] = &mut buffers;
+        let (arrived, next) = if round % 2 == 0 {
+            (first, second)
+        } else {
+            (second, first)
+        };
+        if round + 1 < count {
+            // SAFETY: as above.
+            pending += usize::from(!unsafe { bmi.recv(from, next, tag)? });
+        }
+        // SAFETY: as above.
+        pending += usize::from(!unsafe { bmi.send(from, arrived, tag)? });
+    }
+    bmi.wait(pending, idle_ms)
+}
+
+fn sink(bmi: &Bmi, from: Remote, request: Request) -> Result<(), String> {
+    let Request {
+        size, count, tag, ..
+    } = request;
+    let mut buffers = vec![vec![0u8; size]; BUFFERS];
+    let (mut posted, mut done) = (0, 0);
+    while done < count {
+        while posted < count && posted - done < WINDOW {
+            // SAFETY: the buffers outlive every operation, for all are waited for; that several
+            // receives share one is of no consequence, nobody reads what arrives.
+            if unsafe { bmi.recv(from, &mut buffers[posted % BUFFERS], tag)? } {
+                done += 1;
+            }
+            posted += 1;
+        }
+        if done < posted {
+            done += bmi.test(0)?;
+        }
+    }
+    // SAFETY: a static byte.
+    if !unsafe { bmi.send(from, &[1], tag)? } {
+        bmi.wait(1, 10)?;
+    }
+    Ok(())
+}
+
+fn flood(bmi: &Bmi, from: Remote, request: Request) -> Result<(), String> {
+    let mut under_way = 0;
+    for n in 0..request.count {
+        // SAFETY: an empty message has no bytes to outlive.
+        if !unsafe { bmi.send(from, &[], request.tag + n as i32)? } {
+            under_way += 1;
+        }
+        if under_way > WINDOW {
+            under_way -= bmi.test(0)?;
+        }
+    }
+    bmi.wait(under_way, 10)
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn requests_survive_the_wire_and_nonsense_is_refused() {
+        let request = Request {
+            what: What::Sink,
+            size: 7,
+            count: 9,
+            idle_ms: 10,
+            tag: 5,
+        };
+        let back = Request::parse(&request.words()).unwrap();
+        assert_eq!(
+            (back.what, back.size, back.count, back.tag),
+            (What::Sink, 7, 9, 5)
+        );
+        assert!(Request::parse(&[1, 2]).is_err());
+        assert!(Request::parse(&[9, 0, 0, 0, 0]).is_err());
+        assert!(Request::parse(&[1, u64::MAX, 0, 0, 0]).is_err());
+    }
+}

@@ -1,0 +1,128 @@
+//! Results for people (a table) and for programs (one JSON object a line).
+
+use crate::figures::Spread;
+
+/// One measured figure with its reference.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) test: &'static str,
+    pub(crate) port: &'static str,
+    /// Bytes of a message; what it counts otherwise is said by `test`.
+    pub(crate) size: usize,
+    /// The name of the figure: median_us, mb_s, msg_s, cpu_percent.
+    pub(crate) unit: &'static str,
+    pub(crate) value: f64,
+    /// The 99th percentile, where there is one.
+    pub(crate) p99_us: Option<f64>,
+    /// What it was measured beside, and what that gave.
+    pub(crate) reference: Option<(&'static str, f64)>,
+    /// Pairwise: this figure over its reference.
+    pub(crate) ratio: Option<Spread>,
+}
+
+/// Says what the columns are.
+pub(crate) fn heading() {
+    println!(
+        "{:<10} {:<6} {:>9} {:>14} {:>10} {:>22} {:>12} {:>7}  {}",
+        "test", "port", "size", "figure", "p99", "reference", "", "ratio", "(min .. max)"
+    );
+}
+
+/// Prints one result.
+pub(crate) fn print(row: &Row, json: bool) {
+    println!("{}", if json { as_json(row) } else { as_text(row) });
+}
+
+fn as_text(row: &Row) -> String {
+    let figure = format!("{} {}", short(row.value), unit(row.unit));
+    let p99 = row
+        .p99_us
+        .map_or(String::new(), |p99| format!("{} us", short(p99)));
+    let (reference, value) = match row.reference {
+        Some((name, value)) => (name, format!("{} {}", short(value), unit(row.unit))),
+        None => ("", String::new()),
+    };
+    let (ratio, spread) = match row.ratio {
+        Some(ratio) => (
+            format!("{:.2}", ratio.median),
+            format!("({:.2} .. {:.2})", ratio.min, ratio.max),
+        ),
+        None => Default::default(),
+    };
+    let Row {
+        test, port, size, ..
+    } = row;
+    format!(
+        "{test:<10} {port:<6} {size:>9} {figure:>14} {p99:>10} {reference:>22} {value:>12} \
+         {ratio:>7}  {spread}"
+    )
+}
+
+fn as_json(row: &Row) -> String {
+    let mut line = format!(
+        r#"{{"test":"{}","port":"{}","size":{},"{}":{:.4}"#,
+        row.test, row.port, row.size, row.unit, row.value
+    );
+    if let Some(p99) = row.p99_us {
+        line += &format!(r#","p99_us":{p99:.4}"#);
+    }
+    if let Some((name, value)) = row.reference {
+        line += &format!(r#","reference":"{name}","reference_value":{value:.4}"#);
+    }
+    if let Some(Spread { median, min, max }) = row.ratio {
+        line += &format!(r#","ratio":{median:.4},"ratio_min":{min:.4},"ratio_max":{max:.4}"#);
+    }
+    line + "}"
+}
+
+fn unit(name: &str) -> &str {
+    match name {
+        "median_us" => "us",
+        "mb_s" => "MB/s",
+        "msg_s" => "msg/s",
+        "cpu_percent" => "% CPU",
+        other => other,
+    }
+}
+
+/// Three significant digits or so.
+fn short(value: f64) -> String {
+    match value {
+        v if v >= 1000.0 => format!("{v:.0}"),
+        v if v >= 100.0 => format!("{v:.1}"),
+        v if v >= 1.0 => format!("{v:.2}"),
+        v => format!("{v:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod unit_tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_one_json_object() {
+        let ratio = Spread {
+            median: 2.0,
+            min: 1.5,
+            max: 3.0,
+        };
+        let row = Row {
+            test: "latency",
+            port: "local",
+            size: 8,
+            unit: "median_us",
+            value: 0.1,
+            p99_us: Some(0.2),
+            reference: Some(("bare ring", 0.05)),
+            ratio: Some(ratio),
+        };
+        assert_eq!(
+            as_json(&row),
+            concat!(
+                r#"{"test":"latency","port":"local","size":8,"median_us":0.1000,"p99_us":0.2000,"#,
+                r#""reference":"bare ring","reference_value":0.0500,"#,
+                r#""ratio":2.0000,"ratio_min":1.5000,"ratio_max":3.0000}"#
+            )
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! Half a round trip, both sides polling.
+
+use super::{Bench, SIZES, group};
+use crate::args::Port;
+use crate::figures::{Spread, percentile};
+use crate::peer::{Request, What};
+use crate::reference::{self, ring, tcp};
+use crate::report::Row;
+use std::time::Instant;
+
+/// Groups of round trips in one repeat.
+const GROUPS: usize = 20;
+const TAG: i32 = 100;
+
+pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), String> {
+    for size in bench.sizes(&SIZES) {
+        let (mut ratios, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+        let group = group(size, bench.port);
+        for _ in 0..bench.args.repeats {
+            let bare = bare(bench, size, group)?;
+            let times = method(bench, size, GROUPS, group, 0)?;
+            ratios.push(percentile(&times, 50.0) / percentile(&bare, 50.0));
+            ours.extend(times);
+            theirs.extend(bare);
+        }
+        emit(Row {
+            test: "latency",
+            port: bench.port.name(),
+            size,
+            unit: "median_us",
+            value: percentile(&ours, 50.0),
+            p99_us: Some(percentile(&ours, 99.0)),
+            reference: Some((name(bench.port), percentile(&theirs, 50.0))),
+            ratio: Some(Spread::of(&ratios)),
+        });
+    }
+    Ok(())
+}
+
+/// What the port is measured beside.
+pub(super) fn name(port: Port) -> &'static str {
+    match port {
+        Port::Local => "bare ring",
+        Port::Tcp => "bare TCP",
+    }
+}
+
+fn bare(bench: &Bench<'_>, size: usize, group: usize) -> Result<Vec<f64>, String> {
+    // A TCP stream has no empty messages; one byte stands for it.
+    let pin = bench.args.pin;
+    match bench.port {
+        Port::Local => Ok(reference::latency(ring::pair(), size, GROUPS, group, pin)),
+        Port::Tcp => {
+            let pair = tcp::pair().map_err(|error| error.to_string())?;
+            Ok(reference::latency(pair, size.max(1), GROUPS, group, pin))
+        }
+    }
+}
+
+/// Half round trips through the method in microseconds, one value per group.
+pub(super) fn method(
+    bench: &Bench<'_>,
+    size: usize,
+    groups: usize,
+    group: usize,
+    idle_ms: i32,
+) -> Result<Vec<f64>, String> {
+    let bmi = bench.bmi;
+    let count = (groups + 1) * group;
+    bench.ask(Request {
+        what: What::Echo,
+        size,
+        count,
+        idle_ms,
+        tag: TAG,
+    })?;
+    let data = vec![1u8; size];
+    let mut back = vec![0u8; size];
+    let mut times = Vec::with_capacity(groups);
+    for n in 0..=groups {
+        let start = Instant::now();
+        for _ in 0..group {
+            // SAFETY: both buffers outlive the operations, which are waited for right below; an
+            // error ends the process.
+            let mut pending = usize::from(!unsafe { bmi.recv(bench.peer, &mut back, TAG)? });
+            // SAFETY: as above.
+            pending += usize::from(!unsafe { bmi.send(bench.peer, &data, TAG)? });
+            bmi.wait(pending, idle_ms)?;
+        }
+        if n > 0 {
+            times.push(start.elapsed().as_secs_f64() * 1e6 / (2 * group) as f64);
+        }
+    }
+    Ok(times)
+}

@@ -1,0 +1,159 @@
+//! The measurements, and the peer process they need.
+
+mod bandwidth;
+mod idle;
+mod latency;
+mod matching;
+mod rate;
+mod wakeup;
+
+use crate::args::{Args, Port, Role, Test};
+use crate::bmi::{Bmi, Remote};
+use crate::peer::{Request, What};
+use crate::report::{self, Row};
+use crate::{pin, plot};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+/// What a measurement works with.
+pub(crate) struct Bench<'a> {
+    args: &'a Args,
+    port: Port,
+    bmi: &'a Bmi,
+    peer: Remote,
+}
+
+impl Bench<'_> {
+    fn ask(&self, request: Request) -> Result<(), String> {
+        self.bmi.request(self.peer, &request.words())
+    }
+
+    fn sizes(&self, default: &[usize]) -> Vec<usize> {
+        self.args.sizes.clone().unwrap_or_else(|| default.to_vec())
+    }
+}
+
+/// Runs everything the command line asks for.
+pub(crate) fn run(args: &Args) -> Result<(), String> {
+    let Role::Measure { tests, connect } = &args.role else {
+        return Err("not a measuring process".into());
+    };
+    if args.pin {
+        pin::to_core(0);
+    }
+    if !args.json {
+        report::heading();
+    }
+    let mut rows = Vec::new();
+    for port in &args.ports {
+        // SAFETY: no other thread runs: the method of the port before has been finalised, and with
+        // it its helper thread, and the references have joined theirs.
+        unsafe { std::env::set_var("MX_PORT", port.name()) };
+        let (mut child, address) = match connect {
+            Some(address) => (None, address.clone()),
+            None => start_peer(args, *port).map(|(child, address)| (Some(child), address))?,
+        };
+        let outcome = measure(args, *port, &address, tests, &mut rows);
+        if let Some(child) = &mut child {
+            if outcome.is_err() {
+                let _ = child.kill();
+            }
+            child.wait().map_err(|error| error.to_string())?;
+        }
+        outcome?;
+    }
+    match &args.plots {
+        Some(directory) => plot::write(directory, &rows),
+        None => Ok(()),
+    }
+}
+
+fn measure(
+    args: &Args,
+    port: Port,
+    address: &str,
+    tests: &[Test],
+    rows: &mut Vec<Row>,
+) -> Result<(), String> {
+    let bmi = Bmi::start(&args.library, None)?;
+    let peer = bmi.lookup(address)?;
+    let bench = Bench {
+        args,
+        port,
+        bmi: &bmi,
+        peer,
+    };
+    for test in tests {
+        let mut emit = |row: Row| {
+            report::print(&row, args.json);
+            rows.push(row);
+        };
+        match test {
+            Test::Latency => latency::run(&bench, &mut emit)?,
+            Test::Bandwidth => bandwidth::run(&bench, &mut emit)?,
+            Test::Rate => rate::run(&bench, &mut emit)?,
+            Test::Wakeup => wakeup::run(&bench, &mut emit)?,
+            Test::Idle => idle::run(&bench, &mut emit)?,
+            Test::Matching => matching::run(&bench, &mut emit)?,
+        }
+    }
+    bench.ask(Request {
+        what: What::Quit,
+        size: 0,
+        count: 0,
+        idle_ms: 0,
+        tag: 0,
+    })
+}
+
+/// Starts this program again as the other side, on an endpoint that nobody uses.
+fn start_peer(args: &Args, port: Port) -> Result<(Child, String), String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let seed = std::process::id();
+    let mut said = String::new();
+    for attempt in 0..20 {
+        let address = format!(
+            "mx://localhost:{}",
+            1024 + (seed * 31 + attempt * 977) % 12000
+        );
+        let mut command = Command::new(&program);
+        command
+            .args(["--peer", &address])
+            .arg("--library")
+            .arg(&args.library);
+        command.env("MX_PORT", port.name()).stdout(Stdio::piped());
+        if !args.pin {
+            command.arg("--no-pin");
+        }
+        let mut child = command
+            .spawn()
+            .map_err(|error| format!("starting the peer: {error}"))?;
+        said.clear();
+        if let Some(out) = child.stdout.take() {
+            let _ = BufReader::new(out).read_line(&mut said);
+        }
+        if said.starts_with("ready") {
+            return Ok((child, address));
+        }
+        child.wait().map_err(|error| error.to_string())?;
+    }
+    Err("no peer could be started".into())
+}
+
+/// Sizes of the table in the design documents.
+const SIZES: [usize; 8] = [
+    0,
+    8,
+    1 << 10,
+    8 << 10,
+    64 << 10,
+    256 << 10,
+    1 << 20,
+    4 << 20,
+];
+
+/// How many round trips of `size` bytes make one group of a measurement.
+fn group(size: usize, port: Port) -> usize {
+    let small = if port == Port::Local { 2000 } else { 200 };
+    ((8 << 20) / (size + 1)).clamp(4, small)
+}

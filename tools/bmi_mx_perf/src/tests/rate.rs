@@ -1,0 +1,75 @@
+//! Small messages per second, one way, one pair of processes.
+
+use super::Bench;
+use super::latency::name;
+use crate::args::Port;
+use crate::figures::{Spread, percentile};
+use crate::peer::{Request, WINDOW, What};
+use crate::reference::{self, ring, tcp};
+use crate::report::Row;
+use std::time::Instant;
+
+const SIZE: usize = 8;
+const TAG: i32 = 200;
+
+pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), String> {
+    let count = if bench.port == Port::Local {
+        1_000_000
+    } else {
+        100_000
+    };
+    let (mut ratios, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..bench.args.repeats {
+        let bare = match bench.port {
+            Port::Local => reference::stream(ring::pair(), SIZE, count, bench.args.pin),
+            Port::Tcp => {
+                let pair = tcp::pair().map_err(|error| error.to_string())?;
+                reference::stream(pair, SIZE, count, bench.args.pin)
+            }
+        };
+        let method = stream(bench, SIZE, count)?;
+        ratios.push(method / bare);
+        ours.push(method);
+        theirs.push(bare);
+    }
+    emit(Row {
+        test: "rate",
+        port: bench.port.name(),
+        size: SIZE,
+        unit: "msg_s",
+        value: percentile(&ours, 50.0),
+        p99_us: None,
+        reference: Some((name(bench.port), percentile(&theirs, 50.0))),
+        ratio: Some(Spread::of(&ratios)),
+    });
+    Ok(())
+}
+
+/// Sends `count` messages as fast as the method takes them; messages per second until the other
+/// side has them all.
+pub(super) fn stream(bench: &Bench<'_>, size: usize, count: usize) -> Result<f64, String> {
+    let bmi = bench.bmi;
+    let data = vec![1u8; size];
+    let mut done = [0u8];
+    // SAFETY: waited for below; an error ends the process.
+    let mut pending = usize::from(!unsafe { bmi.recv(bench.peer, &mut done, TAG)? });
+    bench.ask(Request {
+        what: What::Sink,
+        size,
+        count,
+        idle_ms: 0,
+        tag: TAG,
+    })?;
+    let start = Instant::now();
+    let mut sent = 0;
+    while sent < count {
+        // SAFETY: `data` outlives the sends, which are waited for below.
+        pending += usize::from(!unsafe { bmi.send(bench.peer, &data, TAG)? });
+        sent += 1;
+        while pending > WINDOW {
+            pending -= bmi.test(0)?;
+        }
+    }
+    bmi.wait(pending, 0)?;
+    Ok(count as f64 / start.elapsed().as_secs_f64())
+}

@@ -1,0 +1,135 @@
+//! Writes `include/bmi_mx.h`.
+//!
+//! ```text
+//!   src/abi/{types,constants,ops}.rs ------------------+
+//!   src/exports/*.rs                                   |
+//!     export! { pub unsafe extern "C" fn .. { .. } }   +--> one Rust file --> cbindgen --> header
+//!        --> #[unsafe(no_mangle)] pub .. fn .. {}      |
+//!     pub static bmi_mx_ops: bmi_method_ops            |
+//!   cbindgen.toml -------------------------------------+
+//! ```
+//!
+//! cbindgen reads Rust but does not expand macros, and the exported functions are declared by one
+//! (`export!`, which puts the panic guard around each). So their signatures are taken out of it.
+//!
+//! Usage: `gen_header ROOT` writes the header, `gen_header ROOT --check` fails when the one that is
+//! there differs.
+
+use quote::ToTokens;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use syn::{Attribute, File, Item, ItemFn, ItemStatic, parse_quote};
+
+/// The sources whose types and constants C sees.
+const PLAIN: [&str; 3] = ["src/abi/types.rs", "src/abi/constants.rs", "src/abi/ops.rs"];
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gen_header: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let root = PathBuf::from(arguments.next().ok_or("usage: gen_header ROOT [--check]")?);
+    let check = match arguments.next().as_deref() {
+        None => false,
+        Some("--check") => true,
+        Some(other) => return Err(format!("unknown argument {other:?}").into()),
+    };
+    let header = generate(&root)?;
+    let path = root.join("include/bmi_mx.h");
+    if !check {
+        fs::create_dir_all(root.join("include"))?;
+        fs::write(&path, header)?;
+        return Ok(());
+    }
+    let present = fs::read_to_string(&path).unwrap_or_default();
+    if present == header {
+        return Ok(());
+    }
+    let line = 1 + present
+        .lines()
+        .zip(header.lines())
+        .take_while(|(a, b)| a == b)
+        .count();
+    Err(format!("include/bmi_mx.h differs from the sources from line {line}: run `make header`").into())
+}
+
+/// The header's text.
+fn generate(root: &Path) -> Result<String, Box<dyn Error>> {
+    let source = flatten(root)?;
+    // cbindgen wants a file. Beside the build's other products, so that nothing else sees it.
+    let directory = std::env::temp_dir().join(format!("gen_header-{}", std::process::id()));
+    fs::create_dir_all(&directory)?;
+    let file = directory.join("bmi_mx.rs");
+    fs::write(&file, source)?;
+    let config = cbindgen::Config::from_file(root.join("cbindgen.toml"))?;
+    let bindings = cbindgen::Builder::new()
+        .with_config(config)
+        .with_src(&file)
+        .generate();
+    fs::remove_dir_all(&directory)?;
+    let mut header = Vec::new();
+    bindings?.write(&mut header);
+    Ok(String::from_utf8(header)?.replace("@VERSION@", env!("CARGO_PKG_VERSION")))
+}
+
+/// All that C sees, as one Rust file without macros.
+fn flatten(root: &Path) -> Result<String, Box<dyn Error>> {
+    let mut items: Vec<Item> = Vec::new();
+    for path in PLAIN {
+        items.extend(parse(&root.join(path))?.items);
+    }
+    let mut exports: Vec<PathBuf> = fs::read_dir(root.join("src/exports"))?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()?;
+    // The order of a directory is not the same everywhere.
+    exports.sort();
+    for path in exports {
+        for item in parse(&path)?.items {
+            match item {
+                Item::Macro(item) if item.mac.path.is_ident("export") => {
+                    let inner: File = item.mac.parse_body()?;
+                    items.extend(inner.items.into_iter().filter_map(declaration));
+                }
+                Item::Static(item) if is_exported(&item) => items.push(Item::Static(item)),
+                _ => {}
+            }
+        }
+    }
+    let file = File {
+        shebang: None,
+        attrs: Vec::new(),
+        items,
+    };
+    Ok(file.into_token_stream().to_string())
+}
+
+fn parse(path: &Path) -> Result<File, Box<dyn Error>> {
+    let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    syn::parse_file(&text).map_err(|e| format!("{}: {e}", path.display()).into())
+}
+
+/// An exported function without its body.
+fn declaration(item: Item) -> Option<Item> {
+    let Item::Fn(mut function) = item else {
+        return None;
+    };
+    let attribute: Attribute = parse_quote!(#[unsafe(no_mangle)]);
+    function.attrs.push(attribute);
+    function.block = parse_quote!({});
+    Some(Item::Fn(ItemFn { ..function }))
+}
+
+fn is_exported(item: &ItemStatic) -> bool {
+    item.attrs
+        .iter()
+        .any(|attribute| attribute.to_token_stream().to_string().contains("no_mangle"))
+}
