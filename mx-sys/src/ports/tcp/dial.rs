@@ -39,6 +39,9 @@ const DRAWS: usize = 16;
 /// Index of the names under which listeners are watched; no link reaches it.
 const LISTENER_INDEX: u32 = u32::MAX;
 
+/// Longest time between two retransmissions or questions, in milliseconds (linux/tcp.h).
+const TCP_RTO_MAX_MS: i32 = 44;
+
 /// Congestion control: what sockets begin with, and what those to other hosts get.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Algorithms {
@@ -143,6 +146,15 @@ fn prepare(fd: &OwnedFd, dead_after: Duration) -> io::Result<()> {
         seconds(dead_after / 8),
     )?;
     sys::set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 4)?;
+    // Questions to a peer with a closed window would otherwise be asked ever more rarely, so that
+    // its death goes unnoticed for minutes. Kernels before 6.15 do not know the option.
+    let most = i32::try_from((dead_after / 4).as_millis()).unwrap_or(i32::MAX);
+    let _ = sys::set_option(
+        fd,
+        libc::IPPROTO_TCP,
+        TCP_RTO_MAX_MS,
+        most.clamp(1000, 120_000),
+    );
     // Not every kernel has or allows it; then the default has to do.
     let _ = sys::set_algorithm(fd, &SAME_HOST);
     Ok(())
@@ -374,8 +386,9 @@ impl TcpPort {
             }
             self.stats.accepted += 1;
             let mut link = Link::new(fd, peer, Phase::Greeting);
-            if link.tx.greet(&link.fd, &frame::preamble()).is_err() {
-                continue;
+            if let Err(error) = link.tx.greet(&link.fd, &frame::preamble()) {
+                // It is gone already, but what it said before is still delivered.
+                link.failed = Some(reason(&error));
             }
             let id = self.links.insert(link);
             self.watch.pending += 1;

@@ -233,10 +233,6 @@ mod tests {
 
     #[test]
     fn an_idle_link_is_small() {
-        assert!(
-            std::mem::size_of::<Link>() <= 320,
-            "{}",
-            std::mem::size_of::<Link>()
-        );
+        assert!(size_of::<Link>() <= 320, "{}", size_of::<Link>());
     }
 }

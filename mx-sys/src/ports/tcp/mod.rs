@@ -21,7 +21,8 @@
 //!
 //! A peer that is silent is told from one that is only slow: `TCP_USER_TIMEOUT` would end the
 //! connection to a living process that does not read for that long (it counts time in a closed
-//! window), so this port asks the kernel instead when the peer's last acknowledgement came in.
+//! window), so this port asks the kernel instead, now and then, whether something it sent is
+//! unanswered and when the peer's last acknowledgement came in.
 
 mod alarms;
 mod dial;

@@ -19,7 +19,8 @@ pub struct TcpOptions {
     pub resolver: Resolver,
     /// Most links at a time, those under way included. A connection beyond it is turned away.
     pub max_links: usize,
-    /// A silent peer is taken for dead after this time: its host is gone, or the way there.
+    /// A silent peer is taken for dead after this time: its host is gone, or the way there. Not
+    /// below some seconds: a living kernel answers at most two questions a second.
     pub dead_after: Duration,
     /// How long one address may take to answer a connection attempt.
     pub dial_for: Duration,

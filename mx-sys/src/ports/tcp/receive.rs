@@ -18,7 +18,7 @@
 use super::frame::{self, Greeting};
 use super::staging::{Kept, Pool, STAGING, Staging};
 use super::{PACKET_MAX, sys};
-use mx_proto::port::{HEADER_LEN, HeaderBytes, LinkDown, Place, Sink};
+use mx_proto::port::{HEADER_LEN, HeaderBytes, Place, Sink};
 use mx_proto::{LinkId, Memory};
 use std::os::fd::OwnedFd;
 use std::{fmt, io};

@@ -14,6 +14,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 /// Longest name of a congestion control algorithm, with its NUL (`TCP_CA_NAME_MAX`).
 const ALGORITHM_MAX: usize = 16;
@@ -161,10 +162,12 @@ pub(super) fn set_algorithm(fd: &OwnedFd, name: &Algorithm) -> io::Result<()> {
 /// What the kernel knows about whether a peer is still there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Vitals {
-    /// Bytes or segments of ours that the peer has not acknowledged, or that wait to be sent.
+    /// There are bytes that wait to be sent or to be acknowledged.
     pub(super) outstanding: bool,
-    /// Milliseconds since the last acknowledgement came in.
-    pub(super) silent_ms: u32,
+    /// Something was sent, if only a question, that the peer has not answered.
+    pub(super) unanswered: bool,
+    /// Time since the last acknowledgement came in.
+    pub(super) silent: Duration,
 }
 
 /// Asks the kernel when a peer was last heard.
@@ -186,8 +189,9 @@ pub(super) fn vitals(fd: &OwnedFd) -> io::Result<Vitals> {
     // SAFETY: TIOCOUTQ writes one `int`.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut queued) })?;
     Ok(Vitals {
-        outstanding: info.tcpi_unacked > 0 || queued > 0,
-        silent_ms: info.tcpi_last_ack_recv,
+        outstanding: queued > 0,
+        unanswered: info.tcpi_unacked > 0 || info.tcpi_probes > 0,
+        silent: Duration::from_millis(u64::from(info.tcpi_last_ack_recv)),
     })
 }
 

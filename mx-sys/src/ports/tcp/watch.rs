@@ -23,7 +23,6 @@ use mx_proto::{Clock, Instant, LinkId, Memory};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io;
-use std::time::Duration;
 
 /// Links read on each poll: each costs a system call when nothing is there.
 const HOT: usize = 8;
@@ -379,9 +378,6 @@ impl TcpPort {
         let (turn, result) = link.rx.turn(&link.fd, &mut self.pool, quota, link.hot, to);
         served.packets = turn.packets;
         served.anything = turn.bytes || turn.packets > 0;
-        if turn.bytes {
-            link.doubted = false;
-        }
         match result {
             Ok(()) => {
                 if let (Some(reason), false) = (link.failed, turn.more) {
@@ -615,23 +611,25 @@ impl TcpPort {
 
     /// Takes down links whose peer owes an acknowledgement for too long.
     fn look_after_links<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) {
-        let patience = self.timing.dead_after * 3 / 4;
+        let patience = self.timing.dead_after / 2;
         let mut dead = Vec::new();
         let mut doubts = false;
         for (id, link) in self.links.iter_mut() {
-            if !matches!(link.phase, Phase::Open) || !(link.doubted || link.owes_since.is_some()) {
+            if !matches!(link.phase, Phase::Open) || !link.doubted {
                 continue;
             }
             link.doubted = false;
             match sys::vitals(&link.fd) {
                 Ok(vitals) if vitals.outstanding => {
                     doubts = true;
+                    link.doubted = true;
+                    if vitals.silent < patience || !vitals.unanswered {
+                        // It is slow, not gone: whatever it was asked it has answered.
+                        link.owes_since = None;
+                        continue;
+                    }
                     let since = *link.owes_since.get_or_insert(now);
-                    let silent = Duration::from_millis(u64::from(vitals.silent_ms));
-                    if silent < patience {
-                        // It is slow, not gone.
-                        link.owes_since = Some(now);
-                    } else if now.since(since) >= patience {
+                    if now.since(since) >= self.timing.dead_after / 4 {
                         dead.push(id);
                     }
                 }

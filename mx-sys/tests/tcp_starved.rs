@@ -1,0 +1,76 @@
+//! A port whose process has no descriptors left. Alone in its process, because it takes them all.
+
+mod tcp_common;
+
+use mx_proto::port::{ConnectError, Port};
+use std::fs::File;
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpStream};
+use std::time::Duration;
+use tcp_common::*;
+
+#[test]
+fn without_descriptors_connections_wait_and_nothing_spins() {
+    let mut b = Node::open(Ipv4Addr::LOCALHOST);
+    let mut early = TcpStream::connect(("127.0.0.1", b.port.local_port())).unwrap();
+    early
+        .write_all(&[preamble(), frame(1, b"early")].concat())
+        .unwrap();
+    until_one(&mut b, "a packet", |b| b.sink.packet_count() == 1);
+
+    let late = TcpStream::connect(("127.0.0.1", b.port.local_port())).unwrap();
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: one `rlimit` that outlives both calls.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+        limit.rlim_cur = 64;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+    }
+    let mut hoard = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        hoard.push(file);
+    }
+
+    until_one(&mut b, "accepting fails", |b| {
+        b.look();
+        b.port.stats().starved == 1
+    });
+    let clock = Hand::default();
+    let none = Port::<Pieces>::connect(&mut b.port, target(4, 1), &clock);
+    assert_eq!(none, Err(ConnectError::NoResources));
+    for _ in 0..1000 {
+        b.look();
+    }
+    assert_eq!(b.port.stats().starved, 1, "it rests");
+    let control = Port::<Pieces>::descriptors(&b.port)
+        .control
+        .expect("it has one");
+    let mut asked = libc::pollfd {
+        fd: control,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one `pollfd` that outlives the call.
+    assert_eq!(
+        unsafe { libc::poll(&raw mut asked, 1, 0) },
+        0,
+        "nobody is woken meanwhile"
+    );
+    early.write_all(&frame(2, b"others go on")).unwrap();
+    until_one(&mut b, "a packet", |b| b.sink.packet_count() == 2);
+
+    b.clock.advance(Duration::from_millis(100));
+    b.look();
+    b.look();
+    assert_eq!(b.port.stats().starved, 2, "it tries again");
+    drop(hoard);
+    b.clock.advance(Duration::from_millis(100));
+    until_one(&mut b, "the late one is accepted", |b| {
+        b.look();
+        b.port.stats().accepted == 2
+    });
+    drop(late);
+}
