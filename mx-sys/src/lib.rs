@@ -29,5 +29,7 @@ pub mod user_memory;
 pub use clock::MonotonicClock;
 pub use endpoint_port::{EndpointRange, PortMap};
 pub use fork::ForkMark;
+pub use ports::host::{HostPorts, ROUTE_LOCAL, ROUTE_TCP};
+pub use ports::open::{EndpointChoice, OpenError, OpenOptions};
 pub use progress::{Guard, Helper, Interest, Progress, Shared, Tuning};
 pub use user_memory::{Lent, MallocBuffer, SegmentError, UserMemory};

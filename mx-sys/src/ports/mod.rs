@@ -10,8 +10,11 @@
 //!
 //! Each of them is an [`mx_proto::port::Port`] of its own and knows nothing of the others.
 
+pub mod host;
 pub mod local;
 pub mod loopback;
+mod nest;
+pub mod open;
 #[cfg(test)]
 mod recorder;
 pub mod tcp;

@@ -59,11 +59,6 @@ pub struct Helper<T: Progress + Send + 'static> {
 }
 
 impl<T: Progress + Send + 'static> Helper<T> {
-    /// What the environment says: `MX_HELPER=0` turns the helper off.
-    pub fn wanted() -> bool {
-        std::env::var_os("MX_HELPER").is_none_or(|value| value != "0")
-    }
-
     /// Starts the thread, with all signals blocked: they are the application's.
     pub fn start(shared: Arc<Shared<T>>) -> io::Result<Self> {
         let stopping = Arc::new(AtomicBool::new(false));
@@ -191,6 +186,9 @@ fn round<T: Progress>(
     if armed {
         core.value.disarm();
         core.waiting.helper = HelperState::Watching;
+    }
+    if woken.control {
+        core.value.note_control();
     }
     if armed || woken.control {
         core.value.progress();

@@ -50,7 +50,7 @@ pub type Interest = u64;
 /// Everything.
 pub const EVERYTHING: Interest = u64::MAX;
 
-/// How long a waiting thread looks before it sleeps, unless `MX_SPIN_US` says otherwise: twice
+/// How long a waiting thread looks before it sleeps, unless the administrator says otherwise: twice
 /// what a wake-up costs, so that an exchange never sleeps and a vain look costs little.
 pub const DEFAULT_SPIN: Duration = Duration::from_micros(50);
 
@@ -71,6 +71,9 @@ pub trait Progress {
     /// The opposite of [`Progress::arm`]. May be called when it is not armed.
     fn disarm(&mut self);
 
+    /// The control descriptor is readable: the next [`Progress::progress`] must see to it.
+    fn note_control(&mut self);
+
     /// When [`Progress::progress`] wants to be called although nothing arrives.
     fn deadline(&self) -> Option<Instant>;
 
@@ -84,31 +87,14 @@ pub trait Progress {
 /// What the administrator may set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tuning {
-    /// How long a waiting thread looks before it sleeps.
+    /// How long a waiting thread looks before it sleeps. On a machine with one processor nobody
+    /// looks.
     pub spin: Duration,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
         Self { spin: DEFAULT_SPIN }
-    }
-}
-
-impl Tuning {
-    /// As the environment says: `MX_SPIN_US`. On a machine with one processor nobody spins.
-    pub fn from_env() -> Self {
-        let mut tuning = Self::default();
-        if let Some(text) = std::env::var_os("MX_SPIN_US") {
-            match text.to_str().and_then(|text| text.trim().parse().ok()) {
-                // More than a second would be no spinning but a hang.
-                Some(micros @ 0..=1_000_000) => tuning.spin = Duration::from_micros(micros),
-                _ => log::warn!("MX_SPIN_US={text:?} is not a number from 0 to 1000000; ignored"),
-            }
-        }
-        if std::thread::available_parallelism().is_ok_and(|count| count.get() == 1) {
-            tuning.spin = Duration::ZERO;
-        }
-        tuning
     }
 }
 
@@ -153,7 +139,9 @@ type Held<'a, T> = MutexGuard<'a, Core<T>>;
 impl<T: Progress> Shared<T> {
     /// Puts `value` behind a lock. Fails when there are no descriptors left.
     pub fn new(value: T, tuning: Tuning) -> io::Result<Self> {
-        let waiting = Waiting::new(Spin::new(tuning.spin));
+        let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
+        let spin = if alone { Duration::ZERO } else { tuning.spin };
+        let waiting = Waiting::new(Spin::new(spin));
         Ok(Self {
             core: Mutex::new(Core { value, waiting }),
             contenders: AtomicU32::new(0),

@@ -325,7 +325,7 @@ impl<T: Progress> Shared<T> {
                 break found;
             }
             polls = polls.wrapping_add(1);
-            if polls.is_multiple_of(POLLS_PER_LOOK)
+            if polls % POLLS_PER_LOOK == 0
                 && until.is_none_or(|until| until <= MonotonicClock.now())
             {
                 break None;
@@ -360,10 +360,13 @@ impl<T: Progress> Shared<T> {
         core.waiting.leader = Some(nap);
         core.waiting.stats.leader_sleeps += 1;
         drop(core);
-        sleep(nap.fds.control, nap.fds.data, &self.leader_bell, nap.until);
+        let woken = sleep(nap.fds.control, nap.fds.data, &self.leader_bell, nap.until);
         let mut core = self.acquire();
         core.waiting.leader = None;
         core.value.disarm();
+        if woken.control {
+            core.value.note_control();
+        }
         core
     }
 

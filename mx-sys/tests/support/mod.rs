@@ -18,23 +18,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 #[derive(Debug)]
-pub struct Wire {
+pub(crate) struct Wire {
     items: Mutex<VecDeque<(usize, u64)>>,
     bell: EventFd,
     control: EventFd,
-    knocked: AtomicBool,
     armed: AtomicBool,
-    pub rings: AtomicU64,
+    pub(crate) rings: AtomicU64,
 }
 
 /// Where items come from.
 #[derive(Clone, Debug)]
-pub struct Feeder {
-    pub wire: Arc<Wire>,
+pub(crate) struct Feeder {
+    pub(crate) wire: Arc<Wire>,
 }
 
 impl Feeder {
-    pub fn push(&self, class: usize, item: u64) {
+    pub(crate) fn push(&self, class: usize, item: u64) {
         let mut items = self.wire.items.lock().unwrap();
         items.push_back((class, item));
         if self.wire.armed.swap(false, Ordering::SeqCst) {
@@ -44,35 +43,34 @@ impl Feeder {
     }
 
     /// A connection knocks.
-    pub fn knock(&self) {
+    pub(crate) fn knock(&self) {
         self.wire.control.ring();
-        self.wire.knocked.store(true, Ordering::SeqCst);
     }
 
-    pub fn is_armed(&self) -> bool {
+    pub(crate) fn is_armed(&self) -> bool {
         self.wire.armed.load(Ordering::SeqCst)
     }
 }
 
 #[derive(Debug)]
-pub struct Toy {
+pub(crate) struct Toy {
     wire: Arc<Wire>,
     done: Vec<VecDeque<u64>>,
     produced: Interest,
-    pub deadline: Option<Instant>,
-    pub expired: u64,
-    pub knocks: u64,
-    pub polls: u64,
-    pub open: bool,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) expired: u64,
+    noted: bool,
+    pub(crate) knocks: u64,
+    pub(crate) polls: u64,
+    pub(crate) open: bool,
 }
 
 impl Toy {
-    pub fn new(classes: usize) -> (Self, Feeder) {
+    pub(crate) fn new(classes: usize) -> (Self, Feeder) {
         let wire = Arc::new(Wire {
             items: Mutex::default(),
             bell: EventFd::new().unwrap(),
             control: EventFd::new().unwrap(),
-            knocked: AtomicBool::new(false),
             armed: AtomicBool::new(false),
             rings: AtomicU64::new(0),
         });
@@ -82,6 +80,7 @@ impl Toy {
             produced: 0,
             deadline: None,
             expired: 0,
+            noted: false,
             knocks: 0,
             polls: 0,
             open: true,
@@ -89,12 +88,12 @@ impl Toy {
         (toy, Feeder { wire })
     }
 
-    pub fn take(&mut self, class: usize) -> Option<u64> {
+    pub(crate) fn take(&mut self, class: usize) -> Option<u64> {
         self.done[class].pop_front()
     }
 
     /// An operation of this very process completes.
-    pub fn produce(&mut self, class: usize, item: u64) {
+    pub(crate) fn produce(&mut self, class: usize, item: u64) {
         self.done[class].push_back(item);
         self.produced |= 1 << class;
     }
@@ -112,7 +111,7 @@ impl Progress for Toy {
             self.expired += 1;
             some = true;
         }
-        if self.wire.knocked.swap(false, Ordering::SeqCst) {
+        if std::mem::take(&mut self.noted) {
             self.knocks += u64::from(self.wire.control.silence());
         }
         let items = std::mem::take(&mut *self.wire.items.lock().unwrap());
@@ -141,6 +140,10 @@ impl Progress for Toy {
         if !self.wire.armed.swap(false, Ordering::SeqCst) {
             self.wire.bell.silence();
         }
+    }
+
+    fn note_control(&mut self) {
+        self.noted = true;
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -1,0 +1,241 @@
+//! Opening an endpoint on this host: its number is claimed on every port.
+//!
+//! ```text
+//!   Exact(3)   Unix name "..-3"  and  TCP port base+3     both, or "endpoint 3 is in use"
+//!   Any        TCP port of the kernel's choice, and the Unix name of that number
+//! ```
+//!
+//! Endpoint numbers are per host: two boards of one host do not have an endpoint 3 each. The board
+//! only says under which NIC id the endpoint goes.
+//!
+//! Knows nothing of: links.
+
+use super::host::{HostPorts, ROUTE_LOCAL};
+use super::local::LocalPort;
+use super::tcp::{Resolver, TcpOptions, TcpPort};
+use crate::endpoint_port::{EndpointRange, PortMap};
+use crate::nic::{self, ResolveError};
+use mx_proto::port::ConnectError;
+use mx_proto::{EndpointId, Identity, NicId, Route, SessionId};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Which endpoint to open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EndpointChoice {
+    /// This one.
+    Exact(EndpointId),
+    /// One that is free.
+    Any,
+}
+
+/// How to open an endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenOptions {
+    /// The interface it goes under; the first unless one is named.
+    pub board: Option<u32>,
+    /// Its number.
+    pub endpoint: EndpointChoice,
+    /// Which port carries the traffic to targets that do not ask for one ([`Route::AUTO`]: shared
+    /// memory on this host, TCP to others).
+    pub policy: Route,
+    /// Endpoint numbers and TCP ports.
+    pub ports: PortMap,
+    /// The only address TCP listens on, instead of all of them.
+    pub tcp_bind: Option<IpAddr>,
+}
+
+impl OpenOptions {
+    /// The usual: first interface, ports chosen by target, listening everywhere.
+    pub fn new(endpoint: EndpointChoice) -> Self {
+        Self {
+            board: None,
+            endpoint,
+            policy: Route::AUTO,
+            ports: PortMap::default(),
+            tcp_bind: None,
+        }
+    }
+}
+
+/// Why an endpoint could not be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// There is no such interface.
+    Board(ResolveError),
+    /// There can be no such endpoint.
+    Endpoint(EndpointRange),
+    /// Somebody has it.
+    InUse {
+        /// Its number.
+        endpoint: EndpointId,
+        /// Its TCP port.
+        port: u16,
+    },
+    /// No endpoint is free.
+    NoneFree,
+    /// The kernel refuses to let us listen.
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// Descriptors, memory or random numbers cannot be had.
+    System(io::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Board(error) => error.fmt(f),
+            Self::Endpoint(error) => error.fmt(f),
+            Self::InUse { endpoint, port } => {
+                write!(f, "endpoint {} is in use (TCP port {port})", endpoint.0)
+            }
+            Self::NoneFree => f.write_str("no endpoint is free"),
+            Self::Listen { address, error } => write!(f, "cannot listen on {address}: {error}"),
+            Self::System(error) => write!(f, "cannot open an endpoint: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// How often another number is drawn when the kernel's is taken on the other port.
+const DRAWS: u32 = 64;
+
+impl HostPorts {
+    /// Opens an endpoint on all ports of this host, in a session of its own.
+    pub fn open(options: OpenOptions) -> Result<(Self, Identity), OpenError> {
+        let nic = nic::own_nic(options.board).map_err(OpenError::Board)?;
+        let (endpoint, local, tcp) = match options.endpoint {
+            EndpointChoice::Exact(endpoint) => {
+                let port = options.ports.port(endpoint).map_err(OpenError::Endpoint)?;
+                // The Unix name first: of two servers one gets neither.
+                let local = claim_name(&options, endpoint, port)?;
+                let tcp = listen(&options, port)
+                    .map_err(|(address, error)| refused(endpoint, port, address, error))?;
+                (endpoint, local, tcp)
+            }
+            EndpointChoice::Any => claim_any(&options)?,
+        };
+        let session = random_session().map_err(OpenError::System)?;
+        let own = Identity {
+            nic,
+            endpoint,
+            session,
+        };
+        let ports = Self::new(own, options.policy, options.ports, local, tcp);
+        Ok((ports.map_err(OpenError::System)?, own))
+    }
+}
+
+fn claim_any(options: &OpenOptions) -> Result<Claim, OpenError> {
+    for _ in 0..DRAWS {
+        let tcp =
+            listen(options, 0).map_err(|(address, error)| OpenError::Listen { address, error })?;
+        let port = tcp.local_port();
+        let Some(endpoint) = options.ports.endpoint(port) else {
+            continue;
+        };
+        match claim_name(options, endpoint, port) {
+            Ok(local) => return Ok((endpoint, local, tcp)),
+            Err(OpenError::InUse { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(OpenError::NoneFree)
+}
+
+type Claim = (EndpointId, Option<LocalPort>, TcpPort);
+
+/// The port over shared memory. Where Unix sockets cannot be had at all, there is none, and TCP
+/// carries everything unless it must not.
+fn claim_name(
+    options: &OpenOptions,
+    endpoint: EndpointId,
+    port: u16,
+) -> Result<Option<LocalPort>, OpenError> {
+    match LocalPort::open(options.ports.base(), BOARD, endpoint.0) {
+        Ok(local) => Ok(Some(local)),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            Err(OpenError::InUse { endpoint, port })
+        }
+        Err(error) if options.policy == ROUTE_LOCAL => Err(OpenError::System(error)),
+        Err(error) => {
+            log::warn!(
+                "endpoint {}: no shared memory, only TCP: {error}",
+                endpoint.0
+            );
+            Ok(None)
+        }
+    }
+}
+
+/// What local ports take for the board, because endpoint numbers are per host.
+pub(super) const BOARD: u32 = 0;
+
+fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, (SocketAddr, io::Error)> {
+    let everywhere = [
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    ];
+    let here = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
+    let addresses: &[IpAddr] = match &options.tcp_bind {
+        Some(only) => std::slice::from_ref(only),
+        // The number is claimed all the same, but nobody from outside is let in.
+        None if options.policy == ROUTE_LOCAL => &here,
+        None => &everywhere,
+    };
+    let listen: Vec<SocketAddr> = addresses
+        .iter()
+        .map(|ip| SocketAddr::new(*ip, port))
+        .collect();
+    let first = listen[0];
+    TcpPort::open(TcpOptions::new(listen, resolver(options.ports))).map_err(|error| (first, error))
+}
+
+/// Where a target listens.
+fn resolver(ports: PortMap) -> Resolver {
+    Box::new(move |target| {
+        let port = ports
+            .port(target.endpoint)
+            .map_err(|_| ConnectError::BadEndpoint)?;
+        let addresses = nic::socket_addresses(target.nic, port);
+        match addresses.is_empty() {
+            true => Err(ConnectError::UnknownNic),
+            false => Ok(addresses.into_iter().collect()),
+        }
+    })
+}
+
+fn refused(endpoint: EndpointId, port: u16, address: SocketAddr, error: io::Error) -> OpenError {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => OpenError::InUse { endpoint, port },
+        _ => OpenError::Listen { address, error },
+    }
+}
+
+/// A number nobody can guess, and never 0.
+fn random_session() -> io::Result<SessionId> {
+    let mut bytes = [0u8; 8];
+    loop {
+        // SAFETY: `bytes` is valid for writing; so few bytes come whole or not at all.
+        let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        match u64::from_ne_bytes(bytes) {
+            session if got == 8 && session != 0 => return Ok(SessionId(session)),
+            _ => {}
+        }
+        let error = io::Error::last_os_error();
+        if got < 0 && error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// `nic` is this host's and `endpoint` is `own`: the target is the endpoint itself.
+pub(super) fn is_oneself(own: &Identity, nic: NicId, endpoint: EndpointId) -> bool {
+    endpoint == own.endpoint && (nic == own.nic || nic::is_local(nic))
+}
