@@ -219,8 +219,8 @@ impl Default for Config {
             unexpected_max: 4 * M as usize,
             unexpected_queue_bytes: 64 * M as usize,
             connect_timeout: Some(Duration::from_secs(20)),
-            // Eight of the file system's 4 MiB flow buffers.
-            buffer_cache: 32 * M as usize,
+            // Sixteen buffers of 4 MiB, which is what the C method set aside in every process.
+            buffer_cache: 64 * M as usize,
         }
     }
 }

@@ -160,6 +160,8 @@ pub enum Error {
         /// How many bytes.
         size: usize,
     },
+    /// The buffer at this address has been given back already.
+    FreedTwice(usize),
     /// The system refused something else.
     System {
         /// What was tried.
@@ -197,6 +199,7 @@ impl Error {
             | Self::ForeignAddress(_)
             | Self::UnknownAddress(_)
             | Self::UnknownOperation { .. }
+            | Self::FreedTwice(_)
             | Self::BadRange { .. } => bmi::BMI_EINVAL,
             Self::MessageTooLarge { .. } => bmi::BMI_EMSGSIZE,
             Self::UnknownInfo(_) => bmi::BMI_ENOSYS,
@@ -334,6 +337,9 @@ impl fmt::Display for Error {
             }
             Self::Cancelled => f.write_str("cancelled"),
             Self::NoMemory { what, size } => write!(f, "no memory for {what} of {size} bytes"),
+            Self::FreedTwice(address) => {
+                write!(f, "buffer {address:#x} was given back before")
+            }
             Self::System { what, reason } => write!(f, "{what}: {reason}"),
             Self::Transfer(status) => f.write_str(match status {
                 Status::Success => "success",

@@ -19,7 +19,10 @@
 
 pub mod abi;
 pub mod peer_name;
-// The three below need only the two above.
+
 pub mod config;
 pub mod error;
 pub mod host;
+
+pub mod buffer;
+pub mod logging;

@@ -59,7 +59,10 @@ fn run() -> Result<(), Box<dyn Error>> {
         .zip(header.lines())
         .take_while(|(a, b)| a == b)
         .count();
-    Err(format!("include/bmi_mx.h differs from the sources from line {line}: run `make header`").into())
+    Err(
+        format!("include/bmi_mx.h differs from the sources from line {line}: run `make header`")
+            .into(),
+    )
 }
 
 /// The header's text.
@@ -78,7 +81,32 @@ fn generate(root: &Path) -> Result<String, Box<dyn Error>> {
     fs::remove_dir_all(&directory)?;
     let mut header = Vec::new();
     bindings?.write(&mut header);
-    Ok(String::from_utf8(header)?.replace("@VERSION@", env!("CARGO_PKG_VERSION")))
+    let header = String::from_utf8(header)?;
+    let header = header.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
+    Ok(one_line_comments(&header))
+}
+
+/// Comments of one line on one line.
+fn one_line_comments(header: &str) -> String {
+    let mut out = String::with_capacity(header.len());
+    let mut lines = header.lines().peekable();
+    while let Some(line) = lines.next() {
+        if line.trim() == "/**" {
+            let indent = &line[..line.len() - 3];
+            let text = lines.next().unwrap_or_default();
+            if lines.peek().is_some_and(|next| next.trim() == "*/") {
+                lines.next();
+                let text = text.trim_start().trim_start_matches('*').trim();
+                out.push_str(&format!("{indent}/** {text} */\n"));
+                continue;
+            }
+            out.push_str(&format!("{line}\n{text}\n"));
+            continue;
+        }
+        out.push_str(line);
+        out.push('\n');
+    }
+    out
 }
 
 /// All that C sees, as one Rust file without macros.
@@ -129,7 +157,22 @@ fn declaration(item: Item) -> Option<Item> {
 }
 
 fn is_exported(item: &ItemStatic) -> bool {
-    item.attrs
-        .iter()
-        .any(|attribute| attribute.to_token_stream().to_string().contains("no_mangle"))
+    item.attrs.iter().any(|attribute| {
+        attribute
+            .to_token_stream()
+            .to_string()
+            .contains("no_mangle")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_of_one_line_are_joined_and_longer_ones_are_left() {
+        let header = "/**\n * a\n */\nint a;\n    /**\n     * b\n     * c\n     */\n";
+        let joined = "/** a */\nint a;\n    /**\n     * b\n     * c\n     */\n";
+        assert_eq!(one_line_comments(header), joined);
+    }
 }

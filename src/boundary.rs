@@ -1,0 +1,263 @@
+//! How a call from C becomes a call in Rust.
+//!
+//! ```text
+//!   C ---> BMI_mx_test(...)                                   declared with export!
+//!            guard: a panic becomes -BMI_EIO, never more
+//!            1 pointers checked    required, optional, string
+//!            2 numbers checked     in_range
+//!            3 one Rust call
+//!            4 outputs written     only when it succeeded
+//!   C <--- 0, a count, or a negative code, and one log line that names the value
+//! ```
+//!
+//! The guard is part of `export!`, the only way a function gets its C name, so that it cannot be
+//! left out.
+//!
+//! Owns: the guard, the checks, what each kind of function answers when it cannot.
+//! Knows nothing of: what is exported.
+
+use crate::abi::constants::BMI_EIO;
+use crate::error::Error;
+use libc::{c_char, c_int};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+
+/// Declares exported functions. The bodies yield `Result<return type, Error>`.
+///
+/// `tools/gen_header` reads the items in here as plain functions; keep them so.
+macro_rules! export {
+    ($(
+        $(#[$attribute:meta])*
+        pub unsafe extern "C" fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $answer:ty)?
+        $body:block
+    )*) => {$(
+        $(#[$attribute])*
+        // SAFETY: the name has the prefix that is this library's own (`tests/exports.rs`).
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) $(-> $answer)? {
+            $crate::boundary::guard(
+                stringify!($name),
+                move || -> Result<_, $crate::error::Error> { $body },
+            )
+        }
+    )*};
+}
+pub(crate) use export;
+
+/// What a function answers when it could not do what it was asked.
+pub(crate) trait Answer {
+    /// For `error`.
+    fn failed(error: &Error) -> Self;
+}
+
+impl Answer for c_int {
+    #[inline]
+    fn failed(error: &Error) -> Self {
+        error.code()
+    }
+}
+
+impl Answer for () {
+    #[inline]
+    fn failed(_: &Error) -> Self {}
+}
+
+impl<T> Answer for *mut T {
+    #[inline]
+    fn failed(_: &Error) -> Self {
+        std::ptr::null_mut()
+    }
+}
+
+impl<T> Answer for *const T {
+    #[inline]
+    fn failed(_: &Error) -> Self {
+        std::ptr::null()
+    }
+}
+
+/// Runs `body`; whatever happens in there, C gets an answer.
+#[inline]
+pub(crate) fn guard<T: Answer>(
+    function: &'static str,
+    body: impl FnOnce() -> Result<T, Error>,
+) -> T {
+    // Nothing of the body's is looked at again after a panic: it owns copies of C's arguments.
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => {
+            refused(function, &error);
+            T::failed(&error)
+        }
+        Err(payload) => T::failed(&panicked(function, payload)),
+    }
+}
+
+/// Says why a call failed. What went wrong in the network is logged where it was noticed.
+#[cold]
+fn refused(function: &str, error: &Error) {
+    // A logger that panics must not take the process along.
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        match error.is_callers_fault() {
+            true => log::warn!("{function}: {error} ({})", error.code()),
+            false => log::debug!("{function}: {error} ({})", error.code()),
+        };
+    }));
+}
+
+#[cold]
+fn panicked(function: &str, payload: Box<dyn Any + Send>) -> Error {
+    let what = match (
+        payload.downcast_ref::<&str>(),
+        payload.downcast_ref::<String>(),
+    ) {
+        (Some(text), _) => (*text).to_owned(),
+        (_, Some(text)) => text.clone(),
+        _ => "unknown panic".to_owned(),
+    };
+    let error = Error::Panicked(what);
+    debug_assert_eq!(error.code(), -BMI_EIO);
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        log::error!("{function}: {error}");
+        drop(payload);
+    }));
+    error
+}
+
+/// A pointer that must be there.
+#[inline]
+pub(crate) fn required<T>(what: &'static str, pointer: *mut T) -> Result<NonNull<T>, Error> {
+    optional(what, pointer)?.ok_or(Error::Null(what))
+}
+
+/// A pointer that may be null.
+#[inline]
+pub(crate) fn optional<T>(
+    what: &'static str,
+    pointer: *mut T,
+) -> Result<Option<NonNull<T>>, Error> {
+    match pointer.is_aligned() {
+        true => Ok(NonNull::new(pointer)),
+        false => Err(Error::Misaligned {
+            what,
+            address: pointer.addr(),
+        }),
+    }
+}
+
+/// A number from `min` to `max`.
+#[inline]
+pub(crate) fn in_range(
+    what: &'static str,
+    value: impl Into<i64>,
+    min: i64,
+    max: i64,
+) -> Result<i64, Error> {
+    let value = value.into();
+    match (min..=max).contains(&value) {
+        true => Ok(value),
+        false => Err(Error::OutOfRange {
+            what,
+            value,
+            min,
+            max,
+        }),
+    }
+}
+
+/// A string of at most `limit` bytes, its NUL included.
+///
+/// # Safety
+///
+/// `text` is null, or readable up to its NUL or for `limit` bytes.
+pub(crate) unsafe fn string<'a>(
+    what: &'static str,
+    text: *const c_char,
+    limit: usize,
+) -> Result<Option<&'a str>, Error> {
+    if text.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: readable as far as strnlen looks (the caller's promise).
+    let len = unsafe { libc::strnlen(text, limit) };
+    if len == limit {
+        return Err(Error::StringTooLong { what, limit });
+    }
+    // SAFETY: strnlen has just read these bytes.
+    let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), len) };
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) => Err(Error::NotUtf8 {
+            what,
+            at: error.valid_up_to(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_a_code_or_null_and_stays_inside() {
+        let code: c_int = guard("test", || panic!("at {}", 7));
+        assert_eq!(code, -BMI_EIO);
+        let pointer: *mut u8 = guard("test", || panic!("literal"));
+        assert!(pointer.is_null());
+        guard("test", || -> Result<(), Error> {
+            std::panic::panic_any(7_u8)
+        });
+    }
+
+    #[test]
+    fn a_payload_that_panics_when_dropped_stays_inside_too() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("again");
+            }
+        }
+        let code: c_int = guard("test", || std::panic::panic_any(Bomb));
+        assert_eq!(code, -BMI_EIO);
+    }
+
+    #[test]
+    fn pointers_are_checked_for_null_and_alignment() {
+        let mut word = 0_u64;
+        assert!(required("word", &raw mut word).is_ok());
+        let error = required("word", std::ptr::null_mut::<u64>()).unwrap_err();
+        assert_eq!(error.to_string(), "word is null");
+        assert!(
+            optional("word", std::ptr::null_mut::<u64>())
+                .unwrap()
+                .is_none()
+        );
+        let odd = (&raw mut word).cast::<u8>().wrapping_add(1).cast::<u64>();
+        let error = optional("word", odd).unwrap_err();
+        assert!(error.to_string().ends_with("is not aligned"), "{error}");
+    }
+
+    #[test]
+    fn strings_end_within_their_limit_and_are_utf8() {
+        // SAFETY: all of them are NUL-terminated, or longer than the limit.
+        unsafe {
+            assert_eq!(string("id", c"abc".as_ptr(), 4).unwrap(), Some("abc"));
+            assert_eq!(string("id", std::ptr::null(), 4).unwrap(), None);
+            let error = string("id", c"abc".as_ptr(), 3).unwrap_err();
+            assert_eq!(error.to_string(), "id has no end within 3 bytes");
+            let error = string("id", c"ab\xff".as_ptr(), 10).unwrap_err();
+            assert_eq!(error.to_string(), "id is not UTF-8 at byte 2");
+        }
+    }
+
+    #[test]
+    fn numbers_are_checked_at_both_ends() {
+        for value in [0_i64, 15] {
+            assert_eq!(in_range("context_id", value, 0, 15).unwrap(), value);
+        }
+        for value in [-1_i64, 16, i64::MIN, i64::MAX] {
+            assert!(in_range("context_id", value, 0, 15).is_err());
+        }
+    }
+}

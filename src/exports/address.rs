@@ -1,0 +1,63 @@
+//! Names and addresses.
+//!
+//! Owns: nothing.
+//! Knows nothing of: the syntax (`peer_name`), peers.
+
+use crate::abi::constants::BMI_MAX_ADDR_LEN;
+use crate::abi::types::bmi_method_addr;
+use crate::boundary::{export, in_range, required, string};
+use crate::error::Error;
+use crate::{instance, logging};
+use libc::{c_char, c_int};
+
+/// An address range's mask, in bits of an IPv6 address.
+const MAX_NETMASK: i64 = 128;
+
+export! {
+    /// The address of a peer, from `mx://host:board:endpoint`, `mx://host:endpoint` or a list of
+    /// addresses that has one of these. May be called before `BMI_mx_initialize` (a server does,
+    /// with its own name). Does not wait for the network. Each call gives an object of its own, to
+    /// be given back with `BMI_mx_set_info(BMI_DROP_ADDR)`.
+    ///
+    /// Returns NULL for other methods' addresses, and for malformed ones, which are logged.
+    pub unsafe extern "C" fn BMI_mx_method_addr_lookup(
+        id_string: *const c_char,
+    ) -> *mut bmi_method_addr {
+        logging::start();
+        // SAFETY: null or a C string, which outlives the call.
+        let name = unsafe { string("id_string", id_string, BMI_MAX_ADDR_LEN as usize) }?;
+        let name = name.ok_or(Error::Null("id_string"))?;
+        let found = instance::lookup(name);
+        Ok(found.map_or(std::ptr::null_mut(), |addr| addr.as_ptr()))
+    }
+
+    /// The name of a peer that sent an unexpected message. It stays valid until the address is
+    /// dropped.
+    ///
+    /// Returns NULL for NULL.
+    pub unsafe extern "C" fn BMI_mx_rev_lookup_unexpected(
+        addr: *mut bmi_method_addr,
+    ) -> *const c_char {
+        let addr = required("addr", addr)?;
+        Ok(instance::rev_lookup(addr))
+    }
+
+    /// Whether a peer's host lies in a range: `wildcard` is `mx://` and an address with `*` in
+    /// places, compared with the peer's name when `netmask` is 0 or less, or else an address of
+    /// which the first `netmask` bits count.
+    ///
+    /// Returns 1 when it does, 0 when not; -BMI_EINVAL for NULL or a range that makes no sense.
+    pub unsafe extern "C" fn BMI_mx_query_addr_range(
+        addr: *mut bmi_method_addr,
+        wildcard: *const c_char,
+        netmask: c_int,
+    ) -> c_int {
+        let addr = required("addr", addr)?;
+        // SAFETY: null or a C string, which outlives the call.
+        let wildcard = unsafe { string("wildcard", wildcard, BMI_MAX_ADDR_LEN as usize) }?;
+        let wildcard = wildcard.ok_or(Error::Null("wildcard"))?;
+        in_range("netmask", netmask, i64::from(c_int::MIN), MAX_NETMASK)?;
+        let inside = instance::query_addr_range(addr, wildcard, netmask)?;
+        Ok(inside.into())
+    }
+}

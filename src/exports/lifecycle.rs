@@ -1,0 +1,184 @@
+//! Start, stop, questions and contexts.
+//!
+//! ```text
+//!   method_addr_lookup(listen)   initialize   open_context   ...   close_context   finalize
+//!        server only                                              set_info(DROP_ADDR) for each
+//! ```
+//!
+//! Owns: which info keys exist.
+//! Knows nothing of: what the instance does about them.
+
+use crate::abi::constants::{
+    BMI_CHECK_MAXSIZE, BMI_DROP_ADDR, BMI_DROP_ADDR_QUERY, BMI_GET_UNEXP_SIZE, BMI_MAX_CONTEXTS,
+};
+use crate::abi::types::{bmi_context_id, bmi_method_addr, bmi_mx_host, method_drop_addr_query};
+use crate::boundary::{export, in_range, optional, required, string};
+use crate::config::Config;
+use crate::error::Error;
+use crate::{buffer, host, instance, logging};
+use libc::{c_char, c_int, c_void};
+
+/// The largest message, and what `BMI_CHECK_MAXSIZE` answers: sizes are 31 bits on the host's side.
+pub const MAX_MESSAGE: c_int = c_int::MAX;
+
+/// What `BMI_GET_UNEXP_SIZE` answers. Larger unexpected messages are carried too, but the file
+/// system derives its small I/O from this number and its encoding overflows above 16424.
+pub const UNEXPECTED_SIZE: c_int = 16 * 1024;
+
+/// Longest option string.
+const MAX_OPTIONS: usize = 64 * 1024;
+
+export! {
+    /// Starts the method.
+    ///
+    /// With `BMI_INIT_SERVER` in `flags`, `listen_addr` is the address to listen on, from
+    /// `BMI_mx_method_addr_lookup`; otherwise it is NULL. `method_id` is the host's number for
+    /// this method and becomes the `method_type` of every address. `options` is NULL or
+    /// `NAME=value` pairs that override the environment (docs/tuning.md).
+    ///
+    /// Returns 0; -BMI_EINVAL when address and flags disagree; -BMI_EALREADY when it is
+    /// initialized; -BMI_EADDRINUSE when another process has the endpoint; another code when the
+    /// system refuses something. After a failure it may be called again.
+    pub unsafe extern "C" fn BMI_mx_initialize(
+        listen_addr: *mut bmi_method_addr,
+        method_id: c_int,
+        flags: c_int,
+        options: *mut c_char,
+    ) -> c_int {
+        logging::start();
+        let listen = optional("listen_addr", listen_addr)?;
+        // SAFETY: null or a C string, which outlives the call.
+        let options = unsafe { string("options", options, MAX_OPTIONS) }?;
+        instance::initialize(listen, method_id, flags, options)?;
+        buffer::set_cache_limit(Config::load(options).0.buffer_cache);
+        Ok(0)
+    }
+
+    /// Stops the method: every operation is gone, every peer is told. Addresses stay valid for
+    /// `BMI_mx_set_info(BMI_DROP_ADDR)`. Afterwards `BMI_mx_initialize` may be called again.
+    ///
+    /// Returns 0, or -BMI_ENODEV when it was not initialized.
+    pub unsafe extern "C" fn BMI_mx_finalize() -> c_int {
+        instance::finalize()?;
+        buffer::set_cache_limit(0);
+        Ok(0)
+    }
+
+    /// Tells the method something. `BMI_DROP_ADDR` with a `struct bmi_method_addr *` gives the
+    /// address back, also after `BMI_mx_finalize`. Every other key is accepted and ignored.
+    ///
+    /// Returns 0, or -BMI_EINVAL for `BMI_DROP_ADDR` with NULL.
+    pub unsafe extern "C" fn BMI_mx_set_info(option: c_int, inout_parameter: *mut c_void) -> c_int {
+        logging::refresh();
+        if option == BMI_DROP_ADDR {
+            let addr = required("inout_parameter", inout_parameter.cast::<bmi_method_addr>())?;
+            instance::drop_addr(addr);
+        }
+        Ok(0)
+    }
+
+    /// Asks the method something.
+    ///
+    /// `BMI_CHECK_MAXSIZE` (`int *`): the largest message, 2147483647. `BMI_GET_UNEXP_SIZE`
+    /// (`int *`): 16384; larger unexpected messages are carried too. `BMI_DROP_ADDR_QUERY`
+    /// (`struct method_drop_addr_query *`): `response` becomes 1 when the peer is dead and has no
+    /// operations left, 0 otherwise.
+    ///
+    /// Returns 0; -BMI_EINVAL for NULL; -BMI_ENOSYS for any other key.
+    pub unsafe extern "C" fn BMI_mx_get_info(option: c_int, inout_parameter: *mut c_void) -> c_int {
+        logging::refresh();
+        match option {
+            BMI_CHECK_MAXSIZE | BMI_GET_UNEXP_SIZE => {
+                let out = required("inout_parameter", inout_parameter.cast::<c_int>())?;
+                let answer = match option {
+                    BMI_CHECK_MAXSIZE => MAX_MESSAGE,
+                    _ => UNEXPECTED_SIZE,
+                };
+                // SAFETY: for these keys C passes an int to write to.
+                unsafe { out.write(answer) };
+            }
+            BMI_DROP_ADDR_QUERY => {
+                let query = inout_parameter.cast::<method_drop_addr_query>();
+                let query = required("inout_parameter", query)?.as_ptr();
+                // SAFETY: for this key C passes such a struct, with `addr` filled in.
+                let addr = required("addr", unsafe { (*query).addr })?;
+                let response = instance::drop_addr_query(addr);
+                // SAFETY: as above.
+                unsafe { (*query).response = response.into() };
+            }
+            other => return Err(Error::UnknownInfo(other)),
+        }
+        Ok(0)
+    }
+
+    /// A context from 0 to 15 that operations may complete in. Opening it twice does no harm.
+    ///
+    /// Returns 0, or -BMI_EINVAL for another number.
+    pub unsafe extern "C" fn BMI_mx_open_context(context_id: bmi_context_id) -> c_int {
+        logging::refresh();
+        instance::open_context(context(context_id)?)?;
+        Ok(0)
+    }
+
+    /// The context is no longer used. Completions nobody has picked up are dropped.
+    pub unsafe extern "C" fn BMI_mx_close_context(context_id: bmi_context_id) {
+        instance::close_context(context(context_id)?);
+        Ok(())
+    }
+
+    /// Where the method finds its host's functions when they are not exported under their usual
+    /// names, or when it stands alone. The struct is copied. Entries that are NULL are looked up
+    /// with `dlsym`; without any, peers get numbers of the library's own and the log goes to
+    /// stderr. NULL forgets what was set before. Best called before anything else.
+    ///
+    /// Returns 0, or -BMI_EINVAL when `size` is smaller than two pointers.
+    pub unsafe extern "C" fn bmi_mx_set_host(host: *const bmi_mx_host) -> c_int {
+        let given = match optional("host", host.cast_mut())? {
+            None => None,
+            // SAFETY: such a struct, of which at least `size` is there.
+            Some(host) => Some(unsafe { copy_host(host.as_ptr()) }?),
+        };
+        host::set_host(given);
+        logging::start();
+        Ok(0)
+    }
+}
+
+/// Copies as much as the caller's version of the struct has.
+///
+/// # Safety
+///
+/// `host` points to as many bytes as its `size` says.
+unsafe fn copy_host(host: *const bmi_mx_host) -> Result<bmi_mx_host, Error> {
+    // SAFETY: `size` is in every version of the struct.
+    let size = unsafe { (*host).size };
+    let least = std::mem::offset_of!(bmi_mx_host, forget_addr) as i64;
+    let shown = i64::try_from(size).unwrap_or(i64::MAX);
+    in_range("size", shown, least, 4096)?;
+    let mut copy = bmi_mx_host {
+        size: size_of::<bmi_mx_host>(),
+        reg_addr: None,
+        forget_addr: None,
+        log: None,
+    };
+    let start = std::mem::offset_of!(bmi_mx_host, reg_addr);
+    let end = size.min(size_of::<bmi_mx_host>());
+    // Whole pointers only: a struct cut off in the middle of one ends before it.
+    let len = (end - start) / size_of::<usize>() * size_of::<usize>();
+    // SAFETY: both have these bytes, and they hold whole `Option<fn>`s, for which any pointer C
+    // puts there is a value.
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            host.cast::<u8>().add(start),
+            (&raw mut copy).cast::<u8>().add(start),
+            len,
+        );
+    }
+    Ok(copy)
+}
+
+/// A context's number.
+#[inline]
+pub(super) fn context(id: bmi_context_id) -> Result<i64, Error> {
+    in_range("context_id", id, 0, i64::from(BMI_MAX_CONTEXTS) - 1)
+}

@@ -1,0 +1,300 @@
+//! Posting and calling off.
+//!
+//! ```text
+//!   buffer + size                     \
+//!   buffer_list + size_list + count    >  UserMemory  ->  instance::post
+//!   (sizes >= 0, sum = total)         /                    0  pending, *id names it
+//!                                                          1  complete already
+//!                                                         <0  refused, nothing follows
+//! ```
+//!
+//! Owns: how C's buffers become one run of bytes.
+//! Knows nothing of: when an operation can start.
+
+use super::lifecycle::{MAX_MESSAGE, context};
+use crate::abi::types::{
+    bmi_buffer_type, bmi_context_id, bmi_hint, bmi_method_addr, bmi_msg_tag_t, bmi_op_id_t,
+    bmi_size_t,
+};
+use crate::boundary::{export, in_range, required};
+use crate::error::Error;
+use crate::instance::{self, Post, PostKind, Posted};
+use libc::{c_int, c_void};
+use mx_sys::UserMemory;
+use std::ptr::NonNull;
+use std::slice;
+
+/// The most pieces of a list: far more than any host passes, few enough that a nonsense count is
+/// noticed before its arrays are read.
+pub const MAX_LIST: c_int = 65536;
+
+export! {
+    /// Posts a send that the receiver expects. The buffer must stay as it is until the operation
+    /// completes. 0 bytes are legal, with any buffer.
+    ///
+    /// Returns 0 when it is under way: `*id` names it, and a test call reports it. Returns 1 when
+    /// it is complete already: no test call reports it. Returns a negative code when it was
+    /// refused: nothing is ever reported for it. `buffer_type` and `hints` are not looked at.
+    pub unsafe extern "C" fn BMI_mx_post_send(
+        id: *mut bmi_op_id_t,
+        dest: *mut bmi_method_addr,
+        buffer: *const c_void,
+        size: bmi_size_t,
+        buffer_type: bmi_buffer_type,
+        tag: bmi_msg_tag_t,
+        user_ptr: *mut c_void,
+        context_id: bmi_context_id,
+        hints: bmi_hint,
+    ) -> c_int {
+        let _ = (buffer_type, hints);
+        // SAFETY: C keeps the buffer readable until the operation completes.
+        let memory = unsafe { one(buffer.cast_mut(), size) }?;
+        let call = Call { id, addr: dest, tag, user_ptr, context_id };
+        call.post("dest", PostKind::Send, memory).map(|(answer, _)| answer)
+    }
+
+    /// Posts a send that the receiver does not expect; it takes it with
+    /// `BMI_mx_testunexpected`. Otherwise as `BMI_mx_post_send`. Messages larger than
+    /// `BMI_MX_UNEXPECTED_MAX` (docs/tuning.md) get -BMI_EMSGSIZE.
+    pub unsafe extern "C" fn BMI_mx_post_sendunexpected(
+        id: *mut bmi_op_id_t,
+        dest: *mut bmi_method_addr,
+        buffer: *const c_void,
+        size: bmi_size_t,
+        buffer_type: bmi_buffer_type,
+        tag: bmi_msg_tag_t,
+        user_ptr: *mut c_void,
+        context_id: bmi_context_id,
+        hints: bmi_hint,
+    ) -> c_int {
+        let _ = (buffer_type, hints);
+        // SAFETY: C keeps the buffer readable until the operation completes.
+        let memory = unsafe { one(buffer.cast_mut(), size) }?;
+        let call = Call { id, addr: dest, tag, user_ptr, context_id };
+        call.post("dest", PostKind::SendUnexpected, memory).map(|(answer, _)| answer)
+    }
+
+    /// Posts a receive for the next message from `src` with `tag`. The buffer belongs to the
+    /// method until the operation completes. A peer that was never connected is waited for.
+    ///
+    /// Returns as `BMI_mx_post_send` does; with 1, `*actual_size` is what arrived. A message
+    /// longer than `expected_size` fills the buffer and completes with -BMI_EMSGSIZE.
+    pub unsafe extern "C" fn BMI_mx_post_recv(
+        id: *mut bmi_op_id_t,
+        src: *mut bmi_method_addr,
+        buffer: *mut c_void,
+        expected_size: bmi_size_t,
+        actual_size: *mut bmi_size_t,
+        buffer_type: bmi_buffer_type,
+        tag: bmi_msg_tag_t,
+        user_ptr: *mut c_void,
+        context_id: bmi_context_id,
+        hints: bmi_hint,
+    ) -> c_int {
+        let _ = (buffer_type, hints);
+        let actual_size = required("actual_size", actual_size)?;
+        // SAFETY: C keeps the buffer writable, and leaves it alone, until the operation completes.
+        let memory = unsafe { one(buffer, expected_size) }?;
+        let call = Call { id, addr: src, tag, user_ptr, context_id };
+        let (answer, size) = call.post("src", PostKind::Recv, memory)?;
+        if answer == 1 {
+            // SAFETY: checked above; C passes a size to write to.
+            unsafe { actual_size.write(size) };
+        }
+        Ok(answer)
+    }
+
+    /// `BMI_mx_post_send` from `list_count` buffers (1 to 65536), sent as one message. The arrays
+    /// may go when the call returns, the buffers may not.
+    ///
+    /// Also returns -BMI_EINVAL when the sizes do not add up to `total_size`.
+    pub unsafe extern "C" fn BMI_mx_post_send_list(
+        id: *mut bmi_op_id_t,
+        dest: *mut bmi_method_addr,
+        buffer_list: *const *const c_void,
+        size_list: *const bmi_size_t,
+        list_count: c_int,
+        total_size: bmi_size_t,
+        buffer_type: bmi_buffer_type,
+        tag: bmi_msg_tag_t,
+        user_ptr: *mut c_void,
+        context_id: bmi_context_id,
+        hints: bmi_hint,
+    ) -> c_int {
+        let _ = (buffer_type, hints);
+        // SAFETY: C passes arrays of `list_count`, and keeps the buffers readable until the
+        // operation completes.
+        let memory = unsafe { list(buffer_list.cast(), size_list, list_count, total_size) }?;
+        let call = Call { id, addr: dest, tag, user_ptr, context_id };
+        call.post("dest", PostKind::Send, memory).map(|(answer, _)| answer)
+    }
+
+    /// `BMI_mx_post_recv` into `list_count` buffers (1 to 65536), filled one after the other.
+    ///
+    /// Also returns -BMI_EINVAL when the sizes do not add up to `total_expected_size`.
+    pub unsafe extern "C" fn BMI_mx_post_recv_list(
+        id: *mut bmi_op_id_t,
+        src: *mut bmi_method_addr,
+        buffer_list: *const *mut c_void,
+        size_list: *const bmi_size_t,
+        list_count: c_int,
+        total_expected_size: bmi_size_t,
+        total_actual_size: *mut bmi_size_t,
+        buffer_type: bmi_buffer_type,
+        tag: bmi_msg_tag_t,
+        user_ptr: *mut c_void,
+        context_id: bmi_context_id,
+        hints: bmi_hint,
+    ) -> c_int {
+        let _ = (buffer_type, hints);
+        let actual_size = required("total_actual_size", total_actual_size)?;
+        // SAFETY: C passes arrays of `list_count`; it keeps the buffers writable, and leaves them
+        // alone, until the operation completes.
+        let memory = unsafe { list(buffer_list, size_list, list_count, total_expected_size) }?;
+        let call = Call { id, addr: src, tag, user_ptr, context_id };
+        let (answer, size) = call.post("src", PostKind::Recv, memory)?;
+        if answer == 1 {
+            // SAFETY: checked above; C passes a size to write to.
+            unsafe { actual_size.write(size) };
+        }
+        Ok(answer)
+    }
+
+    /// `BMI_mx_post_sendunexpected` from `list_count` buffers (1 to 65536), sent as one message.
+    ///
+    /// Also returns -BMI_EINVAL when the sizes do not add up to `total_size`.
+    pub unsafe extern "C" fn BMI_mx_post_sendunexpected_list(
+        id: *mut bmi_op_id_t,
+        dest: *mut bmi_method_addr,
+        buffer_list: *const *const c_void,
+        size_list: *const bmi_size_t,
+        list_count: c_int,
+        total_size: bmi_size_t,
+        buffer_type: bmi_buffer_type,
+        tag: bmi_msg_tag_t,
+        user_ptr: *mut c_void,
+        context_id: bmi_context_id,
+        hints: bmi_hint,
+    ) -> c_int {
+        let _ = (buffer_type, hints);
+        // SAFETY: C passes arrays of `list_count`, and keeps the buffers readable until the
+        // operation completes.
+        let memory = unsafe { list(buffer_list.cast(), size_list, list_count, total_size) }?;
+        let call = Call { id, addr: dest, tag, user_ptr, context_id };
+        call.post("dest", PostKind::SendUnexpected, memory).map(|(answer, _)| answer)
+    }
+
+    /// Calls an operation off. It still completes exactly once and must be tested for: with
+    /// -BMI_ECANCEL, or as it would have when it was complete already. When the message is partly
+    /// transferred, the connection to its peer is cut and the peer's other operations complete
+    /// with -BMI_ENETRESET.
+    ///
+    /// Returns 0, or -BMI_EINVAL for an id that names no operation of that context.
+    pub unsafe extern "C" fn BMI_mx_cancel(id: bmi_op_id_t, context_id: bmi_context_id) -> c_int {
+        instance::cancel(id, context(context_id)?)?;
+        Ok(0)
+    }
+}
+
+/// What all post functions take beside the memory.
+struct Call {
+    id: *mut bmi_op_id_t,
+    addr: *mut bmi_method_addr,
+    tag: bmi_msg_tag_t,
+    user_ptr: *mut c_void,
+    context_id: bmi_context_id,
+}
+
+impl Call {
+    /// Checks, posts, and gives the answer for C and the size of what arrived.
+    #[inline]
+    fn post(
+        self,
+        side: &'static str,
+        kind: PostKind,
+        memory: UserMemory,
+    ) -> Result<(c_int, bmi_size_t), Error> {
+        let mut id = required("id", self.id)?;
+        let post = Post {
+            kind,
+            addr: required(side, self.addr)?,
+            memory,
+            tag: self.tag,
+            user_ptr: self.user_ptr,
+            context: context(self.context_id)?,
+        };
+        // The instance itself writes the id, before another thread can see the completion.
+        // SAFETY: C passes an id to write to, which nobody else uses during the call.
+        let id = unsafe { id.as_mut() };
+        match instance::post(post, id)? {
+            Posted::Pending => Ok((0, 0)),
+            Posted::Complete { size } => Ok((1, size)),
+        }
+    }
+}
+
+/// A size from 0 to the largest message.
+#[inline]
+fn message_size(what: &'static str, size: bmi_size_t) -> Result<usize, Error> {
+    let size = in_range(what, size, 0, i64::MAX)?;
+    let limit = i64::from(MAX_MESSAGE);
+    match size <= limit {
+        true => Ok(size as usize),
+        false => Err(Error::MessageTooLarge { size, limit }),
+    }
+}
+
+/// One buffer.
+///
+/// # Safety
+///
+/// As for [`UserMemory::new`].
+#[inline]
+unsafe fn one(buffer: *mut c_void, size: bmi_size_t) -> Result<UserMemory, Error> {
+    let size = message_size("size", size)?;
+    // SAFETY: the caller's promise.
+    Ok(unsafe { UserMemory::new(buffer, size) }?)
+}
+
+/// Several buffers as one run of bytes.
+///
+/// # Safety
+///
+/// The arrays have `count` entries when `count` is in range; the buffers as for
+/// [`UserMemory::list`].
+unsafe fn list(
+    buffers: *const *mut c_void,
+    sizes: *const bmi_size_t,
+    count: c_int,
+    total: bmi_size_t,
+) -> Result<UserMemory, Error> {
+    let buffers = required("buffer_list", buffers.cast_mut())?;
+    let sizes = required("size_list", sizes.cast_mut())?;
+    let count = in_range("list_count", count, 1, MAX_LIST.into())? as usize;
+    let total = message_size("total_size", total)? as i64;
+    // SAFETY: not null, aligned, and `count` entries long, which C leaves alone during the call.
+    let (buffers, sizes) = unsafe { (entries(buffers, count), entries(sizes, count)) };
+    let mut sum = 0_i64;
+    for (index, &size) in sizes.iter().enumerate() {
+        if size < 0 {
+            return Err(Error::SegmentSize { index, size });
+        }
+        sum = sum.saturating_add(size);
+    }
+    if sum != total {
+        return Err(Error::TotalMismatch { total, sum });
+    }
+    let pieces = buffers.iter().zip(sizes);
+    // No size is larger than their sum, which is at most the largest message.
+    let pieces = pieces.map(|(&buffer, &size)| (buffer, size as usize));
+    // SAFETY: the caller's promise.
+    Ok(unsafe { UserMemory::list(pieces) }?)
+}
+
+/// # Safety
+///
+/// `start` points to `count` entries that stay as they are.
+unsafe fn entries<'a, T>(start: NonNull<T>, count: usize) -> &'a [T] {
+    // SAFETY: the caller's promise; `count` is small (`MAX_LIST`).
+    unsafe { slice::from_raw_parts(start.as_ptr(), count) }
+}

@@ -1,0 +1,224 @@
+//! Asking what has completed.
+//!
+//! ```text
+//!   test            one operation          outcount 0 or 1
+//!   testsome        some of a list         their places in the list
+//!   testcontext     any of a context       their ids
+//!   testunexpected  messages nobody posted a receive for
+//! ```
+//!
+//! All return 0 and say through `outcount` how many there are; the host counts a call as
+//! successful exactly then. They wait up to `max_idle_time_ms` when there is nothing.
+//!
+//! Owns: how completions are spread over C's arrays.
+//! Knows nothing of: where they come from.
+
+use super::lifecycle::context;
+use crate::abi::types::{
+    bmi_context_id, bmi_error_code_t, bmi_method_unexpected_info, bmi_op_id_t, bmi_size_t,
+};
+use crate::boundary::{export, in_range, optional, required};
+use crate::error::Error;
+use crate::instance::{self, Done, Unexpected};
+use libc::{c_int, c_void};
+use std::ptr::NonNull;
+use std::slice;
+use std::time::Duration;
+
+export! {
+    /// Whether one operation is complete. `user_ptr` may be NULL.
+    ///
+    /// Returns 0, with `*outcount` 1 and the other outputs when it is (the id is used up), or
+    /// `*outcount` 0. Returns -BMI_EINVAL for an id that names no operation of that context.
+    pub unsafe extern "C" fn BMI_mx_test(
+        id: bmi_op_id_t,
+        outcount: *mut c_int,
+        error_code: *mut bmi_error_code_t,
+        actual_size: *mut bmi_size_t,
+        user_ptr: *mut *mut c_void,
+        max_idle_time_ms: c_int,
+        context_id: bmi_context_id,
+    ) -> c_int {
+        let outcount = required("outcount", outcount)?;
+        let outputs = Outputs::new(1, error_code, actual_size, user_ptr)?;
+        let idle = idle_time(max_idle_time_ms)?;
+        let done = instance::test(id, context(context_id)?, idle)?;
+        let count = done.is_some().into();
+        if let Some(done) = done {
+            // SAFETY: C passes one of each.
+            unsafe { outputs.write(0, &done) };
+        }
+        // SAFETY: C passes a count to write to.
+        unsafe { outcount.write(count) };
+        Ok(0)
+    }
+
+    /// Which of `incount` operations are complete. Ids that are 0 are skipped. Output number *n*
+    /// is about `id_array[index_array[n]]`. `user_ptr_array` may be NULL.
+    ///
+    /// Returns 0, or -BMI_EINVAL when one of the ids names no operation of that context.
+    pub unsafe extern "C" fn BMI_mx_testsome(
+        incount: c_int,
+        id_array: *mut bmi_op_id_t,
+        outcount: *mut c_int,
+        index_array: *mut c_int,
+        error_code_array: *mut bmi_error_code_t,
+        actual_size_array: *mut bmi_size_t,
+        user_ptr_array: *mut *mut c_void,
+        max_idle_time_ms: c_int,
+        context_id: bmi_context_id,
+    ) -> c_int {
+        let ids = required("id_array", id_array)?;
+        let outcount = required("outcount", outcount)?;
+        let indexes = required("index_array", index_array)?;
+        let count = capacity(incount)?;
+        let outputs = Outputs::new(count, error_code_array, actual_size_array, user_ptr_array)?;
+        let idle = idle_time(max_idle_time_ms)?;
+        let context = context(context_id)?;
+        // SAFETY: C passes `incount` ids and leaves them alone during the call.
+        let ids = unsafe { slice::from_raw_parts(ids.as_ptr(), count) };
+        let mut place = 0;
+        let found = instance::test_some(ids, context, idle, &mut |index, done| {
+            if place < count {
+                // SAFETY: within the `incount` entries that C passes; an index of an array whose
+                // length is an int is an int.
+                unsafe {
+                    indexes.add(place).write(index as c_int);
+                    outputs.write(place, &done);
+                }
+                place += 1;
+            }
+        })?;
+        debug_assert_eq!(found, place);
+        // SAFETY: C passes a count to write to.
+        unsafe { outcount.write(place as c_int) };
+        Ok(0)
+    }
+
+    /// Takes up to `incount` completions of a context, oldest first. `user_ptr_array` may be NULL.
+    /// While it waits, the arrival of an unexpected message or a completion in another context
+    /// ends the call early.
+    ///
+    /// Returns 0. Trouble with a peer is never a failure of this call: it is in the error codes of
+    /// its operations.
+    pub unsafe extern "C" fn BMI_mx_testcontext(
+        incount: c_int,
+        out_id_array: *mut bmi_op_id_t,
+        outcount: *mut c_int,
+        error_code_array: *mut bmi_error_code_t,
+        actual_size_array: *mut bmi_size_t,
+        user_ptr_array: *mut *mut c_void,
+        max_idle_time_ms: c_int,
+        context_id: bmi_context_id,
+    ) -> c_int {
+        let ids = required("out_id_array", out_id_array)?;
+        let outcount = required("outcount", outcount)?;
+        let count = capacity(incount)?;
+        let outputs = Outputs::new(count, error_code_array, actual_size_array, user_ptr_array)?;
+        let idle = idle_time(max_idle_time_ms)?;
+        let context = context(context_id)?;
+        let mut place = 0;
+        let found = instance::test_context(context, count, idle, &mut |done| {
+            if place < count {
+                // SAFETY: within the `incount` entries that C passes.
+                unsafe {
+                    ids.add(place).write(done.id);
+                    outputs.write(place, &done);
+                }
+                place += 1;
+            }
+        })?;
+        debug_assert_eq!(found, place);
+        // SAFETY: C passes a count to write to.
+        unsafe { outcount.write(place as c_int) };
+        Ok(0)
+    }
+
+    /// Takes up to `incount` unexpected messages, oldest first. Each buffer is the caller's until
+    /// it is given back with `BMI_mx_unexpected_free`.
+    ///
+    /// Returns 0.
+    pub unsafe extern "C" fn BMI_mx_testunexpected(
+        incount: c_int,
+        outcount: *mut c_int,
+        info: *mut bmi_method_unexpected_info,
+        max_idle_time_ms: c_int,
+    ) -> c_int {
+        let outcount = required("outcount", outcount)?;
+        let infos = required("info", info)?;
+        let count = capacity(incount)?;
+        let idle = idle_time(max_idle_time_ms)?;
+        let mut place = 0;
+        let found = instance::test_unexpected(count, idle, &mut |message: Unexpected| {
+            if place < count {
+                let info = bmi_method_unexpected_info {
+                    error_code: message.error,
+                    addr: message.addr.as_ptr(),
+                    buffer: message.buffer,
+                    size: message.size,
+                    tag: message.tag,
+                };
+                // SAFETY: within the `incount` entries that C passes.
+                unsafe { infos.add(place).write(info) };
+                place += 1;
+            }
+        })?;
+        debug_assert_eq!(found, place);
+        // SAFETY: C passes a count to write to.
+        unsafe { outcount.write(place as c_int) };
+        Ok(0)
+    }
+}
+
+/// The arrays every completion is spread over. Their length is the caller's `incount`.
+struct Outputs {
+    errors: NonNull<bmi_error_code_t>,
+    sizes: NonNull<bmi_size_t>,
+    user_ptrs: Option<NonNull<*mut c_void>>,
+    len: usize,
+}
+
+impl Outputs {
+    #[inline]
+    fn new(
+        len: usize,
+        errors: *mut bmi_error_code_t,
+        sizes: *mut bmi_size_t,
+        user_ptrs: *mut *mut c_void,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            errors: required("error_code", errors)?,
+            sizes: required("actual_size", sizes)?,
+            user_ptrs: optional("user_ptr", user_ptrs)?,
+            len,
+        })
+    }
+
+    /// # Safety
+    ///
+    /// The arrays have the promised length and `place` is less than it.
+    #[inline]
+    unsafe fn write(&self, place: usize, done: &Done) {
+        debug_assert!(place < self.len);
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.errors.add(place).write(done.error);
+            self.sizes.add(place).write(done.size);
+            if let Some(user_ptrs) = self.user_ptrs {
+                user_ptrs.add(place).write(done.user_ptr);
+            }
+        }
+    }
+}
+
+/// How many entries the output arrays have.
+#[inline]
+fn capacity(incount: c_int) -> Result<usize, Error> {
+    Ok(in_range("incount", incount, 1, c_int::MAX.into())? as usize)
+}
+
+#[inline]
+fn idle_time(ms: c_int) -> Result<Duration, Error> {
+    let ms = in_range("max_idle_time_ms", ms, 0, c_int::MAX.into())?;
+    Ok(Duration::from_millis(ms as u64))
+}

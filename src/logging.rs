@@ -1,0 +1,256 @@
+//! Where log records go.
+//!
+//! ```text
+//!   log::warn!(..)  -->  level enabled?  -->  bmi_mx_set_host's log, if there is one
+//!        not built when off        |          gossip, inside a file system
+//!                                  |          stderr, when alone
+//!   BMI_MX_LOG=debug (or MX_LOG) decides the level; without it:
+//!      bmi_mx_set_host's log   info
+//!      gossip                  warn, and trace while bit 50 of the debug mask is on
+//!      stderr                  warn
+//! ```
+//!
+//! Errors and warnings become `gossip_err`, everything else `gossip_debug`; what `BMI_MX_LOG` asks
+//! for goes to `gossip_err` too, because the mask would swallow it. At most [`BURST`] lines a
+//! second of `info` and above are let through, the rest is counted and the number is logged.
+//!
+//! Owns: the choice of destination and level.
+//! Knows nothing of: what is logged.
+
+use crate::config::LOG_VARIABLES;
+use crate::host;
+use env_logger::Logger as StderrLogger;
+use libc::c_int;
+use log::{Level, LevelFilter, Log, Metadata, Record};
+use parking_lot::Mutex;
+use std::ffi::CString;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Lines a second of `info` and above.
+const BURST: u32 = 100;
+
+/// Installs the logger, the first time; then [`refresh`].
+pub fn start() {
+    static STARTED: OnceLock<bool> = OnceLock::new();
+    // In a Rust program that has a logger of its own, that one stays.
+    let ours = *STARTED.get_or_init(|| log::set_logger(&LOGGER).is_ok());
+    if ours {
+        refresh();
+    }
+}
+
+/// Takes over a level the host has changed meanwhile. Cheap: a few words are read.
+pub fn refresh() {
+    if let Some(sinks) = LOGGER.sinks.get() {
+        log::set_max_level(level_now(sinks));
+    } else {
+        log::set_max_level(level_now(LOGGER.sinks()));
+    }
+}
+
+static LOGGER: MethodLogger = MethodLogger {
+    sinks: OnceLock::new(),
+    budget: Mutex::new(Budget {
+        second: None,
+        spent: 0,
+        dropped: 0,
+    }),
+};
+
+struct MethodLogger {
+    sinks: OnceLock<Sinks>,
+    budget: Mutex<Budget>,
+}
+
+/// What the environment says.
+struct Sinks {
+    stderr: StderrLogger,
+    /// True when one of the variables is set.
+    asked: bool,
+}
+
+fn level_now(sinks: &Sinks) -> LevelFilter {
+    if sinks.asked {
+        return sinks.stderr.filter();
+    }
+    if host::given_log().is_some() {
+        return LevelFilter::Info;
+    }
+    match host::gossip() {
+        Some(gossip) if gossip.debug_wanted() => LevelFilter::Trace,
+        _ => LevelFilter::Warn,
+    }
+}
+
+impl MethodLogger {
+    fn sinks(&self) -> &Sinks {
+        self.sinks.get_or_init(|| {
+            let filter = LOG_VARIABLES
+                .iter()
+                .find_map(|name| std::env::var(name).ok())
+                .filter(|text| !text.is_empty());
+            let mut builder = env_logger::Builder::new();
+            builder.parse_filters(filter.as_deref().unwrap_or("warn"));
+            Sinks {
+                stderr: builder.build(),
+                asked: filter.is_some(),
+            }
+        })
+    }
+
+    /// Lets a line through, or counts it. The number of lines dropped before this one.
+    fn admit(&self, level: Level) -> Option<u32> {
+        match level {
+            Level::Debug | Level::Trace => Some(0),
+            _ => self.budget.lock().admit(Instant::now()),
+        }
+    }
+
+    fn write(&self, record: &Record<'_>) {
+        let sinks = self.sinks();
+        if let Some(log) = host::given_log() {
+            if let Some(line) = line(record, false) {
+                // SAFETY: a function of this signature, and a C string.
+                unsafe { log(level_number(record.level()), line.as_ptr()) };
+            }
+        } else if let Some(gossip) = host::gossip() {
+            let Some(line) = line(record, true) else {
+                return;
+            };
+            match sinks.asked || record.level() <= Level::Warn {
+                true => gossip.error(&line),
+                false => gossip.debug(&line),
+            }
+        } else {
+            sinks.stderr.log(record);
+        }
+    }
+}
+
+impl Log for MethodLogger {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        let sinks = self.sinks();
+        match sinks.asked {
+            true => sinks.stderr.enabled(metadata),
+            false => metadata.level() <= log::max_level(),
+        }
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if !self.enabled(record.metadata()) {
+            return;
+        }
+        let Some(dropped) = self.admit(record.level()) else {
+            return;
+        };
+        if dropped > 0 {
+            let metadata = Metadata::builder()
+                .level(Level::Warn)
+                .target(TARGET)
+                .build();
+            self.write(
+                &Record::builder()
+                    .metadata(metadata)
+                    .args(format_args!("{dropped} log lines left out"))
+                    .build(),
+            );
+        }
+        self.write(record);
+    }
+
+    fn flush(&self) {}
+}
+
+const TARGET: &str = "bmi_mx";
+
+/// A record as one C string. `None` only when it cannot be: it never has a NUL in it.
+fn line(record: &Record<'_>, with_level: bool) -> Option<CString> {
+    let text = match with_level {
+        true => format!("bmi_mx: {}: {}", level_word(record.level()), record.args()),
+        false => format!("bmi_mx: {}", record.args()),
+    };
+    CString::new(text.replace(['\0', '\n'], " ")).ok()
+}
+
+fn level_word(level: Level) -> &'static str {
+    match level {
+        Level::Error => "error",
+        Level::Warn => "warning",
+        Level::Info => "info",
+        Level::Debug => "debug",
+        Level::Trace => "trace",
+    }
+}
+
+fn level_number(level: Level) -> c_int {
+    match level {
+        Level::Error => 1,
+        Level::Warn => 2,
+        Level::Info => 3,
+        Level::Debug => 4,
+        Level::Trace => 5,
+    }
+}
+
+/// How many lines have been let through in the running second.
+struct Budget {
+    second: Option<Instant>,
+    spent: u32,
+    dropped: u32,
+}
+
+impl Budget {
+    /// `None`: over the limit. Otherwise how many were dropped since the last one let through.
+    fn admit(&mut self, now: Instant) -> Option<u32> {
+        let running = self
+            .second
+            .is_some_and(|begin| now.saturating_duration_since(begin) < Duration::from_secs(1));
+        if !running {
+            self.second = Some(now);
+            self.spent = 0;
+        }
+        if self.spent >= BURST {
+            self.dropped = self.dropped.saturating_add(1);
+            return None;
+        }
+        self.spent += 1;
+        Some(std::mem::take(&mut self.dropped))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget() -> Budget {
+        Budget {
+            second: None,
+            spent: 0,
+            dropped: 0,
+        }
+    }
+
+    #[test]
+    fn lines_beyond_the_burst_are_counted_and_reported_in_the_next_second() {
+        let mut budget = budget();
+        let start = Instant::now();
+        for _ in 0..BURST {
+            assert_eq!(budget.admit(start), Some(0));
+        }
+        for _ in 0..7 {
+            assert_eq!(budget.admit(start + Duration::from_millis(999)), None);
+        }
+        assert_eq!(budget.admit(start + Duration::from_secs(1)), Some(7));
+        assert_eq!(budget.admit(start + Duration::from_secs(1)), Some(0));
+    }
+
+    #[test]
+    fn a_line_for_c_has_no_nul_and_no_newline() {
+        let record = |args| Record::builder().level(Level::Warn).args(args).build();
+        let text = line(&record(format_args!("a\0b\nc")), true).unwrap();
+        assert_eq!(text.to_str(), Ok("bmi_mx: warning: a b c"));
+        let text = line(&record(format_args!("x")), false).unwrap();
+        assert_eq!(text.to_str(), Ok("bmi_mx: x"));
+    }
+}
