@@ -26,6 +26,7 @@ mod matching;
 pub mod memory;
 mod partner;
 pub mod port;
+pub mod reliability;
 mod request;
 mod stats;
 mod status;

@@ -1,1 +1,41 @@
-//! Placeholder module list; see docs/architecture.md.
+#![forbid(unsafe_code)]
+//! A network in one thread whose every event follows from a seed.
+//!
+//! ```text
+//!   Cluster -- runs --> nodes: whatever implements Drive (an Endpoint with an application, the
+//!      |                 |      whole BMI method, ...)
+//!      |                 v
+//!      |        SimPort (reliable)          mx_proto::reliability::Reliable over SimDatagrams
+//!      |                 |                               |
+//!      |              Fabric                        DatagramNet: a Link per pair and direction
+//!      v                 v                               v
+//!    World: virtual clock, agenda ordered by (time, order of entry), chance, log
+//! ```
+//!
+//! Everything is generic over the memory type, and clocks are handles that can be cloned, so that
+//! any layer above a port can be put on it. Nothing sleeps and nothing reads a real clock; equal
+//! seeds give equal runs. A failing run prints its log and `SIM_SEED=n`, which repeats it.
+
+pub mod buffer;
+pub mod clock;
+pub mod cluster;
+pub mod datagrams;
+pub mod fabric;
+pub mod link;
+pub mod port;
+pub mod profile;
+pub mod rng;
+pub mod seeds;
+pub mod trace;
+pub mod world;
+
+pub use buffer::Buffer;
+pub use clock::VirtualClock;
+pub use cluster::{Cluster, Drive};
+pub use datagrams::{DatagramNet, SimDatagrams};
+pub use fabric::Fabric;
+pub use link::{Faults, Link};
+pub use port::SimPort;
+pub use profile::Profile;
+pub use rng::Rng;
+pub use world::{NodeId, World};

@@ -1,0 +1,28 @@
+//! What the reliability layer counts; always on.
+
+/// Running totals of one [`super::Reliable`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReliableStats {
+    /// Datagrams given to the service.
+    pub datagrams_out: u64,
+    /// Datagrams taken from the service.
+    pub datagrams_in: u64,
+    /// Fragments sent again.
+    pub resent: u64,
+    /// Time-outs that made something be sent again.
+    pub timeouts: u64,
+    /// Fragments that were there already.
+    pub duplicates: u64,
+    /// Fragments outside the window, or early ones for which there was no room.
+    pub outside_window: u64,
+    /// Datagrams that are none of ours: wrong magic, version, length or kind.
+    pub malformed: u64,
+    /// Datagrams whose checksum is wrong.
+    pub damaged: u64,
+    /// Datagrams of a session that is not, or not any more.
+    pub old_session: u64,
+    /// Acknowledgements of what was never sent.
+    pub bad_acks: u64,
+    /// Callers that were not answered because there are too many links.
+    pub refused: u64,
+}

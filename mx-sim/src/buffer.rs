@@ -1,0 +1,136 @@
+//! Memory of a simulated application that knows when it may be touched.
+//!
+//! ```text
+//!   application: Buffer --- share() ---> the endpoint's and the ports' handles
+//!       give_back(): from here on every visit through any handle is a broken promise
+//! ```
+//!
+//! Owns: the bytes, and the moment they came back. Knows nothing of: operations.
+
+use mx_proto::Memory;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// A handle of one piece of memory; clones show the same bytes.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    inner: Rc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    bytes: RefCell<Vec<u8>>,
+    /// Ends of the pieces it is lent in, so that code meets memory in more than one piece.
+    seams: Vec<usize>,
+    returned: Cell<bool>,
+}
+
+impl Buffer {
+    /// Memory with these bytes, in one piece.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self::in_pieces(bytes, Vec::new())
+    }
+
+    /// Memory that is lent piece by piece, with cuts at the `seams` (ascending).
+    pub fn in_pieces(bytes: Vec<u8>, seams: Vec<usize>) -> Self {
+        let inner = Inner {
+            bytes: RefCell::new(bytes),
+            seams,
+            returned: Cell::new(false),
+        };
+        Self {
+            inner: Rc::new(inner),
+        }
+    }
+
+    /// A second handle, for [`crate::Fabric::new`].
+    pub fn share(&self) -> Self {
+        self.clone()
+    }
+
+    /// The operation is over: whoever touches the bytes from now on breaks a promise.
+    pub fn give_back(&self) {
+        self.inner.returned.set(true);
+    }
+
+    /// The operation is over.
+    pub fn is_back(&self) -> bool {
+        self.inner.returned.get()
+    }
+
+    /// A copy of the bytes, for the application's own eyes.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.inner.bytes.borrow().clone()
+    }
+
+    /// Handles of it that exist.
+    pub fn handles(&self) -> usize {
+        Rc::strong_count(&self.inner)
+    }
+
+    /// Calls `each` with the pieces of `offset .. offset + len`.
+    fn pieces(&self, offset: usize, len: usize, mut each: impl FnMut(std::ops::Range<usize>)) {
+        let all = self.inner.bytes.borrow().len();
+        let end = offset.saturating_add(len).min(all);
+        let mut at = offset;
+        while at < end {
+            let seam = self
+                .inner
+                .seams
+                .iter()
+                .copied()
+                .find(|seam| *seam > at)
+                .unwrap_or(end);
+            each(at..seam.min(end));
+            at = seam.min(end);
+        }
+    }
+}
+
+impl Memory for Buffer {
+    fn len(&self) -> usize {
+        self.inner.bytes.borrow().len()
+    }
+
+    fn visit(&self, offset: usize, len: usize, mut visitor: impl FnMut(&[u8])) {
+        assert!(
+            !self.is_back(),
+            "memory was read after its operation had completed"
+        );
+        self.pieces(offset, len, |range| {
+            visitor(&self.inner.bytes.borrow()[range])
+        });
+    }
+
+    fn visit_mut(&mut self, offset: usize, len: usize, mut visitor: impl FnMut(&mut [u8])) {
+        assert!(
+            !self.is_back(),
+            "memory was written after its operation had completed"
+        );
+        self.pieces(offset, len, |range| {
+            visitor(&mut self.inner.bytes.borrow_mut()[range])
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_lent_in_order_and_end_at_the_seams() {
+        let buffer = Buffer::in_pieces((0..10).collect(), vec![3, 7]);
+        let mut seen = Vec::new();
+        buffer.visit(1, 100, |piece| seen.push(piece.to_vec()));
+        assert_eq!(seen, [vec![1, 2], vec![3, 4, 5, 6], vec![7, 8, 9]]);
+    }
+
+    #[test]
+    #[should_panic(expected = "written after its operation")]
+    fn touching_memory_that_came_back_is_noticed() {
+        let buffer = Buffer::new(vec![0; 4]);
+        let mut other = buffer.share();
+        buffer.give_back();
+        other.visit_mut(0, 1, |_| {});
+    }
+}

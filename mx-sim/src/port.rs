@@ -1,0 +1,470 @@
+//! A reliable, ordered [`Port`] with every behaviour the contract allows, chosen by seed.
+//!
+//! ```text
+//!   Endpoint -- send, resume, ... --> SimPort --> Fabric (both ends of every link)
+//!            <-- Sink -------------- poll  <--- inbox of this port, in order of time
+//! ```
+//!
+//! Depending on its [`Profile`] it takes bodies whole, in part, or holds them and reads them when
+//! they arrive at the other side; it delivers bodies through `place` or `on_packet`, at once or
+//! piece by piece; its links fill up, close in order, break, or fall silent.
+
+use crate::fabric::{Assembly, Bytes, Fabric, HostId, Into, Timed, What};
+use crate::profile::Profile;
+use crate::world::NodeId;
+use mx_proto::port::{
+    BODY_LEN_AT, Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkDown, Port,
+    RemoteKey, RemoteRead, SendError, Sent, Sink,
+};
+use mx_proto::{Clock, EndpointId, LinkId, Memory, NicId, Target};
+
+/// One node's port. Dropping it breaks its links, as the death of a process does.
+#[derive(Debug)]
+pub struct SimPort<M: Memory> {
+    fabric: Fabric<M>,
+    host: HostId,
+    profile: Profile,
+}
+
+impl<M: Memory> SimPort<M> {
+    /// Opens a port of `node` under a name. `None` when somebody else has that name.
+    pub fn open(
+        fabric: &Fabric<M>,
+        node: NodeId,
+        nic: NicId,
+        endpoint: EndpointId,
+        profile: Profile,
+    ) -> Option<Self> {
+        let host = fabric
+            .inner
+            .borrow_mut()
+            .open(node, nic, endpoint, profile)?;
+        Some(Self {
+            fabric: fabric.clone(),
+            host,
+            profile,
+        })
+    }
+
+    /// Takes as much of a body as there is room for. The link is up and nothing is outstanding.
+    fn take_body(
+        &mut self,
+        link: LinkId,
+        header: Option<HeaderBytes>,
+        memory: &M,
+        offset: usize,
+        len: usize,
+    ) -> Result<Sent, SendError> {
+        let mut inner = self.fabric.inner.borrow_mut();
+        let overhead = if header.is_some() { HEADER_LEN } else { 0 };
+        let end = inner.end(self.host, link).ok_or(SendError::Down)?;
+        let under_way = end.under_way;
+        let room = self.profile.room.saturating_sub(under_way);
+        let fits = under_way == 0 || overhead + len <= room;
+        let may_split = header.is_none() || len > self.profile.packet_max;
+        // Now and then a part is taken although everything would fit: a full socket can do that.
+        let split = may_split
+            && len > 0
+            && inner.rng.chance(self.profile.parts)
+            && (!fits || inner.rng.chance(0.3));
+        if !fits && (!split || room <= overhead) {
+            if let Some(end) = inner.end_mut(self.host, link) {
+                end.blocked = true;
+            }
+            return Err(SendError::WouldBlock);
+        }
+        if split {
+            let most = if fits { len - 1 } else { room - overhead };
+            let part = inner.rng.within(0..=most.min(len - 1));
+            // An empty pipe brings no "writable" by itself.
+            let part = if under_way == 0 {
+                part.max(1).min(len - 1)
+            } else {
+                part
+            };
+            let nothing_moves = under_way == 0 && overhead + part == 0;
+            if !nothing_moves {
+                let mut copy = Vec::with_capacity(part);
+                memory.visit(offset, part, |piece| copy.extend_from_slice(piece));
+                if header.is_some() || !copy.is_empty() {
+                    inner.ship(self.host, link, header, Bytes::Copied(copy));
+                }
+                if let Some(end) = inner.end_mut(self.host, link) {
+                    end.partial = Some(len - part);
+                    end.blocked = true;
+                }
+                if let Some(header) = header {
+                    inner.log_sent(self.host, link, &header, part, "part");
+                }
+                return Ok(Sent::Part(part));
+            }
+        }
+        if let Some(end) = inner.end_mut(self.host, link) {
+            end.partial = None;
+        }
+        if len > 0 && inner.rng.chance(self.profile.held) {
+            let token = inner.serial();
+            let held = match inner.share {
+                Some(share) => Bytes::Shared {
+                    memory: share(memory),
+                    offset,
+                    len,
+                    token,
+                    from: (self.host, link),
+                    last: true,
+                },
+                None => {
+                    let mut copy = Vec::with_capacity(len);
+                    memory.visit(offset, len, |piece| copy.extend_from_slice(piece));
+                    let at = inner.world.now().after(self.profile.latency * 3);
+                    inner.put(at, self.host, link, What::Released(token));
+                    Bytes::Copied(copy)
+                }
+            };
+            if let Some(end) = inner.end_mut(self.host, link) {
+                end.held.push(token);
+            }
+            inner.ship(self.host, link, header, held);
+            if let Some(header) = header {
+                inner.log_sent(self.host, link, &header, len, "held");
+            }
+            return Ok(Sent::Held(token));
+        }
+        let mut copy = Vec::with_capacity(len);
+        memory.visit(offset, len, |piece| copy.extend_from_slice(piece));
+        inner.ship(self.host, link, header, Bytes::Copied(copy));
+        if let Some(header) = header {
+            inner.log_sent(self.host, link, &header, len, "whole");
+        }
+        Ok(Sent::Whole)
+    }
+
+    /// A piece of a packet arrived: gives it to the sink, or keeps it until there is more.
+    fn deliver<S: Sink<M>>(
+        &mut self,
+        link: LinkId,
+        header: Option<HeaderBytes>,
+        bytes: Bytes<M>,
+        sink: &mut S,
+    ) {
+        let mut inner = self.fabric.inner.borrow_mut();
+        let Some(bytes) = inner.read(bytes) else {
+            // The sender took back memory it had lent: nothing sensible can follow.
+            inner.reset(self.host, link);
+            return;
+        };
+        let on_wire = bytes.len() + if header.is_some() { HEADER_LEN } else { 0 };
+        inner.taken(self.host, link, on_wire);
+        let try_place = inner.rng.chance(self.profile.eager_place);
+        let Some(end) = inner.end_mut(self.host, link) else {
+            return;
+        };
+        let cookie = end.cookie;
+        let mut assembly = match header {
+            Some(header) => Assembly {
+                header,
+                len: body_len(&header),
+                got: 0,
+                into: Into::Undecided,
+            },
+            None => match end.assembly.take() {
+                Some(assembly) => assembly,
+                None => return,
+            },
+        };
+        drop(inner);
+        let whole = bytes.len() == assembly.len;
+        if matches!(assembly.into, Into::Undecided)
+            && whole
+            && assembly.len <= self.profile.packet_max
+            && !try_place
+        {
+            sink.on_packet(link, cookie, &assembly.header, &bytes[..]);
+            return;
+        }
+        self.feed(link, cookie, &mut assembly, &bytes, sink);
+        if assembly.got < assembly.len {
+            if let Some(end) = self.fabric.inner.borrow_mut().end_mut(self.host, link) {
+                end.assembly = Some(assembly);
+            }
+            return;
+        }
+        match assembly.into {
+            Into::Placed => sink.on_placed(link, cookie, &assembly.header),
+            Into::Kept(body) => sink.on_packet(link, cookie, &assembly.header, &body[..]),
+            Into::Undecided | Into::Nowhere => {}
+        }
+    }
+
+    fn feed<S: Sink<M>>(
+        &self,
+        link: LinkId,
+        cookie: u64,
+        assembly: &mut Assembly,
+        bytes: &[u8],
+        sink: &mut S,
+    ) {
+        if matches!(assembly.into, Into::Undecided | Into::Placed) {
+            match sink.place(link, cookie, &assembly.header) {
+                Some(place) => {
+                    let at = place.offset + assembly.got;
+                    let written = place.memory.fill(at, bytes.len(), bytes, 0);
+                    assert_eq!(
+                        written,
+                        bytes.len(),
+                        "place promised room for all of the body"
+                    );
+                    assembly.into = Into::Placed;
+                }
+                None if assembly.got == 0 && assembly.len <= self.profile.packet_max => {
+                    assembly.into = Into::Kept(Vec::with_capacity(assembly.len));
+                }
+                None => assembly.into = Into::Nowhere,
+            }
+        }
+        if let Into::Kept(body) = &mut assembly.into {
+            body.extend_from_slice(bytes);
+        }
+        assembly.got += bytes.len();
+    }
+}
+
+/// The length a header speaks of.
+fn body_len(header: &HeaderBytes) -> usize {
+    let mut bytes = [0; 4];
+    bytes.copy_from_slice(&header[BODY_LEN_AT..BODY_LEN_AT + 4]);
+    u32::from_le_bytes(bytes) as usize
+}
+
+impl<M: Memory> Port<M> for SimPort<M> {
+    fn limits(&self, _link: LinkId) -> Limits {
+        Limits {
+            packet_max: self.profile.packet_max,
+            data_max: self.profile.data_max,
+            pull_block: self.profile.pull_block,
+            remote_read: self.profile.remote_read && self.fabric.inner.borrow().share.is_some(),
+        }
+    }
+
+    fn connect(&mut self, target: Target, _clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+        self.fabric.inner.borrow_mut().connect(self.host, target)
+    }
+
+    fn bind(&mut self, link: LinkId, cookie: u64) {
+        if let Some(end) = self.fabric.inner.borrow_mut().end_mut(self.host, link) {
+            end.cookie = cookie;
+        }
+    }
+
+    fn send(
+        &mut self,
+        link: LinkId,
+        header: &HeaderBytes,
+        body: Body<'_, M>,
+    ) -> Result<Sent, SendError> {
+        assert_eq!(
+            body_len(header),
+            body.len(),
+            "the header does not tell the body's length"
+        );
+        let mut inner = self.fabric.inner.borrow_mut();
+        let end = inner.end_mut(self.host, link).ok_or(SendError::Down)?;
+        if !end.up || end.partial.is_some() {
+            end.blocked = true;
+            return Err(SendError::WouldBlock);
+        }
+        let bytes = match body {
+            Body::Memory {
+                memory,
+                offset,
+                len,
+            } => {
+                assert!(len <= self.profile.packet_max.max(self.profile.data_max));
+                drop(inner);
+                return self.take_body(link, Some(*header), memory, offset, len);
+            }
+            Body::Bytes(bytes) => bytes,
+        };
+        assert!(
+            bytes.len() <= self.profile.packet_max,
+            "a body larger than packet_max"
+        );
+        if end.under_way > 0 && end.under_way + HEADER_LEN + bytes.len() > self.profile.room {
+            end.blocked = true;
+            return Err(SendError::WouldBlock);
+        }
+        inner.ship(
+            self.host,
+            link,
+            Some(*header),
+            Bytes::Copied(bytes.to_vec()),
+        );
+        inner.log_sent(self.host, link, header, bytes.len(), "whole");
+        Ok(Sent::Whole)
+    }
+
+    fn resume(
+        &mut self,
+        link: LinkId,
+        memory: &M,
+        offset: usize,
+        len: usize,
+    ) -> Result<Sent, SendError> {
+        let left = {
+            let inner = self.fabric.inner.borrow();
+            inner.end(self.host, link).ok_or(SendError::Down)?.partial
+        };
+        assert_eq!(
+            left,
+            Some(len),
+            "the rest must be exactly what was not taken"
+        );
+        self.take_body(link, None, memory, offset, len)
+    }
+
+    fn abandon(&mut self, link: LinkId) {
+        let mut inner = self.fabric.inner.borrow_mut();
+        let left = inner
+            .end_mut(self.host, link)
+            .and_then(|end| end.partial.take());
+        if let Some(left) = left {
+            inner.ship(self.host, link, None, Bytes::Copied(vec![0; left]));
+        }
+    }
+
+    fn recall(&mut self, link: LinkId, token: u64) {
+        let mut inner = self.fabric.inner.borrow_mut();
+        let Some(end) = inner.end_mut(self.host, link) else {
+            return;
+        };
+        let before = end.held.len();
+        end.held.retain(|held| *held != token);
+        // The bytes are on their way and cannot be taken back one by one.
+        if end.held.len() < before && inner.share.is_some() {
+            inner.reset(self.host, link);
+        }
+    }
+
+    fn poll<S: Sink<M>>(&mut self, _clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+        let mut busy = false;
+        for _ in 0..budget {
+            let Some(Timed { link, what, .. }) = self.fabric.inner.borrow_mut().take(self.host)
+            else {
+                return busy;
+            };
+            let mut inner = self.fabric.inner.borrow_mut();
+            let Some(end) = inner.end_mut(self.host, link) else {
+                continue;
+            };
+            busy = true;
+            let cookie = end.cookie;
+            match what {
+                What::Up => {
+                    end.up = true;
+                    let blocked = std::mem::take(&mut end.blocked);
+                    drop(inner);
+                    sink.on_up(link, cookie);
+                    if blocked {
+                        sink.on_writable(link, cookie);
+                    }
+                }
+                What::Down(reason) => {
+                    let held = std::mem::take(&mut end.held);
+                    let release = inner.rng.chance(0.5);
+                    inner.remove(self.host, link);
+                    drop(inner);
+                    if release {
+                        held.into_iter()
+                            .for_each(|token| sink.on_released(link, cookie, token));
+                    }
+                    sink.on_down(link, cookie, reason);
+                }
+                What::Piece { header, bytes } => {
+                    let spurious = inner.rng.chance(self.profile.spurious);
+                    drop(inner);
+                    self.deliver(link, header, bytes, sink);
+                    if spurious && self.fabric.inner.borrow().end(self.host, link).is_some() {
+                        sink.on_writable(link, cookie);
+                    }
+                }
+                What::Writable => {
+                    drop(inner);
+                    sink.on_writable(link, cookie);
+                }
+                What::Released(token) => {
+                    let known = end.held.contains(&token);
+                    end.held.retain(|held| *held != token);
+                    drop(inner);
+                    if known {
+                        sink.on_released(link, cookie, token);
+                    }
+                }
+                What::RemoteRead { token, ok } => {
+                    drop(inner);
+                    sink.on_remote_read(link, cookie, token, ok);
+                }
+            }
+        }
+        // There may be more: somebody has to come back although nothing new arrives.
+        let inner = self.fabric.inner.borrow();
+        if inner.anything_due(self.host) {
+            inner
+                .world
+                .wake(inner.world.now(), inner.hosts[self.host].node);
+        }
+        busy
+    }
+
+    fn close(&mut self, link: LinkId, how: Close) {
+        let mut inner = self.fabric.inner.borrow_mut();
+        let Some(end) = inner.end(self.host, link) else {
+            return;
+        };
+        let broken = end.partial.is_some() || !end.held.is_empty();
+        match how {
+            Close::Flush if !broken => {
+                inner.tell_peer_down(self.host, link, LinkDown::Closed, true);
+            }
+            _ => inner.tell_peer_down(self.host, link, LinkDown::Reset, false),
+        }
+        inner.remove(self.host, link);
+    }
+
+    fn arm(&mut self) -> bool {
+        !self.fabric.inner.borrow().anything_due(self.host)
+    }
+
+    fn disarm(&mut self) {}
+
+    fn expose(&mut self, _link: LinkId, memory: &M) -> Option<RemoteKey> {
+        self.fabric.inner.borrow_mut().expose(self.host, memory)
+    }
+
+    fn conceal(&mut self, _link: LinkId, key: RemoteKey) {
+        self.fabric.inner.borrow_mut().conceal(self.host, key);
+    }
+
+    fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
+        let RemoteRead {
+            key,
+            from,
+            memory,
+            at,
+            len,
+            token,
+        } = read;
+        let mut inner = self.fabric.inner.borrow_mut();
+        inner.end(self.host, link).ok_or(SendError::Down)?;
+        let bytes = inner.read_exposed(self.host, link, key, from, len);
+        let ok = bytes.is_some_and(|bytes| memory.fill(at, len, &bytes[..], 0) == len);
+        let when = inner.world.now().after(self.profile.latency * 2);
+        inner.put(when, self.host, link, What::RemoteRead { token, ok });
+        Ok(())
+    }
+}
+
+impl<M: Memory> Drop for SimPort<M> {
+    fn drop(&mut self) {
+        self.fabric.inner.borrow_mut().shut(self.host, true);
+    }
+}

@@ -1,0 +1,106 @@
+//! How a simulated port behaves within what the [`mx_proto::port::Port`] contract allows.
+//!
+//! Knows nothing of: links, packets.
+
+use crate::rng::Rng;
+use std::time::Duration;
+
+/// A choice for everything the contract leaves open.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Profile {
+    /// [`mx_proto::port::Limits::packet_max`].
+    pub packet_max: usize,
+    /// [`mx_proto::port::Limits::data_max`].
+    pub data_max: usize,
+    /// [`mx_proto::port::Limits::pull_block`].
+    pub pull_block: usize,
+    /// Bytes under way on a link before it has no room. One packet always fits an empty link.
+    pub room: usize,
+    /// How likely a data packet that does not fit is taken in part instead of not at all.
+    pub parts: f64,
+    /// How likely a body is held (and read late) instead of copied.
+    pub held: f64,
+    /// Largest piece in which a body arrives.
+    pub piece: usize,
+    /// How likely a body that is there as a whole is offered to `place` nevertheless.
+    pub eager_place: f64,
+    /// Peers' memory can be read.
+    pub remote_read: bool,
+    /// How likely a port says "writable" without having been full.
+    pub spurious: f64,
+    /// One way, everything takes so long,
+    pub latency: Duration,
+    /// and at most so much longer.
+    pub jitter: Duration,
+    /// Bytes a second.
+    pub bandwidth: Option<u64>,
+    /// After how much silence a peer that says nothing any more is given up.
+    pub keepalive: Duration,
+}
+
+impl Default for Profile {
+    /// A fast port that takes everything whole, as a ring on one host does.
+    fn default() -> Self {
+        Self {
+            packet_max: 32 << 10,
+            data_max: 64 << 10,
+            pull_block: 256 << 10,
+            room: 1 << 20,
+            parts: 0.0,
+            held: 0.0,
+            piece: usize::MAX,
+            eager_place: 0.0,
+            remote_read: false,
+            spurious: 0.0,
+            latency: Duration::from_micros(5),
+            jitter: Duration::ZERO,
+            bandwidth: None,
+            keepalive: Duration::from_secs(3),
+        }
+    }
+}
+
+impl Profile {
+    /// Like kernel TCP: bodies arrive in pieces, data packets are taken in part.
+    pub fn stream() -> Self {
+        Self {
+            data_max: 1 << 20,
+            pull_block: 1 << 20,
+            room: 128 << 10,
+            parts: 1.0,
+            piece: 16 << 10,
+            latency: Duration::from_micros(30),
+            ..Self::default()
+        }
+    }
+
+    /// Any behaviour the contract allows.
+    pub fn random(rng: &mut Rng) -> Self {
+        let mut maybe = |of: f64| if rng.chance(0.5) { 0.0 } else { of };
+        let (parts, held, eager_place, spurious) =
+            (maybe(0.8), maybe(0.5), maybe(0.5), maybe(0.05));
+        let latency = Duration::from_micros(rng.pick(&[1, 10, 100, 3_000]));
+        Self {
+            packet_max: rng.pick(&[4 << 10, 8 << 10, 32 << 10, 40 << 10]),
+            data_max: rng.pick(&[4 << 10, 9_000, 64 << 10, 1 << 20]),
+            pull_block: rng.pick(&[4 << 10, 30_000, 64 << 10, 1 << 20]),
+            room: rng.pick(&[1, 10_000, 100_000, 1 << 20]),
+            parts,
+            held,
+            piece: rng.pick(&[700, 5_000, 64 << 10, usize::MAX]),
+            eager_place,
+            remote_read: rng.chance(0.2),
+            spurious,
+            latency,
+            jitter: if rng.chance(0.5) {
+                latency
+            } else {
+                Duration::ZERO
+            },
+            bandwidth: rng
+                .chance(0.3)
+                .then(|| rng.pick(&[10_000_000, 1_000_000_000])),
+            keepalive: Duration::from_secs(3),
+        }
+    }
+}
