@@ -17,8 +17,8 @@ use crate::peer_name::ParseError;
 use libc::c_int;
 use mx_proto::Status;
 use mx_proto::port::ConnectError;
-use mx_sys::SegmentError;
 use mx_sys::nic::ResolveError;
+use mx_sys::{OpenError, SegmentError};
 use std::fmt;
 use std::io;
 
@@ -109,8 +109,8 @@ pub enum Error {
     Open {
         /// Its name.
         name: String,
-        /// What the system says.
-        reason: io::Error,
+        /// Why.
+        reason: OpenError,
     },
     /// No connection could be started.
     Connect {
@@ -205,14 +205,15 @@ impl Error {
             Self::UnknownInfo(_) => bmi::BMI_ENOSYS,
             Self::NotInitialized | Self::Forked => bmi::BMI_ENODEV,
             Self::AlreadyInitialized => bmi::BMI_EALREADY,
-            Self::Host(reason) => match reason {
-                ResolveError::EmptyHost
-                | ResolveError::BadBrackets { .. }
-                | ResolveError::NoHost { .. } => bmi::BMI_EINVAL,
-                ResolveError::Unknown { .. } => bmi::BMI_EHOSTUNREACH,
-                ResolveError::BadBoard { .. } => bmi::BMI_ENODEV,
+            Self::Host(reason) => host_code(reason),
+            Self::Open { reason, .. } => match reason {
+                OpenError::Board(reason) => host_code(reason),
+                OpenError::Endpoint(_) => bmi::BMI_EINVAL,
+                OpenError::InUse { .. } => bmi::BMI_EADDRINUSE,
+                OpenError::NoneFree => bmi::BMI_EADDRNOTAVAIL,
+                OpenError::Listen { error, .. } | OpenError::System(error) => system_code(error),
             },
-            Self::Open { reason, .. } | Self::System { reason, .. } => system_code(reason),
+            Self::System { reason, .. } => system_code(reason),
             Self::Connect { reason, .. } => match reason {
                 ConnectError::UnknownNic | ConnectError::NoRoute => bmi::BMI_EHOSTUNREACH,
                 ConnectError::BadEndpoint => bmi::BMI_EINVAL,
@@ -254,6 +255,16 @@ fn status_code(status: Status) -> c_int {
         Status::Unreachable => bmi::BMI_ENETRESET,
         Status::Aborted => bmi::BMI_EIO,
         Status::NoResources => bmi::BMI_ENOMEM,
+    }
+}
+
+fn host_code(reason: &ResolveError) -> c_int {
+    match reason {
+        ResolveError::EmptyHost
+        | ResolveError::BadBrackets { .. }
+        | ResolveError::NoHost { .. } => bmi::BMI_EINVAL,
+        ResolveError::Unknown { .. } => bmi::BMI_EHOSTUNREACH,
+        ResolveError::BadBoard { .. } => bmi::BMI_ENODEV,
     }
 }
 
@@ -419,7 +430,10 @@ mod tests {
     fn a_used_up_address_is_named_in_text_and_code() {
         let error = Error::Open {
             name: "mx://localhost:3".to_owned(),
-            reason: io::Error::from_raw_os_error(libc::EADDRINUSE),
+            reason: OpenError::InUse {
+                endpoint: mx_proto::EndpointId(3),
+                port: 28675,
+            },
         };
         assert_eq!(error.code(), -bmi::BMI_EADDRINUSE);
         assert!(

@@ -16,13 +16,9 @@
 //! Knows nothing of: whether the host exists.
 
 use mx_proto::Route;
+pub use mx_sys::{ROUTE_LOCAL, ROUTE_TCP};
 use std::fmt;
 use std::net::Ipv6Addr;
-
-/// The route that a `/local` at the end asks for.
-pub const ROUTE_LOCAL: Route = Route(1);
-/// The route that a `/tcp` at the end asks for.
-pub const ROUTE_TCP: Route = Route(2);
 
 /// The largest board number: more interfaces than a host can sensibly have.
 pub const MAX_BOARD: u32 = 255;

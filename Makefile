@@ -1,0 +1,53 @@
+# libbmi_mx: build, test, run, install. `make help` lists the targets.
+#
+#   make          library and programs under build/
+#   make check    everything a change must pass
+#   make run      the main job: a file server, a client, a real file there and back
+#
+# mk/*.mk hold the parts. A part appends to BIN_TARGETS (programs `all` builds), CHECK_TARGETS (what
+# `check` runs, in that order) and INSTALL_BINS (programs `install` installs).
+
+.DEFAULT_GOAL := all
+SHELL         := /bin/bash
+.SHELLFLAGS   := -eu -o pipefail -c
+# Most steps use all cores themselves, and tests that measure time do not want company.
+.NOTPARALLEL:
+
+VERSION       := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+# Changes when programs linked against an older library would break (also in build.rs).
+SOVERSION     := 0
+
+BUILD         ?= build
+LIBDIR        := $(BUILD)/lib
+BINDIR        := $(BUILD)/bin
+CARGO         ?= cargo
+CARGO_TARGET  := $(or $(CARGO_TARGET_DIR),target)
+CC            ?= cc
+CXX           ?= c++
+CFLAGS        ?=
+
+BIN_TARGETS   :=
+CHECK_TARGETS :=
+INSTALL_BINS  :=
+
+.PHONY: all check help
+
+include mk/deps.mk mk/rust.mk
+include $(filter-out mk/deps.mk mk/rust.mk mk/install.mk,$(sort $(wildcard mk/*.mk)))
+include mk/install.mk
+
+all: lib $(BIN_TARGETS)
+
+check: deps $(CHECK_TARGETS)
+	@echo "check: all of $(CHECK_TARGETS)"
+
+help:
+	@echo "all         library and programs under $(BUILD)/ (the default)"
+	@echo "check       $(CHECK_TARGETS)"
+	@echo "check-asan, check-valgrind   the C tests under the memory checkers"
+	@echo "run         a file server and a client: FILE=... there and back, local and tcp"
+	@echo "bench       latency, bandwidth and rate beside their references"
+	@echo "header      writes include/bmi_mx.h from the sources"
+	@echo "install     PREFIX=/usr/local DESTDIR= (and uninstall)"
+	@echo "deps        installs what is missing (as root, Debian), or says what is"
+	@echo "clean       removes $(BUILD)/ and cargo's products"

@@ -1,0 +1,10 @@
+# What must be on the machine. As root on Debian or Ubuntu it is installed, elsewhere named.
+
+RUST_MIN        := 1.85
+DEPS_COMMANDS   := gcc g++ make pkg-config nm readelf
+DEPS_PACKAGES   := gcc g++ make pkg-config binutils libc6-dev libcmocka-dev libxxhash-dev
+
+.PHONY: deps
+
+deps:
+	@tools/deps.sh $(RUST_MIN) "$(DEPS_COMMANDS)" "$(DEPS_PACKAGES)" $(CARGO)

@@ -1,0 +1,47 @@
+# make install PREFIX=/usr/local DESTDIR=/tmp/stage; make uninstall with the same values.
+
+PREFIX       ?= /usr/local
+DESTDIR      ?=
+INSTALL_LIB  := $(PREFIX)/lib
+INSTALL_INC  := $(PREFIX)/include
+INSTALL_BIN  := $(PREFIX)/bin
+INSTALL_PC   := $(INSTALL_LIB)/pkgconfig
+INSTALL_DOC  := $(PREFIX)/share/doc/bmi_mx
+
+# Programs, when they have been built by their own parts.
+INSTALL_BINS += $(filter $(BINDIR)/%,$(BIN_TARGETS)) $(EXAMPLES_BIN)
+INSTALL_DOCS := README.md CHANGELOG.md $(wildcard LICENSE*) $(wildcard docs/*.md)
+
+CHECK_TARGETS += install-check
+
+.PHONY: install uninstall install-check
+
+install: all
+	install -d $(addprefix $(DESTDIR),$(INSTALL_LIB) $(INSTALL_INC) $(INSTALL_BIN) $(INSTALL_PC) \
+	    $(INSTALL_DOC))
+	install -m 755 $(LIBDIR)/$(REALNAME) $(DESTDIR)$(INSTALL_LIB)/
+	ln -sfn $(REALNAME) $(DESTDIR)$(INSTALL_LIB)/$(SONAME)
+	ln -sfn $(SONAME) $(DESTDIR)$(INSTALL_LIB)/libbmi_mx.so
+	install -m 644 $(LIBDIR)/libbmi_mx.a $(DESTDIR)$(INSTALL_LIB)/
+	install -m 644 include/bmi_mx.h $(DESTDIR)$(INSTALL_INC)/
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$${prefix}/lib|' \
+	    -e 's|@INCLUDEDIR@|$${prefix}/include|' -e 's|@VERSION@|$(VERSION)|' \
+	    pkgconfig/bmi_mx.pc.in > $(DESTDIR)$(INSTALL_PC)/bmi_mx.pc
+	for program in $(sort $(INSTALL_BINS)); do \
+	    install -m 755 $$program $(DESTDIR)$(INSTALL_BIN)/; \
+	done
+	for document in $(wildcard $(INSTALL_DOCS)); do \
+	    install -m 644 $$document $(DESTDIR)$(INSTALL_DOC)/; \
+	done
+
+# Only what install put there; directories only when nothing else is in them.
+uninstall:
+	rm -f $(DESTDIR)$(INSTALL_LIB)/libbmi_mx.so* $(DESTDIR)$(INSTALL_LIB)/libbmi_mx.a
+	rm -f $(DESTDIR)$(INSTALL_INC)/bmi_mx.h $(DESTDIR)$(INSTALL_PC)/bmi_mx.pc
+	rm -f $(addprefix $(DESTDIR)$(INSTALL_BIN)/,$(notdir $(INSTALL_BINS)))
+	rm -rf $(DESTDIR)$(INSTALL_DOC)
+	-rmdir --ignore-fail-on-non-empty -p $(addprefix $(DESTDIR),$(INSTALL_PC) $(INSTALL_INC) \
+	    $(INSTALL_BIN) $(PREFIX)/share/doc) 2>/dev/null
+
+install-check:
+	tools/install_check.sh $(BUILD) "$(MAKE)" "$(CC)"

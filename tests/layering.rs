@@ -1,0 +1,204 @@
+//! Which part may use which.
+//!
+//! ```text
+//!   crates        bmi-mx -> mx-sys -> mx-proto <- mx-sim       Cargo.toml
+//!   in bmi-mx     a module uses those above it in lib.rs       crate:: paths
+//!   mx-proto      no unsafe, no socket, clock, thread, C       std paths
+//! ```
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// All Rust files below a directory.
+fn sources(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// A file's code: without comments, and without its tests, which stand at its end.
+fn code(path: &Path) -> String {
+    let text = read(path);
+    let end = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
+    text[..end]
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default())
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// Modules named right after each `crate::`, groups in braces included.
+fn used_modules(code: &str) -> Vec<String> {
+    let mut used = Vec::new();
+    for (at, _) in code.match_indices("crate::") {
+        // `$crate::` in a macro counts too; `some_crate::` does not.
+        let before = code[..at].chars().next_back();
+        if before.is_some_and(|c| c.is_alphanumeric() || c == '_') {
+            continue;
+        }
+        let rest = &code[at + "crate::".len()..];
+        match rest.strip_prefix('{') {
+            None => used.push(identifier(rest)),
+            Some(group) => used.extend(top_level(group).iter().map(|part| identifier(part))),
+        }
+    }
+    used
+}
+
+/// The parts of `a::{b, c}, d}` that are separated at the outermost level.
+fn top_level(group: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut depth = 0;
+    for c in group.chars() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => parts.push(String::new()),
+            _ => {}
+        }
+        parts.last_mut().unwrap().push(c);
+    }
+    parts
+}
+
+fn identifier(text: &str) -> String {
+    let text = text.trim_start_matches([',', ' ', '\n']);
+    text.chars()
+        .take_while(|c| c.is_alphanumeric() || *c == '_')
+        .collect()
+}
+
+/// The modules of `lib.rs` in their order.
+fn module_order() -> Vec<String> {
+    code(&root().join("src/lib.rs"))
+        .lines()
+        .filter_map(|line| {
+            let line = line.trim().strip_suffix(';')?;
+            let line = line
+                .strip_prefix("pub(crate) ")
+                .or(line.strip_prefix("pub "))
+                .unwrap_or(line);
+            line.strip_prefix("mod ").map(str::to_owned)
+        })
+        .collect()
+}
+
+#[test]
+fn a_module_uses_only_those_above_it_in_lib_rs() {
+    let order = module_order();
+    let place: HashMap<&str, usize> = order.iter().map(String::as_str).zip(0..).collect();
+    let src = root().join("src");
+    let mut checked = 0;
+    for file in sources(&src) {
+        let relative = file.strip_prefix(&src).unwrap();
+        let first = relative.iter().next().unwrap().to_str().unwrap();
+        let module = first.trim_end_matches(".rs");
+        if module == "lib" {
+            continue;
+        }
+        let own = place.get(module).copied();
+        let own = own.unwrap_or_else(|| panic!("{first} is not a module of lib.rs"));
+        for used in used_modules(&code(&file)) {
+            let Some(&other) = place.get(used.as_str()) else {
+                // A macro or a re-export at the root.
+                continue;
+            };
+            assert!(
+                other <= own,
+                "{} uses {used}, which stands below {module}",
+                relative.display()
+            );
+            checked += 1;
+        }
+    }
+    assert!(checked > 20, "only {checked} uses found");
+}
+
+/// The names in one section of a manifest.
+fn section(manifest: &str, name: &str) -> Vec<String> {
+    let header = format!("[{name}]");
+    let lines = manifest
+        .lines()
+        .skip_while(|line| line.trim() != header)
+        .skip(1);
+    lines
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.split(['.', ' ', '=']).next())
+        .filter(|name| !name.is_empty() && !name.starts_with('#'))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn crates_depend_one_way() {
+    const OURS: [&str; 4] = ["bmi-mx", "mx-sys", "mx-sim", "mx-proto"];
+    let allowed: [(&str, &[&str]); 5] = [
+        (".", &["mx-sys", "mx-proto"]),
+        ("mx-sys", &["mx-proto"]),
+        ("mx-sim", &["mx-proto"]),
+        ("mx-proto", &[]),
+        // It drives the ops table through the C interface, as a host does.
+        ("tools/bmi_mx_perf", &[]),
+    ];
+    for (directory, allowed) in allowed {
+        let manifest = read(&root().join(directory).join("Cargo.toml"));
+        for name in section(&manifest, "dependencies") {
+            let fine = !OURS.contains(&name.as_str()) || allowed.contains(&name.as_str());
+            assert!(fine, "{directory} depends on {name}");
+        }
+    }
+}
+
+#[test]
+fn mx_proto_is_pure() {
+    let lib = read(&root().join("mx-proto/src/lib.rs"));
+    assert!(lib.contains("#![forbid(unsafe_code)]"));
+    const FORBIDDEN: [&str; 12] = [
+        "std::net",
+        "std::thread",
+        "std::sync",
+        "std::os",
+        "std::fs",
+        "std::io",
+        "std::process",
+        "std::env",
+        "libc",
+        "parking_lot",
+        "SystemTime",
+        "time::Instant::now",
+    ];
+    for file in sources(&root().join("mx-proto/src")) {
+        let code = code(&file);
+        for forbidden in FORBIDDEN {
+            assert!(
+                !code.contains(forbidden),
+                "{} uses {forbidden}",
+                file.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn paths_are_found_in_every_form() {
+    let code = "use crate::a::b;\nuse crate::{c, d::{e, f}, self as g};\n crate::h::i(); \
+                $crate::j!(); other_crate::k();";
+    assert_eq!(used_modules(code), ["a", "c", "d", "self", "h", "j"]);
+}

@@ -1,0 +1,57 @@
+#!/bin/bash
+# Installs what is missing to build and test, or says what to install.
+#   deps.sh RUST_MIN "commands" "debian packages" CARGO
+set -eu
+
+rust_min=$1 commands=$2 packages=$3 cargo=$4
+
+missing=
+for command in $commands; do
+    command -v "$command" >/dev/null || missing+=" $command"
+done
+# Headers have no command of their own.
+if command -v gcc >/dev/null; then
+    for header in stdarg.h+stddef.h+stdint.h+setjmp.h+cmocka.h xxhash.h; do
+        if ! printf '#include <%s>\n' ${header//+/ } | gcc -E -xc - >/dev/null 2>&1; then
+            missing+=" ${header##*+}"
+        fi
+    done
+fi
+
+at_least() { # at_least 1.85 1.90.1
+    [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]
+}
+
+rust=
+if version=$("$cargo" --version 2>/dev/null | cut -d' ' -f2) && [ -n "$version" ]; then
+    at_least "$rust_min" "$version" || rust="cargo is $version"
+else
+    rust="no cargo"
+fi
+
+if [ -z "$missing" ] && [ -z "$rust" ]; then
+    exit 0
+fi
+
+wanted=
+[ -z "$missing" ] || wanted=$packages
+# Debian 12's own cargo is 1.63. The one that its security updates carry for browsers is recent.
+[ -z "$rust" ] || wanted+=" cargo-web rustc-web rustfmt-web"
+
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo "deps: installing:$wanted"
+    apt-get update -qq
+    # shellcheck disable=SC2086
+    if DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $wanted; then
+        exit 0
+    fi
+    echo "deps: apt-get could not install these" >&2
+fi
+
+{
+    [ -z "$missing" ] || echo "deps: missing:$missing"
+    [ -z "$rust" ] || echo "deps: $rust, and Rust $rust_min or later is needed"
+    echo "deps: install the Debian or Ubuntu packages:$wanted"
+    [ -z "$rust" ] || echo "deps: or get Rust with rustup (rust-lang.org), with rustfmt and clippy"
+} >&2
+exit 1
