@@ -288,6 +288,39 @@ fn a_cancelled_offer_puts_its_receive_back() {
 }
 
 #[test]
+fn a_cancelled_offer_that_was_there_first_leaves_its_receive_posted() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    pair.hold_data = true;
+    let data = pair.filled(pattern(100_000, 1));
+    let send = pending(
+        pair.a
+            .send(b, bits(1), data, 0, SendMode::Standard)
+            .unwrap(),
+    );
+    pair.run();
+    waiting(
+        pair.b
+            .recv(bits(1), EXACT, pair.shared(100_000), 1)
+            .unwrap(),
+    );
+    waiting(
+        pair.b
+            .recv(bits(1), EXACT, pair.shared(100_000), 2)
+            .unwrap(),
+    );
+    pair.run();
+    assert_eq!(pair.a.cancel(send), Cancelled::Withdrawn);
+    pair.hold_data = false;
+    pair.a
+        .send(b, bits(1), pair.filled(vec![9; 5]), 0, SendMode::Standard)
+        .unwrap();
+    pair.run();
+    let done = pair.b.poll_completion().unwrap();
+    assert_eq!((done.context, done.transferred), (1, 5));
+}
+
+#[test]
 fn cancelling_a_matched_receive_tells_the_sender_and_frees_the_buffer() {
     let mut pair = Pair::new();
     let (b, _) = connected(&mut pair);

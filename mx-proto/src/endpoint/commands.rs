@@ -179,7 +179,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             return Err(PostError::BadMask);
         }
         if let Some(waiting) = self.core.unexpected.take(bits, mask) {
-            return Ok(self.recv_waiting(waiting, memory, context));
+            return Ok(self.recv_waiting(waiting, (bits, mask), memory, context));
         }
         // The key is filled in right below; the two tables name each other.
         let core = &mut self.core;
@@ -195,7 +195,13 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         Ok(Received::Pending(id))
     }
 
-    fn recv_waiting(&mut self, waiting: Waiting, mut memory: M, context: u64) -> Received {
+    fn recv_waiting(
+        &mut self,
+        waiting: Waiting,
+        wanted: (MatchBits, MatchMask),
+        mut memory: M,
+        context: u64,
+    ) -> Received {
         let Waiting {
             source,
             bits,
@@ -230,7 +236,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                     requested: 0,
                     received: 0,
                     key,
-                    position: None,
+                    position: Some(self.core.posted.reserve(wanted.0, wanted.1)),
                 };
                 let placeholder = State::Queued {
                     to: NOBODY,

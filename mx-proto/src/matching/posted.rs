@@ -107,7 +107,14 @@ impl Posted {
         PostedKey(index)
     }
 
-    /// Puts a receive that [`Self::take`] gave out back to where it was.
+    /// The place of a receive that a waiting message has matched before it could be posted.
+    pub(crate) fn reserve(&mut self, bits: MatchBits, mask: MatchMask) -> Position {
+        let order = self.next_order;
+        self.next_order += 1;
+        Position { bits, mask, order }
+    }
+
+    /// Puts a receive that [`Self::take`] or [`Self::reserve`] gave a place back to it.
     pub(crate) fn put_back(&mut self, position: Position, request: RequestId) -> PostedKey {
         let Position { bits, mask, order } = position;
         let class = self.class_of(mask);
