@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Errors and warnings become `gossip_err`, everything else `gossip_debug`; what `BMI_MX_LOG` asks
-//! for goes to `gossip_err` too, because the mask would swallow it. At most [`BURST`] lines a
+//! for goes to `gossip_err` too, because the mask would swallow it. At most 100 lines a
 //! second of `info` and above are let through, the rest is counted and the number is logged.
 //!
 //! Owns: the choice of destination and level.

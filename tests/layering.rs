@@ -93,7 +93,7 @@ fn module_order() -> Vec<String> {
             let line = line.trim().strip_suffix(';')?;
             let line = line
                 .strip_prefix("pub(crate) ")
-                .or(line.strip_prefix("pub "))
+                .or_else(|| line.strip_prefix("pub "))
                 .unwrap_or(line);
             line.strip_prefix("mod ").map(str::to_owned)
         })

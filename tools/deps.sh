@@ -34,7 +34,7 @@ if [ -z "$missing" ] && [ -z "$rust" ]; then
 fi
 
 wanted=
-[ -z "$missing" ] || wanted=$packages
+[ -z "$missing" ] || wanted=" $packages"
 # Debian 12's own cargo is 1.63. The one that its security updates carry for browsers is recent.
 [ -z "$rust" ] || wanted+=" cargo-web rustc-web rustfmt-web"
 
