@@ -1,0 +1,76 @@
+#!/bin/sh
+# Runs test programs, each once per port, each with a time limit, and adds their tallies up.
+#
+#   run.sh DIRECTORY LIBDIR 'PORTS' PROGRAM...
+#
+# C_TESTS_UNDER   empty, asan or valgrind
+# C_TESTS_LIMIT   seconds a program may take (default 60, more under a checker)
+#
+# The last line is "N passed, N failed". A program that crashes or is stopped counts as one
+# failure on top of what it printed.
+set -u
+
+directory=$1 libdir=$2 ports=$3
+shift 3
+under=${C_TESTS_UNDER:-}
+here=$(dirname "$0")
+logs=$directory/logs
+mkdir -p "$logs"
+
+BMI_MX_LIBRARY=$(cd "$libdir" && pwd)/libbmi_mx.so.0
+LD_LIBRARY_PATH=$(cd "$libdir" && pwd)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export BMI_MX_LIBRARY LD_LIBRARY_PATH
+
+limit=60
+wrap=
+case $under in
+asan)
+    limit=180
+    export C_TESTS_SLOWER=3
+    # The loader's scopes of dlopen'ed libraries are not the C side's to free.
+    export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:exitcode=77
+    export UBSAN_OPTIONS=print_stacktrace=1
+    export LSAN_OPTIONS=suppressions=$here/lsan.supp:print_suppressions=0
+    ;;
+valgrind)
+    limit=900
+    export C_TESTS_SLOWER=20
+    wrap="valgrind --quiet --trace-children=yes --error-exitcode=78 --leak-check=full \
+        --errors-for-leak-kinds=definite --show-leak-kinds=definite --fair-sched=yes \
+        --suppressions=$here/valgrind.supp"
+    ;;
+esac
+limit=${C_TESTS_LIMIT:-$limit}
+
+passed=0 failed=0
+for port in $ports; do
+    for program in "$@"; do
+        # Nothing of these depends on the port.
+        case $program in layout | header_cxx) [ "$port" = "${ports%% *}" ] || continue ;; esac
+        log=$logs/$program-$port.log
+        begin=$(date +%s%N)
+        MX_PORT=$port timeout -k 5 "$limit" $wrap "$directory/$program" >"$log" 2>&1
+        status=$?
+        ms=$((($(date +%s%N) - begin) / 1000000))
+        tally=$(sed -n 's/^tally \([0-9]*\) passed \([0-9]*\) failed$/\1 \2/p' "$log" | tail -n 1)
+        p=${tally%% *} f=${tally##* }
+        if [ -z "$tally" ]; then
+            p=$(grep -c '^\[       OK \]' "$log") f=$(($(grep -c '^\[  FAILED  \] [a-z]' "$log") + 1))
+        elif [ "$status" -ne 0 ] && [ "$f" -eq 0 ]; then
+            f=1
+        fi
+        passed=$((passed + p)) failed=$((failed + f))
+        if [ "$f" -eq 0 ]; then
+            printf 'ok    %-16s %-6s %3d passed  %6d ms\n' "$program" "$port" "$p" "$ms"
+        else
+            printf 'FAIL  %-16s %-6s %3d passed  %6d ms, %d failed, exit %d (%s)\n' \
+                "$program" "$port" "$p" "$ms" "$f" "$status" "$log"
+            [ "$status" -eq 124 ] && echo "      stopped after $limit s"
+            # What is worth reading: failed tests and what the sides said.
+            grep -E '^\[  FAILED  \] [a-z]|^    [a-z].*, (side|director)|^==[0-9]+== |ERROR: |SUMMARY: ' \
+                "$log" | awk '!seen[$0]++' | head -n 60 | sed 's/^/      /'
+        fi
+    done
+done
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

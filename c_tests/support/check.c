@@ -1,0 +1,86 @@
+/* See check.h. */
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "world.h"
+
+static const struct {
+    long long code;
+    const char *text;
+} names[] = {
+#define NAMED(error) {-(long long)(error), "-" #error}
+    NAMED(BMI_EPERM),      NAMED(BMI_ENOENT),       NAMED(BMI_EIO),
+    NAMED(BMI_EAGAIN),     NAMED(BMI_ENOMEM),       NAMED(BMI_EBUSY),
+    NAMED(BMI_ENODEV),     NAMED(BMI_EINVAL),       NAMED(BMI_ENOSYS),
+    NAMED(BMI_EPROTO),     NAMED(BMI_EMSGSIZE),     NAMED(BMI_EADDRINUSE),
+    NAMED(BMI_ENETRESET),  NAMED(BMI_ETIMEDOUT),    NAMED(BMI_ECONNREFUSED),
+    NAMED(BMI_EHOSTDOWN),  NAMED(BMI_EHOSTUNREACH), NAMED(BMI_ENETUNREACH),
+    NAMED(BMI_ECONNRESET), NAMED(BMI_ECANCEL),      NAMED(BMI_EOVERFLOW),
+    NAMED(BMI_EALREADY),   NAMED(BMI_EADDRNOTAVAIL), NAMED(BMI_ENOBUFS),
+#undef NAMED
+};
+
+const char *code_text(long long code)
+{
+    static _Thread_local char number[32];
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (names[i].code == code)
+            return names[i].text;
+    snprintf(number, sizeof number, "%lld", code);
+    return number;
+}
+
+void check_failed(const char *file, int line, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    world_give_up(file, line, text);
+}
+
+int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int slower(void)
+{
+    static int factor;
+
+    if (factor == 0) {
+        const char *text = getenv("C_TESTS_SLOWER");
+        int value = text != NULL ? atoi(text) : 1;
+
+        factor = value < 1 ? 1 : value;
+    }
+    return factor;
+}
+
+deadline_t deadline_in(int ms)
+{
+    return now_ms() + (int64_t)ms * slower();
+}
+
+bool deadline_over(deadline_t deadline)
+{
+    return now_ms() >= deadline;
+}
+
+int deadline_left(deadline_t deadline)
+{
+    int64_t left = deadline - now_ms();
+
+    return left > 0 ? (int)left : 0;
+}

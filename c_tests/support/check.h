@@ -1,0 +1,53 @@
+/*
+ * Assertions and deadlines, usable on both sides of a two-process test.
+ *
+ *   role (child process)      a failed CHECK prints where and exits with 99
+ *   director (cmocka test)    a failed CHECK ends the children and fails the test
+ *
+ * Owns: the idea of "now", of a deadline, and of how much slower everything runs under
+ * a memory checker (C_TESTS_SLOWER, a factor).
+ * Knows nothing of: the library.
+ */
+#ifndef C_TESTS_CHECK_H
+#define C_TESTS_CHECK_H
+
+#include "bmi.h"
+
+#include <stdarg.h>
+
+#define CHECK(condition)                                                                 \
+    ((condition) ? (void)0 : check_failed(__FILE__, __LINE__, "%s", #condition))
+
+/* CHECK_THAT(size, ==, 8): prints both values. */
+#define CHECK_THAT(left, relation, right)                                                \
+    do {                                                                                 \
+        long long left_ = (long long)(left), right_ = (long long)(right);                \
+        if (!(left_ relation right_))                                                    \
+            check_failed(__FILE__, __LINE__, "%s %s %s: %s %s %lld",                     \
+                         #left, #relation, #right, code_text(left_), #relation, right_); \
+    } while (0)
+
+#define FAIL(...) check_failed(__FILE__, __LINE__, __VA_ARGS__)
+
+_Noreturn void check_failed(const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* "-BMI_EINVAL" for a known code, the number for anything else. */
+const char *code_text(long long code);
+
+/* Milliseconds of the monotonic clock. */
+int64_t now_ms(void);
+/* 1 normally, more under a memory checker. */
+int slower(void);
+
+/* A point in time `ms` (times slower()) from now. */
+typedef int64_t deadline_t;
+deadline_t deadline_in(int ms);
+bool deadline_over(deadline_t deadline);
+/* Milliseconds left for poll(), never negative. */
+int deadline_left(deadline_t deadline);
+
+/* How long one wait may take before a test gives up. */
+#define PATIENCE_MS 10000
+
+#endif

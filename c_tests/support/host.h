@@ -1,0 +1,90 @@
+/*
+ * A small BMI host: what OrangeFS's bmi.c does around a method, and nothing else.
+ *
+ *     test ──► host_* ──► ops table ──► library
+ *                ▲                         │ bmi_method_addr_reg_callback
+ *                └── address list ◄────────┘ bmi_method_addr_forget_callback
+ *
+ * One per process, as the real one. It keeps the list of addresses, patches and checks
+ * their fields as bmi.c does, drops them after finalize (BMI-HOST-ABI.md section 2), and
+ * notes every breach of the rules of sections 2 and 3 for host_stop() to report:
+ * addresses registered twice, registered although looked up, or registered outside a test
+ * call; unexpected messages from addresses the host does not know.
+ *
+ * Owns: the address list, messages taken from testunexpected and not yet freed.
+ * Knows nothing of: processes, what a test wants to see.
+ */
+#ifndef C_TESTS_HOST_H
+#define C_TESTS_HOST_H
+
+#include "check.h"
+
+enum {
+    METHOD_ID = 3, /* the host's index of the method: not 0, so that a forgotten one shows */
+    ADDRESS_SIZE = 300,
+};
+
+/* An unexpected message, as testunexpected gave it. */
+struct arrival {
+    struct bmi_method_addr *from;
+    void *buffer;
+    bmi_size_t size;
+    bmi_msg_tag_t tag;
+    bmi_error_code_t error;
+};
+
+/* ---- life ---- */
+
+extern const struct bmi_method_ops *ops; /* set by the first host_ call */
+
+void host_load(void);
+/* initialize as a server on an unused endpoint id >= 1024, found by trying; opens
+ * context 0 and returns the endpoint id. */
+int host_start_server(void);
+/* The same on a given endpoint; the method's return value. On failure the address has
+ * been dropped again. Opens no context. */
+int host_try_server(int endpoint);
+/* initialize as a client, opens context 0. */
+void host_start_client(void);
+/* close_context, finalize, DROP_ADDR of every address; then reports breaches. */
+void host_stop(void);
+/* The address it listens on. */
+struct bmi_method_addr *host_listen_address(void);
+
+/* ---- addresses ---- */
+
+/* method_addr_lookup with the checks of the real host; NULL when it gives NULL. */
+struct bmi_method_addr *host_lookup(const char *text);
+/* "mx://localhost:0:<endpoint>", which must succeed. */
+struct bmi_method_addr *host_lookup_endpoint(int endpoint);
+/* set_info(BMI_DROP_ADDR). */
+void host_drop(struct bmi_method_addr *address);
+/* One reference, taken by an unexpected message, is given back (BMI_DEC_ADDR_REF): asks
+ * BMI_DROP_ADDR_QUERY, drops the address when told so, and says whether it did. */
+bool host_release(struct bmi_method_addr *address);
+/* How many addresses the library has registered, and how many of all are not dropped. */
+int host_registered(void);
+int host_addresses(void);
+/* How often the library called the forget callback. */
+int host_forgotten(void);
+
+/* ---- progress ---- */
+
+/* One round of the server's loop: testunexpected, then testcontext(context 0). */
+void host_pump(int idle_ms);
+/* testcontext alone; books the completions (see op.h) and returns how many there were. */
+int host_testcontext(int incount, bmi_context_id context, int idle_ms);
+/* testunexpected alone; queues the messages and returns how many there were. */
+int host_testunexpected(int incount, int idle_ms);
+/* The oldest message not yet taken; pumps for it. Fails the test after PATIENCE_MS. */
+struct arrival host_next(void);
+/* The same, without failing: false when none came in time. */
+bool host_next_within(struct arrival *arrival, int ms);
+/* unexpected_free */
+void arrival_free(struct arrival *arrival);
+
+/* The library may call back now: for tests that call a test entry point directly. */
+void host_enter_test_call(void);
+void host_leave_test_call(void);
+
+#endif

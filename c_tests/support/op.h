@@ -1,0 +1,75 @@
+/*
+ * Operations: posted, completed exactly once, waited for with a deadline.
+ *
+ *     op_send/op_recv...  ──► 0  pending   ──► testcontext / test / testsome ──► done
+ *                         ──► 1  complete  ──────────────────────────────────► done
+ *                         ──► <0 failed    ──► must never be heard of again
+ *
+ * The operation itself is the user pointer, so a completion that the library reports
+ * twice, for a failed post, or in another context is found at once.
+ *
+ * Owns: the bookkeeping. Knows nothing of: buffers' contents, peers.
+ */
+#ifndef C_TESTS_OP_H
+#define C_TESTS_OP_H
+
+#include "check.h"
+
+#include <stdatomic.h>
+
+struct op {
+    bmi_op_id_t id;
+    bmi_context_id context; /* set before posting when not 0 */
+    int posted;             /* what the post returned */
+    bmi_size_t actual;      /* where a receive that completes at once puts its size */
+    bmi_size_t size;        /* what the completion reported */
+    bmi_error_code_t error; /* likewise */
+    atomic_int completions;
+};
+
+/* Set before a second thread posts or tests. */
+extern bool ops_on_many_threads;
+
+/* Each returns what the entry point returned: 0, 1 or negative. */
+int op_send(struct op *op, struct bmi_method_addr *to, const void *buffer, bmi_size_t size,
+            bmi_msg_tag_t tag);
+int op_send_unexpected(struct op *op, struct bmi_method_addr *to, const void *buffer,
+                       bmi_size_t size, bmi_msg_tag_t tag);
+int op_recv(struct op *op, struct bmi_method_addr *from, void *buffer, bmi_size_t size,
+            bmi_msg_tag_t tag);
+
+/* A buffer cut into segments. */
+struct cut {
+    void **buffers;
+    bmi_size_t *sizes;
+    int count;
+    bmi_size_t total;
+};
+/* Cuts `size` bytes at `buffer` into segments of `first`, `first + step`, ... bytes, with a
+ * zero-length one (NULL address) after every `zero_every` segments when that is > 0. */
+struct cut cut_up(void *buffer, bmi_size_t size, bmi_size_t first, bmi_size_t step,
+                  int zero_every);
+void cut_free(struct cut *cut);
+
+int op_send_cut(struct op *op, struct bmi_method_addr *to, const struct cut *cut,
+                bmi_msg_tag_t tag);
+int op_send_unexpected_cut(struct op *op, struct bmi_method_addr *to, const struct cut *cut,
+                           bmi_msg_tag_t tag);
+int op_recv_cut(struct op *op, struct bmi_method_addr *from, const struct cut *cut,
+                bmi_msg_tag_t tag);
+
+/* Books one completion; called for whatever any test entry point reports. */
+void op_completed(void *user, bmi_op_id_t id, bmi_error_code_t error, bmi_size_t size,
+                  bmi_context_id context);
+
+bool op_done(const struct op *op);
+/* Pumps (host_pump and the operation's own context) until it has completed. */
+void op_wait(struct op *op);
+bool op_wait_within(struct op *op, int ms);
+/* Waits and checks for success, and for `size` received bytes. */
+void op_sent(struct op *op);
+void op_received(struct op *op, bmi_size_t size);
+/* Waits and checks for one certain error. */
+void op_failed(struct op *op, int error);
+
+#endif

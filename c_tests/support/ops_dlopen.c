@@ -1,0 +1,35 @@
+/*
+ * The ops table by dlopen and dlsym: nothing of the library is named at link time.
+ * BMI_MX_LIBRARY (set by the runner) says which file; without it the soname is used.
+ */
+#include "bmi.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void *library(void)
+{
+    static void *handle;
+
+    if (handle == NULL) {
+        const char *path = getenv("BMI_MX_LIBRARY");
+
+        handle = dlopen(path != NULL ? path : "libbmi_mx.so.0", RTLD_NOW | RTLD_LOCAL);
+        if (handle == NULL) {
+            fprintf(stderr, "dlopen: %s\n", dlerror());
+            exit(99);
+        }
+    }
+    return handle;
+}
+
+const struct bmi_method_ops *the_ops(void)
+{
+    return dlsym(library(), "bmi_mx_ops");
+}
+
+void *library_symbol(const char *name)
+{
+    return dlsym(library(), name);
+}

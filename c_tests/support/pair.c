@@ -1,0 +1,90 @@
+/* See pair.h. */
+#include "pair.h"
+
+#include <string.h>
+
+enum { HELLO_TAG = 0x0e110 };
+
+static const char hello[] = "hello";
+
+int pair_serve(struct side *side)
+{
+    int endpoint = host_start_server();
+
+    tell(side, "endpoint", endpoint);
+    return endpoint;
+}
+
+struct bmi_method_addr *pair_join(struct side *side)
+{
+    int endpoint = (int)hear(side, "endpoint");
+
+    host_start_client();
+    return host_lookup_endpoint(endpoint);
+}
+
+struct bmi_method_addr *pair_accept(void)
+{
+    struct arrival arrival = host_next();
+    struct bmi_method_addr *client = arrival.from;
+    struct op reply = {0};
+
+    CHECK_THAT(arrival.tag, ==, HELLO_TAG);
+    CHECK_THAT(arrival.size, ==, sizeof hello);
+    CHECK(memcmp(arrival.buffer, hello, sizeof hello) == 0);
+    arrival_free(&arrival);
+    CHECK_THAT(op_send(&reply, client, hello, sizeof hello, HELLO_TAG), >=, 0);
+    op_sent(&reply);
+    return client;
+}
+
+void pair_hello(struct bmi_method_addr *server)
+{
+    struct op send = {0}, receive = {0};
+    char buffer[64];
+
+    CHECK_THAT(op_recv(&receive, server, buffer, sizeof buffer, HELLO_TAG), >=, 0);
+    CHECK_THAT(op_send_unexpected(&send, server, hello, sizeof hello, HELLO_TAG), >=, 0);
+    op_sent(&send);
+    op_received(&receive, sizeof hello);
+    CHECK(memcmp(buffer, hello, sizeof hello) == 0);
+}
+
+struct bmi_method_addr *pair_server(struct side *side)
+{
+    pair_serve(side);
+    return pair_accept();
+}
+
+struct bmi_method_addr *pair_client(struct side *side)
+{
+    struct bmi_method_addr *server = pair_join(side);
+
+    pair_hello(server);
+    return server;
+}
+
+int64_t pair_hear(struct side *side, const char *word)
+{
+    deadline_t deadline = deadline_in(2 * PATIENCE_MS);
+
+    while (!heard_anything(side)) {
+        if (deadline_over(deadline))
+            FAIL("the other side did not say '%s' in time", word);
+        host_pump(2);
+    }
+    return hear(side, word);
+}
+
+void pair_sync(struct side *side)
+{
+    tell(side, "here", 0);
+    pair_hear(side, "here");
+}
+
+void pair_part(struct side *side)
+{
+    tell(side, "bye", 0);
+    pair_hear(side, "bye");
+    host_stop();
+}

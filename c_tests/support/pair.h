@@ -1,0 +1,34 @@
+/*
+ * How the two sides of a pair find each other, and part.
+ *
+ *     serve(): initialize, tell endpoint          join(): hear endpoint, initialize, lookup
+ *     accept(): first unexpected message   ◄────  hello()
+ *     ...                                         ...
+ *     part(): both say "bye", both keep pumping until they have heard it; then finalize
+ *
+ * Owns nothing. Knows nothing of: what is exchanged in between.
+ */
+#ifndef C_TESTS_PAIR_H
+#define C_TESTS_PAIR_H
+
+#include "host.h"
+#include "op.h"
+#include "world.h"
+
+/* Server on a free endpoint; tells it to the other end of the line; returns it. */
+int pair_serve(struct side *side);
+/* Client; hears the endpoint and looks it up. */
+struct bmi_method_addr *pair_join(struct side *side);
+/* The first message each way of a pair: afterwards both peers are ready. */
+struct bmi_method_addr *pair_accept(void);
+void pair_hello(struct bmi_method_addr *server);
+/* serve + accept, join + hello. */
+struct bmi_method_addr *pair_server(struct side *side);
+struct bmi_method_addr *pair_client(struct side *side);
+/* Waits for the note while the library is kept moving. */
+int64_t pair_hear(struct side *side, const char *word);
+/* Both sides meet here; neither goes on before the other has come. */
+void pair_sync(struct side *side);
+void pair_part(struct side *side);
+
+#endif

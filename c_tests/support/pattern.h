@@ -1,0 +1,28 @@
+/*
+ * Buffers with recognisable contents and with fences around them.
+ *
+ *      fence | bytes the library may touch | fence
+ *
+ * Owns: the memory. Knows nothing of: messages.
+ */
+#ifndef C_TESTS_PATTERN_H
+#define C_TESTS_PATTERN_H
+
+#include "check.h"
+
+/* A fenced buffer of `size` bytes, filled with a byte no pattern starts with. */
+void *fenced(size_t size);
+/* Checks both fences and frees it. */
+void fenced_free(void *buffer);
+/* Checks both fences. */
+void fenced_check(const void *buffer);
+
+/* Byte `i` of the pattern `seed` is a function of both: a shift or a mix-up shows. */
+void fill(void *buffer, size_t size, uint64_t seed);
+/* Compares `size` bytes with the pattern from its byte `from` on. */
+void check_filled_from(const void *buffer, size_t from, size_t size, uint64_t seed);
+void check_filled(const void *buffer, size_t size, uint64_t seed);
+/* Bytes from..size are as fenced() left them. */
+void check_untouched(const void *buffer, size_t from, size_t size);
+
+#endif

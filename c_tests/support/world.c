@@ -1,0 +1,367 @@
+/* See world.h. */
+#include "world.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* After the headers it needs. */
+#include <cmocka.h>
+
+enum {
+    LINE_FD = 3,            /* where a side finds its line */
+    MAX_CHILDREN = 64,      /* of one test */
+    MAX_SCENARIOS = 256,    /* of one program */
+    SIDE_LIFETIME_MS = 60000, /* longest life of a side: only a hang reaches it */
+    FAILED_EXIT = 99,       /* exit status of a side whose CHECK failed */
+};
+
+struct child {
+    const char *role;
+    pid_t pid;
+    int line;
+    bool alive;
+};
+
+struct world {
+    const struct scenario *scenario;
+    struct child children[MAX_CHILDREN];
+    int count;
+};
+
+static char program[4096];
+static const char *role_name; /* NULL in the director */
+static const char *scenario_name;
+static struct world *current; /* the director's */
+
+/* ---- notes ---- */
+
+static bool readable(int fd, deadline_t deadline)
+{
+    struct pollfd entry = {.fd = fd, .events = POLLIN};
+
+    for (;;) {
+        int ready = poll(&entry, 1, deadline_left(deadline));
+
+        if (ready > 0)
+            return true;
+        if (ready == 0 && deadline_over(deadline))
+            return false;
+        if (ready < 0 && errno != EINTR)
+            FAIL("poll: %s", strerror(errno));
+    }
+}
+
+static void send_note(int fd, const char *word, int64_t value)
+{
+    struct note note = {.value = value};
+
+    snprintf(note.word, sizeof note.word, "%s", word);
+    if (send(fd, &note, sizeof note, MSG_NOSIGNAL) != (ssize_t)sizeof note)
+        FAIL("cannot tell '%s': %s", word, strerror(errno));
+}
+
+static int64_t receive_note(int fd, const char *word, const char *from)
+{
+    struct note note;
+    ssize_t got;
+
+    if (!readable(fd, deadline_in(2 * PATIENCE_MS)))
+        FAIL("%s did not say '%s' in time", from, word);
+    got = recv(fd, &note, sizeof note, 0);
+    if (got == 0 || (got < 0 && errno == ECONNRESET))
+        FAIL("%s ended before it said '%s'", from, word);
+    if (got != (ssize_t)sizeof note)
+        FAIL("recv: %zd bytes, %s", got, strerror(errno));
+    note.word[sizeof note.word - 1] = '\0';
+    if (strcmp(note.word, word) != 0)
+        FAIL("%s said '%s' instead of '%s'", from, note.word, word);
+    return note.value;
+}
+
+void tell(struct side *side, const char *word, int64_t value)
+{
+    send_note(side->line, word, value);
+}
+
+int64_t hear(struct side *side, const char *word)
+{
+    return receive_note(side->line, word, "the other side");
+}
+
+bool heard_anything(struct side *side)
+{
+    struct pollfd entry = {.fd = side->line, .events = POLLIN};
+
+    return poll(&entry, 1, 0) > 0;
+}
+
+void child_tell(struct child *child, const char *word, int64_t value)
+{
+    send_note(child->line, word, value);
+}
+
+int64_t child_hear(struct child *child, const char *word)
+{
+    return receive_note(child->line, word, child->role);
+}
+
+/* ---- processes ---- */
+
+static void line_pair(int fds[2])
+{
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0)
+        FAIL("socketpair: %s", strerror(errno));
+}
+
+static struct child *start(struct world *world, const char *role, int far_end, int near_end)
+{
+    struct child *child = &world->children[world->count];
+    pid_t director = getpid();
+
+    if (world->count == MAX_CHILDREN)
+        FAIL("more than %d processes", MAX_CHILDREN);
+    fflush(NULL);
+    child->role = role;
+    child->line = near_end;
+    child->pid = fork();
+    if (child->pid < 0)
+        FAIL("fork: %s", strerror(errno));
+    if (child->pid == 0) {
+        char *arguments[] = {program, (char *)"--role", (char *)world->scenario->name,
+                             (char *)role, NULL};
+
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != director)
+            _exit(FAILED_EXIT);
+        if (far_end == LINE_FD) /* dup2 onto itself would keep the close-on-exec flag */
+            far_end = dup(far_end);
+        dup2(far_end, LINE_FD);
+        execv(program, arguments);
+        _exit(FAILED_EXIT);
+    }
+    child->alive = true;
+    world->count++;
+    close(far_end);
+    return child;
+}
+
+struct child *spawn(struct world *world, const char *role)
+{
+    int fds[2];
+
+    line_pair(fds);
+    return start(world, role, fds[1], fds[0]);
+}
+
+pid_t child_pid(const struct child *child)
+{
+    return child->pid;
+}
+
+/* True when it has exited; its wait status is then in *status. */
+static bool reap_by(struct child *child, deadline_t deadline, int *status)
+{
+    const struct timespec pause = {.tv_nsec = 500 * 1000};
+
+    for (;;) {
+        pid_t done = waitpid(child->pid, status, WNOHANG);
+
+        if (done == child->pid) {
+            child->alive = false;
+            return true;
+        }
+        if (done < 0 && errno != EINTR)
+            FAIL("waitpid: %s", strerror(errno));
+        if (deadline_over(deadline))
+            return false;
+        nanosleep(&pause, NULL);
+    }
+}
+
+void child_kill(struct child *child)
+{
+    int status = 0;
+
+    if (!child->alive)
+        return;
+    kill(child->pid, SIGKILL);
+    if (!reap_by(child, deadline_in(PATIENCE_MS), &status))
+        FAIL("%s survives SIGKILL", child->role);
+}
+
+static void describe(const struct child *child, int status, char *text, size_t size)
+{
+    if (WIFSIGNALED(status))
+        snprintf(text, size, "side %s was ended by signal %d (%s)", child->role,
+                 WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else if (WEXITSTATUS(status) == FAILED_EXIT)
+        snprintf(text, size, "side %s: a check failed, see above", child->role);
+    else
+        snprintf(text, size, "side %s exited with %d", child->role, WEXITSTATUS(status));
+}
+
+void child_end(struct child *child)
+{
+    int status = 0;
+    char text[256];
+
+    if (!reap_by(child, deadline_in(SIDE_LIFETIME_MS), &status))
+        FAIL("side %s hangs", child->role);
+    if (status != 0) {
+        describe(child, status, text, sizeof text);
+        FAIL("%s", text);
+    }
+}
+
+/* Waits for all children at once, so that the first to fail is the one reported. */
+static void end_all(struct world *world)
+{
+    deadline_t deadline = deadline_in(SIDE_LIFETIME_MS);
+    char text[256] = "";
+
+    for (;;) {
+        int alive = 0;
+
+        for (int i = 0; i < world->count; i++) {
+            struct child *child = &world->children[i];
+            int status = 0;
+
+            if (!child->alive)
+                continue;
+            if (!reap_by(child, now_ms() + 1, &status))
+                alive++;
+            else if (status != 0) {
+                if (text[0] == '\0')
+                    describe(child, status, text, sizeof text);
+                /* The others may be waiting for it: give them a moment, no more. */
+                deadline = deadline_in(500);
+            }
+        }
+        if (alive == 0 || deadline_over(deadline))
+            break;
+    }
+    if (text[0] != '\0')
+        FAIL("%s", text);
+    for (int i = 0; i < world->count; i++)
+        if (world->children[i].alive)
+            FAIL("side %s hangs", world->children[i].role);
+}
+
+static void clear(struct world *world)
+{
+    for (int i = 0; i < world->count; i++) {
+        struct child *child = &world->children[i];
+
+        if (child->alive) {
+            int status;
+
+            kill(child->pid, SIGKILL);
+            waitpid(child->pid, &status, 0);
+            child->alive = false;
+        }
+        if (child->line >= 0)
+            close(child->line);
+    }
+    world->count = 0;
+}
+
+void world_give_up(const char *file, int line, const char *text)
+{
+    if (role_name != NULL) {
+        fprintf(stderr, "    %s, side %s: %s:%d: %s\n", scenario_name, role_name, file, line,
+                text);
+        fflush(NULL);
+        _exit(FAILED_EXIT);
+    }
+    fprintf(stderr, "    %s, director: %s:%d: %s\n",
+            current != NULL ? current->scenario->name : "?", file, line, text);
+    if (current != NULL)
+        clear(current);
+    _fail(file, line);
+    abort(); /* _fail does not return */
+}
+
+/* ---- tests ---- */
+
+static void run_scenario(void **state)
+{
+    struct world world = {.scenario = *state};
+    const struct scenario *scenario = world.scenario;
+
+    current = &world;
+    if (scenario->direct != NULL) {
+        scenario->direct(&world);
+    } else if (scenario->roles[1].run == NULL) {
+        spawn(&world, scenario->roles[0].name);
+    } else {
+        int fds[2];
+
+        line_pair(fds);
+        start(&world, scenario->roles[0].name, fds[0], -1);
+        start(&world, scenario->roles[1].name, fds[1], -1);
+    }
+    end_all(&world);
+    clear(&world);
+    current = NULL;
+}
+
+static int run_role(const struct scenario *scenarios, const char *name, const char *role)
+{
+    struct side side = {.line = LINE_FD};
+
+    for (const struct scenario *s = scenarios; s->name != NULL; s++) {
+        if (strcmp(s->name, name) != 0)
+            continue;
+        for (int i = 0; i < 4 && s->roles[i].run != NULL; i++) {
+            if (strcmp(s->roles[i].name, role) != 0)
+                continue;
+            role_name = role;
+            scenario_name = name;
+            s->roles[i].run(&side);
+            return 0;
+        }
+    }
+    fprintf(stderr, "no role %s in %s\n", role, name);
+    return FAILED_EXIT;
+}
+
+int harness_main(int argc, char **argv, const struct scenario *scenarios)
+{
+    static struct CMUnitTest tests[MAX_SCENARIOS];
+    size_t count = 0;
+    int failed;
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+
+    if (length <= 0) {
+        perror("readlink /proc/self/exe");
+        return FAILED_EXIT;
+    }
+    program[length] = '\0';
+    if (argc == 4 && strcmp(argv[1], "--role") == 0)
+        return run_role(scenarios, argv[2], argv[3]);
+
+    for (const struct scenario *s = scenarios; s->name != NULL && count < MAX_SCENARIOS; s++) {
+        /* An argument chooses the tests whose name contains it. */
+        if (argc == 2 && strstr(s->name, argv[1]) == NULL)
+            continue;
+        tests[count].name = s->name;
+        tests[count].test_func = run_scenario;
+        tests[count].initial_state = (void *)s;
+        count++;
+    }
+    failed = _cmocka_run_group_tests(program_invocation_short_name, tests, count, NULL, NULL);
+    /* The runner adds these lines up. */
+    printf("tally %zu passed %d failed\n", count - (size_t)failed, failed);
+    return failed == 0 ? 0 : 1;
+}

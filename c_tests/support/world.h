@@ -1,0 +1,84 @@
+/*
+ * Processes of a test: every side runs in a process of its own, started afresh.
+ *
+ *      cmocka test = director                       (never touches the library)
+ *        │ spawn: fork + exec of this program with --role
+ *        ├──────────────► side "a" ──┐
+ *        │                           │ line: a socket pair carrying notes
+ *        └──────────────► side "b" ──┘
+ *
+ * A pair's two sides share one line. In a directed scenario each side's line goes to the
+ * director, who can kill it by its pid, spawn another, and pass notes on. Every wait has
+ * a deadline; a side that outlives it is killed by its pid and fails the test; a side
+ * whose director dies is killed by the kernel.
+ *
+ * Owns: pids, lines, the exit statuses.
+ * Knows nothing of: the library, messages, addresses.
+ */
+#ifndef C_TESTS_WORLD_H
+#define C_TESTS_WORLD_H
+
+#include "check.h"
+
+#include <sys/types.h>
+
+/* What travels on a line. */
+struct note {
+    char word[24];
+    int64_t value;
+};
+
+/* One process of a test, seen from inside. */
+struct side {
+    int line;
+};
+
+struct world;
+struct child;
+
+typedef void (*side_fn)(struct side *side);
+typedef void (*director_fn)(struct world *world);
+
+struct role {
+    const char *name;
+    side_fn run;
+};
+
+/* One test. Exactly one of the three forms below. */
+struct scenario {
+    const char *name;
+    director_fn direct; /* NULL: run role 0 alone, or roles 0 and 1 as a pair */
+    struct role roles[4];
+};
+
+#define SOLO(sentence, only) {#sentence, NULL, {{"only", only}}}
+#define PAIR(sentence, first, second) {#sentence, NULL, {{"a", first}, {"b", second}}}
+#define DIRECTED(sentence, director, ...) {#sentence, director, {__VA_ARGS__}}
+
+/* main() of every test program. `scenarios` ends with a NULL name. */
+int harness_main(int argc, char **argv, const struct scenario *scenarios);
+
+/* ---- for sides ---- */
+
+/* Sends a note to whoever is at the other end of the line. */
+void tell(struct side *side, const char *word, int64_t value);
+/* Waits for that very note and returns its value. Calls nothing of the library. */
+int64_t hear(struct side *side, const char *word);
+/* Has any note come (or the line closed)? */
+bool heard_anything(struct side *side);
+
+/* ---- for directors ---- */
+
+struct child *spawn(struct world *world, const char *role);
+void child_tell(struct child *child, const char *word, int64_t value);
+int64_t child_hear(struct child *child, const char *word);
+/* kill -9, by pid, and reap. */
+void child_kill(struct child *child);
+/* Waits until it has exited by itself with 0. */
+void child_end(struct child *child);
+pid_t child_pid(const struct child *child);
+
+/* Ends this process (side) or this test (director); see check.h. */
+_Noreturn void world_give_up(const char *file, int line, const char *text);
+
+#endif

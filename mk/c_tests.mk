@@ -1,0 +1,108 @@
+# What C sees, tested from C: cmocka programs under c_tests/, each run once per port.
+#
+#   c-check         all programs, both ports; the last line is "N passed, N failed"
+#   check-asan      the same with the C side under -fsanitize=address,undefined, and leak checks
+#   check-valgrind  the same under valgrind (c_tests/valgrind.supp explains what it leaves out)
+#
+# C_TESTS=name... chooses programs, C_TESTS_PORTS=local or tcp one port.
+
+comma           := ,
+C_TESTS_DIR     := c_tests
+C_TESTS_OUT     := $(BUILD)/c_tests
+C_TESTS_CFLAGS  := -std=c11 -O1 -g -Wall -Wextra -Werror -pedantic -Iinclude
+C_TESTS_HDRS    := $(wildcard $(C_TESTS_DIR)/support/*.h) include/bmi_mx.h
+C_TESTS_LIBS    := -lcmocka -ldl -lpthread
+C_TESTS_LINK    := -L$(LIBDIR) -lbmi_mx -Wl,-rpath,$(abspath $(LIBDIR))
+
+# Everything but bare.c runs inside the small host of support/, which the library finds by dlsym
+# because of -rdynamic.
+C_TESTS_HOST    := host op pair pattern wire check world
+C_TESTS_NOHOST  := check world
+
+C_TESTS_PLAIN   := args addresses messages order testcalls large threads cancel lifecycle kill \
+                   strangers faults
+C_TESTS_ALL     := layout header_cxx table_copied table_linked table_dlopen bare \
+                   messages_dlopen $(C_TESTS_PLAIN)
+C_TESTS         ?= $(C_TESTS_ALL)
+C_TESTS_PORTS   ?= local tcp
+
+CHECK_TARGETS   += c-check
+
+.PHONY: c-tests c-check check-asan check-valgrind
+
+# Built twice, plain and under sanitizers. $(1) directory, $(2) extra flags.
+define c_tests_rules
+$(1)/support/%.o: $(C_TESTS_DIR)/support/%.c $$(C_TESTS_HDRS)
+	@mkdir -p $$(@D)
+	$$(CC) $$(CFLAGS) $$(C_TESTS_CFLAGS) $(2) -c -o $$@ $$<
+
+$(1)/%.o: $(C_TESTS_DIR)/%.c $$(C_TESTS_HDRS)
+	@mkdir -p $$(@D)
+	$$(CC) $$(CFLAGS) $$(C_TESTS_CFLAGS) $(2) -c -o $$@ $$<
+
+$(1)/header_c99.o: $(C_TESTS_DIR)/header_c99.c include/bmi_mx.h
+	@mkdir -p $$(@D)
+	$$(CC) $$(CFLAGS) -std=c99 -Wall -Wextra -Werror -pedantic -Iinclude -c -o $$@ $$<
+
+$(1)/header_cxx: $(C_TESTS_DIR)/header_cxx.cpp include/bmi_mx.h | lib
+	@mkdir -p $$(@D)
+	$$(CXX) $$(CFLAGS) -std=c++17 -Wall -Wextra -Werror -pedantic -Iinclude $(2) -o $$@ $$< \
+	    $$(C_TESTS_LINK)
+
+$(1)/layout: $(1)/layout.o $(1)/header_c99.o | lib
+	$$(CC) $(2) -o $$@ $$< $$(C_TESTS_LINK) $$(C_TESTS_LIBS)
+
+# Not -rdynamic: a program that is no host.
+$(1)/bare: $(1)/bare.o $(addprefix $(1)/support/,$(C_TESTS_NOHOST:=.o) ops_dlopen.o)
+	$$(CC) $(2) -o $$@ $$^ $$(C_TESTS_LIBS)
+
+$(1)/%_dlopen: $(1)/%.o $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) ops_dlopen.o)
+	$$(CC) $(2) -rdynamic -o $$@ $$^ $$(C_TESTS_LIBS)
+
+# As pvfs2-server: PIE, not PIC, so that the table is copied into the program.
+$(1)/table_copied.o: $(C_TESTS_DIR)/table.c $$(C_TESTS_HDRS)
+	@mkdir -p $$(@D)
+	$$(CC) $$(CFLAGS) $$(C_TESTS_CFLAGS) $(2) -fPIE -DTABLE_COPIED -c -o $$@ $$<
+
+$(1)/table_copied: $(1)/table_copied.o \
+    $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) ops_linked.o) | lib
+	$$(CC) $(2) -pie -rdynamic -o $$@ $$^ $$(C_TESTS_LINK) $$(C_TESTS_LIBS)
+	readelf -rW $$@ | grep -q 'R_X86_64_COPY.*bmi_mx_ops'
+
+# As libpvfs2.so: PIC, so that the table stays where it is.
+$(1)/table_linked.o: $(C_TESTS_DIR)/table.c $$(C_TESTS_HDRS)
+	@mkdir -p $$(@D)
+	$$(CC) $$(CFLAGS) $$(C_TESTS_CFLAGS) $(2) -fPIC -DTABLE_LINKED -c -o $$@ $$<
+
+$(1)/support/ops_linked_pic.o: $(C_TESTS_DIR)/support/ops_linked.c $$(C_TESTS_HDRS)
+	@mkdir -p $$(@D)
+	$$(CC) $$(CFLAGS) $$(C_TESTS_CFLAGS) $(2) -fPIC -c -o $$@ $$<
+
+$(1)/table_linked: $(1)/table_linked.o \
+    $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) ops_linked_pic.o) | lib
+	$$(CC) $(2) -rdynamic -o $$@ $$^ $$(C_TESTS_LINK) $$(C_TESTS_LIBS)
+
+$(addprefix $(1)/,$(C_TESTS_PLAIN)): $(1)/%: $(1)/%.o \
+    $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) ops_linked.o) | lib
+	$$(CC) $(2) -rdynamic -o $$@ $$^ $$(C_TESTS_LINK) $$(C_TESTS_LIBS)
+endef
+
+$(eval $(call c_tests_rules,$(C_TESTS_OUT),))
+$(eval $(call c_tests_rules,$(C_TESTS_OUT)-asan,-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined))
+
+# Several programs share these.
+.PRECIOUS: $(C_TESTS_OUT)/%.o $(C_TESTS_OUT)/support/%.o \
+           $(C_TESTS_OUT)-asan/%.o $(C_TESTS_OUT)-asan/support/%.o
+
+c-tests: $(addprefix $(C_TESTS_OUT)/,$(C_TESTS))
+
+c-check: lib c-tests
+	$(C_TESTS_DIR)/run.sh $(C_TESTS_OUT) $(LIBDIR) '$(C_TESTS_PORTS)' $(C_TESTS)
+
+check-asan: lib $(addprefix $(C_TESTS_OUT)-asan/,$(C_TESTS))
+	C_TESTS_UNDER=asan $(C_TESTS_DIR)/run.sh $(C_TESTS_OUT)-asan $(LIBDIR) \
+	    '$(C_TESTS_PORTS)' $(C_TESTS)
+
+check-valgrind: lib c-tests
+	C_TESTS_UNDER=valgrind $(C_TESTS_DIR)/run.sh $(C_TESTS_OUT) $(LIBDIR) \
+	    '$(C_TESTS_PORTS)' $(C_TESTS)
