@@ -1,6 +1,6 @@
 # What must be on the machine. As root on Debian or Ubuntu it is installed, elsewhere named.
 
-RUST_MIN        := 1.85
+RUST_MIN        := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 DEPS_COMMANDS   := gcc g++ make pkg-config nm readelf
 DEPS_PACKAGES   := gcc g++ make pkg-config binutils libc6-dev libcmocka-dev libxxhash-dev
 
