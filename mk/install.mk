@@ -2,6 +2,8 @@
 
 PREFIX       ?= /usr/local
 DESTDIR      ?=
+# What is installed needs no line tables; STRIP=true keeps them.
+STRIP        ?= strip --strip-debug
 INSTALL_LIB  := $(PREFIX)/lib
 INSTALL_INC  := $(PREFIX)/include
 INSTALL_BIN  := $(PREFIX)/bin
@@ -23,6 +25,7 @@ install: all
 	ln -sfn $(REALNAME) $(DESTDIR)$(INSTALL_LIB)/$(SONAME)
 	ln -sfn $(SONAME) $(DESTDIR)$(INSTALL_LIB)/libbmi_mx.so
 	install -m 644 $(LIBDIR)/libbmi_mx.a $(DESTDIR)$(INSTALL_LIB)/
+	$(STRIP) $(DESTDIR)$(INSTALL_LIB)/$(REALNAME) $(DESTDIR)$(INSTALL_LIB)/libbmi_mx.a
 	install -m 644 include/bmi_mx.h $(DESTDIR)$(INSTALL_INC)/
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$${prefix}/lib|' \
 	    -e 's|@INCLUDEDIR@|$${prefix}/include|' -e 's|@VERSION@|$(VERSION)|' \
@@ -34,14 +37,21 @@ install: all
 	    install -m 644 $$document $(DESTDIR)$(INSTALL_DOC)/; \
 	done
 
-# Only what install put there; directories only when nothing else is in them.
+# Only what install put there. In a prefix of its own the directories go too, when they are empty;
+# those of /usr and /usr/local belong to the system.
 uninstall:
 	rm -f $(DESTDIR)$(INSTALL_LIB)/libbmi_mx.so* $(DESTDIR)$(INSTALL_LIB)/libbmi_mx.a
 	rm -f $(DESTDIR)$(INSTALL_INC)/bmi_mx.h $(DESTDIR)$(INSTALL_PC)/bmi_mx.pc
 	rm -f $(addprefix $(DESTDIR)$(INSTALL_BIN)/,$(notdir $(INSTALL_BINS)))
 	rm -rf $(DESTDIR)$(INSTALL_DOC)
-	-rmdir --ignore-fail-on-non-empty -p $(addprefix $(DESTDIR),$(INSTALL_PC) $(INSTALL_INC) \
-	    $(INSTALL_BIN) $(PREFIX)/share/doc) 2>/dev/null
+ifeq ($(filter /usr /usr/local,$(PREFIX)),)
+	for directory in lib/pkgconfig lib include bin share/doc share .; do \
+	    directory=$(DESTDIR)$(PREFIX)/$$directory; \
+	    if [ -d "$$directory" ]; then \
+	        rmdir --ignore-fail-on-non-empty "$$(realpath "$$directory")"; \
+	    fi; \
+	done
+endif
 
 install-check:
 	tools/install_check.sh $(BUILD) "$(MAKE)" "$(CC)"
