@@ -1,148 +1,17 @@
 /*
  * Strangers at both doors of a server: its TCP port and its abstract Unix socket.
  *
- *     director ── nonsense ──► server ◄── good client, which keeps working
- *
  * After every kind of nonsense the good client exchanges messages; nothing it does is lost,
  * and the server neither crashes nor hangs. Recorded openings of a real client are replayed,
- * cut off, damaged, and followed by packets that mean harm.
+ * cut off, damaged, and followed by packets that mean harm. Shared memory has a file of its
+ * own, strangers_memory.c.
  */
-#include "support/pair.h"
-#include "support/pattern.h"
-#include "support/wire.h"
+#include "support/stage.h"
 
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-/* ---- roles ---- */
-
-/* Sends every unexpected message back as an expected one. */
-static void echo_server(struct side *side)
-{
-    tell(side, "endpoint", host_start_server());
-    while (!heard_anything(side)) {
-        struct arrival arrival;
-        struct op reply = {0};
-
-        if (!host_next_within(&arrival, 10))
-            continue;
-        if (op_send(&reply, arrival.from, arrival.buffer, arrival.size, arrival.tag) >= 0)
-            op_wait(&reply);
-        arrival_free(&arrival);
-    }
-    hear(side, "stop");
-    host_stop();
-}
-
-static void good_client(struct side *side)
-{
-    static const bmi_size_t sizes[] = {8, 20000, 200000};
-    struct bmi_method_addr *server;
-    int64_t turn;
-
-    host_start_client();
-    server = host_lookup_endpoint((int)hear(side, "endpoint"));
-    while ((turn = pair_hear(side, "go")) >= 0) {
-        for (int i = 0; i < 3; i++) {
-            size_t size = (size_t)sizes[i];
-            char *out = fenced(size), *in = fenced(size);
-            struct op receive = {0}, send = {0};
-            bmi_msg_tag_t tag = (bmi_msg_tag_t)(turn * 3 + i);
-
-            fill(out, size, (uint64_t)tag);
-            CHECK_THAT(op_recv(&receive, server, in, sizes[i], tag), >=, 0);
-            CHECK_THAT(op_send_unexpected(&send, server, out, sizes[i], tag), >=, 0);
-            op_sent(&send);
-            op_received(&receive, sizes[i]);
-            check_filled(in, size, (uint64_t)tag);
-            fenced_free(out);
-            fenced_free(in);
-        }
-        tell(side, "ok", turn);
-    }
-    host_stop();
-}
-
-/* Dials an endpoint where nobody sensible answers, until it is killed. */
-static void dialler(struct side *side)
-{
-    struct bmi_method_addr *server;
-    struct op send = {0};
-    char text[ADDRESS_SIZE];
-    int64_t endpoint = hear(side, "endpoint");
-
-    snprintf(text, sizeof text, "mx://127.0.0.1:0:%d/%s", (int)endpoint,
-             hear(side, "door") == DOOR_TCP ? "tcp" : "local");
-    unsetenv("MX_PORT"); /* the address says which */
-    host_start_client();
-    server = host_lookup(text);
-    CHECK(server != NULL);
-    op_send_unexpected(&send, server, "hello", 5, 1);
-    for (deadline_t deadline = deadline_in(3 * PATIENCE_MS); !deadline_over(deadline);)
-        host_pump(5);
-}
-
-/* ---- the stage ---- */
-
-struct stage {
-    struct child *server, *good;
-    int endpoint;
-    int64_t turn;
-};
-
-static void check_good(struct stage *stage)
-{
-    child_tell(stage->good, "go", stage->turn);
-    CHECK_THAT(child_hear(stage->good, "ok"), ==, stage->turn);
-    stage->turn++;
-}
-
-static void set_up(struct world *world, struct stage *stage)
-{
-    stage->turn = 0;
-    stage->server = spawn(world, "server");
-    stage->endpoint = (int)child_hear(stage->server, "endpoint");
-    stage->good = spawn(world, "good");
-    child_tell(stage->good, "endpoint", stage->endpoint);
-    check_good(stage);
-}
-
-static void take_down(struct stage *stage)
-{
-    check_good(stage);
-    child_tell(stage->good, "go", -1);
-    child_end(stage->good);
-    child_tell(stage->server, "stop", 0);
-    child_end(stage->server);
-}
-
-static int dial(const struct stage *stage, enum wire_door door)
-{
-    return wire_connect(door, child_pid(stage->server), stage->endpoint);
-}
-
-/* The door that MX_PORT opens must be open; the other one may be. */
-static bool door_is_open(const struct stage *stage, enum wire_door door)
-{
-    const char *port = getenv("MX_PORT");
-    int fd = dial(stage, door);
-
-    if (fd >= 0) {
-        close(fd);
-        return true;
-    }
-    if (port == NULL || strcmp(port, "auto") == 0 ||
-        strcmp(port, door == DOOR_TCP ? "tcp" : "local") == 0)
-        FAIL("the %s door of the server is shut", door == DOOR_TCP ? "tcp" : "local");
-    return false;
-}
 
 /* ---- noise ---- */
 
@@ -204,29 +73,6 @@ static void nonsense_at_local(struct world *world)
 
 /* ---- recorded openings, damaged ---- */
 
-enum { OPENING_MAX = 4096 };
-
-/* What a real client says over TCP before it has heard anything but our preamble. */
-static size_t record_tcp(struct world *world, unsigned char *opening)
-{
-    int port = 0, listener = wire_listen(&port), fd;
-    struct child *client = spawn(world, "dialler");
-    size_t size;
-
-    child_tell(client, "endpoint", port);
-    child_tell(client, "door", DOOR_TCP);
-    fd = wire_accept(listener, PATIENCE_MS);
-    size = wire_hear(fd, opening, WIRE_PREAMBLE, PATIENCE_MS);
-    CHECK_THAT(size, ==, WIRE_PREAMBLE);
-    CHECK(wire_say(fd, opening, WIRE_PREAMBLE));
-    size += wire_hear(fd, opening + size, OPENING_MAX - size, 300);
-    close(fd);
-    close(listener);
-    child_kill(client);
-    CHECK_THAT(size, >, WIRE_PREAMBLE + WIRE_HEADER);
-    return size;
-}
-
 static void replay_damaged(struct world *world)
 {
     unsigned char opening[OPENING_MAX], copy[OPENING_MAX], heard[4096];
@@ -272,20 +118,6 @@ static void replay_damaged(struct world *world)
 }
 
 /* ---- well-formed packets that mean harm, inside a session ---- */
-
-/* Opens a session as the recorded client; returns -1 when the server turns it away. */
-static int enter(const struct stage *stage, const unsigned char *opening, size_t size)
-{
-    unsigned char heard[WIRE_PREAMBLE + WIRE_HEADER];
-    int fd = dial(stage, DOOR_TCP);
-
-    CHECK(fd >= 0);
-    if (wire_say(fd, opening, size) &&
-        wire_hear(fd, heard, sizeof heard, PATIENCE_MS) == sizeof heard)
-        return fd;
-    close(fd);
-    return -1;
-}
 
 static void send_harm(struct world *world)
 {
@@ -359,209 +191,6 @@ static void send_harm(struct world *world)
     take_down(&stage);
 }
 
-/* ---- shared memory ---- */
-
-struct opening_local {
-    unsigned char bytes[256];
-    size_t size;
-    int fds[8];
-    int count;
-};
-
-static ssize_t receive_with_fds(int fd, struct opening_local *opening)
-{
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(8 * sizeof(int))];
-    } control;
-    struct iovec part = {.iov_base = opening->bytes, .iov_len = sizeof opening->bytes};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof control};
-    ssize_t size = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
-
-    opening->count = 0;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); size >= 0 && c != NULL;
-         c = CMSG_NXTHDR(&message, c)) {
-        if (c->cmsg_type == SCM_RIGHTS) {
-            int count = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-
-            for (int i = 0; i < count && opening->count < 8; i++)
-                memcpy(&opening->fds[opening->count++], CMSG_DATA(c) + (size_t)i * sizeof(int),
-                       sizeof(int));
-        }
-    }
-    opening->size = size > 0 ? (size_t)size : 0;
-    return size;
-}
-
-static bool send_with_fds(int fd, const void *bytes, size_t size, const int *fds, int count)
-{
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(8 * sizeof(int))];
-    } control;
-    struct iovec part = {.iov_base = (void *)bytes, .iov_len = size};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-
-    memset(&control, 0, sizeof control);
-    if (count > 0) {
-        message.msg_control = &control;
-        message.msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
-        CMSG_FIRSTHDR(&message)->cmsg_level = SOL_SOCKET;
-        CMSG_FIRSTHDR(&message)->cmsg_type = SCM_RIGHTS;
-        CMSG_FIRSTHDR(&message)->cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
-        memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), fds, (size_t)count * sizeof(int));
-    }
-    return sendmsg(fd, &message, MSG_NOSIGNAL) == (ssize_t)size;
-}
-
-/* What a real client hands over: a server is started, its socket's name taken after its
- * death, and a client dials it. */
-static bool record_local(struct world *world, struct opening_local *opening)
-{
-    struct child *victim = spawn(world, "server"), *client;
-    int endpoint = (int)child_hear(victim, "endpoint");
-    char name[108];
-    size_t length;
-    int type, listener, fd;
-    bool named = wire_local_name(child_pid(victim), name, &length, &type);
-
-    child_kill(victim);
-    if (!named)
-        return false;
-    listener = wire_listen_local(name, length, type);
-    CHECK(listener >= 0);
-    client = spawn(world, "dialler");
-    child_tell(client, "endpoint", endpoint);
-    child_tell(client, "door", DOOR_LOCAL);
-    fd = wire_accept(listener, PATIENCE_MS);
-    CHECK_THAT(receive_with_fds(fd, opening), >, 0);
-    CHECK_THAT(opening->count, >=, 1);
-    close(fd);
-    close(listener);
-    child_kill(client);
-    return true;
-}
-
-static int memory_of(size_t size, unsigned seals)
-{
-    int fd = memfd_create("stranger", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-    CHECK(fd >= 0);
-    CHECK(ftruncate(fd, (off_t)size) == 0);
-    if (seals != 0)
-        CHECK(fcntl(fd, F_ADD_SEALS, seals) == 0);
-    return fd;
-}
-
-static void hand_over_wrong_memory(struct world *world)
-{
-    struct opening_local opening;
-    struct stage stage;
-    struct stat real;
-    int wrong[8], count = 0;
-
-    set_up(world, &stage);
-    if (!door_is_open(&stage, DOOR_LOCAL) || !record_local(world, &opening)) {
-        take_down(&stage);
-        return;
-    }
-    CHECK(fstat(opening.fds[0], &real) == 0);
-    wrong[count++] = open("/dev/null", O_RDWR | O_CLOEXEC);
-    wrong[count++] = open("/dev/zero", O_RDWR | O_CLOEXEC);
-    wrong[count++] = memory_of(0, F_SEAL_SHRINK | F_SEAL_GROW);
-    wrong[count++] = memory_of(4096, F_SEAL_SHRINK | F_SEAL_GROW);
-    wrong[count++] = memory_of((size_t)real.st_size, 0); /* not sealed: could fault us */
-    wrong[count++] = memory_of((size_t)real.st_size, F_SEAL_SHRINK | F_SEAL_GROW); /* no magic */
-    wrong[count++] = dup(0);
-    for (int i = 0; i < count; i++) {
-        for (int fds = 0; fds <= 8; fds += 1 + 3 * (fds > 1)) {
-            int list[8];
-            int fd = dial(&stage, DOOR_LOCAL);
-
-            CHECK(fd >= 0);
-            for (int k = 0; k < 8; k++)
-                list[k] = wrong[i];
-            /* The rest of the recorded descriptors as they were. */
-            for (int k = 1; k < opening.count && k < fds; k++)
-                list[k] = opening.fds[k];
-            send_with_fds(fd, opening.bytes, opening.size, list, fds);
-            {
-                char answer[256];
-
-                wire_hear(fd, answer, sizeof answer, 2);
-            }
-            close(fd);
-        }
-        check_good(&stage);
-    }
-    /* The memory of a real client, the message damaged. */
-    for (size_t at = 0; at < opening.size; at++) {
-        unsigned char copy[256];
-        int fd = dial(&stage, DOOR_LOCAL);
-
-        CHECK(fd >= 0);
-        memcpy(copy, opening.bytes, opening.size);
-        copy[at] ^= (unsigned char)(1u << (at % 8)) | 0x80;
-        send_with_fds(fd, copy, opening.size, opening.fds, opening.count);
-        close(fd);
-    }
-    take_down(&stage);
-}
-
-/* A client that got in writes rubbish over all the shared memory, again and again. */
-static void scribble(struct world *world)
-{
-    struct opening_local opening;
-    struct stage stage;
-    struct stat real;
-    unsigned char *memory;
-    int accepted = 0;
-
-    set_up(world, &stage);
-    if (!door_is_open(&stage, DOOR_LOCAL) || !record_local(world, &opening)) {
-        take_down(&stage);
-        return;
-    }
-    CHECK(fstat(opening.fds[0], &real) == 0);
-    memory = mmap(NULL, (size_t)real.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, opening.fds[0],
-                  0);
-    CHECK(memory != MAP_FAILED);
-    for (unsigned seed = 0; seed < 12; seed++) {
-        static unsigned char saved[64 * 1024 * 1024];
-        char answer[256];
-        int fd = dial(&stage, DOOR_LOCAL);
-        size_t size = (size_t)real.st_size;
-
-        CHECK(fd >= 0);
-        if (size > sizeof saved)
-            size = sizeof saved;
-        if (seed == 0)
-            memcpy(saved, memory, size);
-        memcpy(memory, saved, size);
-        send_with_fds(fd, opening.bytes, opening.size, opening.fds, opening.count);
-        if (wire_hear(fd, answer, 1, seed == 0 ? PATIENCE_MS : 500) == 1)
-            accepted++;
-        for (int round = 0; round < 10; round++) {
-            size_t from = round % 3 == 0 ? 0 : (size_t)round * 1000;
-
-            if (round % 2 == 0)
-                wire_noise(memory + from, size - from < 300000 ? size - from : 300000,
-                           seed * 10 + (unsigned)round);
-            else
-                memset(memory, round % 4 == 1 ? 0xff : 0, size);
-            wire_say(fd, "w", 1); /* wake up, look what I have for you */
-        }
-        check_good(&stage);
-        close(fd);
-    }
-    CHECK_THAT(accepted, >, 0);
-    munmap(memory, (size_t)real.st_size);
-    take_down(&stage);
-}
-
 /* ---- a server of strangers: it listens and never answers (fault 8) ---- */
 
 static void waits_in_vain(struct side *side)
@@ -614,15 +243,11 @@ static void never_answer(struct world *world)
         close(local);
 }
 
-#define STAGE {"server", echo_server}, {"good", good_client}, {"dialler", dialler}
-
 static const struct scenario scenarios[] = {
     DIRECTED(nonsense_at_the_tcp_port_is_shrugged_off, nonsense_at_tcp, STAGE),
     DIRECTED(nonsense_at_the_unix_socket_is_shrugged_off, nonsense_at_local, STAGE),
     DIRECTED(damaged_openings_are_turned_away, replay_damaged, STAGE),
     DIRECTED(harmful_packets_inside_a_session_hurt_nobody_else, send_harm, STAGE),
-    DIRECTED(wrong_shared_memory_is_turned_away, hand_over_wrong_memory, STAGE),
-    DIRECTED(scribbling_over_shared_memory_hurts_nobody_else, scribble, STAGE),
     DIRECTED(operations_towards_a_silent_stranger_time_out, never_answer,
              {"server", echo_server}, {"client", waits_in_vain}),
     {0},

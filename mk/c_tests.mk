@@ -16,11 +16,11 @@ C_TESTS_LINK    := -L$(LIBDIR) -lbmi_mx -Wl,-rpath,$(abspath $(LIBDIR))
 
 # Everything but bare.c runs inside the small host of support/, which the library finds by dlsym
 # because of -rdynamic.
-C_TESTS_HOST    := host op pair pattern wire check world
+C_TESTS_HOST    := host op pair pattern wire stage check world
 C_TESTS_NOHOST  := check world
 
 C_TESTS_PLAIN   := args addresses messages order testcalls large threads cancel lifecycle kill \
-                   strangers faults
+                   strangers strangers_memory faults_results faults_hangs faults_memory
 C_TESTS_ALL     := layout header_cxx table_copied table_linked table_dlopen bare \
                    messages_dlopen $(C_TESTS_PLAIN)
 C_TESTS         ?= $(C_TESTS_ALL)
