@@ -14,8 +14,9 @@
 //!      mx-sys -> mx-proto
 //! ```
 //!
-//! A module uses those above it in this list, never those below (`tests/layering.rs`). All `unsafe`
-//! of the C boundary is in `abi`, `host`, `logging`, `buffer`, `boundary` and `exports`.
+//! The modules below stand in groups, with an empty line between two. A module uses its own group and
+//! those above, never those below (`tests/layering.rs`). All `unsafe` of the C boundary is in `abi`,
+//! `host`, `logging`, `buffer`, `boundary` and `exports`.
 
 pub mod abi;
 pub mod peer_name;
@@ -26,3 +27,20 @@ pub mod host;
 
 pub mod buffer;
 pub mod logging;
+
+pub mod match_layout;
+// The method's parts know each other's types; see `method`.
+pub mod address;
+pub mod address_range;
+pub mod cancel;
+pub mod completion;
+pub mod method;
+pub mod op;
+pub mod peer;
+pub mod unexpected;
+
+pub mod instance;
+
+pub(crate) mod boundary;
+
+pub mod exports;

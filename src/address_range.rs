@@ -1,0 +1,195 @@
+//! Ranges of hosts, as export options name them.
+//!
+//! ```text
+//!   mx://10.1.*      no mask    text with `*` in places, against the peer's address and name
+//!   mx://10.1.0.0    mask 16    the first bits of the peer's address
+//! ```
+//!
+//! A peer's address is that of its network interface. What it calls itself does not count.
+//!
+//! Knows nothing of: peers, the method.
+
+use crate::address::Address;
+use crate::error::Error;
+use mx_sys::nic;
+use std::net::IpAddr;
+
+/// Does the address lie in the range?
+pub fn contains(address: &Address, wildcard: &str, netmask: i32) -> Result<bool, Error> {
+    let bad = || Error::BadRange {
+        wildcard: wildcard.to_owned(),
+        netmask,
+    };
+    let pattern = wildcard.trim();
+    let pattern = match pattern.split_once("://") {
+        Some(("mx", rest)) => rest,
+        // Another method's range has no peer of ours in it.
+        Some(_) => return Ok(false),
+        None => pattern,
+    };
+    let pattern = host_part(pattern);
+    if pattern.is_empty() {
+        return Err(bad());
+    }
+    let nic = address.nic();
+    let addresses: Vec<IpAddr> = nic
+        .map(|nic| nic::socket_addresses(nic, 0))
+        .unwrap_or_default()
+        .iter()
+        .map(std::net::SocketAddr::ip)
+        .collect();
+    if netmask > 0 {
+        let network: IpAddr = pattern.parse().map_err(|_| bad())?;
+        return match addresses
+            .iter()
+            .any(|ip| shares_bits(*ip, network, netmask))
+        {
+            true => Ok(true),
+            false if too_long(network, netmask) => Err(bad()),
+            false => Ok(false),
+        };
+    }
+    let name = nic.and_then(nic::host_name);
+    let name = name.as_deref().map(|name| name.trim_matches(['[', ']']));
+    let mut texts = addresses.iter().map(IpAddr::to_string);
+    Ok(
+        texts.any(|text| matches(pattern, &text))
+            || name.is_some_and(|name| matches(pattern, name)),
+    )
+}
+
+/// What stands before the numbers: `10.*` of `10.*:3`.
+fn host_part(pattern: &str) -> &str {
+    if let Some(inner) = pattern.strip_prefix('[') {
+        return inner.split(']').next().unwrap_or_default();
+    }
+    let pattern = pattern.split('/').next().unwrap_or_default();
+    match pattern.matches(':').count() {
+        // More are an IPv6 address without brackets.
+        1 | 2 if !pattern.contains("::") => pattern.split(':').next().unwrap_or_default(),
+        _ => pattern,
+    }
+}
+
+fn too_long(network: IpAddr, bits: i32) -> bool {
+    bits > if network.is_ipv4() { 32 } else { 128 }
+}
+
+fn shares_bits(ip: IpAddr, network: IpAddr, bits: i32) -> bool {
+    if too_long(network, bits) {
+        return false;
+    }
+    let (a, b) = match (ip, network) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => {
+            (u128::from(a.to_bits()) << 96, u128::from(b.to_bits()) << 96)
+        }
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits(), b.to_bits()),
+        _ => return false,
+    };
+    // 1 to 128 bits.
+    (a ^ b).leading_zeros() >= bits as u32
+}
+
+/// `*` stands for any run of characters. Takes time in proportion to both lengths multiplied.
+fn matches(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut p, mut t) = (0, 0);
+    // Where to go on when what follows the last star does not fit.
+    let mut retry: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                retry = Some((p + 1, t));
+                p += 1;
+            }
+            Some(byte) if byte.eq_ignore_ascii_case(&text[t]) => (p, t) = (p + 1, t + 1),
+            _ => match retry {
+                Some((after, from)) => {
+                    retry = Some((after, from + 1));
+                    (p, t) = (after, from + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address;
+    use crate::peer_name;
+    use std::sync::Arc;
+
+    fn of(name: &str) -> Arc<Address> {
+        let name = peer_name::parse(name).unwrap().unwrap();
+        let nic = nic::resolve(&name.host, name.board)
+            .ok()
+            .map(|found| found.nic);
+        let addr = address::create(name, nic);
+        let known = address::find(addr.as_ptr()).unwrap();
+        address::remove(addr.as_ptr());
+        known
+    }
+
+    fn lies(name: &str, wildcard: &str, netmask: i32) -> bool {
+        contains(&of(name), wildcard, netmask).unwrap()
+    }
+
+    #[test]
+    fn masks_compare_the_first_bits() {
+        let peer = "mx://192.0.2.77:0:3";
+        for (network, bits, inside) in [
+            ("mx://192.0.2.0", 24, true),
+            ("mx://192.0.2.77", 32, true),
+            ("mx://192.0.2.76", 32, false),
+            ("mx://192.0.2.76", 31, true),
+            ("mx://192.0.3.0", 24, false),
+            ("192.0.2.0:3", 24, true),
+            ("mx://10.0.0.0", 1, false),
+            ("mx://[2001:db8::]", 32, false),
+        ] {
+            assert_eq!(lies(peer, network, bits), inside, "{network}@{bits}");
+        }
+        let peer = "mx://[2001:db8::5]:3";
+        assert!(lies(peer, "mx://[2001:db8::]", 64));
+        assert!(!lies(peer, "mx://[2001:db9::]", 32));
+    }
+
+    #[test]
+    fn stars_stand_for_anything() {
+        let peer = "mx://192.0.2.77:0:3";
+        for (pattern, inside) in [
+            ("mx://*", true),
+            ("*", true),
+            ("mx://192.0.2.*", true),
+            ("mx://192.*.77:0:3", true),
+            ("mx://192.0.2.7", false),
+            ("mx://*.78", false),
+            ("tcp://*", false),
+        ] {
+            assert_eq!(lies(peer, pattern, 0), inside, "{pattern}");
+            assert_eq!(lies(peer, pattern, -1), inside, "{pattern}");
+        }
+        assert!(lies("mx://localhost:3", "127.0.0.1", 0));
+        assert!(lies("mx://localhost:3", nic::machine_name(), 0));
+    }
+
+    #[test]
+    fn ranges_that_make_no_sense_are_named() {
+        let peer = of("mx://192.0.2.77:0:3");
+        for (wildcard, netmask) in [
+            ("", 0),
+            ("mx://", 0),
+            ("mx://host", 8),
+            ("mx://10.0.0.0", 33),
+        ] {
+            let error = contains(&peer, wildcard, netmask).unwrap_err();
+            assert!(
+                matches!(error, Error::BadRange { .. }),
+                "{wildcard}@{netmask}"
+            );
+        }
+    }
+}

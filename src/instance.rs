@@ -1,0 +1,592 @@
+//! The method of this process, for every thread.
+//!
+//! ```text
+//!   any thread ---> INSTANCE (who is there?) ---> Shared<Engine> (one lock) ---> Method
+//!                                                    ^
+//!                             helper thread ---------'
+//! ```
+//!
+//! Everything here may be called at any time from any thread, before `initialize` and after
+//! `finalize` too. Names are resolved and the host's functions called without a lock.
+//!
+//! Owns: the one instance, its start and its end.
+//! Knows nothing of: the protocol, C's pointers.
+
+pub use crate::completion::Done;
+pub use crate::method::{Post, PostKind, Posted, Unexpected};
+
+use crate::abi::constants::BMI_INIT_SERVER;
+use crate::abi::types::{BMI_addr_t, bmi_method_addr};
+use crate::address::{self, Address};
+use crate::config::{Config, PortChoice};
+use crate::error::Error;
+use crate::match_layout::{KEY, PEER_ID_MAX};
+use crate::method::{Handout, Method, Settings, UNEXPECTED_READY};
+use crate::peer::table::PeerKey;
+use crate::peer_name::{self, PeerName, ROUTE_LOCAL, ROUTE_TCP};
+use crate::{address_range, host};
+use libc::{c_char, c_int};
+use mx_proto::port::WakeDescriptors;
+use mx_proto::{Endpoint, EndpointId, Instant, NicId, Route};
+use mx_sys::ports::host::HostPorts;
+use mx_sys::ports::open::{EndpointChoice, OpenOptions};
+use mx_sys::{Helper, Interest, MonotonicClock, PortMap, Progress, Shared, Tuning, nic};
+use parking_lot::{Mutex, RwLock};
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The method on a real machine.
+type HostMethod = Method<HostPorts, MonotonicClock>;
+
+/// What the lock protects.
+struct Engine {
+    /// `None` once it has been finalized.
+    method: Option<HostMethod>,
+    /// It has just been: everybody who waits must look.
+    ended: bool,
+}
+
+impl Engine {
+    #[inline]
+    fn method(&mut self) -> Result<&mut HostMethod, Error> {
+        self.method.as_mut().ok_or(Error::NotInitialized)
+    }
+}
+
+impl Progress for Engine {
+    #[inline]
+    fn progress(&mut self) -> bool {
+        self.method.as_mut().is_some_and(Method::progress)
+    }
+
+    #[inline]
+    fn take_produced(&mut self) -> Interest {
+        if std::mem::take(&mut self.ended) {
+            return Interest::MAX;
+        }
+        self.method.as_mut().map_or(0, Method::take_produced)
+    }
+
+    fn arm(&mut self) -> bool {
+        let endpoint = self.method.as_mut().map(Method::endpoint_mut);
+        endpoint.is_some_and(Endpoint::arm)
+    }
+
+    fn disarm(&mut self) {
+        if let Some(method) = &mut self.method {
+            method.endpoint_mut().disarm();
+        }
+    }
+
+    fn note_control(&mut self) {
+        if let Some(method) = &mut self.method {
+            method.endpoint_mut().port_mut().note_control();
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.method.as_ref().and_then(Method::deadline)
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        let endpoint = self.method.as_ref().map(Method::endpoint);
+        endpoint.map_or_else(WakeDescriptors::default, Endpoint::descriptors)
+    }
+
+    fn active(&self) -> bool {
+        self.method.is_some()
+    }
+}
+
+/// One life of the method.
+struct Instance {
+    shared: Arc<Shared<Engine>>,
+    helper: Mutex<Option<Helper<Engine>>>,
+    /// The name to listen on; its host need not be one.
+    listen: Option<PeerName>,
+    nic: NicId,
+}
+
+static INSTANCE: RwLock<Option<Arc<Instance>>> = RwLock::new(None);
+
+/// Held while the method starts or ends.
+static LIFECYCLE: Mutex<()> = Mutex::new(());
+
+/// How long `finalize` waits for the last messages to leave.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Starts the method. See `BMI_mx_initialize`.
+pub fn initialize(
+    listen: Option<NonNull<bmi_method_addr>>,
+    method_id: i32,
+    flags: i32,
+    options: Option<&str>,
+) -> Result<(), Error> {
+    let _one_at_a_time = LIFECYCLE.lock();
+    let before = INSTANCE.read().clone();
+    if let Some(instance) = before {
+        if instance.shared.is_mine() {
+            return Err(Error::AlreadyInitialized);
+        }
+        // The parent's: its sockets and shared memory are not ours to end, not even to close in
+        // order. A child that starts over leaves them alone.
+        let _ = ManuallyDrop::new(instance);
+        let _ = ManuallyDrop::new(INSTANCE.write().take());
+    }
+    let server = flags & BMI_INIT_SERVER != 0;
+    if server != listen.is_some() {
+        let listen = listen.is_some();
+        return Err(Error::ListenMismatch { flags, listen });
+    }
+    let listen = match listen {
+        None => None,
+        Some(addr) => {
+            let known = address::find(addr.as_ptr());
+            let known = known.ok_or(Error::UnknownAddress(addr.as_ptr() as usize))?;
+            Some((addr, known))
+        }
+    };
+    let instance = start(listen, method_id, options)?;
+    *INSTANCE.write() = Some(Arc::new(instance));
+    Ok(())
+}
+
+fn start(
+    listen: Option<(NonNull<bmi_method_addr>, Arc<Address>)>,
+    method_id: i32,
+    options: Option<&str>,
+) -> Result<Instance, Error> {
+    let (config, refused) = Config::load(options);
+    for refused in refused {
+        log::warn!("{refused}");
+    }
+    let name = listen.as_ref().map(|(_, address)| &address.name);
+    let (ports, identity) =
+        HostPorts::open(open_options(name, &config)).map_err(|reason| Error::Open {
+            name: name.map_or_else(|| "an endpoint".to_owned(), PeerName::to_string),
+            reason,
+        })?;
+    let own = PeerName {
+        host: nic::machine_name().to_owned(),
+        board: name.and_then(|name| name.board),
+        endpoint: identity.endpoint.0,
+        route: Route::AUTO,
+    };
+    let settings = Settings {
+        connect_timeout: config.connect_timeout,
+        unexpected_max: config.unexpected_max,
+        unexpected_queue_bytes: config.unexpected_queue_bytes,
+        peer_limit: PEER_ID_MAX,
+    };
+    let endpoint = Endpoint::new(
+        config.endpoint.clone(),
+        identity,
+        KEY,
+        ports,
+        MonotonicClock,
+    );
+    let mut method = Method::new(settings, own.to_string(), endpoint);
+    address::set_method_type(method_id);
+    if let Some((addr, address)) = &listen {
+        // Whatever its host is called, it is this one.
+        address.set_nic(identity.nic);
+        method.attach(addr.as_ptr(), address, identity.nic, false)?;
+    }
+    let engine = Engine {
+        method: Some(method),
+        ended: false,
+    };
+    let shared = Shared::new(engine, tuning(&config)).map_err(|reason| Error::System {
+        what: "descriptors for waking threads",
+        reason,
+    })?;
+    let shared = Arc::new(shared);
+    let helper = match config.helper {
+        false => None,
+        true => {
+            let helper = Helper::start(Arc::clone(&shared));
+            Some(helper.map_err(|reason| Error::System {
+                what: "helper thread",
+                reason,
+            })?)
+        }
+    };
+    log::info!("{own} is open, session {:#x}", identity.session.0);
+    Ok(Instance {
+        shared,
+        helper: Mutex::new(helper),
+        listen: listen.map(|(_, address)| address.name.clone()),
+        nic: identity.nic,
+    })
+}
+
+fn open_options(listen: Option<&PeerName>, config: &Config) -> OpenOptions {
+    let endpoint = match listen {
+        Some(name) => EndpointChoice::Exact(EndpointId(name.endpoint)),
+        None => EndpointChoice::Any,
+    };
+    OpenOptions {
+        board: listen.and_then(|name| name.board),
+        policy: match config.port {
+            PortChoice::Auto => Route::AUTO,
+            PortChoice::Local => ROUTE_LOCAL,
+            PortChoice::Tcp => ROUTE_TCP,
+        },
+        // The table of tunables lets no other base through.
+        ports: PortMap::new(config.port_base).unwrap_or_default(),
+        ..OpenOptions::new(endpoint)
+    }
+}
+
+fn tuning(config: &Config) -> Tuning {
+    let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
+    Tuning {
+        // On a single processor a spinning thread keeps off the one it waits for.
+        spin: if alone { Duration::ZERO } else { config.spin },
+    }
+}
+
+/// Stops the method. See `BMI_mx_finalize`.
+pub fn finalize() -> Result<(), Error> {
+    let _one_at_a_time = LIFECYCLE.lock();
+    let instance = INSTANCE.read().clone().ok_or(Error::NotInitialized)?;
+    if !instance.shared.is_mine() {
+        return Err(Error::Forked);
+    }
+    // Not with the lock: the thread takes it.
+    if let Some(mut helper) = instance.helper.lock().take() {
+        helper.stop();
+    }
+    let method = {
+        let mut engine = instance.shared.lock();
+        engine.ended = true;
+        engine.method.take()
+    };
+    INSTANCE.write().take();
+    if let Some(mut method) = method {
+        method.close();
+        linger(&mut method);
+    }
+    log::info!("finalized");
+    Ok(())
+}
+
+/// Lets what was sent last leave, for a bounded time.
+fn linger(method: &mut HostMethod) {
+    let until = std::time::Instant::now() + LINGER;
+    while links(method) > 0 && std::time::Instant::now() < until {
+        if !method.progress() {
+            wait_a_little(method.endpoint().descriptors());
+        }
+    }
+}
+
+fn links(method: &HostMethod) -> usize {
+    let ports = method.endpoint().port();
+    let local = ports.local().map_or(0, |local| local.link_count());
+    local + ports.tcp().link_count()
+}
+
+/// Sleeps until a link changes, at most a few milliseconds.
+fn wait_a_little(descriptors: WakeDescriptors) {
+    let mut fd = libc::pollfd {
+        fd: descriptors.control.unwrap_or(-1),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one entry; a negative descriptor is ignored.
+    unsafe { libc::poll(&raw mut fd, 1, 2) };
+}
+
+/// Runs `f` with the instance, if there is one of this process.
+#[inline]
+fn with<R>(f: impl FnOnce(&Instance) -> Result<R, Error>) -> Result<R, Error> {
+    let guard = INSTANCE.read();
+    let instance = guard.as_deref().ok_or(Error::NotInitialized)?;
+    if !instance.shared.is_mine() {
+        return Err(Error::Forked);
+    }
+    f(instance)
+}
+
+/// The same for calls that may wait: nobody has to wait for them.
+fn with_waiting<R>(f: impl FnOnce(&Instance) -> Result<R, Error>) -> Result<R, Error> {
+    let instance = INSTANCE.read().clone().ok_or(Error::NotInitialized)?;
+    if !instance.shared.is_mine() {
+        return Err(Error::Forked);
+    }
+    f(&instance)
+}
+
+/// An address object for the first address of ours in `name`. See `BMI_mx_method_addr_lookup`.
+pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
+    let name = match peer_name::parse(name) {
+        Ok(Some(name)) => name,
+        Ok(None) => return None,
+        Err(error) => {
+            log::warn!("{error}");
+            return None;
+        }
+    };
+    let instance = INSTANCE.read().clone();
+    let instance = instance.filter(|instance| instance.shared.is_mine());
+    let nic = match nic::resolve(&name.host, name.board) {
+        Ok(found) => Some(found.nic),
+        Err(reason) => {
+            let own = instance.as_ref().filter(|instance| instance.is_own(&name));
+            if own.is_none() {
+                // A server's own name need not be one; for others posts will fail.
+                log::info!("{name}: {reason}");
+            }
+            own.map(|instance| instance.nic)
+        }
+    };
+    let addr = address::create(name, nic);
+    if let (Some(instance), Some(nic)) = (instance, nic) {
+        let known = address::find(addr.as_ptr());
+        if let (Some(address), Ok(method)) = (known, instance.shared.lock().method())
+            && let Err(error) = method.attach(addr.as_ptr(), &address, nic, true)
+        {
+            log::warn!("{error}");
+        }
+    }
+    Some(addr)
+}
+
+impl Instance {
+    /// Is it what we listen on?
+    fn is_own(&self, name: &PeerName) -> bool {
+        self.listen
+            .as_ref()
+            .is_some_and(|own| own.host == name.host && own.endpoint == name.endpoint)
+    }
+
+    /// The peer of an address object that has none yet: made before `initialize`, or its host was
+    /// not found so far.
+    #[cold]
+    fn late_peer(&self, addr: NonNull<bmi_method_addr>) -> Result<PeerKey, Error> {
+        let pointer = addr.as_ptr();
+        let address = address::find(pointer).ok_or(Error::UnknownAddress(pointer as usize))?;
+        let nic = match address.nic() {
+            Some(nic) => nic,
+            None => {
+                let found = nic::resolve(&address.name.host, address.name.board)?;
+                address.set_nic(found.nic);
+                found.nic
+            }
+        };
+        let mut engine = self.shared.lock();
+        engine.method()?.attach(pointer, &address, nic, true)
+    }
+}
+
+/// Posts an operation. `*id` is written before anybody can see its completion; after an error
+/// nothing is ever reported for it.
+#[inline]
+pub fn post(post: Post, id: &mut i64) -> Result<Posted, Error> {
+    with(|instance| {
+        let addr = post.addr;
+        let mut engine = instance.shared.lock();
+        if let Some(key) = engine.method()?.peers().of_addr(addr.as_ptr()) {
+            return engine.method()?.post(key, post, id);
+        }
+        drop(engine);
+        let key = instance.late_peer(addr)?;
+        let mut engine = instance.shared.lock();
+        engine.method()?.post(key, post, id)
+    })
+}
+
+/// Calls an operation off; it is reported once all the same.
+pub fn cancel(id: i64, context: i64) -> Result<(), Error> {
+    with(|instance| instance.shared.lock().method()?.cancel(id, context))
+}
+
+/// Waits at most `idle` until `check` has something, and tells the host of peers that died.
+#[inline]
+fn wait<R>(
+    interest: Interest,
+    idle: Duration,
+    mut check: impl FnMut(&mut HostMethod) -> Result<Option<R>, Error>,
+) -> Result<Option<R>, Error> {
+    let mut dead: Vec<BMI_addr_t> = Vec::new();
+    let run = |instance: &Instance| {
+        instance
+            .shared
+            .wait_for(interest, Some(idle), |engine| {
+                let method = match engine.method() {
+                    Ok(method) => method,
+                    Err(error) => return Some(Err(error)),
+                };
+                let found = check(method).transpose();
+                dead.append(&mut method.take_forgotten());
+                found
+            })
+            .transpose()
+    };
+    let found = match idle.is_zero() {
+        true => with(run),
+        false => with_waiting(run),
+    };
+    for name in dead {
+        host::forget_addr(name);
+    }
+    found
+}
+
+/// The end of one operation.
+#[inline]
+pub fn test(id: i64, context: i64, idle: Duration) -> Result<Option<Done>, Error> {
+    wait(1 << context, idle, |method| method.take_done(id, context))
+}
+
+/// The ends of some of these operations; ids that are 0 are skipped. `out` gets each with its
+/// place in `ids`.
+pub fn test_some(
+    ids: &[i64],
+    context: i64,
+    idle: Duration,
+    out: &mut dyn FnMut(usize, Done),
+) -> Result<usize, Error> {
+    let found = wait(1 << context, idle, |method| {
+        let mut count = 0;
+        // A wrong id is told before anything is handed out, or what was would be lost.
+        for id in ids.iter().filter(|id| **id != 0) {
+            method.find(*id, context)?;
+        }
+        for (place, id) in ids.iter().enumerate().filter(|(_, id)| **id != 0) {
+            // The same id twice is complete once.
+            if let Ok(Some(done)) = method.take_done(*id, context) {
+                out(place, done);
+                count += 1;
+            }
+        }
+        let nothing_asked = ids.iter().all(|id| *id == 0);
+        Ok((count > 0 || nothing_asked).then_some(count))
+    })?;
+    Ok(found.unwrap_or(0))
+}
+
+/// The ends of at most `max` operations of a context, oldest first. Returns early, with none, when
+/// an unexpected message waits: the same thread may be the one to fetch it.
+#[inline]
+pub fn test_context(
+    context: i64,
+    max: usize,
+    idle: Duration,
+    out: &mut dyn FnMut(Done),
+) -> Result<usize, Error> {
+    let found = wait(1 << context | UNEXPECTED_READY, idle, |method| {
+        let mut count = 0;
+        while count < max
+            && let Some(done) = method.pop_done(context)
+        {
+            out(done);
+            count += 1;
+        }
+        let news = method.inbox.take_news();
+        Ok((count > 0 || news).then_some(count))
+    })?;
+    Ok(found.unwrap_or(0))
+}
+
+/// At most `max` unexpected messages, oldest first.
+pub fn test_unexpected(
+    max: usize,
+    idle: Duration,
+    out: &mut dyn FnMut(Unexpected),
+) -> Result<usize, Error> {
+    let mut count = 0;
+    loop {
+        let register = wait(UNEXPECTED_READY, idle, |method| {
+            method.inbox.take_news();
+            while count < max {
+                match method.next_unexpected() {
+                    Some(Handout::Message(message)) => {
+                        out(message);
+                        count += 1;
+                    }
+                    Some(Handout::Register(addr)) => return Ok(Some(Some(addr))),
+                    None => break,
+                }
+            }
+            if method.unexpected() > 0 {
+                // For the next call.
+                method.inbox.set_news();
+            }
+            Ok((count > 0).then_some(None))
+        })?;
+        let Some(Some(addr)) = register else {
+            return Ok(count);
+        };
+        if !introduce(addr)? {
+            return Ok(count);
+        }
+    }
+}
+
+/// Tells the host of a new peer. False when it could not take it.
+#[cold]
+fn introduce(addr: NonNull<bmi_method_addr>) -> Result<bool, Error> {
+    // SAFETY: made by `address::create`, and kept until the host drops it.
+    let name = unsafe { host::register_addr(addr.as_ptr()) };
+    with_waiting(|instance| Ok(instance.shared.lock().method()?.registered(addr, name)))
+}
+
+/// Opens a context. They all exist always.
+pub fn open_context(_context: i64) -> Result<(), Error> {
+    with(|_| Ok(()))
+}
+
+/// Drops completions that nobody has asked for.
+pub fn close_context(context: i64) {
+    let closed = with(|instance| {
+        instance.shared.lock().method()?.close_context(context);
+        Ok(())
+    });
+    if let Err(error) = closed {
+        log::debug!("close_context: {error}");
+    }
+}
+
+/// The host has no more use for an address object. Also before `initialize` and after `finalize`;
+/// twice does no harm.
+pub fn drop_addr(addr: NonNull<bmi_method_addr>) {
+    let addr = addr.as_ptr();
+    // Without an instance there is no peer either.
+    let _ = with(|instance| {
+        instance.shared.lock().method()?.drop_addr(addr);
+        Ok(())
+    });
+    if !address::remove(addr) {
+        log::debug!("{addr:?} is dropped but no address of this method");
+    }
+}
+
+/// May the host drop the address of a peer that came to us?
+pub fn drop_addr_query(addr: NonNull<bmi_method_addr>) -> bool {
+    let may = with(|instance| Ok(instance.shared.lock().method()?.may_drop(addr.as_ptr())));
+    may.unwrap_or(false)
+}
+
+/// An address object's name, valid as long as the object.
+pub fn rev_lookup(addr: NonNull<bmi_method_addr>) -> *const c_char {
+    let text = address::text(addr.as_ptr());
+    match text.is_null() {
+        true => c"(unknown)".as_ptr(),
+        false => text,
+    }
+}
+
+/// Whether a peer's host lies in a range. See `BMI_mx_query_addr_range`.
+pub fn query_addr_range(
+    addr: NonNull<bmi_method_addr>,
+    wildcard: &str,
+    netmask: c_int,
+) -> Result<bool, Error> {
+    let pointer = addr.as_ptr();
+    let address = address::find(pointer).ok_or(Error::UnknownAddress(pointer as usize))?;
+    address_range::contains(&address, wildcard, netmask)
+}

@@ -1,0 +1,199 @@
+//! The 64 match bits of every message between two methods.
+//!
+//! ```text
+//!    63..60   59..52      51..32        31..0
+//!   +------+----------+-----------+---------------+
+//!   | type | reserved |  peer id  |  BMI tag, or  |   reserved bits are masked out of every match
+//!   |      |          |           |    version    |
+//!   +------+----------+-----------+---------------+
+//! ```
+//!
+//! The peer id in a message is the number that the *receiver* gave the sender in the handshake. In
+//! CONN_REQ and CONN_ACK it is the number the receiver is to use from now on.
+//!
+//! A refused CONN_REQ is answered with a CONN_ACK whose id is negative (20 bits, two's complement)
+//! and whose version has its highest bit set: a peer that knows nothing of negative ids sees a
+//! version that is not its own, and fails the connection too.
+//!
+//! Owns: the layout (BMI-HOST-ABI.md section 8.1, DESIGN.md "Match bits").
+//! Knows nothing of: who sends what when.
+
+use mx_proto::{MatchBits, MatchMask};
+use std::fmt;
+
+/// The version of the handshake, in the tag of CONN_REQ and CONN_ACK.
+pub const VERSION: u32 = 0x100;
+
+/// The key of every transport connect between methods: "pvfs".
+pub const KEY: u32 = 0x7076_6673;
+
+/// The largest peer id.
+pub const PEER_ID_MAX: u32 = (1 << 20) - 1;
+
+/// What counts when a receive is matched: everything but the reserved bits.
+pub const MATCH: MatchMask = MatchMask(!(0xff << 52));
+
+/// What counts when messages of one type are looked for.
+pub const TYPE: MatchMask = MatchMask(0xf << 60);
+
+/// Set in the version of a refusal.
+const REFUSED: u32 = 1 << 31;
+
+/// What a message is. The values are those of the C method.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum MessageType {
+    /// Never a message: the completion key of a transport connect made to answer a CONN_REQ.
+    IconAck = 0x9,
+    /// The answer to CONN_REQ.
+    ConnAck = 0xa,
+    /// Never a message: the completion key of a transport connect of our own.
+    IconReq = 0xb,
+    /// The first message to a peer: our name and our number for it.
+    ConnReq = 0xc,
+    /// A message the receiver takes with `testunexpected`.
+    Unexpected = 0xd,
+    /// A message the receiver posts a receive for.
+    Expected = 0xe,
+}
+
+impl MessageType {
+    const fn of(bits: MatchBits) -> Option<Self> {
+        Some(match bits.0 >> 60 {
+            0x9 => Self::IconAck,
+            0xa => Self::ConnAck,
+            0xb => Self::IconReq,
+            0xc => Self::ConnReq,
+            0xd => Self::Unexpected,
+            0xe => Self::Expected,
+            _ => return None,
+        })
+    }
+}
+
+/// Why a CONN_REQ is refused. The value is the negative id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i32)]
+pub enum Refusal {
+    /// The versions differ.
+    Version = -1,
+    /// The message makes no sense.
+    Malformed = -2,
+    /// No peer id or memory left.
+    NoRoom = -3,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Version => "another version of the handshake",
+            Self::Malformed => "a malformed connection request",
+            Self::NoRoom => "no room for another peer",
+        })
+    }
+}
+
+/// Match bits taken apart. Whatever was on the wire, this is some value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fields {
+    /// The type; `None` for numbers no method uses.
+    pub kind: Option<MessageType>,
+    /// The peer id, 20 bits.
+    pub id: u32,
+    /// Tag or version.
+    pub tag: u32,
+}
+
+impl Fields {
+    /// Takes match bits apart.
+    #[inline]
+    pub const fn of(bits: MatchBits) -> Self {
+        Self {
+            kind: MessageType::of(bits),
+            id: (bits.0 >> 32) as u32 & PEER_ID_MAX,
+            tag: bits.0 as u32,
+        }
+    }
+
+    /// The reason in a CONN_ACK that refuses, as the number it was sent with: `Some` means refused.
+    pub const fn refusal(self) -> Option<i32> {
+        if self.tag & REFUSED == 0 {
+            return None;
+        }
+        // Sign-extends the 20 bits.
+        Some(((self.id << 12) as i32) >> 12)
+    }
+}
+
+/// Puts match bits together. Of `id` 20 bits count.
+#[inline]
+pub const fn bits(kind: MessageType, id: u32, tag: u32) -> MatchBits {
+    MatchBits((kind as u64) << 60 | ((id & PEER_ID_MAX) as u64) << 32 | tag as u64)
+}
+
+/// The bits of a CONN_ACK that refuses.
+pub const fn refusal_bits(reason: Refusal) -> MatchBits {
+    bits(
+        MessageType::ConnAck,
+        reason as i32 as u32,
+        VERSION | REFUSED,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_is_the_c_methods() {
+        assert_eq!(
+            bits(MessageType::ConnReq, 7, VERSION).0,
+            0xc000_0007_0000_0100
+        );
+        assert_eq!(
+            bits(MessageType::ConnAck, 9, VERSION).0,
+            0xa000_0009_0000_0100
+        );
+        assert_eq!(
+            bits(MessageType::Unexpected, 0xf_ffff, 0xffff_ffff).0,
+            0xd00f_ffff_ffff_ffff
+        );
+        assert_eq!(bits(MessageType::Expected, 1, 0).0, 0xe000_0001_0000_0000);
+        assert_eq!(bits(MessageType::IconReq, 0, 0).0, 0xb << 60);
+        assert_eq!(bits(MessageType::IconAck, 0, 0).0, 0x9 << 60);
+    }
+
+    #[test]
+    fn reserved_bits_never_decide_a_match() {
+        let plain = bits(MessageType::Expected, 5, 6);
+        let with_credits = MatchBits(plain.0 | 0xff << 52);
+        assert_eq!(MATCH.apply(with_credits), plain);
+        assert_eq!(Fields::of(with_credits), Fields::of(plain));
+    }
+
+    #[test]
+    fn every_field_comes_back_and_ids_are_cut_to_20_bits() {
+        for id in [0, 1, PEER_ID_MAX, PEER_ID_MAX + 1] {
+            for tag in [0, 1, u32::MAX] {
+                let fields = Fields::of(bits(MessageType::Unexpected, id, tag));
+                assert_eq!(fields.kind, Some(MessageType::Unexpected));
+                assert_eq!((fields.id, fields.tag), (id & PEER_ID_MAX, tag));
+            }
+        }
+        for kind in (0..=8).chain([0xf]) {
+            assert_eq!(Fields::of(MatchBits(kind << 60)).kind, None);
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_negative_to_us_and_a_wrong_version_to_an_old_peer() {
+        for reason in [Refusal::Version, Refusal::Malformed, Refusal::NoRoom] {
+            let fields = Fields::of(refusal_bits(reason));
+            assert_eq!(fields.refusal(), Some(reason as i32));
+            assert_ne!(fields.tag, VERSION);
+            assert!((fields.tag as i32) < 0);
+        }
+        let accepted = Fields::of(bits(MessageType::ConnAck, PEER_ID_MAX, VERSION));
+        assert_eq!(accepted.refusal(), None);
+    }
+}

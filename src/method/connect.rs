@@ -1,0 +1,471 @@
+//! The handshake, step by step (BMI-HOST-ABI.md section 8.2).
+//!
+//! ```text
+//!   we begin                                  they begin
+//!   post: transport connect (ICON_REQ)        CONN_REQ arrives
+//!   done: CONN_REQ ->                         transport connect back (ICON_ACK)
+//!   CONN_ACK arrives: READY, queues flushed   done: READY, CONN_ACK ->, queues flushed
+//! ```
+//!
+//! Both may begin at once. Then CONN_REQ finds a peer in WAIT, by the partner's context word or
+//! by its network name, and turns it to answering: one peer, two handshakes, the same ids. Where
+//! one remote endpoint was looked up under two names, the second transport connect gives the
+//! partner of the first, and the two peers become one.
+//!
+//! Receives are given to the endpoint as soon as the other side can know our id, sends when we
+//! know theirs.
+
+use super::{HANDSHAKE, Method};
+use crate::abi::types::bmi_method_addr;
+use crate::address::Address;
+use crate::error::Error;
+use crate::match_layout::{KEY, MATCH, MessageType, Refusal, VERSION, bits, refusal_bits};
+use crate::op::table::{OpIndex, Stage};
+use crate::peer::handshake::{Answer, ConnReq, Extension};
+use crate::peer::state::{Cause, Ready, State, Wait};
+use crate::peer::table::PeerKey;
+use crate::unexpected::Note;
+use mx_proto::port::Port;
+use mx_proto::{
+    Cancelled, Clock, Completion, EndpointId, Identity, MatchBits, Memory, NicId, PartnerId,
+    PostError, Posted, Received, Route, SendMode, Status, Target,
+};
+use mx_sys::{MallocBuffer, UserMemory};
+
+impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
+    /// The peer an address object stands for, found or made. The object's host must have been
+    /// found. `looked_up`: the host has it from a look-up, not from `initialize`.
+    pub fn attach(
+        &mut self,
+        addr: *mut bmi_method_addr,
+        address: &Address,
+        nic: NicId,
+        looked_up: bool,
+    ) -> Result<PeerKey, Error> {
+        if let Some(known) = self.peers.of_addr(addr) {
+            return Ok(known);
+        }
+        let target = Target {
+            nic,
+            endpoint: EndpointId(address.name.endpoint),
+            route: address.name.route,
+        };
+        let key = self.peer_for(target, || address.name.to_string())?;
+        if looked_up {
+            self.peers.attach_looked_up(addr, key);
+        } else {
+            self.peers.attach(addr, key);
+        }
+        Ok(key)
+    }
+
+    fn peer_for(
+        &mut self,
+        target: Target,
+        name: impl FnOnce() -> String,
+    ) -> Result<PeerKey, Error> {
+        if let Some(key) = self.peers.named((target.nic, target.endpoint)) {
+            if let Some(peer) = self.peers.get_mut(key)
+                && target.route != Route::AUTO
+            {
+                // For the next connection.
+                peer.target.route = target.route;
+            }
+            return Ok(key);
+        }
+        let limit = self.peers.limit();
+        let key = self.peers.add(target, name());
+        key.ok_or(Error::NoPeerId { limit })
+    }
+
+    /// INIT: reaches out for a peer.
+    pub(crate) fn begin_connect(&mut self, key: PeerKey) -> Result<(), Error> {
+        let Some(peer) = self.peers.get_mut(key) else {
+            return Ok(());
+        };
+        let bits = bits(MessageType::IconReq, key.id(), 0);
+        match self.endpoint.connect(peer.target, KEY, bits, key.to_word()) {
+            Ok(request) => {
+                peer.refs += 1;
+                self.move_to(key, State::Wait(Wait::Connecting { request }));
+                Ok(())
+            }
+            Err(reason) => Err(Error::Connect {
+                peer: peer.name.clone(),
+                reason,
+            }),
+        }
+    }
+
+    /// A transport connect is over.
+    pub(super) fn on_connected(&mut self, completion: &Completion) {
+        let key = PeerKey::from_word(completion.context);
+        let Some(peer) = self.peers.get(key) else {
+            return;
+        };
+        let step = match peer.state {
+            State::Wait(wait) if peer.state.connect() == Some(completion.request) => Some(wait),
+            _ => None,
+        };
+        match step {
+            Some(wait) if completion.status != Status::Success => {
+                let tell = matches!(wait, Wait::Answering { .. });
+                self.disconnect(key, Cause::of_connect(completion.status), tell);
+            }
+            Some(Wait::Connecting { .. }) => self.on_reached(key, completion.partner),
+            Some(Wait::Answering { tx_id, .. }) => {
+                self.become_ready(key, completion.partner, tx_id, true);
+            }
+            _ => {}
+        }
+        self.release(key);
+    }
+
+    /// ICON_REQ is done: says who we are.
+    fn on_reached(&mut self, key: PeerKey, partner: PartnerId) {
+        let Some(context) = self.endpoint.partner_context(partner) else {
+            return self.disconnect(key, Cause::Reset, false);
+        };
+        let other = PeerKey::from_word(context);
+        if other != key && self.peers.get(other).is_some() {
+            return self.merge(key, other);
+        }
+        self.know_partner(key, partner);
+        self.move_to(key, State::Wait(Wait::Requested { partner }));
+        self.post_queued_recvs(key);
+        let body = ConnReq::emit(&self.name, Extension::default());
+        let bits = bits(MessageType::ConnReq, key.id(), VERSION);
+        self.send_handshake(key, partner, bits, &body);
+    }
+
+    /// Ties partner and peer to each other.
+    fn know_partner(&mut self, key: PeerKey, partner: PartnerId) {
+        self.endpoint.set_partner_context(partner, key.to_word());
+        if let Some(Identity { nic, endpoint, .. }) = self.endpoint.partner_identity(partner) {
+            self.peers.set_own_name(key, (nic, endpoint));
+        }
+    }
+
+    fn send_handshake(&mut self, key: PeerKey, partner: PartnerId, bits: MatchBits, body: &[u8]) {
+        let memory = match body {
+            [] => UserMemory::empty(),
+            body => match MallocBuffer::copy_of(body) {
+                Some(buffer) => UserMemory::owned(buffer).0,
+                None => return self.disconnect(key, Cause::NoRoom, true),
+            },
+        };
+        let context = HANDSHAKE | key.to_word();
+        let sent = self
+            .endpoint
+            .send(partner, bits, memory, context, SendMode::Standard);
+        match sent {
+            Ok(Posted::Complete) => {}
+            Ok(Posted::Pending(_)) => {
+                if let Some(peer) = self.peers.get_mut(key) {
+                    peer.refs += 1;
+                }
+            }
+            Err(_) => self.disconnect(key, Cause::Reset, false),
+        }
+    }
+
+    /// A handshake message that had to wait has gone out, or not.
+    pub(super) fn on_handshake_sent(&mut self, completion: &Completion) {
+        let key = PeerKey::from_word(completion.context & !HANDSHAKE);
+        let Some(peer) = self.peers.get(key) else {
+            return;
+        };
+        let of_now = peer.state.partner() == Some(completion.partner);
+        if of_now && completion.status != Status::Success {
+            self.disconnect(key, Cause::of_connect(completion.status), true);
+        }
+        self.release(key);
+    }
+
+    /// CONN_REQ or CONN_ACK.
+    pub(super) fn on_note(&mut self, note: Note) {
+        // A partner that is gone has no identity any more.
+        let Some(identity) = self.endpoint.partner_identity(note.partner) else {
+            return;
+        };
+        match note.fields.kind {
+            Some(MessageType::ConnReq) => self.on_conn_req(note, identity),
+            _ => self.on_conn_ack(&note, identity),
+        }
+    }
+
+    fn on_conn_req(&mut self, note: Note, identity: Identity) {
+        let theirs = note.fields.tag;
+        if theirs != VERSION {
+            log::warn!("{identity:?} speaks version {theirs:#x}, we speak {VERSION:#x}: refused");
+            return self.refuse(note.partner, Refusal::Version);
+        }
+        let request = match ConnReq::parse(&note.body) {
+            Ok(request) if note.fields.id != 0 => request,
+            Ok(_) => {
+                log::warn!("{identity:?} sent a connection request without an id: refused");
+                return self.refuse(note.partner, Refusal::Malformed);
+            }
+            Err(reason) => {
+                log::warn!("{identity:?} sent a connection request with {reason}: refused");
+                return self.refuse(note.partner, Refusal::Malformed);
+            }
+        };
+        let context = self.endpoint.partner_context(note.partner).unwrap_or(0);
+        let known = PeerKey::from_word(context);
+        let key = match self.peers.get(known) {
+            Some(_) => known,
+            None => {
+                let target = Target {
+                    nic: identity.nic,
+                    endpoint: identity.endpoint,
+                    route: Route::AUTO,
+                };
+                // For people only: who the peer is says its transport, not its name.
+                match self.peer_for(target, || request.name.to_owned()) {
+                    Ok(key) => key,
+                    Err(error) => {
+                        log::warn!("{:?} ({identity:?}) refused: {error}", request.name);
+                        return self.refuse(note.partner, Refusal::NoRoom);
+                    }
+                }
+            }
+        };
+        self.answer(key, note, identity);
+    }
+
+    /// CONN_REQ came from this peer, maybe in a new life.
+    fn answer(&mut self, key: PeerKey, note: Note, identity: Identity) {
+        let (partner, tx_id) = (note.partner, note.fields.id);
+        let Some(state) = self.peers.get(key).map(|peer| peer.state) else {
+            return;
+        };
+        match state {
+            State::Ready(ready) if ready.partner == partner => {
+                // It has forgotten us without leaving; what we have with it can go on.
+                return self.become_ready(key, partner, tx_id, true);
+            }
+            State::Wait(Wait::Answering {
+                request,
+                partner: same,
+                ..
+            }) if same == partner => {
+                let wait = Wait::Answering {
+                    request,
+                    partner,
+                    tx_id,
+                };
+                return self.move_to(key, State::Wait(wait));
+            }
+            State::Disconnect { .. } => return self.refuse(partner, Refusal::NoRoom),
+            State::Ready(_) | State::Wait(Wait::Requested { .. } | Wait::Answering { .. })
+                if state.partner() != Some(partner) =>
+            {
+                // Its old life is over. What it had completes before this note is looked at again.
+                self.disconnect(key, Cause::Reset, true);
+                return self.inbox.defer(note);
+            }
+            State::Wait(Wait::Connecting { request }) => {
+                // The other one is the shorter way.
+                if self.endpoint.cancel(request) != Cancelled::Unknown {
+                    self.release(key);
+                }
+            }
+            State::Init | State::Ready(_) | State::Wait(_) => {}
+        }
+        let target = Target {
+            nic: identity.nic,
+            endpoint: identity.endpoint,
+            route: Route::AUTO,
+        };
+        let bits = bits(MessageType::IconAck, key.id(), 0);
+        self.know_partner(key, partner);
+        match self.endpoint.connect(target, KEY, bits, key.to_word()) {
+            Ok(request) => {
+                if let Some(peer) = self.peers.get_mut(key) {
+                    peer.refs += 1;
+                }
+                let wait = Wait::Answering {
+                    request,
+                    partner,
+                    tx_id,
+                };
+                self.move_to(key, State::Wait(wait));
+                self.post_queued_recvs(key);
+            }
+            Err(reason) => {
+                log::warn!("cannot connect back to {identity:?}: {reason}");
+                self.refuse(partner, Refusal::NoRoom);
+                self.endpoint.set_partner_context(partner, 0);
+                self.disconnect(key, Cause::of_start(reason), false);
+                self.maybe_remove(key);
+            }
+        }
+    }
+
+    /// Tells a partner that it cannot be a peer.
+    fn refuse(&mut self, partner: PartnerId, reason: Refusal) {
+        // A refusal that does not get through is noticed by its receiver's time-out.
+        let _ = self.endpoint.send(
+            partner,
+            refusal_bits(reason),
+            UserMemory::empty(),
+            HANDSHAKE,
+            SendMode::Standard,
+        );
+    }
+
+    fn on_conn_ack(&mut self, note: &Note, identity: Identity) {
+        let context = self.endpoint.partner_context(note.partner).unwrap_or(0);
+        let key = PeerKey::from_word(context);
+        let Some(peer) = self.peers.get(key) else {
+            log::debug!("{identity:?} answered a connection request nobody made; dropped");
+            return;
+        };
+        if peer.state.partner() != Some(note.partner) {
+            return;
+        }
+        let answer = Answer::of(note.fields);
+        match (peer.state, answer) {
+            (State::Wait(Wait::Requested { partner }), Answer::Accepted { tx_id }) => {
+                self.become_ready(key, partner, tx_id, false);
+            }
+            // Both began at once: CONN_REQ has told us all there is.
+            (_, Answer::Accepted { .. }) => {}
+            (_, refusal) => {
+                log::warn!("{} ({identity:?}): {refusal}", peer.name);
+                let cause = match refusal {
+                    Answer::Refused { answer } if answer == Refusal::NoRoom as i32 => Cause::NoRoom,
+                    _ => Cause::Protocol,
+                };
+                self.disconnect(key, cause, true);
+            }
+        }
+    }
+
+    /// The handshake is finished: everything that waited goes out, in order.
+    fn become_ready(&mut self, key: PeerKey, partner: PartnerId, tx_id: u32, acknowledge: bool) {
+        self.know_partner(key, partner);
+        self.move_to(key, State::Ready(Ready { partner, tx_id }));
+        if acknowledge {
+            let bits = bits(MessageType::ConnAck, key.id(), VERSION);
+            self.send_handshake(key, partner, bits, &[]);
+        }
+        self.post_queued_recvs(key);
+        self.flush(key);
+    }
+
+    /// Gives queued receives to the endpoint, if the peer's state allows it.
+    pub(crate) fn post_queued_recvs(&mut self, key: PeerKey) {
+        while let Some(peer) = self.peers.get_mut(key) {
+            if peer.state.partner().is_none() {
+                return;
+            }
+            let Some(index) = self.ops.pop_front(&mut peer.queued_recvs) else {
+                return;
+            };
+            let bits = self.ops.get(index).bits;
+            let memory = self.ops.take_memory(index).unwrap_or(UserMemory::empty());
+            match self
+                .endpoint
+                .recv(bits, MATCH, memory, index.number().into())
+            {
+                Ok(Received::Pending(request)) => {
+                    self.ops.get_mut(index).stage = Stage::Posted(request);
+                    self.ops.push_back(&mut peer.receives, index);
+                }
+                Ok(Received::Complete(completion)) => {
+                    let error = super::code_of(completion.status);
+                    let error = super::check_source(error, peer.state, &completion);
+                    self.finish_op(index, error, i64::from(completion.transferred));
+                }
+                Err(error) => self.finish_op(index, code_of_post(error), 0),
+            }
+        }
+    }
+
+    /// READY: sends what was queued, stamped with the peer's id for us.
+    fn flush(&mut self, key: PeerKey) {
+        while let Some(peer) = self.peers.get_mut(key) {
+            let State::Ready(Ready { partner, tx_id }) = peer.state else {
+                return;
+            };
+            let Some(index) = self.ops.pop_front(&mut peer.queued_sends) else {
+                return;
+            };
+            self.send_queued(index, partner, tx_id);
+        }
+    }
+
+    fn send_queued(&mut self, index: OpIndex, partner: PartnerId, tx_id: u32) {
+        let op = self.ops.get_mut(index);
+        op.bits = MatchBits(op.bits.0 | u64::from(tx_id) << 32);
+        let bits = op.bits;
+        let memory = self.ops.take_memory(index).unwrap_or(UserMemory::empty());
+        let size = memory.len() as i64;
+        let context = index.number().into();
+        let sent = self
+            .endpoint
+            .send(partner, bits, memory, context, SendMode::Standard);
+        match sent {
+            Ok(Posted::Complete) => self.finish_op(index, 0, size),
+            Ok(Posted::Pending(request)) => {
+                self.ops.get_mut(index).stage = Stage::Posted(request);
+            }
+            Err(error) => self.finish_op(index, code_of_post(error), 0),
+        }
+    }
+
+    /// `from`, which was reaching out, turned out to be `into`.
+    fn merge(&mut self, from: PeerKey, into: PeerKey) {
+        let Some(peer) = self.peers.get_mut(from) else {
+            return;
+        };
+        log::debug!(
+            "peer {} is peer {} under another name",
+            from.id(),
+            into.id()
+        );
+        let sends = std::mem::take(&mut peer.queued_sends);
+        let recvs = std::mem::take(&mut peer.queued_recvs);
+        let moved = (sends.len() + recvs.len()) as u32;
+        peer.refs = peer.refs.saturating_sub(moved);
+        self.move_to(
+            from,
+            State::Disconnect {
+                cause: Cause::Reset,
+            },
+        );
+        self.peers.rename(from, into);
+        self.inbox.rename(from, into);
+        let Some(peer) = self.peers.get_mut(into) else {
+            return;
+        };
+        peer.refs += moved;
+        for index in self.ops.list(&sends) {
+            self.ops.get_mut(index).peer = into;
+            self.ops.push_back(&mut peer.queued_sends, index);
+        }
+        for index in self.ops.list(&recvs) {
+            let op = self.ops.get_mut(index);
+            op.peer = into;
+            op.bits = bits(MessageType::Expected, into.id(), op.bits.0 as u32);
+            self.ops.push_back(&mut peer.queued_recvs, index);
+        }
+        self.post_queued_recvs(into);
+        self.flush(into);
+    }
+}
+
+/// Why the endpoint did not take an operation, as the code it completes with.
+pub(crate) fn code_of_post(error: PostError) -> i32 {
+    match error {
+        PostError::UnknownPartner => Cause::Reset.code(),
+        PostError::TooLarge(len) => Error::MessageTooLarge {
+            size: i64::try_from(len).unwrap_or(i64::MAX),
+            limit: i64::from(u32::MAX),
+        }
+        .code(),
+        PostError::BadMask => Error::Transfer(Status::Aborted).code(),
+    }
+}

@@ -1,0 +1,204 @@
+//! How peers are lost, and found again.
+//!
+//! ```text
+//!   cause ---> DISCONNECT   queued operations complete, posted receives are withdrawn
+//!                  |        (what the endpoint still has completes by itself)
+//!                  v  last reference
+//!                INIT       what was posted meanwhile starts a new connection
+//!                  |
+//!                  v  no address object, no operation, no message waiting
+//!                gone       its id rests, then is given out again
+//! ```
+
+use super::Method;
+use crate::abi::types::bmi_method_addr;
+use crate::op::table::Stage;
+use crate::peer::state::{Cause, State};
+use crate::peer::table::{Inbound, PeerKey};
+use mx_proto::port::Port;
+use mx_proto::{Cancelled, Clock};
+use mx_sys::UserMemory;
+
+impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
+    /// Every change of a peer's state.
+    pub(crate) fn move_to(&mut self, key: PeerKey, next: State) {
+        let Some(peer) = self.peers.get_mut(key) else {
+            return;
+        };
+        debug_assert!(
+            peer.state.may_become(&next),
+            "{}: {} -> {next}",
+            peer.name,
+            peer.state
+        );
+        log::debug!("{} (id {}): {} -> {next}", peer.name, key.id(), peer.state);
+        let (before, after) = (peer.state.is_wait(), next.is_wait());
+        peer.state = next;
+        if after && !before {
+            self.waiting += 1;
+            if let Some(span) = self.settings.connect_timeout {
+                let until = self.endpoint.clock().now().after(span);
+                peer.wait_until = Some(until);
+                self.waits.push_back((until, key));
+            }
+        } else if before && !after {
+            peer.wait_until = None;
+            self.waiting -= 1;
+            if self.waiting == 0 {
+                // Nobody reads the clock for entries that mean nothing any more.
+                self.waits.clear();
+            }
+        }
+        if let State::Ready(_) = next
+            && let Inbound::Known { forgotten, .. } = &mut peer.inbound
+        {
+            *forgotten = false;
+        }
+    }
+
+    /// Ends what there is with a peer: everything with it completes with `cause`. With `tell`,
+    /// the peer is told. Does nothing in INIT and DISCONNECT.
+    pub(crate) fn disconnect(&mut self, key: PeerKey, cause: Cause, tell: bool) {
+        let Some(peer) = self.peers.get_mut(key) else {
+            return;
+        };
+        if matches!(peer.state, State::Init | State::Disconnect { .. }) {
+            return;
+        }
+        log::info!("{} (id {}) is down: {cause}", peer.name, key.id());
+        let (partner, connect) = (peer.state.partner(), peer.state.connect());
+        // Kept until everything below is done.
+        peer.refs += 1;
+        let mut queued = std::mem::take(&mut peer.queued_sends);
+        let mut queued_recvs = std::mem::take(&mut peer.queued_recvs);
+        let receives = self.ops.list(&peer.receives);
+        self.move_to(key, State::Disconnect { cause });
+        if let Some(request) = connect
+            && self.endpoint.cancel(request) != Cancelled::Unknown
+        {
+            self.release(key);
+        }
+        for list in [&mut queued, &mut queued_recvs] {
+            while let Some(index) = self.ops.pop_front(list) {
+                self.ops.take_memory(index);
+                self.finish_op(index, cause.code(), 0);
+            }
+        }
+        for index in receives {
+            let Stage::Posted(request) = self.ops.get(index).stage else {
+                continue;
+            };
+            if self.endpoint.cancel(request) == Cancelled::Unknown {
+                // It has completed; the endpoint is about to say so.
+                continue;
+            }
+            if let Some(peer) = self.peers.get_mut(key) {
+                self.ops.unlink(&mut peer.receives, index);
+            }
+            self.finish_op(index, cause.code(), 0);
+        }
+        if let Some(partner) = partner {
+            self.endpoint.set_partner_context(partner, 0);
+            if tell {
+                self.endpoint.disconnect(partner);
+            }
+        }
+        self.release(key);
+    }
+
+    /// A reference is given back. The last one ends DISCONNECT.
+    #[inline]
+    pub(crate) fn release(&mut self, key: PeerKey) {
+        let Some(peer) = self.peers.get_mut(key) else {
+            return;
+        };
+        debug_assert!(peer.refs > 0, "{} has no reference to give back", peer.name);
+        peer.refs = peer.refs.saturating_sub(1);
+        if peer.refs == queued(peer) && matches!(peer.state, State::Disconnect { .. }) {
+            self.end_disconnect(key);
+        }
+    }
+
+    /// DISCONNECT -> INIT.
+    #[cold]
+    fn end_disconnect(&mut self, key: PeerKey) {
+        self.move_to(key, State::Init);
+        if self.peers.get(key).is_some_and(|peer| queued(peer) > 0) {
+            if let Err(error) = self.begin_connect(key) {
+                log::warn!("{error}");
+                self.fail_queued(key, error.code());
+            }
+            return;
+        }
+        if let Some(peer) = self.peers.get_mut(key)
+            && let Inbound::Known {
+                name, forgotten, ..
+            } = &mut peer.inbound
+            && !*forgotten
+        {
+            *forgotten = true;
+            self.forgotten.push(*name);
+        }
+        self.maybe_remove(key);
+    }
+
+    /// INIT, and no connection can be started: what waits for one fails.
+    fn fail_queued(&mut self, key: PeerKey, code: i32) {
+        let Some(peer) = self.peers.get_mut(key) else {
+            return;
+        };
+        let lists = [
+            std::mem::take(&mut peer.queued_sends),
+            std::mem::take(&mut peer.queued_recvs),
+        ];
+        for mut list in lists {
+            while let Some(index) = self.ops.pop_front(&mut list) {
+                self.ops.take_memory(index);
+                self.finish_op(index, code, 0);
+            }
+        }
+    }
+
+    /// A peer nobody knows and nobody needs is removed.
+    pub(crate) fn maybe_remove(&mut self, key: PeerKey) {
+        let Some(peer) = self.peers.get(key) else {
+            return;
+        };
+        let wanted = peer.aliases > 0 || peer.refs > 0 || peer.state != State::Init;
+        if !wanted && !self.inbox.holds(key) {
+            log::debug!("{} (id {}) is gone", peer.name, key.id());
+            self.peers.remove(key);
+        }
+    }
+
+    /// The host has no more use for an address object. The last one takes its peer with it.
+    pub fn drop_addr(&mut self, addr: *mut bmi_method_addr) {
+        let Some(key) = self.peers.detach(addr) else {
+            return;
+        };
+        let last = self.peers.get(key).is_some_and(|peer| peer.aliases == 0);
+        if last {
+            self.inbox.forget(key);
+            self.disconnect(key, Cause::Reset, true);
+            self.drain();
+            self.maybe_remove(key);
+        }
+    }
+
+    /// May the host drop the object of a peer that came to us? Yes when it is dead and nothing of
+    /// it is left.
+    pub fn may_drop(&self, addr: *mut bmi_method_addr) -> bool {
+        let Some(peer) = self.peers.of_addr(addr).and_then(|key| self.peers.get(key)) else {
+            return false;
+        };
+        let came = matches!(peer.inbound, Inbound::Known { addr: known, .. } if known == addr);
+        came && peer.state == State::Init && peer.refs == 0 && !self.inbox.holds(peer.key)
+    }
+}
+
+/// References of operations that wait in the peer's queues: they do not hold up DISCONNECT, they
+/// wait for its end.
+#[inline]
+fn queued(peer: &crate::peer::table::Peer) -> u32 {
+    (peer.queued_sends.len() + peer.queued_recvs.len()) as u32
+}

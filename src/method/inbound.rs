@@ -1,0 +1,167 @@
+//! Handing out unexpected messages, and telling the host of those who sent them.
+//!
+//! ```text
+//!   oldest message --> its peer has an object the host knows? --yes--> handed out
+//!                        | no
+//!                        v
+//!                      Handout::Register(object)   the caller lets go of the lock, tells the
+//!                        |                         host, and says what came of it
+//!                        v
+//!                      registered(object, name)    meanwhile nobody gets a message
+//! ```
+//!
+//! The host is told from inside test calls only and without a lock, because its own function takes
+//! none (BMI-HOST-ABI.md section 3).
+
+use super::Method;
+use crate::abi::types::{BMI_addr_t, bmi_method_addr};
+use crate::address;
+use crate::peer::table::{Inbound, Peer, PeerKey};
+use crate::peer_name::{self, PeerName};
+use libc::c_void;
+use mx_proto::port::Port;
+use mx_proto::{Clock, Route};
+use mx_sys::UserMemory;
+use std::ptr::NonNull;
+
+/// An unexpected message, as the host gets it.
+#[derive(Debug)]
+pub struct Unexpected {
+    /// Who sent it.
+    pub addr: NonNull<bmi_method_addr>,
+    /// Its bytes, from `malloc`, exactly as many as there are.
+    pub buffer: *mut c_void,
+    /// How many.
+    pub size: i64,
+    /// Its tag.
+    pub tag: i32,
+    /// 0: a message that failed is not handed out.
+    pub error: i32,
+}
+
+/// The next step in handing out unexpected messages.
+#[derive(Debug)]
+pub enum Handout {
+    /// Here is one.
+    Message(Unexpected),
+    /// The host must first be told of this new object; then call [`Method::registered`].
+    Register(NonNull<bmi_method_addr>),
+}
+
+impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
+    /// The next unexpected message, or what has to be done to get it. `None` when there is none,
+    /// or while another thread registers a peer.
+    pub fn next_unexpected(&mut self) -> Option<Handout> {
+        if self.registering {
+            return None;
+        }
+        loop {
+            let key = self.inbox.first_peer()?;
+            let Some(peer) = self.peers.get(key) else {
+                // Its address was dropped: nobody could be named as the sender.
+                drop(self.inbox.pop());
+                continue;
+            };
+            let Some(addr) = known_object(peer) else {
+                return Some(Handout::Register(self.introduce(key)));
+            };
+            let message = self.inbox.pop()?;
+            let size = message.buffer.len() as i64;
+            return Some(Handout::Message(Unexpected {
+                addr,
+                buffer: message.buffer.into_raw(),
+                size,
+                tag: message.tag,
+                error: 0,
+            }));
+        }
+    }
+
+    /// Makes the object of a peer that came to us.
+    #[cold]
+    fn introduce(&mut self, key: PeerKey) -> NonNull<bmi_method_addr> {
+        let (name, nic) = match self.peers.get(key) {
+            Some(peer) => (name_of(peer), Some(peer.target.nic)),
+            None => (nameless(), None),
+        };
+        let addr = address::create(name, nic);
+        self.peers.attach(addr.as_ptr(), key);
+        if let Some(peer) = self.peers.get_mut(key) {
+            peer.inbound = Inbound::Registering(addr.as_ptr());
+        }
+        self.registering = true;
+        addr
+    }
+
+    /// The host has been told of an object and calls it `name`; 0 when it could not take it. Then
+    /// the message stays and the object is gone. Returns whether it worked.
+    pub fn registered(&mut self, addr: NonNull<bmi_method_addr>, name: BMI_addr_t) -> bool {
+        self.registering = false;
+        self.inbox.set_news();
+        let addr = addr.as_ptr();
+        if name == 0 {
+            log::error!("the host could not take the address of a new peer");
+            self.peers.detach(addr);
+            address::remove(addr);
+            return false;
+        }
+        let Some(peer) = self
+            .peers
+            .of_addr(addr)
+            .and_then(|key| self.peers.get_mut(key))
+        else {
+            return false;
+        };
+        log::info!("{} (id {}) is known to the host", peer.name, peer.key.id());
+        peer.inbound = Inbound::Known {
+            addr,
+            name,
+            forgotten: false,
+        };
+        let key = peer.key;
+        if peer.state == crate::peer::state::State::Init && peer.refs == 0 {
+            // It died meanwhile.
+            if let Inbound::Known { forgotten, .. } = &mut peer.inbound {
+                *forgotten = true;
+            }
+            self.forgotten.push(name);
+            log::debug!("{key:?} died before the host knew it");
+        }
+        true
+    }
+}
+
+/// The object under which the host knows a peer.
+fn known_object(peer: &Peer) -> Option<NonNull<bmi_method_addr>> {
+    let addr = match peer.inbound {
+        Inbound::Known { addr, .. } => addr,
+        _ => *peer.looked_up.first()?,
+    };
+    NonNull::new(addr)
+}
+
+/// What a peer that came to us is called: what it says, if that is a name, and never what it says
+/// about its endpoint.
+fn name_of(peer: &Peer) -> PeerName {
+    let endpoint = peer.target.endpoint.0;
+    let said = peer_name::parse(&peer.name).ok().flatten();
+    let host =
+        mx_sys::nic::host_name(peer.target.nic).or_else(|| Some(said.as_ref()?.host.clone()));
+    PeerName {
+        host: host
+            .map(|host| host.trim_matches(['[', ']']).to_owned())
+            .unwrap_or_else(|| nameless().host),
+        board: said.as_ref().and_then(|said| said.board),
+        endpoint,
+        route: Route::AUTO,
+    }
+}
+
+fn nameless() -> PeerName {
+    PeerName {
+        host: "unknown".into(),
+        board: None,
+        endpoint: 0,
+        route: Route::AUTO,
+    }
+}

@@ -1,0 +1,429 @@
+//! The method: one object that turns posted operations into messages and messages into
+//! completions.
+//!
+//! ```text
+//!   post    cancel     test*                         lookup  drop
+//!     |       |          ^                              |
+//!     v       v          |                              v
+//!   Ops --- queues --- Completions      Inbox        Peers: states, handshake
+//!     |                  ^               ^              |
+//!     v                  |               |              v
+//!   +------------------ Endpoint (mx-proto) over some port and clock ----+
+//! ```
+//!
+//! It knows no lock, no thread and no C: `instance` puts one behind a lock for the process, and on
+//! the simulator several run in one thread.
+//!
+//! Whatever the endpoint reports is drained before a call returns, completions first, then lost
+//! partners, then the handshake, so that nothing is taken for a new life's that belongs to the
+//! old one.
+//!
+//! Owns: everything of one life of the method. The files beside this one hold its parts:
+//! `connect` the handshake, `down` how peers are lost, `../op/post` posting, `../cancel`
+//! cancelling.
+
+mod connect;
+mod down;
+mod inbound;
+
+pub use inbound::{Handout, Unexpected};
+
+use crate::abi::types::{BMI_addr_t, bmi_method_addr};
+use crate::completion::{Completions, Done};
+use crate::error::Error;
+use crate::op::table::{OpIndex, Ops, Stage};
+use crate::peer::state::{Cause, State};
+use crate::peer::table::{PeerKey, Peers};
+use crate::unexpected::{DROPPED, Inbox, RECEIVE};
+use libc::c_void;
+use mx_proto::port::Port;
+use mx_proto::{Clock, Completion, Endpoint, Event, Instant, Kind, Received, Status};
+use mx_sys::UserMemory;
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+/// What an operation does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PostKind {
+    /// A send the receiver has posted a receive for, or will.
+    Send,
+    /// A send the receiver takes with `testunexpected`.
+    SendUnexpected,
+    /// A receive.
+    Recv,
+}
+
+/// An operation to be posted.
+#[derive(Debug)]
+pub struct Post {
+    /// What it does.
+    pub kind: PostKind,
+    /// With whom.
+    pub addr: NonNull<bmi_method_addr>,
+    /// Its bytes.
+    pub memory: UserMemory,
+    /// Its tag.
+    pub tag: i32,
+    /// The host's word.
+    pub user_ptr: *mut c_void,
+    /// Where it is reported, 0 to 15.
+    pub context: i64,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Posted {
+    /// It is under way, and will be reported once.
+    Pending,
+    /// It is done, and will not be reported.
+    Complete {
+        /// Bytes transferred.
+        size: i64,
+    },
+}
+
+/// What of the configuration concerns the method itself.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How long the handshake with a peer may take.
+    pub connect_timeout: Option<Duration>,
+    /// The largest unexpected message.
+    pub unexpected_max: usize,
+    /// Bytes of unexpected messages that wait here.
+    pub unexpected_queue_bytes: usize,
+    /// Peers at most.
+    pub peer_limit: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let config = crate::config::Config::default();
+        Self {
+            connect_timeout: config.connect_timeout,
+            unexpected_max: config.unexpected_max,
+            unexpected_queue_bytes: config.unexpected_queue_bytes,
+            peer_limit: crate::match_layout::PEER_ID_MAX,
+        }
+    }
+}
+
+/// A running method over port `P` with clock `C`.
+#[derive(Debug)]
+pub struct Method<P, C> {
+    pub(crate) endpoint: Endpoint<P, UserMemory, C>,
+    pub(crate) settings: Settings,
+    /// What we call ourselves in CONN_REQ.
+    name: String,
+    pub(crate) peers: Peers,
+    pub(crate) ops: Ops,
+    pub(crate) done: Completions,
+    pub(crate) inbox: Inbox,
+    /// When which peer's WAIT is over, soonest first; entries of peers that left WAIT are skipped.
+    waits: VecDeque<(Instant, PeerKey)>,
+    /// Peers in WAIT.
+    waiting: usize,
+    /// Names of dead peers the host has to be told.
+    forgotten: Vec<BMI_addr_t>,
+    /// A thread is telling the host of a new peer.
+    registering: bool,
+}
+
+/// Set in the context word of handshake sends.
+const HANDSHAKE: u64 = 1 << 63;
+
+/// The bit of [`Method::take_produced`] for unexpected messages; those below are the contexts.
+pub const UNEXPECTED_READY: u64 = 1 << 16;
+
+impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
+    /// A method that calls itself `name` and uses `endpoint`, which must have been made with
+    /// [`crate::match_layout::KEY`].
+    pub fn new(settings: Settings, name: String, endpoint: Endpoint<P, UserMemory, C>) -> Self {
+        let inbox = Inbox::new(settings.unexpected_queue_bytes, settings.unexpected_max);
+        let peers = Peers::new(settings.peer_limit);
+        Self {
+            endpoint,
+            settings,
+            name,
+            peers,
+            ops: Ops::default(),
+            done: Completions::default(),
+            inbox,
+            waits: VecDeque::new(),
+            waiting: 0,
+            forgotten: Vec::new(),
+            registering: false,
+        }
+    }
+
+    /// What it calls itself.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The endpoint below.
+    pub fn endpoint(&self) -> &Endpoint<P, UserMemory, C> {
+        &self.endpoint
+    }
+
+    /// The endpoint below, to arm and disarm it and to reach its port.
+    pub fn endpoint_mut(&mut self) -> &mut Endpoint<P, UserMemory, C> {
+        &mut self.endpoint
+    }
+
+    /// The peers, to look at.
+    pub fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// Operations posted and not handed out.
+    pub fn operations(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// Unexpected messages that can be had now.
+    pub fn unexpected(&self) -> usize {
+        self.inbox.len()
+    }
+
+    /// Takes in what has arrived and gives out what can go. Never blocks. Returns whether anything
+    /// happened.
+    #[inline]
+    pub fn progress(&mut self) -> bool {
+        let mut busy = self.endpoint.progress(&mut self.inbox);
+        busy |= self.drain();
+        if self.inbox.wants_more() {
+            busy |= self.pick_up();
+        }
+        if !self.waits.is_empty() {
+            busy |= self.expire();
+        }
+        busy
+    }
+
+    /// When [`Self::progress`] wants to be called although nothing arrives.
+    pub fn deadline(&self) -> Option<Instant> {
+        let wait = self.waits.front().map(|(at, _)| *at);
+        match (self.endpoint.deadline(), wait) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// What has come up since the last call: a bit for each context with completions, and
+    /// [`UNEXPECTED_READY`].
+    #[inline]
+    pub fn take_produced(&mut self) -> u64 {
+        let mut produced = self.done.take_produced();
+        if self.inbox.take_produced() {
+            produced |= UNEXPECTED_READY;
+        }
+        produced
+    }
+
+    /// The end of operation `id`, if it has come.
+    #[inline]
+    pub fn take_done(&mut self, id: i64, context: i64) -> Result<Option<Done>, Error> {
+        let index = self.find(id, context)?;
+        Ok(match self.ops.get(index).stage {
+            Stage::Done => Some(self.done.take(&mut self.ops, index)),
+            _ => None,
+        })
+    }
+
+    /// The oldest completed operation of a context.
+    #[inline]
+    pub fn pop_done(&mut self, context: i64) -> Option<Done> {
+        self.done.pop(&mut self.ops, context as u8)
+    }
+
+    /// Completions that nobody picks up any more.
+    pub fn close_context(&mut self, context: i64) {
+        let mut dropped = 0;
+        while self.pop_done(context).is_some() {
+            dropped += 1;
+        }
+        if dropped > 0 {
+            log::debug!("context {context} closed with {dropped} completions nobody asked for");
+        }
+    }
+
+    /// Names of dead peers, once each, for the host's `forget` function.
+    #[inline]
+    pub fn take_forgotten(&mut self) -> Vec<BMI_addr_t> {
+        std::mem::take(&mut self.forgotten)
+    }
+
+    /// Ends everything: peers are told, operations are gone without a completion.
+    pub fn close(&mut self) {
+        self.endpoint.close();
+        while self.endpoint.poll_completion().is_some() {}
+        while self.endpoint.poll_event().is_some() {}
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, id: i64, context: i64) -> Result<OpIndex, Error> {
+        match self.ops.find(id) {
+            Some(index) if i64::from(self.ops.get(index).context) == context => Ok(index),
+            _ => Err(Error::UnknownOperation { id, context }),
+        }
+    }
+
+    /// Takes in everything the endpoint has to say.
+    #[inline]
+    pub(crate) fn drain(&mut self) -> bool {
+        let mut busy = false;
+        loop {
+            while let Some(completion) = self.endpoint.poll_completion() {
+                self.on_completion(&completion);
+                busy = true;
+            }
+            if let Some(event) = self.endpoint.poll_event() {
+                self.on_event(event);
+            } else if let Some(note) = self.inbox.pop_note() {
+                self.on_note(note);
+            } else {
+                return busy;
+            }
+            busy = true;
+        }
+    }
+
+    #[inline]
+    fn on_completion(&mut self, completion: &Completion) {
+        let context = completion.context;
+        match completion.kind {
+            Kind::Send if context & HANDSHAKE == 0 => self.on_op(completion),
+            Kind::Recv if context & RECEIVE == 0 => self.on_op(completion),
+            Kind::Recv if context == DROPPED => {}
+            Kind::Recv => self
+                .inbox
+                .on_received((context & !RECEIVE) as usize, completion),
+            Kind::Send => self.on_handshake_sent(completion),
+            Kind::Connect => self.on_connected(completion),
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
+        let Event::PartnerDown {
+            partner,
+            context,
+            reason,
+            ..
+        } = event;
+        let key = PeerKey::from_word(context);
+        let of_now = self
+            .peers
+            .get(key)
+            .is_some_and(|peer| peer.state.partner() == Some(partner));
+        if of_now {
+            self.disconnect(key, Cause::of_down(reason), false);
+        }
+    }
+
+    /// The endpoint has finished with an operation.
+    #[inline]
+    fn on_op(&mut self, completion: &Completion) {
+        let index = OpIndex::from_number(completion.context as u32);
+        let op = *self.ops.get(index);
+        if op.stage != Stage::Posted(completion.request) {
+            debug_assert!(false, "{completion:?} is about {op:?}");
+            return;
+        }
+        let mut error = code_of(completion.status);
+        if let Some(peer) = self.peers.get_mut(op.peer) {
+            if op.kind == PostKind::Recv {
+                self.ops.unlink(&mut peer.receives, index);
+                error = check_source(error, peer.state, completion);
+            }
+            if let State::Disconnect { cause } = peer.state
+                && completion.status == Status::Unreachable
+            {
+                error = cause.code();
+            }
+        }
+        self.finish_op(index, error, i64::from(completion.transferred));
+    }
+
+    /// An operation, in none of its peer's lists any more, is over.
+    #[inline]
+    pub(crate) fn finish_op(&mut self, index: OpIndex, error: i32, size: i64) {
+        let key = self.ops.get(index).peer;
+        self.done.push(&mut self.ops, index, error, size);
+        self.release(key);
+    }
+
+    /// Receives messages that were left at the endpoint, as far as there is room.
+    #[cold]
+    fn pick_up(&mut self) -> bool {
+        let mut busy = false;
+        while self.inbox.wants_more() {
+            let (bits, mask) = Inbox::wanted();
+            let Some(arrival) = self.endpoint.probe(bits, mask) else {
+                self.inbox.has_all();
+                break;
+            };
+            let Some((memory, context)) = self.inbox.pick_up(&arrival) else {
+                break;
+            };
+            busy = true;
+            if let Ok(Received::Complete(completion)) =
+                self.endpoint.recv(bits, mask, memory, context)
+            {
+                self.on_completion(&completion);
+            }
+        }
+        if busy {
+            self.drain();
+        }
+        busy
+    }
+
+    /// Ends handshakes that have taken too long.
+    #[cold]
+    fn expire(&mut self) -> bool {
+        let now = self.endpoint.clock().now();
+        let mut busy = false;
+        while let Some((at, key)) = self.waits.front().copied() {
+            if at > now {
+                break;
+            }
+            self.waits.pop_front();
+            let late = self.peers.get(key).is_some_and(|peer| {
+                peer.state.is_wait() && peer.wait_until.is_some_and(|until| until <= now)
+            });
+            if late {
+                busy = true;
+                self.disconnect(key, Cause::TimedOut, true);
+                self.drain();
+            }
+        }
+        busy
+    }
+}
+
+/// How an operation of the host's ends.
+#[inline]
+pub(crate) fn code_of(status: Status) -> i32 {
+    match status {
+        Status::Success => 0,
+        other => Error::Transfer(other).code(),
+    }
+}
+
+/// The source is not part of matching. A message from somebody else than the peer the receive was
+/// posted for has been forged with that peer's id, and must not pass for its data.
+#[inline]
+pub(crate) fn check_source(error: i32, state: State, completion: &Completion) -> i32 {
+    let delivered = matches!(completion.status, Status::Success | Status::Truncated);
+    match state.partner() {
+        Some(partner) if delivered && partner != completion.partner => {
+            log::warn!(
+                "a message with bits {:#018x} came from another peer than its id says",
+                completion.bits.0
+            );
+            Cause::Protocol.code()
+        }
+        _ => error,
+    }
+}

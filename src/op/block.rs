@@ -1,0 +1,253 @@
+//! The memory of operations, laid out so that the host can read an operation's id and address.
+//!
+//! ```text
+//!     0  op_id   its own address while it is in use, otherwise 0      read by the host
+//!     8  memory  the buffer of an operation that waits in a queue
+//!    72  addr    struct bmi_method_addr *                             read by the host
+//!    80  Op      everything else
+//!
+//!   chunk 0: 64 blocks   chunk 1: 128   chunk 2: 256 ...    index = place in this sequence
+//! ```
+//!
+//! The host takes an operation id for a pointer and reads the words at 0 and 72 without asking
+//! (BMI-HOST-ABI.md section 6.2), also for stale ids. So blocks are never unmapped: an arena that
+//! goes hands its chunks to the next one.
+//!
+//! Owns: chunks. Knows nothing of: what an operation is for.
+//! Cost: finding a block by id looks at one range a chunk, at most 20 of them.
+
+use super::table::Op;
+use crate::abi::types::bmi_method_addr;
+use mx_sys::UserMemory;
+use parking_lot::Mutex;
+use std::cell::UnsafeCell;
+use std::mem::{offset_of, size_of};
+use std::ptr;
+use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
+
+/// One operation's memory.
+#[repr(C, align(64))]
+struct Block {
+    op_id: AtomicI64,
+    memory: UnsafeCell<Option<UserMemory>>,
+    _pad: [u8; ADDR_AT - 8 - size_of::<Option<UserMemory>>()],
+    addr: AtomicPtr<bmi_method_addr>,
+    op: UnsafeCell<Op>,
+}
+
+/// Where the host looks for the address.
+const ADDR_AT: usize = 72;
+
+const _: () = {
+    assert!(offset_of!(Block, op_id) == 0);
+    assert!(offset_of!(Block, addr) == ADDR_AT);
+    assert!(size_of::<Block>() >= 128);
+};
+
+// SAFETY: the cells are reached only through the one `Arena` that holds the block's chunk, by
+// `&self` for reading and `&mut self` for writing; everybody else sees the two atomics only.
+unsafe impl Sync for Block {}
+
+type Chunk = &'static [Block];
+
+/// Chunks no arena holds, by size class. They are free: every `op_id` in them is 0.
+static SPARE: Mutex<[Vec<Chunk>; CLASSES]> = Mutex::new([const { Vec::new() }; CLASSES]);
+
+/// Blocks of the first chunk; each next one has twice as many.
+const FIRST: usize = 64;
+/// Chunks at most: 64 million operations.
+const CLASSES: usize = 20;
+
+/// The blocks of one table of operations.
+#[derive(Default)]
+pub(super) struct Arena {
+    chunks: Vec<Chunk>,
+}
+
+impl Arena {
+    /// Blocks there are.
+    pub(super) fn len(&self) -> u32 {
+        // The sum of the first n classes; at most 2^26.
+        (FIRST * ((1 << self.chunks.len()) - 1)) as u32
+    }
+
+    /// Adds a chunk. False when there can be no more.
+    pub(super) fn grow(&mut self) -> bool {
+        let class = self.chunks.len();
+        if class >= CLASSES {
+            return false;
+        }
+        let spare = SPARE.lock()[class].pop();
+        let chunk = spare.unwrap_or_else(|| {
+            let blocks: Vec<Block> = (0..FIRST << class).map(|_| Block::new()).collect();
+            Vec::leak(blocks)
+        });
+        self.chunks.push(chunk);
+        true
+    }
+
+    /// The index of the block with this address; `None` when it is not in this arena.
+    #[inline]
+    pub(super) fn index_of(&self, id: i64) -> Option<u32> {
+        let address = usize::try_from(id).ok()?;
+        for (class, chunk) in self.chunks.iter().enumerate() {
+            let start = chunk.as_ptr() as usize;
+            let offset = address.wrapping_sub(start);
+            if offset < size_of::<Block>() * chunk.len() {
+                let slot = offset / size_of::<Block>();
+                if offset % size_of::<Block>() != 0 {
+                    return None;
+                }
+                return Some((FIRST * ((1 << class) - 1) + slot) as u32);
+            }
+        }
+        None
+    }
+
+    /// The block's address, as an id.
+    #[inline]
+    pub(super) fn id_of(&self, index: u32) -> i64 {
+        ptr::from_ref(self.block(index)) as i64
+    }
+
+    /// What the host reads at 0.
+    #[inline]
+    pub(super) fn op_id(&self, index: u32) -> i64 {
+        self.block(index).op_id.load(Ordering::Relaxed)
+    }
+
+    /// What the host reads at 72.
+    #[inline]
+    pub(super) fn addr(&self, index: u32) -> *mut bmi_method_addr {
+        self.block(index).addr.load(Ordering::Relaxed)
+    }
+
+    /// Shows the block to the host.
+    #[inline]
+    pub(super) fn show(&mut self, index: u32, addr: *mut bmi_method_addr) {
+        let id = self.id_of(index);
+        let block = self.block(index);
+        block.addr.store(addr, Ordering::Relaxed);
+        block.op_id.store(id, Ordering::Release);
+    }
+
+    /// Hides it: its id is stale from now on. The address stays, as the host may read it before
+    /// it looks at the id.
+    #[inline]
+    pub(super) fn hide(&mut self, index: u32) {
+        self.block(index).op_id.store(0, Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn op(&self, index: u32) -> &Op {
+        // SAFETY: `&self` excludes `op_mut`, and no other arena holds this chunk.
+        unsafe { &*self.block(index).op.get() }
+    }
+
+    #[inline]
+    pub(super) fn op_mut(&mut self, index: u32) -> &mut Op {
+        // SAFETY: `&mut self` excludes every other reference, and no other arena holds this chunk.
+        unsafe { &mut *self.block(index).op.get() }
+    }
+
+    #[inline]
+    pub(super) fn memory_mut(&mut self, index: u32) -> &mut Option<UserMemory> {
+        // SAFETY: as in `op_mut`; this is another cell of the block.
+        unsafe { &mut *self.block(index).memory.get() }
+    }
+
+    /// Panics, like a slice does, for an index that is not below `len`: they all come from here.
+    #[inline]
+    fn block(&self, index: u32) -> &'static Block {
+        let place = index as usize + FIRST;
+        let class = (place / FIRST).ilog2() as usize;
+        &self.chunks[class][place - (FIRST << class)]
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        for index in 0..self.len() {
+            self.hide(index);
+            self.memory_mut(index).take();
+            *self.op_mut(index) = Op::FREE;
+        }
+        let mut spare = SPARE.lock();
+        for (class, chunk) in self.chunks.drain(..).enumerate() {
+            spare[class].push(chunk);
+        }
+    }
+}
+
+impl std::fmt::Debug for Arena {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Arena({} blocks)", self.len())
+    }
+}
+
+impl Block {
+    const fn new() -> Self {
+        Self {
+            op_id: AtomicI64::new(0),
+            memory: UnsafeCell::new(None),
+            _pad: [0; ADDR_AT - 8 - size_of::<Option<UserMemory>>()],
+            addr: AtomicPtr::new(ptr::null_mut()),
+            op: UnsafeCell::new(Op::FREE),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_block_has_an_index_and_an_id_of_its_own() {
+        let mut arena = Arena::default();
+        assert_eq!(arena.len(), 0);
+        assert_eq!(arena.index_of(0), None);
+        assert!(arena.grow() && arena.grow() && arena.grow());
+        assert_eq!(arena.len(), 64 + 128 + 256);
+        for index in 0..arena.len() {
+            let id = arena.id_of(index);
+            assert_eq!(arena.index_of(id), Some(index));
+            assert_eq!(arena.index_of(id + 1), None);
+            assert_eq!(arena.index_of(id + 8), None);
+        }
+        for nonsense in [-1, 1, i64::MIN, i64::MAX] {
+            assert_eq!(arena.index_of(nonsense), None);
+        }
+    }
+
+    #[test]
+    fn the_host_reads_id_and_address_at_their_offsets_and_zero_afterwards() {
+        let mut arena = Arena::default();
+        assert!(arena.grow());
+        let addr = 0x1000 as *mut bmi_method_addr;
+        arena.show(5, addr);
+        let id = arena.id_of(5);
+        let words = id as *const u64;
+        // SAFETY: a block of the arena, which has 128 bytes and is never unmapped.
+        unsafe {
+            assert_eq!(words.read(), id as u64);
+            assert_eq!(words.add(9).read(), 0x1000);
+        }
+        arena.hide(5);
+        drop(arena);
+        // SAFETY: as above; the arena is gone but its memory stays.
+        assert_eq!(unsafe { words.read() }, 0);
+    }
+
+    #[test]
+    fn memory_of_an_arena_that_is_gone_serves_the_next() {
+        // A class of its own, so that tests beside this one do not take the chunk.
+        let fill = |arena: &mut Arena| (0..9).for_each(|_| assert!(arena.grow()));
+        let mut first = Arena::default();
+        fill(&mut first);
+        let last = first.id_of(first.len() - 1);
+        drop(first);
+        let mut second = Arena::default();
+        fill(&mut second);
+        assert_eq!(second.index_of(last), Some(second.len() - 1));
+    }
+}

@@ -1,0 +1,173 @@
+//! The rules for accepting an operation.
+//!
+//! ```text
+//!                INIT            WAIT                       READY              DISCONNECT
+//!   send         connect, queue  queue                      endpoint           queue
+//!   receive      connect, queue  queue while connecting,    endpoint           queue
+//!                                then endpoint
+//! ```
+//!
+//! A send goes past the queue only when the queue is empty, so nothing overtakes; a receive
+//! likewise. What completes at once takes no block. What is refused leaves nothing behind.
+//!
+//! Knows nothing of: waiting, threads, C's pointers.
+
+use super::table::{Op, OpIndex, Stage};
+use crate::error::Error;
+use crate::match_layout::{MATCH, MessageType, bits};
+use crate::method::{Method, Post, PostKind, Posted, check_source, code_of};
+use crate::peer::state::{Cause, Ready, State};
+use crate::peer::table::PeerKey;
+use mx_proto::port::Port;
+use mx_proto::{self as mx, Clock, Memory, Received, SendMode};
+use mx_sys::UserMemory;
+
+impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
+    /// Posts an operation with the peer that its address object stands for. `id` is written before
+    /// the operation can complete; on failure nothing has happened.
+    #[inline]
+    pub fn post(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Error> {
+        let posted = match post.kind {
+            PostKind::Recv => self.post_recv(key, post, id),
+            PostKind::Send | PostKind::SendUnexpected => self.post_send(key, post, id),
+        };
+        self.drain();
+        posted
+    }
+
+    #[inline]
+    fn post_send(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Error> {
+        let size = post.memory.len() as i64;
+        let kind = match post.kind {
+            PostKind::SendUnexpected => {
+                let limit = self.settings.unexpected_max as i64;
+                if size > limit {
+                    return Err(Error::MessageTooLarge { size, limit });
+                }
+                MessageType::Unexpected
+            }
+            _ => MessageType::Expected,
+        };
+        let Some(peer) = self.peers.get_mut(key) else {
+            return Err(Error::UnknownAddress(post.addr.as_ptr() as usize));
+        };
+        let State::Ready(Ready { partner, tx_id }) = peer.state else {
+            return self.queue(key, post, bits(kind, 0, 0), id);
+        };
+        debug_assert!(peer.queued_sends.is_empty(), "flushed when READY began");
+        let bits = bits(kind, tx_id, post.tag as u32);
+        let op = new_op(&post, size, bits, key);
+        let index = self.ops.reserve().ok_or(NO_BLOCK)?;
+        let context = index.number().into();
+        let sent = self
+            .endpoint
+            .send(partner, bits, post.memory, context, SendMode::Standard);
+        match sent {
+            Ok(mx::Posted::Complete) => Ok(Posted::Complete { size }),
+            Ok(mx::Posted::Pending(request)) => {
+                peer.refs += 1;
+                self.ops.commit(index, op, post.addr.as_ptr());
+                self.ops.get_mut(index).stage = Stage::Posted(request);
+                *id = self.ops.id(index);
+                Ok(Posted::Pending)
+            }
+            Err(mx::PostError::UnknownPartner) => {
+                let name = peer.name.clone();
+                self.disconnect(key, Cause::Reset, false);
+                Err(Error::PeerReset(name))
+            }
+            Err(_) => Err(Error::MessageTooLarge {
+                size,
+                limit: i64::from(u32::MAX),
+            }),
+        }
+    }
+
+    #[inline]
+    fn post_recv(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Error> {
+        let Some(peer) = self.peers.get_mut(key) else {
+            return Err(Error::UnknownAddress(post.addr.as_ptr() as usize));
+        };
+        let bits = bits(MessageType::Expected, key.id(), post.tag as u32);
+        if peer.state.partner().is_none() || !peer.queued_recvs.is_empty() {
+            return self.queue(key, post, bits, id);
+        }
+        let op = new_op(&post, post.memory.len() as i64, bits, key);
+        let index = self.ops.reserve().ok_or(NO_BLOCK)?;
+        let context = index.number().into();
+        match self.endpoint.recv(bits, MATCH, post.memory, context) {
+            Ok(Received::Pending(request)) => {
+                peer.refs += 1;
+                self.ops.commit(index, op, post.addr.as_ptr());
+                self.ops.get_mut(index).stage = Stage::Posted(request);
+                self.ops.push_back(&mut peer.receives, index);
+                *id = self.ops.id(index);
+                Ok(Posted::Pending)
+            }
+            Ok(Received::Complete(completion)) => {
+                let size = i64::from(completion.transferred);
+                let error = check_source(code_of(completion.status), peer.state, &completion);
+                if error == 0 {
+                    return Ok(Posted::Complete { size });
+                }
+                // It failed, but as an operation: it is reported like any other.
+                self.ops.commit(index, op, post.addr.as_ptr());
+                *id = self.ops.id(index);
+                self.done.push(&mut self.ops, index, error, size);
+                Ok(Posted::Pending)
+            }
+            Err(_) => {
+                debug_assert!(false, "our mask covers our bits");
+                Err(Error::Transfer(mx::Status::Aborted))
+            }
+        }
+    }
+
+    /// The peer is not ready: the operation waits for it.
+    #[cold]
+    fn queue(
+        &mut self,
+        key: PeerKey,
+        post: Post,
+        bits: mx::MatchBits,
+        id: &mut i64,
+    ) -> Result<Posted, Error> {
+        let state = self.peers.get(key).map(|peer| peer.state);
+        if state == Some(State::Init) {
+            self.begin_connect(key)?;
+        }
+        let bits = mx::MatchBits(bits.0 | u64::from(post.tag as u32));
+        let op = new_op(&post, post.memory.len() as i64, bits, key);
+        let index: OpIndex = self.ops.alloc(op, post.addr.as_ptr()).ok_or(NO_BLOCK)?;
+        self.ops.store_memory(index, post.memory);
+        *id = self.ops.id(index);
+        if let Some(peer) = self.peers.get_mut(key) {
+            peer.refs += 1;
+            let list = match op.kind {
+                PostKind::Recv => &mut peer.queued_recvs,
+                PostKind::Send | PostKind::SendUnexpected => &mut peer.queued_sends,
+            };
+            self.ops.push_back(list, index);
+        }
+        Ok(Posted::Pending)
+    }
+}
+
+#[inline]
+fn new_op(post: &Post, size: i64, bits: mx::MatchBits, key: PeerKey) -> Op {
+    // The boundary has checked that the context is one of 16.
+    Op::new(
+        post.kind,
+        post.context as u8,
+        size,
+        bits,
+        key,
+        post.user_ptr,
+    )
+}
+
+/// There are as many operations as there can be.
+const NO_BLOCK: Error = Error::NoMemory {
+    what: "an operation",
+    size: 192,
+};

@@ -1,0 +1,279 @@
+//! How far we are with one peer.
+//!
+//! ```text
+//!            post                                CONN_ACK
+//!   INIT ------------> WAIT: Connecting -------> Requested --------> READY
+//!    ^  \                      |  ICON_REQ done      |                 |
+//!    |   `-- CONN_REQ -------> Answering -------- ICON_ACK done ------>|
+//!    |                         |                                       |
+//!    |                         v  failure, time-out, refusal           v  peer gone, dropped,
+//!    `---- last ref ------- DISCONNECT <-------------------------------'  CONN_REQ of a new life
+//! ```
+//!
+//! `docs/states.md` says what happens to operations on each arrow.
+//!
+//! Owns: which data each state has and which moves are legal.
+//! Knows nothing of: operations, the endpoint.
+
+use crate::abi::constants as bmi;
+use libc::c_int;
+use mx_proto::port::{ConnectError, LinkDown};
+use mx_proto::{DownReason, PartnerId, RequestId, Status};
+use std::fmt;
+
+/// Where a peer is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Nothing has begun, or everything is over.
+    Init,
+    /// The handshake is under way. Sends are queued.
+    Wait(Wait),
+    /// Messages flow.
+    Ready(Ready),
+    /// It is over, but operations of it are still with the endpoint. Everything posted now waits.
+    Disconnect {
+        /// What they complete with.
+        cause: Cause,
+    },
+}
+
+/// The steps of the handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// Our transport connect (ICON_REQ) is under way.
+    Connecting {
+        /// It.
+        request: RequestId,
+    },
+    /// CONN_REQ is sent, CONN_ACK not here.
+    Requested {
+        /// Whom we sent it to.
+        partner: PartnerId,
+    },
+    /// CONN_REQ has come; our transport connect (ICON_ACK) is under way.
+    Answering {
+        /// It.
+        request: RequestId,
+        /// Who sent CONN_REQ.
+        partner: PartnerId,
+        /// What the peer calls us.
+        tx_id: u32,
+    },
+}
+
+/// A finished handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ready {
+    /// The endpoint's name for the peer.
+    pub partner: PartnerId,
+    /// The peer's name for us, in every message to it.
+    pub tx_id: u32,
+}
+
+impl State {
+    /// The endpoint's name for the peer, once it is known.
+    #[inline]
+    pub const fn partner(&self) -> Option<PartnerId> {
+        match self {
+            Self::Ready(Ready { partner, .. })
+            | Self::Wait(Wait::Requested { partner } | Wait::Answering { partner, .. }) => {
+                Some(*partner)
+            }
+            Self::Init | Self::Wait(Wait::Connecting { .. }) | Self::Disconnect { .. } => None,
+        }
+    }
+
+    /// The transport connect that is under way.
+    pub const fn connect(&self) -> Option<RequestId> {
+        match self {
+            Self::Wait(Wait::Connecting { request } | Wait::Answering { request, .. }) => {
+                Some(*request)
+            }
+            _ => None,
+        }
+    }
+
+    /// The handshake is under way.
+    pub const fn is_wait(&self) -> bool {
+        matches!(self, Self::Wait(_))
+    }
+
+    /// May this state be followed by `next`?
+    pub const fn may_become(&self, next: &Self) -> bool {
+        matches!(
+            (self, next),
+            (
+                Self::Init,
+                Self::Wait(Wait::Connecting { .. } | Wait::Answering { .. })
+            ) | (
+                Self::Wait(Wait::Connecting { .. }),
+                Self::Wait(Wait::Requested { .. })
+            ) | (Self::Wait(_), Self::Wait(Wait::Answering { .. }))
+                | (
+                    Self::Wait(Wait::Requested { .. } | Wait::Answering { .. }) | Self::Ready(_),
+                    Self::Ready(_)
+                )
+                | (Self::Wait(_) | Self::Ready(_), Self::Disconnect { .. })
+                | (Self::Disconnect { .. }, Self::Init)
+        )
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Init => "INIT",
+            Self::Wait(Wait::Connecting { .. }) => "WAIT (connecting)",
+            Self::Wait(Wait::Requested { .. }) => "WAIT (requested)",
+            Self::Wait(Wait::Answering { .. }) => "WAIT (answering)",
+            Self::Ready(_) => "READY",
+            Self::Disconnect { .. } => "DISCONNECT",
+        })
+    }
+}
+
+/// Why a peer is disconnected; the code its operations complete with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// It went away, restarted, or its address was dropped.
+    Reset,
+    /// Nobody listens there, or it does not want us.
+    Refused,
+    /// There is no way to get there.
+    Unreachable,
+    /// No answer in time.
+    TimedOut,
+    /// It speaks another version, or nonsense.
+    Protocol,
+    /// It, or we, have no room for another peer.
+    NoRoom,
+}
+
+impl Cause {
+    /// The negative BMI code.
+    pub const fn code(self) -> c_int {
+        -match self {
+            Self::Reset => bmi::BMI_ENETRESET,
+            Self::Refused => bmi::BMI_ECONNREFUSED,
+            Self::Unreachable => bmi::BMI_EHOSTUNREACH,
+            Self::TimedOut => bmi::BMI_ETIMEDOUT,
+            Self::Protocol => bmi::BMI_EPROTO,
+            Self::NoRoom => bmi::BMI_ENOMEM,
+        }
+    }
+
+    /// Why a partner went.
+    pub const fn of_down(reason: DownReason) -> Self {
+        match reason {
+            DownReason::Disconnected | DownReason::Restarted => Self::Reset,
+            DownReason::Protocol(_) => Self::Protocol,
+            DownReason::Link(link) => match link {
+                LinkDown::Refused => Self::Refused,
+                LinkDown::Unreachable => Self::Unreachable,
+                LinkDown::TimedOut => Self::TimedOut,
+                LinkDown::Closed | LinkDown::Reset => Self::Reset,
+                LinkDown::Protocol => Self::Protocol,
+            },
+        }
+    }
+
+    /// How a transport connect ended (not with `Success`).
+    pub const fn of_connect(status: Status) -> Self {
+        match status {
+            Status::Timeout => Self::TimedOut,
+            Status::Unreachable => Self::Unreachable,
+            Status::BadEndpoint => Self::Protocol,
+            Status::NoResources => Self::NoRoom,
+            _ => Self::Refused,
+        }
+    }
+
+    /// Why a transport connect could not be started.
+    pub const fn of_start(error: ConnectError) -> Self {
+        match error {
+            ConnectError::UnknownNic | ConnectError::NoRoute | ConnectError::BadEndpoint => {
+                Self::Unreachable
+            }
+            ConnectError::NoResources => Self::NoRoom,
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reset => "it went away",
+            Self::Refused => "connection refused",
+            Self::Unreachable => "unreachable",
+            Self::TimedOut => "no answer in time",
+            Self::Protocol => "protocol mismatch",
+            Self::NoRoom => "no room",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn every_state() -> Vec<State> {
+        let (request, partner) = (RequestId::new(1, 1), PartnerId::new(2, 1));
+        vec![
+            State::Init,
+            State::Wait(Wait::Connecting { request }),
+            State::Wait(Wait::Requested { partner }),
+            State::Wait(Wait::Answering {
+                request,
+                partner,
+                tx_id: 3,
+            }),
+            State::Ready(Ready { partner, tx_id: 3 }),
+            State::Disconnect {
+                cause: Cause::Reset,
+            },
+        ]
+    }
+
+    #[test]
+    fn exactly_the_drawn_moves_are_legal() {
+        // Rows: from; columns: to; in the order of `every_state`.
+        let drawn = [
+            [0, 1, 0, 1, 0, 0],
+            [0, 0, 1, 1, 0, 1],
+            [0, 0, 0, 1, 1, 1],
+            [0, 0, 0, 1, 1, 1],
+            [0, 0, 0, 0, 1, 1],
+            [1, 0, 0, 0, 0, 0],
+        ];
+        for (from, row) in every_state().iter().zip(drawn) {
+            for (to, legal) in every_state().iter().zip(row) {
+                assert_eq!(from.may_become(to), legal == 1, "{from} -> {to}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_states_that_met_somebody_have_a_partner() {
+        let with: Vec<_> = every_state()
+            .iter()
+            .map(|state| state.partner().is_some())
+            .collect();
+        assert_eq!(with, [false, false, true, true, true, false]);
+    }
+
+    #[test]
+    fn every_cause_is_a_negative_code_of_its_own() {
+        let causes = [
+            Cause::Reset,
+            Cause::Refused,
+            Cause::Unreachable,
+            Cause::TimedOut,
+            Cause::Protocol,
+            Cause::NoRoom,
+        ];
+        let mut codes: Vec<_> = causes.iter().map(|cause| cause.code()).collect();
+        assert!(codes.iter().all(|code| *code < 0));
+        codes.dedup();
+        assert_eq!(codes.len(), causes.len());
+    }
+}

@@ -1,0 +1,436 @@
+//! All peers of one method.
+//!
+//! ```text
+//!   address object (many) --.
+//!   (interface, endpoint) ---+--> PeerKey { id, generation } --> Peer
+//!   partner's context word --'
+//!
+//!   ids: 1, 2, 3, ...   freed ones rest, oldest first, and are given out again when 1024 rest
+//!                       or the numbers are used up
+//! ```
+//!
+//! The id of a peer is what it puts into every message to us (`rx_id`), so it must not pass to
+//! somebody else while a receive that carries it is posted. A peer with operations is not removed,
+//! which is enough.
+//!
+//! Owns: ids. Knows nothing of: what peers do. Cost: every look-up is O(1).
+
+use super::state::State;
+use crate::abi::types::{BMI_addr_t, bmi_method_addr};
+use crate::match_layout::PEER_ID_MAX;
+use crate::op::table::OpList;
+use foldhash::fast::RandomState;
+use mx_proto::{EndpointId, Instant, NicId, Target};
+use std::collections::{HashMap, VecDeque};
+
+/// Names a peer; recognised as stale when the peer is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PeerKey {
+    id: u32,
+    generation: u32,
+}
+
+impl PeerKey {
+    /// Nobody's.
+    pub const NOBODY: Self = Self {
+        id: 0,
+        generation: 0,
+    };
+
+    /// The number we gave the peer (`rx_id`).
+    #[inline]
+    pub const fn id(self) -> u32 {
+        self.id
+    }
+
+    /// As a word, for the endpoint's contexts. Its highest bit is 0; the word is 0 for nobody only.
+    #[inline]
+    pub const fn to_word(self) -> u64 {
+        (self.generation as u64) << 32 | self.id as u64
+    }
+
+    /// The inverse; still to be looked up.
+    #[inline]
+    pub const fn from_word(word: u64) -> Self {
+        Self {
+            id: word as u32,
+            generation: (word >> 32) as u32,
+        }
+    }
+}
+
+/// A network name.
+pub type Name = (NicId, EndpointId);
+
+/// How the host knows a peer that came to us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inbound {
+    /// It does not: we looked the peer up, or no unexpected message of it has been handed out.
+    No,
+    /// It is being told.
+    Registering(*mut bmi_method_addr),
+    /// By this object and this name.
+    Known {
+        /// The object.
+        addr: *mut bmi_method_addr,
+        /// The host's name.
+        name: BMI_addr_t,
+        /// The host has been told that the peer is dead.
+        forgotten: bool,
+    },
+}
+
+/// One remote endpoint.
+#[derive(Debug)]
+pub struct Peer {
+    /// Its own key.
+    pub key: PeerKey,
+    /// What people call it.
+    pub name: String,
+    /// How far we are with it.
+    pub state: State,
+    /// One for each operation with it that has not completed, one for the transport connect and
+    /// one for each handshake message under way. DISCONNECT lasts until there are none.
+    pub refs: u32,
+    /// Where to find it.
+    pub target: Target,
+    /// The name it gave itself, where that is another one.
+    pub own_name: Option<Name>,
+    /// Address objects that stand for it, of whatever origin.
+    pub aliases: u32,
+    /// Those of them that the host got by looking the peer up, oldest first.
+    pub looked_up: Vec<*mut bmi_method_addr>,
+    /// When WAIT is over, if it is limited.
+    pub wait_until: Option<Instant>,
+    /// How the host knows it.
+    pub inbound: Inbound,
+    /// Sends that wait for READY.
+    pub queued_sends: OpList,
+    /// Receives that wait for the end of DISCONNECT.
+    pub queued_recvs: OpList,
+    /// Receives the endpoint has.
+    pub receives: OpList,
+}
+
+// SAFETY: the pointers are only compared and handed back to the host.
+unsafe impl Send for Peer {}
+
+/// All peers.
+#[derive(Debug)]
+pub struct Peers {
+    /// Index: id. Entry 0 is never used.
+    slots: Vec<Slot>,
+    resting: VecDeque<u32>,
+    limit: u32,
+    len: usize,
+    by_name: HashMap<Name, PeerKey, RandomState>,
+    by_addr: HashMap<usize, PeerKey, RandomState>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    peer: Option<Box<Peer>>,
+}
+
+/// Freed ids that rest before the oldest is given out again.
+const RESTING: usize = 1024;
+
+/// Largest generation: a key's word keeps its highest bit for others.
+const GENERATIONS: u32 = (1 << 31) - 1;
+
+impl Default for Peers {
+    fn default() -> Self {
+        Self::new(PEER_ID_MAX)
+    }
+}
+
+impl Peers {
+    /// An empty table with ids from 1 to `limit`.
+    pub fn new(limit: u32) -> Self {
+        Self {
+            slots: vec![Slot::default()],
+            resting: VecDeque::new(),
+            limit,
+            len: 0,
+            by_name: HashMap::default(),
+            by_addr: HashMap::default(),
+        }
+    }
+
+    /// How many peers there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Ids there are.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Adds a peer in INIT that is found under `target`. `None` when all ids are in use.
+    pub fn add(&mut self, target: Target, name: String) -> Option<PeerKey> {
+        let fresh = self.slots.len() as u32;
+        let reuse = self.resting.len() >= RESTING || fresh > self.limit;
+        let id = if reuse {
+            self.resting.pop_front()?
+        } else {
+            self.slots.push(Slot::default());
+            fresh
+        };
+        let slot = &mut self.slots[id as usize];
+        slot.generation = slot.generation % GENERATIONS + 1;
+        let key = PeerKey {
+            id,
+            generation: slot.generation,
+        };
+        slot.peer = Some(Box::new(Peer {
+            key,
+            name,
+            state: State::Init,
+            refs: 0,
+            target,
+            own_name: None,
+            aliases: 0,
+            looked_up: Vec::new(),
+            wait_until: None,
+            inbound: Inbound::No,
+            queued_sends: OpList::default(),
+            queued_recvs: OpList::default(),
+            receives: OpList::default(),
+        }));
+        self.len += 1;
+        self.by_name.insert((target.nic, target.endpoint), key);
+        Some(key)
+    }
+
+    /// Removes a peer without operations; its id may be given out again.
+    pub fn remove(&mut self, key: PeerKey) -> Option<Box<Peer>> {
+        self.get(key)?;
+        let peer = self.slots[key.id as usize].peer.take()?;
+        self.len -= 1;
+        self.resting.push_back(key.id);
+        let names = [Some((peer.target.nic, peer.target.endpoint)), peer.own_name];
+        for name in names.into_iter().flatten() {
+            if self.by_name.get(&name) == Some(&key) {
+                self.by_name.remove(&name);
+            }
+        }
+        debug_assert!(peer.refs == 0, "{} has operations", peer.name);
+        Some(peer)
+    }
+
+    /// The peer of that key, unless it is gone.
+    #[inline]
+    pub fn get(&self, key: PeerKey) -> Option<&Peer> {
+        let slot = self.slots.get(key.id as usize)?;
+        slot.peer.as_deref().filter(|peer| peer.key == key)
+    }
+
+    /// The same, to change it.
+    #[inline]
+    pub fn get_mut(&mut self, key: PeerKey) -> Option<&mut Peer> {
+        let slot = self.slots.get_mut(key.id as usize)?;
+        slot.peer.as_deref_mut().filter(|peer| peer.key == key)
+    }
+
+    /// The peer with that network name.
+    pub fn named(&self, name: Name) -> Option<PeerKey> {
+        self.by_name.get(&name).copied()
+    }
+
+    /// Notes what a peer calls itself.
+    pub fn set_own_name(&mut self, key: PeerKey, name: Name) {
+        let Some(peer) = self.get_mut(key) else {
+            return;
+        };
+        if (peer.target.nic, peer.target.endpoint) == name || peer.own_name == Some(name) {
+            return;
+        }
+        let before = peer.own_name.replace(name);
+        if let Some(before) = before
+            && self.by_name.get(&before) == Some(&key)
+        {
+            self.by_name.remove(&before);
+        }
+        self.by_name.entry(name).or_insert(key);
+    }
+
+    /// The peer an address object stands for.
+    #[inline]
+    pub fn of_addr(&self, addr: *mut bmi_method_addr) -> Option<PeerKey> {
+        self.by_addr.get(&(addr as usize)).copied()
+    }
+
+    /// Lets an address object stand for a peer.
+    pub fn attach(&mut self, addr: *mut bmi_method_addr, key: PeerKey) {
+        if let Some(peer) = self.get_mut(key) {
+            peer.aliases += 1;
+            self.by_addr.insert(addr as usize, key);
+        }
+    }
+
+    /// The same for one that the host looked up, and that unexpected messages may be said to come
+    /// from.
+    pub fn attach_looked_up(&mut self, addr: *mut bmi_method_addr, key: PeerKey) {
+        self.attach(addr, key);
+        if let Some(peer) = self.get_mut(key) {
+            peer.looked_up.push(addr);
+        }
+    }
+
+    /// An address object is gone; tells whom it stood for.
+    pub fn detach(&mut self, addr: *mut bmi_method_addr) -> Option<PeerKey> {
+        let key = self.by_addr.remove(&(addr as usize))?;
+        let peer = self.get_mut(key)?;
+        peer.aliases = peer.aliases.saturating_sub(1);
+        peer.looked_up.retain(|known| *known != addr);
+        match peer.inbound {
+            Inbound::Registering(known) | Inbound::Known { addr: known, .. } if known == addr => {
+                peer.inbound = Inbound::No;
+            }
+            _ => {}
+        }
+        Some(key)
+    }
+
+    /// Everything that named `from` names `into` from now on.
+    pub fn rename(&mut self, from: PeerKey, into: PeerKey) {
+        let mut moved = 0;
+        for key in self.by_addr.values_mut().filter(|key| **key == from) {
+            *key = into;
+            moved += 1;
+        }
+        for key in self.by_name.values_mut().filter(|key| **key == from) {
+            *key = into;
+        }
+        let (mut looked_up, mut inbound) = (Vec::new(), Inbound::No);
+        if let Some(peer) = self.get_mut(from) {
+            peer.aliases = 0;
+            looked_up = std::mem::take(&mut peer.looked_up);
+            inbound = std::mem::replace(&mut peer.inbound, Inbound::No);
+        }
+        if let Some(peer) = self.get_mut(into) {
+            peer.aliases += moved;
+            peer.looked_up.append(&mut looked_up);
+            if peer.inbound == Inbound::No {
+                peer.inbound = inbound;
+            }
+        }
+    }
+
+    /// Every peer's key.
+    pub fn keys(&self) -> Vec<PeerKey> {
+        let peers = self.slots.iter().filter_map(|slot| slot.peer.as_deref());
+        peers.map(|peer| peer.key).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mx_proto::Route;
+
+    fn target(endpoint: u32) -> Target {
+        Target {
+            nic: NicId(1),
+            endpoint: EndpointId(endpoint),
+            route: Route::AUTO,
+        }
+    }
+
+    fn add(peers: &mut Peers, endpoint: u32) -> Option<PeerKey> {
+        peers.add(target(endpoint), format!("mx://n1:{endpoint}"))
+    }
+
+    #[test]
+    fn ids_after_the_last_one_come_from_peers_that_are_gone() {
+        let mut peers = Peers::new(3);
+        let keys: Vec<_> = (0..3).map(|n| add(&mut peers, n).unwrap()).collect();
+        assert_eq!([1, 2, 3], [keys[0].id(), keys[1].id(), keys[2].id()]);
+        assert_eq!(add(&mut peers, 9), None);
+        assert!(peers.remove(keys[1]).is_some());
+        assert!(peers.remove(keys[1]).is_none());
+        let again = add(&mut peers, 9).unwrap();
+        assert_eq!(again.id(), 2);
+        assert_ne!(again, keys[1]);
+        assert!(peers.get(keys[1]).is_none());
+        assert!(peers.get(again).is_some());
+        assert_eq!(peers.len(), 3);
+    }
+
+    #[test]
+    fn the_last_id_of_twenty_bits_is_given_out_and_then_the_oldest_free_one() {
+        let mut peers = Peers::default();
+        let mut first = None;
+        // Only the last few live at the same time, as with clients that come and go.
+        for round in 0..PEER_ID_MAX + 5 {
+            let key = add(&mut peers, round).unwrap();
+            assert!((1..=PEER_ID_MAX).contains(&key.id()));
+            if round > 2 {
+                assert!(peers.remove(key).is_some());
+            } else {
+                first = first.or(Some(key));
+            }
+        }
+        assert!(peers.get(first.unwrap()).is_some());
+        // Memory follows the peers that live, not those that ever did.
+        assert!(peers.slots.len() < RESTING + 10);
+    }
+
+    #[test]
+    fn freed_ids_rest_before_they_are_used_again() {
+        let mut peers = Peers::default();
+        let first = add(&mut peers, 0).unwrap();
+        peers.remove(first);
+        for n in 1..RESTING as u32 {
+            let key = add(&mut peers, n).unwrap();
+            assert_ne!(key.id(), first.id());
+            peers.remove(key);
+        }
+        assert_eq!(add(&mut peers, 0).unwrap().id(), first.id());
+    }
+
+    #[test]
+    fn a_peer_is_found_under_both_its_names_until_it_is_gone() {
+        let mut peers = Peers::default();
+        let key = add(&mut peers, 1).unwrap();
+        peers.set_own_name(key, (NicId(7), EndpointId(1)));
+        assert_eq!(peers.named((NicId(1), EndpointId(1))), Some(key));
+        assert_eq!(peers.named((NicId(7), EndpointId(1))), Some(key));
+        peers.set_own_name(key, (NicId(8), EndpointId(1)));
+        assert_eq!(peers.named((NicId(7), EndpointId(1))), None);
+        peers.remove(key);
+        assert_eq!(peers.named((NicId(8), EndpointId(1))), None);
+        assert_eq!(peers.named((NicId(1), EndpointId(1))), None);
+    }
+
+    #[test]
+    fn many_address_objects_are_one_peer_and_are_counted() {
+        let mut peers = Peers::default();
+        let (a, b) = (8 as *mut bmi_method_addr, 16 as *mut bmi_method_addr);
+        let key = add(&mut peers, 1).unwrap();
+        peers.attach(a, key);
+        peers.attach(b, key);
+        assert_eq!(peers.get(key).unwrap().aliases, 2);
+        assert_eq!(peers.detach(a), Some(key));
+        assert_eq!(peers.detach(a), None);
+        assert_eq!(peers.get(key).unwrap().aliases, 1);
+        assert_eq!(peers.of_addr(b), Some(key));
+    }
+
+    #[test]
+    fn words_of_keys_leave_the_highest_bit_alone() {
+        let key = PeerKey {
+            id: PEER_ID_MAX,
+            generation: GENERATIONS,
+        };
+        assert_eq!(PeerKey::from_word(key.to_word()), key);
+        assert_eq!(key.to_word() >> 63, 0);
+    }
+}
