@@ -86,8 +86,8 @@ pub enum Sent {
     /// All of it; the body's bytes are the caller's again.
     Whole,
     /// The header and this many bytes of the body, which is less than all of them. The link takes
-    /// nothing else until [`Port::resume`] has brought the rest or [`Port::abandon`] has given it
-    /// up. Only for a [`Body::Memory`] larger than [`Limits::packet_max`], that is, only for data
+    /// nothing else until [`Port::resume`] has brought the rest or [`Port::detach`] has taken it.
+    /// Only for a [`Body::Memory`] larger than [`Limits::packet_max`], that is, only for data
     /// packets: a smaller body is taken whole or not at all.
     Part(usize),
     /// All of it, but the port goes on reading the body's bytes until it says
@@ -215,12 +215,14 @@ pub trait Port<M: Memory> {
         len: usize,
     ) -> Result<Sent, SendError>;
 
-    /// The rest of a body of which [`Sent::Part`] was taken will not come: the port fills it up
-    /// with zeros by itself, so that the link can go on. The memory is not read again.
-    fn abandon(&mut self, link: LinkId);
+    /// The memory of a body of which [`Sent::Part`] was taken is about to go: the port copies the
+    /// rest, `len` bytes from `offset` on, sends it by itself, and does not read the memory again.
+    /// (The packet has to end, and with its true bytes: the receiver may be complete with it.)
+    fn detach(&mut self, link: LinkId, memory: &M, offset: usize, len: usize);
 
-    /// Stops reading memory that a [`Sent::Held`] token stands for; [`Sink::on_released`] does not
-    /// follow. The link may go down over it. Ports that never hold memory keep the default.
+    /// Lets go of memory that a [`Sent::Held`] token or a [`Port::read_remote`] stands for: when it
+    /// returns, the port touches it no more, and no report with that token follows. The link may
+    /// go down over it. Ports that never hold memory keep the default.
     fn recall(&mut self, link: LinkId, token: u64) {
         let _ = (link, token);
     }

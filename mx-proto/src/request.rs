@@ -72,6 +72,10 @@ pub(crate) struct Pulling {
     pub(crate) received: u32,
     /// Where to read it from by ourselves.
     pub(crate) key: Option<RemoteKey>,
+    /// The token of a read under way.
+    pub(crate) read: Option<u64>,
+    /// The sender has called the message off while we are reading it.
+    pub(crate) withdrawn: bool,
     /// Where it stood among the posted receives; `None` if it was made for this very message.
     pub(crate) position: Option<Position>,
 }

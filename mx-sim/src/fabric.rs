@@ -50,6 +50,8 @@ pub(crate) struct Inner<M> {
     pub(crate) hosts: Vec<Host<M>>,
     names: HashMap<(NicId, EndpointId), HostId>,
     exposed: HashMap<u64, (HostId, M)>,
+    /// Reads of exposed memory that have been asked for: by host, link and token.
+    pub(crate) reads: HashMap<(HostId, LinkId, u64), Read<M>>,
     /// Pairs of nodes that cannot reach each other, the smaller number first.
     cuts: HashSet<(NodeId, NodeId)>,
     /// The number of the next arrival, token or key.
@@ -131,8 +133,16 @@ pub(crate) enum What<M> {
     Released(u64),
     RemoteRead {
         token: u64,
-        ok: bool,
     },
+}
+
+/// A read of memory that a peer exposed.
+pub(crate) struct Read<M> {
+    pub(crate) key: RemoteKey,
+    pub(crate) from: usize,
+    pub(crate) into: M,
+    pub(crate) at: usize,
+    pub(crate) len: usize,
 }
 
 /// The bytes of a piece.
@@ -190,6 +200,7 @@ impl<M: Memory> Fabric<M> {
             hosts: Vec::new(),
             names: HashMap::new(),
             exposed: HashMap::new(),
+            reads: HashMap::new(),
             cuts: HashSet::new(),
             serial: 0,
         };
@@ -262,6 +273,7 @@ impl<M: Memory> Inner<M> {
         }
         self.names.retain(|_, owner| *owner != host);
         self.exposed.retain(|_, (owner, _)| *owner != host);
+        self.reads.retain(|(reader, _, _), _| *reader != host);
         for link in self.links_of(host) {
             if tell {
                 self.tell_peer_down(host, link, LinkDown::Reset, false);
@@ -320,6 +332,8 @@ impl<M: Memory> Inner<M> {
 
     pub(crate) fn remove(&mut self, host: HostId, link: LinkId) {
         if self.end(host, link).is_some() {
+            self.reads
+                .retain(|(reader, at, _), _| (*reader, *at) != (host, link));
             self.hosts[host].ends[link.index() as usize] = None;
         }
     }
@@ -613,23 +627,25 @@ impl<M: Memory> Inner<M> {
         }
     }
 
-    /// Bytes of what the peer of `link` exposed.
-    pub(crate) fn read_exposed(
-        &self,
-        host: HostId,
-        link: LinkId,
-        key: RemoteKey,
-        from: usize,
-        len: usize,
-    ) -> Option<Vec<u8>> {
+    /// Carries a read out, as late as it may be. `None`: it was recalled.
+    pub(crate) fn finish_read(&mut self, host: HostId, link: LinkId, token: u64) -> Option<bool> {
+        let Read {
+            key,
+            from,
+            mut into,
+            at,
+            len,
+        } = self.reads.remove(&(host, link, token))?;
         let end = self.end(host, link)?;
-        let (owner, memory) = self.exposed.get(&key.key)?;
+        let Some((owner, memory)) = self.exposed.get(&key.key) else {
+            return Some(false);
+        };
         if end.dark || end.peer.map(|(peer, _)| peer) != Some(*owner) {
-            return None;
+            return Some(false);
         }
         let mut copy = Vec::with_capacity(len);
         memory.visit(from, len, |part| copy.extend_from_slice(part));
-        (copy.len() == len).then_some(copy)
+        Some(copy.len() == len && into.fill(at, len, &copy[..], 0) == len)
     }
 
     pub(crate) fn log_sent(

@@ -9,7 +9,7 @@
 //! they arrive at the other side; it delivers bodies through `place` or `on_packet`, at once or
 //! piece by piece; its links fill up, close in order, break, or fall silent.
 
-use crate::fabric::{Assembly, Bytes, Fabric, HostId, Into, Timed, What};
+use crate::fabric::{Assembly, Bytes, Fabric, HostId, Into, Read, Timed, What};
 use crate::profile::Profile;
 use crate::world::NodeId;
 use mx_proto::port::{
@@ -322,18 +322,22 @@ impl<M: Memory> Port<M> for SimPort<M> {
         self.take_body(link, None, memory, offset, len)
     }
 
-    fn abandon(&mut self, link: LinkId) {
+    fn detach(&mut self, link: LinkId, memory: &M, offset: usize, len: usize) {
         let mut inner = self.fabric.inner.borrow_mut();
         let left = inner
             .end_mut(self.host, link)
             .and_then(|end| end.partial.take());
         if let Some(left) = left {
-            inner.ship(self.host, link, None, Bytes::Copied(vec![0; left]));
+            assert_eq!(left, len, "the rest must be exactly what was not taken");
+            let mut rest = Vec::with_capacity(len);
+            memory.visit(offset, len, |piece| rest.extend_from_slice(piece));
+            inner.ship(self.host, link, None, Bytes::Copied(rest));
         }
     }
 
     fn recall(&mut self, link: LinkId, token: u64) {
         let mut inner = self.fabric.inner.borrow_mut();
+        inner.reads.remove(&(self.host, link, token));
         let Some(end) = inner.end_mut(self.host, link) else {
             return;
         };
@@ -399,9 +403,12 @@ impl<M: Memory> Port<M> for SimPort<M> {
                         sink.on_released(link, cookie, token);
                     }
                 }
-                What::RemoteRead { token, ok } => {
+                What::RemoteRead { token } => {
+                    let ok = inner.finish_read(self.host, link, token);
                     drop(inner);
-                    sink.on_remote_read(link, cookie, token, ok);
+                    if let Some(ok) = ok {
+                        sink.on_remote_read(link, cookie, token, ok);
+                    }
                 }
             }
         }
@@ -455,10 +462,18 @@ impl<M: Memory> Port<M> for SimPort<M> {
         } = read;
         let mut inner = self.fabric.inner.borrow_mut();
         inner.end(self.host, link).ok_or(SendError::Down)?;
-        let bytes = inner.read_exposed(self.host, link, key, from, len);
-        let ok = bytes.is_some_and(|bytes| memory.fill(at, len, &bytes[..], 0) == len);
+        let share = inner.share.ok_or(SendError::Down)?;
+        let into = share(memory);
+        let read = Read {
+            key,
+            from,
+            into,
+            at,
+            len,
+        };
+        inner.reads.insert((self.host, link, token), read);
         let when = inner.world.now().after(self.profile.latency * 2);
-        inner.put(when, self.host, link, What::RemoteRead { token, ok });
+        inner.put(when, self.host, link, What::RemoteRead { token });
         Ok(())
     }
 }

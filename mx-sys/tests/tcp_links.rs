@@ -204,7 +204,7 @@ fn closing_at_once_ends_the_link_at_once() {
     assert_eq!(a.port.link_count(), 0);
     assert_eq!(a.send(at_a, 1, b"x"), Err(SendError::Down));
     a.close(at_a, Close::Now);
-    Port::<Pieces>::abandon(&mut a.port, at_a);
+    a.port.detach(at_a, &Pieces::zeros(&[4]), 0, 4);
     until(&mut a, &mut b, "the peer learns it", |_, b| {
         !b.sink.events.is_empty()
     });

@@ -236,6 +236,8 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                     requested: 0,
                     received: 0,
                     key,
+                    read: None,
+                    withdrawn: false,
                     position: Some(self.core.posted.reserve(wanted.0, wanted.1)),
                 };
                 let placeholder = State::Queued {
@@ -332,9 +334,6 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         // Memory goes back before anybody hears of the end.
         self.run_errands();
         if let Some(link) = partner.tx {
-            if partner.partial.is_some() {
-                self.port.abandon(link);
-            }
             let header = wire::Header::new(wire::Kind::Disconnect, 0, 0).emit();
             // Without room for it, the closed link says the same.
             let _ = self.port.send(link, &header, Body::EMPTY);

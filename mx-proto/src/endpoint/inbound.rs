@@ -154,19 +154,23 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
     }
 
     fn on_remote_read(&mut self, _link: LinkId, _cookie: u64, token: u64, ok: bool) {
-        let id = RequestId::from_word(token);
+        let Some(id) = self.core.reads.remove(&token) else {
+            self.core.stats.stale += 1;
+            return;
+        };
         let Some(request) = self.core.requests.of_mut(id) else {
             return;
         };
         let State::Pulling(pulling) = &mut request.state else {
             return;
         };
-        pulling.key = None;
-        if ok {
-            pulling.requested = pulling.wanted;
-            pulling.received = pulling.wanted;
+        (pulling.key, pulling.read) = (None, None);
+        if pulling.withdrawn {
+            return self.core.unmatch(id, self.clock.now());
         }
         // Where reading failed, the ordinary way is taken.
+        pulling.requested = if ok { pulling.wanted } else { 0 };
+        pulling.received = pulling.requested;
         self.core.continue_pull(id);
     }
 }
@@ -268,6 +272,8 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
             requested: 0,
             received: 0,
             key,
+            read: None,
+            withdrawn: false,
             position: None,
         };
         if let Some((id, position)) = self.core.posted.take(bits) {
@@ -542,6 +548,19 @@ impl<M: Memory> Core<M> {
             self.stats.stale += 1;
             return;
         };
+        if let Some(State::Pulling(pulling)) =
+            self.requests.of_mut(id).map(|request| &mut request.state)
+            && pulling.read.is_some()
+        {
+            // The port still writes into its memory; it reports when it has stopped.
+            pulling.withdrawn = true;
+            return;
+        }
+        self.unmatch(id, now);
+    }
+
+    /// Undoes the match of a receive with a message that will not come.
+    fn unmatch(&mut self, id: RequestId, now: Instant) {
         let Some(request) = self.requests.of_mut(id) else {
             return;
         };
@@ -590,6 +609,8 @@ impl<M: Memory> Core<M> {
                     requested: 0,
                     received: 0,
                     key,
+                    read: None,
+                    withdrawn: false,
                     position: Some(position),
                 };
                 self.match_offer(id, pulling, now);

@@ -31,9 +31,9 @@ use crate::event::{Arrival, Completion, Event, Handler, Identity};
 use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId};
 use crate::matching;
 use crate::memory::Memory;
-use crate::partner::{Control, Partners};
+use crate::partner::{Control, Partial, Partners};
 use crate::port::{Close, Port, RemoteKey, WakeDescriptors};
-use crate::request::{Request, Requests, State};
+use crate::request::{Pulling, Request, Requests, State};
 use crate::stats::Stats;
 use crate::status::{Kind, Status};
 use crate::time::{Clock, Instant};
@@ -69,7 +69,11 @@ struct Core<M> {
     session_out: VecDeque<(LinkId, Control, bool)>,
     /// Memory the port still reads, and whose it is.
     held: HashMap<(LinkId, u64), RequestId, RandomState>,
-    errands: Vec<Errand>,
+    /// Reads of remote memory under way, by token. Tokens count from 2^63, so that they are none
+    /// of the port's own.
+    reads: HashMap<u64, RequestId, RandomState>,
+    next_read: u64,
+    errands: Vec<Errand<M>>,
     completions: VecDeque<Completion>,
     events: VecDeque<Event>,
     stats: Stats,
@@ -77,10 +81,15 @@ struct Core<M> {
 
 /// Something the port is to be told as soon as it is not being polled.
 #[derive(Debug)]
-enum Errand {
+enum Errand<M> {
     Bind(LinkId, u64),
     Close(LinkId, Close),
-    Abandon(LinkId),
+    Detach {
+        link: LinkId,
+        memory: M,
+        at: usize,
+        len: usize,
+    },
     Recall(LinkId, u64),
     Conceal(LinkId, RemoteKey),
     Read(RequestId),
@@ -109,6 +118,8 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             ready: VecDeque::new(),
             session_out: VecDeque::new(),
             held: HashMap::default(),
+            reads: HashMap::default(),
+            next_read: 1 << 63,
             errands: Vec::new(),
             completions: VecDeque::new(),
             events: VecDeque::new(),
@@ -283,7 +294,14 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             match errand {
                 Errand::Bind(link, cookie) => self.port.bind(link, cookie),
                 Errand::Close(link, how) => self.port.close(link, how),
-                Errand::Abandon(link) => self.port.abandon(link),
+                Errand::Detach {
+                    link,
+                    memory,
+                    at,
+                    len,
+                } => {
+                    self.port.detach(link, &memory, at, len);
+                }
                 Errand::Recall(link, token) => self.port.recall(link, token),
                 Errand::Conceal(link, key) => self.port.conceal(link, key),
                 Errand::Read(request) => self.read_remote(request),
@@ -367,7 +385,7 @@ impl<M: Memory> Core<M> {
     }
 
     /// Lets go of everything a request that has been taken out still holds.
-    fn release(&mut self, id: RequestId, request: Request<M>) {
+    fn release(&mut self, id: RequestId, mut request: Request<M>) {
         if let Some(timer) = request.timer {
             self.wheel.clear(timer);
         }
@@ -389,13 +407,34 @@ impl<M: Memory> Core<M> {
                     self.errands.push(Errand::Conceal(link, key));
                 }
                 if let Some(partner) = partner
-                    && partner.partial.is_some_and(|partial| partial.request == id)
+                    && let Some(Partial {
+                        request: owner,
+                        at,
+                        end,
+                    }) = partner.partial
+                    && owner == id
                 {
                     partner.partial = None;
-                    if let Some(link) = tx {
-                        self.errands.push(Errand::Abandon(link));
+                    if let (Some(link), Some(memory)) = (tx, request.memory.take()) {
+                        let len = end - at;
+                        self.errands.push(Errand::Detach {
+                            link,
+                            memory,
+                            at,
+                            len,
+                        });
                     }
                     self.make_ready(to);
+                }
+            }
+            State::Pulling(Pulling {
+                from,
+                read: Some(token),
+                ..
+            }) => {
+                self.reads.remove(&token);
+                if let Some(link) = self.partners.of(from).and_then(|partner| partner.tx) {
+                    self.errands.push(Errand::Recall(link, token));
                 }
             }
             State::Connecting { to, .. } => {

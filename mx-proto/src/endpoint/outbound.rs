@@ -12,9 +12,9 @@ use super::{Core, Endpoint, Errand};
 use crate::ids::{LinkId, PartnerId, RequestId};
 use crate::memory::Memory;
 use crate::partner::{Partial, Partner, Stream};
-use crate::port::{Body, Close, Port, RemoteRead, SendError, Sent};
+use crate::port::{Body, Close, LinkDown, Port, RemoteRead, SendError, Sent};
 use crate::request::State;
-use crate::status::Status;
+use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::wire::{self, Header, OfferBody, PullBody};
 
@@ -305,9 +305,13 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             request.memory.as_ref()
         });
         let Some(memory) = memory else {
-            // `release` abandons what a request leaves behind; this is the belt to its braces.
+            // `release` takes care of what a request leaves behind, so this is a fault of ours;
+            // a packet that cannot be ended ends the link.
+            debug_assert!(false, "a partial packet without its request");
             partner.partial = None;
-            self.port.abandon(link);
+            self.core.errands.push(Errand::Close(link, Close::Now));
+            self.core
+                .fail_partner(id, DownReason::Link(LinkDown::Reset));
             return Ok(());
         };
         let len = partial.end - partial.at;
@@ -328,7 +332,8 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
 
     /// Reads a message that its sender has exposed.
     pub(super) fn read_remote(&mut self, id: RequestId) {
-        let Some(request) = self.core.requests.of_mut(id) else {
+        let core = &mut self.core;
+        let Some(request) = core.requests.of_mut(id) else {
             return;
         };
         let State::Pulling(pulling) = &mut request.state else {
@@ -337,12 +342,11 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let (Some(key), Some(memory)) = (pulling.key, &mut request.memory) else {
             return;
         };
-        let link = self
-            .core
+        let (len, token) = (pulling.wanted as usize, core.next_read);
+        let link = core
             .partners
             .of(pulling.from)
             .and_then(|partner| partner.tx);
-        let (len, token) = (pulling.wanted as usize, id.to_word());
         let started = link.is_some_and(|link| {
             let read = RemoteRead {
                 key,
@@ -354,10 +358,14 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             };
             self.port.read_remote(link, read).is_ok()
         });
-        if !started {
+        if started {
+            core.next_read += 1;
+            pulling.read = Some(token);
+            core.reads.insert(token, id);
+        } else {
             pulling.key = None;
             pulling.requested = 0;
-            self.core.continue_pull(id);
+            core.continue_pull(id);
         }
     }
 }

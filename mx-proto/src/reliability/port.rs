@@ -262,7 +262,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         Err(SendError::Down)
     }
 
-    fn abandon(&mut self, _link: LinkId) {}
+    fn detach(&mut self, _link: LinkId, _memory: &M, _offset: usize, _len: usize) {}
 
     fn poll<S: Sink<M>>(&mut self, _clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
         let now = self.datagrams.now();

@@ -208,11 +208,12 @@ impl Port<Shared> for QueuePort {
         Ok(Sent::Whole)
     }
 
-    fn abandon(&mut self, link: LinkId) {
+    fn detach(&mut self, link: LinkId, memory: &Shared, offset: usize, len: usize) {
         let (cable, end) = Self::end(link);
         let lane = &mut self.hub.borrow_mut().cables[cable].lanes[1 - end];
         let (header, mut bytes, whole) = lane.open.take().expect("a packet is open");
-        bytes.resize(whole, 0);
+        memory.visit(offset, len, |piece| bytes.extend_from_slice(piece));
+        assert_eq!(bytes.len(), whole, "the rest is the rest");
         lane.packets.push_back((header, bytes));
     }
 

@@ -305,11 +305,11 @@ impl<M: Memory> Port<M> for HostPorts {
         }
     }
 
-    fn abandon(&mut self, link: LinkId) {
+    fn detach(&mut self, link: LinkId, memory: &M, offset: usize, len: usize) {
         match (owner(link), &mut self.local) {
-            (Owner::Local(link), Some(local)) => Port::<M>::abandon(local, link),
-            (Owner::Tcp(link), _) => Port::<M>::abandon(&mut self.tcp, link),
-            (Owner::Loopback(link), _) => Port::<M>::abandon(&mut self.loopback, link),
+            (Owner::Local(link), Some(local)) => local.detach(link, memory, offset, len),
+            (Owner::Tcp(link), _) => self.tcp.detach(link, memory, offset, len),
+            (Owner::Loopback(link), _) => self.loopback.detach(link, memory, offset, len),
             _ => {}
         }
     }

@@ -281,7 +281,7 @@ impl<M: Memory> Port<M> for LoopbackPort {
         Err(SendError::Down)
     }
 
-    fn abandon(&mut self, _link: LinkId) {}
+    fn detach(&mut self, _link: LinkId, _memory: &M, _offset: usize, _len: usize) {}
 
     fn poll<S: Sink<M>>(&mut self, _clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
         let mut some = false;

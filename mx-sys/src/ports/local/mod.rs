@@ -12,9 +12,10 @@
 //! while both sides poll. The Unix socket beside it brings the memory over, wakes a side that
 //! sleeps, and hangs up when the other side is gone.
 //!
-//! Links that were active lately are *hot*: every poll looks at them. The others are *cold*: they
-//! stay prepared for sleeping, so that their next packet rings, and polls look at a few of them in
-//! turn. So neither a poll nor going to sleep costs more with a thousand idle clients.
+//! A few links that were active lately are *hot*: every poll looks at them. The others are *cold*:
+//! they stay prepared for sleeping, so that their next packet rings the bell, and polls look at the
+//! bells of all of them together now and then. So neither a poll nor going to sleep costs more with
+//! a thousand idle clients.
 //!
 //! Owns: the listening name of one endpoint, and all its links.
 //! Knows nothing of: partners, packets' contents, other ports.
@@ -55,12 +56,14 @@ pub struct LocalPort {
     /// Wake-ups.
     data: Epoll,
     links: Table<Entry>,
-    /// Links that are up, in two groups; see the module's description.
+    /// The links that every poll looks at; see the module's description.
     hot: Vec<LinkId>,
-    cold: Vec<LinkId>,
-    /// Where in `hot` and `cold` the next poll begins.
-    hot_turn: usize,
-    cold_turn: usize,
+    /// Where in `hot` the next poll begins.
+    turn: usize,
+    /// How many links are up and not in `hot`.
+    cold: usize,
+    /// What polls have cost since the bells of cold links were looked at, in links looked at.
+    unheard: usize,
     /// Handshakes that have a time limit or are to be tried again. May contain stale names.
     timed: Vec<LinkId>,
     /// When accepting is tried again after descriptors ran out.
@@ -74,6 +77,8 @@ pub struct LocalPort {
     /// The first poll that finds nothing looks at all descriptors: we have slept.
     slept: bool,
     armed: bool,
+    /// The process that opened the port.
+    owner: u32,
     stats: LocalStats,
 }
 
@@ -122,9 +127,9 @@ impl LocalPort {
             data: Epoll::new()?,
             links: Table::new(max_links),
             hot: Vec::new(),
-            cold: Vec::new(),
-            hot_turn: 0,
-            cold_turn: 0,
+            turn: 0,
+            cold: 0,
+            unheard: 0,
             timed: Vec::new(),
             accept_again: None,
             empty_polls: 0,
@@ -132,6 +137,7 @@ impl LocalPort {
             control_wanted: false,
             slept: false,
             armed: false,
+            owner: std::process::id(),
             stats: LocalStats::default(),
         })
     }
@@ -296,7 +302,7 @@ impl LocalPort {
                 self.hot.swap_remove(at);
                 if let Some(link) = entry.up() {
                     link.hot = false;
-                    self.cold.push(id);
+                    self.cold += 1;
                 }
             }
         }
@@ -319,7 +325,7 @@ impl LocalPort {
             n => {
                 let quota = (budget / 4).max(1);
                 let mut left = budget;
-                let mut at = self.hot_turn;
+                let mut at = self.turn;
                 for _ in 0..n {
                     at = if at + 1 < self.hot.len() { at + 1 } else { 0 };
                     let Some(id) = self.hot.get(at).copied() else {
@@ -332,11 +338,17 @@ impl LocalPort {
                         break;
                     }
                 }
-                self.hot_turn = at;
+                self.turn = at;
             }
         }
-        if !self.cold.is_empty() {
-            any |= self.look_at_cold(budget, sink);
+        if self.cold != 0 {
+            // A busy poll counts less: what it found is worth more than what may be elsewhere.
+            self.unheard += if any { 1 } else { HOT_KEPT + self.hot.len() };
+            if self.unheard >= LISTEN_EVERY {
+                self.unheard = 0;
+                // What rang is hot now and looked at in the next poll.
+                any |= self.take_bells();
+            }
         }
         any
     }
@@ -414,55 +426,52 @@ impl LocalPort {
         0
     }
 
-    /// Looks at the next few cold links.
-    #[cold]
-    fn look_at_cold<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
-        let mut any = false;
-        for _ in 0..COLD_LOOKS.min(self.cold.len()) {
-            self.cold_turn = if self.cold_turn + 1 < self.cold.len() {
-                self.cold_turn + 1
-            } else {
-                0
-            };
-            let Some(id) = self.cold.get(self.cold_turn).copied() else {
-                break;
-            };
-            if self.links.get_mut(id).is_some_and(Entry::wants_poll) {
-                self.warm(id);
-                any |= self.visit(id, budget, sink) != 0;
-            }
-        }
-        any
-    }
-
     /// Makes a cold link hot: it is looked at in every poll and need not ring.
     fn warm(&mut self, id: LinkId) {
-        let Some(entry) = self.links.get_mut(id) else {
+        let Some(link) = self.links.get_mut(id).and_then(Entry::up) else {
             return;
         };
-        let Some(link) = entry.up() else { return };
         link.idle = 0;
         if !link.hot {
             link.hot = true;
             link.consumer.set_sleeping(false);
-            self.cold.retain(|other| *other != id);
-            self.hot.push(id);
+            self.cold -= 1;
+            self.make_hot(id);
         }
     }
 
-    /// Makes a hot link cold.
+    /// Puts a link among the hot ones; when there are too many, the one that has been idle longest
+    /// cools down.
+    fn make_hot(&mut self, id: LinkId) {
+        self.hot.push(id);
+        if self.hot.len() <= HOT_MAX {
+            return;
+        }
+        let idlest = self.hot.iter().copied().filter(|other| *other != id).max_by_key(|other| {
+            self.links.get(*other).map_or(0, |entry| match &entry.state {
+                State::Up(link) if !entry.blocked => link.idle,
+                _ => 0,
+            })
+        });
+        if let Some(idlest) = idlest {
+            self.cool(idlest);
+        }
+    }
+
+    /// Makes a hot link cold, unless there is something to do with it.
     fn cool(&mut self, id: LinkId) {
         let Some(entry) = self.links.get_mut(id) else {
             return;
         };
-        let Some(link) = entry.up() else { return };
-        link.hot = false;
-        link.consumer.set_sleeping(true);
+        entry.set_asleep(true);
         barrier::heavy();
-        self.hot.retain(|other| *other != id);
-        self.cold.push(id);
-        if entry.wants_poll() {
-            self.warm(id);
+        if entry.wants_poll() || entry.blocked {
+            return entry.set_asleep(self.armed);
+        }
+        if let Some(link) = entry.up() {
+            link.hot = false;
+            self.cold += 1;
+            self.hot.retain(|other| *other != id);
         }
     }
 
@@ -537,18 +546,29 @@ impl LocalPort {
             self.data.remove(socket.raw());
         }
         self.hot.retain(|other| *other != id);
-        self.cold.retain(|other| *other != id);
+        if let State::Up(link) = &entry.state
+            && !link.hot
+        {
+            self.cold -= 1;
+        }
         self.timed.retain(|other| *other != id);
         Some(entry)
     }
 }
 
-/// Peers learn that this was on purpose.
+/// Peers learn that this was on purpose. In a forked child nothing happens: the links are the
+/// parent's.
 impl Drop for LocalPort {
     fn drop(&mut self) {
+        if self.owner != std::process::id() {
+            return;
+        }
         for entry in self.links.values() {
             if let State::Up(link) = &entry.state {
                 link.producer.close();
+            }
+            if let Some(socket) = &entry.socket {
+                socket.shut_down();
             }
         }
     }
@@ -583,7 +603,7 @@ impl<M: Memory> Port<M> for LocalPort {
     }
 
     /// Never called: this port takes packets whole.
-    fn abandon(&mut self, _link: LinkId) {}
+    fn detach(&mut self, _link: LinkId, _memory: &M, _offset: usize, _len: usize) {}
 
     #[inline]
     fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
@@ -632,11 +652,16 @@ const CONTROL_EVERY_EMPTY: u32 = 256;
 /// ... and after this many in all, so that a port that is always busy still accepts.
 const CONTROL_EVERY: u32 = 1 << 16;
 
-/// This many links are looked at in every poll, however long they have been idle.
+/// This many links stay hot, however long they have been idle.
 const HOT_KEPT: usize = 16;
 
 /// Beyond those, a link cools down after this many polls without a packet.
 const COOL_AFTER: u32 = 2048;
 
-/// Cold links looked at in a poll.
-const COLD_LOOKS: usize = 4;
+/// With this many hot links, a further one takes the place of the one that has been idle longest.
+const HOT_MAX: usize = 32;
+
+/// The bells of cold links are looked at (one system call for all) after polls have looked at about
+/// this many hot links in vain: often enough to answer a client within microseconds, seldom enough
+/// to cost a fraction of those polls.
+const LISTEN_EVERY: usize = 512;

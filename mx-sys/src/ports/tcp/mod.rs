@@ -296,11 +296,11 @@ impl<M: Memory> Port<M> for TcpPort {
         }
     }
 
-    fn abandon(&mut self, id: LinkId) {
+    fn detach(&mut self, id: LinkId, memory: &M, offset: usize, len: usize) {
         let Some(link) = self.links.get_mut(id) else {
             return;
         };
-        link.tx.abandon();
+        link.tx.detach(memory, offset, len);
         if link.tx.has_backlog() {
             self.watch.block(id, link);
         }
@@ -343,8 +343,7 @@ impl<M: Memory> Port<M> for TcpPort {
         if self.chores || !self.fallen.is_empty() || self.watch.has_work() {
             return false;
         }
-        self.watch.prepare_to_sleep(&mut self.links, &mut self.pool);
-        true
+        self.watch.prepare_to_sleep(&mut self.links, &mut self.pool)
     }
 
     fn disarm(&mut self) {}

@@ -5,11 +5,11 @@
 //!          -- large: header and first piece in one sendmsg, then the other pieces
 //!                    the kernel took only some:
 //!                      of a packet up to PACKET_MAX  -> backlog, Sent::Whole
-//!                      of a larger one               -> Sent::Part, then resume or abandon
+//!                      of a larger one               -> Sent::Part, then resume or detach
 //! ```
 //!
-//! Order on the wire: backlog, zeros of an abandoned body, the rest of a body, the next packet;
-//! each waits for the one before it, so a packet is never taken while any of them is there.
+//! Order on the wire: backlog, the rest of a body, the next packet; each waits for the one before
+//! it, so a packet is never taken while any of them is there.
 //!
 //! Owns: the bytes that the port has accepted and the kernel has not.
 //! Knows nothing of: polling, who waits for room.
@@ -32,9 +32,6 @@ const COPY_MAX: usize = 4096;
 /// Pieces below this size are collected.
 const PIECE_MIN: usize = 4096;
 
-/// What an abandoned body is filled up with.
-static ZEROS: [u8; 16 * 1024] = [0; 16 * 1024];
-
 /// Why nothing was taken.
 #[derive(Debug)]
 pub(super) enum Refusal {
@@ -51,8 +48,6 @@ pub(super) struct Tx {
     backlog: Vec<u8>,
     /// Bytes of `backlog` that the kernel has taken.
     flushed: usize,
-    /// Zeros that end an abandoned body.
-    zeros: usize,
     /// Bytes of a body that its owner still has to bring.
     body_left: usize,
 }
@@ -61,7 +56,7 @@ impl Tx {
     /// True when the port itself has something to push out.
     #[inline]
     pub(super) fn has_backlog(&self) -> bool {
-        !self.backlog.is_empty() || self.zeros > 0
+        !self.backlog.is_empty()
     }
 
     /// True when a body is only partly sent and its owner has to bring the rest.
@@ -69,7 +64,7 @@ impl Tx {
         self.body_left > 0
     }
 
-    /// Pushes backlog and zeros. `Ok(true)`: there are none left.
+    /// Pushes the backlog. `Ok(true)`: there is none left.
     pub(super) fn flush(&mut self, fd: &OwnedFd) -> io::Result<bool> {
         while self.flushed < self.backlog.len() {
             match sys::send(fd, &self.backlog[self.flushed..], false) {
@@ -80,13 +75,6 @@ impl Tx {
         }
         self.backlog = Vec::new();
         self.flushed = 0;
-        while self.zeros > 0 {
-            match sys::send(fd, &ZEROS[..self.zeros.min(ZEROS.len())], false) {
-                Ok(n) => self.zeros -= n,
-                Err(error) if sys::would_block(&error) => return Ok(false),
-                Err(error) => return Err(error),
-            }
-        }
         Ok(true)
     }
 
@@ -178,9 +166,16 @@ impl Tx {
         })
     }
 
-    /// The rest of a partly sent body will be zeros.
-    pub(super) fn abandon(&mut self) {
-        self.zeros += std::mem::take(&mut self.body_left);
+    /// Copies the rest of a partly sent body, whose memory is about to go.
+    pub(super) fn detach<M: Memory>(&mut self, memory: &M, offset: usize, len: usize) {
+        let left = std::mem::take(&mut self.body_left);
+        debug_assert_eq!(left, len, "the rest is the rest");
+        let end = self.backlog.len() + left;
+        memory.visit(offset, len.min(left), |piece| {
+            self.backlog.extend_from_slice(piece)
+        });
+        // Memory is never shorter than what was promised of it; should it be, the packet ends.
+        self.backlog.resize(end, 0);
     }
 }
 
