@@ -44,7 +44,8 @@ bool door_is_open(const struct stage *stage, enum wire_door door);
 enum { OPENING_MAX = 4096 };
 /* What a real client says over TCP before it has heard anything but our preamble. */
 size_t record_tcp(struct world *world, unsigned char opening[OPENING_MAX]);
-/* Opens a session as the recorded client; -1 when the server turns it away. */
+/* Opens a session as the recorded client, restarted: each time with another session number.
+ * -1 when the server turns it away. */
 int enter(const struct stage *stage, const unsigned char *opening, size_t size);
 
 #endif
