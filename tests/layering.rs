@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   crates        bmi-mx -> mx-sys -> mx-proto <- mx-sim       Cargo.toml
-//!   in bmi-mx     a module uses those above it in lib.rs       crate:: paths
+//!   in bmi-mx     a module uses its group and those above      crate:: paths, lib.rs
 //!   mx-proto      no unsafe, no socket, clock, thread, C       std paths
 //! ```
 
@@ -85,25 +85,30 @@ fn identifier(text: &str) -> String {
         .collect()
 }
 
-/// The modules of `lib.rs` in their order.
-fn module_order() -> Vec<String> {
-    code(&root().join("src/lib.rs"))
-        .lines()
-        .filter_map(|line| {
-            let line = line.trim().strip_suffix(';')?;
-            let line = line
-                .strip_prefix("pub(crate) ")
-                .or_else(|| line.strip_prefix("pub "))
-                .unwrap_or(line);
-            line.strip_prefix("mod ").map(str::to_owned)
-        })
-        .collect()
+/// The modules of `lib.rs`, each with the number of its group: those without an empty line between
+/// them are one.
+fn module_groups() -> HashMap<String, usize> {
+    let mut groups = HashMap::new();
+    let mut group = 0;
+    for line in read(&root().join("src/lib.rs")).lines() {
+        if line.is_empty() {
+            group += 1;
+        }
+        let Some(line) = line.strip_suffix(';') else {
+            continue;
+        };
+        let line = line.strip_prefix("pub").unwrap_or(line);
+        let line = line.strip_prefix("(crate)").unwrap_or(line);
+        if let Some(module) = line.trim_start().strip_prefix("mod ") {
+            groups.insert(module.to_owned(), group);
+        }
+    }
+    groups
 }
 
 #[test]
-fn a_module_uses_only_those_above_it_in_lib_rs() {
-    let order = module_order();
-    let place: HashMap<&str, usize> = order.iter().map(String::as_str).zip(0..).collect();
+fn a_module_uses_only_its_group_and_those_above_it_in_lib_rs() {
+    let place = module_groups();
     let src = root().join("src");
     let mut checked = 0;
     for file in sources(&src) {
