@@ -43,7 +43,7 @@ docs:
 
 # Unit tests, the simulator's runs, exported symbols, layering.
 test:
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --no-fail-fast
 
 # Two of them alone, while working.
 exports layering:
