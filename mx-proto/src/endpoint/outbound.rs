@@ -339,6 +339,11 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let State::Pulling(pulling) = &mut request.state else {
             return;
         };
+        if pulling.read.is_some() {
+            // Its message was withdrawn and another took its place before this errand was run:
+            // there are two of them, and the first has begun.
+            return;
+        }
         let (Some(key), Some(memory)) = (pulling.key, &mut request.memory) else {
             return;
         };
