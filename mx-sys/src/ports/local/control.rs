@@ -276,13 +276,17 @@ impl LocalPort {
             return Ok(());
         };
         entry.state = State::Up(link);
-        self.hot.push(id);
         if let Some(socket) = &entry.socket {
             self.control
                 .modify(socket.raw(), id.to_word(), Interest::HangUp)?;
             self.data
                 .add(socket.raw(), id.to_word(), Interest::Readable)?;
         }
+        if self.armed {
+            entry.set_asleep(true);
+            barrier::heavy();
+        }
+        self.make_hot(id);
         Ok(())
     }
 

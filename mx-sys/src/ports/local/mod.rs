@@ -42,6 +42,7 @@ use mx_proto::port::{
 };
 use mx_proto::{Clock, Instant, LinkId, Memory, Source, Target};
 use ring::PushError;
+use smallvec::SmallVec;
 use socket::{Name, Socket};
 use std::io;
 use table::Table;
@@ -237,11 +238,16 @@ impl LocalPort {
 
     /// [`Port::close`].
     pub fn close(&mut self, link: LinkId, how: Close) {
-        if let Some(mut entry) = self.remove(link)
-            && how == Close::Flush
+        let Some(mut entry) = self.remove(link) else {
+            return;
+        };
+        if how == Close::Flush
             && let Some(up) = entry.up()
         {
             up.producer.close();
+        }
+        if let Some(socket) = &entry.socket {
+            socket.shut_down();
         }
     }
 
@@ -318,6 +324,23 @@ impl LocalPort {
 
     #[inline]
     fn poll_rings<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
+        let mut any = self.poll_hot(budget, sink);
+        if self.cold != 0 {
+            // A busy poll counts less: what it found is worth more than what may be elsewhere.
+            self.unheard += if any { 1 } else { HOT_KEPT + self.hot.len() };
+            if self.unheard >= LISTEN_EVERY {
+                self.unheard = 0;
+                if self.take_bells() {
+                    any = true;
+                    self.poll_hot(budget, sink);
+                }
+            }
+        }
+        any
+    }
+
+    #[inline]
+    fn poll_hot<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
         let mut any = false;
         match self.hot.len() {
             0 => {}
@@ -339,15 +362,6 @@ impl LocalPort {
                     }
                 }
                 self.turn = at;
-            }
-        }
-        if self.cold != 0 {
-            // A busy poll counts less: what it found is worth more than what may be elsewhere.
-            self.unheard += if any { 1 } else { HOT_KEPT + self.hot.len() };
-            if self.unheard >= LISTEN_EVERY {
-                self.unheard = 0;
-                // What rang is hot now and looked at in the next poll.
-                any |= self.take_bells();
             }
         }
         any
@@ -421,7 +435,7 @@ impl LocalPort {
             return 1;
         }
         if cooling && self.hot.len() > HOT_KEPT {
-            self.cool(id);
+            self.cool(COOL_AFTER);
         }
         0
     }
@@ -434,45 +448,64 @@ impl LocalPort {
         link.idle = 0;
         if !link.hot {
             link.hot = true;
-            link.consumer.set_sleeping(false);
+            // While we sleep it goes on ringing.
+            if !self.armed {
+                link.consumer.set_sleeping(false);
+            }
             self.cold -= 1;
             self.make_hot(id);
         }
     }
 
-    /// Puts a link among the hot ones; when there are too many, the one that has been idle longest
-    /// cools down.
+    /// Puts a link among the hot ones; when there are too many, the idlest cool down.
     fn make_hot(&mut self, id: LinkId) {
+        if self.hot.len() >= HOT_MAX {
+            self.cool(0);
+        }
         self.hot.push(id);
-        if self.hot.len() <= HOT_MAX {
-            return;
-        }
-        let idlest = self.hot.iter().copied().filter(|other| *other != id).max_by_key(|other| {
-            self.links.get(*other).map_or(0, |entry| match &entry.state {
-                State::Up(link) if !entry.blocked => link.idle,
-                _ => 0,
-            })
-        });
-        if let Some(idlest) = idlest {
-            self.cool(idlest);
-        }
     }
 
-    /// Makes a hot link cold, unless there is something to do with it.
-    fn cool(&mut self, id: LinkId) {
-        let Some(entry) = self.links.get_mut(id) else {
-            return;
-        };
-        entry.set_asleep(true);
+    /// Makes hot links cold that have been idle for `idle` polls, the idlest first, until there are
+    /// only as many left as stay hot anyway. Links with something to do stay hot.
+    fn cool(&mut self, idle: u32) {
+        let mut idlest: SmallVec<[(u32, LinkId); HOT_MAX]> = SmallVec::new();
+        for id in &self.hot {
+            if let Some(Entry {
+                blocked: false,
+                state: State::Up(link),
+                ..
+            }) = self.links.get(*id)
+                && link.idle >= idle
+            {
+                idlest.push((link.idle, *id));
+            }
+        }
+        idlest.sort_unstable_by_key(|(idle, _)| std::cmp::Reverse(*idle));
+        idlest.truncate(self.hot.len().saturating_sub(HOT_KEPT));
+        for (_, id) in &idlest {
+            if let Some(entry) = self.links.get_mut(*id) {
+                entry.set_asleep(true);
+            }
+        }
+        // One for all of them: it is the dear part.
         barrier::heavy();
-        if entry.wants_poll() || entry.blocked {
-            return entry.set_asleep(self.armed);
+        for (_, id) in idlest {
+            let Some(entry) = self.links.get_mut(id) else {
+                continue;
+            };
+            if entry.wants_poll() {
+                entry.set_asleep(self.armed);
+            } else if let Some(link) = entry.up() {
+                link.hot = false;
+                self.cold += 1;
+            }
         }
-        if let Some(link) = entry.up() {
-            link.hot = false;
-            self.cold += 1;
-            self.hot.retain(|other| *other != id);
-        }
+        let links = &self.links;
+        self.hot.retain(|id| {
+            links
+                .get(*id)
+                .is_some_and(|entry| matches!(&entry.state, State::Up(link) if link.hot))
+        });
     }
 
     /// The rare ends of a `send`.
@@ -528,6 +561,9 @@ impl LocalPort {
     /// Forgets a link and tells the endpoint, if it knows of it.
     fn end<M: Memory, S: Sink<M>>(&mut self, id: LinkId, reason: LinkDown, sink: &mut S) {
         if let Some(entry) = self.remove(id) {
+            if let Some(socket) = &entry.socket {
+                socket.shut_down();
+            }
             if reason == LinkDown::Protocol {
                 self.stats.violations += 1;
             }
@@ -658,7 +694,7 @@ const HOT_KEPT: usize = 16;
 /// Beyond those, a link cools down after this many polls without a packet.
 const COOL_AFTER: u32 = 2048;
 
-/// With this many hot links, a further one takes the place of the one that has been idle longest.
+/// With this many hot links, a further one makes the idlest of them cool down.
 const HOT_MAX: usize = 32;
 
 /// The bells of cold links are looked at (one system call for all) after polls have looked at about

@@ -134,6 +134,12 @@ impl Socket {
         unsafe { libc::send(self.raw(), c"!".as_ptr().cast(), 1, flags) };
     }
 
+    /// Hangs up, also when a child process has inherited the socket.
+    pub(super) fn shut_down(&self) {
+        // SAFETY: plain system call on a descriptor we own.
+        unsafe { libc::shutdown(self.raw(), libc::SHUT_RDWR) };
+    }
+
     /// Takes in the peer's wake-ups. Returns false when the peer is gone.
     pub(super) fn drain(&self) -> bool {
         // Bounded: a peer that writes as fast as we read must not hold us here.
