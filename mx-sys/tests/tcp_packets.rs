@@ -169,6 +169,53 @@ fn an_armed_port_reports_what_comes_and_the_next_poll_finds_it() {
 }
 
 #[test]
+fn a_link_that_was_lively_still_wakes_a_port_that_sleeps() {
+    let (mut a, mut b) = (
+        Node::open(Ipv4Addr::LOCALHOST),
+        Node::open(Ipv4Addr::LOCALHOST),
+    );
+    let (at_a, _) = linked(&mut a, &mut b, 4);
+    for round in 0..5 {
+        for tag in 0..300 {
+            a.send(at_a, tag, b"lively").unwrap();
+            let wanted = b.sink.packet_count() + 1;
+            until(&mut a, &mut b, "it arrives", |_, b| {
+                b.sink.packet_count() == wanted
+            });
+        }
+        sleepless(&mut b);
+        assert!(!readable(&b, 0), "nothing has come");
+        a.send(at_a, round, b"wake").unwrap();
+        assert!(readable(&b, 5000), "a packet wakes");
+        let wanted = b.sink.packet_count() + 1;
+        b.poll();
+        assert_eq!(b.sink.packet_count(), wanted, "the first poll finds it");
+    }
+}
+
+#[test]
+fn a_link_that_was_lively_and_then_quiet_is_heard_again_without_sleeping() {
+    let (mut a, mut b) = (
+        Node::open(Ipv4Addr::LOCALHOST),
+        Node::open(Ipv4Addr::LOCALHOST),
+    );
+    let (at_a, _) = linked(&mut a, &mut b, 4);
+    for tag in 0..300 {
+        a.send(at_a, tag, b"lively").unwrap();
+        until(&mut a, &mut b, "it arrives", |_, b| {
+            b.sink.packet_count() as u64 == tag + 1
+        });
+    }
+    for _ in 0..20_000 {
+        b.poll();
+    }
+    a.send(at_a, 300, b"again").unwrap();
+    until(&mut a, &mut b, "it arrives", |_, b| {
+        b.sink.packet_count() == 301
+    });
+}
+
+#[test]
 fn an_armed_port_that_waits_for_room_wakes_when_there_is_some() {
     let (mut a, mut b) = (
         Node::open(Ipv4Addr::LOCALHOST),

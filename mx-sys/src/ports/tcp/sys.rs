@@ -159,19 +159,23 @@ pub(super) fn set_algorithm(fd: &OwnedFd, name: &Algorithm) -> io::Result<()> {
     Ok(())
 }
 
-/// What the kernel knows about whether a peer is still there.
+/// What the kernel knows about a peer that owes an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Vitals {
-    /// There are bytes that wait to be sent or to be acknowledged.
-    pub(super) outstanding: bool,
     /// Something was sent, if only a question, that the peer has not answered.
     pub(super) unanswered: bool,
     /// Time since the last acknowledgement came in.
     pub(super) silent: Duration,
 }
 
-/// Asks the kernel when a peer was last heard.
-pub(super) fn vitals(fd: &OwnedFd) -> io::Result<Vitals> {
+/// Asks the kernel when a peer was last heard, if it owes anything.
+pub(super) fn vitals(fd: &OwnedFd) -> io::Result<Option<Vitals>> {
+    let mut queued: i32 = 0;
+    // SAFETY: TIOCOUTQ writes one `int`: bytes not sent or not acknowledged.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut queued) })?;
+    if queued == 0 {
+        return Ok(None);
+    }
     // SAFETY: `tcp_info` is plain integers, for which all zeros is a value.
     let mut info: libc::tcp_info = unsafe { mem::zeroed() };
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
@@ -185,14 +189,10 @@ pub(super) fn vitals(fd: &OwnedFd) -> io::Result<Vitals> {
             &raw mut len,
         )
     })?;
-    let mut queued: i32 = 0;
-    // SAFETY: TIOCOUTQ writes one `int`.
-    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut queued) })?;
-    Ok(Vitals {
-        outstanding: queued > 0,
+    Ok(Some(Vitals {
         unanswered: info.tcpi_unacked > 0 || info.tcpi_probes > 0,
         silent: Duration::from_millis(u64::from(info.tcpi_last_ack_recv)),
-    })
+    }))
 }
 
 /// Says that nothing more will be sent.

@@ -316,16 +316,33 @@ impl TcpPort {
     /// Reads from queued and hot links.
     #[inline]
     fn read_links<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
-        let queued = self.watch.ready.len();
-        let hot = self.watch.hot.len();
-        let quota = if queued + hot > 1 {
-            (budget / (queued + hot)).max(4)
+        let links = self.watch.ready.len() + self.watch.hot.len();
+        let quota = if links > 1 {
+            (budget / links).max(4)
         } else {
             budget
         };
         let mut left = budget;
+        // Whoever comes second gets what the budget has left, so they take turns.
+        let hot_first = self.watch.round & 1 == 1;
+        let mut did = hot_first && self.read_hot(quota, &mut left, sink);
+        did |= self.read_queued(quota, &mut left, sink);
+        did |= !hot_first && self.read_hot(quota, &mut left, sink);
+        did
+    }
+
+    #[inline]
+    fn read_queued<M: Memory, S: Sink<M>>(
+        &mut self,
+        quota: usize,
+        left: &mut usize,
+        sink: &mut S,
+    ) -> bool {
         let mut did = false;
-        for _ in 0..queued {
+        for _ in 0..self.watch.ready.len() {
+            if *left == 0 {
+                break;
+            }
             let Some(id) = self.watch.ready.pop_front() else {
                 break;
             };
@@ -333,23 +350,35 @@ impl TcpPort {
                 link.queued = false;
             }
             let served = self.serve(id, quota, sink);
-            did |= served.anything;
             if served.anything {
+                did = true;
                 self.watch
                     .heat(id, &mut self.links, &mut self.pool, Heat::Read);
             }
-            left = left.saturating_sub(served.packets);
-            if left == 0 {
-                return true;
-            }
+            *left = left.saturating_sub(served.packets);
         }
+        did
+    }
+
+    #[inline]
+    fn read_hot<M: Memory, S: Sink<M>>(
+        &mut self,
+        quota: usize,
+        left: &mut usize,
+        sink: &mut S,
+    ) -> bool {
+        let mut did = false;
         let mut stale = false;
+        let hot = self.watch.hot.len();
         for turn in 0..hot {
+            if *left == 0 {
+                break;
+            }
             // Another one comes first each time, so that the budget does not favour any.
             let at = if hot == 1 {
                 0
             } else {
-                (self.watch.round as usize + turn) % hot
+                (self.watch.round as usize / 2 + turn) % hot
             };
             let id = self.watch.hot[at].id;
             match self.links.get(id) {
@@ -369,10 +398,7 @@ impl TcpPort {
                 hot.idle += 1;
                 stale |= hot.idle > COOL_AFTER;
             }
-            left = left.saturating_sub(served.packets);
-            if left == 0 {
-                break;
-            }
+            *left = left.saturating_sub(served.packets);
         }
         if stale {
             self.cool_links();
@@ -671,7 +697,7 @@ impl TcpPort {
             }
             link.doubted = false;
             match sys::vitals(&link.fd) {
-                Ok(vitals) if vitals.outstanding => {
+                Ok(Some(vitals)) => {
                     doubts = true;
                     link.doubted = true;
                     if vitals.silent < patience || !vitals.unanswered {
