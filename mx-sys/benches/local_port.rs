@@ -4,7 +4,8 @@
 //!
 //! Blocks of the bare ring and of the port follow each other in turn, so that whatever else the
 //! machine does meets both. Printed are the medians of each, and the median of the ratios of
-//! neighbouring blocks with the spread of its middle half.
+//! neighbouring blocks with the spread of its middle half. The reference of the last line is an
+//! eventfd and `poll(2)`.
 
 mod bare_ring;
 
@@ -23,6 +24,8 @@ fn main() {
     // Two rings, shared with the child.
     let rings = map(2 * RING_LEN);
     let parent = std::process::id();
+    // Made before the other process exists, so that both have them.
+    let bells = [eventfd(), eventfd()];
     // SAFETY: no other thread exists yet.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork failed");
@@ -35,6 +38,11 @@ fn main() {
         side,
         bare: Bare { tx, rx },
         port: Ported::meet(side, parent),
+        bells: if side == 0 {
+            bells
+        } else {
+            [bells[1], bells[0]]
+        },
         blocks,
     };
     bench.run();
@@ -49,6 +57,8 @@ fn main() {
 
 /// One side of something that carries messages.
 trait Pipe {
+    // `Vec`, as it is what implements `Memory`.
+    #[expect(clippy::ptr_arg)]
     fn send(&mut self, bytes: &Vec<u8>);
     fn receive(&mut self, into: &mut Vec<u8>);
 }
@@ -103,6 +113,22 @@ impl Ported {
             this.link = this.sink.link.expect("a packet has arrived");
         }
         this
+    }
+}
+
+impl Ported {
+    /// Receives one packet of 8 bytes, asleep.
+    fn receive_asleep(&mut self) {
+        self.sink.buffer.resize(8, 0);
+        while self.sink.filled < 8 {
+            if !self.port.poll(&MonotonicClock, 64, &mut self.sink) && self.port.arm() {
+                let fds = self.port.descriptors();
+                sleep_on(&[fds.control.unwrap_or(-1), fds.data.unwrap_or(-1)]);
+                self.port.disarm();
+            }
+        }
+        self.sink.filled -= 8;
+        self.sink.buffer.clear();
     }
 }
 
@@ -174,6 +200,8 @@ impl Sink<Vec<u8>> for Collector {
 
 struct Bench {
     side: usize,
+    /// To ring the other side with, and to sleep on.
+    bells: [i32; 2],
     bare: Bare,
     port: Ported,
     blocks: usize,
@@ -210,6 +238,36 @@ impl Bench {
             let pairs = self.pairs(|pipe| stream(pipe, side, len, messages));
             self.print(&format!("{} rate", size(len)), " ns", 1000.0, &pairs);
         }
+        self.wake_ups();
+    }
+
+    /// One-way times when the receiver sleeps: an eventfd and `poll`, and the port.
+    fn wake_ups(&mut self) {
+        const ROUNDS: usize = 50;
+        let mut pairs = Vec::new();
+        for _ in 0..=self.blocks / 4 {
+            let bare = exchange(self.side, ROUNDS, |send| {
+                let mut word = 1u64;
+                // SAFETY: descriptors of our own; `word` is 8 bytes long.
+                unsafe {
+                    if send {
+                        libc::write(self.bells[0], (&raw const word).cast(), 8);
+                    } else {
+                        sleep_on(&[self.bells[1]]);
+                        libc::read(self.bells[1], (&raw mut word).cast(), 8);
+                    }
+                }
+            });
+            let port = exchange(self.side, ROUNDS, |send| {
+                if send {
+                    self.port.send(&vec![0; 8]);
+                } else {
+                    self.port.receive_asleep();
+                }
+            });
+            pairs.push((bare, port));
+        }
+        self.print("wake-up", " us", 1.0, &pairs[1..]);
     }
 
     /// Blocks of both, in turn.
@@ -238,6 +296,37 @@ impl Bench {
             at(&ratio, 0.75),
         );
     }
+}
+
+/// Microseconds one way; `step` sends when it is given `true` and receives otherwise.
+fn exchange(side: usize, rounds: usize, mut step: impl FnMut(bool)) -> f64 {
+    let start = Instant::now();
+    for _ in 0..rounds {
+        step(side == 0);
+        step(side == 1);
+    }
+    start.elapsed().as_secs_f64() * 1e6 / rounds as f64 / 2.0
+}
+
+fn eventfd() -> i32 {
+    // SAFETY: plain system call.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK) };
+    assert!(fd >= 0);
+    fd
+}
+
+/// Sleeps until one of the descriptors is readable.
+fn sleep_on(fds: &[i32]) {
+    let mut set = [libc::pollfd {
+        fd: -1,
+        events: libc::POLLIN,
+        revents: 0,
+    }; 2];
+    for (entry, fd) in set.iter_mut().zip(fds) {
+        entry.fd = *fd;
+    }
+    // SAFETY: `set` is valid for its length.
+    unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, -1) };
 }
 
 /// Microseconds one way.
@@ -313,8 +402,8 @@ fn pin(side: usize) {
         let mut all: libc::cpu_set_t = std::mem::zeroed();
         let len = size_of::<libc::cpu_set_t>();
         assert_eq!(libc::sched_getaffinity(0, len, &raw mut all), 0);
-        let usable = (0..libc::CPU_SETSIZE as usize).filter(|cpu| libc::CPU_ISSET(*cpu, &all));
-        let Some(cpu) = usable.skip(side).next() else {
+        let mut usable = (0..libc::CPU_SETSIZE as usize).filter(|cpu| libc::CPU_ISSET(*cpu, &all));
+        let Some(cpu) = usable.nth(side) else {
             println!("fewer than two processors: the figures mean nothing");
             return;
         };
