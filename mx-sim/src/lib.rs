@@ -17,11 +17,13 @@
 //! seeds give equal runs. A failing run prints its log and `SIM_SEED=n`, which repeats it.
 
 pub mod buffer;
+pub mod check;
 pub mod clock;
 pub mod cluster;
 pub mod datagrams;
 pub mod fabric;
 pub mod link;
+pub mod node;
 pub mod port;
 pub mod profile;
 pub mod rng;
@@ -30,11 +32,13 @@ pub mod trace;
 pub mod world;
 
 pub use buffer::Buffer;
+pub use check::Book;
 pub use clock::VirtualClock;
 pub use cluster::{Cluster, Drive};
 pub use datagrams::{DatagramNet, SimDatagrams};
 pub use fabric::Fabric;
 pub use link::{Faults, Link};
+pub use node::{Habits, Mood, Node};
 pub use port::SimPort;
 pub use profile::Profile;
 pub use rng::Rng;

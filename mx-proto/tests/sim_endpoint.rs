@@ -1,0 +1,363 @@
+//! Endpoints under random operations and random faults, on both simulated ports.
+//!
+//! ```text
+//!   Node (random application) --- Endpoint --- SimPort or Reliable --- faulty network
+//!   chaos: kill, restart, stall, cut, heal, reset         Book: every rule, after every step
+//! ```
+//!
+//! A run goes through three phases: everything happens; everything is healed and what must still
+//! arrive is taken in; everything is closed. `SIM_SEED=n` repeats one run, `SIM_SEEDS=n` makes n.
+
+use mx_proto::port::Port;
+use mx_proto::reliability::{Reliable, ReliableConfig};
+use mx_proto::{Config, EndpointId};
+use mx_sim::node::NIC;
+use mx_sim::{
+    Book, Buffer, Cluster, DatagramNet, Fabric, Faults, Habits, Mood, Node, NodeId, Profile, Rng,
+    SimDatagrams, SimPort, World, seeds,
+};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A network of either kind, as far as chaos is concerned.
+trait Network {
+    type Port: Port<Buffer>;
+
+    fn open(&mut self, node: NodeId) -> Self::Port;
+    fn cut(&self, a: NodeId, b: NodeId);
+    fn heal(&self, a: NodeId, b: NodeId);
+    fn reset(&self, a: NodeId, b: NodeId);
+    /// The node's power fails; its port is dropped right after.
+    fn power_off(&self, node: NodeId);
+    /// From now on nothing goes wrong any more.
+    fn calm(&self);
+}
+
+struct Reliably {
+    fabric: Fabric<Buffer>,
+    profile: Profile,
+}
+
+impl Network for Reliably {
+    type Port = SimPort<Buffer>;
+
+    fn open(&mut self, node: NodeId) -> Self::Port {
+        let name = EndpointId(node as u32);
+        SimPort::open(&self.fabric, node, NIC, name, self.profile).expect("a free name")
+    }
+
+    fn cut(&self, a: NodeId, b: NodeId) {
+        self.fabric.cut(a, b);
+    }
+
+    fn heal(&self, a: NodeId, b: NodeId) {
+        self.fabric.heal(a, b);
+    }
+
+    fn reset(&self, a: NodeId, b: NodeId) {
+        self.fabric.reset_links(a, b);
+    }
+
+    fn power_off(&self, node: NodeId) {
+        self.fabric.power_off(node);
+    }
+
+    fn calm(&self) {}
+}
+
+struct Unreliably {
+    net: DatagramNet,
+    config: ReliableConfig,
+    faults: Faults,
+    rng: Rng,
+}
+
+impl Network for Unreliably {
+    type Port = Reliable<SimDatagrams>;
+
+    fn open(&mut self, node: NodeId) -> Self::Port {
+        let name = EndpointId(node as u32);
+        let datagrams = SimDatagrams::open(&self.net, node, NIC, name).expect("a free name");
+        Reliable::new(datagrams, self.config, self.rng.bits())
+    }
+
+    fn cut(&self, a: NodeId, b: NodeId) {
+        self.net.set_cut(a, b, true);
+    }
+
+    fn heal(&self, a: NodeId, b: NodeId) {
+        self.net.set_cut(a, b, false);
+    }
+
+    fn reset(&self, _: NodeId, _: NodeId) {}
+
+    fn power_off(&self, _: NodeId) {}
+
+    fn calm(&self) {
+        self.net.set_refuse(0.0);
+        self.net.set_faults(Faults {
+            bandwidth: None,
+            ..self.faults
+        });
+    }
+}
+
+fn random_config(rng: &mut Rng) -> Config {
+    Config {
+        eager_max: rng.pick(&[0, 100, 4 << 10, 32 << 10]),
+        unexpected_bytes: rng.pick(&[0, 10_000, 100_000, 64 << 20]),
+        first_window_bytes: rng.pick(&[0, 1_000, 32 << 10]),
+        partner_window_bytes: rng.pick(&[1_000, 256 << 10]),
+        partner_window_messages: rng.pick(&[1, 2, 8, 512]),
+        request_timeout: Some(Duration::from_secs(2)),
+        poll_budget: rng.pick(&[1, 3, 64]),
+        burst: rng.pick(&[1, 16]),
+        max_partners: rng.pick(&[1, 3, 1 << 20]),
+    }
+}
+
+struct Run<N: Network> {
+    network: N,
+    world: World,
+    rng: Rng,
+    book: Rc<RefCell<Book>>,
+    cluster: Cluster<Node<N::Port>>,
+    nodes: usize,
+    config: Config,
+    habits: Habits,
+}
+
+/// More steps than any run takes; a run that needs more is stuck in a loop.
+const STEPS: u64 = 20_000_000;
+
+impl<N: Network> Run<N> {
+    fn new(world: World, mut rng: Rng, network: N) -> Self {
+        let nodes = rng.within(2..=4);
+        let habits = Habits {
+            message_max: rng.pick(&[100, 33_000, 200 << 10]),
+            pause: Duration::from_micros(rng.pick(&[20, 300, 5_000])),
+            disconnects: rng.chance(0.7),
+            cancels: rng.chance(0.7),
+            outstanding: rng.pick(&[5, 40]),
+        };
+        let config = random_config(&mut rng);
+        world.note(0, format!("{config:?} {habits:?}"));
+        let cluster = Cluster::new(&world);
+        let book = Rc::default();
+        let mut run = Self {
+            network,
+            world,
+            rng,
+            book,
+            cluster,
+            nodes,
+            config,
+            habits,
+        };
+        for id in 0..nodes {
+            let node = run.node(id);
+            run.cluster.add(node);
+        }
+        run
+    }
+
+    fn node(&mut self, id: NodeId) -> Node<N::Port> {
+        let port = self.network.open(id);
+        let who = (id, self.nodes);
+        Node::new(
+            &self.world,
+            &self.book,
+            who,
+            self.config.clone(),
+            self.habits,
+            port,
+        )
+    }
+
+    fn kill(&mut self, id: NodeId) {
+        if let Some(node) = self.cluster.kill(id) {
+            self.world.note(id, "killed");
+            self.book.borrow_mut().died(node.life(), self.world.now());
+            drop(node);
+        }
+    }
+
+    fn revive(&mut self, id: NodeId) {
+        if self.cluster.node(id).is_none() {
+            let node = self.node(id);
+            self.cluster.restart(id, node);
+        }
+    }
+
+    fn go_on(&mut self, span: Duration) {
+        let until = self.world.now().after(span);
+        assert!(
+            self.cluster.run_until(until, STEPS),
+            "more than {STEPS} steps in {span:?}"
+        );
+    }
+
+    fn two(&mut self) -> (NodeId, NodeId) {
+        let a = self.rng.index(self.nodes);
+        (a, (a + 1 + self.rng.index(self.nodes - 1)) % self.nodes)
+    }
+
+    fn chaos(&mut self) {
+        let (a, b) = self.two();
+        let note = |text: &str| self.world.note(a, format!("--- {text} n{a} n{b}"));
+        match self.rng.below(8) {
+            0 => self.kill(a),
+            1 => {
+                note("power off");
+                self.network.power_off(a);
+                self.kill(a);
+            }
+            2 | 3 => self.revive(a),
+            4 => {
+                let span = self.rng.pick(&[1, 20, 6_000]);
+                note("stall");
+                self.cluster.stall(a, Duration::from_millis(span));
+            }
+            5 => {
+                note("cut");
+                self.network.cut(a, b);
+            }
+            6 => {
+                note("heal");
+                self.network.heal(a, b);
+            }
+            _ => {
+                note("reset");
+                self.network.reset(a, b);
+            }
+        }
+    }
+
+    fn run(&mut self) {
+        let rounds = self.rng.within(1..=6);
+        let wild = self.rng.chance(0.7);
+        for _ in 0..rounds {
+            let span = self.habits.pause * self.rng.within(10..=100) as u32;
+            self.go_on(span);
+            if wild {
+                self.chaos();
+            }
+        }
+        self.take_in_the_rest();
+        self.close_all();
+    }
+
+    /// Heals everything and waits until what must arrive has arrived and nothing is outstanding.
+    fn take_in_the_rest(&mut self) {
+        for a in 0..self.nodes {
+            (a + 1..self.nodes).for_each(|b| self.network.heal(a, b));
+            if let Some(node) = self.cluster.node(a) {
+                node.mood = Mood::Draining;
+                node.cancel_receives();
+                self.cluster.poke(a);
+            }
+        }
+        self.network.calm();
+        // The longest time-outs one after the other: a stalled node, a dead link, a request.
+        let until = self.world.now().after(Duration::from_secs(60));
+        while self.world.now() < until && self.something_left() {
+            self.go_on(Duration::from_millis(5));
+        }
+        for id in 0..self.nodes {
+            if let Some(node) = self.cluster.node(id) {
+                assert_eq!(
+                    node.outstanding(),
+                    0,
+                    "never completed: {}",
+                    node.describe()
+                );
+            }
+        }
+        let book = self.book.borrow();
+        let missing = book.missing();
+        let first = missing.first().map(|serial| book.message(*serial));
+        assert!(
+            missing.is_empty(),
+            "messages {missing:?} never arrived, the first is {first:?}"
+        );
+    }
+
+    fn something_left(&mut self) -> bool {
+        let cluster = &mut self.cluster;
+        let busy =
+            (0..cluster.len()).any(|id| cluster.node(id).is_some_and(|n| n.outstanding() > 0));
+        busy || !self.book.borrow().missing().is_empty()
+    }
+
+    fn close_all(&mut self) {
+        for id in 0..self.nodes {
+            if let Some(node) = self.cluster.node(id) {
+                node.close();
+                self.cluster.poke(id);
+            }
+        }
+        self.go_on(Duration::from_secs(10));
+        for id in 0..self.nodes {
+            let Some(node) = self.cluster.node(id) else {
+                continue;
+            };
+            assert_eq!(node.endpoint.requests(), 0);
+            assert_eq!(node.endpoint.unexpected_bytes(), 0, "bytes of nobody");
+        }
+    }
+}
+
+fn over_a_reliable_port(seed: u64, remote_read: bool) {
+    let world = World::new(seed);
+    seeds::watch(&world);
+    let mut rng = Rng::new(seed);
+    let share = remote_read || rng.chance(0.7);
+    let share = share.then_some(Buffer::share as fn(&Buffer) -> Buffer);
+    let fabric = Fabric::new(&world, share);
+    let profile = Profile {
+        remote_read,
+        ..Profile::random(&mut rng)
+    };
+    world.note(0, format!("{profile:?}"));
+    Run::new(world, rng, Reliably { fabric, profile }).run();
+}
+
+#[test]
+fn random_operations_keep_every_promise_over_a_reliable_port() {
+    seeds::each(300, |seed| over_a_reliable_port(seed, false));
+}
+
+#[test]
+fn random_operations_keep_every_promise_with_remote_reads() {
+    seeds::each(100, |seed| over_a_reliable_port(seed, true));
+}
+
+#[test]
+fn random_operations_keep_every_promise_over_faulty_datagrams() {
+    seeds::each(100, |seed| {
+        let world = World::new(seed);
+        seeds::watch(&world);
+        let mut rng = Rng::new(seed);
+        let faults = Faults::random(&mut rng);
+        let net = DatagramNet::new(&world, rng.pick(&[600, 1472, 9000]), faults);
+        net.set_refuse(if rng.chance(0.3) { 0.05 } else { 0.0 });
+        net.set_answer_refused(rng.chance(0.5));
+        let config = ReliableConfig {
+            window: rng.pick(&[32, 256]),
+            give_up: Duration::from_secs(4),
+            connect_give_up: Duration::from_secs(3),
+            keepalive: Duration::from_secs(1),
+            first_seq: rng.chance(0.5).then_some(u32::MAX - 9),
+            ..ReliableConfig::default()
+        };
+        world.note(0, format!("{faults:?} {config:?}"));
+        let network = Unreliably {
+            net,
+            config,
+            faults,
+            rng: rng.fork(),
+        };
+        Run::new(world, rng, network).run();
+    });
+}

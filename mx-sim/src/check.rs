@@ -1,0 +1,526 @@
+//! The book of everything that was sent and received, and the rules it must obey.
+//!
+//! ```text
+//!   sent(from, to, bits) ----> Message { serial, state }
+//!   received(bits, bytes) ---> which message is it?  once?  for this life?  in order?  undamaged?
+//! ```
+//!
+//! Owns: one entry a message. Knows nothing of: endpoints, ports. A broken rule is a panic that
+//! names the rule.
+//!
+//! A message of eight bytes or more carries its serial number. Shorter ones are told apart by
+//! sender, bits and length, and count as received in the order sent.
+
+use crate::rng::Rng;
+use crate::world::NodeId;
+use mx_proto::{Instant, MatchBits, MatchMask, SessionId};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// One life of a node: an index into the book.
+pub type LifeId = usize;
+
+/// Number of a message in the book.
+pub type Serial = u64;
+
+/// What the sender knows of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendState {
+    /// Posted and not complete.
+    Pending,
+    /// Complete: it will arrive unless the partners part.
+    Done,
+    /// Cancelled, timed out, or its partner went away: it may have arrived or not.
+    Given,
+}
+
+/// One message.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// Who sent it.
+    pub from: LifeId,
+    /// For whom it is.
+    pub to: LifeId,
+    /// Its match bits.
+    pub bits: MatchBits,
+    /// Its length.
+    pub len: usize,
+    /// What its sender knows.
+    pub state: SendState,
+    /// It has been received, or thrown away by its receiver's own wish.
+    pub arrived: bool,
+    /// A message like this one was cut off before its serial number: it may have been this one.
+    perhaps: bool,
+    /// How often the two had parted when it was sent.
+    partings: u32,
+}
+
+/// One life of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Life {
+    /// Which node.
+    pub node: NodeId,
+    /// Its session.
+    pub session: SessionId,
+    /// When it died.
+    pub died: Option<Instant>,
+}
+
+/// How a receive was posted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Selector {
+    /// Its bits.
+    pub bits: u64,
+    /// Its mask.
+    pub mask: u64,
+}
+
+impl Selector {
+    /// Accepts only messages with exactly these bits.
+    pub fn exact(bits: u64) -> Self {
+        Self {
+            bits,
+            mask: MatchMask::EXACT.0,
+        }
+    }
+
+    fn accepts(self, bits: MatchBits) -> bool {
+        bits.0 & self.mask == self.bits
+    }
+}
+
+/// Messages a receive may be compared with: same receiver, selector, sender and bits.
+type OrderKey = (LifeId, Selector, LifeId, u64);
+
+/// The book.
+#[derive(Debug, Default)]
+pub struct Book {
+    lives: Vec<Life>,
+    by_session: HashMap<u64, LifeId>,
+    messages: Vec<Message>,
+    /// Serials not yet arrived of messages too short to carry one.
+    short: HashMap<(LifeId, LifeId, u64, usize), BTreeSet<Serial>>,
+    /// Serial received, by the order in which the receives were posted.
+    order: HashMap<OrderKey, BTreeMap<u64, Serial>>,
+    /// Serial last shown to the handler, by receiver, sender and bits.
+    shown: HashMap<(LifeId, LifeId, u64), Serial>,
+    /// Receivers from which a message was withdrawn: a receive may have been put back, so the order
+    /// of their receives says nothing any more.
+    withdrawn: BTreeSet<LifeId>,
+    partings: HashMap<(LifeId, LifeId), u32>,
+    received: u64,
+}
+
+/// Bytes from which on a message carries its serial.
+const SERIAL_LEN: usize = 8;
+
+impl Book {
+    /// A node begins a life.
+    pub fn born(&mut self, node: NodeId, session: SessionId) -> LifeId {
+        let life = self.lives.len();
+        self.lives.push(Life {
+            node,
+            session,
+            died: None,
+        });
+        let before = self.by_session.insert(session.0, life);
+        assert!(before.is_none(), "two lives with one session");
+        life
+    }
+
+    /// A life has ended.
+    pub fn died(&mut self, life: LifeId, at: Instant) {
+        self.lives[life].died = Some(at);
+    }
+
+    /// All lives.
+    pub fn lives(&self) -> &[Life] {
+        &self.lives
+    }
+
+    /// Whose session that is.
+    pub fn life_of(&self, session: SessionId) -> Option<LifeId> {
+        self.by_session.get(&session.0).copied()
+    }
+
+    /// Messages received so far.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// One of the two has ended, or has noticed the end of, their session.
+    pub fn parted(&mut self, a: LifeId, b: LifeId) {
+        *self.partings.entry((a.min(b), a.max(b))).or_default() += 1;
+    }
+
+    fn partings(&self, a: LifeId, b: LifeId) -> u32 {
+        self.partings
+            .get(&(a.min(b), a.max(b)))
+            .copied()
+            .unwrap_or(0)
+    }
+
+    /// Writes down a message about to be posted; its serial and its bytes.
+    pub fn compose(
+        &mut self,
+        from: LifeId,
+        to: LifeId,
+        bits: MatchBits,
+        len: usize,
+    ) -> (Serial, Vec<u8>) {
+        let serial = self.messages.len() as Serial;
+        let partings = self.partings(from, to);
+        let state = SendState::Pending;
+        self.messages.push(Message {
+            from,
+            to,
+            bits,
+            len,
+            state,
+            arrived: false,
+            perhaps: false,
+            partings,
+        });
+        if len < SERIAL_LEN {
+            self.short
+                .entry((from, to, bits.0, len))
+                .or_default()
+                .insert(serial);
+        }
+        (serial, content(serial, from, len))
+    }
+
+    /// A message, to be looked at.
+    pub fn message(&self, serial: Serial) -> &Message {
+        &self.messages[serial as usize]
+    }
+
+    /// It was not posted after all.
+    pub fn unposted(&mut self, serial: Serial) {
+        let message = &mut self.messages[serial as usize];
+        message.state = SendState::Given;
+        let key = (message.from, message.to, message.bits.0, message.len);
+        if let Some(waiting) = self.short.get_mut(&key) {
+            waiting.remove(&serial);
+        }
+    }
+
+    /// Its send has completed well. `acknowledged`: not before the receiver had it.
+    pub fn send_done(&mut self, serial: Serial, acknowledged: bool) {
+        let message = &mut self.messages[serial as usize];
+        assert_eq!(
+            message.state,
+            SendState::Pending,
+            "send of message {serial} ended twice"
+        );
+        message.state = SendState::Done;
+        assert!(
+            !acknowledged || message.arrived || message.perhaps || message.len < SERIAL_LEN,
+            "send of message {serial} is complete, but nobody has received it"
+        );
+    }
+
+    /// Its send has ended otherwise.
+    pub fn send_given(&mut self, serial: Serial) {
+        let message = &mut self.messages[serial as usize];
+        assert_eq!(
+            message.state,
+            SendState::Pending,
+            "send of message {serial} ended twice"
+        );
+        message.state = SendState::Given;
+        self.withdrawn.insert(message.to);
+    }
+
+    /// A message was shown to the unexpected handler of `to`, or received there.
+    fn identify(
+        &self,
+        to: LifeId,
+        from: Option<LifeId>,
+        bits: MatchBits,
+        len: usize,
+        bytes: &[u8],
+    ) -> Serial {
+        let serial = if bytes.len() >= SERIAL_LEN {
+            let mut head = [0; SERIAL_LEN];
+            head.copy_from_slice(&bytes[..SERIAL_LEN]);
+            u64::from_le_bytes(head)
+        } else {
+            // The oldest of those that look alike, as they arrive in order.
+            let like = |(f, t, b, l): (LifeId, LifeId, u64, usize)| {
+                t == to && from.is_none_or(|from| from == f) && b == bits.0 && l == len
+            };
+            let waiting = self.short.iter().filter(|(key, _)| like(**key));
+            let found = waiting
+                .filter_map(|(_, serials)| serials.first().copied())
+                .min();
+            found.unwrap_or_else(|| {
+                panic!("life {to} received {len} bytes with {bits:x?} that nobody sent it")
+            })
+        };
+        let Some(message) = self.messages.get(serial as usize) else {
+            panic!(
+                "life {to} received bytes that nobody sent: {:x?}",
+                &bytes[..SERIAL_LEN]
+            );
+        };
+        assert_eq!(
+            message.to, to,
+            "message {serial} was for another life: {message:?}"
+        );
+        assert!(
+            from.is_none_or(|from| from == message.from),
+            "message {serial}: wrong sender"
+        );
+        assert_eq!(message.bits, bits, "message {serial} has other bits");
+        assert_eq!(message.len, len, "message {serial} has another length");
+        let expected = content(serial, message.from, len);
+        assert!(
+            bytes == &expected[..bytes.len()],
+            "message {serial} is damaged: {message:?}"
+        );
+        serial
+    }
+
+    /// Message shown to the unexpected handler.
+    pub fn shown(&mut self, to: LifeId, from: LifeId, bits: MatchBits, bytes: &[u8]) -> Serial {
+        let serial = self.identify(to, Some(from), bits, bytes.len(), bytes);
+        if bytes.len() < SERIAL_LEN {
+            // One of several that look alike.
+            return serial;
+        }
+        let before = self.shown.insert((to, from, bits.0), serial);
+        assert!(
+            before.is_none_or(|before| before < serial),
+            "message {serial} came after {before:?}"
+        );
+        serial
+    }
+
+    /// A receive that had been posted as number `posted` of its life with `selector` has completed
+    /// with `bytes` of a message of `len` bytes. `from` is there when the sender is still known.
+    pub fn received_by(
+        &mut self,
+        to: LifeId,
+        (posted, selector): (u64, Selector),
+        from: Option<LifeId>,
+        bits: MatchBits,
+        len: usize,
+        bytes: &[u8],
+    ) {
+        assert!(
+            selector.accepts(bits),
+            "{selector:x?} does not accept {bits:x?}"
+        );
+        if bytes.len() < SERIAL_LEN && len >= SERIAL_LEN {
+            self.cut_off(to, from, bits, len, bytes);
+            return;
+        }
+        let serial = self.identify(to, from, bits, len, bytes);
+        if bytes.len() < SERIAL_LEN {
+            self.arrived(serial);
+            return;
+        }
+        self.arrived(serial);
+        let from = self.messages[serial as usize].from;
+        let order = self.order.entry((to, selector, from, bits.0)).or_default();
+        let before = order.range(..posted).next_back().map(|(_, serial)| *serial);
+        let after = order.range(posted..).next().map(|(_, serial)| *serial);
+        order.insert(posted, serial);
+        let kept =
+            before.is_none_or(|before| before < serial) && after.is_none_or(|after| serial < after);
+        assert!(
+            kept || self.withdrawn.contains(&to),
+            "message {serial} was received between {before:?} and {after:?}"
+        );
+    }
+
+    /// A receive took only the first bytes of a message, too few to tell which.
+    fn cut_off(
+        &mut self,
+        to: LifeId,
+        from: Option<LifeId>,
+        bits: MatchBits,
+        len: usize,
+        bytes: &[u8],
+    ) {
+        let mut candidates = 0;
+        for (serial, message) in self.messages.iter_mut().enumerate() {
+            if message.to == to
+                && from.is_none_or(|from| message.from == from)
+                && (message.bits, message.len, message.arrived) == (bits, len, false)
+                && (serial as Serial).to_le_bytes().starts_with(bytes)
+            {
+                message.perhaps = true;
+                candidates += 1;
+            }
+        }
+        assert!(
+            candidates > 0,
+            "life {to} received the beginning {bytes:x?} of nothing"
+        );
+    }
+
+    /// A message has reached its receiver.
+    pub fn arrived(&mut self, serial: Serial) {
+        let message = &mut self.messages[serial as usize];
+        assert!(
+            !message.arrived,
+            "message {serial} arrived twice: {message:?}"
+        );
+        message.arrived = true;
+        self.received += 1;
+        let key = (message.from, message.to, message.bits.0, message.len);
+        if let Some(waiting) = self.short.get_mut(&key) {
+            waiting.remove(&serial);
+        }
+    }
+
+    /// The message was thrown away by its receiver's own wish, or that receiver's receive was
+    /// called off when it had matched: it must not arrive.
+    pub fn refused(&mut self, serial: Serial) {
+        self.arrived(serial);
+    }
+
+    /// Messages that must arrive and have not: both lives last, they never parted since, and the
+    /// sender was told that all is well or nothing yet.
+    pub fn missing(&self) -> Vec<Serial> {
+        let missing = |message: &Message| {
+            !message.arrived
+                && !message.perhaps
+                && self.must_arrive(message)
+                && self.lives[message.from].died.is_none()
+                && self.lives[message.to].died.is_none()
+        };
+        let all = (0..).zip(&self.messages);
+        let missing = all.filter(|(_, message)| missing(message));
+        // Short ones are told apart by their order only, which a lost one upsets.
+        let sure = missing.filter(|(_, message)| {
+            message.len >= SERIAL_LEN || {
+                let mut alike = self
+                    .messages
+                    .iter()
+                    .filter(|other| other.looks_like(message));
+                alike.all(|other| self.must_arrive(other))
+            }
+        });
+        sure.map(|(serial, _)| serial).collect()
+    }
+
+    fn must_arrive(&self, message: &Message) -> bool {
+        let partings = self.partings(message.from, message.to);
+        message.state != SendState::Given && partings == message.partings
+    }
+}
+
+impl Message {
+    fn looks_like(&self, other: &Self) -> bool {
+        let key = |m: &Self| (m.from, m.to, m.bits, m.len);
+        key(self) == key(other)
+    }
+}
+
+/// The bytes of a message.
+fn content(serial: Serial, from: LifeId, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len + SERIAL_LEN);
+    let short = len < SERIAL_LEN;
+    let mut rng = Rng::new(if short { from as u64 } else { serial });
+    if !short {
+        bytes.extend_from_slice(&serial.to_le_bytes());
+    }
+    while bytes.len() < len {
+        bytes.extend_from_slice(&rng.bits().to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BITS: MatchBits = MatchBits(7);
+
+    fn book() -> Book {
+        let mut book = Book::default();
+        book.born(0, SessionId(10));
+        book.born(1, SessionId(11));
+        book
+    }
+
+    fn receive(book: &mut Book, posted: u64, bytes: &[u8]) {
+        book.received_by(
+            1,
+            (posted, Selector::exact(7)),
+            Some(0),
+            BITS,
+            bytes.len(),
+            bytes,
+        )
+    }
+
+    #[test]
+    fn a_message_received_once_and_in_order_is_fine() {
+        let mut book = book();
+        let (a, first) = book.compose(0, 1, BITS, 20);
+        let (_, second) = book.compose(0, 1, BITS, 3);
+        book.send_done(a, false);
+        assert_eq!(book.missing(), [0, 1]);
+        receive(&mut book, 0, &first);
+        receive(&mut book, 1, &second);
+        assert_eq!(book.missing(), []);
+        assert_eq!(book.received(), 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "arrived twice")]
+    fn a_message_received_twice_is_noticed() {
+        let mut book = book();
+        let (_, bytes) = book.compose(0, 1, BITS, 20);
+        receive(&mut book, 0, &bytes);
+        receive(&mut book, 1, &bytes);
+    }
+
+    #[test]
+    #[should_panic(expected = "was received between")]
+    fn messages_out_of_order_are_noticed() {
+        let mut book = book();
+        let (_, first) = book.compose(0, 1, BITS, 20);
+        let (_, second) = book.compose(0, 1, BITS, 20);
+        receive(&mut book, 0, &second);
+        receive(&mut book, 1, &first);
+    }
+
+    #[test]
+    #[should_panic(expected = "is damaged")]
+    fn a_changed_byte_is_noticed() {
+        let mut book = book();
+        let (_, mut bytes) = book.compose(0, 1, BITS, 20);
+        bytes[19] ^= 1;
+        receive(&mut book, 0, &bytes);
+    }
+
+    #[test]
+    #[should_panic(expected = "was for another life")]
+    fn a_message_for_a_former_life_is_noticed() {
+        let mut book = book();
+        let (_, bytes) = book.compose(0, 1, BITS, 20);
+        let reborn = book.born(1, SessionId(12));
+        book.received_by(reborn, (0, Selector::exact(7)), None, BITS, 20, &bytes);
+    }
+
+    #[test]
+    #[should_panic(expected = "nobody has received it")]
+    fn an_acknowledgement_without_a_receive_is_noticed() {
+        let mut book = book();
+        let (serial, _) = book.compose(0, 1, BITS, 20);
+        book.send_done(serial, true);
+    }
+
+    #[test]
+    fn what_was_sent_before_a_parting_need_not_arrive() {
+        let mut book = book();
+        book.compose(0, 1, BITS, 20);
+        book.parted(1, 0);
+        assert_eq!(book.missing(), []);
+    }
+}

@@ -1,0 +1,363 @@
+//! A reliable network: links between ports that keep order, fill up, break and come back.
+//!
+//! ```text
+//!   host A                                                     host B
+//!    links: End ---- pipe: bytes under way, last arrival ----> inbox (time, order) --> SimPort::poll
+//!           End <--- room comes back when B has taken a piece --- End
+//! ```
+//!
+//! Owns: who is reachable under which name, both ends of every link, everything under way.
+//! Knows nothing of: what packets mean. [`crate::SimPort`] is the view one node has of it.
+
+mod traffic;
+
+use crate::profile::Profile;
+use crate::rng::Rng;
+use crate::world::{NodeId, World};
+use mx_proto::port::{HeaderBytes, LinkDown, RemoteKey};
+use mx_proto::{EndpointId, Instant, LinkId, Memory, NicId};
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::rc::Rc;
+
+/// The network; clones are the same one.
+pub struct Fabric<M> {
+    pub(crate) inner: Rc<RefCell<Inner<M>>>,
+}
+
+impl<M> Clone for Fabric<M> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Rc::clone(&self.inner),
+        }
+    }
+}
+
+impl<M> std::fmt::Debug for Fabric<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Fabric")
+    }
+}
+
+/// Makes a second handle of the same memory, so that a port can read it later.
+pub type Share<M> = fn(&M) -> M;
+
+pub(crate) struct Inner<M> {
+    pub(crate) world: World,
+    pub(crate) rng: Rng,
+    pub(crate) share: Option<Share<M>>,
+    pub(crate) hosts: Vec<Host<M>>,
+    names: HashMap<(NicId, EndpointId), HostId>,
+    exposed: HashMap<u64, (HostId, M)>,
+    /// Reads of exposed memory that have been asked for: by host, link and token.
+    pub(crate) reads: HashMap<(HostId, LinkId, u64), Read<M>>,
+    /// Pairs of nodes that cannot reach each other, the smaller number first.
+    cuts: HashSet<(NodeId, NodeId)>,
+    /// The number of the next arrival, token or key.
+    serial: u64,
+}
+
+/// Number of a port since the network was made; never reused.
+pub(crate) type HostId = usize;
+
+/// One open port.
+pub(crate) struct Host<M> {
+    pub(crate) node: NodeId,
+    pub(crate) profile: Profile,
+    /// False: the port has been dropped or its host is gone.
+    pub(crate) open: bool,
+    inbox: BinaryHeap<Timed<M>>,
+    ends: Vec<Option<End>>,
+    generations: Vec<u32>,
+}
+
+/// One host's end of a link.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) cookie: u64,
+    pub(crate) up: bool,
+    /// Nothing gets through any more, and nobody has noticed yet.
+    dark: bool,
+    peer: Option<(HostId, LinkId)>,
+    /// Bytes sent and not taken in by the peer.
+    pub(crate) under_way: usize,
+    /// When the last piece sent will be there: nothing may overtake it.
+    last_arrival: Instant,
+    busy_until: Instant,
+    /// "No room" has been said and "writable" has not.
+    pub(crate) blocked: bool,
+    /// Bytes of a packet taken in part that are still to come.
+    pub(crate) partial: Option<usize>,
+    /// Tokens of memory that is still to be read.
+    pub(crate) held: Vec<u64>,
+    /// The packet that is arriving.
+    pub(crate) assembly: Option<Assembly>,
+}
+
+/// A packet of which not all has arrived.
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    pub(crate) header: HeaderBytes,
+    pub(crate) len: usize,
+    pub(crate) got: usize,
+    pub(crate) into: Into,
+}
+
+/// Where the body of an arriving packet goes.
+#[derive(Debug)]
+pub(crate) enum Into {
+    Undecided,
+    Placed,
+    Kept(Vec<u8>),
+    Nowhere,
+}
+
+/// Something that reaches a host.
+pub(crate) struct Timed<M> {
+    at: Instant,
+    order: u64,
+    pub(crate) link: LinkId,
+    pub(crate) what: What<M>,
+}
+
+pub(crate) enum What<M> {
+    Up,
+    Down(LinkDown),
+    /// The beginning of a packet, or more of it.
+    Piece {
+        header: Option<HeaderBytes>,
+        bytes: Bytes<M>,
+    },
+    Writable,
+    Released(u64),
+    RemoteRead {
+        token: u64,
+    },
+}
+
+/// A read of memory that a peer exposed.
+pub(crate) struct Read<M> {
+    pub(crate) key: RemoteKey,
+    pub(crate) from: usize,
+    pub(crate) into: M,
+    pub(crate) at: usize,
+    pub(crate) len: usize,
+}
+
+/// The bytes of a piece.
+pub(crate) enum Bytes<M> {
+    Copied(Vec<u8>),
+    /// Still in the sender's memory, to be read as late as can be.
+    Shared {
+        memory: M,
+        offset: usize,
+        len: usize,
+        token: u64,
+        from: (HostId, LinkId),
+        last: bool,
+    },
+}
+
+impl<M> Bytes<M> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Copied(bytes) => bytes.len(),
+            Self::Shared { len, .. } => *len,
+        }
+    }
+}
+
+impl<M> PartialEq for Timed<M> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<M> Eq for Timed<M> {}
+
+impl<M> PartialOrd for Timed<M> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<M> Ord for Timed<M> {
+    /// The earliest is the greatest, as the heap wants it.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
+
+impl<M: Memory> Fabric<M> {
+    /// An empty network. With `share`, ports read bodies they hold as late as they may, straight
+    /// from the sender's memory, and can read peers' memory; without, they copy at once.
+    pub fn new(world: &World, share: Option<Share<M>>) -> Self {
+        let inner = Inner {
+            world: world.clone(),
+            rng: world.fork_rng(),
+            share,
+            hosts: Vec::new(),
+            names: HashMap::new(),
+            exposed: HashMap::new(),
+            reads: HashMap::new(),
+            cuts: HashSet::new(),
+            serial: 0,
+        };
+        Self {
+            inner: Rc::new(RefCell::new(inner)),
+        }
+    }
+
+    /// Stops everything between two nodes; both notice after their keep-alive time.
+    pub fn cut(&self, a: NodeId, b: NodeId) {
+        let mut inner = self.inner.borrow_mut();
+        inner.cuts.insert((a.min(b), a.max(b)));
+        inner.darken(|x, y| (x == a && y == b) || (x == b && y == a));
+    }
+
+    /// Lets the two nodes connect again.
+    pub fn heal(&self, a: NodeId, b: NodeId) {
+        self.inner.borrow_mut().cuts.remove(&(a.min(b), a.max(b)));
+    }
+
+    /// Breaks every link between two nodes now; they can connect again at once.
+    pub fn reset_links(&self, a: NodeId, b: NodeId) {
+        let mut inner = self.inner.borrow_mut();
+        for (host, link) in inner.links_between(|x, y| x == a && y == b) {
+            inner.reset(host, link);
+        }
+    }
+
+    /// The node's power fails: its ports are gone and nobody is told. Peers notice by silence.
+    pub fn power_off(&self, node: NodeId) {
+        let mut inner = self.inner.borrow_mut();
+        inner.darken(|x, y| x == node || y == node);
+        for host in 0..inner.hosts.len() {
+            if inner.hosts[host].node == node {
+                inner.shut(host, false);
+            }
+        }
+    }
+}
+
+impl<M: Memory> Inner<M> {
+    /// Opens a port. `None` when the name is taken.
+    pub(crate) fn open(
+        &mut self,
+        node: NodeId,
+        nic: NicId,
+        endpoint: EndpointId,
+        profile: Profile,
+    ) -> Option<HostId> {
+        if self.names.contains_key(&(nic, endpoint)) {
+            return None;
+        }
+        let host = self.hosts.len();
+        self.hosts.push(Host {
+            node,
+            profile,
+            open: true,
+            inbox: BinaryHeap::new(),
+            ends: Vec::new(),
+            generations: Vec::new(),
+        });
+        self.names.insert((nic, endpoint), host);
+        Some(host)
+    }
+
+    /// A port is gone: its name is free, its links break.
+    pub(crate) fn shut(&mut self, host: HostId, tell: bool) {
+        if !std::mem::replace(&mut self.hosts[host].open, false) {
+            return;
+        }
+        self.names.retain(|_, owner| *owner != host);
+        self.exposed.retain(|_, (owner, _)| *owner != host);
+        self.reads.retain(|(reader, _, _), _| *reader != host);
+        for link in self.links_of(host) {
+            if tell {
+                self.tell_peer_down(host, link, LinkDown::Reset, false);
+            }
+            self.remove(host, link);
+        }
+        self.hosts[host].inbox.clear();
+    }
+
+    pub(crate) fn end(&self, host: HostId, link: LinkId) -> Option<&End> {
+        let host = &self.hosts[host];
+        let index = link.index() as usize;
+        if host.generations.get(index) != Some(&link.generation()) {
+            return None;
+        }
+        host.ends.get(index)?.as_ref()
+    }
+
+    pub(crate) fn end_mut(&mut self, host: HostId, link: LinkId) -> Option<&mut End> {
+        let host = &mut self.hosts[host];
+        let index = link.index() as usize;
+        if host.generations.get(index) != Some(&link.generation()) {
+            return None;
+        }
+        host.ends.get_mut(index)?.as_mut()
+    }
+
+    fn add_end(&mut self, host: HostId, up: bool, now: Instant) -> LinkId {
+        let end = End {
+            cookie: 0,
+            up,
+            dark: false,
+            peer: None,
+            under_way: 0,
+            last_arrival: now,
+            busy_until: now,
+            blocked: false,
+            partial: None,
+            held: Vec::new(),
+            assembly: None,
+        };
+        let host = &mut self.hosts[host];
+        let index = host
+            .ends
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(host.ends.len());
+        if index == host.ends.len() {
+            host.ends.push(None);
+            host.generations.push(0);
+        }
+        host.generations[index] += 1;
+        host.ends[index] = Some(end);
+        LinkId::new(index as u32, host.generations[index])
+    }
+
+    pub(crate) fn remove(&mut self, host: HostId, link: LinkId) {
+        if self.end(host, link).is_some() {
+            self.reads
+                .retain(|(reader, at, _), _| (*reader, *at) != (host, link));
+            self.hosts[host].ends[link.index() as usize] = None;
+        }
+    }
+
+    pub(crate) fn links_of(&self, host: HostId) -> Vec<LinkId> {
+        let host = &self.hosts[host];
+        (0..host.ends.len())
+            .filter(|index| host.ends[*index].is_some())
+            .map(|index| LinkId::new(index as u32, host.generations[index]))
+            .collect()
+    }
+
+    fn links_between(&self, wanted: impl Fn(NodeId, NodeId) -> bool) -> Vec<(HostId, LinkId)> {
+        let mut found = Vec::new();
+        for host in 0..self.hosts.len() {
+            for link in self.links_of(host) {
+                let peer = self.end(host, link).and_then(|end| end.peer);
+                if let Some((peer, _)) = peer
+                    && wanted(self.hosts[host].node, self.hosts[peer].node)
+                {
+                    found.push((host, link));
+                }
+            }
+        }
+        found
+    }
+}

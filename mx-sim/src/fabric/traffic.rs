@@ -1,0 +1,324 @@
+//! What travels between two ports, and when it arrives.
+//!
+//! ```text
+//!   ship --> pieces, each after the one before it --> put: inbox of the other side --> take
+//!   taken: the receiver has it, the sender has room again --> Writable
+//! ```
+//!
+//! Nothing overtakes anything within one direction of a link, "down" included.
+
+use super::{Bytes, HostId, Inner, Read, Timed, What};
+use crate::trace::Entry;
+use crate::world::NodeId;
+use mx_proto::port::{ConnectError, HEADER_LEN, HeaderBytes, LinkDown, RemoteKey};
+use mx_proto::{Instant, LinkId, Memory, Target};
+use std::time::Duration;
+
+impl<M: Memory> Inner<M> {
+    /// Starts a link.
+    pub(crate) fn connect(&mut self, host: HostId, to: Target) -> Result<LinkId, ConnectError> {
+        let now = self.world.now();
+        let link = self.add_end(host, false, now);
+        let profile = self.hosts[host].profile;
+        let (there, back) = (self.travel(host), self.travel(host));
+        let round = there + back;
+        let Some(&peer) = self.names.get(&(to.nic, to.endpoint)) else {
+            self.put(now.after(round), host, link, What::Down(LinkDown::Refused));
+            return Ok(link);
+        };
+        let (a, b) = (self.hosts[host].node, self.hosts[peer].node);
+        if self.cuts.contains(&(a.min(b), a.max(b))) {
+            let reason = self.rng.pick(&[LinkDown::TimedOut, LinkDown::Unreachable]);
+            self.put(now.after(profile.keepalive), host, link, What::Down(reason));
+            return Ok(link);
+        }
+        let other = self.add_end(peer, true, now.after(there));
+        for (end, with) in [((host, link), (peer, other)), ((peer, other), (host, link))] {
+            if let Some(end) = self.end_mut(end.0, end.1) {
+                end.peer = Some(with);
+                end.last_arrival = now.after(round);
+            }
+        }
+        self.put(now.after(round), host, link, What::Up);
+        Ok(link)
+    }
+
+    fn travel(&mut self, host: HostId) -> Duration {
+        let profile = &self.hosts[host].profile;
+        profile.latency + self.rng.span(profile.jitter)
+    }
+
+    pub(crate) fn serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// Something will reach `host` at `at`.
+    pub(crate) fn put(&mut self, at: Instant, host: HostId, link: LinkId, what: What<M>) {
+        if !self.hosts[host].open {
+            return;
+        }
+        let order = self.serial();
+        self.hosts[host].inbox.push(Timed {
+            at,
+            order,
+            link,
+            what,
+        });
+        self.world.wake(at, self.hosts[host].node);
+    }
+
+    /// What has reached `host` by now, oldest first.
+    pub(crate) fn take(&mut self, host: HostId) -> Option<Timed<M>> {
+        let now = self.world.now();
+        let inbox = &mut self.hosts[host].inbox;
+        if inbox.peek()?.at > now {
+            None
+        } else {
+            inbox.pop()
+        }
+    }
+
+    pub(crate) fn anything_due(&self, host: HostId) -> bool {
+        let now = self.world.now();
+        self.hosts[host]
+            .inbox
+            .peek()
+            .is_some_and(|next| next.at <= now)
+    }
+
+    /// Sends bytes on their way, in pieces. The caller has checked that there is room.
+    pub(crate) fn ship(
+        &mut self,
+        host: HostId,
+        link: LinkId,
+        mut header: Option<HeaderBytes>,
+        bytes: Bytes<M>,
+    ) {
+        let piece = self.hosts[host].profile.piece.max(1);
+        let pieces = match bytes {
+            Bytes::Copied(bytes) if bytes.len() <= piece => vec![Bytes::Copied(bytes)],
+            Bytes::Copied(bytes) => bytes
+                .chunks(piece)
+                .map(|part| Bytes::Copied(part.to_vec()))
+                .collect(),
+            shared @ Bytes::Shared { .. } => vec![shared],
+        };
+        for bytes in pieces {
+            let len = bytes.len() + if header.is_some() { HEADER_LEN } else { 0 };
+            let Some(at) = self.schedule(host, link, len) else {
+                return;
+            };
+            let peer = self.end(host, link).and_then(|end| end.peer);
+            let Some((peer, peer_link)) = peer else {
+                return;
+            };
+            if let Some(end) = self.end_mut(host, link) {
+                end.under_way += len;
+            }
+            self.put(
+                at,
+                peer,
+                peer_link,
+                What::Piece {
+                    header: header.take(),
+                    bytes,
+                },
+            );
+        }
+    }
+
+    /// When `len` more bytes will be at the other side. `None`: never.
+    fn schedule(&mut self, host: HostId, link: LinkId, len: usize) -> Option<Instant> {
+        let now = self.world.now();
+        let travel = self.travel(host);
+        let bandwidth = self.hosts[host].profile.bandwidth;
+        let end = self.end_mut(host, link)?;
+        if end.dark {
+            return None;
+        }
+        let mut left = now;
+        if let Some(bandwidth) = bandwidth {
+            let nanos = (len as u64).saturating_mul(1_000_000_000) / bandwidth.max(1);
+            end.busy_until = end.busy_until.max(now).after(Duration::from_nanos(nanos));
+            left = end.busy_until;
+        }
+        end.last_arrival = end.last_arrival.max(left.after(travel));
+        Some(end.last_arrival)
+    }
+
+    /// `host` has taken in `len` bytes of `link`: the sender has room again.
+    pub(crate) fn taken(&mut self, host: HostId, link: LinkId, len: usize) {
+        let now = self.world.now();
+        let back = self.travel(host);
+        let Some(end) = self.end(host, link) else {
+            return;
+        };
+        if end.dark {
+            return;
+        }
+        let Some((peer, peer_link)) = end.peer else {
+            return;
+        };
+        let room = self.hosts[peer].profile.room;
+        let Some(sender) = self.end_mut(peer, peer_link) else {
+            return;
+        };
+        sender.under_way = sender.under_way.saturating_sub(len);
+        if sender.blocked && sender.under_way < room {
+            sender.blocked = false;
+            self.put(now.after(back), peer, peer_link, What::Writable);
+        }
+    }
+
+    /// Reads a piece's bytes at last. `None` when they cannot be had any more.
+    pub(crate) fn read(&mut self, bytes: Bytes<M>) -> Option<Vec<u8>> {
+        let (memory, offset, len, token, (from, link), last) = match bytes {
+            Bytes::Copied(bytes) => return Some(bytes),
+            Bytes::Shared {
+                memory,
+                offset,
+                len,
+                token,
+                from,
+                last,
+            } => (memory, offset, len, token, from, last),
+        };
+        if !self.end(from, link)?.held.contains(&token) {
+            return None;
+        }
+        let mut copy = Vec::with_capacity(len);
+        memory.visit(offset, len, |part| copy.extend_from_slice(part));
+        if last {
+            let at = self.world.now().after(self.travel(from));
+            self.put(at, from, link, What::Released(token));
+        }
+        (copy.len() == len).then_some(copy)
+    }
+
+    /// Lets the other side know that the link is over; what is under way comes first if `flush`.
+    pub(crate) fn tell_peer_down(
+        &mut self,
+        host: HostId,
+        link: LinkId,
+        reason: LinkDown,
+        flush: bool,
+    ) {
+        let now = self.world.now();
+        let travel = self.travel(host);
+        let Some(end) = self.end(host, link) else {
+            return;
+        };
+        if end.dark {
+            return;
+        }
+        let Some((peer, peer_link)) = end.peer else {
+            return;
+        };
+        let mut at = now.after(travel);
+        if flush {
+            at = at.max(end.last_arrival);
+        }
+        self.put(at, peer, peer_link, What::Down(reason));
+    }
+
+    /// The link breaks for both sides; each hears of it from its own port.
+    pub(crate) fn reset(&mut self, host: HostId, link: LinkId) {
+        self.tell_peer_down(host, link, LinkDown::Reset, false);
+        let now = self.world.now();
+        self.put(now, host, link, What::Down(LinkDown::Reset));
+        if let Some(end) = self.end_mut(host, link) {
+            end.dark = true;
+        }
+    }
+
+    /// Silence on all links between nodes that `wanted` says yes to.
+    pub(super) fn darken(&mut self, wanted: impl Fn(NodeId, NodeId) -> bool) {
+        let now = self.world.now();
+        for (host, link) in self.links_between(wanted) {
+            let keepalive = self.hosts[host].profile.keepalive;
+            let Some(end) = self.end_mut(host, link) else {
+                continue;
+            };
+            if std::mem::replace(&mut end.dark, true) {
+                continue;
+            }
+            // What is under way this way is lost as well, except "down" itself.
+            let inbox = std::mem::take(&mut self.hosts[host].inbox);
+            let keep = |timed: &Timed<M>| {
+                timed.link != link || timed.at <= now || matches!(timed.what, What::Down(_))
+            };
+            self.hosts[host].inbox = inbox.into_iter().filter(keep).collect();
+            self.put(
+                now.after(keepalive),
+                host,
+                link,
+                What::Down(LinkDown::TimedOut),
+            );
+        }
+    }
+
+    pub(crate) fn expose(&mut self, host: HostId, memory: &M) -> Option<RemoteKey> {
+        let share = self.share?;
+        if !self.hosts[host].profile.remote_read || self.rng.chance(0.1) {
+            return None;
+        }
+        let key = self.serial();
+        self.exposed.insert(key, (host, share(memory)));
+        Some(RemoteKey {
+            address: host as u64,
+            key,
+        })
+    }
+
+    pub(crate) fn conceal(&mut self, host: HostId, key: RemoteKey) {
+        if self
+            .exposed
+            .get(&key.key)
+            .is_some_and(|(owner, _)| *owner == host)
+        {
+            self.exposed.remove(&key.key);
+        }
+    }
+
+    /// Carries a read out, as late as it may be. `None`: it was recalled.
+    pub(crate) fn finish_read(&mut self, host: HostId, link: LinkId, token: u64) -> Option<bool> {
+        let Read {
+            key,
+            from,
+            mut into,
+            at,
+            len,
+        } = self.reads.remove(&(host, link, token))?;
+        let end = self.end(host, link)?;
+        let Some((owner, memory)) = self.exposed.get(&key.key) else {
+            return Some(false);
+        };
+        if end.dark || end.peer.map(|(peer, _)| peer) != Some(*owner) {
+            return Some(false);
+        }
+        let mut copy = Vec::with_capacity(len);
+        memory.visit(from, len, |part| copy.extend_from_slice(part));
+        Some(copy.len() == len && into.fill(at, len, &copy[..], 0) == len)
+    }
+
+    pub(crate) fn log_sent(
+        &self,
+        host: HostId,
+        link: LinkId,
+        header: &HeaderBytes,
+        taken: usize,
+        how: &'static str,
+    ) {
+        let peer = self.end(host, link).and_then(|end| end.peer);
+        let from = self.hosts[host].node;
+        let to = peer.map_or(from, |(peer, _)| self.hosts[peer].node);
+        self.world.log(Entry::Sent {
+            from,
+            to,
+            header: *header,
+            taken,
+            how,
+        });
+    }
+}

@@ -1,0 +1,84 @@
+//! The unexpected handler of a simulated application.
+//!
+//! Owns: what the endpoint's borrow keeps from the node while it runs.
+
+use super::{FOR_HANDLER, Mood, Op, What};
+use crate::buffer::Buffer;
+use crate::check::{Book, LifeId, Selector};
+use crate::rng::Rng;
+use mx_proto::{Arrival, Handler, Instant, Source, Verdict};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Decides about unexpected messages, and keeps what the endpoint's borrow keeps from the node.
+pub(super) struct Judge {
+    pub(super) rng: Rng,
+    pub(super) book: Rc<RefCell<Book>>,
+    pub(super) life: LifeId,
+    pub(super) mood: Mood,
+    pub(super) message_max: usize,
+    pub(super) next_context: u64,
+    pub(super) adopted: Vec<(u64, Op)>,
+}
+
+impl Judge {
+    pub(super) fn next_context(&mut self) -> u64 {
+        self.next_context += 1;
+        self.next_context
+    }
+}
+
+impl Handler<Buffer> for Judge {
+    fn unexpected<B: Source + ?Sized>(
+        &mut self,
+        arrival: &Arrival,
+        body: Option<&B>,
+    ) -> Verdict<Buffer> {
+        let mut book = self.book.borrow_mut();
+        let Some(from) = book.life_of(arrival.identity.session) else {
+            panic!("a message from a session nobody ever had")
+        };
+        let context = arrival.source_context;
+        assert!(
+            context == 0 || context == from as u64 + 1,
+            "another partner's context"
+        );
+        let shown = body.map(|body| {
+            assert_eq!(body.len(), arrival.length as usize);
+            book.shown(self.life, from, arrival.bits, &body.to_vec())
+        });
+        if arrival.bits.0 & FOR_HANDLER == 0 {
+            return Verdict::Continue;
+        }
+        match shown {
+            Some(serial) if self.rng.chance(0.5) => {
+                book.arrived(serial);
+                Verdict::Finished
+            }
+            _ if self.mood == Mood::Busy && self.rng.chance(0.2) => Verdict::Continue,
+            _ => {
+                drop(book);
+                let short = self.rng.chance(0.1);
+                let len = if short { 3 } else { self.message_max };
+                let buffer = Buffer::new(vec![0x5a; len.min(arrival.length as usize + 9)]);
+                let context = self.next_context();
+                let selector = Selector {
+                    bits: FOR_HANDLER,
+                    mask: FOR_HANDLER,
+                };
+                let what = What::Recv { selector };
+                let op = Op {
+                    what,
+                    request: None,
+                    buffer: buffer.clone(),
+                    posted_at: Instant(0),
+                };
+                self.adopted.push((context, op));
+                Verdict::Receive {
+                    memory: buffer,
+                    context,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! An endpoint with an application that posts operations at random and checks how they end.
+//!
+//! ```text
+//!   random op --> Endpoint --> completion, event --> Book: exactly once, right bytes, in order
+//!                                   |
+//!                                   `--> Buffer::give_back: nobody touches it from here on
+//! ```
+//!
+//! Owns: the operations it has posted. Knows nothing of: which port it runs on, other nodes except
+//! through the [`Book`].
+
+mod judge;
+mod results;
+mod turns;
+
+use crate::buffer::Buffer;
+use crate::check::{Book, LifeId, Selector, Serial};
+use crate::clock::VirtualClock;
+use crate::cluster::Drive;
+use crate::rng::Rng;
+use crate::world::{NodeId, World};
+use judge::Judge;
+use mx_proto::port::Port;
+use mx_proto::{
+    Config, Endpoint, EndpointId, Identity, Instant, NicId, PartnerId, RequestId, Route, SessionId,
+    Target,
+};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The interface all simulated nodes share.
+pub const NIC: NicId = NicId(0x6d78_7369_6d00);
+
+/// The key everybody knows.
+pub const KEY: u32 = 0x5042_4653;
+
+/// A key nobody accepts.
+pub const WRONG_KEY: u32 = 0xbad;
+
+/// Messages with this bit are meant for the unexpected handler; no receive is posted for them.
+const FOR_HANDLER: u64 = 1 << 63;
+
+/// Match bits that masked receives look at.
+const TAG_MASK: u64 = FOR_HANDLER | 0xff;
+
+/// How a node reaches node `id`.
+pub fn target(id: NodeId) -> Target {
+    Target {
+        nic: NIC,
+        endpoint: EndpointId(id as u32),
+        route: Route::AUTO,
+    }
+}
+
+/// What the application does when it is its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mood {
+    /// Any operation.
+    Busy,
+    /// Only takes in what others have sent.
+    Draining,
+    /// Nothing.
+    Quiet,
+}
+
+/// What the application may do.
+#[derive(Clone, Copy, Debug)]
+pub struct Habits {
+    /// Largest message.
+    pub message_max: usize,
+    /// Longest pause between two turns.
+    pub pause: Duration,
+    /// Disconnects happen.
+    pub disconnects: bool,
+    /// Cancels happen.
+    pub cancels: bool,
+    /// Operations outstanding at most.
+    pub outstanding: usize,
+}
+
+impl Default for Habits {
+    fn default() -> Self {
+        Self {
+            message_max: 200 << 10,
+            pause: Duration::from_millis(1),
+            disconnects: true,
+            cancels: true,
+            outstanding: 40,
+        }
+    }
+}
+
+/// A node.
+pub struct Node<P> {
+    /// The endpoint, for tests that want to look at it.
+    pub endpoint: Endpoint<P, Buffer, VirtualClock>,
+    /// What it does.
+    pub mood: Mood,
+    habits: Habits,
+    id: NodeId,
+    life: LifeId,
+    nodes: usize,
+    world: World,
+    judge: Judge,
+    ops: BTreeMap<u64, Op>,
+    peers: Vec<PartnerId>,
+    next_turn: Instant,
+    unexpected_max: usize,
+    limit: Duration,
+}
+
+struct Op {
+    what: What,
+    request: Option<RequestId>,
+    buffer: Buffer,
+    posted_at: Instant,
+}
+
+enum What {
+    Send {
+        serial: Serial,
+        acknowledged: bool,
+        to: LifeId,
+    },
+    Recv {
+        selector: Selector,
+    },
+    Connect {
+        to: NodeId,
+        key: u32,
+    },
+}
+
+impl<P: Port<Buffer>> Node<P> {
+    /// Opens an endpoint over `port` and begins a life of node `id` of `nodes`.
+    pub fn new(
+        world: &World,
+        book: &Rc<RefCell<Book>>,
+        (id, nodes): (NodeId, usize),
+        config: Config,
+        habits: Habits,
+        port: P,
+    ) -> Self {
+        let mut rng = world.fork_rng();
+        let session = SessionId(rng.bits());
+        let identity = Identity {
+            nic: NIC,
+            endpoint: EndpointId(id as u32),
+            session,
+        };
+        let life = book.borrow_mut().born(id, session);
+        let unexpected_max = config.unexpected_bytes;
+        let limit = config.request_timeout.unwrap_or(Duration::from_secs(20)) * 3;
+        let judge = Judge {
+            rng,
+            book: Rc::clone(book),
+            life,
+            mood: Mood::Busy,
+            message_max: habits.message_max,
+            next_context: 1,
+            adopted: Vec::new(),
+        };
+        world.note(id, format!("life {life} begins, session {:x}", session.0));
+        Self {
+            endpoint: Endpoint::new(config, identity, KEY, port, world.clock()),
+            mood: Mood::Busy,
+            habits,
+            id,
+            life,
+            nodes,
+            world: world.clone(),
+            judge,
+            ops: BTreeMap::new(),
+            peers: Vec::new(),
+            next_turn: world.now(),
+            unexpected_max,
+            limit,
+        }
+    }
+
+    /// Which life of its node it is.
+    pub fn life(&self) -> LifeId {
+        self.life
+    }
+
+    /// Sends and connects that have not completed.
+    pub fn outstanding(&self) -> usize {
+        self.ops
+            .values()
+            .filter(|op| !matches!(op.what, What::Recv { .. }))
+            .count()
+    }
+
+    /// Receives and anything else that has not completed.
+    pub fn posted(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// A line about everything outstanding, for a failure's report.
+    pub fn describe(&self) -> String {
+        let mut text = format!("node {} life {}:", self.id, self.life);
+        for (context, op) in &self.ops {
+            let what = match &op.what {
+                What::Send { serial, .. } => format!("send of message {serial}"),
+                What::Recv { selector } => format!("recv {:x}/{:x}", selector.bits, selector.mask),
+                What::Connect { to, .. } => format!("connect to n{to}"),
+            };
+            let at = op.posted_at.0 as f64 / 1e6;
+            text += &format!("\n  {context} {what} of {at} ms {:?}", op.request);
+        }
+        text
+    }
+
+    /// Cancels every receive that is posted.
+    pub fn cancel_receives(&mut self) {
+        let is_recv = |op: &Op| matches!(op.what, What::Recv { .. });
+        let recvs: Vec<u64> = self
+            .ops
+            .iter()
+            .filter(|(_, op)| is_recv(op))
+            .map(|(context, _)| *context)
+            .collect();
+        for context in recvs {
+            self.cancel(context);
+        }
+    }
+
+    /// Closes the endpoint; everything must complete now.
+    ///
+    /// # Panics
+    /// When something does not.
+    pub fn close(&mut self) {
+        self.endpoint.close();
+        for life in self.everybody() {
+            self.judge.book.borrow_mut().parted(self.life, life);
+        }
+        while let Some(completion) = self.endpoint.poll_completion() {
+            self.on_completion(completion);
+        }
+        assert!(
+            self.ops.is_empty(),
+            "operations survived the end: {}",
+            self.describe()
+        );
+        self.mood = Mood::Quiet;
+        self.peers.clear();
+    }
+
+    fn everybody(&self) -> Vec<LifeId> {
+        (0..self.judge.book.borrow().lives().len())
+            .filter(|life| *life != self.life)
+            .collect()
+    }
+
+    fn rng(&mut self) -> &mut Rng {
+        &mut self.judge.rng
+    }
+
+    fn note(&self, text: impl Into<String>) {
+        self.world.note(self.id, text);
+    }
+
+    fn post(&mut self, what: What, buffer: &Buffer) -> u64 {
+        let context = self.judge.next_context();
+        let op = Op {
+            what,
+            request: None,
+            buffer: buffer.clone(),
+            posted_at: self.world.now(),
+        };
+        self.ops.insert(context, op);
+        context
+    }
+
+    /// The endpoint has given a pending request its name.
+    fn pending(&mut self, context: u64, request: RequestId) {
+        if let Some(op) = self.ops.get_mut(&context) {
+            op.request = Some(request);
+        }
+    }
+
+    /// Nothing may wait for a dead peer longer than the time-out allows.
+    fn check_limits(&self) {
+        let held = self.endpoint.unexpected_bytes();
+        assert!(
+            held <= self.unexpected_max,
+            "{held} bytes of unexpected messages"
+        );
+        let (book, now) = (self.judge.book.borrow(), self.world.now());
+        for (context, op) in &self.ops {
+            let What::Send { to, .. } = op.what else {
+                continue;
+            };
+            let Some(died) = book.lives()[to].died else {
+                continue;
+            };
+            let waited = now.since(op.posted_at.max(died));
+            assert!(
+                waited <= self.limit + Duration::from_secs(5),
+                "operation {context} has waited {waited:?} for a dead peer"
+            );
+        }
+    }
+}
+
+impl<P: Port<Buffer>> Drive for Node<P> {
+    fn progress(&mut self) -> bool {
+        self.judge.mood = self.mood;
+        let mut busy = self.endpoint.progress(&mut self.judge);
+        for (context, op) in self.judge.adopted.drain(..) {
+            self.ops.insert(context, op);
+        }
+        while let Some(completion) = self.endpoint.poll_completion() {
+            self.on_completion(completion);
+            busy = true;
+        }
+        while let Some(event) = self.endpoint.poll_event() {
+            self.on_event(event);
+            busy = true;
+        }
+        self.check_limits();
+        if self.mood != Mood::Quiet && self.next_turn <= self.world.now() {
+            busy = true;
+            let pause = self.habits.pause;
+            let now = self.world.now();
+            self.next_turn = now
+                .after(self.rng().span(pause))
+                .after(Duration::from_nanos(1));
+            match self.mood {
+                Mood::Busy => self.take_turn(),
+                _ => self.drain(),
+            }
+        }
+        busy
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let own = (self.mood != Mood::Quiet).then_some(self.next_turn);
+        let endpoint = self.endpoint.deadline();
+        own.into_iter().chain(endpoint).min()
+    }
+}
+impl<P> std::fmt::Debug for Node<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}

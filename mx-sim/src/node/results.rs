@@ -1,0 +1,123 @@
+//! What the endpoint says became of the operations, held against what may become of them.
+
+use super::{KEY, Node, What};
+use crate::buffer::Buffer;
+use crate::check::Selector;
+use crate::world::NodeId;
+use mx_proto::port::Port;
+use mx_proto::{Completion, EndpointId, Event, Kind, MatchBits, PartnerId, Status};
+
+impl<P: Port<Buffer>> Node<P> {
+    pub(super) fn on_completion(&mut self, completion: Completion) {
+        let context = completion.context;
+        self.note(format!("completion of {context}: {:?}", completion.status));
+        let Some(op) = self.ops.remove(&context) else {
+            panic!("a completion for what has completed or never was: {completion:?}");
+        };
+        op.buffer.give_back();
+        match op.what {
+            What::Send {
+                serial,
+                acknowledged,
+                ..
+            } => {
+                assert_eq!(completion.kind, Kind::Send);
+                let len = op.buffer.bytes().len();
+                let mut book = self.judge.book.borrow_mut();
+                match completion.status {
+                    Status::Success => {
+                        assert_eq!(completion.transferred as usize, len);
+                        book.send_done(serial, acknowledged);
+                    }
+                    Status::Truncated => {
+                        assert!((completion.transferred as usize) < len);
+                        book.send_done(serial, false);
+                    }
+                    Status::Timeout
+                    | Status::Unreachable
+                    | Status::Aborted
+                    | Status::EndpointClosed => book.send_given(serial),
+                    other => panic!("a send cannot end as {other:?}"),
+                }
+            }
+            What::Recv { selector } => {
+                assert_eq!(completion.kind, Kind::Recv);
+                self.on_received(context, selector, &op.buffer, completion);
+            }
+            What::Connect { to, key } => {
+                assert_eq!(completion.kind, Kind::Connect);
+                assert_eq!(completion.bits, MatchBits(context));
+                if completion.status == Status::Success {
+                    assert_eq!(key, KEY, "a wrong key was accepted");
+                    self.on_connected(to, completion.partner);
+                }
+            }
+        }
+    }
+
+    fn on_received(
+        &mut self,
+        context: u64,
+        selector: Selector,
+        buffer: &Buffer,
+        completion: Completion,
+    ) {
+        let (len, got) = (completion.length as usize, completion.transferred as usize);
+        let bytes = buffer.bytes();
+        match completion.status {
+            Status::Success => assert_eq!((got, got <= bytes.len()), (len, true)),
+            Status::Truncated => assert_eq!((got, got < len), (bytes.len(), true)),
+            Status::Timeout | Status::Unreachable | Status::Cancelled | Status::EndpointClosed => {
+                return;
+            }
+            other => panic!("a receive cannot end as {other:?}"),
+        }
+        let identity = self.endpoint.partner_identity(completion.partner);
+        let mut book = self.judge.book.borrow_mut();
+        let from = identity.and_then(|peer| book.life_of(peer.session));
+        let posted = (context, selector);
+        book.received_by(self.life, posted, from, completion.bits, len, &bytes[..got]);
+    }
+
+    fn on_connected(&mut self, to: NodeId, partner: PartnerId) {
+        // It may have gone again before the completion was fetched.
+        let Some(identity) = self.endpoint.partner_identity(partner) else {
+            return;
+        };
+        assert_eq!(identity.endpoint, EndpointId(to as u32));
+        let life = self.judge.book.borrow().life_of(identity.session);
+        let Some(life) = life else {
+            panic!("connected to a session nobody ever had")
+        };
+        assert!(self.endpoint.set_partner_context(partner, life as u64 + 1));
+        if !self.peers.contains(&partner) {
+            self.peers.push(partner);
+        }
+    }
+
+    pub(super) fn on_event(&mut self, event: Event) {
+        let Event::PartnerDown {
+            partner,
+            context,
+            identity,
+            reason,
+        } = event;
+        self.note(format!("partner {partner:?} is down: {reason}"));
+        assert_eq!(
+            self.endpoint.partner_identity(partner),
+            None,
+            "down, but still known"
+        );
+        let mut book = self.judge.book.borrow_mut();
+        let Some(life) = book.life_of(identity.session) else {
+            panic!("a session nobody ever had is down")
+        };
+        assert!(
+            context == 0 || context == life as u64 + 1,
+            "another partner's context"
+        );
+        book.parted(self.life, life);
+        drop(book);
+        self.peers.retain(|peer| *peer != partner);
+    }
+}

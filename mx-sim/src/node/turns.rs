@@ -1,0 +1,291 @@
+//! What the application does when it is its turn.
+//!
+//! ```text
+//!   Busy: connect, send, recv, cancel, disconnect, probe, nonsense      Draining: recv anything
+//! ```
+//!
+//! Every operation is written down before the endpoint hears of it, as it may end at once.
+
+use super::{FOR_HANDLER, KEY, Node, TAG_MASK, WRONG_KEY, What, target};
+use crate::buffer::Buffer;
+use crate::check::Selector;
+use crate::world::NodeId;
+use mx_proto::port::Port;
+use mx_proto::{
+    Cancelled, MatchBits, MatchMask, PartnerId, PostError, Posted, Received, RequestId, SendMode,
+};
+
+impl<P: Port<Buffer>> Node<P> {
+    pub(super) fn take_turn(&mut self) {
+        if self.ops.len() >= self.habits.outstanding {
+            return self.random_cancel();
+        }
+        match self.rng().below(100) {
+            0..8 => self.random_connect(),
+            8..45 => self.random_send(),
+            45..85 => self.random_recv(),
+            85..96 => self.random_cancel(),
+            96 => self.random_disconnect(),
+            97 => self.post_to_a_stranger(),
+            _ => self.random_probe(),
+        }
+    }
+
+    fn random_connect(&mut self) {
+        let to = self.judge.rng.index(self.nodes);
+        if to == self.id {
+            return;
+        }
+        let key = if self.rng().chance(0.05) {
+            WRONG_KEY
+        } else {
+            KEY
+        };
+        self.connect(to, key);
+    }
+
+    /// Posts a connect to a node.
+    pub fn connect(&mut self, to: NodeId, key: u32) {
+        let context = self.post(What::Connect { to, key }, &Buffer::new(Vec::new()));
+        self.note(format!("connect {context} to n{to}"));
+        match self
+            .endpoint
+            .connect(target(to), key, MatchBits(context), context)
+        {
+            Ok(request) => self.pending(context, request),
+            Err(error) => {
+                self.note(format!("refused: {error}"));
+                self.ops.remove(&context);
+            }
+        }
+    }
+
+    fn random_len(&mut self) -> usize {
+        let most = self.habits.message_max;
+        let rng = self.rng();
+        let len = match rng.below(10) {
+            0 => 0,
+            1 => rng.within(0..=16),
+            2..6 => rng.within(8..=1_000),
+            6..8 => rng.within(1_000..=33_000),
+            _ => rng.within(0..=most),
+        };
+        len.min(most)
+    }
+
+    fn random_bits(&mut self) -> u64 {
+        let rng = self.rng();
+        let tag = rng.below(4);
+        match rng.below(4) {
+            0 => FOR_HANDLER | tag,
+            // Bits outside every mask, as the credit byte of the BMI method.
+            1 => tag | rng.below(3) << 40,
+            _ => tag,
+        }
+    }
+
+    fn random_send(&mut self) {
+        if self.peers.is_empty() {
+            return self.random_connect();
+        }
+        let index = self.judge.rng.index(self.peers.len());
+        let (partner, len) = (self.peers[index], self.random_len());
+        let bits = self.random_bits();
+        self.send(partner, bits, len);
+    }
+
+    /// Posts a send.
+    pub fn send(&mut self, partner: PartnerId, bits: u64, len: usize) {
+        let identity = self.endpoint.partner_identity(partner);
+        let to = identity.and_then(|peer| self.judge.book.borrow().life_of(peer.session));
+        let Some(to) = to else {
+            assert!(
+                identity.is_none(),
+                "a partner with a session nobody ever had"
+            );
+            self.peers.retain(|peer| *peer != partner);
+            return;
+        };
+        let bits = MatchBits(bits);
+        let (serial, bytes) = self
+            .judge
+            .book
+            .borrow_mut()
+            .compose(self.life, to, bits, len);
+        let seams = if len > 2 {
+            vec![1, len / 2]
+        } else {
+            Vec::new()
+        };
+        let buffer = Buffer::in_pieces(bytes, seams);
+        let synchronous = self.rng().chance(0.1);
+        let mode = if synchronous {
+            SendMode::Synchronous
+        } else {
+            SendMode::Standard
+        };
+        let what = What::Send {
+            serial,
+            acknowledged: synchronous,
+            to,
+        };
+        let context = self.post(what, &buffer);
+        self.note(format!(
+            "send {context}: message {serial}, bits {:x}, {len} bytes",
+            bits.0
+        ));
+        match self
+            .endpoint
+            .send(partner, bits, buffer.share(), context, mode)
+        {
+            Ok(Posted::Complete) => {
+                assert!(!synchronous, "a synchronous send completed at once");
+                buffer.give_back();
+                self.ops.remove(&context);
+                self.judge.book.borrow_mut().send_done(serial, false);
+            }
+            Ok(Posted::Pending(request)) => self.pending(context, request),
+            Err(error) => {
+                assert_eq!(error, PostError::UnknownPartner);
+                self.ops.remove(&context);
+                self.judge.book.borrow_mut().unposted(serial);
+                self.peers.retain(|peer| *peer != partner);
+            }
+        }
+    }
+
+    fn random_recv(&mut self) {
+        let len = self.random_len();
+        let bits = self.random_bits() & !FOR_HANDLER;
+        let selector = match self.rng().below(6) {
+            0 => Selector {
+                bits: bits & TAG_MASK,
+                mask: TAG_MASK,
+            },
+            1 => Selector {
+                bits: 0,
+                mask: FOR_HANDLER,
+            },
+            _ => Selector::exact(bits),
+        };
+        self.recv(selector, len);
+    }
+
+    /// Posts a receive into a buffer of `len` bytes.
+    pub fn recv(&mut self, selector: Selector, len: usize) {
+        let seams = if len > 3 {
+            vec![2, len / 3]
+        } else {
+            Vec::new()
+        };
+        let buffer = Buffer::in_pieces(vec![0xa5; len], seams);
+        let context = self.post(What::Recv { selector }, &buffer);
+        let (bits, mask) = (MatchBits(selector.bits), MatchMask(selector.mask));
+        self.note(format!(
+            "recv {context}: {:x}/{:x}, room for {len}",
+            bits.0, mask.0
+        ));
+        match self.endpoint.recv(bits, mask, buffer.share(), context) {
+            Ok(Received::Complete(completion)) => {
+                assert_eq!(completion.context, context);
+                self.on_completion(completion);
+            }
+            Ok(Received::Pending(request)) => self.pending(context, request),
+            Err(error) => panic!("a receive with good bits was refused: {error}"),
+        }
+    }
+
+    fn random_cancel(&mut self) {
+        if !self.habits.cancels || self.ops.is_empty() {
+            return;
+        }
+        let index = self.judge.rng.index(self.ops.len());
+        let context = self.ops.keys().copied().nth(index);
+        if let Some(context) = context {
+            self.cancel(context);
+        }
+    }
+
+    pub(super) fn cancel(&mut self, context: u64) {
+        let Some(request) = self.ops.get(&context).and_then(|op| op.request) else {
+            return;
+        };
+        let outcome = self.endpoint.cancel(request);
+        self.note(format!("cancel {context}: {outcome:?}"));
+        if outcome == Cancelled::Unknown {
+            // Its completion waits to be fetched, or it never gets one and the run's end tells.
+            return;
+        }
+        let Some(op) = self.ops.remove(&context) else {
+            return;
+        };
+        op.buffer.give_back();
+        match op.what {
+            What::Send { serial, .. } => self.judge.book.borrow_mut().send_given(serial),
+            What::Recv { .. } | What::Connect { .. } => {}
+        }
+        let again = self.endpoint.cancel(request);
+        assert_eq!(again, Cancelled::Unknown, "a request can be cancelled once");
+    }
+
+    fn random_disconnect(&mut self) {
+        if !self.habits.disconnects || self.peers.is_empty() {
+            return;
+        }
+        let index = self.judge.rng.index(self.peers.len());
+        self.disconnect(self.peers[index]);
+    }
+
+    /// Ends the session with a partner.
+    pub fn disconnect(&mut self, partner: PartnerId) {
+        self.note(format!("disconnect {partner:?}"));
+        if let Some(identity) = self.endpoint.partner_identity(partner) {
+            let life = self.judge.book.borrow().life_of(identity.session);
+            if let Some(life) = life {
+                self.judge.book.borrow_mut().parted(self.life, life);
+            }
+        }
+        self.endpoint.disconnect(partner);
+        assert_eq!(self.endpoint.partner_identity(partner), None, "still known");
+        self.peers.retain(|peer| *peer != partner);
+    }
+
+    fn post_to_a_stranger(&mut self) {
+        let nobody = PartnerId::from_word(self.rng().bits());
+        let sent = self.endpoint.send(
+            nobody,
+            MatchBits(0),
+            Buffer::new(vec![1]),
+            0,
+            SendMode::Standard,
+        );
+        assert_eq!(sent, Err(PostError::UnknownPartner));
+        assert_eq!(
+            self.endpoint.cancel(RequestId::from_word(u64::MAX)),
+            Cancelled::Unknown
+        );
+        let bad = self
+            .endpoint
+            .recv(MatchBits(2), MatchMask(1), Buffer::new(vec![1]), 0);
+        assert_eq!(bad, Err(PostError::BadMask));
+    }
+
+    fn random_probe(&mut self) {
+        let bits = self.random_bits() & TAG_MASK;
+        if let Some(arrival) = self.endpoint.probe(MatchBits(bits), MatchMask(TAG_MASK)) {
+            assert_eq!(arrival.bits.0 & TAG_MASK, bits);
+            assert_eq!(
+                self.endpoint.partner_identity(arrival.source),
+                Some(arrival.identity)
+            );
+        }
+    }
+
+    /// Takes in whatever lies there or comes.
+    pub(super) fn drain(&mut self) {
+        let recvs = self.ops.len() - self.outstanding();
+        if recvs < 4 {
+            self.recv(Selector { bits: 0, mask: 0 }, self.habits.message_max);
+        }
+    }
+}
