@@ -9,7 +9,7 @@
 
 .DEFAULT_GOAL := all
 SHELL         := /bin/bash
-.SHELLFLAGS   := -eu -o pipefail -c
+.SHELLFLAGS   := -eu -c
 # Most steps use all cores themselves, and tests that measure time do not want company.
 .NOTPARALLEL:
 
