@@ -46,7 +46,7 @@ passed=0 failed=0
 for port in $ports; do
     for program in "$@"; do
         # Nothing of these depends on the port.
-        case $program in layout | header_cxx) [ "$port" = "${ports%% *}" ] || continue ;; esac
+        case $program in layout | header_cxx | gossip) [ "$port" = "${ports%% *}" ] || continue ;; esac
         log=$logs/$program-$port.log
         begin=$(date +%s%N)
         MX_PORT=$port timeout -k 5 "$limit" $wrap "$directory/$program" >"$log" 2>&1

@@ -19,10 +19,10 @@ C_TESTS_LINK    := -L$(LIBDIR) -lbmi_mx -Wl,-rpath,$(abspath $(LIBDIR))
 C_TESTS_HOST    := host op pair pattern wire stage check world
 C_TESTS_NOHOST  := check world
 
-C_TESTS_PLAIN   := args addresses messages order testcalls large threads cancel lifecycle kill \
+C_TESTS_PLAIN   := args addresses messages order flow testcalls large threads cancel lifecycle kill \
                    strangers strangers_memory faults_results faults_hangs faults_memory
 C_TESTS_ALL     := layout header_cxx table_copied table_linked table_dlopen bare \
-                   messages_dlopen $(C_TESTS_PLAIN)
+                   gossip messages_dlopen $(C_TESTS_PLAIN)
 C_TESTS         ?= $(C_TESTS_ALL)
 C_TESTS_PORTS   ?= local tcp
 
@@ -55,6 +55,10 @@ $(1)/layout: $(1)/layout.o $(1)/header_c99.o | lib
 # Not -rdynamic: a program that is no host.
 $(1)/bare: $(1)/bare.o $(addprefix $(1)/support/,$(C_TESTS_NOHOST:=.o) ops_dlopen.o)
 	$$(CC) $(2) -o $$@ $$^ $$(C_TESTS_LIBS)
+
+# Not the small host, but a logger of its own.
+$(1)/gossip: $(1)/gossip.o $(addprefix $(1)/support/,$(C_TESTS_NOHOST:=.o) ops_linked.o) | lib
+	$$(CC) $(2) -rdynamic -o $$@ $$^ $$(C_TESTS_LINK) $$(C_TESTS_LIBS)
 
 $(1)/%_dlopen: $(1)/%.o $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) ops_dlopen.o)
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $$(C_TESTS_LIBS)

@@ -1,0 +1,217 @@
+/*
+ * More than fits: messages nobody takes, and many clients at once.
+ *
+ * What strangers can make a server hold is a number its administrator sets (promise 5 in the
+ * design); the rest waits at the senders. Nothing is lost, nothing overtakes.
+ */
+#include "support/pair.h"
+#include "support/pattern.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    FLOOD = 1500,
+    FLOOD_SIZE = 20000,
+    EARLY = 500, /* below MX_WINDOW_MESSAGES, 512: from there on a sender queues everything */
+    CLIENTS = 12,
+    REQUESTS = 40,
+};
+
+static int64_t resident_kib(void)
+{
+    FILE *file = fopen("/proc/self/statm", "r");
+    long pages = 0;
+
+    CHECK(file != NULL);
+    CHECK(fscanf(file, "%*s %ld", &pages) == 1);
+    fclose(file);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* A tenth of what is coming. */
+static void little_room(void)
+{
+    setenv("MX_UNEXPECTED_BYTES", "1M", 1);
+    setenv("BMI_MX_UNEXPECTED_QUEUE_BYTES", "1M", 1);
+}
+
+/* ---- unexpected messages to a server that does not look ---- */
+
+static void flooded(struct side *side)
+{
+    struct bmi_method_addr *client;
+    int64_t before;
+
+    little_room();
+    client = pair_server(side);
+    before = resident_kib();
+    tell(side, "begin", 0);
+    hear(side, "posted"); /* not a single test call meanwhile */
+    for (int i = 0; i < 50; i++)
+        host_testcontext(4, 0, 2); /* nor testunexpected now: it must not pile up here */
+    CHECK_THAT(resident_kib() - before, <, 12 * 1024 * slower());
+    for (int i = 0; i < FLOOD; i++) {
+        struct arrival arrival = host_next();
+
+        CHECK(arrival.from == client);
+        CHECK_THAT(arrival.tag, ==, i);
+        CHECK_THAT(arrival.size, ==, FLOOD_SIZE);
+        check_filled(arrival.buffer, FLOOD_SIZE, (uint64_t)(i % 7));
+        arrival_free(&arrival);
+    }
+    pair_part(side);
+}
+
+static void floods(struct side *side)
+{
+    static struct op send[FLOOD];
+    static char body[7][FLOOD_SIZE];
+    struct bmi_method_addr *server = pair_client(side);
+
+    for (int i = 0; i < 7; i++)
+        fill(body[i], FLOOD_SIZE, (uint64_t)i);
+    pair_hear(side, "begin");
+    for (int i = 0; i < FLOOD; i++)
+        CHECK_THAT(op_send_unexpected(&send[i], server, body[i % 7], FLOOD_SIZE, i), >=, 0);
+    for (int i = 0; i < 50; i++)
+        host_pump(1);
+    tell(side, "posted", 0);
+    for (int i = 0; i < FLOOD; i++)
+        op_sent(&send[i]);
+    pair_part(side);
+}
+
+/* ---- expected messages without receives; an unexpected one must still get through ---- */
+
+static void early_flooded(struct side *side)
+{
+    static struct op receive[EARLY];
+    static char room[FLOOD_SIZE];
+    struct bmi_method_addr *client;
+    struct arrival arrival;
+    int64_t before;
+
+    little_room();
+    client = pair_server(side);
+    before = resident_kib();
+    tell(side, "begin", 0);
+    arrival = host_next(); /* behind all the others, which nobody has asked for */
+    CHECK_THAT(arrival.tag, ==, 77);
+    arrival_free(&arrival);
+    CHECK_THAT(resident_kib() - before, <, 12 * 1024 * slower());
+    for (int i = 0; i < EARLY; i++) {
+        CHECK_THAT(op_recv(&receive[i], client, room, sizeof room, i % 3), >=, 0);
+        op_received(&receive[i], FLOOD_SIZE);
+        check_filled(room, FLOOD_SIZE, (uint64_t)(i % 7));
+    }
+    pair_part(side);
+}
+
+static void early_floods(struct side *side)
+{
+    static struct op send[EARLY];
+    static char body[7][FLOOD_SIZE];
+    struct op last = {0};
+    struct bmi_method_addr *server = pair_client(side);
+
+    for (int i = 0; i < 7; i++)
+        fill(body[i], FLOOD_SIZE, (uint64_t)i);
+    pair_hear(side, "begin");
+    for (int i = 0; i < EARLY; i++)
+        CHECK_THAT(op_send(&send[i], server, body[i % 7], FLOOD_SIZE, i % 3), >=, 0);
+    CHECK_THAT(op_send_unexpected(&last, server, "x", 1, 77), >=, 0);
+    op_sent(&last);
+    for (int i = 0; i < EARLY; i++)
+        op_sent(&send[i]);
+    pair_part(side);
+}
+
+/* ---- many clients at once, each with requests of all sizes ---- */
+
+static void serves_many(struct side *side)
+{
+    static struct {
+        struct op reply;
+        void *buffer;
+        struct bmi_method_addr *client;
+    } work[CLIENTS * REQUESTS];
+
+    tell(side, "endpoint", host_start_server());
+    for (int i = 0; i < CLIENTS * REQUESTS; i++) {
+        struct arrival arrival = host_next();
+
+        /* The answer goes out while the next requests come in. */
+        work[i].buffer = arrival.buffer;
+        work[i].client = arrival.from;
+        CHECK_THAT(op_send(&work[i].reply, arrival.from, arrival.buffer, arrival.size,
+                           arrival.tag), >=, 0);
+    }
+    for (int i = 0; i < CLIENTS * REQUESTS; i++) {
+        op_sent(&work[i].reply);
+        CHECK_THAT(ops->unexpected_free(work[i].buffer), ==, 0);
+    }
+    CHECK_THAT(host_registered(), ==, CLIENTS);
+    tell(side, "served", 0);
+    pair_hear(side, "stop");
+    host_stop();
+}
+
+static void one_of_many(struct side *side)
+{
+    static const bmi_size_t sizes[] = {8, 1000, 16384, 40000, 0, 100000, 300};
+    struct bmi_method_addr *server;
+
+    host_start_client();
+    server = host_lookup_endpoint((int)hear(side, "endpoint"));
+    for (int i = 0; i < REQUESTS; i++) {
+        size_t size = (size_t)sizes[i % 7];
+        char *out = fenced(size), *in = fenced(size);
+        struct op receive = {0}, send = {0};
+
+        fill(out, size, (uint64_t)(getpid() + i));
+        CHECK_THAT(op_recv(&receive, server, in, sizes[i % 7], i), >=, 0);
+        CHECK_THAT(op_send_unexpected(&send, server, out, sizes[i % 7], i), >=, 0);
+        op_sent(&send);
+        op_received(&receive, sizes[i % 7]);
+        check_filled(in, size, (uint64_t)(getpid() + i));
+        fenced_free(out);
+        fenced_free(in);
+    }
+    pair_hear(side, "stop");
+    host_stop();
+}
+
+static void many_clients(struct world *world)
+{
+    struct child *server = spawn(world, "server"), *clients[CLIENTS];
+    int64_t endpoint = child_hear(server, "endpoint");
+
+    for (int i = 0; i < CLIENTS; i++)
+        clients[i] = spawn(world, "client");
+    for (int i = 0; i < CLIENTS; i++)
+        child_tell(clients[i], "endpoint", endpoint);
+    child_hear(server, "served");
+    for (int i = 0; i < CLIENTS; i++) {
+        child_tell(clients[i], "stop", 0);
+        child_end(clients[i]);
+    }
+    child_tell(server, "stop", 0);
+    child_end(server);
+}
+
+static const struct scenario scenarios[] = {
+    PAIR(a_flood_of_unexpected_messages_waits_at_the_sender, flooded, floods),
+    PAIR(early_messages_wait_at_the_sender_and_block_nobody, early_flooded, early_floods),
+    DIRECTED(many_clients_are_served_at_once, many_clients, {"server", serves_many},
+             {"client", one_of_many}),
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv, scenarios);
+}
