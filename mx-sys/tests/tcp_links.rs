@@ -173,6 +173,22 @@ fn what_was_sent_before_an_orderly_close_arrives_before_the_end() {
 }
 
 #[test]
+fn last_words_arrive_although_the_port_is_dropped_with_packets_unread() {
+    let (mut a, mut b) = (
+        Node::open(Ipv4Addr::LOCALHOST),
+        Node::open(Ipv4Addr::LOCALHOST),
+    );
+    let (at_a, at_b) = linked(&mut a, &mut b, 4);
+    b.send(at_b, 1, b"nobody will read this").unwrap();
+    a.send(at_a, 2, b"goodbye").unwrap();
+    a.close(at_a, Close::Flush);
+    drop(a);
+    until_one(&mut b, "the end", |b| !b.sink.downs().is_empty());
+    assert_eq!(b.sink.packets(), [(2, b"goodbye".to_vec())]);
+    assert_eq!(b.sink.downs(), [LinkDown::Closed]);
+}
+
+#[test]
 fn lingering_is_bounded() {
     let (mut a, mut b) = (
         Node::open(Ipv4Addr::LOCALHOST),

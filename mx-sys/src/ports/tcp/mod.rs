@@ -356,6 +356,23 @@ impl<M: Memory> Port<M> for TcpPort {
     }
 }
 
+/// Links that linger get no more polls. What they have sent reaches their peers all the same: the
+/// kernel goes on sending, unless something unread makes it reset the connection.
+impl Drop for TcpPort {
+    fn drop(&mut self) {
+        for (_, link) in self.links.iter_mut() {
+            if !matches!(link.phase, Phase::Lingering) {
+                continue;
+            }
+            if !matches!(link.tx.flush(&link.fd), Ok(true)) {
+                log::debug!("tcp: {}: closed before everything was sent", link.peer);
+            }
+            // The end of the stream or an error is what it ends with anyway.
+            let _ = link.rx.discard(&link.fd, &mut self.pool);
+        }
+    }
+}
+
 impl std::fmt::Debug for TcpPort {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TcpPort")
