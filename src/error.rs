@@ -216,6 +216,7 @@ impl Error {
             Self::System { reason, .. } => system_code(reason),
             Self::Connect { reason, .. } => match reason {
                 ConnectError::UnknownNic | ConnectError::NoRoute => bmi::BMI_EHOSTUNREACH,
+                ConnectError::Refused => bmi::BMI_ECONNREFUSED,
                 ConnectError::BadEndpoint => bmi::BMI_EINVAL,
                 ConnectError::NoResources => bmi::BMI_ENOMEM,
             },

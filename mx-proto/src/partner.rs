@@ -30,6 +30,9 @@ pub(crate) struct Partner {
     pub(crate) endpoint: EndpointId,
     /// Which life of it; `None` until it has answered or called.
     pub(crate) session: Option<SessionId>,
+    /// Our number for this acquaintance, and the peer's.
+    pub(crate) epoch: u16,
+    pub(crate) peer_epoch: u16,
     /// The upper layer's word.
     pub(crate) context: u64,
     /// Where messages go out.
@@ -110,11 +113,13 @@ impl Control {
 }
 
 impl Partner {
-    pub(crate) fn new(nic: NicId, endpoint: EndpointId, credit: Credit) -> Self {
+    pub(crate) fn new(nic: NicId, endpoint: EndpointId, epoch: u16, credit: Credit) -> Self {
         Self {
             nic,
             endpoint,
             session: None,
+            epoch,
+            peer_epoch: 0,
             context: 0,
             tx: None,
             links: SmallVec::new(),
@@ -163,6 +168,7 @@ impl Partner {
 pub(crate) struct Partners {
     table: Table<Partner>,
     by_name: HashMap<(NicId, EndpointId), PartnerId, RandomState>,
+    next_epoch: u16,
 }
 
 impl Partners {
@@ -170,6 +176,7 @@ impl Partners {
         Self {
             table: Table::new(),
             by_name: HashMap::default(),
+            next_epoch: 1,
         }
     }
 
@@ -177,8 +184,11 @@ impl Partners {
         self.table.len()
     }
 
-    pub(crate) fn add(&mut self, partner: Partner) -> PartnerId {
-        let name = (partner.nic, partner.endpoint);
+    /// A new acquaintance.
+    pub(crate) fn add(&mut self, nic: NicId, endpoint: EndpointId, credit: Credit) -> PartnerId {
+        let partner = Partner::new(nic, endpoint, self.next_epoch, credit);
+        self.next_epoch = self.next_epoch.checked_add(1).unwrap_or(1);
+        let name = (nic, endpoint);
         let (index, generation) = self.table.insert(partner);
         let id = PartnerId::new(index, generation);
         self.by_name.insert(name, id);

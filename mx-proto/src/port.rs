@@ -143,6 +143,8 @@ pub enum ConnectError {
     BadEndpoint,
     /// The wished-for port cannot go there.
     NoRoute,
+    /// Nobody has that endpoint open, and the port knows it at once.
+    Refused,
     /// No descriptors or memory left.
     NoResources,
 }
@@ -153,6 +155,7 @@ impl fmt::Display for ConnectError {
             Self::UnknownNic => "unknown network interface",
             Self::BadEndpoint => "endpoint id out of range",
             Self::NoRoute => "no port leads there",
+            Self::Refused => "nobody has that endpoint open",
             Self::NoResources => "out of descriptors or memory",
         })
     }

@@ -16,8 +16,8 @@
 //!
 //! | kind       | word         | length      | aux    | body                          |
 //! |------------|--------------|-------------|--------|-------------------------------|
-//! | Connect    | connect id   | -           | -      | hello: who I am, my key for you |
-//! | Reply      | connect id   | -           | status | hello: who I am               |
+//! | Connect    | connect id   | 1: afresh   | -      | hello: who I am, my key for you |
+//! | Reply      | connect id   | known epoch | status | hello: who I am               |
 //! | Eager      | match bits   | message len | -      | the message                   |
 //! | Offer      | match bits   | message len | -      | send id, remote key           |
 //! | Pull       | send id      | offset      | -      | receive id, length            |
@@ -167,6 +167,9 @@ impl Header {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hello {
     pub(crate) version: u16,
+    /// Which of the sender's partners, one after the other, the receiver is. Within one session
+    /// it tells a peer that has parted and come back from one that connects a second time.
+    pub(crate) epoch: u16,
     pub(crate) key: u32,
     pub(crate) identity: Identity,
 }
@@ -176,6 +179,7 @@ impl Hello {
         let mut bytes = [0; HELLO_LEN];
         bytes[0..4].copy_from_slice(&HELLO_MAGIC.to_le_bytes());
         bytes[4..6].copy_from_slice(&self.version.to_le_bytes());
+        bytes[6..8].copy_from_slice(&self.epoch.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.key.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.identity.endpoint.0.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.identity.nic.0.to_le_bytes());
@@ -191,6 +195,7 @@ impl Hello {
         }
         Some(Self {
             version: u16::from_le_bytes([bytes[4], bytes[5]]),
+            epoch: u16::from_le_bytes([bytes[6], bytes[7]]),
             key: u32_at(bytes, 8),
             identity: Identity {
                 endpoint: EndpointId(u32_at(bytes, 12)),
@@ -315,6 +320,7 @@ mod tests {
     fn bodies_survive_the_wire_and_wrong_lengths_are_refused() {
         let hello = Hello {
             version: 3,
+            epoch: 0x0405,
             key: 0x7076_6673,
             identity: Identity {
                 nic: NicId(0xfeed),

@@ -416,6 +416,44 @@ fn disconnect_ends_everything_on_both_sides_and_a_new_connect_starts_afresh() {
 }
 
 #[test]
+fn whoever_parts_and_comes_back_at_once_is_not_parted_from_again() {
+    let mut pair = Pair::new();
+    let (b, a) = connected(&mut pair);
+    let lost = pair.filled(vec![0; 50_000]);
+    pending(
+        pair.a
+            .send(b, bits(1), lost, 5, SendMode::Standard)
+            .unwrap(),
+    );
+    pair.newest_first();
+    pair.a.disconnect(b);
+    completions(&mut pair.a);
+    let target = pair.target(Side::B);
+    pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
+    pair.run();
+    let done = pair.a.poll_completion().unwrap();
+    assert_eq!(done.status, Status::Success);
+    let Some(Event::PartnerDown {
+        partner, reason, ..
+    }) = pair.b.poll_event()
+    else {
+        panic!("the old acquaintance is over")
+    };
+    assert_eq!((partner, reason), (a, DownReason::Disconnected));
+    assert_eq!((pair.a.partners(), pair.b.partners()), (1, 1));
+    for n in 0..2000u32 {
+        let data = pair.filled(n.to_le_bytes().to_vec());
+        pair.a
+            .send(done.partner, bits(2), data, 0, SendMode::Standard)
+            .unwrap();
+        waiting(pair.b.recv(bits(2), EXACT, pair.shared(4), 0).unwrap());
+        pair.run();
+        assert_eq!(pair.b.poll_completion().unwrap().status, Status::Success);
+    }
+    assert_eq!((pair.a.poll_event(), pair.b.poll_event()), (None, None));
+}
+
+#[test]
 fn a_lost_link_fails_the_partner_on_both_sides() {
     let mut pair = Pair::new();
     let (b, _) = connected(&mut pair);

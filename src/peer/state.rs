@@ -194,6 +194,7 @@ impl Cause {
             ConnectError::UnknownNic | ConnectError::NoRoute | ConnectError::BadEndpoint => {
                 Self::Unreachable
             }
+            ConnectError::Refused => Self::Refused,
             ConnectError::NoResources => Self::NoRoom,
         }
     }

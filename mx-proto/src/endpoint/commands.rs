@@ -1,5 +1,6 @@
 //! What the application asks of an endpoint.
 
+use super::sessions::Manner;
 use super::{Core, Endpoint, NOBODY};
 use crate::event::Completion;
 use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId, Target};
@@ -298,7 +299,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 .tx
                 .or_else(|| partner.links.iter().find(|l| l.up).map(|l| l.id));
             if let Some(link) = link {
-                self.core.send_connect(to, link, id);
+                self.core.send_connect(to, link, id, Manner::Plain);
             }
         }
         self.settle();
@@ -310,12 +311,14 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             return Err(ConnectError::NoResources);
         }
         let link = self.port.connect(target, &self.clock)?;
-        let mut partner = Partner::new(target.nic, target.endpoint, self.core.new_credit());
-        partner.links.push(Link {
-            id: link,
-            up: false,
-        });
-        let id = self.core.partners.add(partner);
+        let credit = self.core.new_credit();
+        let id = self.core.partners.add(target.nic, target.endpoint, credit);
+        if let Some(partner) = self.core.partners.of_mut(id) {
+            partner.links.push(Link {
+                id: link,
+                up: false,
+            });
+        }
         self.port.bind(link, id.to_word());
         Ok(id)
     }

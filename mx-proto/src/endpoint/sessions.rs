@@ -8,6 +8,9 @@
 //!
 //!   both at once: two links, one partner; each side goes on sending where it began
 //!   Connect with another session: the peer restarted, the old partner is dissolved first
+//!   Connect with another epoch:   it parted and came back, or comes under a second address:
+//!       <---- Reply(known, epoch)     asked, it says which: it knows that epoch and stays with
+//!       Connect(afresh) --------->    it, or what was before is over
 //! ```
 //!
 //! A partner is known by the address it claims (interface and endpoint number). Where we reached
@@ -17,7 +20,7 @@ use super::Core;
 use crate::event::Identity;
 use crate::ids::{LinkId, PartnerId, RequestId};
 use crate::memory::Memory;
-use crate::partner::{Control, Link, Partner};
+use crate::partner::{Control, Link};
 use crate::port::{Close, LinkDown};
 use crate::request::State;
 use crate::status::{DownReason, Status};
@@ -36,7 +39,7 @@ impl<M: Memory> Core<M> {
             known.up |= known.id == link;
         }
         for connect in partner.connects.clone() {
-            self.send_connect(id, link, connect);
+            self.send_connect(id, link, connect, Manner::Plain);
         }
     }
 
@@ -59,7 +62,7 @@ impl<M: Memory> Core<M> {
             // Our own attempt failed, but the peer has reached us meanwhile.
             (Some(_), Some(other)) if !was_up => {
                 for connect in partner.connects.clone() {
-                    self.send_connect(id, other, connect);
+                    self.send_connect(id, other, connect, Manner::Plain);
                 }
             }
             // Still others are being tried.
@@ -69,18 +72,32 @@ impl<M: Memory> Core<M> {
     }
 
     /// Sends the Connect packet that belongs to one connect request.
-    pub(super) fn send_connect(&mut self, id: PartnerId, link: LinkId, connect: RequestId) {
+    pub(super) fn send_connect(
+        &mut self,
+        id: PartnerId,
+        link: LinkId,
+        connect: RequestId,
+        manner: Manner,
+    ) {
         let key = match self.requests.of(connect).map(|request| &request.state) {
             Some(State::Connecting { key, .. }) => *key,
             _ => return,
         };
-        let hello = Hello {
+        let hello = self.hello(Some(id), key);
+        let header = Header::new(wire::Kind::Connect, connect.to_word(), manner as u32);
+        self.send_session(Some(id), link, header, &hello.emit(), false);
+    }
+
+    fn hello(&self, to: Option<PartnerId>, key: u32) -> Hello {
+        let epoch = to
+            .and_then(|id| self.partners.of(id))
+            .map_or(0, |partner| partner.epoch);
+        Hello {
             version: VERSION,
+            epoch,
             key,
             identity: self.identity,
-        };
-        let header = Header::new(wire::Kind::Connect, connect.to_word(), 0);
-        self.send_session(Some(id), link, header, &hello.emit(), false);
+        }
     }
 
     /// Somebody introduces itself. `from` is the partner the link already belongs to.
@@ -123,17 +140,90 @@ impl<M: Memory> Core<M> {
                 }
                 _ => id,
             },
-            None => match self.partner_for(link, hello.identity) {
-                Some(id) => id,
-                None => return self.refuse(link, from, header, Status::NoResources),
-            },
+            None => {
+                if let Some(epoch) = self.known_otherwise(&hello, header) {
+                    return self.reply_known(link, header.word, epoch);
+                }
+                match self.partner_for(link, hello.identity) {
+                    Some(id) => id,
+                    None => return self.refuse(link, from, header, Status::NoResources),
+                }
+            }
         };
         if let Some(partner) = self.partners.of_mut(id) {
+            partner.peer_epoch = hello.epoch;
             partner
                 .credit
                 .on_allowance(header.credit_bytes, header.credit_messages);
         }
         self.send_reply(Some(id), link, header.word, Status::Success, false);
+    }
+
+    /// The peer is our partner already, but as another acquaintance of its own: it has parted and
+    /// come back, or it reaches us under a second address. Only it knows which; this is the epoch
+    /// to ask it about. If it comes afresh, what was before is over.
+    fn known_otherwise(&mut self, hello: &Hello, header: &Header) -> Option<u16> {
+        let id = self
+            .partners
+            .find(hello.identity.nic, hello.identity.endpoint)?;
+        let partner = self.partners.of(id)?;
+        if partner.session != Some(hello.identity.session) || partner.peer_epoch == hello.epoch {
+            return None;
+        }
+        if header.length != Manner::Afresh as u32 {
+            return Some(partner.peer_epoch);
+        }
+        self.fail_partner(id, DownReason::Disconnected);
+        None
+    }
+
+    fn reply_known(&mut self, link: LinkId, connect: u64, epoch: u16) {
+        let mut header = Header::new(wire::Kind::Reply, connect, epoch.into());
+        header.aux = REPLY_KNOWN;
+        let hello = self.hello(None, 0);
+        self.send_session(None, link, header, &hello.emit(), false);
+    }
+
+    /// The peer knows us as `epoch`, which is not `from`.
+    fn on_known(
+        &mut self,
+        link: LinkId,
+        from: PartnerId,
+        connect: RequestId,
+        who: Identity,
+        epoch: u32,
+    ) {
+        let known = self.partners.find(who.nic, who.endpoint).filter(|id| {
+            self.partners.of(*id).is_some_and(|partner| {
+                *id != from
+                    && partner.session == Some(who.session)
+                    && u32::from(partner.epoch) == epoch
+            })
+        });
+        let Some(known) = known else {
+            // Unless it has connected to us meanwhile, it takes us for one we have parted as.
+            let adopted = self
+                .partners
+                .of(from)
+                .is_some_and(|partner| partner.session.is_some());
+            let manner = if adopted {
+                Manner::Plain
+            } else {
+                Manner::Afresh
+            };
+            return self.send_connect(from, link, connect, manner);
+        };
+        log::debug!("link {link:?}: {from:?} is {known:?} under another address");
+        if let Some(request) = self.requests.of_mut(connect)
+            && let State::Connecting { to, .. } = &mut request.state
+        {
+            *to = known;
+        }
+        if let Some(partner) = self.partners.of_mut(from) {
+            partner.connects.retain(|waiting| *waiting != connect);
+        }
+        self.complete(connect, Status::Success, 0);
+        self.drop_if_unwanted(from);
     }
 
     fn refuse(&mut self, link: LinkId, from: Option<PartnerId>, header: &Header, status: Status) {
@@ -155,8 +245,8 @@ impl<M: Memory> Core<M> {
             Some(id) => id,
             None if self.partners.len() >= self.config.max_partners => return None,
             None => {
-                let partner = Partner::new(identity.nic, identity.endpoint, self.new_credit());
-                self.partners.add(partner)
+                let credit = self.new_credit();
+                self.partners.add(identity.nic, identity.endpoint, credit)
             }
         };
         self.errands.push(Errand::Bind(link, id.to_word()));
@@ -200,6 +290,9 @@ impl<M: Memory> Core<M> {
             self.stats.stale += 1;
             return;
         }
+        if header.aux == REPLY_KNOWN {
+            return self.on_known(link, from, connect, hello.identity, header.length);
+        }
         let status = reply_status(header.aux);
         if status != Status::Success {
             log::info!("{:?} refused our connect: {status:?}", hello.identity);
@@ -210,6 +303,9 @@ impl<M: Memory> Core<M> {
             return self.violation(link, from.to_word(), "a reply under another name");
         };
         self.establish(id, hello.identity, link);
+        if let Some(partner) = self.partners.of_mut(id) {
+            partner.peer_epoch = hello.epoch;
+        }
         if let Some(request) = self.requests.of_mut(connect)
             && let State::Connecting { to, .. } = &mut request.state
         {
@@ -282,11 +378,7 @@ impl<M: Memory> Core<M> {
         status: Status,
         close: bool,
     ) {
-        let hello = Hello {
-            version: VERSION,
-            key: 0,
-            identity: self.identity,
-        };
+        let hello = self.hello(to, 0);
         let mut header = Header::new(wire::Kind::Reply, connect, 0);
         header.aux = reply_code(status);
         self.send_session(to, link, header, &hello.emit(), close);
@@ -316,6 +408,19 @@ impl<M: Memory> Core<M> {
             .push_back((link, Control::new(header, body), close));
     }
 }
+
+/// How a Connect is meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(super) enum Manner {
+    /// As the peer knows us.
+    Plain = 0,
+    /// Whatever the peer has of us is over.
+    Afresh = 1,
+}
+
+/// In a reply: you are my partner already, as this epoch of yours.
+const REPLY_KNOWN: u32 = 4;
 
 /// A connect's end as the number it has in a reply packet.
 fn reply_code(status: Status) -> u32 {

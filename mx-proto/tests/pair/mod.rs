@@ -100,6 +100,7 @@ struct Cable {
 struct Hub {
     cables: Vec<Cable>,
     hold_data: bool,
+    newest_first: bool,
 }
 
 /// Packets one lane holds before the sender must wait.
@@ -220,7 +221,9 @@ impl Port<Shared> for QueuePort {
     fn poll<S: Sink<Shared>>(&mut self, _: &dyn Clock, budget: usize, sink: &mut S) -> bool {
         let mut busy = false;
         let cables = self.hub.borrow().cables.len();
+        let newest_first = self.hub.borrow().newest_first;
         for n in 0..cables {
+            let n = if newest_first { cables - 1 - n } else { n };
             for end in 0..2 {
                 let link = LinkId::new(2 * n as u32 + end as u32, 1);
                 for _ in 0..budget {
@@ -403,6 +406,11 @@ impl Pair {
                 .set(self.clock.0.get() + span.as_nanos() as u64 / 10);
             self.run();
         }
+    }
+
+    /// The port looks at its newest link first.
+    pub(crate) fn newest_first(&mut self) {
+        self.hub.borrow_mut().newest_first = true;
     }
 
     /// Every link is lost.

@@ -3,7 +3,7 @@
 //! ```text
 //!   target                        route                     link id
 //!     this very endpoint  ------> loopback                  10 | index
-//!     this host           ------> local   --NoRoute--> tcp  00 | index   (as it is)
+//!     this host           ------> local   --Refused--> tcp  00 | index   (as it is)
 //!     elsewhere           ------> tcp                       01 | index
 //!
 //!   control nest {local, tcp}           data nest {loopback, local, tcp}
@@ -255,7 +255,9 @@ impl<M: Memory> Port<M> for HostPorts {
         let here = nic::is_local(target.nic);
         match route {
             Route::AUTO if here => match self.connect_local(target, clock) {
-                Err(ConnectError::NoRoute) => self.connect_tcp::<M>(target, clock),
+                Err(ConnectError::NoRoute | ConnectError::Refused) => {
+                    self.connect_tcp::<M>(target, clock)
+                }
                 other => other,
             },
             Route::AUTO | ROUTE_TCP => self.connect_tcp::<M>(target, clock),

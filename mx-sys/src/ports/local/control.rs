@@ -403,7 +403,7 @@ fn connect_error(error: &io::Error) -> ConnectError {
     if is_exhaustion(error) {
         ConnectError::NoResources
     } else {
-        ConnectError::NoRoute
+        ConnectError::Refused
     }
 }
 

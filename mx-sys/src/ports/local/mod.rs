@@ -144,7 +144,7 @@ impl LocalPort {
     }
 
     /// Starts a link to an endpoint of any board of this host. [`Port::connect`] takes our own
-    /// board. [`ConnectError::NoRoute`] when nobody listens there, as far as this network
+    /// board. [`ConnectError::Refused`] when nobody listens there, as far as this network
     /// namespace can see.
     pub fn connect_to(
         &mut self,

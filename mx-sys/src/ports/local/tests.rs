@@ -262,7 +262,7 @@ fn where_nobody_listens_there_is_no_route() {
     let nobody = fresh_name().endpoint;
     assert_eq!(
         a.port.connect_to(board, nobody, &a.clock),
-        Err(ConnectError::NoRoute)
+        Err(ConnectError::Refused)
     );
     assert_eq!(a.port.link_count(), 0);
 }
