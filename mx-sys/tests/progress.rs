@@ -318,7 +318,10 @@ fn no_wake_up_is_lost_one_item_at_a_time() {
             feeder.push((item % 3) as usize, item);
             let begin = Instant::now();
             while taken.load(Ordering::Acquire) <= item {
-                assert!(begin.elapsed() < Duration::from_secs(5), "a wake-up was lost");
+                assert!(
+                    begin.elapsed() < Duration::from_secs(5),
+                    "a wake-up was lost"
+                );
                 thread::yield_now();
             }
         }

@@ -21,6 +21,7 @@ use super::{Progress, Shared};
 use crate::clock::MonotonicClock;
 use mx_proto::Clock;
 use mx_proto::port::WakeDescriptors;
+use parking_lot::Mutex;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -54,8 +55,8 @@ pub struct Helper<T: Progress + Send + 'static> {
     stopping: Arc<AtomicBool>,
     /// `None` once it has been stopped.
     thread: Option<JoinHandle<()>>,
-    /// Hangs up when the thread ends.
-    ended: Receiver<()>,
+    /// Hangs up when the thread ends. The lock makes this value `Sync`; it is never taken.
+    ended: Mutex<Receiver<()>>,
 }
 
 impl<T: Progress + Send + 'static> Helper<T> {
@@ -76,7 +77,7 @@ impl<T: Progress + Send + 'static> Helper<T> {
             shared,
             stopping,
             thread: Some(thread),
-            ended,
+            ended: Mutex::new(ended),
         })
     }
 
@@ -91,7 +92,7 @@ impl<T: Progress + Send + 'static> Helper<T> {
         }
         self.stopping.store(true, Ordering::Release);
         self.shared.helper_bell.ring();
-        match self.ended.recv_timeout(JOIN_LIMIT) {
+        match self.ended.get_mut().recv_timeout(JOIN_LIMIT) {
             // It has nothing left to do but return.
             Err(mpsc::RecvTimeoutError::Disconnected) => drop(thread.join()),
             _ => log::error!("the helper thread did not end within {JOIN_LIMIT:?}; left behind"),

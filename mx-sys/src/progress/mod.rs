@@ -156,7 +156,10 @@ impl<T: Progress> Shared<T> {
     /// when the guard is dropped.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
-        Guard { shared: self, core: ManuallyDrop::new(self.acquire()) }
+        Guard {
+            shared: self,
+            core: ManuallyDrop::new(self.acquire()),
+        }
     }
 
     /// False in a child of the process that made this: it must not use it, not even to end it.

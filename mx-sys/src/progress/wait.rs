@@ -164,17 +164,14 @@ impl<T: Progress> Core<T> {
             produced = self.value.take_produced();
             waiting.wake_followers(produced);
         }
-        if let Some(mut sleep) = waiting.leader {
-            if !sleep.kicked {
-                let wake = sleep.interest & produced != 0
-                    || (waiting.drivers == 0 && self.must_wake(&sleep));
-                if wake {
-                    sleep.kicked = true;
-                    self.waiting.leader = Some(sleep);
-                    self.waiting.stats.leader_kicks += 1;
-                    rings.leader = true;
-                }
-            }
+        if let Some(mut sleep) = waiting.leader
+            && !sleep.kicked
+            && (sleep.interest & produced != 0 || (waiting.drivers == 0 && self.must_wake(&sleep)))
+        {
+            sleep.kicked = true;
+            self.waiting.leader = Some(sleep);
+            self.waiting.stats.leader_kicks += 1;
+            rings.leader = true;
         }
         match self.waiting.helper {
             HelperState::Armed(mut sleep) => {

@@ -1,0 +1,415 @@
+//! Two endpoints in two processes: what only shows when the other side can die.
+//!
+//! ```text
+//!   this process, the client           the same program as "child ENDPOINT", the server
+//!     bits 1: a message     ------>      sends it back with bits 2
+//!     bits 3: 16 MiB        ------>      sends them back with bits 4
+//!     bits 9: anything      ------>      never receives it
+//! ```
+//!
+//! Without the test harness, because the program must be able to start itself.
+
+mod node;
+
+use mx_proto::port::ConnectError;
+use mx_proto::{
+    Cancelled, Completion, DownReason, EndpointId, Event, Identity, NicId, PartnerId, Received,
+    Route, SessionId, Status, Target,
+};
+use mx_sys::{ROUTE_LOCAL, ROUTE_TCP};
+use node::{LONG, Node, NotConnected, pattern, pending, waiting};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::panic::catch_unwind;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+const LARGE: usize = 16 << 20;
+
+/// How soon a death must have been noticed; a time-out of any kind takes much longer.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+type Case = fn(Route);
+
+const CASES: &[(&str, Case)] = &[
+    (
+        "messages_come_back_as_they_went",
+        messages_come_back_as_they_went,
+    ),
+    (
+        "large_messages_come_back_as_they_went",
+        large_messages_come_back_as_they_went,
+    ),
+    (
+        "a_cancelled_send_leaves_the_connection_alone",
+        a_cancelled_send_leaves_the_connection_alone,
+    ),
+    (
+        "a_disconnected_server_is_told_and_serves_again",
+        a_disconnected_server_is_told,
+    ),
+    ("a_stopped_peer_blocks_nobody", a_stopped_peer_blocks_nobody),
+    (
+        "a_killed_peer_ends_everything_and_can_come_back",
+        a_killed_peer_ends_everything,
+    ),
+    (
+        "a_second_server_on_an_endpoint_is_refused",
+        a_second_server_is_refused,
+    ),
+];
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1).filter(|arg| !arg.starts_with('-'));
+    let first = args.next();
+    if first.as_deref() == Some("child") {
+        serve(args.next().and_then(|id| id.parse().ok()).map(EndpointId));
+        return ExitCode::SUCCESS;
+    }
+    let mut failed = 0;
+    for (name, case) in CASES {
+        for (port, route) in [("local", ROUTE_LOCAL), ("tcp", ROUTE_TCP)] {
+            if first
+                .as_deref()
+                .is_some_and(|filter| !name.contains(filter))
+            {
+                continue;
+            }
+            let begin = Instant::now();
+            let ok = catch_unwind(|| case(route)).is_ok();
+            let verdict = if ok { "ok" } else { "FAILED" };
+            println!(
+                "test {name} ({port}) ... {verdict} {} ms",
+                begin.elapsed().as_millis()
+            );
+            failed += u32::from(!ok);
+        }
+    }
+    ExitCode::from(u8::from(failed > 0))
+}
+
+fn messages_come_back_as_they_went(route: Route) {
+    let (node, _server, to) = with_server(route);
+    for n in 0..2_000u64 {
+        let sent = pattern(n as usize % 3000, n);
+        assert_eq!(round_trip(&node, to, 1, &sent), sent);
+    }
+}
+
+fn large_messages_come_back_as_they_went(route: Route) {
+    let (node, _server, to) = with_server(route);
+    for n in 0..4 {
+        let sent = pattern(LARGE, n);
+        assert!(round_trip(&node, to, 3, &sent) == sent);
+    }
+}
+
+fn a_cancelled_send_leaves_the_connection_alone(route: Route) {
+    let (node, _server, to) = with_server(route);
+    let large = pattern(LARGE, 1);
+    for context in 0..20 {
+        let request = pending(node.send(to, 9, &large, context));
+        assert_eq!(node.cancel(request), Cancelled::Withdrawn);
+        assert_eq!(node.cancel(request), Cancelled::Unknown);
+        assert_eq!(round_trip(&node, to, 1, b"still there"), b"still there");
+    }
+    // A receive that is cancelled while its message comes in.
+    let mut got = vec![0; LARGE];
+    pending(node.send(to, 3, &large, 50));
+    let request = waiting(node.post(4, &mut got, 51));
+    assert_eq!(node.done(50).status, Status::Success);
+    let cancelled = node.cancel(request);
+    let before = got.clone();
+    if cancelled == Cancelled::Withdrawn {
+        // It came too late to be matched, so somebody else may have it.
+        assert_eq!(node.receive(4, &mut vec![0; LARGE]).status, Status::Success);
+    }
+    assert_eq!(round_trip(&node, to, 1, b"still there"), b"still there");
+    assert!(
+        got == before,
+        "{cancelled:?}: memory was touched after the cancel"
+    );
+}
+
+fn a_disconnected_server_is_told(route: Route) {
+    let (node, mut server, to) = with_server(route);
+    let large = pattern(LARGE, 1);
+    pending(node.send(to, 9, &large, 1));
+    node.shared.lock().endpoint.disconnect(to);
+    assert_eq!(node.done(1).status, Status::Unreachable);
+    assert_eq!(server.line(), "down Disconnected");
+    let to = node.connect(server.target(route)).unwrap();
+    assert_eq!(round_trip(&node, to, 1, b"again"), b"again");
+    // The client's own end is no different.
+    drop(node);
+    assert_eq!(server.line(), "down Disconnected");
+}
+
+fn a_stopped_peer_blocks_nobody(route: Route) {
+    let (node, server, to) = with_server(route);
+    server.signal(libc::SIGSTOP);
+    let begin = Instant::now();
+    let large = pattern(LARGE, 1);
+    let small = pattern(1000, 2);
+    let unanswered = pending(node.send(to, 9, &large, 0));
+    // More than it granted; what has no room waits here.
+    for context in 1..=400 {
+        node.send(to, 9, &small, context);
+    }
+    assert_eq!(node.cancel(unanswered), Cancelled::Withdrawn);
+    assert!(node.try_done(0, Duration::ZERO).is_none());
+    assert!(begin.elapsed() < LONG / 4, "{:?}", begin.elapsed());
+    server.signal(libc::SIGCONT);
+    assert_eq!(round_trip(&node, to, 1, b"awake"), b"awake");
+}
+
+fn a_killed_peer_ends_everything(route: Route) {
+    let (node, server, to) = with_server(route);
+    let identity = server.identity;
+    let large = pattern(LARGE, 1);
+    let mut got = vec![0; LARGE];
+    for context in 0..3 {
+        pending(node.send(to, 9, &large, context));
+    }
+    // Data under way in both directions.
+    pending(node.send(to, 3, &large, 3));
+    let receive = waiting(node.post(4, &mut got, 4));
+    let begin = Instant::now();
+    server.signal(libc::SIGKILL);
+    for context in 0..3 {
+        assert_eq!(node.done(context).status, Status::Unreachable);
+    }
+    let sent = node.done(3).status;
+    assert!(
+        matches!(sent, Status::Unreachable | Status::Success),
+        "{sent:?}"
+    );
+    let Event::PartnerDown {
+        partner,
+        identity: gone,
+        reason,
+        ..
+    } = node.event();
+    assert_eq!((partner, gone), (to, identity));
+    assert!(matches!(reason, DownReason::Link(_)), "{reason:?}");
+    assert!(begin.elapsed() < AT_ONCE, "{:?}", begin.elapsed());
+    // A receive that the message had matched is over; one that nothing matched is still posted.
+    match node.cancel(receive) {
+        Cancelled::Unknown => assert_eq!(node.done(4).status, Status::Unreachable),
+        cancelled => assert_eq!(cancelled, Cancelled::Withdrawn),
+    }
+    assert!(node.shared.lock().endpoint.requests() == 0);
+    drop(server);
+
+    let refused = node.connect(target(identity, route)).unwrap_err();
+    let expected = match route {
+        ROUTE_LOCAL => NotConnected::AtOnce(ConnectError::Refused),
+        _ => NotConnected::Later(Status::EndpointClosed),
+    };
+    assert_eq!(refused, expected);
+
+    // And back again under the same name, in another session.
+    let server = Server::start(Some(identity.endpoint));
+    assert_ne!(server.identity.session, identity.session);
+    let to = node.connect(server.target(route)).unwrap();
+    assert_eq!(round_trip(&node, to, 1, b"hello"), b"hello");
+}
+
+fn a_second_server_is_refused(route: Route) {
+    let (node, server, to) = with_server(route);
+    let endpoint = server.identity.endpoint;
+    let text = Node::exact(endpoint).unwrap_err().to_string();
+    assert!(
+        text.starts_with(&format!("endpoint {} is in use", endpoint.0)),
+        "{text}"
+    );
+    assert_eq!(round_trip(&node, to, 1, b"unharmed"), b"unharmed");
+}
+
+/// A node connected to a fresh server.
+fn with_server(route: Route) -> (Node, Server, PartnerId) {
+    let server = Server::start(None);
+    let node = Node::any();
+    let to = node.connect(server.target(route)).unwrap();
+    (node, server, to)
+}
+
+/// Sends with `bits`, receives what comes back with the next ones.
+fn round_trip(node: &Node, to: PartnerId, bits: u64, bytes: &[u8]) -> Vec<u8> {
+    const BACK: u64 = 1 << 40;
+    let mut got = vec![0; bytes.len()];
+    let posted = node.post(bits + 1, &mut got, BACK);
+    assert_eq!(node.send_all(to, bits, bytes), Status::Success);
+    let done = match posted {
+        Received::Complete(done) => done,
+        Received::Pending(_) => node.done(BACK),
+    };
+    assert_eq!(
+        (done.status, done.length as usize),
+        (Status::Success, bytes.len())
+    );
+    got
+}
+
+fn target(identity: Identity, route: Route) -> Target {
+    Target {
+        nic: identity.nic,
+        endpoint: identity.endpoint,
+        route,
+    }
+}
+
+/// The other process. Killed when it is dropped.
+struct Server {
+    child: Child,
+    lines: BufReader<std::process::ChildStdout>,
+    identity: Identity,
+}
+
+impl Server {
+    fn start(endpoint: Option<EndpointId>) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .arg("child")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        if let Some(endpoint) = endpoint {
+            command.arg(endpoint.0.to_string());
+        }
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        let words: Vec<u64> = line
+            .split_whitespace()
+            .map(|word| word.parse().unwrap())
+            .collect();
+        let identity = Identity {
+            nic: NicId(words[0]),
+            endpoint: EndpointId(words[1] as u32),
+            session: SessionId(words[2]),
+        };
+        Self {
+            child,
+            lines,
+            identity,
+        }
+    }
+
+    fn target(&self, route: Route) -> Target {
+        target(self.identity, route)
+    }
+
+    /// What the server says next.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: the child has not been waited for, so its number is still its own.
+        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// The server: sends back what it gets until its input ends.
+fn serve(endpoint: Option<EndpointId>) {
+    let node = match endpoint {
+        Some(endpoint) => Node::exact(endpoint).unwrap(),
+        None => Node::any(),
+    };
+    let Identity {
+        nic,
+        endpoint,
+        session,
+    } = node.identity;
+    say(&format!("{} {} {}", nic.0, endpoint.0, session.0));
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read(&mut [0]);
+        // Whoever started us is gone.
+        std::process::exit(0);
+    });
+    let mut services = [
+        Service {
+            bits: 1,
+            buffer: vec![0; 1 << 16],
+            posted: false,
+        },
+        Service {
+            bits: 3,
+            buffer: vec![0; LARGE],
+            posted: false,
+        },
+    ];
+    loop {
+        for service in &mut services {
+            service.post(&node);
+        }
+        let next = node.shared.wait_until(None, |engine| {
+            if let Some(Event::PartnerDown { reason, .. }) = engine.events.pop_front() {
+                return Some(Err(reason));
+            }
+            engine.done.pop_front().map(Ok)
+        });
+        match next {
+            Some(Err(reason)) => say(&format!("down {reason:?}")),
+            Some(Ok(done)) => {
+                if let Some(service) = services.iter_mut().find(|s| s.bits == done.context) {
+                    service.posted = false;
+                    service.answer(&node, &done);
+                }
+            }
+            None => return,
+        }
+    }
+}
+
+/// Messages of one kind.
+struct Service {
+    bits: u64,
+    buffer: Vec<u8>,
+    posted: bool,
+}
+
+impl Service {
+    /// Answers what is there, and waits for more.
+    fn post(&mut self, node: &Node) {
+        while !self.posted {
+            match node.post(self.bits, &mut self.buffer, self.bits) {
+                Received::Pending(_) => self.posted = true,
+                Received::Complete(done) => self.answer(node, &done),
+            }
+        }
+    }
+
+    fn answer(&self, node: &Node, done: &Completion) {
+        if done.status == Status::Success {
+            reply(
+                node,
+                done.partner,
+                self.bits + 1,
+                &self.buffer[..done.length as usize],
+            );
+        }
+    }
+}
+
+/// Sends back, unless the client has gone meanwhile.
+fn reply(node: &Node, to: PartnerId, bits: u64, bytes: &[u8]) {
+    if node.shared.lock().endpoint.partner_identity(to).is_some() {
+        node.send_all(to, bits, bytes);
+    }
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}");
+    let _ = out.flush();
+}

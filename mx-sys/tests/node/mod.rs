@@ -1,0 +1,290 @@
+//! A whole endpoint for tests: protocol, ports, lock and helper thread.
+//!
+//! ```text
+//!   Node --> Shared< Engine { mx_proto::Endpoint<HostPorts, UserMemory, MonotonicClock> } >
+//!               `-- Helper thread: looks after it while the test looks after another node
+//! ```
+
+#![allow(dead_code, reason = "every test binary uses another part of it")]
+
+use mx_proto::port::{ConnectError, WakeDescriptors};
+use mx_proto::{
+    Cancelled, Completion, Config, Endpoint, EndpointId, Event, Identity, Instant, KeepAll, Kind,
+    MatchBits, MatchMask, PartnerId, Posted, Received, RequestId, Route, SendMode, Status, Target,
+};
+use mx_sys::clock::MonotonicClock;
+use mx_sys::{
+    EndpointChoice, Helper, HostPorts, Interest, OpenError, OpenOptions, Progress, Shared, Tuning,
+    UserMemory,
+};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Reaching it means that something hangs.
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+pub(crate) type Ends = Endpoint<HostPorts, UserMemory, MonotonicClock>;
+
+/// An endpoint, and what came out of it.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) endpoint: Ends,
+    pub(crate) done: VecDeque<Completion>,
+    pub(crate) events: VecDeque<Event>,
+    produced: Interest,
+    open: bool,
+}
+
+impl Engine {
+    fn collect(&mut self) {
+        while let Some(completion) = self.endpoint.poll_completion() {
+            self.done.push_back(completion);
+            self.produced |= 1;
+        }
+        while let Some(event) = self.endpoint.poll_event() {
+            self.events.push_back(event);
+            self.produced |= 2;
+        }
+    }
+}
+
+impl Progress for Engine {
+    fn progress(&mut self) -> bool {
+        let some = self.open && self.endpoint.progress(&mut KeepAll);
+        self.collect();
+        some
+    }
+
+    fn take_produced(&mut self) -> Interest {
+        self.collect();
+        std::mem::take(&mut self.produced)
+    }
+
+    fn arm(&mut self) -> bool {
+        self.endpoint.arm()
+    }
+
+    fn disarm(&mut self) {
+        self.endpoint.disarm();
+    }
+
+    fn note_control(&mut self) {
+        self.endpoint.port_mut().note_control();
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.endpoint.deadline()
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        self.endpoint.descriptors()
+    }
+
+    fn active(&self) -> bool {
+        self.open
+    }
+}
+
+/// An open endpoint with everything around it.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) shared: Arc<Shared<Engine>>,
+    pub(crate) identity: Identity,
+    _helper: Option<Helper<Engine>>,
+}
+
+/// Why there is no partner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NotConnected {
+    AtOnce(ConnectError),
+    Later(Status),
+}
+
+pub(crate) const KEY: u32 = 0x6d78;
+
+impl Node {
+    /// A node on a free endpoint.
+    pub(crate) fn any() -> Self {
+        Self::open(
+            OpenOptions::new(EndpointChoice::Any),
+            Config::default(),
+            true,
+        )
+        .unwrap()
+    }
+
+    pub(crate) fn exact(endpoint: EndpointId) -> Result<Self, OpenError> {
+        let options = OpenOptions::new(EndpointChoice::Exact(endpoint));
+        Self::open(options, Config::default(), true)
+    }
+
+    pub(crate) fn open(
+        options: OpenOptions,
+        config: Config,
+        helper: bool,
+    ) -> Result<Self, OpenError> {
+        Self::tuned(options, config, helper, Tuning::default())
+    }
+
+    pub(crate) fn tuned(
+        options: OpenOptions,
+        config: Config,
+        helper: bool,
+        tuning: Tuning,
+    ) -> Result<Self, OpenError> {
+        let (ports, identity) = HostPorts::open(options)?;
+        let endpoint = Endpoint::new(config, identity, KEY, ports, MonotonicClock);
+        let engine = Engine {
+            endpoint,
+            done: VecDeque::new(),
+            events: VecDeque::new(),
+            produced: 0,
+            open: true,
+        };
+        let shared = Arc::new(Shared::new(engine, tuning).unwrap());
+        let helper = helper.then(|| Helper::start(Arc::clone(&shared)).unwrap());
+        Ok(Self {
+            shared,
+            identity,
+            _helper: helper,
+        })
+    }
+
+    pub(crate) fn target(&self, route: Route) -> Target {
+        Target {
+            nic: self.identity.nic,
+            endpoint: self.identity.endpoint,
+            route,
+        }
+    }
+
+    /// Connects and waits for the answer.
+    pub(crate) fn connect(&self, target: Target) -> Result<PartnerId, NotConnected> {
+        const CONNECT: u64 = u64::MAX;
+        let posted = self
+            .shared
+            .lock()
+            .endpoint
+            .connect(target, KEY, MatchBits(0), CONNECT);
+        posted.map_err(NotConnected::AtOnce)?;
+        let done = self.done(CONNECT);
+        assert_eq!(done.kind, Kind::Connect);
+        match done.status {
+            Status::Success => Ok(done.partner),
+            status => Err(NotConnected::Later(status)),
+        }
+    }
+
+    /// The completion of the operation posted with `context`.
+    pub(crate) fn done(&self, context: u64) -> Completion {
+        self.try_done(context, LONG).unwrap_or_else(|| {
+            let engine = self.shared.lock();
+            panic!(
+                "operation {context} never completed: {:?}",
+                engine.endpoint.stats()
+            );
+        })
+    }
+
+    pub(crate) fn try_done(&self, context: u64, timeout: Duration) -> Option<Completion> {
+        self.shared.wait_for(1, Some(timeout), |engine| {
+            let at = engine
+                .done
+                .iter()
+                .position(|done| done.context == context)?;
+            engine.done.remove(at)
+        })
+    }
+
+    /// The next event.
+    pub(crate) fn event(&self) -> Event {
+        self.shared
+            .wait_for(2, Some(LONG), |engine| engine.events.pop_front())
+            .expect("an event")
+    }
+
+    /// Posts a send. The bytes must live until it is done.
+    pub(crate) fn send(&self, to: PartnerId, bits: u64, bytes: &[u8], context: u64) -> Posted {
+        let memory = reading(bytes);
+        let mut engine = self.shared.lock();
+        engine
+            .endpoint
+            .send(to, MatchBits(bits), memory, context, SendMode::Standard)
+            .unwrap()
+    }
+
+    /// Sends and waits until it is done.
+    pub(crate) fn send_all(&self, to: PartnerId, bits: u64, bytes: &[u8]) -> Status {
+        match self.send(to, bits, bytes, 1 << 62 | bits) {
+            Posted::Complete => Status::Success,
+            Posted::Pending(_) => self.done(1 << 62 | bits).status,
+        }
+    }
+
+    /// Posts a receive. The bytes must live, and be left alone, until it is done.
+    pub(crate) fn post(&self, bits: u64, bytes: &mut [u8], context: u64) -> Received {
+        let memory = writing(bytes);
+        let mut engine = self.shared.lock();
+        engine
+            .endpoint
+            .recv(MatchBits(bits), MatchMask::EXACT, memory, context)
+            .unwrap()
+    }
+
+    /// Receives and waits until it is done.
+    pub(crate) fn receive(&self, bits: u64, bytes: &mut [u8]) -> Completion {
+        match self.post(bits, bytes, 1 << 61 | bits) {
+            Received::Complete(done) => done,
+            Received::Pending(_) => self.done(1 << 61 | bits),
+        }
+    }
+
+    pub(crate) fn cancel(&self, request: RequestId) -> Cancelled {
+        self.shared.lock().endpoint.cancel(request)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let mut engine = self.shared.lock();
+        engine.endpoint.close();
+        engine.open = false;
+    }
+}
+
+pub(crate) fn pending(posted: Posted) -> RequestId {
+    match posted {
+        Posted::Pending(request) => request,
+        Posted::Complete => panic!("complete at once"),
+    }
+}
+
+pub(crate) fn waiting(received: Received) -> RequestId {
+    match received {
+        Received::Pending(request) => request,
+        Received::Complete(done) => panic!("complete at once: {done:?}"),
+    }
+}
+
+fn reading(bytes: &[u8]) -> UserMemory {
+    // SAFETY: the tests keep what they send until it is done; a send only reads.
+    unsafe { UserMemory::new(bytes.as_ptr().cast_mut().cast(), bytes.len()) }.unwrap()
+}
+
+fn writing(bytes: &mut [u8]) -> UserMemory {
+    // SAFETY: the tests keep what they receive into, and do not look at it, until it is done.
+    unsafe { UserMemory::new(bytes.as_mut_ptr().cast(), bytes.len()) }.unwrap()
+}
+
+/// Bytes that say where they belong.
+pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
