@@ -80,6 +80,30 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// INIT: reaches out for a peer.
     pub(crate) fn begin_connect(&mut self, key: PeerKey) -> Result<(), Error> {
+        if let Some(peer) = self.peers.get_mut(key) {
+            peer.retries = 1;
+        }
+        self.start_connect(key)
+    }
+
+    /// A connection of ours was cut before READY. Tries again; false when that has been done.
+    pub(super) fn retry(&mut self, key: PeerKey) -> bool {
+        let Some(peer) = self.peers.get_mut(key) else {
+            return false;
+        };
+        let ours = matches!(
+            peer.state,
+            State::Wait(Wait::Connecting { .. } | Wait::Requested { .. })
+        );
+        if !ours || peer.retries == 0 {
+            return false;
+        }
+        peer.retries -= 1;
+        log::debug!("{} cut the connection; trying again", peer.name);
+        self.start_connect(key).is_ok()
+    }
+
+    fn start_connect(&mut self, key: PeerKey) -> Result<(), Error> {
         let Some(peer) = self.peers.get_mut(key) else {
             return Ok(());
         };
@@ -108,6 +132,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             _ => None,
         };
         match step {
+            Some(Wait::Connecting { .. })
+                if completion.status == Status::Unreachable && self.retry(key) => {}
             Some(wait) if completion.status != Status::Success => {
                 let tell = matches!(wait, Wait::Answering { .. });
                 self.disconnect(key, Cause::of_connect(completion.status), tell);
@@ -176,7 +202,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         };
         let of_now = peer.state.partner() == Some(completion.partner);
-        if of_now && completion.status != Status::Success {
+        // That the partner is gone is told as an event of its own.
+        let told = matches!(completion.status, Status::Success | Status::Unreachable);
+        if of_now && !told {
             self.disconnect(key, Cause::of_connect(completion.status), true);
         }
         self.release(key);
@@ -426,6 +454,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             from.id(),
             into.id()
         );
+        // Only after a second attempt are there any: they carry an id the other side has forgotten.
+        let posted = self.ops.list(&peer.receives);
         let sends = std::mem::take(&mut peer.queued_sends);
         let recvs = std::mem::take(&mut peer.queued_recvs);
         let moved = (sends.len() + recvs.len()) as u32;
@@ -436,6 +466,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 cause: Cause::Reset,
             },
         );
+        self.withdraw(from, &posted, Cause::Reset);
         self.peers.rename(from, into);
         self.inbox.rename(from, into);
         let Some(peer) = self.peers.get_mut(into) else {

@@ -12,7 +12,7 @@
 
 use super::Method;
 use crate::abi::types::bmi_method_addr;
-use crate::op::table::Stage;
+use crate::op::table::{OpIndex, Stage};
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{Inbound, PeerKey};
 use mx_proto::port::Port;
@@ -84,7 +84,19 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.finish_op(index, cause.code(), 0);
             }
         }
-        for index in receives {
+        self.withdraw(key, &receives, cause);
+        if let Some(partner) = partner {
+            self.endpoint.set_partner_context(partner, 0);
+            if tell {
+                self.endpoint.disconnect(partner);
+            }
+        }
+        self.release(key);
+    }
+
+    /// Takes posted receives back from the endpoint.
+    pub(super) fn withdraw(&mut self, key: PeerKey, receives: &[OpIndex], cause: Cause) {
+        for &index in receives {
             let Stage::Posted(request) = self.ops.get(index).stage else {
                 continue;
             };
@@ -97,13 +109,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             self.finish_op(index, cause.code(), 0);
         }
-        if let Some(partner) = partner {
-            self.endpoint.set_partner_context(partner, 0);
-            if tell {
-                self.endpoint.disconnect(partner);
-            }
-        }
-        self.release(key);
     }
 
     /// A reference is given back. The last one ends DISCONNECT.

@@ -186,6 +186,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.inbox.len()
     }
 
+    /// Bytes of unexpected messages that wait here, a little overhead for each included.
+    pub fn unexpected_bytes(&self) -> usize {
+        self.inbox.bytes()
+    }
+
+    /// Completions that wait in a context.
+    pub fn done_waiting(&self, context: i64) -> usize {
+        self.done.waiting(context as u8)
+    }
+
     /// Takes in what has arrived and gives out what can go. Never blocks. Returns whether anything
     /// happened.
     #[inline]
@@ -316,8 +326,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             .peers
             .get(key)
             .is_some_and(|peer| peer.state.partner() == Some(partner));
-        if of_now {
-            self.disconnect(key, Cause::of_down(reason), false);
+        let cause = Cause::of_down(reason);
+        if of_now && !(cause == Cause::Reset && self.retry(key)) {
+            self.disconnect(key, cause, false);
         }
     }
 

@@ -10,6 +10,9 @@
 //!    `---- last ref ------- DISCONNECT <-------------------------------'  CONN_REQ of a new life
 //! ```
 //!
+//! A connection that is cut before READY is tried once more from the start (Connecting): the other
+//! side may just have been taking leave of our last one.
+//!
 //! `docs/states.md` says what happens to operations on each arrow.
 //!
 //! Owns: which data each state has and which moves are legal.
@@ -240,8 +243,8 @@ mod tests {
         // Rows: from; columns: to; in the order of `every_state`.
         let drawn = [
             [0, 1, 0, 1, 0, 0],
-            [0, 0, 1, 1, 0, 1],
-            [0, 0, 0, 1, 1, 1],
+            [0, 1, 1, 1, 0, 1],
+            [0, 1, 0, 1, 1, 1],
             [0, 0, 0, 1, 1, 1],
             [0, 0, 0, 0, 1, 1],
             [1, 0, 0, 0, 0, 0],

@@ -100,6 +100,8 @@ pub struct Peer {
     pub aliases: u32,
     /// Those of them that the host got by looking the peer up, oldest first.
     pub looked_up: Vec<*mut bmi_method_addr>,
+    /// How often a connection that is cut before READY may be tried again.
+    pub retries: u8,
     /// When WAIT is over, if it is limited.
     pub wait_until: Option<Instant>,
     /// How the host knows it.
@@ -198,6 +200,7 @@ impl Peers {
             own_name: None,
             aliases: 0,
             looked_up: Vec::new(),
+            retries: 0,
             wait_until: None,
             inbound: Inbound::No,
             queued_sends: OpList::default(),

@@ -1,0 +1,564 @@
+//! Several methods, and strangers, on the simulated network: what the scenarios stand on.
+//!
+//! ```text
+//!   Rig -- Cluster of Node -- Host      a method with an application that keeps books
+//!                         `-- Stranger  a bare endpoint that sends whatever it is told
+//! ```
+//!
+//! The books: every operation has a label (its user pointer), completes exactly once, and its
+//! buffer does not change after that.
+
+// Each test program uses its own part of this.
+#![allow(dead_code, unreachable_pub)]
+
+mod port;
+
+use bmi_mx::abi::types::bmi_method_addr;
+use bmi_mx::address;
+use bmi_mx::match_layout::KEY;
+use bmi_mx::method::{Handout, Method, Post, PostKind, Posted, Settings};
+use bmi_mx::peer::state::State;
+use bmi_mx::peer_name::PeerName;
+use mx_proto::{
+    Arrival, Clock, Endpoint, EndpointId, Handler, Identity, Instant, MatchBits, NicId, PartnerId,
+    Route, SendMode, SessionId, Source, Target, Verdict,
+};
+use mx_sim::world::{NodeId, World};
+use mx_sim::{Cluster, Drive, Fabric, Profile, SimPort, VirtualClock, seeds};
+use mx_sys::UserMemory;
+use port::TwoNames;
+use std::collections::{BTreeMap, HashMap};
+use std::ptr::NonNull;
+use std::time::Duration;
+
+/// Every simulated machine's interface.
+pub const NIC: NicId = NicId(0x5151);
+/// Another name of the same interface, under which nobody announces itself.
+pub const OTHER_NIC: NicId = NicId(0x5252);
+
+pub type SimMethod = Method<TwoNames, VirtualClock>;
+
+/// How one operation ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ended {
+    pub error: i32,
+    pub size: i64,
+    /// A receive's buffer, as far as it was filled.
+    pub bytes: Vec<u8>,
+}
+
+/// An unexpected message that was handed out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Got {
+    pub addr: usize,
+    pub tag: i32,
+    pub bytes: Vec<u8>,
+}
+
+/// A method and its application.
+pub struct Host {
+    pub method: SimMethod,
+    node: NodeId,
+    addrs: HashMap<NodeId, NonNull<bmi_method_addr>>,
+    /// Buffers of operations under way. Behind `method`, so that it goes first.
+    buffers: HashMap<u64, (i64, PostKind, Box<[u8]>)>,
+    /// Buffers that came back, as they were then.
+    returned: Vec<(Box<[u8]>, Vec<u8>)>,
+    pub ended: BTreeMap<u64, Ended>,
+    pub got: Vec<Got>,
+    /// Objects the host was told of.
+    pub registered: Vec<usize>,
+    pub forgotten: Vec<i64>,
+    /// Whether unexpected messages are fetched.
+    pub fetching: bool,
+    /// Whether completions are picked up.
+    pub reaping: bool,
+    next_label: u64,
+}
+
+pub struct Stranger {
+    pub endpoint: Endpoint<TwoNames, UserMemory, VirtualClock>,
+    pub inbox: Inbox,
+    pub connected: Option<PartnerId>,
+}
+
+/// Everything a stranger was sent.
+#[derive(Default)]
+pub struct Inbox {
+    pub messages: Vec<(PartnerId, MatchBits, Vec<u8>)>,
+}
+
+impl Handler<UserMemory> for Inbox {
+    fn unexpected<B: Source + ?Sized>(
+        &mut self,
+        arrival: &Arrival,
+        body: Option<&B>,
+    ) -> Verdict<UserMemory> {
+        let bytes = body.map(Source::to_vec).unwrap_or_default();
+        self.messages.push((arrival.source, arrival.bits, bytes));
+        Verdict::Finished
+    }
+}
+
+pub enum Node {
+    Host(Box<Host>),
+    Stranger(Box<Stranger>),
+}
+
+impl Drive for Node {
+    fn progress(&mut self) -> bool {
+        match self {
+            Self::Host(host) => host.progress(),
+            Self::Stranger(stranger) => stranger.progress(),
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Host(host) => host.method.deadline(),
+            Self::Stranger(stranger) => stranger.endpoint.deadline(),
+        }
+    }
+}
+
+impl Stranger {
+    fn progress(&mut self) -> bool {
+        let busy = self.endpoint.progress(&mut self.inbox);
+        while let Some(completion) = self.endpoint.poll_completion() {
+            if completion.kind == mx_proto::Kind::Connect {
+                self.connected = Some(completion.partner);
+            }
+        }
+        while self.endpoint.poll_event().is_some() {}
+        busy
+    }
+
+    /// Starts talking to a node.
+    pub fn connect(&mut self, to: NodeId) {
+        let bits = MatchBits(0xb << 60);
+        self.endpoint.connect(target(to), KEY, bits, 1).unwrap();
+    }
+
+    /// Sends anything to the node it connected to, or that connected to it.
+    pub fn send(&mut self, bits: u64, bytes: &[u8]) {
+        let to = self.connected.expect("connected before");
+        self.send_to(to, bits, bytes);
+    }
+
+    pub fn send_to(&mut self, to: PartnerId, bits: u64, bytes: &[u8]) {
+        let mut buffer = mx_sys::MallocBuffer::new(bytes.len()).unwrap();
+        buffer.bytes_mut().copy_from_slice(bytes);
+        let memory = UserMemory::owned(buffer).0;
+        self.endpoint
+            .send(to, MatchBits(bits), memory, 0, SendMode::Standard)
+            .unwrap();
+    }
+}
+
+pub fn target(node: NodeId) -> Target {
+    Target {
+        nic: NIC,
+        endpoint: EndpointId(node as u32),
+        route: Route::AUTO,
+    }
+}
+
+pub fn name(node: NodeId) -> PeerName {
+    PeerName {
+        host: format!("node{node}"),
+        board: None,
+        endpoint: node as u32,
+        route: Route::AUTO,
+    }
+}
+
+impl Host {
+    fn progress(&mut self) -> bool {
+        let mut busy = self.method.progress();
+        if self.reaping {
+            busy |= self.reap();
+        }
+        if self.fetching {
+            busy |= self.fetch();
+        }
+        self.forgotten.extend(self.method.take_forgotten());
+        busy
+    }
+
+    /// Hands completions to the books.
+    pub fn reap(&mut self) -> bool {
+        let mut busy = false;
+        for context in 0..16 {
+            while let Some(done) = self.method.pop_done(context) {
+                busy = true;
+                let label = done.user_ptr as u64;
+                let (id, kind, buffer) = self
+                    .buffers
+                    .remove(&label)
+                    .unwrap_or_else(|| panic!("operation {label} completed twice"));
+                assert_eq!(id, done.id, "operation {label}");
+                assert!(done.error <= 0, "{done:?}");
+                self.end(label, kind, buffer, done.error, done.size);
+            }
+        }
+        busy
+    }
+
+    fn end(&mut self, label: u64, kind: PostKind, buffer: Box<[u8]>, error: i32, size: i64) {
+        let filled = match kind {
+            PostKind::Recv => buffer[..size as usize].to_vec(),
+            _ => Vec::new(),
+        };
+        let bytes = buffer.to_vec();
+        self.returned.push((buffer, bytes));
+        let ended = Ended {
+            error,
+            size,
+            bytes: filled,
+        };
+        let before = self.ended.insert(label, ended);
+        assert!(before.is_none(), "operation {label} ended twice");
+    }
+
+    /// Fetches unexpected messages, as `testunexpected` does.
+    pub fn fetch(&mut self) -> bool {
+        let mut busy = false;
+        while let Some(handout) = self.method.next_unexpected() {
+            busy = true;
+            match handout {
+                Handout::Register(addr) => {
+                    assert!(!self.registered.contains(&(addr.as_ptr() as usize)));
+                    assert!(!self.addrs.values().any(|known| *known == addr));
+                    self.registered.push(addr.as_ptr() as usize);
+                    let name = self.registered.len() as i64;
+                    assert!(self.method.registered(addr, name));
+                }
+                Handout::Message(message) => {
+                    let len = message.size as usize;
+                    // SAFETY: malloc'ed with exactly this size, and ours to free.
+                    let bytes = unsafe {
+                        let bytes = std::slice::from_raw_parts(message.buffer.cast::<u8>(), len);
+                        let bytes = bytes.to_vec();
+                        libc::free(message.buffer);
+                        bytes
+                    };
+                    self.got.push(Got {
+                        addr: message.addr.as_ptr() as usize,
+                        tag: message.tag,
+                        bytes,
+                    });
+                }
+            }
+        }
+        busy
+    }
+
+    /// The address object for a node, looked up the first time.
+    pub fn addr(&mut self, of: NodeId) -> NonNull<bmi_method_addr> {
+        if let Some(addr) = self.addrs.get(&of) {
+            return *addr;
+        }
+        let addr = self.look_up(of, NIC);
+        self.addrs.insert(of, addr);
+        addr
+    }
+
+    /// A fresh address object for a node, under some interface.
+    pub fn look_up(&mut self, of: NodeId, nic: NicId) -> NonNull<bmi_method_addr> {
+        let addr = address::create(name(of), Some(nic));
+        let known = address::find(addr.as_ptr()).unwrap();
+        self.method
+            .attach(addr.as_ptr(), &known, nic, true)
+            .unwrap();
+        addr
+    }
+
+    /// Uses an address object for a node from now on.
+    pub fn use_addr(&mut self, of: NodeId, addr: NonNull<bmi_method_addr>) {
+        self.addrs.insert(of, addr);
+    }
+
+    pub fn drop_addr(&mut self, addr: NonNull<bmi_method_addr>) {
+        self.method.drop_addr(addr.as_ptr());
+        address::remove(addr.as_ptr());
+        self.addrs.retain(|_, known| *known != addr);
+    }
+
+    /// The state of the peer an address object stands for.
+    pub fn state(&self, addr: NonNull<bmi_method_addr>) -> State {
+        let key = self.method.peers().of_addr(addr.as_ptr()).unwrap();
+        self.method.peers().get(key).unwrap().state
+    }
+
+    pub fn send(&mut self, to: NodeId, tag: i32, bytes: &[u8]) -> u64 {
+        let addr = self.addr(to);
+        self.post(PostKind::Send, addr, tag, bytes.into()).unwrap()
+    }
+
+    pub fn send_unexpected(&mut self, to: NodeId, tag: i32, bytes: &[u8]) -> u64 {
+        let addr = self.addr(to);
+        self.post(PostKind::SendUnexpected, addr, tag, bytes.into())
+            .unwrap()
+    }
+
+    pub fn recv(&mut self, from: NodeId, tag: i32, len: usize) -> u64 {
+        let addr = self.addr(from);
+        self.recv_at(addr, tag, len)
+    }
+
+    pub fn recv_at(&mut self, addr: NonNull<bmi_method_addr>, tag: i32, len: usize) -> u64 {
+        let buffer = vec![0xee; len].into_boxed_slice();
+        self.post(PostKind::Recv, addr, tag, buffer).unwrap()
+    }
+
+    /// Posts an operation and gives its label, or the code of the refusal.
+    pub fn post(
+        &mut self,
+        kind: PostKind,
+        addr: NonNull<bmi_method_addr>,
+        tag: i32,
+        mut buffer: Box<[u8]>,
+    ) -> Result<u64, i32> {
+        self.next_label += 1;
+        let label = self.next_label;
+        // SAFETY: the buffer stays in the books until the operation completes, and nobody looks
+        // at it before.
+        let memory = unsafe { UserMemory::new(buffer.as_mut_ptr().cast(), buffer.len()) }.unwrap();
+        let key = self
+            .method
+            .peers()
+            .of_addr(addr.as_ptr())
+            .expect("an address in use");
+        let post = Post {
+            kind,
+            addr,
+            memory,
+            tag,
+            user_ptr: label as *mut _,
+            context: (label % 16) as i64,
+        };
+        let mut id = 0;
+        match self.method.post(key, post, &mut id) {
+            Ok(Posted::Pending) => {
+                assert_ne!(id, 0);
+                self.buffers.insert(label, (id, kind, buffer));
+            }
+            Ok(Posted::Complete { size }) => self.end(label, kind, buffer, 0, size),
+            Err(error) => return Err(error.code()),
+        }
+        Ok(label)
+    }
+
+    /// Calls an operation off, unless it has completed.
+    pub fn cancel(&mut self, label: u64) {
+        if let Some((id, _, _)) = self.buffers.get(&label) {
+            let context = (label % 16) as i64;
+            self.method.cancel(*id, context).unwrap();
+        }
+    }
+
+    /// The id of an operation under way.
+    pub fn id(&self, label: u64) -> Option<i64> {
+        self.buffers.get(&label).map(|(id, _, _)| *id)
+    }
+
+    /// Operations under way.
+    pub fn outstanding(&self) -> Vec<u64> {
+        let mut labels: Vec<_> = self.buffers.keys().copied().collect();
+        labels.sort_unstable();
+        labels
+    }
+
+    /// How an operation ended, as its code; `None` while it has not.
+    pub fn error(&self, label: u64) -> Option<i32> {
+        self.ended.get(&label).map(|ended| ended.error)
+    }
+
+    pub fn bytes(&self, label: u64) -> &[u8] {
+        &self.ended[&label].bytes
+    }
+
+    /// No buffer has changed after it came back.
+    pub fn check_buffers(&self) {
+        for (buffer, then) in &self.returned {
+            assert_eq!(
+                &buffer[..],
+                &then[..],
+                "a buffer was touched after its operation"
+            );
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.check_buffers();
+        }
+        let objects = self.addrs.values().map(|addr| addr.as_ptr() as usize);
+        for addr in objects.chain(self.registered.iter().copied()) {
+            address::remove(addr as *const _);
+        }
+    }
+}
+
+/// A world with methods in it.
+pub struct Rig {
+    pub world: World,
+    pub fabric: Fabric<UserMemory>,
+    pub cluster: Cluster<Node>,
+    pub settings: Settings,
+    pub endpoint: mx_proto::Config,
+    sessions: u64,
+}
+
+/// Far more steps than any scenario needs.
+const STEPS: u64 = 2_000_000;
+
+impl Rig {
+    pub fn new(seed: u64) -> Self {
+        let world = World::new(seed);
+        seeds::watch(&world);
+        Self {
+            fabric: Fabric::new(&world, None),
+            cluster: Cluster::new(&world),
+            world,
+            settings: Settings::default(),
+            endpoint: mx_proto::Config::default(),
+            sessions: 0,
+        }
+    }
+
+    fn endpoint(
+        &mut self,
+        node: NodeId,
+        profile: Profile,
+    ) -> Endpoint<TwoNames, UserMemory, VirtualClock> {
+        self.sessions += 1;
+        let endpoint = EndpointId(node as u32);
+        let port = SimPort::open(&self.fabric, node, NIC, endpoint, profile).map(TwoNames);
+        let identity = Identity {
+            nic: NIC,
+            endpoint,
+            session: SessionId(0x1000 + self.sessions),
+        };
+        Endpoint::new(
+            self.endpoint.clone(),
+            identity,
+            KEY,
+            port.expect("a free name"),
+            self.world.clock(),
+        )
+    }
+
+    fn host_at(&mut self, node: NodeId, profile: Profile) -> Node {
+        let endpoint = self.endpoint(node, profile);
+        let method = Method::new(self.settings.clone(), name(node).to_string(), endpoint);
+        Node::Host(Box::new(Host {
+            method,
+            node,
+            addrs: HashMap::new(),
+            buffers: HashMap::new(),
+            returned: Vec::new(),
+            ended: BTreeMap::new(),
+            got: Vec::new(),
+            registered: Vec::new(),
+            forgotten: Vec::new(),
+            fetching: true,
+            reaping: true,
+            next_label: 0,
+        }))
+    }
+
+    pub fn add(&mut self, profile: Profile) -> NodeId {
+        let node = self.cluster.next_id();
+        let host = self.host_at(node, profile);
+        self.cluster.add(host)
+    }
+
+    pub fn add_stranger(&mut self) -> NodeId {
+        let node = self.cluster.next_id();
+        let endpoint = self.endpoint(node, Profile::default());
+        self.cluster.add(Node::Stranger(Box::new(Stranger {
+            endpoint,
+            inbox: Inbox::default(),
+            connected: None,
+        })))
+    }
+
+    /// A node dies without a word; its links break.
+    pub fn kill(&mut self, node: NodeId) {
+        drop(self.cluster.kill(node));
+    }
+
+    pub fn restart(&mut self, node: NodeId, profile: Profile) {
+        let host = self.host_at(node, profile);
+        self.cluster.restart(node, host);
+    }
+
+    /// A living host, to do something with.
+    pub fn host(&mut self, node: NodeId) -> &mut Host {
+        self.cluster.poke(node);
+        match self.cluster.node(node) {
+            Some(Node::Host(host)) => host,
+            _ => panic!("node {node} is no living host"),
+        }
+    }
+
+    pub fn stranger(&mut self, node: NodeId) -> &mut Stranger {
+        self.cluster.poke(node);
+        match self.cluster.node(node) {
+            Some(Node::Stranger(stranger)) => stranger,
+            _ => panic!("node {node} is no stranger"),
+        }
+    }
+
+    /// Runs until `done`; fails when it never is.
+    pub fn run(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
+        for _ in 0..STEPS {
+            if done(self) {
+                return;
+            }
+            assert!(
+                self.cluster.step().is_some(),
+                "nothing happens any more, but not: {what}"
+            );
+        }
+        panic!("not within {STEPS} steps: {what}");
+    }
+
+    /// Runs for a while.
+    pub fn run_for(&mut self, span: Duration) {
+        let until = self.world.now().after(span);
+        assert!(self.cluster.run_until(until, STEPS), "too busy");
+    }
+
+    /// Runs until an operation of a node has ended, and gives its code.
+    pub fn wait(&mut self, node: NodeId, label: u64) -> i32 {
+        self.run("the operation's end", |rig| {
+            rig.peek(node).error(label).is_some()
+        });
+        self.peek(node).error(label).unwrap()
+    }
+
+    /// A living host, to look at.
+    pub fn peek(&mut self, node: NodeId) -> &mut Host {
+        match self.cluster.node(node) {
+            Some(Node::Host(host)) => host,
+            _ => panic!("node {node} is no living host"),
+        }
+    }
+
+    pub fn now(&self) -> Instant {
+        self.world.clock().now()
+    }
+
+    /// Two nodes exchange a message each way, so that they know each other.
+    pub fn introduce(&mut self, a: NodeId, b: NodeId) {
+        let tag = 0x7fff_0000;
+        let send = self.host(a).send(b, tag, b"hello");
+        let recv = self.host(b).recv(a, tag, 5);
+        assert_eq!(self.wait(b, recv), 0);
+        assert_eq!(self.wait(a, send), 0);
+    }
+}

@@ -1,0 +1,103 @@
+//! A simulated port that reaches every interface under a second name.
+
+use super::{NIC, OTHER_NIC};
+use mx_proto::port::{
+    Body, Close, ConnectError, HeaderBytes, Limits, Port, RemoteKey, RemoteRead, SendError, Sent,
+    Sink, WakeDescriptors,
+};
+use mx_proto::{Clock, Instant, LinkId, Target};
+use mx_sim::SimPort;
+use mx_sys::UserMemory;
+
+/// Targets on [`OTHER_NIC`] are those on [`NIC`].
+#[derive(Debug)]
+pub struct TwoNames(pub SimPort<UserMemory>);
+
+impl Port<UserMemory> for TwoNames {
+    fn limits(&self, link: LinkId) -> Limits {
+        self.0.limits(link)
+    }
+
+    fn connect(&mut self, mut target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+        if target.nic == OTHER_NIC {
+            target.nic = NIC;
+        }
+        self.0.connect(target, clock)
+    }
+
+    fn bind(&mut self, link: LinkId, cookie: u64) {
+        self.0.bind(link, cookie);
+    }
+
+    fn send(
+        &mut self,
+        link: LinkId,
+        header: &HeaderBytes,
+        body: Body<'_, UserMemory>,
+    ) -> Result<Sent, SendError> {
+        self.0.send(link, header, body)
+    }
+
+    fn resume(
+        &mut self,
+        link: LinkId,
+        memory: &UserMemory,
+        offset: usize,
+        len: usize,
+    ) -> Result<Sent, SendError> {
+        self.0.resume(link, memory, offset, len)
+    }
+
+    fn detach(&mut self, link: LinkId, memory: &UserMemory, offset: usize, len: usize) {
+        self.0.detach(link, memory, offset, len);
+    }
+
+    fn recall(&mut self, link: LinkId, token: u64) {
+        self.0.recall(link, token);
+    }
+
+    fn poll<S: Sink<UserMemory>>(
+        &mut self,
+        clock: &dyn Clock,
+        budget: usize,
+        sink: &mut S,
+    ) -> bool {
+        self.0.poll(clock, budget, sink)
+    }
+
+    fn close(&mut self, link: LinkId, how: Close) {
+        Port::<UserMemory>::close(&mut self.0, link, how);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.0.deadline()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.0.arm()
+    }
+
+    fn disarm(&mut self) {
+        self.0.disarm();
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        self.0.descriptors()
+    }
+
+    fn expose(&mut self, link: LinkId, memory: &UserMemory) -> Option<RemoteKey> {
+        self.0.expose(link, memory)
+    }
+
+    fn conceal(&mut self, link: LinkId, key: RemoteKey) {
+        self.0.conceal(link, key);
+    }
+
+    fn read_remote(
+        &mut self,
+        link: LinkId,
+        read: RemoteRead<'_, UserMemory>,
+    ) -> Result<(), SendError> {
+        self.0.read_remote(link, read)
+    }
+}

@@ -1,0 +1,616 @@
+//! The whole method on the simulated network: what it promises, in one thread and from a seed.
+
+mod sim;
+
+use bmi_mx::abi::constants::*;
+use bmi_mx::method::{PostKind, Settings};
+use bmi_mx::peer::state::State;
+use mx_proto::Instant;
+use mx_sim::{Profile, Rng, seeds};
+use sim::{OTHER_NIC, Rig};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+#[test]
+fn a_receive_posted_before_any_connection_gets_its_message() {
+    let mut rig = Rig::new(1);
+    let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let answer = rig.host(client).recv(server, 1, 100);
+    let request = rig.host(client).send_unexpected(server, 7, b"request");
+    rig.run("the request", |rig| !rig.peek(server).got.is_empty());
+    let got = rig.peek(server).got[0].clone();
+    assert_eq!((got.tag, &got.bytes[..]), (7, &b"request"[..]));
+    // The server answers to the address the message came with, which it was told of.
+    assert_eq!(rig.peek(server).registered, [got.addr]);
+    let addr = std::ptr::NonNull::new(got.addr as *mut _).unwrap();
+    let server_host = rig.host(server);
+    let sent = server_host
+        .post(PostKind::Send, addr, 1, (*b"answer").into())
+        .unwrap();
+    assert_eq!(rig.wait(client, answer), 0);
+    assert_eq!(rig.peek(client).bytes(answer), b"answer");
+    assert_eq!(rig.wait(client, request), 0);
+    assert_eq!(rig.wait(server, sent), 0);
+}
+
+#[test]
+fn messages_of_every_size_arrive_whole() {
+    for (number, profile) in [Profile::default(), Profile::stream()]
+        .into_iter()
+        .enumerate()
+    {
+        let mut rig = Rig::new(2 + number as u64);
+        let (a, b) = (rig.add(profile), rig.add(profile));
+        for len in [0, 1, 4095, 32 << 10, (32 << 10) + 1, 300 << 10, 3 << 20] {
+            let bytes: Vec<u8> = (0..len).map(|n| (n * 7 + n / 251) as u8).collect();
+            let recv = rig.host(b).recv(a, 5, len + 10);
+            let send = rig.host(a).send(b, 5, &bytes);
+            let unexpected = rig.host(a).send_unexpected(b, 6, &bytes);
+            assert_eq!(rig.wait(b, recv), 0, "{len}");
+            assert_eq!(rig.wait(a, send), 0);
+            assert_eq!(rig.wait(a, unexpected), 0);
+            assert_eq!(rig.peek(b).ended[&recv].size, len as i64);
+            assert!(rig.peek(b).bytes(recv) == bytes, "{len} bytes differ");
+            rig.run("the unexpected one", |rig| !rig.peek(b).got.is_empty());
+            let got = rig.peek(b).got.remove(0);
+            assert!(got.bytes == bytes, "{len} bytes differ");
+        }
+    }
+}
+
+#[test]
+fn equal_tags_arrive_in_order_also_across_the_connect() {
+    let mut rig = Rig::new(4);
+    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    // Half before the handshake, half in the middle of it or after it, small ones behind large.
+    let len = |n: u8| if n % 5 == 0 { 60_000 } else { 10 };
+    let first: Vec<_> = (0..20)
+        .map(|n| rig.host(a).send(b, 3, &vec![n; len(n)]))
+        .collect();
+    let recvs: Vec<_> = (0..40).map(|_| rig.host(b).recv(a, 3, 60_000)).collect();
+    let mut rest = Vec::new();
+    for n in 20..40 {
+        rig.run_for(Duration::from_micros(3));
+        rest.push(rig.host(a).send(b, 3, &vec![n; len(n)]));
+    }
+    for (n, recv) in recvs.iter().enumerate() {
+        assert_eq!(rig.wait(b, *recv), 0);
+        assert_eq!(rig.peek(b).bytes(*recv), vec![n as u8; len(n as u8)]);
+    }
+    for send in first.iter().chain(&rest) {
+        assert_eq!(rig.wait(a, *send), 0);
+    }
+}
+
+#[test]
+fn large_unexpected_messages_keep_their_place_among_small_ones() {
+    let mut rig = Rig::new(5);
+    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let lens = [10, 300 << 10, 0, 40_000, 5, 5];
+    for (n, len) in lens.iter().enumerate() {
+        rig.host(a)
+            .send_unexpected(b, n as i32, &vec![n as u8; *len]);
+    }
+    rig.run("all six", |rig| rig.peek(b).got.len() == 6);
+    let tags: Vec<_> = rig.peek(b).got.iter().map(|got| got.tag).collect();
+    assert_eq!(tags, [0, 1, 2, 3, 4, 5]);
+    assert_eq!(rig.peek(b).registered.len(), 1);
+}
+
+#[test]
+fn both_sides_connecting_at_once_are_one_peer_each() {
+    for seed in 0..40 {
+        let mut rig = Rig::new(100 + seed);
+        let profile = Profile {
+            jitter: Duration::from_micros(20),
+            ..Profile::default()
+        };
+        let (a, b) = (rig.add(profile), rig.add(profile));
+        let to_b = rig.host(a).send(b, 1, b"to b");
+        let from_b = rig.host(a).recv(b, 2, 10);
+        rig.run_for(Duration::from_micros(seed));
+        let to_a = rig.host(b).send(a, 2, b"to a");
+        let from_a = rig.host(b).recv(a, 1, 10);
+        assert_eq!(rig.wait(a, from_b), 0, "seed {seed}");
+        assert_eq!(rig.wait(b, from_a), 0, "seed {seed}");
+        assert_eq!((rig.wait(a, to_b), rig.wait(b, to_a)), (0, 0));
+        assert_eq!(rig.peek(a).bytes(from_b), b"to a");
+        rig.host(a).send_unexpected(b, 3, b"x");
+        rig.run("it", |rig| rig.peek(b).got.len() == 1);
+        for node in [a, b] {
+            assert_eq!(rig.peek(node).method.peers().len(), 1);
+            // A looked-up address is never told to the host a second time.
+            assert!(rig.peek(node).registered.is_empty());
+        }
+    }
+}
+
+#[test]
+fn one_endpoint_under_two_names_is_one_peer_in_the_end() {
+    let mut rig = Rig::new(6);
+    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let host = rig.host(a);
+    let first = host.look_up(b, sim::NIC);
+    let second = host.look_up(b, OTHER_NIC);
+    let post = |rig: &mut Rig, addr, tag, byte: u8| {
+        let host = rig.host(a);
+        host.post(PostKind::Send, addr, tag, vec![byte; 4].into())
+            .unwrap()
+    };
+    let sends = [
+        post(&mut rig, first, 1, 1),
+        post(&mut rig, second, 1, 2),
+        post(&mut rig, second, 1, 3),
+    ];
+    let early = rig.host(a).recv_at(second, 9, 4);
+    let recvs: Vec<_> = (0..3).map(|_| rig.host(b).recv(a, 1, 4)).collect();
+    let mut bytes = Vec::new();
+    for recv in recvs {
+        assert_eq!(rig.wait(b, recv), 0);
+        bytes.push(rig.peek(b).bytes(recv)[0]);
+    }
+    // Order holds within each name.
+    bytes.retain(|byte| *byte != 1);
+    assert_eq!(bytes, [2, 3]);
+    for send in sends {
+        assert_eq!(rig.wait(a, send), 0);
+    }
+    rig.host(b).send(a, 9, b"back");
+    assert_eq!(rig.wait(a, early), 0);
+    assert_eq!(rig.peek(a).method.peers().len(), 1);
+    assert_eq!(rig.peek(b).method.peers().len(), 1);
+    // Dropping one name leaves the other alive, dropping both ends the peer.
+    rig.host(a).drop_addr(first);
+    assert!(matches!(rig.peek(a).state(second), State::Ready(_)));
+    rig.host(a).drop_addr(second);
+    assert_eq!(rig.peek(a).method.peers().len(), 0);
+}
+
+#[test]
+fn a_method_can_send_to_itself() {
+    let mut rig = Rig::new(7);
+    let a = rig.add(Profile::default());
+    let recv = rig.host(a).recv(a, 1, 100_000);
+    let send = rig.host(a).send(a, 1, &[9; 100_000]);
+    rig.host(a).send_unexpected(a, 2, b"self");
+    assert_eq!(rig.wait(a, recv), 0);
+    assert_eq!(rig.wait(a, send), 0);
+    rig.run("its own unexpected message", |rig| {
+        rig.peek(a).got.len() == 1
+    });
+    assert_eq!(rig.peek(a).method.peers().len(), 1);
+}
+
+#[test]
+fn a_dead_server_fails_everything_and_a_new_one_is_reached_by_the_next_post() {
+    let mut rig = Rig::new(8);
+    let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    rig.introduce(client, server);
+    let recv = rig.host(client).recv(server, 1, 10);
+    let large = rig.host(client).send(server, 2, &[1; 500_000]);
+    rig.run_for(Duration::from_micros(100));
+    rig.kill(server);
+    assert_eq!(rig.wait(client, recv), -BMI_ENETRESET);
+    assert_eq!(rig.wait(client, large), -BMI_ENETRESET);
+    // Nobody there: refused, not a time-out.
+    let refused = rig.host(client).send(server, 1, b"x");
+    assert_eq!(rig.wait(client, refused), -BMI_ECONNREFUSED);
+    rig.restart(server, Profile::default());
+    let recv = rig.host(client).recv(server, 5, 10);
+    let send = rig.host(client).send_unexpected(server, 1, b"again");
+    assert_eq!(rig.wait(client, send), 0);
+    rig.run("the message", |rig| rig.peek(server).got.len() == 1);
+    rig.host(server).send(client, 5, b"welcome");
+    assert_eq!(rig.wait(client, recv), 0);
+}
+
+#[test]
+fn a_restarted_client_keeps_its_peer_and_address_and_its_old_operations_end() {
+    let mut rig = Rig::new(9);
+    let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    rig.host(client).send_unexpected(server, 1, b"first life");
+    rig.run("the first", |rig| rig.peek(server).got.len() == 1);
+    let addr = std::ptr::NonNull::new(rig.peek(server).got[0].addr as *mut _).unwrap();
+    let key = rig.peek(server).method.peers().of_addr(addr.as_ptr());
+    let old = rig.host(server).recv_at(addr, 4, 10);
+    // The new life comes before the server has noticed the end of the old one.
+    rig.cluster.stall(server, Duration::from_millis(5));
+    rig.kill(client);
+    rig.restart(client, Profile::default());
+    rig.host(client).send_unexpected(server, 2, b"second life");
+    rig.run("the second", |rig| rig.peek(server).got.len() == 2);
+    assert_eq!(rig.peek(server).error(old), Some(-BMI_ENETRESET));
+    assert_eq!(rig.peek(server).got[1].addr, addr.as_ptr() as usize);
+    assert_eq!(rig.peek(server).method.peers().of_addr(addr.as_ptr()), key);
+    assert_eq!(rig.peek(server).registered.len(), 1);
+    let again = rig.host(server).recv_at(addr, 4, 10);
+    rig.host(client).send(server, 4, b"hi");
+    assert_eq!(rig.wait(server, again), 0);
+}
+
+#[test]
+fn a_dead_client_is_forgotten_once_and_its_id_and_memory_come_back() {
+    let mut rig = Rig::new(10);
+    let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    rig.host(client).send_unexpected(server, 1, b"x");
+    rig.run("the message", |rig| rig.peek(server).got.len() == 1);
+    let addr = std::ptr::NonNull::new(rig.peek(server).got[0].addr as *mut _).unwrap();
+    assert!(!rig.peek(server).method.may_drop(addr.as_ptr()));
+    rig.kill(client);
+    rig.run("the host being told", |rig| {
+        !rig.peek(server).forgotten.is_empty()
+    });
+    assert_eq!(rig.peek(server).forgotten, [1]);
+    assert!(rig.peek(server).method.may_drop(addr.as_ptr()));
+    rig.host(server).drop_addr(addr);
+    rig.host(server).drop_addr(addr);
+    assert!(rig.peek(server).method.peers().is_empty());
+    rig.run_for(Duration::from_secs(30));
+    assert_eq!(rig.peek(server).forgotten, [1]);
+}
+
+#[test]
+fn a_silent_network_ends_every_operation_within_the_time_out() {
+    let mut rig = Rig::new(11);
+    rig.settings = Settings {
+        connect_timeout: Some(Duration::from_secs(20)),
+        ..Settings::default()
+    };
+    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    rig.fabric.cut(a, b);
+    let send = rig.host(a).send(b, 1, b"x");
+    let recv = rig.host(a).recv(b, 1, 10);
+    let began = rig.now();
+    let codes = [rig.wait(a, send), rig.wait(a, recv)];
+    let took = rig.now().since(began);
+    assert!(took <= Duration::from_secs(21), "{took:?}");
+    for code in codes {
+        let known = [-BMI_ETIMEDOUT, -BMI_EHOSTUNREACH, -BMI_ENETRESET];
+        assert!(known.contains(&code), "{code}");
+    }
+    // And it can come back.
+    rig.fabric.heal(a, b);
+    rig.introduce(a, b);
+}
+
+#[test]
+fn cancelling_ends_one_operation_and_nothing_else() {
+    let mut rig = Rig::new(12);
+    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    // Before the connection.
+    let queued = [rig.host(a).send(b, 1, b"x"), rig.host(a).recv(b, 1, 5)];
+    for label in queued {
+        rig.host(a).cancel(label);
+        assert_eq!(rig.wait(a, label), -BMI_ECANCEL);
+    }
+    rig.introduce(a, b);
+    // A receive nothing matches, and a large send nobody receives.
+    let recv = rig.host(a).recv(b, 2, 5);
+    let other = rig.host(a).recv(b, 3, 5);
+    let send = rig.host(a).send(b, 4, &[1; 200_000]);
+    rig.run_for(Duration::from_millis(1));
+    rig.host(a).cancel(recv);
+    rig.host(a).cancel(send);
+    assert_eq!(rig.wait(a, recv), -BMI_ECANCEL);
+    assert_eq!(rig.wait(a, send), -BMI_ECANCEL);
+    // A large transfer in the middle of it.
+    let big = rig.host(b).recv(a, 5, 3 << 20);
+    let send = rig.host(a).send(b, 5, &vec![2; 3 << 20]);
+    rig.run_for(Duration::from_micros(40));
+    rig.host(b).cancel(big);
+    assert_eq!(rig.wait(b, big), -BMI_ECANCEL);
+    assert!(rig.wait(a, send) < 0);
+    // The peer and its other operations are still there.
+    rig.host(b).send(a, 3, b"other");
+    assert_eq!(rig.wait(a, other), 0);
+    rig.introduce(b, a);
+}
+
+#[test]
+fn cancelling_what_is_complete_changes_nothing_and_stale_ids_are_refused() {
+    let mut rig = Rig::new(13);
+    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    rig.introduce(a, b);
+    let recv = rig.host(a).recv(b, 1, 5);
+    let id = rig.peek(a).id(recv).unwrap();
+    rig.host(b).send(a, 1, b"12345");
+    // Its completion waits in the context while it is called off.
+    rig.peek(a).reaping = false;
+    rig.run("the message", |rig| {
+        rig.peek(a).method.done_waiting((recv % 16) as i64) > 0
+    });
+    rig.peek(a).method.cancel(id, (recv % 16) as i64).unwrap();
+    rig.host(a).reaping = true;
+    assert_eq!(rig.wait(a, recv), 0);
+    assert_eq!(rig.peek(a).bytes(recv), b"12345");
+    for stale in [id, 0, 1, -1, id + 1, i64::MAX] {
+        let error = rig.peek(a).method.cancel(stale, 0).unwrap_err();
+        assert_eq!(error.code(), -BMI_EINVAL);
+        assert!(rig.peek(a).method.take_done(stale, 0).is_err());
+    }
+}
+
+#[test]
+fn dropping_the_last_address_ends_its_operations_and_tells_the_peer() {
+    let mut rig = Rig::new(14);
+    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    rig.introduce(a, b);
+    let mine = rig.host(a).recv(b, 1, 5);
+    let theirs = rig.host(b).recv(a, 1, 5);
+    let addr = rig.host(a).addr(b);
+    rig.host(a).drop_addr(addr);
+    assert_eq!(rig.wait(a, mine), -BMI_ENETRESET);
+    assert_eq!(rig.wait(b, theirs), -BMI_ENETRESET);
+    assert!(rig.peek(a).method.peers().is_empty());
+    rig.introduce(a, b);
+}
+
+#[test]
+fn an_orderly_end_is_told_at_once() {
+    let mut rig = Rig::new(15);
+    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    rig.introduce(a, b);
+    let recv = rig.host(b).recv(a, 1, 5);
+    let began = rig.now();
+    rig.host(a).method.close();
+    assert_eq!(rig.wait(b, recv), -BMI_ENETRESET);
+    assert!(rig.now().since(began) < Duration::from_millis(1));
+}
+
+#[test]
+fn more_unexpected_messages_than_fit_wait_at_their_senders_and_none_is_lost() {
+    let mut rig = Rig::new(16);
+    rig.settings.unexpected_queue_bytes = 64 << 10;
+    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    rig.peek(b).fetching = false;
+    let lens = [10_000, 100_000, 100, 30_000, 0];
+    let sent: Vec<_> = (0..200)
+        .map(|n: i32| {
+            let len = lens[n as usize % lens.len()];
+            rig.host(a).send_unexpected(b, n, &vec![n as u8; len])
+        })
+        .collect();
+    rig.run_for(Duration::from_secs(1));
+    assert!(rig.peek(b).method.unexpected_bytes() <= 200 << 10);
+    rig.host(b).fetching = true;
+    rig.run("all of them", |rig| rig.peek(b).got.len() == 200);
+    for (n, got) in rig.peek(b).got.iter().enumerate() {
+        assert_eq!(got.tag, n as i32);
+        assert_eq!(got.bytes, vec![n as u8; lens[n % lens.len()]]);
+    }
+    for label in sent {
+        assert_eq!(rig.wait(a, label), 0);
+    }
+}
+
+#[test]
+fn a_receive_that_is_too_short_is_filled_and_says_so() {
+    let mut rig = Rig::new(17);
+    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    rig.introduce(a, b);
+    for (tag, len) in [(1, 100), (2, 100_000)] {
+        rig.host(a).send(b, tag, &vec![7; len]);
+        // Both ways round: the message first, then the receive first.
+        rig.run_for(Duration::from_millis(1));
+        let late = rig.host(b).recv(a, tag, 10);
+        let early = rig.host(b).recv(a, tag, 10);
+        rig.host(a).send(b, tag, &vec![7; len]);
+        for label in [late, early] {
+            assert_eq!(rig.wait(b, label), -BMI_EMSGSIZE);
+            assert_eq!(rig.peek(b).bytes(label), [7; 10]);
+        }
+    }
+}
+
+#[test]
+fn many_clients_come_and_go_and_leave_nothing() {
+    let mut rig = Rig::new(18);
+    let server = rig.add(Profile::default());
+    for round in 0..30 {
+        let clients: Vec<_> = (0..4).map(|_| rig.add(Profile::default())).collect();
+        for client in &clients {
+            rig.host(*client).send_unexpected(server, round, b"hello");
+        }
+        let want = (round as usize + 1) * 4;
+        rig.run("all hellos", |rig| rig.peek(server).got.len() == want);
+        for client in clients {
+            rig.kill(client);
+        }
+        rig.run("all forgotten", |rig| {
+            rig.peek(server).forgotten.len() == want
+        });
+        for got in rig.peek(server).got[want - 4..].to_vec() {
+            let addr = std::ptr::NonNull::new(got.addr as *mut _).unwrap();
+            assert!(rig.peek(server).method.may_drop(addr.as_ptr()));
+            rig.host(server).drop_addr(addr);
+        }
+        assert!(rig.peek(server).method.peers().is_empty());
+    }
+}
+
+/// What a message says: who sent it in which life, to whom, with which tag, which number.
+fn compose(from: usize, life: u32, tag: i32, number: u32, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len.max(16));
+    bytes.extend((from as u32).to_le_bytes());
+    bytes.extend(life.to_le_bytes());
+    bytes.extend(tag.to_le_bytes());
+    bytes.extend(number.to_le_bytes());
+    while bytes.len() < len {
+        bytes.push((number as usize * 31 + bytes.len() * 7) as u8);
+    }
+    bytes
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at * 4..at * 4 + 4].try_into().unwrap())
+}
+
+/// A stream of messages: from, to, tag.
+type Stream = (usize, usize, i32);
+
+/// What random work knows about what it has done.
+#[derive(Default)]
+struct Books {
+    lives: Vec<u32>,
+    numbers: HashMap<Stream, u32>,
+    /// Operations under way, by node: label -> (other node, tag, is it a receive).
+    posted: Vec<BTreeMap<u64, (usize, i32, bool)>>,
+    /// Streams in which a send was called off. A receive it had matched goes back to its place,
+    /// so that later messages are not matched in the order of posting any more.
+    loose: HashSet<Stream>,
+    /// Stream and lives -> the last number received.
+    last: HashMap<(Stream, u32, u32), u32>,
+    seen: HashSet<(Stream, u32, u32, u32)>,
+}
+
+impl Books {
+    /// A message arrived at `me`.
+    fn received(&mut self, me: usize, tag: i32, bytes: &[u8]) {
+        let from = word(bytes, 0) as usize;
+        assert_eq!(word(bytes, 2) as i32, tag);
+        let (life, number) = (word(bytes, 1), word(bytes, 3));
+        assert_eq!(bytes, compose(from, life, tag, number, bytes.len()));
+        let stream = (from, me, tag);
+        let mine = self.lives[me];
+        assert!(
+            self.seen.insert((stream, life, mine, number)),
+            "node {me}: {number} of {from} tag {tag} twice"
+        );
+        let last = self.last.entry((stream, life, mine)).or_default();
+        assert!(
+            number > *last || self.loose.contains(&stream),
+            "node {me}: {number} of {from} tag {tag} after {last}"
+        );
+        *last = number;
+    }
+
+    /// Looks at everything a node has received so far.
+    fn check(&mut self, rig: &mut Rig, me: usize) {
+        let host = rig.peek(me);
+        for (label, (other, tag, is_recv)) in std::mem::take(&mut self.posted[me]) {
+            match host.ended.get(&label) {
+                Some(ended) if ended.error == 0 && is_recv => {
+                    assert_eq!(word(&ended.bytes, 0) as usize, other, "another's message");
+                    self.received(me, tag, &ended.bytes);
+                }
+                Some(_) => {}
+                None => drop(self.posted[me].insert(label, (other, tag, is_recv))),
+            }
+        }
+        for got in std::mem::take(&mut host.got) {
+            self.received(me, got.tag, &got.bytes);
+        }
+    }
+}
+
+/// Random work on a few nodes, with faults. Checks order and contents of all that arrives; the
+/// hosts' own books check the rest.
+fn random_run(seed: u64, faults: bool) {
+    const NODES: usize = 3;
+    let mut rng = Rng::new(seed.wrapping_mul(0x9e37_79b9));
+    let mut rig = Rig::new(seed);
+    rig.settings.unexpected_queue_bytes = rng.pick(&[20_000, 1 << 20]);
+    for _ in 0..NODES {
+        let profile = Profile::random(&mut rng);
+        rig.add(profile);
+    }
+    let mut books = Books {
+        lives: vec![0; NODES],
+        posted: vec![BTreeMap::new(); NODES],
+        ..Books::default()
+    };
+    for _ in 0..300 {
+        let (me, other) = (rng.index(NODES), rng.index(NODES));
+        match rng.index(100) {
+            action @ 0..70 => {
+                let is_recv = action >= 35;
+                let kinds = [PostKind::Send, PostKind::Send, PostKind::SendUnexpected];
+                let kind = if is_recv {
+                    PostKind::Recv
+                } else {
+                    rng.pick(&kinds)
+                };
+                let tag = match kind {
+                    PostKind::SendUnexpected => 100,
+                    _ => rng.index(3) as i32,
+                };
+                let buffer = if is_recv {
+                    vec![0xee; 200_000]
+                } else {
+                    let number = books.numbers.entry((me, other, tag)).or_default();
+                    *number += 1;
+                    let len = rng.pick(&[16, 16, 100, 5_000, 33_000, 200_000]);
+                    compose(me, books.lives[me], tag, *number, len)
+                };
+                let addr = rig.host(me).addr(other);
+                // A refusal is an answer too; nothing follows it.
+                if let Ok(label) = rig.host(me).post(kind, addr, tag, buffer.into()) {
+                    books.posted[me].insert(label, (other, tag, is_recv));
+                }
+            }
+            70..76 => {
+                let labels = rig.host(me).outstanding();
+                if !labels.is_empty() {
+                    let label = rng.pick(&labels);
+                    if let Some((other, tag, false)) = books.posted[me].get(&label) {
+                        books.loose.insert((me, *other, *tag));
+                    }
+                    rig.host(me).cancel(label);
+                }
+            }
+            76..78 if faults => {
+                books.check(&mut rig, me);
+                rig.kill(me);
+                books.lives[me] += 1;
+                books.posted[me].clear();
+                let profile = Profile::random(&mut rng);
+                rig.restart(me, profile);
+            }
+            78..80 if faults && me != other => rig.fabric.reset_links(me, other),
+            80..82 if faults => {
+                let addr = rig.host(me).addr(other);
+                rig.host(me).drop_addr(addr);
+            }
+            _ => rig.run_for(Duration::from_micros(rng.pick(&[1, 20, 300, 20_000]))),
+        }
+    }
+    // Everything that can end by itself ends within the time-outs.
+    rig.run_for(Duration::from_secs(70));
+    for me in 0..NODES {
+        for label in rig.host(me).outstanding() {
+            let (_, _, is_recv) = books.posted[me][&label];
+            assert!(is_recv, "node {me}: send {label} never ended");
+            rig.host(me).cancel(label);
+        }
+        rig.host(me).reap();
+        assert_eq!(rig.peek(me).outstanding(), [0u64; 0]);
+        assert_eq!(rig.peek(me).method.operations(), 0);
+        books.check(&mut rig, me);
+    }
+    rig.run_for(Duration::from_secs(1));
+    for me in 0..NODES {
+        rig.peek(me).check_buffers();
+    }
+}
+
+#[test]
+fn random_work_keeps_every_promise() {
+    seeds::each(60, |seed| random_run(seed, false));
+}
+
+#[test]
+fn random_work_keeps_every_promise_while_nodes_die_and_links_break() {
+    seeds::each(60, |seed| random_run(seed, true));
+}
+
+#[test]
+fn equal_seeds_give_equal_runs() {
+    let run = || {
+        let mut rig = Rig::new(77);
+        let (a, b) = (rig.add(Profile::stream()), rig.add(Profile::stream()));
+        rig.introduce(a, b);
+        (rig.now(), rig.cluster.steps())
+    };
+    assert_eq!(run(), run());
+    assert_ne!(run().0, Instant(0));
+}
