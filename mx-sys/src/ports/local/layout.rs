@@ -63,9 +63,10 @@ pub(super) struct Geometry {
 impl Geometry {
     /// What this side proposes for links it initiates.
     ///
-    /// 128 cells are 16 KiB, so that both rings of cells stay in a first-level cache; more did not
-    /// raise the message rate. The data area is large enough to keep both sides copying at once
-    /// and small enough to stay in a second-level cache beside the application's buffers.
+    /// 128 cells are 16 KiB, so that both rings of cells stay in a first-level cache; 1024 made a
+    /// stream of tiny messages only a tenth faster. Data areas of 256 KiB keep both sides copying
+    /// at once and stay in a second-level cache beside the application's buffers: with 128 KiB
+    /// streams of 1 KiB messages stalled, with 1 MiB large messages were a tenth slower.
     pub(super) const STANDARD: Self = Self {
         cells: 128,
         data: 256 * 1024,
