@@ -103,22 +103,20 @@ impl State {
 
     /// May this state be followed by `next`?
     pub const fn may_become(&self, next: &Self) -> bool {
-        matches!(
-            (self, next),
-            (
-                Self::Init,
-                Self::Wait(Wait::Connecting { .. } | Wait::Answering { .. })
-            ) | (
-                Self::Wait(Wait::Connecting { .. }),
-                Self::Wait(Wait::Requested { .. })
-            ) | (Self::Wait(_), Self::Wait(Wait::Answering { .. }))
-                | (
-                    Self::Wait(Wait::Requested { .. } | Wait::Answering { .. }) | Self::Ready(_),
-                    Self::Ready(_)
-                )
-                | (Self::Wait(_) | Self::Ready(_), Self::Disconnect { .. })
-                | (Self::Disconnect { .. }, Self::Init)
-        )
+        match (self, next) {
+            (Self::Init, Self::Wait(Wait::Connecting { .. } | Wait::Answering { .. }))
+            | (Self::Wait(Wait::Connecting { .. }), Self::Wait(Wait::Requested { .. }))
+            | (Self::Wait(_), Self::Wait(Wait::Answering { .. }))
+            | (Self::Wait(_) | Self::Ready(_), Self::Disconnect { .. })
+            | (Self::Ready(_), Self::Ready(_))
+            | (Self::Disconnect { .. }, Self::Init) => true,
+            // Tried once more.
+            (Self::Wait(from), Self::Wait(Wait::Connecting { .. })) => {
+                !matches!(from, Wait::Answering { .. })
+            }
+            (Self::Wait(from), Self::Ready(_)) => !matches!(from, Wait::Connecting { .. }),
+            _ => false,
+        }
     }
 }
 
