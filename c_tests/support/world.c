@@ -138,8 +138,9 @@ static struct child *start(struct world *world, const char *role, int far_end, i
     if (child->pid < 0)
         FAIL("fork: %s", strerror(errno));
     if (child->pid == 0) {
-        char *arguments[] = {program, (char *)"--role", (char *)world->scenario->name,
-                             (char *)role, NULL};
+        /* C_TESTS_WRAP: a memory checker and its options, for the sides only. */
+        static const char wrapped[] = "exec $C_TESTS_WRAP \"$0\" --role \"$1\" \"$2\"";
+        const char *name = world->scenario->name;
 
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != director)
@@ -147,7 +148,10 @@ static struct child *start(struct world *world, const char *role, int far_end, i
         if (far_end == LINE_FD) /* dup2 onto itself would keep the close-on-exec flag */
             far_end = dup(far_end);
         dup2(far_end, LINE_FD);
-        execv(program, arguments);
+        if (getenv("C_TESTS_WRAP") != NULL)
+            execl("/bin/sh", "sh", "-c", wrapped, program, name, role, (char *)NULL);
+        else
+            execl(program, program, "--role", name, role, (char *)NULL);
         _exit(FAILED_EXIT);
     }
     child->alive = true;
