@@ -241,11 +241,7 @@ fn open_options(listen: Option<&PeerName>, config: &Config) -> OpenOptions {
 }
 
 fn tuning(config: &Config) -> Tuning {
-    let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
-    Tuning {
-        // On a single processor a spinning thread keeps off the one it waits for.
-        spin: if alone { Duration::ZERO } else { config.spin },
-    }
+    Tuning { spin: config.spin }
 }
 
 /// Stops the method. See `BMI_mx_finalize`.

@@ -139,8 +139,11 @@ type Held<'a, T> = MutexGuard<'a, Core<T>>;
 impl<T: Progress> Shared<T> {
     /// Puts `value` behind a lock. Fails when there are no descriptors left.
     pub fn new(value: T, tuning: Tuning) -> io::Result<Self> {
-        let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
-        let spin = if alone { Duration::ZERO } else { tuning.spin };
+        let spin = if processors() == 1 {
+            Duration::ZERO
+        } else {
+            tuning.spin
+        };
         let waiting = Waiting::new(Spin::new(spin));
         Ok(Self {
             core: Mutex::new(Core { value, waiting }),
@@ -219,6 +222,13 @@ impl<T: Progress> Shared<T> {
         drop(core);
         self.ring(rings);
     }
+}
+
+/// Processors of this machine. Not those this process may run on: pinned to one of many, it still
+/// waits for peers on the others.
+fn processors() -> i64 {
+    // SAFETY: takes no pointers.
+    unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }
 }
 
 impl<T> fmt::Debug for Shared<T> {

@@ -3,7 +3,10 @@
 /// Pins the calling thread to core `core` modulo the number of cores. Without the permission, or
 /// with a single core, nothing happens.
 pub(crate) fn to_core(core: usize) {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    // Of the machine: what `available_parallelism` tells shrinks with the first pinning.
+    // SAFETY: takes no pointers.
+    let cores = usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1);
+    let cores = cores.max(1);
     // SAFETY: an all-zero cpu_set_t is an empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: `core % cores` is below CPU_SETSIZE on every machine with fewer than 1024 cores; the
