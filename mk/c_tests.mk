@@ -19,7 +19,7 @@ C_TESTS_LINK    := -L$(LIBDIR) -lbmi_mx -Wl,-rpath,$(abspath $(LIBDIR))
 C_TESTS_HOST    := host op pair pattern wire stage check world
 C_TESTS_NOHOST  := check world
 
-C_TESTS_PLAIN   := args addresses messages order flow testcalls large threads cancel lifecycle kill \
+C_TESTS_PLAIN   := args addresses messages order flow testcalls large threads cancel lifecycle process kill \
                    strangers strangers_memory faults_results faults_hangs faults_memory
 C_TESTS_ALL     := layout header_cxx table_copied table_linked table_dlopen bare \
                    gossip messages_dlopen $(C_TESTS_PLAIN)

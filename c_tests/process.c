@@ -1,0 +1,278 @@
+/*
+ * The library as a guest in somebody's process: its threads, signals, forks, descriptors.
+ *
+ *     host's signals ──► host's threads only (section 9: own threads block them)
+ *     fork           ──► the child gets errors, the parent notices nothing
+ *     finalize       ──► no thread, no descriptor, no mapping of a ring left
+ */
+#include "support/pair.h"
+#include "support/pattern.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int entries(const char *path)
+{
+    DIR *list = opendir(path);
+    int count = 0;
+
+    CHECK(list != NULL);
+    while (readdir(list) != NULL)
+        count++;
+    closedir(list);
+    return count;
+}
+
+static void talk_to(struct bmi_method_addr *self)
+{
+    int64_t in = -1, out = 5;
+    struct op send = {0}, receive = {0};
+
+    CHECK_THAT(op_recv(&receive, self, &in, 8, 1), >=, 0);
+    CHECK_THAT(op_send(&send, self, &out, 8, 1), >=, 0);
+    op_sent(&send);
+    op_received(&receive, 8);
+    CHECK_THAT(in, ==, 5);
+}
+
+/* ---- threads and signals ---- */
+
+/* All signals a process can block, as a mask of /proc. */
+static bool blocks_all(const char *task)
+{
+    char path[300], line[256];
+    unsigned long long mask = 0;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/self/task/%s/status", task);
+    file = fopen(path, "r");
+    if (file == NULL) /* it has just ended */
+        return true;
+    while (fgets(line, sizeof line, file) != NULL)
+        sscanf(line, "SigBlk: %llx", &mask);
+    fclose(file);
+    for (int number = 1; number < 32; number++) {
+        if (number == SIGKILL || number == SIGSTOP || number == SIGSEGV || number == SIGBUS ||
+            number == SIGFPE || number == SIGILL)
+            continue; /* cannot be blocked, or must not be */
+        if ((mask >> (number - 1) & 1) == 0)
+            return false;
+    }
+    return true;
+}
+
+static void threads_block_signals(struct side *side)
+{
+    struct dirent *entry;
+    char own[32];
+    DIR *list;
+
+    (void)side;
+    talk_to(host_lookup_endpoint(host_start_server()));
+    snprintf(own, sizeof own, "%d", (int)getpid());
+    list = opendir("/proc/self/task");
+    CHECK(list != NULL);
+    while ((entry = readdir(list)) != NULL)
+        if (entry->d_name[0] != '.' && strcmp(entry->d_name, own) != 0 &&
+            !blocks_all(entry->d_name))
+            FAIL("thread %s of the library takes the host's signals", entry->d_name);
+    closedir(list);
+    host_stop();
+}
+
+static volatile sig_atomic_t alarms;
+
+static void on_alarm(int number)
+{
+    (void)number;
+    alarms++;
+}
+
+/* A blocked call is interrupted again and again: it neither fails nor ends for ever early. */
+static void signals_interrupt_nothing(struct side *side)
+{
+    struct sigaction action = {.sa_handler = on_alarm}; /* no SA_RESTART */
+    struct itimerval often = {{0, 10000}, {0, 10000}}, never = {{0, 0}, {0, 0}};
+    struct bmi_method_addr *self;
+    int64_t begin;
+
+    (void)side;
+    self = host_lookup_endpoint(host_start_server());
+    talk_to(self);
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    begin = now_ms();
+    while (now_ms() - begin < 300) {
+        CHECK_THAT(host_testcontext(4, 0, 100), ==, 0);
+        CHECK_THAT(host_testunexpected(4, 20), ==, 0);
+    }
+    talk_to(self);
+    CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    CHECK(alarms > 0);
+    host_stop();
+}
+
+/* ---- fork ---- */
+
+static void forks(struct side *side)
+{
+    struct bmi_method_addr *self;
+    int status = -1;
+    pid_t child;
+
+    (void)side;
+    self = host_lookup_endpoint(host_start_server());
+    talk_to(self);
+    fflush(NULL);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        bmi_op_id_t id;
+        struct bmi_method_unexpected_info info;
+        int outcount;
+
+        /* The instance is the parent's: errors, no hang, and no word on its connections. */
+        if (ops->post_send(&id, self, "x", 1, BMI_EXT_ALLOC, 1, NULL, 0, NULL) != -BMI_ENODEV)
+            _exit(1);
+        if (ops->testunexpected(1, &outcount, &info, 0) != -BMI_ENODEV)
+            _exit(2);
+        (void)ops->finalize();
+        _exit(0);
+    }
+    for (deadline_t deadline = deadline_in(PATIENCE_MS); waitpid(child, &status, WNOHANG) == 0;) {
+        if (deadline_over(deadline)) {
+            kill(child, SIGKILL);
+            FAIL("the forked child hangs");
+        }
+        host_pump(2);
+    }
+    CHECK(WIFEXITED(status));
+    CHECK_THAT(WEXITSTATUS(status), ==, 0);
+    talk_to(self);
+    host_stop();
+}
+
+/* Otherwise a program the server starts would keep its connections open after its death. */
+static void execs(struct side *side)
+{
+    struct bmi_method_addr *self;
+    char command[] = "ls -l /proc/self/fd | grep -cE 'socket:|memfd:|eventfd|eventpoll' || true";
+    char text[64] = "";
+    FILE *pipe;
+
+    (void)side;
+    self = host_lookup_endpoint(host_start_server());
+    talk_to(self);
+    pipe = popen(command, "r");
+    CHECK(pipe != NULL);
+    CHECK(fgets(text, sizeof text, pipe) != NULL);
+    pclose(pipe);
+    /* Nothing of the library's reaches a program the host starts (close-on-exec). */
+    CHECK_THAT(atoi(text), <=, 1); /* the line to the director may */
+    host_stop();
+}
+
+/* ---- what finalize leaves ---- */
+
+static int mappings_of_rings(void)
+{
+    FILE *file = fopen("/proc/self/maps", "r");
+    char line[512];
+    int count = 0;
+
+    CHECK(file != NULL);
+    while (fgets(line, sizeof line, file) != NULL)
+        count += strstr(line, "memfd:") != NULL;
+    fclose(file);
+    return count;
+}
+
+static void partner(struct side *side)
+{
+    pair_serve(side);
+    for (int i = 0; i < 10; i++)
+        pair_accept();
+    pair_part(side);
+}
+
+static void leaves_nothing(struct side *side)
+{
+    int endpoint = (int)hear(side, "endpoint"), files = 0, threads = 0;
+
+    for (int i = 0; i < 10; i++) {
+        host_start_client();
+        pair_hello(host_lookup_endpoint(endpoint));
+        host_stop();
+        if (i == 1) {
+            files = entries("/proc/self/fd");
+            threads = entries("/proc/self/task");
+        }
+    }
+    CHECK_THAT(entries("/proc/self/fd"), ==, files);
+    CHECK_THAT(entries("/proc/self/task"), ==, threads);
+    CHECK_THAT(threads, ==, 3); /* ".", ".." and the main thread */
+    CHECK_THAT(mappings_of_rings(), ==, 0);
+    tell(side, "bye", 0);
+    hear(side, "bye");
+}
+
+/* The server's side of the same: clients that come and go leave nothing there. */
+static void patient_server(struct side *side)
+{
+    int files = 0;
+
+    pair_serve(side);
+    for (int i = 0; i < 10; i++) {
+        struct bmi_method_addr *client = pair_accept();
+        deadline_t deadline = deadline_in(PATIENCE_MS);
+
+        while (!host_release(client)) { /* until it is gone */
+            CHECK(!deadline_over(deadline));
+            host_pump(5);
+        }
+        if (i == 1)
+            files = entries("/proc/self/fd");
+        tell(side, "next", 0);
+    }
+    CHECK_THAT(entries("/proc/self/fd"), <=, files);
+    CHECK_THAT(mappings_of_rings(), ==, 0);
+    tell(side, "bye", 0);
+    hear(side, "bye");
+    host_stop();
+}
+
+static void comes_and_goes(struct side *side)
+{
+    int endpoint = (int)hear(side, "endpoint");
+
+    for (int i = 0; i < 10; i++) {
+        host_start_client();
+        pair_hello(host_lookup_endpoint(endpoint));
+        host_stop();
+        hear(side, "next");
+    }
+    tell(side, "bye", 0);
+    hear(side, "bye");
+}
+
+static const struct scenario scenarios[] = {
+    SOLO(threads_of_the_library_block_signals, threads_block_signals),
+    SOLO(signals_do_not_disturb_blocked_calls, signals_interrupt_nothing),
+    SOLO(a_forked_child_gets_errors_and_the_parent_goes_on, forks),
+    SOLO(descriptors_are_closed_on_exec, execs),
+    PAIR(finalize_leaves_no_thread_descriptor_or_ring, partner, leaves_nothing),
+    PAIR(clients_that_left_leave_nothing_at_the_server, patient_server, comes_and_goes),
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv, scenarios);
+}
