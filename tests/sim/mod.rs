@@ -513,6 +513,14 @@ impl Rig {
         }
     }
 
+    /// A stranger, to look at.
+    pub fn peek_stranger(&mut self, node: NodeId) -> &mut Stranger {
+        match self.cluster.node(node) {
+            Some(Node::Stranger(stranger)) => stranger,
+            _ => panic!("node {node} is no stranger"),
+        }
+    }
+
     /// Runs until `done`; fails when it never is.
     pub fn run(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
         for _ in 0..STEPS {
