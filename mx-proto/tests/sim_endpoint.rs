@@ -8,100 +8,19 @@
 //! A run goes through three phases: everything happens; everything is healed and what must still
 //! arrive is taken in; everything is closed. `SIM_SEED=n` repeats one run, `SIM_SEEDS=n` makes n.
 
-use mx_proto::port::Port;
-use mx_proto::reliability::{Reliable, ReliableConfig};
-use mx_proto::{Config, EndpointId};
-use mx_sim::node::NIC;
+mod sim_common;
+
+use mx_proto::Config;
+use mx_proto::reliability::ReliableConfig;
 use mx_sim::{
     Book, Buffer, Cluster, DatagramNet, Fabric, Faults, Habits, Mood, Node, NodeId, Profile, Rng,
-    SimDatagrams, SimPort, World, seeds,
+    World, seeds,
 };
+use sim_common::{Network, Reliably, Unreliably};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
-
-/// A network of either kind, as far as chaos is concerned.
-trait Network {
-    type Port: Port<Buffer>;
-
-    fn open(&mut self, node: NodeId) -> Self::Port;
-    fn cut(&self, a: NodeId, b: NodeId);
-    fn heal(&self, a: NodeId, b: NodeId);
-    fn reset(&self, a: NodeId, b: NodeId);
-    /// The node's power fails; its port is dropped right after.
-    fn power_off(&self, node: NodeId);
-    /// From now on nothing goes wrong any more.
-    fn calm(&self);
-}
-
-struct Reliably {
-    fabric: Fabric<Buffer>,
-    profile: Profile,
-}
-
-impl Network for Reliably {
-    type Port = SimPort<Buffer>;
-
-    fn open(&mut self, node: NodeId) -> Self::Port {
-        let name = EndpointId(node as u32);
-        SimPort::open(&self.fabric, node, NIC, name, self.profile).expect("a free name")
-    }
-
-    fn cut(&self, a: NodeId, b: NodeId) {
-        self.fabric.cut(a, b);
-    }
-
-    fn heal(&self, a: NodeId, b: NodeId) {
-        self.fabric.heal(a, b);
-    }
-
-    fn reset(&self, a: NodeId, b: NodeId) {
-        self.fabric.reset_links(a, b);
-    }
-
-    fn power_off(&self, node: NodeId) {
-        self.fabric.power_off(node);
-    }
-
-    fn calm(&self) {}
-}
-
-struct Unreliably {
-    net: DatagramNet,
-    config: ReliableConfig,
-    faults: Faults,
-    rng: Rng,
-}
-
-impl Network for Unreliably {
-    type Port = Reliable<SimDatagrams>;
-
-    fn open(&mut self, node: NodeId) -> Self::Port {
-        let name = EndpointId(node as u32);
-        let datagrams = SimDatagrams::open(&self.net, node, NIC, name).expect("a free name");
-        Reliable::new(datagrams, self.config, self.rng.bits())
-    }
-
-    fn cut(&self, a: NodeId, b: NodeId) {
-        self.net.set_cut(a, b, true);
-    }
-
-    fn heal(&self, a: NodeId, b: NodeId) {
-        self.net.set_cut(a, b, false);
-    }
-
-    fn reset(&self, _: NodeId, _: NodeId) {}
-
-    fn power_off(&self, _: NodeId) {}
-
-    fn calm(&self) {
-        self.net.set_refuse(0.0);
-        self.net.set_faults(Faults {
-            bandwidth: None,
-            ..self.faults
-        });
-    }
-}
 
 fn random_config(rng: &mut Rng) -> Config {
     Config {
@@ -290,6 +209,15 @@ impl<N: Network> Run<N> {
         busy || !self.book.borrow().missing().is_empty()
     }
 
+    /// Adds what was counted, so that it is seen whether the runs did anything.
+    fn tally(&mut self, tally: &mut BTreeMap<String, u64>) {
+        for (what, count) in self.book.borrow().tally() {
+            *tally.entry(what.clone()).or_default() += count;
+        }
+        *tally.entry("received".into()).or_default() += self.book.borrow().received();
+        *tally.entry("runs".into()).or_default() += 1;
+    }
+
     fn close_all(&mut self) {
         for id in 0..self.nodes {
             if let Some(node) = self.cluster.node(id) {
@@ -308,7 +236,44 @@ impl<N: Network> Run<N> {
     }
 }
 
-fn over_a_reliable_port(seed: u64, remote_read: bool) {
+/// Random runs that never meet a case do not test it. Only for as many runs as one makes by default.
+fn check_tally(tally: &BTreeMap<String, u64>) {
+    println!("{tally:#?}");
+    let runs = tally.get("runs").copied().unwrap_or(0);
+    let wanted = [
+        "received",
+        "Send at once",
+        "Send Success",
+        "Send Truncated",
+        "Send Aborted",
+        "Send Timeout",
+        "Send Unreachable",
+        "Recv Success",
+        "Recv Truncated",
+        "Recv Cancelled",
+        "Recv Unreachable",
+        "Connect Success",
+        "Connect BadKey",
+        "Connect NoResources",
+        "Connect EndpointClosed",
+        "cancel Withdrawn",
+        "cancel Aborted",
+        "down: connection reset",
+        "down: disconnected by the peer",
+    ];
+    for what in wanted {
+        assert!(
+            runs < 100 || tally.contains_key(what),
+            "not once in {runs} runs: {what}"
+        );
+    }
+    assert!(
+        runs < 100 || tally["received"] > 20 * runs,
+        "few messages arrive"
+    );
+}
+
+fn over_a_reliable_port(seed: u64, remote_read: bool, tally: &mut BTreeMap<String, u64>) {
     let world = World::new(seed);
     seeds::watch(&world);
     let mut rng = Rng::new(seed);
@@ -320,21 +285,28 @@ fn over_a_reliable_port(seed: u64, remote_read: bool) {
         ..Profile::random(&mut rng)
     };
     world.note(0, format!("{profile:?}"));
-    Run::new(world, rng, Reliably { fabric, profile }).run();
+    let mut run = Run::new(world, rng, Reliably { fabric, profile });
+    run.run();
+    run.tally(tally);
 }
 
 #[test]
 fn random_operations_keep_every_promise_over_a_reliable_port() {
-    seeds::each(300, |seed| over_a_reliable_port(seed, false));
+    let mut tally = BTreeMap::new();
+    seeds::each(300, |seed| over_a_reliable_port(seed, false, &mut tally));
+    check_tally(&tally);
 }
 
 #[test]
 fn random_operations_keep_every_promise_with_remote_reads() {
-    seeds::each(100, |seed| over_a_reliable_port(seed, true));
+    let mut tally = BTreeMap::new();
+    seeds::each(100, |seed| over_a_reliable_port(seed, true, &mut tally));
+    check_tally(&tally);
 }
 
 #[test]
 fn random_operations_keep_every_promise_over_faulty_datagrams() {
+    let mut tally = BTreeMap::new();
     seeds::each(100, |seed| {
         let world = World::new(seed);
         seeds::watch(&world);
@@ -358,6 +330,9 @@ fn random_operations_keep_every_promise_over_faulty_datagrams() {
             faults,
             rng: rng.fork(),
         };
-        Run::new(world, rng, network).run();
+        let mut run = Run::new(world, rng, network);
+        run.run();
+        run.tally(&mut tally);
     });
+    check_tally(&tally);
 }

@@ -108,6 +108,7 @@ pub struct Book {
     withdrawn: BTreeSet<LifeId>,
     partings: HashMap<(LifeId, LifeId), u32>,
     received: u64,
+    tally: BTreeMap<String, u64>,
 }
 
 /// Bytes from which on a message carries its serial.
@@ -145,6 +146,16 @@ impl Book {
     /// Messages received so far.
     pub fn received(&self) -> u64 {
         self.received
+    }
+
+    /// Counts something that happened, so that a test can see whether it tests anything.
+    pub fn count(&mut self, what: impl Into<String>) {
+        *self.tally.entry(what.into()).or_default() += 1;
+    }
+
+    /// What has been counted.
+    pub fn tally(&self) -> &BTreeMap<String, u64> {
+        &self.tally
     }
 
     /// One of the two has ended, or has noticed the end of, their session.

@@ -215,16 +215,25 @@ impl<P: Port<Buffer>> Node<P> {
 
     /// Cancels every receive that is posted.
     pub fn cancel_receives(&mut self) {
-        let is_recv = |op: &Op| matches!(op.what, What::Recv { .. });
-        let recvs: Vec<u64> = self
-            .ops
-            .iter()
-            .filter(|(_, op)| is_recv(op))
-            .map(|(context, _)| *context)
-            .collect();
-        for context in recvs {
+        self.cancel_all(|op| matches!(op.what, What::Recv { .. }));
+    }
+
+    /// Cancels every send that has not completed.
+    pub fn cancel_sends(&mut self) {
+        self.cancel_all(|op| matches!(op.what, What::Send { .. }));
+    }
+
+    fn cancel_all(&mut self, wanted: impl Fn(&Op) -> bool) {
+        let ops = self.ops.iter().filter(|(_, op)| wanted(op));
+        let contexts: Vec<u64> = ops.map(|(context, _)| *context).collect();
+        for context in contexts {
             self.cancel(context);
         }
+    }
+
+    /// Those it is connected to, as far as it has been told.
+    pub fn partners(&self) -> &[PartnerId] {
+        &self.peers
     }
 
     /// Closes the endpoint; everything must complete now.

@@ -5,12 +5,14 @@ use crate::buffer::Buffer;
 use crate::check::Selector;
 use crate::world::NodeId;
 use mx_proto::port::Port;
-use mx_proto::{Completion, EndpointId, Event, Kind, MatchBits, PartnerId, Status};
+use mx_proto::{Completion, DownReason, EndpointId, Event, Kind, MatchBits, PartnerId, Status};
 
 impl<P: Port<Buffer>> Node<P> {
     pub(super) fn on_completion(&mut self, completion: Completion) {
         let context = completion.context;
         self.note(format!("completion of {context}: {:?}", completion.status));
+        let ended = format!("{:?} {:?}", completion.kind, completion.status);
+        self.judge.book.borrow_mut().count(ended);
         let Some(op) = self.ops.remove(&context) else {
             panic!("a completion for what has completed or never was: {completion:?}");
         };
@@ -108,7 +110,12 @@ impl<P: Port<Buffer>> Node<P> {
             None,
             "down, but still known"
         );
+        assert!(
+            !matches!(reason, DownReason::Protocol(_)),
+            "an endpoint of ours was taken for none of ours: {reason}"
+        );
         let mut book = self.judge.book.borrow_mut();
+        book.count(format!("down: {reason}"));
         let Some(life) = book.life_of(identity.session) else {
             panic!("a session nobody ever had is down")
         };

@@ -18,13 +18,16 @@ use mx_proto::{
 impl<P: Port<Buffer>> Node<P> {
     pub(super) fn take_turn(&mut self) {
         if self.ops.len() >= self.habits.outstanding {
-            return self.random_cancel();
+            if self.rng().chance(0.2) {
+                self.random_cancel();
+            }
+            return;
         }
         match self.rng().below(100) {
             0..8 => self.random_connect(),
             8..45 => self.random_send(),
-            45..85 => self.random_recv(),
-            85..96 => self.random_cancel(),
+            45..90 => self.random_recv(),
+            90..96 => self.random_cancel(),
             96 => self.random_disconnect(),
             97 => self.post_to_a_stranger(),
             _ => self.random_probe(),
@@ -139,6 +142,7 @@ impl<P: Port<Buffer>> Node<P> {
             .send(partner, bits, buffer.share(), context, mode)
         {
             Ok(Posted::Complete) => {
+                self.judge.book.borrow_mut().count("Send at once");
                 assert!(!synchronous, "a synchronous send completed at once");
                 buffer.give_back();
                 self.ops.remove(&context);
@@ -212,6 +216,8 @@ impl<P: Port<Buffer>> Node<P> {
         };
         let outcome = self.endpoint.cancel(request);
         self.note(format!("cancel {context}: {outcome:?}"));
+        let cancelled = format!("cancel {outcome:?}");
+        self.judge.book.borrow_mut().count(cancelled);
         if outcome == Cancelled::Unknown {
             // Its completion waits to be fetched, or it never gets one and the run's end tells.
             return;
