@@ -1,0 +1,337 @@
+//! Faults of the C method (BMI-HOST-ABI.md section 8.5) that lie in starting, stopping and in
+//! threads: shown not to be there, on the real ports, with the process talking to itself.
+//!
+//! One test function, because a process has one instance.
+
+use bmi_mx::abi::constants::*;
+use bmi_mx::abi::types::bmi_method_addr;
+use bmi_mx::error::Error;
+use bmi_mx::instance::{self, Done, Post, PostKind, Posted};
+use mx_sys::UserMemory;
+use std::ffi::CStr;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+type Addr = NonNull<bmi_method_addr>;
+
+/// A server's endpoint that nobody else has: the first one that can be had.
+fn start() -> (Addr, u32) {
+    // Spread by process, so that two runs at once rarely meet.
+    let first = std::process::id() % 900;
+    for endpoint in (first..1024).chain(0..first) {
+        let listen = look_up(&format!("mx://no-host-at-all:0:{endpoint}\n"));
+        match instance::initialize(Some(listen), 3, BMI_INIT_SERVER | 4, None) {
+            Ok(()) => return (listen, endpoint),
+            Err(error) => {
+                // Fault 16: after a failure it can be called again.
+                assert_eq!(error.code(), -BMI_EADDRINUSE, "{error}");
+                instance::drop_addr(listen);
+            }
+        }
+    }
+    panic!("1024 endpoints in use");
+}
+
+fn look_up(name: &str) -> Addr {
+    instance::lookup(name).unwrap()
+}
+
+fn post(kind: PostKind, addr: Addr, tag: i32, buffer: &mut [u8], context: i64) -> Post {
+    Post {
+        kind,
+        addr,
+        // SAFETY: the tests keep their buffers until the operations are over.
+        memory: unsafe { UserMemory::new(buffer.as_mut_ptr().cast(), buffer.len()) }.unwrap(),
+        tag,
+        user_ptr: ptr::without_provenance_mut(tag as usize),
+        context,
+    }
+}
+
+fn code<T: std::fmt::Debug>(result: Result<T, Error>) -> i32 {
+    result.unwrap_err().code()
+}
+
+fn wait(id: i64, context: i64) -> Done {
+    let long = Duration::from_secs(30);
+    instance::test(id, context, long).unwrap().unwrap()
+}
+
+fn count(of: &str) -> usize {
+    std::fs::read_dir(format!("/proc/self/{of}"))
+        .unwrap()
+        .count()
+}
+
+/// Everything, while there is no instance.
+fn nothing_works_and_nothing_breaks(addr: Addr) {
+    let mut id = 7;
+    let mut buffer = [0; 4];
+    let refused = instance::post(post(PostKind::Send, addr, 1, &mut buffer, 0), &mut id);
+    assert_eq!(code(refused), -BMI_ENODEV);
+    assert_eq!(id, 7);
+    let none = Duration::ZERO;
+    assert_eq!(code(instance::test(1, 0, none)), -BMI_ENODEV);
+    assert_eq!(
+        code(instance::test_some(&[1], 0, none, &mut |_, _| ())),
+        -BMI_ENODEV
+    );
+    assert_eq!(
+        code(instance::test_context(0, 1, none, &mut |_| ())),
+        -BMI_ENODEV
+    );
+    assert_eq!(
+        code(instance::test_unexpected(1, none, &mut |_| ())),
+        -BMI_ENODEV
+    );
+    assert_eq!(code(instance::cancel(1, 0)), -BMI_ENODEV);
+    assert_eq!(code(instance::open_context(0)), -BMI_ENODEV);
+    assert_eq!(code(instance::finalize()), -BMI_ENODEV);
+    instance::close_context(0);
+    assert!(!instance::drop_addr_query(addr));
+}
+
+#[test]
+fn starting_and_stopping_in_any_order_and_from_any_thread_does_what_it_says() {
+    let early = look_up("mx://localhost:0:999");
+    nothing_works_and_nothing_breaks(early);
+    assert!(instance::lookup("tcp://localhost:3334").is_none());
+    assert!(instance::lookup("mx://").is_none());
+
+    // Address and flag must agree.
+    assert_eq!(
+        code(instance::initialize(None, 0, BMI_INIT_SERVER, None)),
+        -BMI_EINVAL
+    );
+    assert_eq!(
+        code(instance::initialize(Some(early), 0, 0, None)),
+        -BMI_EINVAL
+    );
+    let nonsense = NonNull::dangling();
+    let refused = instance::initialize(Some(nonsense), 0, BMI_INIT_SERVER, None);
+    assert_eq!(code(refused), -BMI_EINVAL);
+    nothing_works_and_nothing_breaks(early);
+
+    // Once warm, no life leaves a descriptor or a thread behind.
+    one_life(early);
+    let before = (count("fd"), count("task"));
+    for _ in 0..3 {
+        one_life(early);
+        assert_eq!((count("fd"), count("task")), before);
+    }
+    nothing_works_and_nothing_breaks(early);
+    instance::drop_addr(early);
+    instance::drop_addr(early);
+    assert_eq!(bmi_mx::address::count(), 0);
+}
+
+fn one_life(early: Addr) {
+    let (listen, endpoint) = start();
+    assert_eq!(code(instance::initialize(None, 0, 0, None)), -BMI_EALREADY);
+    // SAFETY: live objects; nobody writes to them.
+    unsafe {
+        assert_eq!((*listen.as_ptr()).method_type, 3);
+        assert_eq!((*early.as_ptr()).method_type, 3);
+    }
+    // Its own listen string again: a usable address, which is itself.
+    let own = look_up(&format!("mx://no-host-at-all:0:{endpoint}"));
+    let local = look_up(&format!("tcp://x:1,mx://localhost:0:{endpoint}"));
+    assert!(own != listen && own != local);
+    // SAFETY: the object lives.
+    let text = unsafe { CStr::from_ptr(instance::rev_lookup(local)) };
+    assert_eq!(
+        text.to_str().unwrap(),
+        format!("mx://localhost:0:{endpoint}")
+    );
+
+    talk_to_myself(listen, own, local);
+    strangers_ids(own);
+    many_threads(local);
+    a_blocked_thread_is_woken(local);
+    instance::drop_addr(own);
+    instance::drop_addr(own);
+
+    // What is under way when it ends is simply over.
+    let mut buffer = [0; 8];
+    let mut id = 0;
+    let receive = post(PostKind::Recv, local, 9, &mut buffer, 0);
+    assert_eq!(instance::post(receive, &mut id).unwrap(), Posted::Pending);
+    let began = Instant::now();
+    instance::finalize().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(3));
+    nothing_works_and_nothing_breaks(local);
+    // OrangeFS drops addresses after the end.
+    instance::drop_addr(local);
+    instance::drop_addr(listen);
+}
+
+/// Each of the three names is the same peer, and messages of all sizes arrive.
+fn talk_to_myself(listen: Addr, own: Addr, local: Addr) {
+    for (round, len) in [0, 10, 40_000, 3 << 20].into_iter().enumerate() {
+        let mut out: Vec<u8> = (0..len).map(|n| (n % 251) as u8).collect();
+        let mut into = vec![0; len + 1];
+        let (mut recv, mut send) = (0, 0);
+        let receive = post(PostKind::Recv, own, 5, &mut into, 2);
+        assert_eq!(instance::post(receive, &mut recv).unwrap(), Posted::Pending);
+        let from = [listen, local, own, local][round];
+        let sending = post(PostKind::Send, from, 5, &mut out, 3);
+        let posted = instance::post(sending, &mut send).unwrap();
+        let done = wait(recv, 2);
+        assert_eq!((done.error, done.size), (0, len as i64));
+        assert!(into[..len] == out[..]);
+        if posted == Posted::Pending {
+            assert_eq!(wait(send, 3).error, 0);
+        }
+    }
+    // Unexpected, 300 KiB, to oneself.
+    let mut out = vec![7; 300 << 10];
+    let mut send = 0;
+    let sending = post(PostKind::SendUnexpected, local, 6, &mut out, 0);
+    let posted = instance::post(sending, &mut send).unwrap();
+    let mut got = Vec::new();
+    let until = Instant::now() + Duration::from_secs(30);
+    while got.is_empty() && Instant::now() < until {
+        let each = &mut |message: instance::Unexpected| {
+            // SAFETY: malloc'ed with that size, and ours now.
+            unsafe {
+                let bytes = message.buffer.cast::<u8>();
+                assert_eq!(bytes.read(), 7);
+                libc::free(message.buffer);
+            }
+            got.push((message.size, message.tag, message.error));
+        };
+        instance::test_unexpected(5, Duration::from_millis(100), each).unwrap();
+    }
+    assert_eq!(got, [(300 << 10, 6, 0)]);
+    if posted == Posted::Pending {
+        assert_eq!(wait(send, 0).error, 0);
+    }
+}
+
+/// Ids that name nothing are refused by everything and harm nobody.
+fn strangers_ids(addr: Addr) {
+    let mut buffer = [0; 8];
+    let mut live = 0;
+    let receive = post(PostKind::Recv, addr, 1, &mut buffer, 4);
+    instance::post(receive, &mut live).unwrap();
+    for id in [0, 1, -1, 8, live + 8, live + 1, i64::MIN, i64::MAX] {
+        assert_eq!(code(instance::test(id, 4, Duration::ZERO)), -BMI_EINVAL);
+        assert_eq!(code(instance::cancel(id, 4)), -BMI_EINVAL);
+    }
+    // The right id in the wrong context.
+    assert_eq!(code(instance::cancel(live, 5)), -BMI_EINVAL);
+    assert_eq!(code(instance::test(live, 5, Duration::ZERO)), -BMI_EINVAL);
+    // What the host reads, without asking, at the address that an id is.
+    let block = live as *const i64;
+    // SAFETY: an operation under way.
+    unsafe {
+        assert_eq!(block.read(), live);
+        assert_eq!(block.add(9).read(), addr.as_ptr() as i64);
+    }
+    instance::cancel(live, 4).unwrap();
+    instance::cancel(live, 4).unwrap();
+    assert_eq!(wait(live, 4).error, -BMI_ECANCEL);
+    assert_eq!(code(instance::cancel(live, 4)), -BMI_EINVAL);
+    // SAFETY: blocks are never unmapped.
+    assert_eq!(unsafe { block.read() }, 0);
+}
+
+/// Posts, tests and cancels from several threads at once: each operation is reported exactly once.
+fn many_threads(addr: Addr) {
+    const THREADS: usize = 4;
+    const EACH: usize = 500;
+    let addr = addr.as_ptr() as usize;
+    let reported = AtomicUsize::new(0);
+    let pending = AtomicUsize::new(0);
+    let posting = AtomicUsize::new(THREADS);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (pending, posting) = (&pending, &posting);
+            scope.spawn(move || {
+                let addr = NonNull::new(addr as *mut _).unwrap();
+                for n in 0..EACH {
+                    let tag = (thread * EACH + n) as i32;
+                    // Reported by whichever thread asks first, so the buffers stay for good.
+                    let into = Box::leak(vec![0; 64].into_boxed_slice());
+                    let out = Box::leak(vec![1; 64].into_boxed_slice());
+                    let mut id = 0;
+                    pending.fetch_add(1, Ordering::Relaxed);
+                    instance::post(post(PostKind::Recv, addr, tag, into, 6), &mut id).unwrap();
+                    if n % 10 == 0 {
+                        // It may have been reported already, or the id be another's by now.
+                        let _ = instance::cancel(id, 6);
+                        continue;
+                    }
+                    let sending = post(PostKind::Send, addr, tag, out, 6);
+                    pending.fetch_add(1, Ordering::Relaxed);
+                    if instance::post(sending, &mut id).unwrap() != Posted::Pending {
+                        pending.fetch_sub(1, Ordering::Relaxed);
+                    }
+                }
+                posting.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        for _ in 0..2 {
+            let (reported, pending, posting) = (&reported, &pending, &posting);
+            scope.spawn(move || {
+                let until = Instant::now() + Duration::from_secs(60);
+                loop {
+                    let each = &mut |done: Done| {
+                        assert!(done.error == 0 || done.error == -BMI_ECANCEL, "{done:?}");
+                        reported.fetch_add(1, Ordering::Relaxed);
+                    };
+                    instance::test_context(6, 7, Duration::from_millis(1), each).unwrap();
+                    let all = posting.load(Ordering::Relaxed) == 0
+                        && reported.load(Ordering::Relaxed) >= pending.load(Ordering::Relaxed);
+                    if all {
+                        break;
+                    }
+                    assert!(
+                        Instant::now() < until,
+                        "{reported:?} of {pending:?} reported"
+                    );
+                }
+            });
+        }
+    });
+    assert_eq!(reported.into_inner(), pending.into_inner());
+}
+
+/// Fault 19: a thread blocked in `test_context` returns for a completion, and for an unexpected
+/// message, long before its time is up.
+fn a_blocked_thread_is_woken(addr: Addr) {
+    let long = Duration::from_secs(20);
+    for unexpected in [false, true] {
+        let mut into = [0; 4];
+        let mut recv = 0;
+        instance::post(post(PostKind::Recv, addr, 8, &mut into, 7), &mut recv).unwrap();
+        let kind = match unexpected {
+            true => PostKind::SendUnexpected,
+            false => PostKind::Send,
+        };
+        let began = Instant::now();
+        let waiting =
+            std::thread::spawn(move || instance::test_context(7, 1, long, &mut |_| ()).unwrap());
+        let mut out = [1; 4];
+        let mut send = 0;
+        let sending = post(kind, addr, 8, &mut out, 8);
+        if instance::post(sending, &mut send).unwrap() == Posted::Pending {
+            wait(send, 8);
+        }
+        assert_eq!(waiting.join().unwrap(), usize::from(!unexpected));
+        assert!(began.elapsed() < long / 2);
+        if unexpected {
+            let mut tags = Vec::new();
+            let each = &mut |message: instance::Unexpected| {
+                // SAFETY: malloc'ed, and ours now.
+                unsafe { libc::free(message.buffer) };
+                tags.push(message.tag);
+            };
+            instance::test_unexpected(1, Duration::ZERO, each).unwrap();
+            assert_eq!(tags, [8]);
+            instance::cancel(recv, 7).unwrap();
+            assert_eq!(wait(recv, 7).error, -BMI_ECANCEL);
+        }
+    }
+}
