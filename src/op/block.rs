@@ -93,7 +93,7 @@ impl Arena {
         for (class, chunk) in self.chunks.iter().enumerate() {
             let start = chunk.as_ptr() as usize;
             let offset = address.wrapping_sub(start);
-            if offset < size_of::<Block>() * chunk.len() {
+            if offset < size_of_val(*chunk) {
                 let slot = offset / size_of::<Block>();
                 if offset % size_of::<Block>() != 0 {
                     return None;

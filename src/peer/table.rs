@@ -416,7 +416,8 @@ mod tests {
     #[test]
     fn many_address_objects_are_one_peer_and_are_counted() {
         let mut peers = Peers::default();
-        let (a, b) = (8 as *mut bmi_method_addr, 16 as *mut bmi_method_addr);
+        let a = 0x100 as *mut bmi_method_addr;
+        let b = 0x200 as *mut bmi_method_addr;
         let key = add(&mut peers, 1).unwrap();
         peers.attach(a, key);
         peers.attach(b, key);
