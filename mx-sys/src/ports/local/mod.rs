@@ -8,7 +8,7 @@
 //!     `------ Unix socket: handshake, wake-ups, hang-up -------'
 //! ```
 //!
-//! Packets go through memory that both processes have mapped ([`ring`]); nothing enters the kernel
+//! Packets go through memory that both processes have mapped; nothing enters the kernel
 //! while both sides poll. The Unix socket beside it brings the memory over, wakes a side that
 //! sleeps, and hangs up when the other side is gone.
 //!
