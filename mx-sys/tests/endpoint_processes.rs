@@ -44,6 +44,10 @@ const CASES: &[(&str, Case)] = &[
         a_cancelled_send_leaves_the_connection_alone,
     ),
     (
+        "a_blocked_server_uses_no_processor",
+        a_blocked_server_uses_no_processor,
+    ),
+    (
         "a_disconnected_server_is_told_and_serves_again",
         a_disconnected_server_is_told,
     ),
@@ -128,6 +132,21 @@ fn a_cancelled_send_leaves_the_connection_alone(route: Route) {
         got == before,
         "{cancelled:?}: memory was touched after the cancel"
     );
+}
+
+/// Both a thread blocked in a wait and the helper thread beside it, with a partner.
+fn a_blocked_server_uses_no_processor(route: Route) {
+    let (node, server, to) = with_server(route);
+    assert_eq!(round_trip(&node, to, 1, b"there"), b"there");
+    // What was set in motion comes to rest: at most one long tick of the helper's.
+    std::thread::sleep(Duration::from_millis(200));
+    let (before, span) = (server.processor_time(), Duration::from_secs(1));
+    std::thread::sleep(span);
+    let used = server.processor_time() - before;
+    assert!(used < span / 500, "{used:?} in {span:?}");
+    let begin = Instant::now();
+    assert_eq!(round_trip(&node, to, 1, b"still there"), b"still there");
+    assert!(begin.elapsed() < AT_ONCE, "{:?}", begin.elapsed());
 }
 
 fn a_disconnected_server_is_told(route: Route) {
@@ -229,7 +248,13 @@ fn a_second_server_is_refused(route: Route) {
 fn with_server(route: Route) -> (Node, Server, PartnerId) {
     let server = Server::start(None);
     let node = Node::any();
+    let begin = Instant::now();
     let to = node.connect(server.target(route)).unwrap();
+    assert!(
+        begin.elapsed() < AT_ONCE,
+        "connected after {:?}",
+        begin.elapsed()
+    );
     (node, server, to)
 }
 
@@ -304,6 +329,16 @@ impl Server {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
+    }
+
+    /// What all its threads have used so far.
+    fn processor_time(&self) -> Duration {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let nanos = tasks.map(|task| {
+            let stat = std::fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap();
+            stat.split(' ').next().unwrap().parse::<u64>().unwrap()
+        });
+        Duration::from_nanos(nanos.sum())
     }
 
     fn signal(&self, signal: i32) {

@@ -11,8 +11,8 @@
 //!
 //! A port without a link is *quiet*: it is not polled, so that TCP costs a process that only uses
 //! shared memory nothing. It is looked at again when its control descriptor is readable, which
-//! somebody who sleeps on it says ([`HostPorts::note_control`]) and which polls find out about once
-//! in a millisecond.
+//! somebody who sleeps on it says ([`HostPorts::note_control`]) and which polls find out about
+//! within a few milliseconds.
 //!
 //! Owns: the ports.
 //! Knows nothing of: what the ports do.
@@ -52,9 +52,10 @@ const MEMBER_LOOPBACK: u8 = 2;
 /// Polls between two looks at the clock, while a port is quiet.
 const CLOCK_EVERY: u32 = 16;
 
-/// Time between two looks at quiet ports' control descriptors: long against the cost of the system
-/// call, short against a connection being made. Whoever sleeps on them does not wait for it.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Time between two looks at quiet ports' control descriptors: the first and the longest. It
+/// doubles while there is nothing to see. Long against the cost of the system call, short against a
+/// connection being made; whoever sleeps on them does not wait for it.
+const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
 
 /// While shared memory is busy, TCP is polled every so many polls: its polls cost system calls.
 const TCP_TURN: u32 = 8;
@@ -77,6 +78,7 @@ pub struct HostPorts {
     look: bool,
     polls: u32,
     next_look: Instant,
+    look_every: Duration,
     control: Nest,
     data: Nest,
 }
@@ -148,6 +150,7 @@ impl HostPorts {
             look: true,
             polls: 0,
             next_look: Instant(0),
+            look_every: LOOK_EVERY.0,
             control,
             data,
         })
@@ -213,8 +216,12 @@ impl HostPorts {
             return;
         }
         self.look = false;
-        self.next_look = now.after(LOOK_EVERY);
         let readable = self.control.readable();
+        self.look_every = match readable {
+            0 => (self.look_every * 2).min(LOOK_EVERY.1),
+            _ => LOOK_EVERY.0,
+        };
+        self.next_look = now.after(self.look_every);
         if readable & (1 << MEMBER_LOCAL) != 0
             && let Some(local) = &mut self.local
         {
