@@ -120,6 +120,13 @@ impl DatagramNet {
         self.inner.borrow_mut().link(from, to).set_script(script);
     }
 
+    /// Lets a datagram arrive now, as if `from` had sent it.
+    pub fn inject(&self, from: SimAddress, to: SimAddress, bytes: Vec<u8>) {
+        let mut inner = self.inner.borrow_mut();
+        let now = inner.world.now();
+        inner.post(to, now, from, Some(bytes));
+    }
+
     /// Stops everything between two nodes, or lets it through again.
     pub fn set_cut(&self, a: NodeId, b: NodeId, cut: bool) {
         let mut inner = self.inner.borrow_mut();

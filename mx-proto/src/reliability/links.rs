@@ -99,6 +99,10 @@ impl<A: Copy + Eq + Hash + std::fmt::Debug> Links<A> {
         }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
     pub(super) fn of_mut(&mut self, id: LinkId) -> Option<&mut Link<A>> {
         self.table.get_mut(id.index(), id.generation())
     }

@@ -70,6 +70,11 @@ impl<D: DatagramPort> Reliable<D> {
         &self.links.stats
     }
 
+    /// Sessions there are: open, half open and closing ones.
+    pub fn sessions(&self) -> usize {
+        self.links.len()
+    }
+
     /// The service underneath.
     pub fn datagrams(&self) -> &D {
         &self.datagrams

@@ -1,0 +1,74 @@
+//! Ports alone, without an endpoint: numbered packets go both ways and every one must arrive once,
+//! whole and in order, or the link must say that it is down.
+//!
+//! ```text
+//!   Peer --- numbered packets of random sizes ---> Peer      over SimPort and over
+//!        <----------------------------------------           Reliable on faulty links
+//! ```
+
+mod faults;
+mod peer;
+mod sessions;
+mod strangers;
+
+use mx_proto::EndpointId;
+use mx_proto::reliability::{Reliable, ReliableConfig, ReliableStats};
+use mx_sim::{
+    Buffer, Cluster, DatagramNet, Fabric, NodeId, Profile, Rng, SimDatagrams, SimPort, World, seeds,
+};
+use peer::{NIC, Peer, exchange, two};
+use std::time::Duration;
+
+fn sim_ports(world: &World, share: bool, profile: Profile) -> (SimPort<Buffer>, SimPort<Buffer>) {
+    let fabric = Fabric::new(
+        world,
+        share.then_some(Buffer::share as fn(&Buffer) -> Buffer),
+    );
+    let open = |node| {
+        SimPort::open(&fabric, node, NIC, EndpointId(node as u32), profile).expect("a free name")
+    };
+    (open(0), open(1))
+}
+
+#[test]
+fn a_simulated_port_delivers_everything_in_order_whatever_its_behaviour() {
+    seeds::each(200, |seed| {
+        let world = World::new(seed);
+        seeds::watch(&world);
+        let mut rng = Rng::new(seed);
+        let profile = Profile {
+            remote_read: false,
+            ..Profile::random(&mut rng)
+        };
+        let ports = sim_ports(&world, rng.chance(0.7), profile);
+        let mut cluster = two(&world, ports);
+        exchange(&mut cluster, &mut rng, 40, Duration::from_secs(60));
+    });
+}
+
+pub(crate) type ReliablePeer = Reliable<SimDatagrams>;
+
+pub(crate) fn reliable(
+    net: &DatagramNet,
+    node: NodeId,
+    config: ReliableConfig,
+    life: u64,
+) -> ReliablePeer {
+    let name = EndpointId(node as u32);
+    let datagrams = SimDatagrams::open(net, node, NIC, name).expect("a free name");
+    Reliable::new(datagrams, config, life << 32 | node as u64)
+}
+
+pub(crate) fn totals(cluster: &mut Cluster<Peer<ReliablePeer>>) -> ReliableStats {
+    let mut sum = ReliableStats::default();
+    for id in 0..cluster.len() {
+        let stats = *cluster.node(id).expect("alive").port.stats();
+        sum.resent += stats.resent;
+        sum.duplicates += stats.duplicates;
+        sum.damaged += stats.damaged;
+        sum.bad_acks += stats.bad_acks;
+        sum.malformed += stats.malformed;
+        sum.datagrams_out += stats.datagrams_out;
+    }
+    sum
+}

@@ -1,0 +1,342 @@
+//! One end of a link that sends numbered packets and checks those that come.
+
+use mx_proto::memory::{Memory, Source};
+use mx_proto::port::{
+    BODY_LEN_AT, Body, HeaderBytes, LinkDown, Place, Port, SendError, Sent, Sink,
+};
+use mx_proto::{EndpointId, Instant, LinkId, NicId, Route, Target};
+use mx_sim::{Buffer, Cluster, Drive, NodeId, Rng, VirtualClock, World};
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+pub(crate) const NIC: NicId = NicId(0x5151);
+
+pub(crate) fn target(node: NodeId) -> Target {
+    Target {
+        nic: NIC,
+        endpoint: EndpointId(node as u32),
+        route: Route::AUTO,
+    }
+}
+
+/// The body of packet `number` of a sender.
+pub(crate) fn body(sender: usize, number: u64, len: usize) -> Vec<u8> {
+    let mut rng = Rng::new(number << 8 | sender as u64);
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend_from_slice(&rng.bits().to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+pub(crate) fn header(number: u64, len: usize) -> HeaderBytes {
+    let mut header = [0; 32];
+    header[BODY_LEN_AT..BODY_LEN_AT + 4].copy_from_slice(&(len as u32).to_le_bytes());
+    header[8..16].copy_from_slice(&number.to_le_bytes());
+    header
+}
+
+pub(crate) fn number_of(header: &HeaderBytes) -> u64 {
+    u64::from_le_bytes(header[8..16].try_into().expect("eight bytes"))
+}
+
+pub(crate) fn len_of(header: &HeaderBytes) -> usize {
+    let at = BODY_LEN_AT;
+    u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes")) as usize
+}
+
+/// What a peer has been told.
+#[derive(Default)]
+pub(crate) struct Heard {
+    pub(crate) peer: usize,
+    pub(crate) packet_max: usize,
+    /// Where packets go that are placed.
+    pub(crate) placed: Option<(u64, Buffer)>,
+    /// Numbers received, in order.
+    pub(crate) received: Vec<u64>,
+    pub(crate) link: Option<LinkId>,
+    pub(crate) up: bool,
+    pub(crate) down: Option<LinkDown>,
+    pub(crate) writable: bool,
+    pub(crate) released: Vec<u64>,
+    /// Whatever comes is fine.
+    pub(crate) indifferent: bool,
+}
+
+impl Heard {
+    fn accept(&mut self, link: LinkId, header: &HeaderBytes, bytes: &[u8]) {
+        if self.indifferent {
+            return;
+        }
+        assert!(
+            self.down.is_none(),
+            "a packet came after the end of its link"
+        );
+        assert_eq!(*self.link.get_or_insert(link), link, "a second link");
+        let number = number_of(header);
+        assert_eq!(number, self.received.len() as u64, "packets out of order");
+        assert_eq!(
+            bytes,
+            body(self.peer, number, len_of(header)),
+            "packet {number} is damaged"
+        );
+        self.received.push(number);
+    }
+}
+
+impl Sink<Buffer> for Heard {
+    fn on_up(&mut self, _link: LinkId, _cookie: u64) {
+        assert!(!std::mem::replace(&mut self.up, true), "up twice");
+    }
+
+    fn on_down(&mut self, link: LinkId, _cookie: u64, reason: LinkDown) {
+        // Links of an earlier time may end later.
+        if self.link == Some(link) && !self.indifferent {
+            assert!(self.down.is_none(), "down twice");
+            self.down = Some(reason);
+        }
+    }
+
+    fn on_packet<B: Source + ?Sized>(
+        &mut self,
+        link: LinkId,
+        _: u64,
+        header: &HeaderBytes,
+        body: &B,
+    ) {
+        assert_eq!(body.len(), len_of(header));
+        assert!(body.len() <= self.packet_max);
+        self.accept(link, header, &body.to_vec());
+    }
+
+    fn place(&mut self, _link: LinkId, _: u64, header: &HeaderBytes) -> Option<Place<'_, Buffer>> {
+        if self.indifferent {
+            return None;
+        }
+        let number = number_of(header);
+        // Every third small packet is nobody's until it has arrived as a whole.
+        if len_of(header) <= self.packet_max && number % 3 == 0 {
+            return None;
+        }
+        if self.placed.as_ref().is_none_or(|(of, _)| *of != number) {
+            let room = vec![0xee; len_of(header) + 7];
+            self.placed = Some((number, Buffer::in_pieces(room, vec![5, 1000])));
+        }
+        self.placed
+            .as_mut()
+            .map(|(_, memory)| Place { memory, offset: 7 })
+    }
+
+    fn on_placed(&mut self, link: LinkId, _: u64, header: &HeaderBytes) {
+        let (number, memory) = self.placed.take().expect("placed without having asked");
+        assert_eq!(number, number_of(header));
+        self.accept(link, header, &memory.bytes()[7..]);
+    }
+
+    fn on_writable(&mut self, _link: LinkId, _cookie: u64) {
+        self.writable = true;
+    }
+
+    fn on_released(&mut self, _link: LinkId, _cookie: u64, token: u64) {
+        self.released.push(token);
+    }
+
+    fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {
+        panic!("nothing was read");
+    }
+}
+
+/// Sends packets and checks what comes.
+pub(crate) struct Peer<P> {
+    pub(crate) node: NodeId,
+    pub(crate) port: P,
+    pub(crate) clock: VirtualClock,
+    pub(crate) heard: Heard,
+    pub(crate) link: Option<LinkId>,
+    /// Sizes of packets still to go.
+    pub(crate) to_send: VecDeque<usize>,
+    pub(crate) sent: u64,
+    /// Number, memory and bytes taken of a packet taken in part.
+    pub(crate) partial: Option<(Buffer, usize)>,
+    pub(crate) held: HashMap<u64, Buffer>,
+    pub(crate) budget: usize,
+}
+
+impl<P: Port<Buffer>> Peer<P> {
+    pub(crate) fn new(node: NodeId, peer: NodeId, port: P, clock: VirtualClock) -> Self {
+        let packet_max = port.limits(LinkId::new(0, 0)).packet_max;
+        let heard = Heard {
+            peer,
+            packet_max,
+            writable: true,
+            ..Heard::default()
+        };
+        Self {
+            node,
+            port,
+            clock,
+            heard,
+            link: None,
+            to_send: VecDeque::new(),
+            sent: 0,
+            partial: None,
+            held: HashMap::new(),
+            budget: 64,
+        }
+    }
+
+    /// Starts a link, the only one from now on.
+    pub(crate) fn call(&mut self, target: Target) {
+        let clock = self.clock.clone();
+        let link = self.port.connect(target, &clock).expect("a known name");
+        self.hang_up();
+        self.link = Some(link);
+        self.heard.link = Some(link);
+    }
+
+    /// Forgets the link, and begins to count anew.
+    pub(crate) fn hang_up(&mut self) {
+        let (peer, packet_max) = (self.heard.peer, self.heard.packet_max);
+        self.heard = Heard {
+            peer,
+            packet_max,
+            writable: true,
+            ..Heard::default()
+        };
+        (self.link, self.sent, self.partial) = (None, 0, None);
+        self.to_send.clear();
+    }
+
+    fn send_some(&mut self) -> bool {
+        let link = self.link.or(self.heard.link);
+        let Some(link) = link.filter(|_| self.heard.down.is_none()) else {
+            return false;
+        };
+        let mut any = false;
+        while self.heard.writable {
+            let outcome = if let Some((memory, at)) = &self.partial {
+                let left = memory.len() - at;
+                self.port
+                    .resume(link, memory, *at, left)
+                    .map(|sent| (sent, memory.clone(), *at))
+            } else if let Some(&len) = self.to_send.front() {
+                let memory = Buffer::in_pieces(body(self.node, self.sent, len), vec![1, len / 2]);
+                let all = Body::Memory {
+                    memory: &memory,
+                    offset: 0,
+                    len,
+                };
+                let outcome = self.port.send(link, &header(self.sent, len), all);
+                if outcome.is_ok() {
+                    self.to_send.pop_front();
+                    self.sent += 1;
+                }
+                outcome.map(|sent| (sent, memory.clone(), 0))
+            } else {
+                return any;
+            };
+            match outcome {
+                Ok((Sent::Whole, memory, _)) => {
+                    memory.give_back();
+                    self.partial = None;
+                }
+                Ok((Sent::Held(token), memory, _)) => {
+                    self.held.insert(token, memory);
+                    self.partial = None;
+                }
+                Ok((Sent::Part(part), memory, at)) => {
+                    assert!(at + part < memory.len(), "a part is less than all");
+                    self.partial = Some((memory, at + part));
+                    self.heard.writable = false;
+                }
+                Err(SendError::WouldBlock) => self.heard.writable = false,
+                Err(SendError::Down) => return any,
+            }
+            any = true;
+        }
+        any
+    }
+}
+
+impl<P: Port<Buffer>> Drive for Peer<P> {
+    fn progress(&mut self) -> bool {
+        let clock = self.clock.clone();
+        let mut busy = self.port.poll(&clock, self.budget, &mut self.heard);
+        for token in self.heard.released.drain(..) {
+            self.held
+                .remove(&token)
+                .expect("released twice or never held")
+                .give_back();
+        }
+        busy |= self.send_some();
+        busy
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.port.deadline()
+    }
+}
+
+/// Packets of random sizes, now and then an empty or a largest one.
+pub(crate) fn sizes(
+    rng: &mut Rng,
+    count: usize,
+    packet_max: usize,
+    data_max: usize,
+) -> VecDeque<usize> {
+    let some = |rng: &mut Rng| match rng.below(10) {
+        0 => 0,
+        1 => packet_max,
+        2 => data_max,
+        3 => rng.within(0..=data_max),
+        4..=6 => rng.within(0..=packet_max),
+        _ => rng.within(1..=200),
+    };
+    (0..count).map(|_| some(rng)).collect()
+}
+
+/// Peers 0 and 1 on these ports; 0 has called 1.
+pub(crate) fn two<P: Port<Buffer>>(world: &World, ports: (P, P)) -> Cluster<Peer<P>> {
+    let mut cluster = Cluster::new(world);
+    let mut a = Peer::new(0, 1, ports.0, world.clock());
+    let b = Peer::new(1, 0, ports.1, world.clock());
+    a.call(target(1));
+    cluster.add(a);
+    cluster.add(b);
+    cluster
+}
+
+/// Both send `count` more packets each; returns when all of them have arrived.
+pub(crate) fn exchange<P: Port<Buffer>>(
+    cluster: &mut Cluster<Peer<P>>,
+    rng: &mut Rng,
+    count: usize,
+    give_up: Duration,
+) {
+    let mut wanted = [0; 2];
+    for id in 0..2 {
+        let peer = cluster.node(id).expect("nobody dies");
+        let limits = peer.port.limits(LinkId::new(0, 0));
+        peer.to_send
+            .extend(sizes(rng, count, limits.packet_max, limits.data_max));
+        peer.budget = rng.pick(&[1, 7, 64]);
+        wanted[1 - id] = peer.sent as usize + peer.to_send.len();
+        cluster.poke(id);
+    }
+    let until = cluster.world().now().after(give_up);
+    let done = cluster.run_while(20_000_000, |cluster| {
+        assert!(cluster.world().now() < until, "not done in {give_up:?}");
+        let mut all = true;
+        for (id, wanted) in wanted.into_iter().enumerate() {
+            let peer = cluster.node(id).expect("nobody dies");
+            assert_eq!(peer.heard.down, None);
+            all &= peer.heard.received.len() == wanted && peer.held.is_empty();
+        }
+        !all
+    });
+    assert!(
+        done,
+        "nothing happens any more, but not everything has arrived"
+    );
+}

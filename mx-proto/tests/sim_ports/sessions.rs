@@ -1,0 +1,339 @@
+//! How sessions of the reliability layer begin and end, and what an earlier one may not do.
+
+use super::peer::{NIC, Peer, exchange, target, two};
+use super::{ReliablePeer, reliable, totals};
+use mx_proto::EndpointId;
+use mx_proto::port::{Close, LinkDown, Port};
+use mx_proto::reliability::ReliableConfig;
+use mx_sim::datagrams::SimAddress;
+use mx_sim::link::Fate;
+use mx_sim::{Buffer, Cluster, DatagramNet, Faults, Rng, World, seeds};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn address(node: u32) -> SimAddress {
+    (NIC, EndpointId(node))
+}
+
+fn config() -> ReliableConfig {
+    ReliableConfig {
+        give_up: 4 * SECOND,
+        connect_give_up: 3 * SECOND,
+        keepalive: SECOND,
+        ..ReliableConfig::default()
+    }
+}
+
+struct Stage {
+    world: World,
+    net: DatagramNet,
+    rng: Rng,
+    cluster: Cluster<Peer<ReliablePeer>>,
+}
+
+impl Stage {
+    /// Peers 0 and 1; 0 has called 1.
+    fn new(seed: u64) -> Self {
+        Self::with(seed, config())
+    }
+
+    fn with(seed: u64, config: ReliableConfig) -> Self {
+        let world = World::new(seed);
+        seeds::watch(&world);
+        let net = DatagramNet::new(&world, 1472, Faults::default());
+        let ports = (reliable(&net, 0, config, 1), reliable(&net, 1, config, 2));
+        let cluster = two(&world, ports);
+        Self {
+            world,
+            net,
+            rng: Rng::new(seed),
+            cluster,
+        }
+    }
+
+    fn exchange(&mut self, count: usize) {
+        exchange(&mut self.cluster, &mut self.rng, count, 10 * SECOND);
+    }
+
+    fn run(&mut self, span: Duration) {
+        let until = self.world.now().after(span);
+        assert!(
+            self.cluster.run_until(until, 1_000_000),
+            "too many steps in {span:?}"
+        );
+    }
+
+    fn at(&mut self, id: usize) -> &mut Peer<ReliablePeer> {
+        self.cluster.poke(id);
+        self.cluster.node(id).expect("it lives")
+    }
+
+    fn down(&mut self, id: usize) -> Option<LinkDown> {
+        self.at(id).heard.down
+    }
+
+    fn close(&mut self, id: usize, how: Close) {
+        let peer = self.at(id);
+        let link = peer.link.or(peer.heard.link).expect("it has a link");
+        Port::<Buffer>::close(&mut peer.port, link, how);
+        peer.hang_up();
+    }
+
+    /// Ends the link and begins another; everything that is sent from then on, by sender.
+    fn record_another_session(&mut self) -> [Rc<RefCell<Vec<Vec<u8>>>>; 2] {
+        self.exchange(3);
+        self.close(0, Close::Now);
+        self.run(SECOND);
+        self.at(1).hang_up();
+        let tapes = [self.record(0, 1), self.record(1, 0)];
+        self.at(0).call(target(1));
+        tapes
+    }
+
+    /// Everything that `from` sends to `to` from now on, as it was sent.
+    fn record(&self, from: usize, to: usize) -> Rc<RefCell<Vec<Vec<u8>>>> {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let tape = Rc::clone(&seen);
+        let script = move |bytes: &[u8]| {
+            tape.borrow_mut().push(bytes.to_vec());
+            Fate::Chance
+        };
+        self.net.set_script(from, to, Some(Box::new(script)));
+        seen
+    }
+}
+
+#[test]
+fn a_call_to_a_name_nobody_has_is_refused_where_the_network_says_so() {
+    for answers in [true, false] {
+        let mut stage = Stage::new(1);
+        stage.net.set_answer_refused(answers);
+        drop(stage.cluster.kill(1));
+        stage.run(6 * SECOND);
+        let expected = if answers {
+            LinkDown::Refused
+        } else {
+            LinkDown::TimedOut
+        };
+        assert_eq!(stage.down(0), Some(expected));
+        assert_eq!(stage.at(0).port.sessions(), 0);
+    }
+}
+
+#[test]
+fn what_was_accepted_before_an_orderly_close_arrives_before_the_end() {
+    seeds::each(20, |seed| {
+        let mut stage = Stage::new(seed);
+        stage.exchange(3);
+        stage.net.set_faults(Faults {
+            loss: 0.2,
+            ..Faults::default()
+        });
+        stage.at(0).to_send.extend([20_000, 0, 30_000]);
+        stage.run(Duration::from_micros(1));
+        let accepted = stage.at(0).sent;
+        stage.close(0, Close::Flush);
+        stage.run(2 * SECOND);
+        assert_eq!(stage.down(1), Some(LinkDown::Closed));
+        assert_eq!(stage.at(1).heard.received.len() as u64, accepted);
+        assert_eq!(
+            (stage.at(0).port.sessions(), stage.at(1).port.sessions()),
+            (0, 0)
+        );
+    });
+}
+
+#[test]
+fn an_abrupt_close_is_a_reset_for_the_other_side() {
+    let mut stage = Stage::new(1);
+    stage.exchange(3);
+    stage.close(1, Close::Now);
+    stage.run(SECOND);
+    assert_eq!(stage.down(0), Some(LinkDown::Reset));
+    assert_eq!(stage.down(1), None, "one's own close is not reported");
+}
+
+#[test]
+fn a_peer_that_falls_silent_is_noticed_with_and_without_traffic() {
+    for traffic in [true, false] {
+        let mut stage = Stage::new(1);
+        stage.exchange(3);
+        stage.net.set_cut(0, 1, true);
+        if traffic {
+            stage.at(0).to_send.push_back(100);
+        }
+        stage.run(2 * SECOND);
+        assert_eq!(stage.down(0), None, "given up too early");
+        stage.run(8 * SECOND);
+        assert_eq!(stage.down(0), Some(LinkDown::TimedOut));
+        assert_eq!(stage.down(1), Some(LinkDown::TimedOut));
+    }
+}
+
+#[test]
+fn an_idle_link_stays_up() {
+    let mut stage = Stage::new(1);
+    stage.exchange(3);
+    stage.run(100 * SECOND);
+    assert_eq!((stage.down(0), stage.down(1)), (None, None));
+    stage.exchange(3);
+}
+
+#[test]
+fn a_short_silence_is_survived() {
+    let mut stage = Stage::new(1);
+    stage.exchange(3);
+    stage.at(0).to_send.extend([500; 40]);
+    stage.net.set_cut(0, 1, true);
+    stage.run(2 * SECOND);
+    stage.net.set_cut(0, 1, false);
+    stage.exchange(3);
+}
+
+#[test]
+fn a_restarted_peer_takes_nothing_of_the_former_session_and_says_so() {
+    let mut stage = Stage::new(1);
+    stage.exchange(3);
+    drop(stage.cluster.kill(1));
+    let port = reliable(&stage.net, 1, config(), 3);
+    let reborn = Peer::new(1, 0, port, stage.world.clock());
+    stage.cluster.restart(1, reborn);
+    stage.at(0).to_send.push_back(5_000);
+    stage.run(SECOND);
+    assert_eq!(stage.down(0), Some(LinkDown::Reset));
+    assert!(stage.at(1).heard.received.is_empty());
+    assert!(stage.at(1).port.stats().old_session > 0);
+    stage.at(0).call(target(1));
+    stage.exchange(10);
+}
+
+#[test]
+fn everything_of_an_earlier_session_repeated_changes_nothing() {
+    seeds::each(10, |seed| {
+        let mut stage = Stage::new(seed);
+        let [there, back] = stage.record_another_session();
+        stage.exchange(10);
+        stage.close(0, Close::Flush);
+        stage.run(SECOND);
+        assert_eq!(stage.down(1), Some(LinkDown::Closed));
+        stage.at(1).hang_up();
+        let (there, back) = (there.take(), back.take());
+        stage.at(0).call(target(1));
+        stage.exchange(3);
+        for bytes in there {
+            stage.net.inject(address(0), address(1), bytes);
+        }
+        for bytes in back {
+            stage.net.inject(address(1), address(0), bytes);
+        }
+        stage.exchange(10);
+        let old: u64 = (0..2).map(|id| stage.at(id).port.stats().old_session).sum();
+        assert!(old > 0, "nothing was recognised as old");
+        stage.run(5 * SECOND);
+        assert_eq!(
+            (stage.at(0).port.sessions(), stage.at(1).port.sessions()),
+            (1, 1)
+        );
+    });
+}
+
+#[test]
+fn callers_that_never_confirm_take_a_bounded_number_of_places_for_a_bounded_time() {
+    let config = ReliableConfig {
+        half_open_max: 50,
+        ..config()
+    };
+    let mut stage = Stage::with(1, config);
+    let [hello, _] = stage.record_another_session();
+    stage.exchange(3);
+    let hello = hello.borrow()[0].clone();
+    assert!(is_kind(&hello, HELLO));
+    for caller in 0..1000u32 {
+        stage
+            .net
+            .inject(address(1_000 + caller), address(1), hello.clone());
+    }
+    stage.run(Duration::from_millis(1));
+    assert_eq!(stage.at(1).port.sessions(), 51);
+    assert_eq!(stage.at(1).port.stats().refused, 950);
+    stage.exchange(3);
+    stage.run(10 * SECOND);
+    assert_eq!(
+        stage.at(1).port.sessions(),
+        1,
+        "half-open sessions never end"
+    );
+}
+
+/// Is it a datagram of this kind, as numbered on the wire?
+fn is_kind(bytes: &[u8], kind: u8) -> bool {
+    bytes[3] == kind
+}
+
+const HELLO: u8 = 1;
+const DATA: u8 = 3;
+const ACK: u8 = 4;
+
+/// What happens to the so-manyth datagram of a kind; all others pass.
+fn on_the(nth: usize, kind: u8, fate: Fate) -> Option<mx_sim::link::Script> {
+    let mut seen = 0;
+    Some(Box::new(move |bytes| {
+        seen += usize::from(is_kind(bytes, kind));
+        if is_kind(bytes, kind) && seen == nth {
+            fate
+        } else {
+            Fate::Pass
+        }
+    }))
+}
+
+#[test]
+fn one_lost_fragment_is_sent_again_before_any_timeout() {
+    let mut stage = Stage::new(1);
+    stage.exchange(5);
+    let before = totals(&mut stage.cluster).resent;
+    stage.net.set_script(0, 1, on_the(3, DATA, Fate::Drop));
+    stage.at(0).to_send.push_back(30_000);
+    stage.run(Duration::from_millis(50));
+    assert_eq!(stage.at(0).to_send.len(), 0);
+    let stats = *stage.at(0).port.stats();
+    assert_eq!(
+        (totals(&mut stage.cluster).resent - before, stats.timeouts),
+        (1, 0)
+    );
+}
+
+#[test]
+fn a_lost_acknowledgement_costs_nothing_when_a_later_one_arrives() {
+    let mut stage = Stage::new(1);
+    stage.exchange(5);
+    let before = totals(&mut stage.cluster).resent;
+    stage.net.set_script(1, 0, on_the(1, ACK, Fate::Drop));
+    stage.at(0).to_send.extend([60_000, 60_000]);
+    stage.run(Duration::from_millis(50));
+    assert_eq!(totals(&mut stage.cluster).resent - before, 0);
+}
+
+#[test]
+fn a_receiver_that_does_not_run_stops_the_sender_and_nothing_is_lost() {
+    let config = ReliableConfig {
+        window: 32,
+        give_up: 20 * SECOND,
+        ..config()
+    };
+    let mut stage = Stage::with(1, config);
+    stage.exchange(3);
+    let before = stage.at(0).port.stats().datagrams_out;
+    stage.cluster.stall(1, 2 * SECOND);
+    stage.at(0).to_send.extend([10_000; 30]);
+    stage.run(2 * SECOND);
+    let sent = stage.at(0).port.stats().datagrams_out - before;
+    assert!(
+        sent < 200,
+        "{sent} datagrams to somebody who does not answer"
+    );
+    stage.exchange(1);
+}
