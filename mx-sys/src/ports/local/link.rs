@@ -102,6 +102,11 @@ impl Entry {
         }
     }
 
+    /// The peer will ring for its next packet.
+    pub(super) fn is_asleep(&mut self) -> bool {
+        self.up().is_some_and(|link| link.consumer.is_sleeping())
+    }
+
     /// True when a poll would find something to do with this link.
     pub(super) fn wants_poll(&mut self) -> bool {
         let (blocked, hung_up) = (self.blocked, self.socket.is_none());

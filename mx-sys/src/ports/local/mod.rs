@@ -300,7 +300,8 @@ impl LocalPort {
                 self.hot.swap_remove(at);
                 continue;
             };
-            if kept < HOT_KEPT || entry.blocked {
+            // One that has rung meanwhile will not ring again until it is prepared anew.
+            if kept < HOT_KEPT || entry.blocked || !entry.is_asleep() {
                 kept += 1;
                 at += 1;
                 entry.set_asleep(false);

@@ -28,7 +28,7 @@ use super::layout::{
 use super::region::Region;
 use mx_proto::memory::{Memory, Source};
 use mx_proto::port::{BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 /// The peer wrote what no peer of ours writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -244,10 +244,17 @@ impl Consumer {
         }
         let len = (flag >> 32) as usize;
         let cell = self.ring.cell(self.tail);
+        // Volatile, so that the copy is one: an ordinary copy of bytes that "nobody changes" may be
+        // left out by the compiler, and what was checked would be read a second time.
+        // SAFETY: the 32 bytes lie inside the cell and are aligned to 8.
+        let words = unsafe {
+            cell.add(HEADER_AT)
+                .cast::<[u64; HEADER_LEN / 8]>()
+                .read_volatile()
+        };
         let mut header: HeaderBytes = [0; HEADER_LEN];
-        // SAFETY: the 32 bytes lie inside the cell; `header` is our own.
-        unsafe {
-            std::ptr::copy_nonoverlapping(cell.add(HEADER_AT), header.as_mut_ptr(), HEADER_LEN);
+        for (bytes, word) in header.chunks_exact_mut(8).zip(words) {
+            bytes.copy_from_slice(&word.to_ne_bytes());
         }
         let [a, b, c, d] = [0, 1, 2, 3].map(|at| header[BODY_LEN_AT + at]);
         if len > BODY_MAX || u32::from_le_bytes([a, b, c, d]) as usize != len {
@@ -292,6 +299,11 @@ impl Consumer {
             .store(sleeping.into(), Ordering::Relaxed);
     }
 
+    /// True while the producer has not taken up what [`Consumer::set_sleeping`] said.
+    pub(super) fn is_sleeping(&self) -> bool {
+        self.ring.sleeping().load(Ordering::Relaxed) != 0
+    }
+
     /// True when the producer has said that nothing more follows.
     pub(super) fn is_closed(&self) -> bool {
         self.ring.closed().load(Ordering::Acquire) == 1
@@ -332,22 +344,19 @@ impl Source for SharedBody {
     fn copy_to(&self, at: usize, into: &mut [u8]) {
         let n = into.len().min(self.len.saturating_sub(at));
         let into = into.as_mut_ptr();
-        if at >= self.first_len {
-            if n != 0 {
-                // SAFETY: `at + n <= len`, and `second` is valid for `len - first_len` bytes.
-                unsafe { copy_small(self.second.add(at - self.first_len), into, n) };
-            }
-            return;
+        let first = n.min(self.first_len.saturating_sub(at));
+        if first != 0 {
+            // SAFETY: `at + first <= first_len`, for which `first` is valid; `into` has `n` bytes.
+            unsafe { copy_small(self.first.add(at), into, first) };
         }
-        let head = n.min(self.first_len - at);
-        // SAFETY: `at + head <= first_len`, for which `first` is valid; `into` has n >= head bytes.
-        unsafe { copy_small(self.first.add(at), into, head) };
-        if head < n {
-            // SAFETY: `second` is valid for `len - first_len >= n - head` bytes, `into` for n.
-            unsafe {
-                std::ptr::copy_nonoverlapping(self.second, into.add(head), n - head);
-            }
+        if first != n {
+            let from = at + first - self.first_len;
+            // SAFETY: `second` is valid for `len - first_len` bytes, of which these are the ones up
+            // to `at + n - first_len`; `into` has `n` bytes.
+            unsafe { copy_small(self.second.add(from), into.add(first), n - first) };
         }
+        // The caller's copy is one, too: nothing may be read from where it came from again.
+        compiler_fence(Ordering::SeqCst);
     }
 }
 
