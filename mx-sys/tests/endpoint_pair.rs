@@ -363,6 +363,55 @@ fn a_server_bound_to_one_address_is_still_found_by_its_own_host() {
     assert_eq!(a.send_all(to_b, 1, b"x"), Status::Success);
 }
 
+/// Four threads on either side, each with messages of its own, all waiting on one endpoint.
+#[test]
+fn many_threads_exchange_messages_through_one_endpoint_each() {
+    over_both(|route| {
+        let (a, b, to_b) = pair(route);
+        let to_a = back(&a, &b);
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let (a, b) = (&a, &b);
+                scope.spawn(move || {
+                    for n in 0..300usize {
+                        let mut got = vec![0; 40_000];
+                        let done = b.receive(thread, &mut got);
+                        assert_eq!(done.status, Status::Success);
+                        let size = size_of_message(thread, n);
+                        assert_eq!(done.length as usize, size);
+                        assert_eq!(
+                            b.send_all(to_a, 100 + thread, &got[..size]),
+                            Status::Success
+                        );
+                    }
+                });
+                scope.spawn(move || {
+                    for n in 0..300usize {
+                        let sent = pattern(size_of_message(thread, n), n as u64);
+                        assert_eq!(a.send_all(to_b, thread, &sent), Status::Success);
+                        let mut got = vec![0; sent.len()];
+                        let done = a.receive(100 + thread, &mut got);
+                        assert_eq!(done.status, Status::Success);
+                        assert!(got == sent, "thread {thread}, message {n}");
+                        if n % 50 == 0 {
+                            // Long enough for everybody to fall asleep.
+                            std::thread::sleep(Duration::from_millis(2));
+                        }
+                    }
+                });
+            }
+        });
+    });
+}
+
+/// Mostly small, now and then too large to travel at once.
+fn size_of_message(thread: u64, n: usize) -> usize {
+    match n % 10 {
+        9 => 40_000,
+        _ => (n * 37 + thread as usize * 11) % 2_000,
+    }
+}
+
 /// Without a helper thread a node that only polls now and then still lets strangers in, and one
 /// that blocks in a wait does so at once.
 #[test]
