@@ -48,6 +48,8 @@ static void fault_6_server(struct side *side)
 enum { SEVEN_THREADS = 4, SEVEN_MAX = 5000 };
 static struct bmi_method_addr *doomed;
 
+static atomic_int under_way; /* posted while the server was certainly alive */
+
 struct seven {
     struct op ops[SEVEN_MAX];
     int count;
@@ -60,7 +62,8 @@ static void *post_until_stopped(void *argument)
     const struct timespec pause = {.tv_nsec = 200 * 1000};
 
     while (!atomic_load(&stop) && mine->count < SEVEN_MAX) {
-        op_recv(&mine->ops[mine->count++], doomed, room, sizeof room, 1);
+        if (op_recv(&mine->ops[mine->count++], doomed, room, sizeof room, 1) >= 0)
+            atomic_fetch_add(&under_way, 1);
         nanosleep(&pause, NULL);
     }
     return NULL;
@@ -79,6 +82,11 @@ static void fault_7_client(struct side *side)
     ops_on_many_threads = true;
     for (int i = 0; i < SEVEN_THREADS; i++)
         CHECK_THAT(pthread_create(&threads[i], NULL, post_until_stopped, &posts[i]), ==, 0);
+    until = deadline_in(PATIENCE_MS);
+    while (atomic_load(&under_way) < 3 * SEVEN_THREADS) {
+        CHECK(!deadline_over(until));
+        host_pump(1);
+    }
     tell(side, "posting", 0);
     pair_hear(side, "it is dead");
     until = deadline_in(300); /* posts go on across the disconnect */
