@@ -1,7 +1,7 @@
 //! The method of this process, for every thread.
 //!
 //! ```text
-//!   any thread ---> INSTANCE (who is there?) ---> Shared<Engine> (one lock) ---> Method
+//!   any thread ---> its copy of INSTANCE -------> Shared<Engine> (one lock) ---> Method
 //!                                                    ^
 //!                             helper thread ---------'
 //! ```
@@ -32,9 +32,11 @@ use mx_sys::ports::host::HostPorts;
 use mx_sys::ports::open::{EndpointChoice, OpenOptions};
 use mx_sys::{Helper, Interest, MonotonicClock, PortMap, Progress, Shared, Tuning, nic};
 use parking_lot::{Mutex, RwLock};
+use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The method on a real machine.
@@ -51,7 +53,10 @@ struct Engine {
 impl Engine {
     #[inline]
     fn method(&mut self) -> Result<&mut HostMethod, Error> {
-        self.method.as_mut().ok_or(Error::NotInitialized)
+        match &mut self.method {
+            Some(method) => Ok(method),
+            None => Err(Error::NotInitialized),
+        }
     }
 }
 
@@ -111,6 +116,19 @@ struct Instance {
 
 static INSTANCE: RwLock<Option<Arc<Instance>>> = RwLock::new(None);
 
+/// Counts changes of [`INSTANCE`], so that threads can keep a copy without asking for the lock.
+static CHANGES: AtomicU64 = AtomicU64::new(1);
+
+thread_local! {
+    /// This thread's copy of [`INSTANCE`], and as of which change.
+    static COPY: Copied = const { Copied { change: Cell::new(0), instance: RefCell::new(None) } };
+}
+
+struct Copied {
+    change: Cell<u64>,
+    instance: RefCell<Option<Arc<Instance>>>,
+}
+
 /// Held while the method starts or ends.
 static LIFECYCLE: Mutex<()> = Mutex::new(());
 
@@ -133,7 +151,7 @@ pub fn initialize(
         // The parent's: its sockets and shared memory are not ours to end, not even to close in
         // order. A child that starts over leaves them alone.
         let _ = ManuallyDrop::new(instance);
-        let _ = ManuallyDrop::new(INSTANCE.write().take());
+        let _ = ManuallyDrop::new(replace(None));
     }
     let server = flags & BMI_INIT_SERVER != 0;
     if server != listen.is_some() {
@@ -149,7 +167,7 @@ pub fn initialize(
         }
     };
     let instance = start(listen, method_id, options)?;
-    *INSTANCE.write() = Some(Arc::new(instance));
+    replace(Some(Arc::new(instance)));
     Ok(())
 }
 
@@ -260,7 +278,7 @@ pub fn finalize() -> Result<(), Error> {
         engine.ended = true;
         engine.method.take()
     };
-    INSTANCE.write().take();
+    replace(None);
     if let Some(mut method) = method {
         method.close();
         linger(&mut method);
@@ -296,24 +314,58 @@ fn wait_a_little(descriptors: WakeDescriptors) {
     unsafe { libc::poll(&raw mut fd, 1, 2) };
 }
 
-/// Runs `f` with the instance, if there is one of this process.
-#[inline]
-fn with<R>(f: impl FnOnce(&Instance) -> Result<R, Error>) -> Result<R, Error> {
-    let guard = INSTANCE.read();
-    let instance = guard.as_deref().ok_or(Error::NotInitialized)?;
-    if !instance.shared.is_mine() {
-        return Err(Error::Forked);
-    }
-    f(instance)
+/// Puts another instance, or none, in the place of the one there is, and gives that back.
+fn replace(instance: Option<Arc<Instance>>) -> Option<Arc<Instance>> {
+    let before = std::mem::replace(&mut *INSTANCE.write(), instance);
+    CHANGES.fetch_add(1, Ordering::Release);
+    let _ = COPY.try_with(Copied::refresh);
+    before
 }
 
-/// The same for calls that may wait: nobody has to wait for them.
-fn with_waiting<R>(f: impl FnOnce(&Instance) -> Result<R, Error>) -> Result<R, Error> {
-    let instance = INSTANCE.read().clone().ok_or(Error::NotInitialized)?;
-    if !instance.shared.is_mine() {
-        return Err(Error::Forked);
+impl Copied {
+    #[cold]
+    fn refresh(&self) {
+        let change = CHANGES.load(Ordering::Acquire);
+        // In use further up the stack: the next call looks again.
+        if let Ok(mut instance) = self.instance.try_borrow_mut() {
+            let before = std::mem::replace(&mut *instance, INSTANCE.read().clone());
+            self.change.set(change);
+            drop(instance);
+            drop(before);
+        }
     }
-    f(&instance)
+}
+
+/// Runs `f` with the instance, if there is one of this process. Takes no lock for it.
+#[inline]
+fn with<R>(f: impl FnOnce(&Instance) -> Result<R, Error>) -> Result<R, Error> {
+    let mut f = Some(f);
+    let result = COPY.try_with(|copy| {
+        if copy.change.get() != CHANGES.load(Ordering::Acquire) {
+            copy.refresh();
+        }
+        let instance = copy.instance.try_borrow().ok()?;
+        // Taken once: the closure runs once.
+        Some(of_process(instance.as_deref(), f.take()?))
+    });
+    match (result, f) {
+        (Ok(Some(result)), _) => result,
+        // A thread that is about to end has no copy any more.
+        (_, Some(f)) => of_process(INSTANCE.read().clone().as_deref(), f),
+        (_, None) => Err(Error::NotInitialized),
+    }
+}
+
+#[inline]
+fn of_process<R>(
+    instance: Option<&Instance>,
+    f: impl FnOnce(&Instance) -> Result<R, Error>,
+) -> Result<R, Error> {
+    match instance {
+        None => Err(Error::NotInitialized),
+        Some(instance) if !instance.shared.is_mine() => Err(Error::Forked),
+        Some(instance) => f(instance),
+    }
 }
 
 /// An address object for the first address of ours in `name`. See `BMI_mx_method_addr_lookup`.
@@ -422,10 +474,7 @@ fn wait<R>(
             })
             .transpose()
     };
-    let found = match idle.is_zero() {
-        true => with(run),
-        false => with_waiting(run),
-    };
+    let found = with(run);
     for name in dead {
         host::forget_addr(name);
     }
@@ -528,7 +577,7 @@ pub fn test_unexpected(
 fn introduce(addr: NonNull<bmi_method_addr>) -> Result<bool, Error> {
     // SAFETY: made by `address::create`, and kept until the host drops it.
     let name = unsafe { host::register_addr(addr.as_ptr()) };
-    with_waiting(|instance| Ok(instance.shared.lock().method()?.registered(addr, name)))
+    with(|instance| Ok(instance.shared.lock().method()?.registered(addr, name)))
 }
 
 /// Opens a context. They all exist always.

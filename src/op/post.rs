@@ -12,7 +12,7 @@
 //!
 //! Knows nothing of: waiting, threads, C's pointers.
 
-use super::table::{Op, OpIndex, Stage};
+use super::table::{Op, Stage};
 use crate::error::Error;
 use crate::match_layout::{MATCH, MessageType, bits};
 use crate::method::{Method, Post, PostKind, Posted, check_source, code_of};
@@ -57,7 +57,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         debug_assert!(peer.queued_sends.is_empty(), "flushed when READY began");
         let bits = bits(kind, tx_id, post.tag as u32);
         let op = new_op(&post, size, bits, key);
-        let index = self.ops.reserve().ok_or(NO_BLOCK)?;
+        let Some(index) = self.ops.reserve() else {
+            return Err(NO_BLOCK);
+        };
         let context = index.number().into();
         let sent = self
             .endpoint
@@ -93,7 +95,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return self.queue(key, post, bits, id);
         }
         let op = new_op(&post, post.memory.len() as i64, bits, key);
-        let index = self.ops.reserve().ok_or(NO_BLOCK)?;
+        let Some(index) = self.ops.reserve() else {
+            return Err(NO_BLOCK);
+        };
         let context = index.number().into();
         match self.endpoint.recv(bits, MATCH, post.memory, context) {
             Ok(Received::Pending(request)) => {
@@ -138,7 +142,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         let bits = mx::MatchBits(bits.0 | u64::from(post.tag as u32));
         let op = new_op(&post, post.memory.len() as i64, bits, key);
-        let index: OpIndex = self.ops.alloc(op, post.addr.as_ptr()).ok_or(NO_BLOCK)?;
+        let Some(index) = self.ops.alloc(op, post.addr.as_ptr()) else {
+            return Err(NO_BLOCK);
+        };
         self.ops.store_memory(index, post.memory);
         *id = self.ops.id(index);
         if let Some(peer) = self.peers.get_mut(key) {
