@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define MIB (1024 * 1024)
 
@@ -359,6 +360,48 @@ static void query_client(struct side *side)
     hear(side, "bye");
 }
 
+/* ---- the host asks before any test call told it of the death; then it hears no more ---- */
+
+static void quiet_server(struct side *side)
+{
+    const struct timespec pause = {.tv_nsec = 5 * 1000 * 1000};
+
+    pair_serve(side);
+    for (int i = 0; i < 8; i++) {
+        struct bmi_method_addr *client = pair_accept();
+        deadline_t patience = deadline_in(1000);
+
+        tell(side, "you may go", 0);
+        hear(side, "gone");
+        /* The helper thread notices; should it be off, a test call has to. */
+        while (!host_release(client)) {
+            if (deadline_over(patience))
+                host_pump(1);
+            nanosleep(&pause, NULL);
+        }
+        for (int k = 0; k < 10; k++)
+            host_pump(1); /* host_stop() tells if the dropped address is named here */
+    }
+    tell(side, "bye", 0);
+    hear(side, "bye");
+    host_stop();
+}
+
+static void quiet_client(struct side *side)
+{
+    int endpoint = (int)hear(side, "endpoint");
+
+    for (int i = 0; i < 8; i++) {
+        host_start_client();
+        pair_hello(host_lookup_endpoint(endpoint));
+        pair_hear(side, "you may go");
+        host_stop();
+        tell(side, "gone", 0);
+    }
+    tell(side, "bye", 0);
+    hear(side, "bye");
+}
+
 /* ---- threads: every caller of initialize but one is refused ---- */
 
 enum { CALLERS = 6 };
@@ -446,6 +489,7 @@ static const struct scenario scenarios[] = {
     PAIR(dropping_one_name_of_a_peer_leaves_the_others, drop_server, drops),
     PAIR(a_dropped_peer_can_be_looked_up_again, looked_up_again_server, looks_up_again),
     PAIR(drop_addr_query_tells_dead_clients_from_living, query_server, query_client),
+    PAIR(a_dropped_address_is_never_named_again, quiet_server, quiet_client),
     SOLO(initialize_from_many_threads_succeeds_once, initializes_on_many_threads),
     SOLO(finalize_wakes_a_sleeping_testcontext, finalize_wakes_sleepers),
     {0},
