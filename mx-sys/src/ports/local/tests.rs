@@ -49,6 +49,9 @@ impl Sink<Vec<u8>> for Recorder {
         header: &HeaderBytes,
         body: &B,
     ) {
+        // Whatever the peer does, what is handed on is what was checked.
+        let len = header[BODY_LEN_AT..BODY_LEN_AT + 4].try_into().unwrap();
+        assert_eq!(u32::from_le_bytes(len) as usize, body.len());
         self.events.push(Event::Packet(link, body.to_vec()));
         self.cookies.push(cookie);
     }
