@@ -243,7 +243,11 @@ static void fault_18(struct side *side)
         }
     }
     CHECK_THAT(open_files(), <=, files + 2);
-    CHECK_THAT(resident_kib() - memory, <, 2048 * slower());
+#ifndef __SANITIZE_ADDRESS__ /* which keeps freed memory back; its leak checker looks instead */
+    CHECK_THAT(resident_kib() - memory, <, 1024 * slower());
+#else
+    (void)memory;
+#endif
     host_stop();
 }
 
