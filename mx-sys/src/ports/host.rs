@@ -79,6 +79,10 @@ pub struct HostPorts {
     polls: u32,
     next_look: Instant,
     look_every: Duration,
+    /// All ports that are not quiet are armed ...
+    armed: bool,
+    /// ... and more has been done with them since than sending through shared memory.
+    touched: bool,
     control: Nest,
     data: Nest,
 }
@@ -151,6 +155,8 @@ impl HostPorts {
             polls: 0,
             next_look: Instant(0),
             look_every: LOOK_EVERY.0,
+            armed: false,
+            touched: false,
             control,
             data,
         })
@@ -247,6 +253,7 @@ impl<M: Memory> Port<M> for HostPorts {
     }
 
     fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+        self.touched = true;
         if self.map.port(target.endpoint).is_err() {
             return Err(ConnectError::BadEndpoint);
         }
@@ -290,8 +297,15 @@ impl<M: Memory> Port<M> for HostPorts {
         body: Body<'_, M>,
     ) -> Result<Sent, SendError> {
         match (owner(link), &mut self.local) {
-            (Owner::Local(link), Some(local)) => local.send(link, header, &body),
-            (Owner::Tcp(link), _) => self.tcp.send(link, header, body),
+            (Owner::Local(link), Some(local)) => {
+                let sent = local.send(link, header, &body);
+                self.touched |= sent != Ok(Sent::Whole);
+                sent
+            }
+            (Owner::Tcp(link), _) => {
+                self.touched = true;
+                self.tcp.send(link, header, body)
+            }
             (Owner::Loopback(link), _) => self.loopback.send(link, header, body),
             _ => Err(SendError::Down),
         }
@@ -304,6 +318,7 @@ impl<M: Memory> Port<M> for HostPorts {
         offset: usize,
         len: usize,
     ) -> Result<Sent, SendError> {
+        self.touched = true;
         match (owner(link), &mut self.local) {
             (Owner::Local(link), Some(local)) => {
                 Port::<M>::resume(local, link, memory, offset, len)
@@ -315,6 +330,7 @@ impl<M: Memory> Port<M> for HostPorts {
     }
 
     fn detach(&mut self, link: LinkId, memory: &M, offset: usize, len: usize) {
+        self.touched = true;
         match (owner(link), &mut self.local) {
             (Owner::Local(link), Some(local)) => local.detach(link, memory, offset, len),
             (Owner::Tcp(link), _) => self.tcp.detach(link, memory, offset, len),
@@ -324,6 +340,7 @@ impl<M: Memory> Port<M> for HostPorts {
     }
 
     fn recall(&mut self, link: LinkId, token: u64) {
+        self.touched = true;
         match (owner(link), &mut self.local) {
             (Owner::Local(link), Some(local)) => Port::<M>::recall(local, link, token),
             (Owner::Tcp(link), _) => Port::<M>::recall(&mut self.tcp, link, token),
@@ -334,6 +351,7 @@ impl<M: Memory> Port<M> for HostPorts {
 
     #[inline]
     fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+        self.touched = true;
         self.polls = self.polls.wrapping_add(1);
         let quiet = self.tcp_quiet || self.local_quiet;
         if self.look || (quiet && self.polls % CLOCK_EVERY == 0) {
@@ -374,6 +392,7 @@ impl<M: Memory> Port<M> for HostPorts {
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
+        self.touched = true;
         match (owner(link), &mut self.local) {
             (Owner::Local(link), Some(local)) => local.close(link, how),
             (Owner::Tcp(link), _) => Port::<M>::close(&mut self.tcp, link, how),
@@ -392,6 +411,11 @@ impl<M: Memory> Port<M> for HostPorts {
     }
 
     fn arm(&mut self) -> bool {
+        // Who sleeps is relied on to stay armed while others post; arming again costs system calls,
+        // and a packet that shared memory took whole changes nothing about it.
+        if self.armed && !self.touched && !self.look {
+            return true;
+        }
         // Quiet ports have no link, and control descriptors need no arming.
         let ready = !self.look
             && Port::<M>::arm(&mut self.loopback)
@@ -400,10 +424,12 @@ impl<M: Memory> Port<M> for HostPorts {
         if !ready {
             Port::<M>::disarm(self);
         }
+        (self.armed, self.touched) = (ready, false);
         ready
     }
 
     fn disarm(&mut self) {
+        self.armed = false;
         Port::<M>::disarm(&mut self.loopback);
         Port::<M>::disarm(&mut self.tcp);
         if let Some(local) = &mut self.local {
