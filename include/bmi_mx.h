@@ -552,14 +552,14 @@ struct bmi_method_addr *BMI_mx_method_addr_lookup(const char *id_string);
  * The name of a peer that sent an unexpected message. It stays valid until the address is
  * dropped.
  *
- * Returns NULL for NULL.
+ * Returns "(unknown)" for a pointer that is no address, NULL for NULL.
  */
 const char *BMI_mx_rev_lookup_unexpected(struct bmi_method_addr *addr);
 
 /**
- * Whether a peer's host lies in a range: `wildcard` is `mx://` and an address with `*` in
- * places, compared with the peer's name when `netmask` is 0 or less, or else an address of
- * which the first `netmask` bits count.
+ * Whether a peer's host lies in a range. With a `netmask` above 0, `wildcard` is `mx://` and
+ * an address whose first `netmask` bits count. Otherwise it is text with `*` in places, for
+ * the peer's address or host name.
  *
  * Returns 1 when it does, 0 when not; -BMI_EINVAL for NULL or a range that makes no sense.
  */
@@ -765,10 +765,10 @@ int BMI_mx_post_sendunexpected_list(bmi_op_id_t *id,
                                     bmi_hint hints);
 
 /**
- * Calls an operation off. It still completes exactly once and must be tested for: with
- * -BMI_ECANCEL, or as it would have when it was complete already. When the message is partly
- * transferred, the connection to its peer is cut and the peer's other operations complete
- * with -BMI_ENETRESET.
+ * Calls an operation off. It still completes exactly once and must be tested for, at once:
+ * with -BMI_ECANCEL, or as it did when it was complete already. Its buffer is not touched
+ * any more. The peer and its other operations stay, also when the message was partly
+ * transferred.
  *
  * Returns 0, or -BMI_EINVAL for an id that names no operation of that context.
  */

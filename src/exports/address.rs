@@ -34,7 +34,7 @@ export! {
     /// The name of a peer that sent an unexpected message. It stays valid until the address is
     /// dropped.
     ///
-    /// Returns NULL for NULL.
+    /// Returns "(unknown)" for a pointer that is no address, NULL for NULL.
     pub unsafe extern "C" fn BMI_mx_rev_lookup_unexpected(
         addr: *mut bmi_method_addr,
     ) -> *const c_char {
@@ -42,9 +42,9 @@ export! {
         Ok(instance::rev_lookup(addr))
     }
 
-    /// Whether a peer's host lies in a range: `wildcard` is `mx://` and an address with `*` in
-    /// places, compared with the peer's name when `netmask` is 0 or less, or else an address of
-    /// which the first `netmask` bits count.
+    /// Whether a peer's host lies in a range. With a `netmask` above 0, `wildcard` is `mx://` and
+    /// an address whose first `netmask` bits count. Otherwise it is text with `*` in places, for
+    /// the peer's address or host name.
     ///
     /// Returns 1 when it does, 0 when not; -BMI_EINVAL for NULL or a range that makes no sense.
     pub unsafe extern "C" fn BMI_mx_query_addr_range(

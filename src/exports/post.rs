@@ -184,10 +184,10 @@ export! {
         call.post("dest", PostKind::SendUnexpected, memory).map(|(answer, _)| answer)
     }
 
-    /// Calls an operation off. It still completes exactly once and must be tested for: with
-    /// -BMI_ECANCEL, or as it would have when it was complete already. When the message is partly
-    /// transferred, the connection to its peer is cut and the peer's other operations complete
-    /// with -BMI_ENETRESET.
+    /// Calls an operation off. It still completes exactly once and must be tested for, at once:
+    /// with -BMI_ECANCEL, or as it did when it was complete already. Its buffer is not touched
+    /// any more. The peer and its other operations stay, also when the message was partly
+    /// transferred.
     ///
     /// Returns 0, or -BMI_EINVAL for an id that names no operation of that context.
     pub unsafe extern "C" fn BMI_mx_cancel(id: bmi_op_id_t, context_id: bmi_context_id) -> c_int {
