@@ -392,6 +392,24 @@ fn fault_14_a_peer_dropped_and_looked_up_at_once_is_reached() {
 }
 
 #[test]
+fn fault_14_a_dropped_address_is_never_named_again() {
+    let mut rig = Rig::new(15);
+    let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    rig.host(client).send_unexpected(server, 1, b"x");
+    rig.run("the message", |rig| rig.peek(server).got.len() == 1);
+    let addr = NonNull::new(rig.peek(server).got[0].addr as *mut _).unwrap();
+    rig.kill(client);
+    // Its death is noticed, as the helper thread does, but the host has made no test call yet.
+    rig.peek(server).telling = false;
+    rig.run("the end", |rig| rig.peek(server).state(addr) == State::Init);
+    assert!(rig.peek(server).method.may_drop(addr.as_ptr()));
+    rig.host(server).drop_addr(addr);
+    rig.host(server).telling = true;
+    rig.run_for(Duration::from_secs(1));
+    assert!(rig.peek(server).forgotten.is_empty());
+}
+
+#[test]
 fn fault_20_dead_clients_cost_nothing_and_unexpected_buffers_have_the_exact_size() {
     let mut rig = Rig::new(14);
     let server = rig.add(Profile::default());

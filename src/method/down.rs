@@ -178,6 +178,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// The host has no more use for an address object. The last one takes its peer with it.
     pub fn drop_addr(&mut self, addr: *mut bmi_method_addr) {
+        if let Some(peer) = self.peers.of_addr(addr).and_then(|key| self.peers.get(key))
+            && let Inbound::Known {
+                addr: known, name, ..
+            } = peer.inbound
+            && known == addr
+        {
+            // The host has found out by itself, and its name for the peer means nothing any more.
+            self.forgotten.retain(|forgotten| *forgotten != name);
+        }
         let Some(key) = self.peers.detach(addr) else {
             return;
         };

@@ -71,6 +71,8 @@ pub struct Host {
     pub forgotten: Vec<i64>,
     /// Whether unexpected messages are fetched.
     pub fetching: bool,
+    /// Whether the host is told of dead peers.
+    pub telling: bool,
     /// Whether completions are picked up.
     pub reaping: bool,
     next_label: u64,
@@ -181,7 +183,9 @@ impl Host {
         if self.fetching {
             busy |= self.fetch();
         }
-        self.forgotten.extend(self.method.take_forgotten());
+        if self.telling {
+            self.forgotten.extend(self.method.take_forgotten());
+        }
         busy
     }
 
@@ -466,6 +470,7 @@ impl Rig {
             forgotten: Vec::new(),
             fetching: true,
             reaping: true,
+            telling: true,
             next_label: 0,
         }))
     }
