@@ -2,6 +2,9 @@
 //!
 //! `cargo bench -p mx-sys --bench wakeup [-- quick]`
 //!
+//! On a machine that does other things at the same time, give it a real-time priority
+//! (`chrt -f 5`), or it measures those.
+//!
 //! Two threads pass a token to and fro, and each sleeps in the kernel until it comes (spinning is
 //! off). Printed are one-way times: a bare `eventfd` or blocking TCP socket, and the same exchange
 //! through `Shared::wait_for` over a toy engine and over whole endpoints. The threads are bound to
