@@ -9,7 +9,7 @@
 //! they arrive at the other side; it delivers bodies through `place` or `on_packet`, at once or
 //! piece by piece; its links fill up, close in order, break, or fall silent.
 
-use crate::fabric::{Assembly, Bytes, Fabric, HostId, Into, Read, Timed, What};
+use crate::fabric::{Assembly, Bytes, Fabric, Hold, HostId, Into, Read, Timed, What};
 use crate::profile::Profile;
 use crate::world::NodeId;
 use mx_proto::port::{
@@ -122,7 +122,8 @@ impl<M: Memory> SimPort<M> {
                 }
             };
             if let Some(end) = inner.end_mut(self.host, link) {
-                end.held.push(token);
+                let read = matches!(held, Bytes::Copied(_));
+                end.held.push(Hold { token, read });
             }
             inner.ship(self.host, link, header, held);
             if let Some(header) = header {
@@ -341,10 +342,13 @@ impl<M: Memory> Port<M> for SimPort<M> {
         let Some(end) = inner.end_mut(self.host, link) else {
             return;
         };
-        let before = end.held.len();
-        end.held.retain(|held| *held != token);
+        let unread = end
+            .held
+            .iter()
+            .any(|hold| hold.token == token && !hold.read);
+        end.held.retain(|hold| hold.token != token);
         // The bytes are on their way and cannot be taken back one by one.
-        if end.held.len() < before && inner.share.is_some() {
+        if unread {
             inner.reset(self.host, link);
         }
     }
@@ -379,7 +383,7 @@ impl<M: Memory> Port<M> for SimPort<M> {
                     drop(inner);
                     if release {
                         held.into_iter()
-                            .for_each(|token| sink.on_released(link, cookie, token));
+                            .for_each(|hold| sink.on_released(link, cookie, hold.token));
                     }
                     sink.on_down(link, cookie, reason);
                 }
@@ -396,8 +400,8 @@ impl<M: Memory> Port<M> for SimPort<M> {
                     sink.on_writable(link, cookie);
                 }
                 What::Released(token) => {
-                    let known = end.held.contains(&token);
-                    end.held.retain(|held| *held != token);
+                    let known = end.held.iter().any(|hold| hold.token == token);
+                    end.held.retain(|hold| hold.token != token);
                     drop(inner);
                     if known {
                         sink.on_released(link, cookie, token);
@@ -427,7 +431,7 @@ impl<M: Memory> Port<M> for SimPort<M> {
         let Some(end) = inner.end(self.host, link) else {
             return;
         };
-        let broken = end.partial.is_some() || !end.held.is_empty();
+        let broken = end.partial.is_some() || end.held.iter().any(|hold| !hold.read);
         match how {
             Close::Flush if !broken => {
                 inner.tell_peer_down(self.host, link, LinkDown::Closed, true);

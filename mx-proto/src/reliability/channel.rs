@@ -222,6 +222,9 @@ impl Channel {
         self.heard_at = now;
         (self.pings, self.refusals) = (0, 0);
         self.send.on_room(header.ack, header.room);
+        if acked.moved {
+            self.rtt.on_progress();
+        }
         if let Some(sample) = acked.rtt {
             self.rtt.on_sample(sample);
         }

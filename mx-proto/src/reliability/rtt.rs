@@ -51,6 +51,12 @@ impl Rtt {
         self.smoothed = Some((smoothed * 7 + sample) / 8);
     }
 
+    /// Something new was acknowledged, though perhaps nothing that was sent only once: a step back,
+    /// or a link on which everything has to be sent twice would wait its longest for ever.
+    pub(super) fn on_progress(&mut self) {
+        self.back_off = self.back_off.saturating_sub(1);
+    }
+
     /// Nothing came in time.
     pub(super) fn on_timeout(&mut self) {
         self.back_off = (self.back_off + 1).min(BACK_OFF_MAX);
@@ -105,5 +111,15 @@ mod tests {
         assert_eq!(rtt.timeout(), Duration::from_secs(1));
         rtt.on_sample(MS);
         assert_eq!(rtt.timeout(), 3 * MS);
+    }
+
+    #[test]
+    fn progress_takes_back_one_step_of_the_back_off() {
+        let mut rtt = rtt();
+        (0..2).for_each(|_| rtt.on_timeout());
+        rtt.on_progress();
+        assert_eq!(rtt.timeout(), 10 * MS);
+        (0..5).for_each(|_| rtt.on_progress());
+        assert_eq!(rtt.timeout(), 5 * MS);
     }
 }

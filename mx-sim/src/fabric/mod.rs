@@ -89,10 +89,18 @@ pub(crate) struct End {
     pub(crate) blocked: bool,
     /// Bytes of a packet taken in part that are still to come.
     pub(crate) partial: Option<usize>,
-    /// Tokens of memory that is still to be read.
-    pub(crate) held: Vec<u64>,
+    /// Memory that is lent to the port.
+    pub(crate) held: Vec<Hold>,
     /// The packet that is arriving.
     pub(crate) assembly: Option<Assembly>,
+}
+
+/// Memory lent to a port until it is released.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hold {
+    pub(crate) token: u64,
+    /// It has been read; only the report is under way.
+    pub(crate) read: bool,
 }
 
 /// A packet of which not all has arrived.

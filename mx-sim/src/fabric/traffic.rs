@@ -184,9 +184,12 @@ impl<M: Memory> Inner<M> {
                 last,
             } => (memory, offset, len, token, from, last),
         };
-        if !self.end(from, link)?.held.contains(&token) {
-            return None;
-        }
+        let hold = self
+            .end_mut(from, link)?
+            .held
+            .iter_mut()
+            .find(|hold| hold.token == token)?;
+        hold.read |= last;
         let mut copy = Vec::with_capacity(len);
         memory.visit(offset, len, |part| copy.extend_from_slice(part));
         if last {
