@@ -19,7 +19,6 @@ use mx_proto::{
 };
 use mx_sim::{Buffer, Cluster, Drive, Fabric, Profile, Rng, SimPort, VirtualClock, World, seeds};
 use std::collections::BTreeMap;
-use std::collections::BTreeMap;
 
 const NIC: NicId = NicId(0x0102_0304_0506_0708);
 const KEY: u32 = 0x1357_9bdf;
