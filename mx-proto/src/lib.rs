@@ -14,7 +14,7 @@
 //! ```
 //!
 //! No sockets, no clock, no threads, no locks, no pointers, no C: time comes from a [`Clock`],
-//! bytes from a [`Memory`], packets go through a [`Port`]. Two endpoints with equal inputs give
+//! bytes from a [`Memory`], packets go through a [`Port`](port::Port). Two endpoints with equal inputs give
 //! equal outputs.
 
 mod config;
