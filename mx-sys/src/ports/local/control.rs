@@ -70,7 +70,8 @@ impl LocalPort {
         any
     }
 
-    /// Takes in wake-ups. Returns true when there were any.
+    /// Takes in wake-ups and makes those links hot. Returns true when there were any; the caller
+    /// then looks at the rings.
     pub(super) fn take_bells(&mut self) -> bool {
         let mut any = false;
         // Bounded: peers that ring without end must not hold us here.
@@ -90,6 +91,12 @@ impl LocalPort {
             if ready.len() < BATCH {
                 break;
             }
+        }
+        if any && self.armed {
+            // One thread polls while another one sleeps: what has rung must ring for that one, too.
+            // Whoever called looks at the rings next, that is, after the barrier.
+            self.set_hot_asleep(true);
+            barrier::heavy();
         }
         any
     }

@@ -599,6 +599,55 @@ fn wait(node: &Node) {
     assert_ne!(n, 0, "slept for 20 seconds: a wake-up is lost");
 }
 
+#[test]
+fn a_bell_that_another_thread_took_rings_again_for_the_sleeper() {
+    // Few enough for nearly all to stay hot, and enough for some to be always cold.
+    for clients in [HOT_KEPT + 2, HOT_MAX + 8] {
+        bells_for_a_sleeper(clients);
+    }
+}
+
+fn bells_for_a_sleeper(clients: usize) {
+    let mut server = Node::new();
+    let mut clients: Vec<Node> = (0..clients).map(|_| Node::new()).collect();
+    let links: Vec<LinkId> = clients
+        .iter_mut()
+        .map(|client| link_up(client, &mut server))
+        .collect();
+    server.take();
+    for _ in 0..=COOL_AFTER {
+        server.poll();
+    }
+    for sleep in 0..3 {
+        server.settle();
+        while !server.port.arm() {
+            server.settle();
+        }
+        // The one who sleeps has not noticed yet; somebody else polls meanwhile, and more than once.
+        for round in 0..3u8 {
+            for (client, link) in clients.iter_mut().zip(&links) {
+                assert!(!readable(server.port.descriptors().data));
+                client.send(*link, &[round]).unwrap();
+                assert!(readable(server.port.descriptors().data), "sleep {sleep}");
+                while readable(server.port.descriptors().data) {
+                    server.poll();
+                }
+                while server.poll() {}
+                assert_eq!(server.bodies(), [[round]]);
+            }
+        }
+        server.port.disarm();
+        // Awake again: nobody is forgotten, hot or cold.
+        for (client, link) in clients.iter_mut().zip(&links) {
+            client.send(*link, b"x").unwrap();
+            for _ in 0..LISTEN_EVERY / HOT_KEPT {
+                server.poll();
+            }
+            assert_eq!(server.bodies(), [b"x"]);
+        }
+    }
+}
+
 // ---- many links ----
 
 #[test]
