@@ -18,6 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { FAILED_TO_LEAVE = 9 };
+
 static int entries(const char *path)
 {
     DIR *list = opendir(path);
@@ -121,6 +123,14 @@ static void signals_interrupt_nothing(struct side *side)
 
 /* ---- fork ---- */
 
+/* Ends a forked child with that status by way of another program: at an exit of its own a leak
+ * checker would count what belonged to the parent's threads, which are not in the child. */
+static _Noreturn void leave(const char *status)
+{
+    execl("/bin/sh", "sh", "-c", "exit $0", status, (char *)NULL);
+    _exit(FAILED_TO_LEAVE);
+}
+
 static void forks(struct side *side)
 {
     struct bmi_method_addr *self;
@@ -140,11 +150,11 @@ static void forks(struct side *side)
 
         /* The instance is the parent's: errors, no hang, and no word on its connections. */
         if (ops->post_send(&id, self, "x", 1, BMI_EXT_ALLOC, 1, NULL, 0, NULL) != -BMI_ENODEV)
-            _exit(1);
+            leave("1");
         if (ops->testunexpected(1, &outcount, &info, 0) != -BMI_ENODEV)
-            _exit(2);
+            leave("2");
         (void)ops->finalize();
-        _exit(0);
+        leave("0");
     }
     for (deadline_t deadline = deadline_in(PATIENCE_MS); waitpid(child, &status, WNOHANG) == 0;) {
         if (deadline_over(deadline)) {
