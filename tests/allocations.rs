@@ -1,0 +1,250 @@
+//! No heap allocation for a small message in steady state, on either side.
+//!
+//! Two processes: this test starts itself again as the other side. Both count what the library
+//! allocates while ten thousand messages go to and fro through the C entry points. The helper thread
+//! is off: when it and the application meet on the lock for the first time, the lock makes room for
+//! both in a table of the process's, once a thread and not once a message.
+
+use bmi_mx::abi::constants::{BMI_EXT_ALLOC, BMI_INIT_SERVER};
+use bmi_mx::abi::types::{bmi_method_addr, bmi_method_unexpected_info};
+use bmi_mx::exports::ops::bmi_mx_ops;
+use libc::c_void;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ffi::CString;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::ptr::null_mut;
+
+struct Counting;
+
+thread_local! {
+    /// What this thread has allocated. The test harness has threads of its own.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: hands everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promises are the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are the same.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promises are the same.
+        unsafe { System.realloc(ptr, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const ADDRESS: &str = "BMI_MX_TEST_ALLOCATIONS_OF";
+const WARM_UP: usize = 2_000;
+const COUNTED: usize = 10_000;
+const TAG: i32 = 5;
+
+type Addr = *mut bmi_method_addr;
+
+fn start(listen: Option<&str>) -> Addr {
+    let (addr, flags) = match listen {
+        Some(name) => (lookup(name), BMI_INIT_SERVER),
+        None => (null_mut(), 0),
+    };
+    // SAFETY: `addr` is NULL or comes from the lookup.
+    let rc = unsafe { bmi_mx_ops.initialize.unwrap()(addr, 0, flags, null_mut()) };
+    assert_eq!(rc, 0, "initialize");
+    // SAFETY: initialised.
+    unsafe { bmi_mx_ops.open_context.unwrap()(0) };
+    addr
+}
+
+fn lookup(name: &str) -> Addr {
+    let name = CString::new(name).unwrap();
+    // SAFETY: a C string.
+    let addr = unsafe { bmi_mx_ops.method_addr_lookup.unwrap()(name.as_ptr()) };
+    assert!(!addr.is_null());
+    addr
+}
+
+/// Posts a send; whether it is still under way.
+fn send(to: Addr, data: &[u8], unexpected: bool) -> usize {
+    let mut id = 0;
+    let post = if unexpected {
+        bmi_mx_ops.post_sendunexpected
+    } else {
+        bmi_mx_ops.post_send
+    };
+    // SAFETY: every caller waits before `data` goes.
+    let rc = unsafe {
+        post.unwrap()(
+            &mut id,
+            to,
+            data.as_ptr().cast(),
+            data.len() as i64,
+            BMI_EXT_ALLOC,
+            TAG,
+            null_mut(),
+            0,
+            null_mut(),
+        )
+    };
+    assert!(rc >= 0, "post_send: {rc}");
+    usize::from(rc == 0)
+}
+
+fn recv(from: Addr, data: &mut [u8]) -> usize {
+    let (mut id, mut size) = (0, 0);
+    // SAFETY: every caller waits before `data` goes.
+    let rc = unsafe {
+        bmi_mx_ops.post_recv.unwrap()(
+            &mut id,
+            from,
+            data.as_mut_ptr().cast(),
+            data.len() as i64,
+            &mut size,
+            BMI_EXT_ALLOC,
+            TAG,
+            null_mut(),
+            0,
+            null_mut(),
+        )
+    };
+    assert!(rc >= 0, "post_recv: {rc}");
+    usize::from(rc == 0)
+}
+
+fn wait(mut pending: usize) {
+    while pending > 0 {
+        let (mut ids, mut errors, mut sizes) = ([0; 4], [0; 4], [0; 4]);
+        let (mut users, mut count) = ([null_mut::<c_void>(); 4], 0);
+        // SAFETY: every output has room for four.
+        let rc = unsafe {
+            bmi_mx_ops.testcontext.unwrap()(
+                4,
+                ids.as_mut_ptr(),
+                &mut count,
+                errors.as_mut_ptr(),
+                sizes.as_mut_ptr(),
+                users.as_mut_ptr(),
+                10,
+                0,
+            )
+        };
+        assert!(rc >= 0, "testcontext: {rc}");
+        assert!(
+            errors[..count as usize].iter().all(|error| *error == 0),
+            "{errors:?}"
+        );
+        pending -= count as usize;
+    }
+}
+
+/// Leaves a send to be waited for together with the receive that is posted.
+fn wait_sent(under_way: usize, pending: &mut usize) {
+    *pending += under_way;
+}
+
+/// The other side: answers, then sends back how often it allocated.
+fn serve(address: &str) {
+    start(Some(address));
+    println!("ready");
+    let mut info = bmi_method_unexpected_info {
+        error_code: 0,
+        addr: null_mut(),
+        buffer: null_mut(),
+        size: 0,
+        tag: 0,
+    };
+    let mut count = 0;
+    while count == 0 {
+        // SAFETY: room for one.
+        unsafe { bmi_mx_ops.testunexpected.unwrap()(1, &mut count, &mut info, 1000) };
+    }
+    // SAFETY: it came from testunexpected.
+    unsafe { bmi_mx_ops.unexpected_free.unwrap()(info.buffer) };
+    // The next receive is posted before the answer goes out: a message that comes before its
+    // receive is kept, and that takes memory.
+    let mut buffers = [[0u8; 8]; 2];
+    let mut before = 0;
+    let mut pending = recv(info.addr, &mut buffers[0]);
+    for round in 0..WARM_UP + COUNTED {
+        if round == WARM_UP {
+            before = ALLOCATIONS.get();
+        }
+        wait(pending);
+        pending = recv(info.addr, &mut buffers[(round + 1) % 2]);
+        wait_sent(send(info.addr, &buffers[round % 2], false), &mut pending);
+    }
+    let allocated = ALLOCATIONS.get() - before;
+    // Told when it is asked for, so that it does not surprise the client.
+    wait(pending);
+    wait(send(info.addr, &allocated.to_le_bytes(), false));
+    // SAFETY: initialised.
+    unsafe { bmi_mx_ops.finalize.unwrap()() };
+}
+
+/// A server, its address, and its output, which it must be able to go on writing.
+fn start_server() -> (Child, String, impl Iterator<Item = String>) {
+    let program = std::env::current_exe().unwrap();
+    for attempt in 0..20 {
+        let id = 1024 + (std::process::id() * 37 + attempt * 1009) % 12_000;
+        let address = format!("mx://localhost:{id}/local");
+        let mut child = Command::new(&program)
+            .args(["--exact", "small_messages_allocate_nothing", "--nocapture"])
+            .env(ADDRESS, &address)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut lines = lines.map_while(Result::ok);
+        // The test harness may put its own words before it on the same line.
+        if lines.any(|line| line.ends_with("ready")) {
+            return (child, address, lines);
+        }
+        child.wait().unwrap();
+    }
+    panic!("no server could be started");
+}
+
+#[test]
+fn small_messages_allocate_nothing() {
+    // SAFETY: this is the only test of its process, and nothing has been started.
+    unsafe { std::env::set_var("MX_HELPER", "off") };
+    if let Ok(address) = std::env::var(ADDRESS) {
+        return serve(&address);
+    }
+    let (mut child, address, _output) = start_server();
+    start(None);
+    let server = lookup(&address);
+    wait(send(server, b"hello", true));
+    let (data, mut back) = ([7u8; 8], [0u8; 8]);
+    let mut before = 0;
+    for round in 0..WARM_UP + COUNTED {
+        if round == WARM_UP {
+            before = ALLOCATIONS.get();
+        }
+        let pending = recv(server, &mut back);
+        wait(pending + send(server, &data, false));
+        assert_eq!(back, data);
+    }
+    let here = ALLOCATIONS.get() - before;
+    let pending = recv(server, &mut back);
+    wait(pending + send(server, &data, false));
+    let there = u64::from_le_bytes(back);
+    // SAFETY: initialised.
+    unsafe { bmi_mx_ops.finalize.unwrap()() };
+    assert!(child.wait().unwrap().success());
+    assert_eq!(
+        (here, there),
+        (0, 0),
+        "allocations here and there in {COUNTED} round trips"
+    );
+}
