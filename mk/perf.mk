@@ -10,7 +10,7 @@ $(BINDIR)/bmi_mx_perf:
 	$(CARGO) build --release -p bmi_mx_perf
 	cp $(CARGO_TARGET)/release/bmi_mx_perf $@
 
-# A table, the same as JSON lines, and SVG plots, all under build/bench.
+# A table and SVG plots under build/bench. BENCH_FLAGS=--json for one object a line.
 bench: lib $(BINDIR)/bmi_mx_perf
 	@mkdir -p $(BUILD)/bench
 	$(BINDIR)/bmi_mx_perf all --library $(LIBDIR)/libbmi_mx.so --plots $(BUILD)/bench \
