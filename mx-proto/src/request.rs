@@ -80,6 +80,31 @@ pub(crate) struct Pulling {
     pub(crate) position: Option<Position>,
 }
 
+impl Pulling {
+    /// The beginning: nothing has been asked for, and how much is wanted is not known yet.
+    pub(crate) fn new(
+        from: PartnerId,
+        (send_id, key): (u64, Option<RemoteKey>),
+        bits: MatchBits,
+        length: u32,
+        position: Option<Position>,
+    ) -> Self {
+        Self {
+            from,
+            send_id,
+            bits,
+            length,
+            wanted: 0,
+            requested: 0,
+            received: 0,
+            key,
+            read: None,
+            withdrawn: false,
+            position,
+        }
+    }
+}
+
 /// All operations of one endpoint.
 pub(crate) type Requests<M> = Table<Request<M>>;
 

@@ -228,19 +228,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             }
             Payload::Offer { send_id, key } => {
                 self.core.consumed(source, 0);
-                let pulling = Pulling {
-                    from: source,
-                    send_id,
-                    bits,
-                    length,
-                    wanted: 0,
-                    requested: 0,
-                    received: 0,
-                    key,
-                    read: None,
-                    withdrawn: false,
-                    position: Some(self.core.posted.reserve(wanted.0, wanted.1)),
-                };
+                let position = self.core.posted.reserve(wanted.0, wanted.1);
+                let offer = (send_id, key);
+                let pulling = Pulling::new(source, offer, bits, length, Some(position));
                 let placeholder = State::Queued {
                     to: NOBODY,
                     synchronous: false,

@@ -263,27 +263,13 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
                 .violation(link, cookie, "an offer it had no credit for");
         }
         let bits = MatchBits(header.word);
-        let pulling = Pulling {
-            from,
-            send_id,
-            bits,
-            length: header.length,
-            wanted: 0,
-            requested: 0,
-            received: 0,
-            key,
-            read: None,
-            withdrawn: false,
-            position: None,
-        };
+        let offered = |position| Pulling::new(from, (send_id, key), bits, header.length, position);
         if let Some((id, position)) = self.core.posted.take(bits) {
             self.core.stats.matched += 1;
             self.core.consumed(from, 0);
-            let pulling = Pulling {
-                position: Some(position),
-                ..pulling
-            };
-            return self.core.match_offer(id, pulling, self.clock.now());
+            return self
+                .core
+                .match_offer(id, offered(Some(position)), self.clock.now());
         }
         self.core.stats.unmatched += 1;
         let Some(arrival) = self.core.arrival(from, bits, header.length) else {
@@ -298,12 +284,9 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
             }
             Verdict::Receive { memory, context } => {
                 self.core.consumed(from, 0);
-                let state = State::Pulling(Pulling {
-                    wanted: 0,
-                    ..pulling
-                });
+                let state = State::Pulling(offered(None));
                 let id = self.core.requests.add(context, bits, Some(memory), state);
-                self.core.match_offer(id, pulling, self.clock.now());
+                self.core.match_offer(id, offered(None), self.clock.now());
             }
             Verdict::Continue => {
                 let payload = Payload::Offer { send_id, key };
@@ -600,19 +583,7 @@ impl<M: Memory> Core<M> {
             }
             Payload::Offer { send_id, key } => {
                 self.consumed(source, 0);
-                let pulling = Pulling {
-                    from: source,
-                    send_id,
-                    bits,
-                    length,
-                    wanted: 0,
-                    requested: 0,
-                    received: 0,
-                    key,
-                    read: None,
-                    withdrawn: false,
-                    position: Some(position),
-                };
+                let pulling = Pulling::new(source, (send_id, key), bits, length, Some(position));
                 self.match_offer(id, pulling, now);
             }
         }

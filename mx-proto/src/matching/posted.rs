@@ -78,33 +78,8 @@ impl Posted {
         mask: MatchMask,
         request: RequestId,
     ) -> PostedKey {
-        let order = self.next_order;
-        self.next_order += 1;
-        let class = self.class_of(mask);
-        let node = Node {
-            request,
-            bits,
-            mask,
-            order,
-            prev: NONE,
-            next: NONE,
-        };
-        let index = self.nodes.insert(node) as u32;
-        match self.classes[class].queues.entry(bits.0) {
-            Entry::Vacant(empty) => {
-                empty.insert(Queue {
-                    oldest: index,
-                    youngest: index,
-                });
-            }
-            Entry::Occupied(mut queue) => {
-                let queue = queue.get_mut();
-                self.nodes[index as usize].prev = queue.youngest;
-                self.nodes[queue.youngest as usize].next = index;
-                queue.youngest = index;
-            }
-        }
-        PostedKey(index)
+        let position = self.reserve(bits, mask);
+        self.put_back(position, request)
     }
 
     /// The place of a receive that a waiting message has matched before it could be posted.
@@ -115,6 +90,7 @@ impl Posted {
     }
 
     /// Puts a receive that [`Self::take`] or [`Self::reserve`] gave a place back to it.
+    #[inline]
     pub(crate) fn put_back(&mut self, position: Position, request: RequestId) -> PostedKey {
         let Position { bits, mask, order } = position;
         let class = self.class_of(mask);
@@ -136,8 +112,14 @@ impl Posted {
             }
             Entry::Occupied(mut queue) => {
                 let queue = queue.get_mut();
-                // Behind every older one; there are few of those, for it was the oldest once.
-                let mut next = queue.oldest;
+                // Behind every older one: at the end, if it is new; else there are few older ones,
+                // for it was the oldest once.
+                let youngest = &self.nodes[queue.youngest as usize];
+                let mut next = if youngest.order < order {
+                    NONE
+                } else {
+                    queue.oldest
+                };
                 while self
                     .nodes
                     .get(next as usize)
