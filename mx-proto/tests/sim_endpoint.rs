@@ -45,6 +45,7 @@ struct Run<N: Network> {
     nodes: usize,
     config: Config,
     habits: Habits,
+    gentle: bool,
 }
 
 /// More steps than any run takes; a run that needs more is stuck in a loop.
@@ -53,11 +54,14 @@ const STEPS: u64 = 20_000_000;
 impl<N: Network> Run<N> {
     fn new(world: World, mut rng: Rng, network: N) -> Self {
         let nodes = rng.within(2..=4);
+        // Where nothing is ever called off, the order of all messages can be checked.
+        let gentle = rng.chance(0.3);
         let habits = Habits {
             message_max: rng.pick(&[100, 33_000, 200 << 10]),
             pause: Duration::from_micros(rng.pick(&[20, 300, 5_000])),
-            disconnects: rng.chance(0.7),
-            cancels: rng.chance(0.7),
+            grid: Duration::from_nanos(rng.pick(&[1, 10_000])),
+            disconnects: !gentle && rng.chance(0.7),
+            cancels: !gentle && rng.chance(0.7),
             outstanding: rng.pick(&[5, 40]),
         };
         let config = random_config(&mut rng);
@@ -73,6 +77,7 @@ impl<N: Network> Run<N> {
             nodes,
             config,
             habits,
+            gentle,
         };
         for id in 0..nodes {
             let node = run.node(id);
@@ -155,7 +160,7 @@ impl<N: Network> Run<N> {
 
     fn run(&mut self) {
         let rounds = self.rng.within(1..=6);
-        let wild = self.rng.chance(0.7);
+        let wild = !self.gentle && self.rng.chance(0.7);
         for _ in 0..rounds {
             let span = self.habits.pause * self.rng.within(10..=100) as u32;
             self.go_on(span);
@@ -293,21 +298,21 @@ fn over_a_reliable_port(seed: u64, remote_read: bool, tally: &mut BTreeMap<Strin
 #[test]
 fn random_operations_keep_every_promise_over_a_reliable_port() {
     let mut tally = BTreeMap::new();
-    seeds::each(300, |seed| over_a_reliable_port(seed, false, &mut tally));
+    seeds::each(600, |seed| over_a_reliable_port(seed, false, &mut tally));
     check_tally(&tally);
 }
 
 #[test]
 fn random_operations_keep_every_promise_with_remote_reads() {
     let mut tally = BTreeMap::new();
-    seeds::each(100, |seed| over_a_reliable_port(seed, true, &mut tally));
+    seeds::each(300, |seed| over_a_reliable_port(seed, true, &mut tally));
     check_tally(&tally);
 }
 
 #[test]
 fn random_operations_keep_every_promise_over_faulty_datagrams() {
     let mut tally = BTreeMap::new();
-    seeds::each(100, |seed| {
+    seeds::each(200, |seed| {
         let world = World::new(seed);
         seeds::watch(&world);
         let mut rng = Rng::new(seed);

@@ -121,3 +121,19 @@ fn any_mixture_of_faults_sizes_and_windows_loses_nothing() {
         );
     });
 }
+
+#[test]
+fn early_fragments_beyond_the_budget_are_dropped_and_sent_again() {
+    seeds::each(10, |seed| {
+        let config = ReliableConfig {
+            early_bytes: 3_000,
+            ..ReliableConfig::default()
+        };
+        let faults = Faults {
+            loss: 0.1,
+            ..Faults::default()
+        };
+        let stats = over_faults(seed, faults, 1472, config);
+        assert!(stats.outside_window > 0);
+    });
+}

@@ -66,6 +66,7 @@ pub(crate) fn totals(cluster: &mut Cluster<Peer<ReliablePeer>>) -> ReliableStats
         sum.resent += stats.resent;
         sum.duplicates += stats.duplicates;
         sum.damaged += stats.damaged;
+        sum.outside_window += stats.outside_window;
         sum.bad_acks += stats.bad_acks;
         sum.malformed += stats.malformed;
         sum.datagrams_out += stats.datagrams_out;

@@ -133,6 +133,41 @@ fn a_link_does_not_notice_what_strangers_send_from_elsewhere() {
 }
 
 #[test]
+fn a_link_does_not_notice_what_knows_only_one_of_its_cookies() {
+    seeds::each(20, |seed| {
+        let mut stage = stage(seed);
+        for _ in 0..20 {
+            for _ in 0..20 {
+                let seen = stage.seen.borrow();
+                let mut bytes = seen[stage.rng.index(seen.len())].clone();
+                // Either the cookie of the receiver or the one of the sender is another.
+                let at = stage.rng.pick(&[8, 16]);
+                bytes[at..at + 8].copy_from_slice(&stage.rng.bits().to_le_bytes());
+                seal(&mut bytes);
+                drop(seen);
+                for to in 0..2 {
+                    let forged = bytes.clone();
+                    stage.net.inject(address(1 - to), address(to), forged);
+                }
+            }
+            exchange(&mut stage.cluster, &mut stage.rng, 1, MINUTE);
+        }
+        let old: u64 = (0..2)
+            .map(|id| {
+                stage
+                    .cluster
+                    .node(id)
+                    .expect("it lives")
+                    .port
+                    .stats()
+                    .old_session
+            })
+            .sum();
+        assert!(old > 100, "only {old} were recognised as foreign");
+    });
+}
+
+#[test]
 fn forged_datagrams_that_know_the_cookies_harm_their_own_link_at_most() {
     seeds::each(100, |seed| {
         let mut stage = stage(seed);

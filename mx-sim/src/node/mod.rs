@@ -72,6 +72,8 @@ pub struct Habits {
     pub message_max: usize,
     /// Longest pause between two turns.
     pub pause: Duration,
+    /// Turns come at multiples of this, so that they coincide with what ports report; at least 1 ns.
+    pub grid: Duration,
     /// Disconnects happen.
     pub disconnects: bool,
     /// Cancels happen.
@@ -85,6 +87,7 @@ impl Default for Habits {
         Self {
             message_max: 200 << 10,
             pause: Duration::from_millis(1),
+            grid: Duration::from_nanos(1),
             disconnects: true,
             cancels: true,
             outstanding: 40,
@@ -290,6 +293,13 @@ impl<P: Port<Buffer>> Node<P> {
         }
     }
 
+    fn plan_turn(&mut self) -> Instant {
+        let (now, pause) = (self.world.now(), self.habits.pause);
+        let grid = (self.habits.grid.as_nanos() as u64).max(1);
+        let next = now.after(self.rng().span(pause));
+        Instant((next.0 / grid + 1) * grid)
+    }
+
     /// Nothing may wait for a dead peer longer than the time-out allows.
     fn check_limits(&self) {
         let held = self.endpoint.unexpected_bytes();
@@ -332,11 +342,7 @@ impl<P: Port<Buffer>> Drive for Node<P> {
         self.check_limits();
         if self.mood != Mood::Quiet && self.next_turn <= self.world.now() {
             busy = true;
-            let pause = self.habits.pause;
-            let now = self.world.now();
-            self.next_turn = now
-                .after(self.rng().span(pause))
-                .after(Duration::from_nanos(1));
+            self.next_turn = self.plan_turn();
             match self.mood {
                 Mood::Busy => self.take_turn(),
                 _ => self.drain(),

@@ -36,7 +36,7 @@ impl<P: Port<Buffer>> Node<P> {
 
     fn random_connect(&mut self) {
         let to = self.judge.rng.index(self.nodes);
-        if to == self.id {
+        if to == self.id && self.rng().chance(0.8) {
             return;
         }
         let key = if self.rng().chance(0.05) {
