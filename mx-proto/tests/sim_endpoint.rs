@@ -278,7 +278,7 @@ fn check_tally(tally: &BTreeMap<String, u64>) {
     );
 }
 
-fn over_a_reliable_port(seed: u64, remote_read: bool, tally: &mut BTreeMap<String, u64>) {
+fn over_a_reliable_port(seed: u64, remote_read: bool, tally: &mut BTreeMap<String, u64>) -> World {
     let world = World::new(seed);
     seeds::watch(&world);
     let mut rng = Rng::new(seed);
@@ -293,26 +293,31 @@ fn over_a_reliable_port(seed: u64, remote_read: bool, tally: &mut BTreeMap<Strin
     let mut run = Run::new(world, rng, Reliably { fabric, profile });
     run.run();
     run.tally(tally);
+    run.world
 }
 
 #[test]
 fn random_operations_keep_every_promise_over_a_reliable_port() {
     let mut tally = BTreeMap::new();
-    seeds::each(600, |seed| over_a_reliable_port(seed, false, &mut tally));
+    seeds::each(1500, |seed| {
+        over_a_reliable_port(seed, false, &mut tally);
+    });
     check_tally(&tally);
 }
 
 #[test]
 fn random_operations_keep_every_promise_with_remote_reads() {
     let mut tally = BTreeMap::new();
-    seeds::each(300, |seed| over_a_reliable_port(seed, true, &mut tally));
+    seeds::each(700, |seed| {
+        over_a_reliable_port(seed, true, &mut tally);
+    });
     check_tally(&tally);
 }
 
 #[test]
 fn random_operations_keep_every_promise_over_faulty_datagrams() {
     let mut tally = BTreeMap::new();
-    seeds::each(200, |seed| {
+    seeds::each(400, |seed| {
         let world = World::new(seed);
         seeds::watch(&world);
         let mut rng = Rng::new(seed);
@@ -340,4 +345,14 @@ fn random_operations_keep_every_promise_over_faulty_datagrams() {
         run.tally(&mut tally);
     });
     check_tally(&tally);
+}
+
+#[test]
+fn one_seed_is_one_run() {
+    seeds::each(30, |seed| {
+        let log = || over_a_reliable_port(seed, seed % 2 == 0, &mut BTreeMap::new()).dump();
+        let (once, again) = (log(), log());
+        let differs = once.lines().zip(again.lines()).find(|(a, b)| a != b);
+        assert_eq!(differs, None);
+    });
 }
