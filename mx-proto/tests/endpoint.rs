@@ -681,6 +681,26 @@ fn the_handler_may_consume_receive_or_keep() {
 }
 
 #[test]
+fn who_introduces_itself_for_ever_and_reads_no_answer_is_failed() {
+    let mut pair = Pair::new();
+    let target = pair.target(Side::B);
+    pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
+    pair.a.progress(&mut KeepAll);
+    let (header, body) = pair.next_for_b().expect("an introduction is under way");
+    pair.run();
+    assert_eq!(pair.b.partners(), 1);
+    let mut answered = 0;
+    while pair.b.partners() == 1 {
+        assert!(answered < 10_000, "its answers are kept for ever");
+        pair.inject_from_a(header, body.clone());
+        pair.b.progress(&mut KeepAll);
+        answered += 1;
+    }
+    assert!(answered > 1000, "some impatience is nobody's fault");
+    assert_eq!(pair.b.stats().malformed, 1);
+}
+
+#[test]
 fn nonsense_packets_end_the_link_and_nothing_else() {
     let mut pair = Pair::new();
     connected(&mut pair);

@@ -112,6 +112,10 @@ impl<M: Memory> Core<M> {
             let cookie = from.map_or(0, PartnerId::to_word);
             return self.violation(link, cookie, "a malformed introduction");
         };
+        if self.unread_sessions(link, from) {
+            let cookie = from.map_or(0, PartnerId::to_word);
+            return self.violation(link, cookie, "introductions without reading the answers");
+        }
         let refusal = if hello.version != VERSION {
             log::warn!(
                 "{:?} speaks protocol version {}, we speak {VERSION}: refused",
@@ -136,7 +140,7 @@ impl<M: Memory> Core<M> {
             Some(id) => match self.partners.of(id).and_then(|partner| partner.session) {
                 Some(session) if session != hello.identity.session => {
                     let what = "an introduction under another name";
-                    return self.violation(link, id.to_word(), what);
+                    return self.another_life(link, id, hello.identity, what);
                 }
                 _ => id,
             },
@@ -281,6 +285,10 @@ impl<M: Memory> Core<M> {
         let Some(hello) = Hello::parse(body) else {
             return self.violation(link, from.to_word(), "a malformed reply");
         };
+        if self.unread_sessions(link, Some(from)) {
+            let what = "replies without reading the answers";
+            return self.violation(link, from.to_word(), what);
+        }
         let connect = RequestId::from_word(header.word);
         let waiting = self
             .partners
@@ -300,7 +308,8 @@ impl<M: Memory> Core<M> {
             return self.drop_if_unwanted(from);
         }
         let Some(id) = self.merge(link, from, hello.identity) else {
-            return self.violation(link, from.to_word(), "a reply under another name");
+            let what = "a reply under another name";
+            return self.another_life(link, from, hello.identity, what);
         };
         self.establish(id, hello.identity, link);
         if let Some(partner) = self.partners.of_mut(id) {
@@ -313,6 +322,26 @@ impl<M: Memory> Core<M> {
         }
         self.complete(connect, Status::Success, 0);
         self.make_ready(id);
+    }
+
+    /// A partner's link leads to another session than the partner's. Either the peer has restarted
+    /// (we called its former life, which reached us on a link of its own, and our call got through
+    /// to the new one), or it is none of ours.
+    fn another_life(
+        &mut self,
+        link: LinkId,
+        id: PartnerId,
+        identity: Identity,
+        what: &'static str,
+    ) {
+        let same_name = self.partners.of(id).is_some_and(|partner| {
+            (partner.nic, partner.endpoint) == (identity.nic, identity.endpoint)
+        });
+        if !same_name {
+            return self.violation(link, id.to_word(), what);
+        }
+        self.errands.push(Errand::Close(link, Close::Now));
+        self.fail_partner(id, DownReason::Restarted);
     }
 
     /// The partner that `from`, reached under some address, turns out to be. `None`: it cannot be.
@@ -384,6 +413,30 @@ impl<M: Memory> Core<M> {
         self.send_session(to, link, header, &hello.emit(), close);
     }
 
+    /// Does so much wait on this link that nobody who reads it would have let it grow? What a peer
+    /// says of itself costs it no credit, so an answer to each must not be kept for ever.
+    fn unread_sessions(&self, link: LinkId, from: Option<PartnerId>) -> bool {
+        let partner = from.and_then(|id| self.partners.of(id));
+        let queued = partner.map_or(0, |partner| {
+            // What our own operations have queued does not count.
+            if partner.tx != Some(link) || partner.control.len() < SESSIONS_MAX {
+                return 0;
+            }
+            let kinds = partner.control.iter().map(|control| control.header.kind);
+            kinds
+                .filter(|kind| matches!(kind, wire::Kind::Connect | wire::Kind::Reply))
+                .count()
+        });
+        let aside = match self.session_out.len() < SESSIONS_MAX {
+            true => 0,
+            false => {
+                let links = self.session_out.iter().map(|(waits, _, _)| *waits);
+                links.filter(|waits| *waits == link).count()
+            }
+        };
+        queued.max(aside) >= SESSIONS_MAX
+    }
+
     /// On the partner's sending link a session packet keeps its place among the others.
     fn send_session(
         &mut self,
@@ -418,6 +471,9 @@ pub(super) enum Manner {
     /// Whatever the peer has of us is over.
     Afresh = 1,
 }
+
+/// Session packets that may wait on one link: far more connects than anybody has under way there.
+const SESSIONS_MAX: usize = 1024;
 
 /// In a reply: you are my partner already, as this epoch of yours.
 const REPLY_KNOWN: u32 = 4;

@@ -452,6 +452,11 @@ impl Pair {
             .push_back((header, body));
     }
 
+    /// The packet that b would be given next.
+    pub(crate) fn next_for_b(&self) -> Option<(HeaderBytes, Vec<u8>)> {
+        self.hub.borrow().cables[0].lanes[1].packets.front().cloned()
+    }
+
     /// As if a had sent it.
     pub(crate) fn inject_from_a(&mut self, header: HeaderBytes, body: Vec<u8>) {
         self.inject(0, header, body);
