@@ -454,7 +454,10 @@ impl Pair {
 
     /// The packet that b would be given next.
     pub(crate) fn next_for_b(&self) -> Option<(HeaderBytes, Vec<u8>)> {
-        self.hub.borrow().cables[0].lanes[1].packets.front().cloned()
+        self.hub.borrow().cables[0].lanes[1]
+            .packets
+            .front()
+            .cloned()
     }
 
     /// As if a had sent it.
