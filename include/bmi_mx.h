@@ -334,7 +334,8 @@ struct bmi_mx_host {
     int (*forget_addr)(BMI_addr_t addr);
     /**
      * Takes one line of the log, without a newline. `level` is 1 error, 2 warning, 3 information,
-     * 4 debug, 5 trace. May be called from any thread.
+     * 4 debug, 5 trace. May be called from any thread, also with the library's lock held: it must
+     * not call into this library, and should not block.
      */
     void (*log)(int level,
                 const char *line);

@@ -27,6 +27,8 @@ pub(crate) struct Request<M> {
     pub(crate) timer: Option<TimerId>,
     /// Something has happened since the timer was last looked at.
     pub(crate) touched: bool,
+    /// What its partner's `heard` was then.
+    pub(crate) heard: u32,
     pub(crate) state: State,
 }
 
@@ -123,6 +125,7 @@ impl<M> Requests<M> {
             memory,
             timer: None,
             touched: false,
+            heard: 0,
             state,
         };
         let (index, generation) = self.insert(request);

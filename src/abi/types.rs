@@ -90,7 +90,8 @@ pub struct bmi_mx_host {
     /// The peer with that name died; the host may ask `BMI_DROP_ADDR_QUERY` about it. Returns 0.
     pub forget_addr: Option<unsafe extern "C" fn(addr: BMI_addr_t) -> c_int>,
     /// Takes one line of the log, without a newline. `level` is 1 error, 2 warning, 3 information,
-    /// 4 debug, 5 trace. May be called from any thread.
+    /// 4 debug, 5 trace. May be called from any thread, also with the library's lock held: it must
+    /// not call into this library, and should not block.
     pub log: Option<unsafe extern "C" fn(level: c_int, line: *const c_char)>,
 }
 
