@@ -33,8 +33,6 @@ pub(crate) struct Partner {
     /// Our number for this acquaintance, and the peer's.
     pub(crate) epoch: u16,
     pub(crate) peer_epoch: u16,
-    /// Packets it has sent, modulo 2^32: a sign of life.
-    pub(crate) heard: u32,
     /// The upper layer's word.
     pub(crate) context: u64,
     /// Where messages go out.
@@ -122,7 +120,6 @@ impl Partner {
             session: None,
             epoch,
             peer_epoch: 0,
-            heard: 0,
             context: 0,
             tx: None,
             links: SmallVec::new(),

@@ -27,8 +27,6 @@ pub(crate) struct Request<M> {
     pub(crate) timer: Option<TimerId>,
     /// Something has happened since the timer was last looked at.
     pub(crate) touched: bool,
-    /// What its partner's `heard` was then.
-    pub(crate) heard: u32,
     pub(crate) state: State,
 }
 
@@ -125,7 +123,6 @@ impl<M> Requests<M> {
             memory,
             timer: None,
             touched: false,
-            heard: 0,
             state,
         };
         let (index, generation) = self.insert(request);

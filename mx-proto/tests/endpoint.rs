@@ -611,33 +611,6 @@ fn a_silent_peer_times_requests_out() {
     assert_eq!(pair.a.requests(), 0);
 }
 
-#[test]
-fn an_unmatched_send_waits_as_long_as_its_peer_is_heard() {
-    let mut pair = Pair::new();
-    let (b, a) = connected(&mut pair);
-    pending(
-        pair.a
-            .send(
-                b,
-                bits(1),
-                pair.filled(vec![0; 50_000]),
-                5,
-                SendMode::Standard,
-            )
-            .unwrap(),
-    );
-    for _ in 0..6 {
-        pair.advance(pair::TIMEOUT / 2);
-        pair.b
-            .send(a, bits(2), pair.filled(vec![1]), 0, SendMode::Standard)
-            .unwrap();
-        pair.run();
-    }
-    assert_eq!(pair.a.poll_completion(), None);
-    pair.advance(pair::TIMEOUT * 3);
-    assert_eq!(pair.a.poll_completion().unwrap().status, Status::Timeout);
-}
-
 struct Consume(Vec<(u32, Vec<u8>)>, Option<pair::Shared>);
 
 impl Handler<pair::Shared> for Consume {

@@ -63,7 +63,6 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
         let Some(partner) = self.core.partners.of_mut(from) else {
             return self.stranger_packet(link, cookie, &header, body);
         };
-        partner.heard = partner.heard.wrapping_add(1);
         if partner
             .credit
             .on_allowance(header.credit_bytes, header.credit_messages)

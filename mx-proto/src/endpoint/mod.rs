@@ -325,23 +325,11 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let now = self.clock.now();
         let mut busy = false;
         while let Some(id) = self.core.wheel.expired(now) {
-            let Core {
-                requests, partners, ..
-            } = &mut self.core;
-            let Some(request) = requests.of_mut(id) else {
+            let Some(request) = self.core.requests.of_mut(id) else {
                 continue;
             };
             request.timer = None;
-            // A send that waits for its turn or its receive waits for a peer that is alive, as
-            // long as that lets hear of itself.
-            let heard = match request.state {
-                State::Queued { to, .. } | State::Offered { to, .. } => {
-                    partners.of(to).map_or(0, |partner| partner.heard)
-                }
-                _ => request.heard,
-            };
-            let alive = std::mem::replace(&mut request.heard, heard) != heard;
-            if std::mem::take(&mut request.touched) | alive {
+            if std::mem::take(&mut request.touched) {
                 self.core.start_timer(id, now);
                 continue;
             }
@@ -361,9 +349,6 @@ impl<M: Memory> Core<M> {
         };
         if let Some(request) = self.requests.of_mut(id) {
             request.timer = Some(self.wheel.set(now, now.after(timeout), id));
-            if let State::Queued { to, .. } = request.state {
-                request.heard = self.partners.of(to).map_or(0, |partner| partner.heard);
-            }
         }
     }
 
