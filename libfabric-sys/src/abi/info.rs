@@ -1,0 +1,203 @@
+//! What a provider offers, and what is asked of it: `fi_info` and its attributes.
+//!
+//! ```text
+//!   fi_info --next--> fi_info --next--> null
+//!     |-- src_addr, dest_addr   src_addrlen / dest_addrlen bytes, shaped by addr_format
+//!     |-- tx_attr, rx_attr      sending and receiving: inject size, iov limits, depth
+//!     |-- ep_attr               endpoint: type, protocol, largest message, prefix
+//!     |-- domain_attr           threading, progress, mr_mode, counts
+//!     `-- fabric_attr           provider name, versions
+//! ```
+//!
+//! Owns: the part of these structs that all versions have had since 1.9.
+//! Knows nothing of: what later versions appended to `fi_ep_attr` and `fi_domain_attr`.
+//!
+//! None of these is ever allocated here: hints come from `fi_dupinfo(NULL)`, offers from
+//! `fi_getinfo`, both at the library's own size. So never copy one by value to hand it on.
+
+use libc::{c_char, c_int, c_void};
+
+use super::constants::{fi_av_type, fi_ep_type, fi_progress, fi_resource_mgmt, fi_threading};
+use super::objects::{fid, fid_domain, fid_fabric, fid_nic};
+
+c_structs! {
+    /// What an endpoint can do when it sends.
+    [whole] pub struct fi_tx_attr {
+        /// Capabilities, of those in `fi_info.caps`.
+        caps: u64,
+        /// What the provider wants of its user.
+        mode: u64,
+        /// Flags of every operation that does not give its own.
+        op_flags: u64,
+        /// `FI_ORDER_*` the endpoint keeps.
+        msg_order: u64,
+        /// Order of completions; no longer in use.
+        comp_order: u64,
+        /// The longest message `fi_inject` takes.
+        inject_size: usize,
+        /// How many operations can be outstanding.
+        size: usize,
+        /// The most segments of one message.
+        iov_limit: usize,
+        /// The most segments of remote memory.
+        rma_iov_limit: usize,
+        /// Traffic class.
+        tclass: u32,
+    }
+
+    /// What an endpoint can do when it receives.
+    [whole] pub struct fi_rx_attr {
+        /// Capabilities, of those in `fi_info.caps`.
+        caps: u64,
+        /// What the provider wants of its user.
+        mode: u64,
+        /// Flags of every operation that does not give its own.
+        op_flags: u64,
+        /// `FI_ORDER_*` the endpoint keeps.
+        msg_order: u64,
+        /// Order of completions; no longer in use.
+        comp_order: u64,
+        /// Bytes the provider holds for messages without a buffer; no longer in use.
+        total_buffered_recv: usize,
+        /// How many operations can be outstanding.
+        size: usize,
+        /// The most segments of one message.
+        iov_limit: usize,
+    }
+
+    /// What an endpoint is. 2.x appended `xpu_ctx`.
+    [prefix] pub struct fi_ep_attr {
+        /// `FI_EP_*`.
+        r#type: fi_ep_type,
+        /// `FI_PROTO_*`.
+        protocol: u32,
+        /// The provider's version of that protocol.
+        protocol_version: u32,
+        /// The longest message.
+        max_msg_size: usize,
+        /// Bytes before each buffer that the provider wants, with `FI_MSG_PREFIX`.
+        msg_prefix_size: usize,
+        /// How long a read after write may be and stay in order.
+        max_order_raw_size: usize,
+        /// How long a write after read may be and stay in order.
+        max_order_war_size: usize,
+        /// How long a write after write may be and stay in order.
+        max_order_waw_size: usize,
+        /// Which bits of a tag the provider carries: the highest set bit tells how many.
+        mem_tag_format: u64,
+        /// Transmit contexts of a scalable endpoint.
+        tx_ctx_cnt: usize,
+        /// Receive contexts of a scalable endpoint.
+        rx_ctx_cnt: usize,
+        /// Bytes of `auth_key`.
+        auth_key_size: usize,
+        /// Key of the job; freed with the info.
+        auth_key: *mut u8,
+    }
+
+    /// What a domain is. Versions after 1.17 appended limits that are not used here.
+    [prefix] pub struct fi_domain_attr {
+        /// An open domain to look in, or null.
+        domain: *mut fid_domain,
+        /// Its name, usually the device; freed with the info.
+        name: *mut c_char,
+        /// `FI_THREAD_*`.
+        threading: fi_threading,
+        /// `FI_PROGRESS_*` of connections and the like.
+        control_progress: fi_progress,
+        /// `FI_PROGRESS_*` of messages; also named `progress` in 2.x.
+        data_progress: fi_progress,
+        /// `FI_RM_*`.
+        resource_mgmt: fi_resource_mgmt,
+        /// `FI_AV_*`.
+        av_type: fi_av_type,
+        /// `FI_MR_*` bits.
+        mr_mode: c_int,
+        /// Bytes of a remote key.
+        mr_key_size: usize,
+        /// Bytes of immediate data.
+        cq_data_size: usize,
+        /// How many completion queues are best.
+        cq_cnt: usize,
+        /// How many endpoints are best.
+        ep_cnt: usize,
+        /// How many transmit contexts are best.
+        tx_ctx_cnt: usize,
+        /// How many receive contexts are best.
+        rx_ctx_cnt: usize,
+        /// The most transmit contexts of an endpoint.
+        max_ep_tx_ctx: usize,
+        /// The most receive contexts of an endpoint.
+        max_ep_rx_ctx: usize,
+        /// The most shared transmit contexts.
+        max_ep_stx_ctx: usize,
+        /// The most shared receive contexts.
+        max_ep_srx_ctx: usize,
+        /// How many counters are best.
+        cntr_cnt: usize,
+        /// The most segments of one registration.
+        mr_iov_limit: usize,
+        /// Capabilities of the domain.
+        caps: u64,
+        /// What the domain wants of its user.
+        mode: u64,
+        /// Key of the job; freed with the info.
+        auth_key: *mut u8,
+        /// Bytes of `auth_key`.
+        auth_key_size: usize,
+        /// The longest `err_data` of an error.
+        max_err_data: usize,
+        /// How many registrations are best.
+        mr_cnt: usize,
+        /// Traffic class.
+        tclass: u32,
+    }
+
+    /// Which provider, in which version.
+    [whole] pub struct fi_fabric_attr {
+        /// An open fabric to look in, or null.
+        fabric: *mut fid_fabric,
+        /// Its name, usually the subnet; freed with the info.
+        name: *mut c_char,
+        /// The provider, layers joined by `;`; freed with the info, so from `malloc`.
+        prov_name: *mut c_char,
+        /// Of the provider.
+        prov_version: u32,
+        /// Of the interface, as asked for.
+        api_version: u32,
+    }
+
+    /// One offer, or the hints that ask for some.
+    [whole] pub struct fi_info {
+        /// The next offer, best first, or null.
+        next: *mut fi_info,
+        /// `FI_MSG` and the like.
+        caps: u64,
+        /// What the provider wants of its user; in hints: what the user can give.
+        mode: u64,
+        /// The shape of the addresses.
+        addr_format: u32,
+        /// Bytes of `src_addr`.
+        src_addrlen: usize,
+        /// Bytes of `dest_addr`.
+        dest_addrlen: usize,
+        /// Where an endpoint would be, or null.
+        src_addr: *mut c_void,
+        /// Where the node asked for is, or null.
+        dest_addr: *mut c_void,
+        /// A connection request, or null.
+        handle: *mut fid,
+        /// Sending.
+        tx_attr: *mut fi_tx_attr,
+        /// Receiving.
+        rx_attr: *mut fi_rx_attr,
+        /// The endpoint.
+        ep_attr: *mut fi_ep_attr,
+        /// The domain.
+        domain_attr: *mut fi_domain_attr,
+        /// The fabric.
+        fabric_attr: *mut fi_fabric_attr,
+        /// The card, or null.
+        nic: *mut fid_nic,
+    }
+}

@@ -1,0 +1,216 @@
+//! Definitions that also describe themselves, so that a test can hold them against C's headers.
+//!
+//! ```text
+//!   c_structs! { pub struct x { a: u64, } }      c_constants! { FI_MSG: u64 = 1 << 1; }
+//!        |                      |                     |                 |
+//!        v                      v                     v                 v
+//!   #[repr(C)] struct x    LAYOUTS: offsets      pub const FI_MSG   CONSTANTS: values
+//!                               |                                       |
+//!                               +-----------> tests/layout.rs <---------+
+//! ```
+//!
+//! Owns: the three macros, and what they record.
+//! Knows nothing of: libfabric.
+//!
+//! A definition cannot exist without its record: both come from one macro call, and each file of
+//! definitions is one call for its structs and one for its constants.
+
+/// Which libfabric has a member or constant, seen from 1.17.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Every version from the oldest we load to the newest we know.
+    Always,
+    /// Came after 1.17.
+    Later,
+    /// Had gone from the headers of 2.x.
+    Earlier,
+}
+
+/// How the size of a struct of ours relates to the library's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All that the newest version we know has.
+    Whole,
+    /// The part that all versions have; the library allocates it, and more may follow.
+    Prefix,
+}
+
+/// One member of a struct.
+#[derive(Clone, Copy, Debug)]
+pub struct Member {
+    /// Its name, perhaps with Rust's `r#`.
+    pub name: &'static str,
+    /// Where it is.
+    pub offset: usize,
+    /// How many bytes it takes.
+    pub size: usize,
+    /// Its type as Rust spells it.
+    pub ty: &'static str,
+    /// Which libfabric has it.
+    pub presence: Presence,
+}
+
+/// One struct.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Its name, the same in C behind `struct`.
+    pub name: &'static str,
+    /// What it takes here.
+    pub size: usize,
+    /// What it is aligned to here.
+    pub align: usize,
+    /// How the size relates to the library's.
+    pub extent: Extent,
+    /// Its members, in order.
+    pub members: &'static [Member],
+}
+
+/// One constant.
+#[derive(Clone, Copy, Debug)]
+pub struct Constant {
+    /// Its name, the same in C.
+    pub name: &'static str,
+    /// Its value, widened.
+    pub value: u64,
+    /// Which libfabric has it.
+    pub presence: Presence,
+}
+
+/// What stands before a name: nothing, `later` or `earlier`; `whole` or `prefix`.
+macro_rules! record {
+    (presence) => {
+        $crate::abi::layout::Presence::Always
+    };
+    (presence later) => {
+        $crate::abi::layout::Presence::Later
+    };
+    (presence earlier) => {
+        $crate::abi::layout::Presence::Earlier
+    };
+    (extent whole) => {
+        $crate::abi::layout::Extent::Whole
+    };
+    (extent prefix) => {
+        $crate::abi::layout::Extent::Prefix
+    };
+}
+
+/// Structs of data: `[whole] pub struct name { /// doc  member: type, [later] member: type, }`.
+macro_rules! c_structs {
+    ($(
+        $(#[$meta:meta])*
+        [$extent:ident] pub struct $name:ident {
+            $( $(#[$doc:meta])* $([$when:ident])? $member:ident : $ty:ty, )+
+        }
+    )+) => {
+        $(
+            $(#[$meta])*
+            #[repr(C)]
+            #[derive(Clone, Copy, Debug)]
+            pub struct $name {
+                $( $(#[$doc])* pub $member: $ty, )+
+            }
+        )+
+
+        /// Every struct of this file.
+        pub(super) const LAYOUTS: &[$crate::abi::layout::Layout] = &[$(
+            $crate::abi::layout::Layout {
+                name: stringify!($name),
+                size: size_of::<$name>(),
+                align: align_of::<$name>(),
+                extent: record!(extent $extent),
+                members: &[$(
+                    $crate::abi::layout::Member {
+                        name: stringify!($member),
+                        offset: std::mem::offset_of!($name, $member),
+                        size: size_of::<$ty>(),
+                        ty: stringify!($ty),
+                        presence: record!(presence $($when)?),
+                    },
+                )+],
+            },
+        )+];
+    };
+}
+
+/// Operation tables: `pub struct name { /// doc  call(argument: type, ...) -> type, }`. Each gets
+/// the leading `size` that all of libfabric's tables have, and `EMPTY`, to fill in.
+macro_rules! c_tables {
+    ($(
+        $(#[$meta:meta])*
+        pub struct $name:ident {
+            $(
+                $(#[$doc:meta])* $([$when:ident])?
+                $member:ident ( $( $arg:ident : $ty:ty ),* $(,)? ) -> $ret:ty,
+            )+
+        }
+    )+) => {
+        $(
+            $(#[$meta])*
+            #[repr(C)]
+            #[derive(Clone, Copy, Debug)]
+            pub struct $name {
+                /// The bytes of the table as its provider was compiled: what lies beyond is not
+                /// there.
+                pub size: usize,
+                $(
+                    $(#[$doc])*
+                    pub $member: Option<unsafe extern "C" fn($( $arg: $ty ),*) -> $ret>,
+                )+
+            }
+
+            impl $name {
+                /// A table of full size without a single operation.
+                pub const EMPTY: Self = Self { size: size_of::<Self>(), $( $member: None, )+ };
+            }
+        )+
+
+        /// Every table of this file.
+        pub(super) const TABLES: &[$crate::abi::layout::Layout] = &[$(
+            $crate::abi::layout::Layout {
+                name: stringify!($name),
+                size: size_of::<$name>(),
+                align: align_of::<$name>(),
+                extent: $crate::abi::layout::Extent::Whole,
+                members: &[
+                    $crate::abi::layout::Member {
+                        name: "size",
+                        offset: std::mem::offset_of!($name, size),
+                        size: size_of::<usize>(),
+                        ty: "usize",
+                        presence: $crate::abi::layout::Presence::Always,
+                    },
+                    $(
+                        $crate::abi::layout::Member {
+                            name: stringify!($member),
+                            offset: std::mem::offset_of!($name, $member),
+                            size: size_of::<usize>(),
+                            ty: concat!(
+                                "fn(", $( stringify!($ty), ",", )* ")->", stringify!($ret)
+                            ),
+                            presence: record!(presence $($when)?),
+                        },
+                    )+
+                ],
+            },
+        )+];
+    };
+}
+
+/// Constants: `type { [later] NAME = value; ... }`, a group for each type.
+macro_rules! c_constants {
+    ($( $(#[$group:meta])* $ty:ty {
+        $( $(#[$doc:meta])* $([$when:ident])? $name:ident = $value:expr; )+
+    } )+) => {
+        $($( $(#[$doc])* pub const $name: $ty = $value; )+)+
+
+        /// Every constant of this file.
+        pub const CONSTANTS: &[$crate::abi::layout::Constant] = &[$($(
+            $crate::abi::layout::Constant {
+                name: stringify!($name),
+                value: $name as u64,
+                presence: record!(presence $($when)?),
+            },
+        )+)+];
+    };
+}

@@ -1,0 +1,206 @@
+//! What is passed with each operation, and what comes out of a completion queue.
+//!
+//! ```text
+//!   post:      fi_msg | fi_msg_tagged | fi_msg_rma    with iovec[], desc[], fi_rma_iov[]
+//!                 context ------------------------------+
+//!   complete:  fi_cq_entry  <  fi_cq_msg_entry  <  fi_cq_data_entry  <  fi_cq_tagged_entry
+//!              op_context <--- each the beginning of the next, by the queue's format
+//!              fi_cq_err_entry: all of it, and what went wrong
+//! ```
+//!
+//! Owns: their layouts. `fi_cq_err_entry` is the one that grew.
+//! Knows nothing of: who posts.
+
+use libc::{c_int, c_void, iovec};
+
+use super::constants::{FI_ADDR_NOTAVAIL, fi_addr_t};
+
+c_structs! {
+    /// A message, for `fi_sendmsg` and `fi_recvmsg`.
+    [whole] pub struct fi_msg {
+        /// Its segments.
+        msg_iov: *const iovec,
+        /// What `fi_mr_desc` gave for each segment, or null.
+        desc: *mut *mut c_void,
+        /// How many segments.
+        iov_count: usize,
+        /// The peer.
+        addr: fi_addr_t,
+        /// Comes back with the completion.
+        context: *mut c_void,
+        /// Immediate data, with `FI_REMOTE_CQ_DATA`.
+        data: u64,
+    }
+
+    /// A tagged message, for `fi_tsendmsg` and `fi_trecvmsg`.
+    [whole] pub struct fi_msg_tagged {
+        /// Its segments.
+        msg_iov: *const iovec,
+        /// What `fi_mr_desc` gave for each segment, or null.
+        desc: *mut *mut c_void,
+        /// How many segments.
+        iov_count: usize,
+        /// The peer.
+        addr: fi_addr_t,
+        /// The tag.
+        tag: u64,
+        /// Bits of the tag that need not match; of receives only.
+        ignore: u64,
+        /// Comes back with the completion.
+        context: *mut c_void,
+        /// Immediate data, with `FI_REMOTE_CQ_DATA`.
+        data: u64,
+    }
+
+    /// A piece of the peer's memory.
+    [whole] pub struct fi_rma_iov {
+        /// Where: an address, or an offset without `FI_MR_VIRT_ADDR`.
+        addr: u64,
+        /// How many bytes.
+        len: usize,
+        /// The key of its registration.
+        key: u64,
+    }
+
+    /// A read or write of remote memory, for `fi_readmsg` and `fi_writemsg`.
+    [whole] pub struct fi_msg_rma {
+        /// Local segments.
+        msg_iov: *const iovec,
+        /// What `fi_mr_desc` gave for each local segment, or null.
+        desc: *mut *mut c_void,
+        /// How many local segments.
+        iov_count: usize,
+        /// The peer.
+        addr: fi_addr_t,
+        /// Remote segments.
+        rma_iov: *const fi_rma_iov,
+        /// How many remote segments.
+        rma_iov_count: usize,
+        /// Comes back with the completion.
+        context: *mut c_void,
+        /// Immediate data, with `FI_REMOTE_CQ_DATA`.
+        data: u64,
+    }
+
+    /// Room the provider uses while an operation is outstanding, with `FI_CONTEXT`.
+    [whole] pub struct fi_context {
+        /// The provider's.
+        internal: [*mut c_void; 4],
+    }
+
+    /// Room the provider uses while an operation is outstanding, with `FI_CONTEXT2`.
+    [whole] pub struct fi_context2 {
+        /// The provider's.
+        internal: [*mut c_void; 8],
+    }
+
+    /// A completion, `FI_CQ_FORMAT_CONTEXT`.
+    [whole] pub struct fi_cq_entry {
+        /// The operation's context.
+        op_context: *mut c_void,
+    }
+
+    /// A completion, `FI_CQ_FORMAT_MSG`.
+    [whole] pub struct fi_cq_msg_entry {
+        /// The operation's context.
+        op_context: *mut c_void,
+        /// Which kind of operation, and more.
+        flags: u64,
+        /// Bytes received; undefined for sends.
+        len: usize,
+    }
+
+    /// A completion, `FI_CQ_FORMAT_DATA`.
+    [whole] pub struct fi_cq_data_entry {
+        /// The operation's context.
+        op_context: *mut c_void,
+        /// Which kind of operation, and more.
+        flags: u64,
+        /// Bytes received; undefined for sends.
+        len: usize,
+        /// Where the message lies in a multi-receive buffer; undefined otherwise.
+        buf: *mut c_void,
+        /// Immediate data, with `FI_REMOTE_CQ_DATA` in `flags`.
+        data: u64,
+    }
+
+    /// A completion, `FI_CQ_FORMAT_TAGGED`.
+    [whole] pub struct fi_cq_tagged_entry {
+        /// The operation's context.
+        op_context: *mut c_void,
+        /// Which kind of operation, and more.
+        flags: u64,
+        /// Bytes received; undefined for sends.
+        len: usize,
+        /// Where the message lies in a multi-receive buffer; undefined otherwise.
+        buf: *mut c_void,
+        /// Immediate data, with `FI_REMOTE_CQ_DATA` in `flags`.
+        data: u64,
+        /// The tag of a received tagged message.
+        tag: u64,
+    }
+
+    /// A failed operation, from `fi_cq_readerr`. Versions before 1.20 write all but `src_addr`.
+    ///
+    /// `err_data` and `err_data_size` are read by the library too: where the size is not zero it
+    /// copies there, where it is zero it points to memory of its own, valid until the next read
+    /// of the queue. Start from [`fi_cq_err_entry::EMPTY`].
+    [whole] pub struct fi_cq_err_entry {
+        /// The operation's context.
+        op_context: *mut c_void,
+        /// Which kind of operation, and more.
+        flags: u64,
+        /// Bytes received.
+        len: usize,
+        /// Where the message lies in a multi-receive buffer.
+        buf: *mut c_void,
+        /// Immediate data.
+        data: u64,
+        /// The tag.
+        tag: u64,
+        /// Bytes that did not fit.
+        olen: usize,
+        /// What went wrong: `FI_E*`, positive by the manual; `shm` of 1.17 gives it negated.
+        err: c_int,
+        /// What the provider calls it.
+        prov_errno: c_int,
+        /// More about it.
+        err_data: *mut c_void,
+        /// Bytes at `err_data`.
+        err_data_size: usize,
+        /// Who sent it, with `FI_SOURCE_ERR`.
+        [later] src_addr: fi_addr_t,
+    }
+}
+
+impl fi_cq_err_entry {
+    /// All zero, and no sender: for the library to write over.
+    pub const EMPTY: Self = Self {
+        op_context: std::ptr::null_mut(),
+        flags: 0,
+        len: 0,
+        buf: std::ptr::null_mut(),
+        data: 0,
+        tag: 0,
+        olen: 0,
+        err: 0,
+        prov_errno: 0,
+        err_data: std::ptr::null_mut(),
+        err_data_size: 0,
+        src_addr: FI_ADDR_NOTAVAIL,
+    };
+}
+
+impl fi_context {
+    /// All null, as it must be before its first use.
+    pub const EMPTY: Self = Self {
+        internal: [std::ptr::null_mut(); 4],
+    };
+}
+
+impl fi_context2 {
+    /// All null, as it must be before its first use.
+    pub const EMPTY: Self = Self {
+        internal: [std::ptr::null_mut(); 8],
+    };
+}

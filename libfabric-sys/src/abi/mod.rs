@@ -1,0 +1,49 @@
+//! libfabric's binary interface: the types and numbers of its headers, as much as an RDM user needs.
+//!
+//! ```text
+//!   constants.rs   masks, enumerations, commands, options, errors
+//!   info.rs        fi_info and its attributes          allocated by the library
+//!   objects.rs     fid_* and fi_ops_*                  allocated by the provider
+//!   messages.rs    fi_msg*, completions, contexts      allocated by the user
+//!   attributes.rs  fi_cq_attr, fi_av_attr, fi_mr_attr  allocated by the user
+//!   layout.rs      what all of it looks like, for the test that compares it with C
+//! ```
+//!
+//! Owns: layouts that fit 1.9 to 2.x at once, on 64-bit Linux.
+//! Knows nothing of: loading, calling, policy.
+
+// C's names are kept, so that the manual's and this code's say the same.
+#![allow(non_camel_case_types)]
+// C's argument lists are as long as they are.
+#![allow(clippy::type_complexity)]
+
+#[macro_use]
+#[doc(hidden)]
+pub mod layout;
+
+pub mod attributes;
+pub mod constants;
+pub mod info;
+pub mod messages;
+pub mod objects;
+
+pub use attributes::*;
+pub use constants::*;
+pub use info::*;
+pub use messages::*;
+pub use objects::*;
+
+// Offsets were compared on 64-bit only, and the casts of sizes rely on it.
+const _: () = assert!(size_of::<usize>() == 8);
+
+/// Every struct and table defined here, file by file.
+// The globs above make each of these names ambiguous without its module, whatever the lint says.
+#[allow(unused_qualifications)]
+#[doc(hidden)]
+pub const ALL_LAYOUTS: [&[layout::Layout]; 5] = [
+    attributes::LAYOUTS,
+    info::LAYOUTS,
+    messages::LAYOUTS,
+    objects::LAYOUTS,
+    objects::TABLES,
+];
