@@ -15,7 +15,7 @@
 //! anything when a port has no room. Ports never call the endpoint except through the [`Sink`]
 //! lent to [`Port::poll`], and the endpoint never calls the port from inside a `Sink` method.
 
-use crate::ids::{LinkId, Target};
+use crate::ids::{LinkId, Route, Target};
 use crate::memory::{Memory, Source};
 use crate::time::{Clock, Instant};
 use std::fmt;
@@ -119,6 +119,9 @@ pub enum LinkDown {
     Reset,
     /// The peer sent what no peer of ours sends.
     Protocol,
+    /// The peer cannot be reached this way, but perhaps over this route. Only for a link that
+    /// [`Port::connect`] started and that has not come up; the endpoint connects again.
+    Elsewhere(Route),
 }
 
 impl fmt::Display for LinkDown {
@@ -130,6 +133,7 @@ impl fmt::Display for LinkDown {
             Self::Closed => "closed by the peer",
             Self::Reset => "connection reset",
             Self::Protocol => "protocol violation",
+            Self::Elsewhere(_) => "not reachable over this port",
         })
     }
 }
@@ -255,9 +259,9 @@ pub trait Port<M: Memory> {
         WakeDescriptors::default()
     }
 
-    /// Lets the peer of `link` read `memory` by itself. `None` where the port cannot.
-    fn expose(&mut self, link: LinkId, memory: &M) -> Option<RemoteKey> {
-        let _ = (link, memory);
+    /// Lets the peer of `link` read `memory` by itself, under `token`. `None` where the port cannot.
+    fn expose(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
+        let _ = (link, memory, token);
         None
     }
 
@@ -267,7 +271,7 @@ pub trait Port<M: Memory> {
     }
 
     /// Starts reading memory that the peer exposed. [`Sink::on_remote_read`] follows with the
-    /// token.
+    /// token. An error means that the port would rather not, now or for this message.
     fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
         let _ = (link, read);
         Err(SendError::Down)
@@ -289,6 +293,15 @@ pub struct RemoteRead<'a, M> {
     pub len: usize,
     /// Comes back with [`Sink::on_remote_read`].
     pub token: u64,
+}
+
+/// One end of a remote read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RemoteUse {
+    /// Ours: the token of [`Port::read_remote`].
+    Reading(u64),
+    /// The peer's, of memory of ours: the token of [`Port::expose`].
+    Exposed(u64),
 }
 
 /// Where the body of a data packet belongs.
@@ -332,6 +345,10 @@ pub trait Sink<M: Memory> {
 
     /// The port has finished with memory it held ([`Sent::Held`]).
     fn on_released(&mut self, link: LinkId, cookie: u64, token: u64);
+
+    /// Bytes are moving in a [`Port::read_remote`] that has not ended. Reported often enough for
+    /// time-outs of seconds.
+    fn on_remote_activity(&mut self, link: LinkId, cookie: u64, what: RemoteUse);
 
     /// A [`Port::read_remote`] has ended; `false` when it failed.
     fn on_remote_read(&mut self, link: LinkId, cookie: u64, token: u64, ok: bool);

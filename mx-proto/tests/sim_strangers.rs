@@ -148,8 +148,8 @@ impl Port<Buffer> for Spoiler {
         Port::<Buffer>::disarm(&mut self.port);
     }
 
-    fn expose(&mut self, link: LinkId, memory: &Buffer) -> Option<RemoteKey> {
-        self.port.expose(link, memory)
+    fn expose(&mut self, link: LinkId, memory: &Buffer, token: u64) -> Option<RemoteKey> {
+        self.port.expose(link, memory, token)
     }
 
     fn conceal(&mut self, link: LinkId, key: RemoteKey) {

@@ -447,7 +447,7 @@ impl<M: Memory> Port<M> for SimPort<M> {
 
     fn disarm(&mut self) {}
 
-    fn expose(&mut self, _link: LinkId, memory: &M) -> Option<RemoteKey> {
+    fn expose(&mut self, _link: LinkId, memory: &M, _token: u64) -> Option<RemoteKey> {
         self.fabric.inner.borrow_mut().expose(self.host, memory)
     }
 

@@ -170,7 +170,7 @@ impl Cause {
             DownReason::Protocol(_) => Self::Protocol,
             DownReason::Link(link) => match link {
                 LinkDown::Refused => Self::Refused,
-                LinkDown::Unreachable => Self::Unreachable,
+                LinkDown::Unreachable | LinkDown::Elsewhere(_) => Self::Unreachable,
                 LinkDown::TimedOut => Self::TimedOut,
                 LinkDown::Closed | LinkDown::Reset => Self::Reset,
                 LinkDown::Protocol => Self::Protocol,

@@ -85,8 +85,8 @@ impl Port<UserMemory> for TwoNames {
         self.0.descriptors()
     }
 
-    fn expose(&mut self, link: LinkId, memory: &UserMemory) -> Option<RemoteKey> {
-        self.0.expose(link, memory)
+    fn expose(&mut self, link: LinkId, memory: &UserMemory, token: u64) -> Option<RemoteKey> {
+        self.0.expose(link, memory, token)
     }
 
     fn conceal(&mut self, link: LinkId, key: RemoteKey) {

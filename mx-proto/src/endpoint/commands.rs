@@ -3,11 +3,11 @@
 use super::sessions::Manner;
 use super::{Core, Endpoint, NOBODY};
 use crate::event::Completion;
-use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId, Target};
+use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId, Route, Target};
 use crate::matching::{Payload, Waiting};
 use crate::memory::Memory;
 use crate::partner::{Link, Partner};
-use crate::port::{Body, Close, ConnectError, Port, SendError, Sent};
+use crate::port::{Body, Close, ConnectError, LinkDown, Port, SendError, Sent};
 use crate::request::{Pulling, State};
 use crate::status::{DownReason, Kind, Status};
 use crate::time::Clock;
@@ -303,6 +303,11 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let link = self.port.connect(target, &self.clock)?;
         let credit = self.core.new_credit();
         let id = self.core.partners.add(target.nic, target.endpoint, credit);
+        self.attach(id, link);
+        Ok(id)
+    }
+
+    fn attach(&mut self, id: PartnerId, link: LinkId) {
         if let Some(partner) = self.core.partners.of_mut(id) {
             partner.links.push(Link {
                 id: link,
@@ -310,7 +315,37 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             });
         }
         self.port.bind(link, id.to_word());
-        Ok(id)
+    }
+
+    /// The way to a partner was none, but its port named another.
+    pub(super) fn connect_elsewhere(&mut self, id: PartnerId, route: Route) {
+        let Some(partner) = self.core.partners.of(id) else {
+            return;
+        };
+        if let Some(link) = partner.links.iter().find(|link| link.up) {
+            // It has called us meanwhile.
+            let link = link.id;
+            for connect in partner.connects.clone() {
+                self.core.send_connect(id, link, connect, Manner::Plain);
+            }
+            return;
+        }
+        let target = Target {
+            nic: partner.nic,
+            endpoint: partner.endpoint,
+            route,
+        };
+        match self.port.connect(target, &self.clock) {
+            Ok(link) => self.attach(id, link),
+            Err(error) => {
+                log::debug!("partner {id:?}: {error}");
+                let reason = match error {
+                    ConnectError::Refused => LinkDown::Refused,
+                    _ => LinkDown::Unreachable,
+                };
+                self.core.fail_partner(id, DownReason::Link(reason));
+            }
+        }
     }
 
     /// Ends the session with a partner: its operations complete as unreachable, what it sent and

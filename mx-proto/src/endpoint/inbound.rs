@@ -16,7 +16,7 @@ use crate::event::{Arrival, Completion, Handler, Verdict};
 use crate::ids::{LinkId, MatchBits, PartnerId, RequestId};
 use crate::matching::{Payload, Position, Waiting};
 use crate::memory::{Memory, Source};
-use crate::port::{Close, HeaderBytes, LinkDown, Place, Sink};
+use crate::port::{Close, HeaderBytes, LinkDown, Place, RemoteUse, Sink};
 use crate::request::{Pulling, State};
 use crate::status::{DownReason, Kind, Status};
 use crate::time::{Clock, Instant};
@@ -150,6 +150,16 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
         {
             let len = memory.len() as u32;
             self.core.complete(id, Status::Success, len);
+        }
+    }
+
+    fn on_remote_activity(&mut self, _link: LinkId, _cookie: u64, what: RemoteUse) {
+        let id = match what {
+            RemoteUse::Reading(token) => self.core.reads.get(&token).copied(),
+            RemoteUse::Exposed(token) => Some(RequestId::from_word(token)),
+        };
+        if let Some(request) = id.and_then(|id| self.core.requests.of_mut(id)) {
+            request.touched = true;
         }
     }
 

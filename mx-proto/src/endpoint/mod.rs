@@ -28,7 +28,7 @@ pub use commands::{Cancelled, PostError, Posted, Received, SendMode};
 use crate::config::Config;
 use crate::credit::{Budget, Credit};
 use crate::event::{Arrival, Completion, Event, Handler, Identity};
-use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId};
+use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId, Route};
 use crate::matching;
 use crate::memory::Memory;
 use crate::partner::{Control, Partial, Partners};
@@ -95,6 +95,8 @@ enum Errand<M> {
     Read(RequestId),
     /// Learn what the partner's new sending link can do.
     Limits(PartnerId, LinkId),
+    /// Try another way to a partner that has not answered.
+    Connect(PartnerId, Route),
 }
 
 impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
@@ -306,6 +308,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 Errand::Conceal(link, key) => self.port.conceal(link, key),
                 Errand::Read(request) => self.read_remote(request),
                 Errand::Limits(partner, link) => self.learn_limits(partner, link),
+                Errand::Connect(partner, route) => self.connect_elsewhere(partner, route),
             }
         }
         true

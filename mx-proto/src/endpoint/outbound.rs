@@ -193,7 +193,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             return Ok(());
         }
         let exposed = match partner.limits {
-            Some(limits) if limits.remote_read => self.port.expose(link, memory),
+            Some(limits) if limits.remote_read => self.port.expose(link, memory, send_id.to_word()),
             _ => None,
         };
         let (body, body_len) = OfferBody {

@@ -67,7 +67,12 @@ impl<M: Memory> Core<M> {
             }
             // Still others are being tried.
             (None, _) if !partner.links.is_empty() => {}
-            _ => self.fail_partner(id, DownReason::Link(reason)),
+            (session, _) => match reason {
+                LinkDown::Elsewhere(route) if session.is_none() => {
+                    self.errands.push(Errand::Connect(id, route));
+                }
+                _ => self.fail_partner(id, DownReason::Link(reason)),
+            },
         }
     }
 

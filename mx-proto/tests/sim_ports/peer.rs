@@ -142,6 +142,8 @@ impl Sink<Buffer> for Heard {
         self.released.push(token);
     }
 
+    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: mx_proto::port::RemoteUse) {}
+
     fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {
         panic!("nothing was read");
     }

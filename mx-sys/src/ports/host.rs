@@ -491,6 +491,11 @@ impl<M: Memory, S: Sink<M>> Sink<M> for Named<'_, S> {
             .on_released(outer(link, self.owner), cookie, token);
     }
 
+    fn on_remote_activity(&mut self, link: LinkId, cookie: u64, what: mx_proto::port::RemoteUse) {
+        self.sink
+            .on_remote_activity(outer(link, self.owner), cookie, what);
+    }
+
     fn on_remote_read(&mut self, link: LinkId, cookie: u64, token: u64, ok: bool) {
         self.sink
             .on_remote_read(outer(link, self.owner), cookie, token, ok);

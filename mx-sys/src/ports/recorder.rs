@@ -101,6 +101,8 @@ impl Sink<Vec<u8>> for Recorder {
         self.seen.push(Seen::Released(link, cookie, token));
     }
 
+    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: mx_proto::port::RemoteUse) {}
+
     fn on_remote_read(&mut self, link: LinkId, cookie: u64, token: u64, ok: bool) {
         self.seen.push(Seen::RemoteRead(link, cookie, token, ok));
     }

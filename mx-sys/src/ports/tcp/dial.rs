@@ -463,7 +463,7 @@ fn worse(known: Option<LinkDown>, new: LinkDown) -> Option<LinkDown> {
     let weight = |reason: LinkDown| match reason {
         LinkDown::Refused => 3,
         LinkDown::TimedOut => 2,
-        LinkDown::Unreachable => 1,
+        LinkDown::Unreachable | LinkDown::Elsewhere(_) => 1,
         LinkDown::Closed | LinkDown::Reset | LinkDown::Protocol => 4,
     };
     match known {
