@@ -1,9 +1,46 @@
-//! libfabric, loaded when it is first asked for.
+//! libfabric's binary interface, written by hand and loaded when it is first asked for.
 //!
 //! ```text
-//!   user ---> Library::get() ---> dlopen("libfabric.so.1")      once, when first needed
-//!     |
-//!     `-----> abi: the types                                     compiled in
+//!   user                      libfabric-sys                        libfabric.so.1
+//!    |                                                             (not linked, not needed to build)
+//!    |-- Library::get() -----> environment, dlopen, dlvsym ------->  6 functions
+//!    |-- library.hints() ----> Hints -- fi_dupinfo(NULL) --------->  allocates fi_info
+//!    |-- library.query() ----> signals kept, fi_getinfo ---------->  providers
+//!    |<------ InfoList ------                                            |
+//!    |-- library.fabric() ---> fi_fabric ---------------------------> fid_fabric
+//!    |                                                                   |
+//!    |-- calls::fi_domain() -> checked step through fi_ops_fabric -----> provider
+//!    |-- calls::fi_recv() ---> checked step through fi_ops_msg --------> provider
 //! ```
+//!
+//! Owns: the layouts ([`abi`]), finding and loading the library ([`Library`]), lists of offers
+//! ([`InfoList`], [`Hints`]), and calls through the tables ([`calls`]).
+//! Knows nothing of: which provider is good for what, ports, messages.
+//!
+//! One binary works with 1.9 to 2.x. Three things make that so:
+//!
+//! - `fi_info` is only ever allocated by the library, at its own size, and only members all
+//!   versions have are touched ([`abi::info`]);
+//! - what we allocate has the size of the newest version known ([`abi::attributes`],
+//!   [`abi::messages`]), and the version of the interface asked for is never newer than
+//!   [`Library::API_VERSION`], so that a still newer library does not write more than that;
+//! - an operation is called only if the table says that it has it ([`calls`]).
+//!
+//! Nothing of libfabric is in a process that never calls [`Library::get`] or [`Library::load`].
 
 pub mod abi;
+pub mod calls;
+
+mod environment;
+mod hints;
+mod info;
+mod library;
+mod load;
+mod signals;
+
+pub use environment::{DEFAULTS as ENVIRONMENT, LIBRARY_VARIABLE};
+pub use hints::{BadName, Hints};
+pub use info::{Info, InfoList};
+pub use library::{DupInfo, FreeInfo, Functions, GetInfo, Library, OpenFabric, StrError, Version};
+pub use load::LoadError;
+pub use signals::SignalDispositions;

@@ -1,0 +1,372 @@
+//! What the providers offered: a list of infos that frees itself.
+//!
+//! ```text
+//!   InfoList ----> fi_info --next--> fi_info --next--> null      freed together, by fi_freeinfo
+//!                    ^                 ^
+//!   iter():        Info              Info                        borrowed, checked accessors
+//! ```
+//!
+//! Owns: the list, and reading from it without trusting a pointer to be there.
+//! Knows nothing of: which offer is best.
+//!
+//! An attribute a provider left out reads as zero, a name as empty.
+
+use std::borrow::Cow;
+use std::ffi::{CStr, c_char};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use libc::c_int;
+
+use crate::abi::{
+    fi_domain_attr, fi_ep_attr, fi_ep_type, fi_fabric_attr, fi_info, fi_progress, fi_rx_attr,
+    fi_threading, fi_tx_attr,
+};
+use crate::library::Library;
+
+/// Offers, best first.
+pub struct InfoList {
+    library: Library,
+    first: *mut fi_info,
+}
+
+// SAFETY: plain memory that only the list has; the library's functions may be called anywhere.
+unsafe impl Send for InfoList {}
+// SAFETY: through a shared list it is only read. `Info::as_ptr` allows more, but unsafely.
+unsafe impl Sync for InfoList {}
+
+impl InfoList {
+    /// # Safety
+    ///
+    /// `first` is null, or a list that came from this library and that nobody else frees.
+    pub(crate) unsafe fn from_raw(library: Library, first: *mut fi_info) -> Self {
+        Self { library, first }
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> Offers<'_> {
+        Offers {
+            next: NonNull::new(self.first),
+            list: PhantomData,
+        }
+    }
+
+    /// The best, if there is one.
+    pub fn first(&self) -> Option<Info<'_>> {
+        self.iter().next()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.first.is_null()
+    }
+
+    /// A list of one offer of this one, to be kept when the rest goes.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory: `FI_ENOMEM`.
+    pub fn keep(&self, info: Info<'_>) -> Result<Self, i32> {
+        // SAFETY: a live info of this library's.
+        let copy = unsafe { (self.library.functions().dupinfo)(info.as_ptr()) };
+        if copy.is_null() {
+            return Err(libc::ENOMEM);
+        }
+        // SAFETY: new, and nobody else has it.
+        Ok(unsafe { Self::from_raw(self.library.clone(), copy) })
+    }
+}
+
+impl Drop for InfoList {
+    fn drop(&mut self) {
+        if !self.first.is_null() {
+            // SAFETY: this library's own list, freed once.
+            unsafe { (self.library.functions().freeinfo)(self.first) };
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a InfoList {
+    type Item = Info<'a>;
+    type IntoIter = Offers<'a>;
+
+    fn into_iter(self) -> Offers<'a> {
+        self.iter()
+    }
+}
+
+impl fmt::Debug for InfoList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self).finish()
+    }
+}
+
+/// The offers of a list, in order.
+#[derive(Clone)]
+pub struct Offers<'a> {
+    next: Option<NonNull<fi_info>>,
+    list: PhantomData<&'a InfoList>,
+}
+
+impl<'a> Iterator for Offers<'a> {
+    type Item = Info<'a>;
+
+    fn next(&mut self) -> Option<Info<'a>> {
+        let raw = self.next?;
+        // SAFETY: an entry of a live list.
+        let next = unsafe { (*raw.as_ptr()).next };
+        self.next = NonNull::new(next);
+        Some(Info {
+            raw,
+            list: PhantomData,
+        })
+    }
+}
+
+/// One offer.
+#[derive(Clone, Copy)]
+pub struct Info<'a> {
+    raw: NonNull<fi_info>,
+    list: PhantomData<&'a InfoList>,
+}
+
+/// Accessors of members behind an attribute pointer, zero where that is null.
+macro_rules! attributes {
+    ($($(#[$doc:meta])* $name:ident = $attr:ident . $member:ident : $ty:ty;)+) => {$(
+        $(#[$doc])*
+        pub fn $name(self) -> $ty {
+            let attr = self.$attr();
+            if attr.is_null() {
+                return 0;
+            }
+            // SAFETY: not null, so allocated by the library with at least the members of `abi`,
+            // and alive as long as the list.
+            unsafe { (*attr).$member }
+        }
+    )+};
+}
+
+impl<'a> Info<'a> {
+    attributes! {
+        /// The longest message that can be injected.
+        inject_size = tx_attr.inject_size: usize;
+        /// How many sends can be outstanding.
+        tx_size = tx_attr.size: usize;
+        /// The most segments of one send.
+        tx_iov_limit = tx_attr.iov_limit: usize;
+        /// The most segments of remote memory.
+        rma_iov_limit = tx_attr.rma_iov_limit: usize;
+        /// The order sends keep.
+        tx_msg_order = tx_attr.msg_order: u64;
+        /// How many receives can be outstanding.
+        rx_size = rx_attr.size: usize;
+        /// The most segments of one receive.
+        rx_iov_limit = rx_attr.iov_limit: usize;
+        /// The order receives keep.
+        rx_msg_order = rx_attr.msg_order: u64;
+        /// What sending wants of its user.
+        tx_mode = tx_attr.mode: u64;
+        /// What receiving wants of its user.
+        rx_mode = rx_attr.mode: u64;
+        /// `FI_EP_*`
+        ep_type = ep_attr.r#type: fi_ep_type;
+        /// `FI_PROTO_*`
+        protocol = ep_attr.protocol: u32;
+        /// The provider's version of the protocol.
+        protocol_version = ep_attr.protocol_version: u32;
+        /// The longest message.
+        max_msg_size = ep_attr.max_msg_size: usize;
+        /// The bytes wanted before each buffer.
+        msg_prefix_size = ep_attr.msg_prefix_size: usize;
+        /// Which bits of a tag are carried.
+        mem_tag_format = ep_attr.mem_tag_format: u64;
+        /// `FI_THREAD_*`
+        threading = domain_attr.threading: fi_threading;
+        /// `FI_PROGRESS_*` of connections and the like.
+        control_progress = domain_attr.control_progress: fi_progress;
+        /// `FI_PROGRESS_*` of messages.
+        data_progress = domain_attr.data_progress: fi_progress;
+        /// `FI_RM_*`
+        resource_mgmt = domain_attr.resource_mgmt: u32;
+        /// `FI_AV_*`
+        av_type = domain_attr.av_type: u32;
+        /// `FI_MR_*` bits.
+        mr_mode = domain_attr.mr_mode: c_int;
+        /// Bytes of a remote key.
+        mr_key_size = domain_attr.mr_key_size: usize;
+        /// The most segments of one registration.
+        mr_iov_limit = domain_attr.mr_iov_limit: usize;
+        /// How many registrations are best.
+        mr_cnt = domain_attr.mr_cnt: usize;
+        /// Bytes of immediate data.
+        cq_data_size = domain_attr.cq_data_size: usize;
+        /// How many completion queues are best.
+        cq_cnt = domain_attr.cq_cnt: usize;
+        /// How many endpoints are best.
+        ep_cnt = domain_attr.ep_cnt: usize;
+        /// The most transmit contexts of an endpoint.
+        max_ep_tx_ctx = domain_attr.max_ep_tx_ctx: usize;
+        /// The most receive contexts of an endpoint.
+        max_ep_rx_ctx = domain_attr.max_ep_rx_ctx: usize;
+        /// The most shared transmit contexts.
+        max_ep_stx_ctx = domain_attr.max_ep_stx_ctx: usize;
+        /// The most shared receive contexts.
+        max_ep_srx_ctx = domain_attr.max_ep_srx_ctx: usize;
+        /// The longest `err_data` of an error.
+        max_err_data = domain_attr.max_err_data: usize;
+        /// The provider's version.
+        provider_version = fabric_attr.prov_version: u32;
+        /// The version of the interface the offer is for.
+        api_version = fabric_attr.api_version: u32;
+    }
+
+    /// Capabilities.
+    pub fn caps(self) -> u64 {
+        // SAFETY: an entry of a live list.
+        unsafe { (*self.as_ptr()).caps }
+    }
+
+    /// What the provider wants of its user.
+    pub fn mode(self) -> u64 {
+        // SAFETY: an entry of a live list.
+        unsafe { (*self.as_ptr()).mode }
+    }
+
+    /// The shape of addresses.
+    pub fn addr_format(self) -> u32 {
+        // SAFETY: an entry of a live list.
+        unsafe { (*self.as_ptr()).addr_format }
+    }
+
+    /// The fewest segments that sends and receives both take.
+    pub fn iov_limit(self) -> usize {
+        self.tx_iov_limit().min(self.rx_iov_limit())
+    }
+
+    /// The provider, layers joined by `;`.
+    pub fn provider(self) -> Cow<'a, str> {
+        let attr = self.fabric_attr();
+        if attr.is_null() {
+            return Cow::Borrowed("");
+        }
+        // SAFETY: not null, and alive as long as the list.
+        let name = unsafe { (*attr).prov_name };
+        // SAFETY: the library's string, alive as long as the list.
+        unsafe { text(name) }
+    }
+
+    /// The fabric's name, usually a subnet.
+    pub fn fabric_name(self) -> Cow<'a, str> {
+        let attr = self.fabric_attr();
+        if attr.is_null() {
+            return Cow::Borrowed("");
+        }
+        // SAFETY: not null, and alive as long as the list.
+        let name = unsafe { (*attr).name };
+        // SAFETY: the library's string, alive as long as the list.
+        unsafe { text(name) }
+    }
+
+    /// The domain's name, usually a device.
+    pub fn domain_name(self) -> Cow<'a, str> {
+        let attr = self.domain_attr();
+        if attr.is_null() {
+            return Cow::Borrowed("");
+        }
+        // SAFETY: not null, and alive as long as the list.
+        let name = unsafe { (*attr).name };
+        // SAFETY: the library's string, alive as long as the list.
+        unsafe { text(name) }
+    }
+
+    /// Where an endpoint would be; empty when the offer does not say.
+    pub fn src_addr(self) -> &'a [u8] {
+        // SAFETY: an entry of a live list.
+        let (start, len) = unsafe { ((*self.as_ptr()).src_addr, (*self.as_ptr()).src_addrlen) };
+        // SAFETY: the library's bytes, alive as long as the list.
+        unsafe { bytes(start.cast(), len) }
+    }
+
+    /// Where the node asked for is; empty when none was asked for.
+    pub fn dest_addr(self) -> &'a [u8] {
+        // SAFETY: an entry of a live list.
+        let (start, len) = unsafe { ((*self.as_ptr()).dest_addr, (*self.as_ptr()).dest_addrlen) };
+        // SAFETY: the library's bytes, alive as long as the list.
+        unsafe { bytes(start.cast(), len) }
+    }
+
+    /// The info itself, to be handed to the library. Who writes to it makes sure that nobody
+    /// reads it meanwhile, and leaves pointers as they are.
+    pub fn as_ptr(self) -> *mut fi_info {
+        self.raw.as_ptr()
+    }
+
+    /// Its attributes for sending, or null.
+    pub fn tx_attr(self) -> *mut fi_tx_attr {
+        // SAFETY: an entry of a live list.
+        unsafe { (*self.as_ptr()).tx_attr }
+    }
+
+    /// Its attributes for receiving, or null.
+    pub fn rx_attr(self) -> *mut fi_rx_attr {
+        // SAFETY: an entry of a live list.
+        unsafe { (*self.as_ptr()).rx_attr }
+    }
+
+    /// Its endpoint's attributes, or null.
+    pub fn ep_attr(self) -> *mut fi_ep_attr {
+        // SAFETY: an entry of a live list.
+        unsafe { (*self.as_ptr()).ep_attr }
+    }
+
+    /// Its domain's attributes, or null.
+    pub fn domain_attr(self) -> *mut fi_domain_attr {
+        // SAFETY: an entry of a live list.
+        unsafe { (*self.as_ptr()).domain_attr }
+    }
+
+    /// Its fabric's attributes, or null.
+    pub fn fabric_attr(self) -> *mut fi_fabric_attr {
+        // SAFETY: an entry of a live list.
+        unsafe { (*self.as_ptr()).fabric_attr }
+    }
+}
+
+impl fmt::Debug for Info<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Info")
+            .field("provider", &self.provider())
+            .field("fabric", &self.fabric_name())
+            .field("domain", &self.domain_name())
+            .field("ep_type", &self.ep_type())
+            .field("protocol", &self.protocol())
+            .finish_non_exhaustive()
+    }
+}
+
+/// # Safety
+///
+/// `start` is null, or a C string that lives for `'a`.
+unsafe fn text<'a>(start: *const c_char) -> Cow<'a, str> {
+    if start.is_null() {
+        return Cow::Borrowed("");
+    }
+    // SAFETY: the caller's word.
+    unsafe { CStr::from_ptr(start) }.to_string_lossy()
+}
+
+/// # Safety
+///
+/// `start` is null, or `len` bytes that live for `'a`.
+unsafe fn bytes<'a>(start: *const u8, len: usize) -> &'a [u8] {
+    if start.is_null() || len > MAX_ADDRESS {
+        return &[];
+    }
+    // SAFETY: the caller's word, and a sane length.
+    unsafe { std::slice::from_raw_parts(start, len) }
+}
+
+/// No fabric has addresses longer than this, by far (the longest, `shm`'s, are file names); a
+/// length beyond it is a mistake and not to be believed.
+const MAX_ADDRESS: usize = 4096;

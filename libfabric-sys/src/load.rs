@@ -1,0 +1,270 @@
+//! Finding the library: a file, six symbols, a version.
+//!
+//! ```text
+//!   MX_LIBFABRIC or libfabric.so.1
+//!        | dlopen         no such file ......... NotFound
+//!        |                anything else ........ Unusable
+//!        | dlvsym         fi_version ........... MissingSymbol
+//!        |                   < 1.9 ............. TooOld
+//!        |                the other five ....... MissingSymbol
+//!        v
+//!   Functions, version
+//! ```
+//!
+//! Owns: the six symbols and their versions, the oldest library accepted, the errors.
+//! Knows nothing of: when to load, or of keeping what was loaded.
+//!
+//! A file that was opened is never closed again: its constructors, and those of the provider
+//! libraries it pulls in, may have left behind threads and handlers that run its code.
+
+use std::error::Error;
+use std::ffi::{CStr, CString, OsStr};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use libc::c_void;
+
+use crate::abi::{fi_major, fi_minor};
+use crate::environment::{self, LIBRARY_VARIABLE};
+use crate::library::{DupInfo, FreeInfo, Functions, GetInfo, OpenFabric, StrError, Version};
+use crate::signals::SignalDispositions;
+
+/// Why there is no libfabric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadError {
+    /// There is no such file, or not where the system looks.
+    NotFound {
+        /// The name or path asked for.
+        asked: PathBuf,
+        /// The system's words.
+        reason: String,
+    },
+    /// There is one, but it cannot be loaded.
+    Unusable {
+        /// The name or path asked for.
+        asked: PathBuf,
+        /// The system's words.
+        reason: String,
+    },
+    /// It is a library, but not libfabric.
+    MissingSymbol {
+        /// The name or path asked for.
+        asked: PathBuf,
+        /// What it does not have.
+        symbol: &'static str,
+    },
+    /// It is a libfabric from before what we need.
+    TooOld {
+        /// The name or path asked for.
+        asked: PathBuf,
+        /// Its version.
+        found: (u32, u32),
+        /// The oldest that would do.
+        needed: (u32, u32),
+    },
+}
+
+impl LoadError {
+    /// The name or path that was asked for.
+    pub fn asked(&self) -> &Path {
+        match self {
+            Self::NotFound { asked, .. }
+            | Self::Unusable { asked, .. }
+            | Self::MissingSymbol { asked, .. }
+            | Self::TooOld { asked, .. } => asked,
+        }
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let asked = self.asked().display();
+        match self {
+            Self::NotFound { reason, .. } => {
+                write!(f, "no libfabric: {asked} was not found ({reason})")?;
+            }
+            Self::Unusable { reason, .. } => {
+                write!(f, "no libfabric: {asked} cannot be loaded ({reason})")?;
+            }
+            Self::MissingSymbol { symbol, .. } => {
+                write!(f, "no libfabric: {asked} has no {symbol}")?;
+            }
+            Self::TooOld { found, needed, .. } => write!(
+                f,
+                "libfabric too old: {asked} is version {}.{}, {}.{} or later is needed",
+                found.0, found.1, needed.0, needed.1
+            )?,
+        }
+        write!(
+            f,
+            "; install libfabric1, or set {LIBRARY_VARIABLE} to the path of a libfabric.so.1"
+        )
+    }
+}
+
+impl Error for LoadError {}
+
+/// The oldest version accepted: it brought version 1.3 of the binary interface, the first in
+/// which `fi_tx_attr` and `fi_domain_attr` have their `tclass`, and so all members of
+/// [`crate::abi::info`]. What the operation tables got since is at their ends, behind `size`.
+pub(crate) const OLDEST: (u32, u32) = (1, 9);
+
+/// The file asked for when nobody says otherwise.
+pub(crate) const USUAL_NAME: &str = "libfabric.so.1";
+
+/// Loads `path`. A name without a slash is looked for where the system looks for libraries.
+pub(crate) fn load(path: &Path) -> Result<(Functions, (u32, u32)), LoadError> {
+    environment::prepare();
+    let _signals = SignalDispositions::save();
+    let handle = open(path)?;
+    let symbol = |name: &'static CStr, version: &CStr| {
+        find(handle, name, version).ok_or_else(|| LoadError::MissingSymbol {
+            asked: path.to_owned(),
+            // Infallible: all names below are ASCII.
+            symbol: name.to_str().unwrap_or_default(),
+        })
+    };
+    let version = symbol(c"fi_version", c"FABRIC_1.0")?;
+    // SAFETY: libfabric's declaration of the symbol; the file is trusted to be what its symbols
+    // say, as every library on the system's path is.
+    let version = unsafe { std::mem::transmute::<*mut c_void, Version>(version) };
+    // SAFETY: it takes nothing and only returns a number.
+    let number = unsafe { version() };
+    let found = (fi_major(number), fi_minor(number));
+    if found < OLDEST {
+        return Err(LoadError::TooOld {
+            asked: path.to_owned(),
+            found,
+            needed: OLDEST,
+        });
+    }
+    let getinfo = symbol(c"fi_getinfo", c"FABRIC_1.3")?;
+    let freeinfo = symbol(c"fi_freeinfo", c"FABRIC_1.3")?;
+    let dupinfo = symbol(c"fi_dupinfo", c"FABRIC_1.3")?;
+    let fabric = symbol(c"fi_fabric", c"FABRIC_1.1")?;
+    let strerror = symbol(c"fi_strerror", c"FABRIC_1.0")?;
+    let functions = Functions {
+        // SAFETY: libfabric's declaration of the symbol, as above; so for each below.
+        getinfo: unsafe { std::mem::transmute::<*mut c_void, GetInfo>(getinfo) },
+        // SAFETY: as above.
+        freeinfo: unsafe { std::mem::transmute::<*mut c_void, FreeInfo>(freeinfo) },
+        // SAFETY: as above.
+        dupinfo: unsafe { std::mem::transmute::<*mut c_void, DupInfo>(dupinfo) },
+        // SAFETY: as above.
+        fabric: unsafe { std::mem::transmute::<*mut c_void, OpenFabric>(fabric) },
+        version,
+        // SAFETY: as above.
+        strerror: unsafe { std::mem::transmute::<*mut c_void, StrError>(strerror) },
+    };
+    log::info!(
+        "libfabric {}.{} loaded ({})",
+        found.0,
+        found.1,
+        path.display()
+    );
+    Ok((functions, found))
+}
+
+fn open(path: &Path) -> Result<*mut c_void, LoadError> {
+    let Ok(name) = CString::new(path.as_os_str().as_bytes()) else {
+        let reason = "the path has a zero byte in it".to_owned();
+        return Err(LoadError::Unusable {
+            asked: path.to_owned(),
+            reason,
+        });
+    };
+    // SAFETY: a C string; the constructors that run are the library's and its providers'.
+    // Local, so that two versions in one process do not take each other's symbols.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if !handle.is_null() {
+        return Ok(handle);
+    }
+    let reason = last_error();
+    if is_absent(path, &reason) {
+        Err(LoadError::NotFound {
+            asked: path.to_owned(),
+            reason,
+        })
+    } else {
+        Err(LoadError::Unusable {
+            asked: path.to_owned(),
+            reason,
+        })
+    }
+}
+
+/// The symbol in the version its declaration belongs to, or else in the library's default, for
+/// builds without symbol versions.
+fn find(handle: *mut c_void, name: &CStr, version: &CStr) -> Option<*mut c_void> {
+    // SAFETY: a handle from `dlopen` that is never closed, and two C strings.
+    let versioned = unsafe { libc::dlvsym(handle, name.as_ptr(), version.as_ptr()) };
+    if !versioned.is_null() {
+        return Some(versioned);
+    }
+    // SAFETY: as above.
+    let default = unsafe { libc::dlsym(handle, name.as_ptr()) };
+    (!default.is_null()).then_some(default)
+}
+
+/// Whether `dlopen` failed because `path` itself is not there, and not something it needs.
+fn is_absent(path: &Path, reason: &str) -> bool {
+    if path.as_os_str().as_bytes().contains(&b'/') {
+        return !path.exists();
+    }
+    // The C library begins with the file it speaks of.
+    reason.starts_with(&*path.to_string_lossy())
+        && reason.contains("cannot open shared object file")
+}
+
+fn last_error() -> String {
+    // SAFETY: called on the thread whose `dlopen` failed; the text is its own.
+    let text = unsafe { libc::dlerror() };
+    if text.is_null() {
+        return "no reason given".to_owned();
+    }
+    // SAFETY: not null, and a C string until the next such call of this thread.
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// What to load: the variable's choice, or the usual name.
+pub(crate) fn wanted() -> PathBuf {
+    environment::chosen_library().map_or_else(|| OsStr::new(USUAL_NAME).into(), PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_what_was_asked_what_was_found_and_what_to_do() {
+        let asked = PathBuf::from("/opt/libfabric.so.1");
+        let error = LoadError::TooOld {
+            asked,
+            found: (1, 8),
+            needed: OLDEST,
+        };
+        assert_eq!(
+            error.to_string(),
+            "libfabric too old: /opt/libfabric.so.1 is version 1.8, 1.9 or later is needed; \
+             install libfabric1, or set MX_LIBFABRIC to the path of a libfabric.so.1"
+        );
+    }
+
+    #[test]
+    fn a_dependency_that_is_missing_does_not_make_the_library_absent() {
+        let name = Path::new(USUAL_NAME);
+        let absent = "libfabric.so.1: cannot open shared object file: No such file or directory";
+        let dependency = "libpsm2.so.2: cannot open shared object file: No such file or directory";
+        assert!(is_absent(name, absent));
+        assert!(!is_absent(name, dependency));
+    }
+
+    #[test]
+    fn a_path_with_a_zero_byte_is_refused() {
+        let path = Path::new(OsStr::from_bytes(b"a\0b"));
+        assert!(matches!(load(path), Err(LoadError::Unusable { .. })));
+    }
+}
