@@ -3,7 +3,8 @@
 //! ```text
 //!   constants.rs   masks, enumerations, commands, options, errors
 //!   info.rs        fi_info and its attributes          allocated by the library
-//!   objects.rs     fid_* and fi_ops_*                  allocated by the provider
+//!   objects.rs     fid_*                               allocated by the provider
+//!   tables.rs      fi_ops_*, their operations          allocated by the provider
 //!   messages.rs    fi_msg*, completions, contexts      allocated by the user
 //!   attributes.rs  fi_cq_attr, fi_av_attr, fi_mr_attr  allocated by the user
 //!   layout.rs      what all of it looks like, for the test that compares it with C
@@ -26,12 +27,14 @@ pub mod constants;
 pub mod info;
 pub mod messages;
 pub mod objects;
+pub mod tables;
 
 pub use attributes::*;
 pub use constants::*;
 pub use info::*;
 pub use messages::*;
 pub use objects::*;
+pub use tables::*;
 
 // Offsets were compared on 64-bit only, and the casts of sizes rely on it.
 const _: () = assert!(size_of::<usize>() == 8);
@@ -45,5 +48,5 @@ pub const ALL_LAYOUTS: [&[layout::Layout]; 5] = [
     info::LAYOUTS,
     messages::LAYOUTS,
     objects::LAYOUTS,
-    objects::TABLES,
+    tables::TABLES,
 ];
