@@ -1,0 +1,370 @@
+//! Endpoints: the one that all links share, and the lanes of single peers.
+//!
+//! ```text
+//!   receive  ---------.                          fi_cq: Done | Failed, with the context
+//!   send ------------- > outstanding  ---------> one for each, unless the endpoint
+//!   tagged_*, read ---'                          is closed first
+//!   inject                                       none
+//! ```
+//!
+//! A post gives 0, `FI_EAGAIN` (read the queue, try again), or an error that means what was posted
+//! will never be. Closing an endpoint gives back all memory outstanding on it; what is in the
+//! queue by then may still come out.
+//!
+//! Owns: one `fid_ep` each, and its address.
+//! Knows nothing of: who the peers are.
+
+use super::{Desc, Domain, FabricError, Handle, Parts, check, opened};
+use libc::{c_void, iovec};
+use libfabric_sys::abi::{
+    FI_ADDR_UNSPEC, FI_E2BIG, FI_EBUSY, FI_EINVAL, FI_EMSGSIZE, FI_ENOSYS, FI_EOTHER, FI_ETOOSMALL,
+    FI_MULTI_RECV, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, FI_RECV, FI_RMA, FI_TAGGED, FI_TRANSMIT,
+    fi_msg, fid_ep,
+};
+use libfabric_sys::calls::{
+    fi_cancel, fi_enable, fi_endpoint, fi_ep_bind, fi_getname, fi_inject, fi_read, fi_recv,
+    fi_recvmsg, fi_send, fi_setopt, fi_trecv, fi_tsend, fi_tsendv,
+};
+use libfabric_sys::{Info, InfoList};
+use std::fmt;
+use std::rc::Rc;
+
+/// What an endpoint is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::ports::rdm) enum Role {
+    /// All links share it.
+    Main,
+    /// For the large messages of one peer: opened and closed often, few operations at a time.
+    Lane,
+}
+
+/// An enabled endpoint. Dropping it closes it, unless registrations are bound to it: then the last
+/// of them does.
+pub(in crate::ports::rdm) struct Ep {
+    pub(super) parts: Rc<EpParts>,
+}
+
+/// What an endpoint consists of, in the order in which it is closed.
+pub(super) struct EpParts {
+    pub(super) handle: Handle<fid_ep>,
+    address: Vec<u8>,
+    /// What it was opened for: the provider need not have the tables of anything else.
+    caps: u64,
+    iov_limit: usize,
+    /// Bytes that can be injected, the prefix counted.
+    inject_limit: usize,
+    domain: Rc<Parts>,
+}
+
+// SAFETY: as for `Domain`.
+unsafe impl Send for Ep {}
+
+impl Domain {
+    /// Opens an endpoint with this domain's queue and addresses, ready for use.
+    pub(in crate::ports::rdm) fn endpoint(&self, role: Role) -> Result<Ep, FabricError> {
+        let parts = &self.parts;
+        let original = parts.info.first();
+        let original = original.ok_or_else(|| self.fail("fi_endpoint", FI_EINVAL))?;
+        let lane: InfoList;
+        let info = match role {
+            Role::Main => original,
+            Role::Lane => {
+                let copy = parts.info.keep(original);
+                lane = copy.map_err(|code| self.fail("fi_dupinfo", code))?;
+                let info = lane.first();
+                let info = info.ok_or_else(|| self.fail("fi_dupinfo", FI_EOTHER))?;
+                make_small(info);
+                info
+            }
+        };
+        let handle = opened("endpoint", |out| {
+            // SAFETY: an open domain, an info of the same library, an output.
+            unsafe {
+                fi_endpoint(
+                    parts.domain.as_ptr(),
+                    info.as_ptr(),
+                    out,
+                    std::ptr::null_mut(),
+                )
+            }
+        });
+        let handle = handle.map_err(|code| self.fail("fi_endpoint", code))?;
+        let ep = handle.as_ptr();
+        let step = |what, result| check(result as isize).map_err(|code| self.fail(what, code));
+        // SAFETY: an open endpoint, and a queue of its domain.
+        let result = unsafe { fi_ep_bind(ep, parts.cq.fid(), FI_TRANSMIT | FI_RECV) };
+        step("fi_ep_bind", result)?;
+        // SAFETY: an open endpoint, and an address vector of its domain.
+        let result = unsafe { fi_ep_bind(ep, parts.av.fid(), 0) };
+        step("fi_ep_bind", result)?;
+        if role == Role::Main && self.plan.multi_recv {
+            self.set_least_room(&handle)?;
+        }
+        // SAFETY: an open endpoint with all it needs.
+        step("fi_enable", unsafe { fi_enable(ep) })?;
+        let address = name(&handle).map_err(|code| self.fail("fi_getname", code))?;
+        Ok(Ep {
+            parts: Rc::new(EpParts {
+                handle,
+                address,
+                caps: info.caps(),
+                iov_limit: self.plan.iov_limit,
+                inject_limit: self.plan.prefix + self.plan.inject_max,
+                domain: Rc::clone(parts),
+            }),
+        })
+    }
+
+    /// A multi-receive buffer is given back when less than a whole slot is left of it: a frame
+    /// never meets one that is too short.
+    fn set_least_room(&self, handle: &Handle<fid_ep>) -> Result<(), FabricError> {
+        let least: usize = self.plan.prefix + self.plan.slot_bytes;
+        // SAFETY: an open endpoint, and a value of the type that this option has.
+        let result = unsafe {
+            fi_setopt(
+                handle.as_ptr(),
+                FI_OPT_ENDPOINT,
+                FI_OPT_MIN_MULTI_RECV,
+                (&raw const least).cast(),
+                size_of_val(&least),
+            )
+        };
+        check(result as isize).map_err(|code| self.fail("fi_setopt", code))
+    }
+}
+
+impl Ep {
+    /// Where it is, in the plan's address format.
+    pub(in crate::ports::rdm) fn address(&self) -> &[u8] {
+        &self.parts.address
+    }
+
+    /// Closes it now and gives back all memory outstanding on it; the error, positive, when the
+    /// provider will not, or `FI_EBUSY` when registrations are bound to it.
+    pub(in crate::ports::rdm) fn close(self) -> Result<(), i32> {
+        let parts = Rc::try_unwrap(self.parts).map_err(|_| FI_EBUSY)?;
+        let EpParts { handle, domain, .. } = parts;
+        let result = handle.close();
+        drop(domain);
+        result
+    }
+
+    /// Posts a receive buffer, for one message or for as many as fit. The prefix is counted in
+    /// `len`.
+    ///
+    /// # Safety
+    ///
+    /// The memory is ours alone until the completion that gives it back was read, or the endpoint
+    /// closed. So is what `context` points to, where the plan wants context bytes.
+    pub(in crate::ports::rdm) unsafe fn receive(
+        &self,
+        start: *mut u8,
+        len: usize,
+        desc: Desc,
+        multi: bool,
+        context: *mut c_void,
+    ) -> Result<(), i32> {
+        let ep = self.parts.handle.as_ptr();
+        if !multi {
+            // SAFETY: an open endpoint; the rest is the caller's word.
+            let result = unsafe { fi_recv(ep, start.cast(), len, desc, FI_ADDR_UNSPEC, context) };
+            return check(result);
+        }
+        let segment = iovec {
+            iov_base: start.cast(),
+            iov_len: len,
+        };
+        let mut desc = desc;
+        let msg = fi_msg {
+            msg_iov: &raw const segment,
+            desc: &raw mut desc,
+            iov_count: 1,
+            addr: FI_ADDR_UNSPEC,
+            context,
+            data: 0,
+        };
+        // SAFETY: an open endpoint, a message whose arrays live until the call returns.
+        check(unsafe { fi_recvmsg(ep, &raw const msg, FI_MULTI_RECV) })
+    }
+
+    /// Sends a copy of `bytes`, prefix first, if the frame is no longer than the plan's
+    /// `inject_max`. There is no completion.
+    pub(in crate::ports::rdm) fn inject(&self, bytes: &[u8], to: u64) -> Result<(), i32> {
+        // Some providers only assert it.
+        if bytes.len() > self.parts.inject_limit {
+            return Err(FI_EMSGSIZE);
+        }
+        let ep = self.parts.handle.as_ptr();
+        // SAFETY: an open endpoint, and bytes that are read before the call returns.
+        check(unsafe { fi_inject(ep, bytes.as_ptr().cast(), bytes.len(), to) })
+    }
+
+    /// Sends a buffer, prefix first.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Ep::receive`]; the memory may be read, not written, meanwhile.
+    pub(in crate::ports::rdm) unsafe fn send(
+        &self,
+        start: *const u8,
+        len: usize,
+        desc: Desc,
+        to: u64,
+        context: *mut c_void,
+    ) -> Result<(), i32> {
+        let ep = self.parts.handle.as_ptr();
+        // SAFETY: an open endpoint; the rest is the caller's word.
+        check(unsafe { fi_send(ep, start.cast(), len, desc, to, context) })
+    }
+
+    /// Posts a buffer for the message with this tag, from anybody or, where the provider can
+    /// direct receives, from `from`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Ep::receive`].
+    pub(in crate::ports::rdm) unsafe fn tagged_receive(
+        &self,
+        start: *mut u8,
+        len: usize,
+        desc: Desc,
+        from: u64,
+        tag: u64,
+        context: *mut c_void,
+    ) -> Result<(), i32> {
+        self.needs(FI_TAGGED)?;
+        let ep = self.parts.handle.as_ptr();
+        // SAFETY: an open endpoint with tagged messages; the rest is the caller's word.
+        check(unsafe { fi_trecv(ep, start.cast(), len, desc, from, tag, 0, context) })
+    }
+
+    /// Sends segments as one message with a tag. `desc` is null, or has one entry a segment;
+    /// segments and descriptors are read before the call returns.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Ep::send`]; and `desc` is as long as said.
+    pub(in crate::ports::rdm) unsafe fn tagged_send(
+        &self,
+        iov: &[iovec],
+        desc: *mut Desc,
+        to: u64,
+        tag: u64,
+        context: *mut c_void,
+    ) -> Result<(), i32> {
+        self.needs(FI_TAGGED)?;
+        if iov.len() > self.parts.iov_limit {
+            return Err(FI_E2BIG);
+        }
+        let ep = self.parts.handle.as_ptr();
+        let result = if let [segment] = iov {
+            let desc = if desc.is_null() {
+                std::ptr::null_mut()
+            } else {
+                // SAFETY: one segment, so at least one descriptor.
+                unsafe { *desc }
+            };
+            let (start, len) = (segment.iov_base, segment.iov_len);
+            // SAFETY: an open endpoint with tagged messages; the rest is the caller's word.
+            unsafe { fi_tsend(ep, start, len, desc, to, tag, context) }
+        } else {
+            // SAFETY: as above.
+            unsafe { fi_tsendv(ep, iov.as_ptr(), desc, iov.len(), to, tag, context) }
+        };
+        check(result)
+    }
+
+    /// Reads from the peer's registered memory.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Ep::receive`].
+    #[expect(clippy::too_many_arguments, reason = "as many as fi_read has")]
+    pub(in crate::ports::rdm) unsafe fn read(
+        &self,
+        start: *mut u8,
+        len: usize,
+        desc: Desc,
+        from: u64,
+        remote: u64,
+        key: u64,
+        context: *mut c_void,
+    ) -> Result<(), i32> {
+        self.needs(FI_RMA)?;
+        let ep = self.parts.handle.as_ptr();
+        // SAFETY: an open endpoint with remote memory; the rest is the caller's word.
+        check(unsafe { fi_read(ep, start.cast(), len, desc, from, remote, key, context) })
+    }
+
+    /// Asks for an operation to be given up. It ends as it would otherwise, perhaps with
+    /// `FI_ECANCELED`; sends mostly do not.
+    pub(in crate::ports::rdm) fn cancel(&self, context: *mut c_void) {
+        // SAFETY: an open endpoint; the context is only compared.
+        let result = unsafe { fi_cancel(self.parts.handle.as_ptr(), context) };
+        if let Err(code) = check(result) {
+            log::debug!("rdm: fi_cancel of {context:?}: error {code}");
+        }
+    }
+
+    /// A provider may have allocated no more of an endpoint than it was asked for.
+    fn needs(&self, capability: u64) -> Result<(), i32> {
+        if self.parts.caps & capability == 0 {
+            return Err(FI_ENOSYS);
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Ep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ep({:?})", self.parts.handle.as_ptr())
+    }
+}
+
+/// Asks for short queues in an info of our own.
+fn make_small(info: Info<'_>) {
+    let (tx, rx) = (info.tx_attr(), info.rx_attr());
+    if !tx.is_null() {
+        // SAFETY: the attributes of an info that nobody else has.
+        let size = unsafe { &mut (*tx).size };
+        *size = LANE_DEPTH.min(*size);
+    }
+    if !rx.is_null() {
+        // SAFETY: as above.
+        let size = unsafe { &mut (*rx).size };
+        *size = LANE_DEPTH.min(*size);
+    }
+}
+
+/// The address of an endpoint.
+fn name(handle: &Handle<fid_ep>) -> Result<Vec<u8>, i32> {
+    let mut address = vec![0; ADDRESS_USUAL];
+    for _ in 0..2 {
+        let mut len = address.len();
+        // SAFETY: an open endpoint, and room for `len` bytes.
+        let result =
+            unsafe { fi_getname(handle.as_ptr(), address.as_mut_ptr().cast(), &raw mut len) };
+        match check(result as isize) {
+            Ok(()) if len > 0 && len <= address.len() => {
+                address.truncate(len);
+                return Ok(address);
+            }
+            Err(FI_ETOOSMALL) if len > address.len() && len <= ADDRESS_MOST => {
+                address.resize(len, 0);
+            }
+            Ok(()) => return Err(FI_EOTHER),
+            Err(code) => return Err(code),
+        }
+    }
+    Err(FI_ETOOSMALL)
+}
+
+/// Operations outstanding on a lane: a window of pieces, and no more; `ofi_rxm` and `tcp` allocate
+/// for as many as are asked for.
+const LANE_DEPTH: usize = 64;
+
+/// Enough for every fabric's addresses but the file names of `shm`.
+const ADDRESS_USUAL: usize = 256;
+
+/// No fabric's addresses are longer by far.
+const ADDRESS_MOST: usize = 4096;

@@ -1,0 +1,280 @@
+//! Open libfabric objects, closed by themselves and in the right order.
+//!
+//! ```text
+//!   Mr --> [Ep] --> Domain's parts                closed from left to right,
+//!   Ep ---------->  av, cq, domain, fabric        whatever is dropped first
+//!
+//!   endpoint.rs   Ep: post, inject, cancel        fid_ep
+//!   region.rs     Mr: keys, descriptors           fid_mr
+//!   queue.rs      completions and errors          fid_cq, fid_av
+//! ```
+//!
+//! Owns: fabric, domain, completion queue and address vector; opening everything else from them.
+//! Knows nothing of: frames, links, what a context means.
+//!
+//! Domains are opened for `FI_THREAD_DOMAIN`: one thread at a time in all the objects of a domain.
+//! They may go from thread to thread, but only together; the port keeps them under its one lock.
+//! Whatever a provider says (counts, lengths, error codes of either sign) is checked here, and a
+//! close that fails is logged.
+
+mod endpoint;
+mod queue;
+mod region;
+
+pub(super) use endpoint::{Ep, Role};
+pub(super) use queue::CqEvent;
+pub(super) use region::Mr;
+
+use super::plan::{Plan, Wait};
+use super::provider::Choice;
+use libc::{c_int, c_void};
+use libfabric_sys::abi::{
+    FI_AV_MAP, FI_AV_TABLE, FI_AV_UNSPEC, FI_EAGAIN, FI_EINVAL, FI_EOTHER, fi_av_attr, fid, fid_av,
+    fid_cq, fid_domain, fid_fabric,
+};
+use libfabric_sys::calls::{fi_av_open, fi_close, fi_domain, fi_trywait};
+use libfabric_sys::{InfoList, Library};
+use std::cell::Cell;
+use std::fmt;
+use std::os::fd::RawFd;
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+/// A domain with a completion queue and an address vector.
+pub(super) struct Domain {
+    parts: Rc<Parts>,
+    plan: Plan,
+    /// `None` where the queue has no descriptor.
+    wait_fd: Cell<Option<RawFd>>,
+    /// Calls in a row that announced a failed operation and then had none.
+    empty_errors: Cell<u32>,
+    /// The next key to ask for, where keys are ours to choose.
+    next_key: Cell<u64>,
+}
+
+/// What endpoints and registrations need to stay open for as long as they are. The order of the
+/// members is the order in which they are closed.
+struct Parts {
+    av: Handle<fid_av>,
+    cq: Handle<fid_cq>,
+    domain: Handle<fid_domain>,
+    fabric: Handle<fid_fabric>,
+    /// What all of it was opened for: one entry.
+    info: InfoList,
+    library: Library,
+}
+
+// SAFETY: libfabric's objects belong to no thread, and one thread at a time uses all objects of a
+// domain: see the module's documentation. So too the counts of `Rc`.
+unsafe impl Send for Domain {}
+
+impl Domain {
+    /// Opens what `choice` describes.
+    pub(super) fn open(library: &Library, choice: &Choice) -> Result<Self, FabricError> {
+        let fail = |what, code| FabricError::new(library, what, code);
+        let first = choice.info.first();
+        let first = first.ok_or_else(|| fail("fi_getinfo", FI_EINVAL))?;
+        let info = choice.info.keep(first);
+        let info = info.map_err(|code| fail("fi_dupinfo", code))?;
+        let raw = info.first().ok_or_else(|| fail("fi_dupinfo", FI_EOTHER))?;
+
+        let fabric = library.fabric(raw);
+        let fabric = fabric.map_err(|code| fail("fi_fabric", code))?;
+        let fabric = Handle::new("fabric", fabric);
+        let domain = opened("domain", |out| {
+            // SAFETY: an open fabric, an info of the same library, an output.
+            unsafe { fi_domain(fabric.as_ptr(), raw.as_ptr(), out, std::ptr::null_mut()) }
+        });
+        let domain = domain.map_err(|code| fail("fi_domain", code))?;
+        let mut plan = choice.plan.clone();
+        let (cq, wait_fd) =
+            queue::open(&fabric, &domain, &plan).map_err(|code| fail("fi_cq_open", code))?;
+        let av = open_av(&domain, raw.av_type()).map_err(|code| fail("fi_av_open", code))?;
+        plan.wait = match wait_fd {
+            Some(_) => Wait::Fd,
+            None => Wait::Poll,
+        };
+        Ok(Self {
+            parts: Rc::new(Parts {
+                av,
+                cq,
+                domain,
+                fabric,
+                info,
+                library: library.clone(),
+            }),
+            plan,
+            wait_fd: Cell::new(wait_fd),
+            empty_errors: Cell::new(0),
+            next_key: Cell::new(1),
+        })
+    }
+
+    /// The plan, with [`Plan::wait`] as it turned out.
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The descriptor that becomes readable when there may be completions; `None` when there is
+    /// none, or when it has stopped working.
+    pub(super) fn wait_fd(&self) -> Option<RawFd> {
+        self.wait_fd.get()
+    }
+
+    /// Whether one may sleep on [`Domain::wait_fd`] now. If not, there is something to read, or no
+    /// descriptor.
+    pub(super) fn may_sleep(&self) -> bool {
+        if self.wait_fd.get().is_none() {
+            return false;
+        }
+        match try_wait(&self.parts.fabric, &self.parts.cq) {
+            Ok(may) => may,
+            Err(code) => {
+                // It worked when the queue was opened. Sleeping now might be for ever.
+                let text = self.parts.library.strerror(code);
+                log::warn!("rdm: fi_trywait fails ({text}): polling from now on");
+                self.wait_fd.set(None);
+                false
+            }
+        }
+    }
+
+    /// The error of `what`.
+    fn fail(&self, what: &'static str, code: i32) -> FabricError {
+        FabricError::new(&self.parts.library, what, code)
+    }
+}
+
+impl fmt::Debug for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Domain")
+            .field("provider", &self.plan.provider)
+            .field("wait_fd", &self.wait_fd.get())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An open object of libfabric's, of any kind.
+struct Handle<T> {
+    what: &'static str,
+    raw: NonNull<T>,
+}
+
+impl<T> Handle<T> {
+    fn new(what: &'static str, raw: NonNull<T>) -> Self {
+        Self { what, raw }
+    }
+
+    fn as_ptr(&self) -> *mut T {
+        self.raw.as_ptr()
+    }
+
+    /// Every object begins with its `fid`.
+    fn fid(&self) -> *mut fid {
+        self.raw.as_ptr().cast()
+    }
+
+    /// Closes it now; the error, positive, when the provider will not.
+    fn close(self) -> Result<(), i32> {
+        // Not dropped: closed once, whatever comes of it.
+        let this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: an open object, not used again.
+        check(unsafe { fi_close(this.fid()) } as isize)
+    }
+}
+
+impl<T> Drop for Handle<T> {
+    fn drop(&mut self) {
+        // SAFETY: an open object, and the last use of it.
+        let result = check(unsafe { fi_close(self.fid()) } as isize);
+        if let Err(code) = result {
+            log::warn!("rdm: the {} cannot be closed (error {code})", self.what);
+        }
+    }
+}
+
+/// What `open` puts into its argument.
+fn opened<T>(
+    what: &'static str,
+    open: impl FnOnce(*mut *mut T) -> c_int,
+) -> Result<Handle<T>, i32> {
+    let mut raw = std::ptr::null_mut();
+    check(open(&raw mut raw) as isize)?;
+    NonNull::new(raw)
+        .map(|raw| Handle::new(what, raw))
+        .ok_or(FI_EOTHER)
+}
+
+/// What a call returned: 0, or an error of either sign.
+fn check(result: isize) -> Result<(), i32> {
+    match result {
+        0 => Ok(()),
+        code => Err(positive(code)),
+    }
+}
+
+/// The errno in what a call returned.
+fn positive(code: isize) -> i32 {
+    i32::try_from(code.unsigned_abs()).unwrap_or(FI_EOTHER)
+}
+
+fn open_av(domain: &Handle<fid_domain>, offered: u32) -> Result<Handle<fid_av>, i32> {
+    let open = |kind| {
+        let mut attr = fi_av_attr {
+            r#type: kind,
+            ..fi_av_attr::EMPTY
+        };
+        opened("address vector", |out| {
+            // SAFETY: an open domain, attributes for the time of the call, an output.
+            unsafe { fi_av_open(domain.as_ptr(), &raw mut attr, out, std::ptr::null_mut()) }
+        })
+    };
+    // A table is what later versions are left with.
+    let kind = if offered == FI_AV_MAP {
+        FI_AV_MAP
+    } else {
+        FI_AV_TABLE
+    };
+    open(kind).or_else(|_| open(FI_AV_UNSPEC))
+}
+
+/// Whether one may sleep on the queue's descriptor.
+fn try_wait(fabric: &Handle<fid_fabric>, cq: &Handle<fid_cq>) -> Result<bool, i32> {
+    let mut fids = [cq.fid()];
+    // SAFETY: an open fabric, and an array of one object of it.
+    let result = unsafe { fi_trywait(fabric.as_ptr(), fids.as_mut_ptr(), 1) };
+    match check(result as isize) {
+        Ok(()) => Ok(true),
+        Err(FI_EAGAIN) => Ok(false),
+        Err(code) => Err(code),
+    }
+}
+
+/// A `desc` argument: null where there is none to give.
+type Desc = *mut c_void;
+
+/// A call of libfabric's that failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct FabricError {
+    /// Which call.
+    pub what: &'static str,
+    /// `FI_E*`, positive.
+    pub code: i32,
+    /// libfabric's words for it.
+    pub text: String,
+}
+
+impl FabricError {
+    pub(super) fn new(library: &Library, what: &'static str, code: i32) -> Self {
+        let text = library.strerror(code);
+        Self { what, code, text }
+    }
+}
+
+impl fmt::Display for FabricError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({})", self.what, self.text, self.code)
+    }
+}
+
+impl std::error::Error for FabricError {}
