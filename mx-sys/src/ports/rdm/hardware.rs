@@ -1,0 +1,125 @@
+//! Is there an adapter in this machine that only libfabric drives?
+//!
+//! ```text
+//!   /sys/class/infiniband/mlx5_0/device      InfiniBand, RoCE, EFA      a port of it is active
+//!                        /ports/1/state
+//!   /sys/class/cxi/cxi0                      Slingshot
+//!   /sys/class/hfi1/hfi1_0                   Omni-Path
+//! ```
+//!
+//! Asked before libfabric is loaded, so that a machine with nothing but Ethernet never does.
+//!
+//! Knows nothing of: libfabric, and whether it has a provider for what is found.
+
+use std::fs;
+use std::path::Path;
+
+/// Classes whose devices count by being there.
+const OTHERS: [&str; 3] = ["cxi", "hfi1", "hfi1_user"];
+
+/// Most devices looked at in one class.
+const DEVICES: usize = 64;
+
+/// The adapters of this machine, as `class/device`, for people.
+pub fn adapters() -> Vec<String> {
+    adapters_in(Path::new("/sys/class"))
+}
+
+/// The adapters listed below `classes`, which is laid out like `/sys/class`.
+pub fn adapters_in(classes: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for name in devices(&classes.join("infiniband")) {
+        if is_usable(&classes.join("infiniband").join(&name)) {
+            found.push(format!("infiniband/{name}"));
+        }
+    }
+    for class in OTHERS {
+        let names = devices(&classes.join(class));
+        found.extend(names.into_iter().map(|name| format!("{class}/{name}")));
+    }
+    found
+}
+
+/// What a class lists. A class that does not exist lists nothing.
+fn devices(class: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(class) else {
+        return Vec::new();
+    };
+    let names = entries
+        .take(DEVICES)
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names.collect();
+    names.sort_unstable();
+    names
+}
+
+/// It is a device, not software on top of an Ethernet interface, and a port of it has a link.
+fn is_usable(device: &Path) -> bool {
+    let ports = device.join("ports");
+    device.join("device").exists()
+        && devices(&ports).iter().any(|port| {
+            // "4: ACTIVE"
+            let state = fs::read_to_string(ports.join(port).join("state"));
+            state.is_ok_and(|state| state.trim_start().starts_with('4'))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    /// A directory that is gone when the test is over.
+    struct Classes(PathBuf);
+
+    impl Classes {
+        fn new(name: &str) -> Self {
+            let name = format!("mx-hardware-{name}-{}", std::process::id());
+            let root = std::env::temp_dir().join(name);
+            fs::create_dir_all(&root).unwrap();
+            Self(root)
+        }
+
+        fn put(&self, path: &str, text: &str) {
+            let path = self.0.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+    }
+
+    impl Drop for Classes {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_machine_without_such_classes_has_no_adapter() {
+        let classes = Classes::new("none");
+        assert!(adapters_in(&classes.0).is_empty());
+        assert!(adapters_in(&classes.0.join("nowhere")).is_empty());
+        classes.put("infiniband/.keep", "");
+        fs::create_dir_all(classes.0.join("cxi")).unwrap();
+        assert!(adapters_in(&classes.0).is_empty());
+    }
+
+    #[test]
+    fn an_adapter_counts_when_it_is_a_device_with_a_port_that_is_up() {
+        let classes = Classes::new("verbs");
+        classes.put("infiniband/mlx5_0/device/vendor", "0x15b3\n");
+        classes.put("infiniband/mlx5_0/ports/1/state", "1: DOWN\n");
+        // Software RDMA has no device below it.
+        classes.put("infiniband/rxe0/ports/1/state", "4: ACTIVE\n");
+        assert!(adapters_in(&classes.0).is_empty());
+        classes.put("infiniband/mlx5_0/ports/2/state", "4: ACTIVE\n");
+        assert_eq!(adapters_in(&classes.0), ["infiniband/mlx5_0"]);
+    }
+
+    #[test]
+    fn slingshot_and_omni_path_count_by_being_there() {
+        let classes = Classes::new("others");
+        classes.put("cxi/cxi0/uevent", "");
+        classes.put("hfi1/hfi1_0/uevent", "");
+        assert_eq!(adapters_in(&classes.0), ["cxi/cxi0", "hfi1/hfi1_0"]);
+    }
+}
