@@ -140,7 +140,10 @@ impl Hints {
         self
     }
 
-    /// The provider, exactly: `tcp` and `tcp;ofi_rxm` do not understand each other.
+    /// The provider: `tcp` and `tcp;ofi_rxm` do not understand each other, so say which.
+    ///
+    /// The name of one layer also brings offers in which it is below another: 1.17 answers `tcp`
+    /// with `tcp;ofi_rxm`. Compare [`crate::Info::provider`] where it matters.
     ///
     /// # Errors
     ///

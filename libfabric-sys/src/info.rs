@@ -370,3 +370,124 @@ unsafe fn bytes<'a>(start: *const u8, len: usize) -> &'a [u8] {
 /// No fabric has addresses longer than this, by far (the longest, `shm`'s, are file names); a
 /// length beyond it is a mistake and not to be believed.
 const MAX_ADDRESS: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::abi::{FI_ENOMEM, FI_ENOSYS, fi_version, fid_fabric};
+    use crate::library::Functions;
+    use libc::c_void;
+
+    /// How many infos there are. The one test that looks at it is the one that uses this library.
+    static ALIVE: AtomicUsize = AtomicUsize::new(0);
+
+    fn info() -> *mut fi_info {
+        ALIVE.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: room for one, which all zero is.
+        unsafe { libc::calloc(1, size_of::<fi_info>()).cast() }
+    }
+
+    unsafe extern "C" fn getinfo(
+        _: u32,
+        _: *const c_char,
+        _: *const c_char,
+        flags: u64,
+        _: *const fi_info,
+        list: *mut *mut fi_info,
+    ) -> c_int {
+        if flags != 0 {
+            return -FI_ENOMEM;
+        }
+        let (first, second) = (info(), info());
+        static SOURCE: [u8; 3] = [1, 2, 3];
+        // SAFETY: new, and an output.
+        unsafe {
+            (*first).next = second;
+            (*first).caps = 9;
+            (*first).src_addr = SOURCE.as_ptr().cast_mut().cast();
+            (*first).src_addrlen = 3;
+            (*first).dest_addr = SOURCE.as_ptr().cast_mut().cast();
+            (*first).dest_addrlen = usize::MAX;
+            *list = first;
+        }
+        0
+    }
+
+    unsafe extern "C" fn freeinfo(info: *mut fi_info) {
+        let mut next = info;
+        while !next.is_null() {
+            let this = next;
+            // SAFETY: an entry of a list made above.
+            next = unsafe { (*this).next };
+            // SAFETY: from `calloc`, and out of the list.
+            unsafe { libc::free(this.cast()) };
+            ALIVE.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    unsafe extern "C" fn dupinfo(_: *const fi_info) -> *mut fi_info {
+        info()
+    }
+
+    unsafe extern "C" fn fabric(
+        _: *mut fi_fabric_attr,
+        _: *mut *mut fid_fabric,
+        _: *mut c_void,
+    ) -> c_int {
+        -FI_ENOSYS
+    }
+
+    unsafe extern "C" fn version() -> u32 {
+        fi_version(1, 12)
+    }
+
+    unsafe extern "C" fn strerror(_: c_int) -> *const c_char {
+        std::ptr::null()
+    }
+
+    #[test]
+    fn what_a_provider_left_out_reads_as_nothing_and_all_is_freed_once() {
+        let functions = Functions {
+            getinfo,
+            freeinfo,
+            dupinfo,
+            fabric,
+            version,
+            strerror,
+        };
+        // SAFETY: they do what libfabric's do, as far as they are called here.
+        let library = unsafe { Library::from_functions(functions) };
+        assert_eq!(library.version(), (1, 12));
+        assert_eq!(library.api_version(), fi_version(1, 12));
+        assert_eq!(library.path(), None);
+        assert_eq!(library.strerror(-5), "error 5");
+
+        let list = library.query(None, None, 0, None).expect("two offers");
+        assert_eq!(list.iter().count(), 2);
+        let first = list.first().expect("an offer");
+        assert_eq!(first.caps(), 9);
+        assert_eq!(first.provider(), "");
+        assert_eq!(first.fabric_name(), "");
+        assert_eq!(first.domain_name(), "");
+        assert_eq!(first.max_msg_size(), 0);
+        assert_eq!(first.iov_limit(), 0);
+        assert_eq!(first.mr_mode(), 0);
+        assert_eq!(first.src_addr(), [1, 2, 3]);
+        assert_eq!(first.dest_addr(), [0_u8; 0], "nobody believes that length");
+        assert_eq!(library.fabric(first), Err(crate::abi::FI_EINVAL));
+
+        let kept = list.keep(first).expect("there is memory");
+        drop(list);
+        assert_eq!(ALIVE.load(Ordering::Relaxed), 1);
+        drop(kept);
+        // Hints without attributes could not be filled in.
+        assert_eq!(library.hints().expect_err("no attributes"), FI_ENOMEM);
+        let error = library
+            .query(None, None, 1, None)
+            .expect_err("the flag asks for it");
+        assert_eq!(error, FI_ENOMEM);
+        assert_eq!(ALIVE.load(Ordering::Relaxed), 0);
+    }
+}

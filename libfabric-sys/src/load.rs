@@ -115,9 +115,18 @@ pub(crate) const USUAL_NAME: &str = "libfabric.so.1";
 
 /// Loads `path`. A name without a slash is looked for where the system looks for libraries.
 pub(crate) fn load(path: &Path) -> Result<(Functions, (u32, u32)), LoadError> {
+    let Ok(name) = CString::new(path.as_os_str().as_bytes()) else {
+        let reason = "the path has a zero byte in it".to_owned();
+        return Err(LoadError::Unusable {
+            asked: path.to_owned(),
+            reason,
+        });
+    };
     environment::prepare();
-    let _signals = SignalDispositions::save();
-    let handle = open(path)?;
+    let signals = SignalDispositions::save();
+    let handle = open(path, &name);
+    drop(signals);
+    let handle = handle?;
     let symbol = |name: &'static CStr, version: &CStr| {
         find(handle, name, version).ok_or_else(|| LoadError::MissingSymbol {
             asked: path.to_owned(),
@@ -166,14 +175,7 @@ pub(crate) fn load(path: &Path) -> Result<(Functions, (u32, u32)), LoadError> {
     Ok((functions, found))
 }
 
-fn open(path: &Path) -> Result<*mut c_void, LoadError> {
-    let Ok(name) = CString::new(path.as_os_str().as_bytes()) else {
-        let reason = "the path has a zero byte in it".to_owned();
-        return Err(LoadError::Unusable {
-            asked: path.to_owned(),
-            reason,
-        });
-    };
+fn open(path: &Path, name: &CStr) -> Result<*mut c_void, LoadError> {
     // SAFETY: a C string; the constructors that run are the library's and its providers'.
     // Local, so that two versions in one process do not take each other's symbols.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
