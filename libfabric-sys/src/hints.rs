@@ -206,6 +206,11 @@ impl Hints {
         Ok(self)
     }
 
+    /// The library these are for.
+    pub fn library(&self) -> &Library {
+        &self.library
+    }
+
     /// The info itself, to be handed to the library, or for what has no setter. Pointers put
     /// there must come from `malloc`.
     pub fn as_ptr(&self) -> *mut fi_info {

@@ -14,14 +14,13 @@
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char};
 use std::fmt;
-use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use libc::c_int;
 
 use crate::abi::{
-    fi_domain_attr, fi_ep_attr, fi_ep_type, fi_fabric_attr, fi_info, fi_progress, fi_rx_attr,
-    fi_threading, fi_tx_attr,
+    FI_ENOMEM, fi_domain_attr, fi_ep_attr, fi_ep_type, fi_fabric_attr, fi_info, fi_progress,
+    fi_rx_attr, fi_threading, fi_tx_attr,
 };
 use crate::library::Library;
 
@@ -48,7 +47,7 @@ impl InfoList {
     pub fn iter(&self) -> Offers<'_> {
         Offers {
             next: NonNull::new(self.first),
-            list: PhantomData,
+            list: self,
         }
     }
 
@@ -68,13 +67,15 @@ impl InfoList {
     ///
     /// There is no memory: `FI_ENOMEM`.
     pub fn keep(&self, info: Info<'_>) -> Result<Self, i32> {
+        // The offer's own, should somebody pass one of another list.
+        let library = info.library();
         // SAFETY: a live info of this library's.
-        let copy = unsafe { (self.library.functions().dupinfo)(info.as_ptr()) };
+        let copy = unsafe { (library.functions().dupinfo)(info.as_ptr()) };
         if copy.is_null() {
-            return Err(libc::ENOMEM);
+            return Err(FI_ENOMEM);
         }
         // SAFETY: new, and nobody else has it.
-        Ok(unsafe { Self::from_raw(self.library.clone(), copy) })
+        Ok(unsafe { Self::from_raw(library.clone(), copy) })
     }
 }
 
@@ -106,7 +107,7 @@ impl fmt::Debug for InfoList {
 #[derive(Clone)]
 pub struct Offers<'a> {
     next: Option<NonNull<fi_info>>,
-    list: PhantomData<&'a InfoList>,
+    list: &'a InfoList,
 }
 
 impl<'a> Iterator for Offers<'a> {
@@ -119,7 +120,7 @@ impl<'a> Iterator for Offers<'a> {
         self.next = NonNull::new(next);
         Some(Info {
             raw,
-            list: PhantomData,
+            list: self.list,
         })
     }
 }
@@ -128,7 +129,7 @@ impl<'a> Iterator for Offers<'a> {
 #[derive(Clone, Copy)]
 pub struct Info<'a> {
     raw: NonNull<fi_info>,
-    list: PhantomData<&'a InfoList>,
+    list: &'a InfoList,
 }
 
 /// Accessors of members behind an attribute pointer, zero where that is null.
@@ -219,6 +220,11 @@ impl<'a> Info<'a> {
         provider_version = fabric_attr.prov_version: u32;
         /// The version of the interface the offer is for.
         api_version = fabric_attr.api_version: u32;
+    }
+
+    /// The library the offer came from.
+    pub fn library(self) -> &'a Library {
+        &self.list.library
     }
 
     /// Capabilities.
@@ -376,7 +382,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::abi::{FI_ENOMEM, FI_ENOSYS, fi_version, fid_fabric};
+    use crate::abi::{FI_ENOSYS, fi_version, fid_fabric};
     use crate::library::Functions;
     use libc::c_void;
 
@@ -476,7 +482,11 @@ mod tests {
         assert_eq!(first.mr_mode(), 0);
         assert_eq!(first.src_addr(), [1, 2, 3]);
         assert_eq!(first.dest_addr(), [0_u8; 0], "nobody believes that length");
-        assert_eq!(library.fabric(first), Err(crate::abi::FI_EINVAL));
+        assert_eq!(
+            library.fabric(first),
+            Err(crate::abi::FI_EINVAL),
+            "it has no attributes"
+        );
 
         let kept = list.keep(first).expect("there is memory");
         drop(list);

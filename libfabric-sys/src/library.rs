@@ -211,7 +211,8 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// The error, positive; `FI_ENODATA` when nothing fits.
+    /// The error, positive; `FI_ENODATA` when nothing fits, `FI_EINVAL` for another library's
+    /// hints.
     pub fn query(
         &self,
         node: Option<&CStr>,
@@ -219,6 +220,9 @@ impl Library {
         flags: u64,
         hints: Option<&Hints>,
     ) -> Result<InfoList, i32> {
+        if hints.is_some_and(|hints| !self.is(hints.library())) {
+            return Err(FI_EINVAL);
+        }
         let mut list = std::ptr::null_mut();
         let mut code = 0;
         let mut ask = || {
@@ -255,10 +259,10 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// The error, positive.
+    /// The error, positive; `FI_EINVAL` for another library's offer.
     pub fn fabric(&self, info: Info<'_>) -> Result<NonNull<fid_fabric>, i32> {
         let attr = info.fabric_attr();
-        if attr.is_null() {
+        if attr.is_null() || !self.is(info.library()) {
             return Err(FI_EINVAL);
         }
         let mut fabric = std::ptr::null_mut();
@@ -268,6 +272,13 @@ impl Library {
             return Err(code.checked_abs().unwrap_or(FI_EOTHER));
         }
         NonNull::new(fabric).ok_or(FI_EOTHER)
+    }
+}
+
+impl Library {
+    /// Whether the two are one library, loaded once.
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.first_query, &other.first_query)
     }
 }
 

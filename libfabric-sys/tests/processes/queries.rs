@@ -94,6 +94,13 @@ pub(crate) fn hints_choose_the_provider() {
         assert!(info.iov_limit() > 0 && info.inject_size() > 0);
         assert!(!info.domain_name().is_empty() && !info.fabric_name().is_empty());
     }
+    let other = Library::load(library.path().expect("it was loaded")).expect("once more");
+    let theirs = rdm_hints(&other, &provider);
+    let refused = library.query(None, None, 0, Some(&theirs));
+    assert_eq!(refused.expect_err("another library's hints"), FI_EINVAL);
+    let refused = other.fabric(list.first().expect("an offer"));
+    assert_eq!(refused.expect_err("another library's offer"), FI_EINVAL);
+
     let mut hints = rdm_hints(library, "nobody");
     let nobody = library.query(None, None, 0, Some(&hints));
     assert_eq!(nobody.expect_err("there is no such provider"), FI_ENODATA);
