@@ -96,7 +96,7 @@ pub(crate) const VERSIONS: &str = "FABRIC_1.0 { global: fi_version; fi_strerror;
 pub(crate) fn can_compile() -> bool {
     let found = Command::new(compiler()).arg("--version").output().is_ok();
     if !found {
-        println!("no C compiler ({}): tested nothing", compiler());
+        println!("  not tested: no C compiler ({})", compiler());
     }
     found
 }
