@@ -3,7 +3,8 @@
 //! ```text
 //!   size < 4 KiB          malloc
 //!   4 KiB .. 64 KiB       a page-aligned allocation
-//!   64 KiB and more       the same, and when freed kept for the next one of about this size
+//!   64 KiB and more       a region (mx_sys::regions), and when freed kept for the next one of
+//!                           about this size
 //!                           cache: newest at the end, at most BMI_MX_BUFFER_CACHE bytes
 //! ```
 //!
@@ -12,11 +13,15 @@
 //! and `free`, 148 us with the cache, writing them once included; at 64 KiB there is nothing to
 //! gain (1.20 and 1.15 us). Nothing is ever zeroed here.
 //!
+//! Regions are for fabric cards: what is registered of one stays registered while it is in the
+//! cache, and its pages stay mapped while anything of it is registered.
+//!
 //! Owns: buffers that were freed and not given out again.
 //! Knows nothing of: operations.
 //! Cost: one lock; `take` and `keep` look at every cached buffer, newest first.
 
 use libc::c_void;
+use mx_sys::regions;
 use parking_lot::Mutex;
 use std::ptr::{self, NonNull};
 
@@ -40,9 +45,10 @@ pub fn allocate(size: usize) -> Option<*mut c_void> {
     }
     if size >= CACHED_FROM {
         let cached = CACHE.lock().take(size);
-        if let Some(buffer) = cached {
-            return Some(buffer.start.as_ptr());
-        }
+        return match cached {
+            Some(buffer) => Some(buffer.start.as_ptr()),
+            None => regions::allocate(size),
+        };
     }
     let mut start = ptr::null_mut();
     // SAFETY: `start` can be written to, and a page is a power of two.
@@ -66,12 +72,10 @@ pub unsafe fn release(start: *mut c_void) -> bool {
         if cache.has(start) {
             return false;
         }
-        if cache.limit > 0 {
-            // SAFETY: it came from malloc or posix_memalign and has not been freed.
-            let capacity = unsafe { libc::malloc_usable_size(start.as_ptr()) };
-            if cache.keep(Buffer { start, capacity }) {
-                return true;
-            }
+        if let Some(capacity) = regions::len_at(start.as_ptr()) {
+            let kept = cache.keep(Buffer { start, capacity });
+            drop(cache);
+            return kept || regions::release(start.as_ptr());
         }
     }
     // SAFETY: as above.
@@ -87,8 +91,7 @@ pub fn set_cache_limit(limit: usize) {
         cache.shrink()
     };
     for buffer in excess {
-        // SAFETY: out of the cache, so nobody else's.
-        unsafe { libc::free(buffer.start.as_ptr()) };
+        regions::release(buffer.start.as_ptr());
     }
 }
 

@@ -1,0 +1,181 @@
+//! Large memory given to the application, known by where it lies.
+//!
+//! ```text
+//!   memalloc --> allocate --> table:  [ Region | Region | ... ]   by address
+//!   memfree  --> release  ------------- takes one out
+//!
+//!   an Arc<Region> elsewhere (a registration that is kept) keeps the pages mapped after that;
+//!   the last one to go frees them
+//! ```
+//!
+//! Whoever keeps something that is only true while memory stays mapped needs a say in when it is
+//! unmapped. For memory of an application's own there is no such thing: it is unmapped and mapped
+//! again behind our back. For memory that came from here there is: it is freed when nobody holds
+//! its region any more, so whatever is known of an address in it stays true.
+//!
+//! Owns: the table of regions that have not been released.
+//! Knows nothing of: registrations, who caches freed buffers.
+//! Cost: a lock and a search in a tree, for allocations of many pages only.
+
+use libc::c_void;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What regions are aligned to.
+const PAGE: usize = 4096;
+
+static TABLE: Mutex<BTreeMap<usize, Arc<Region>>> = Mutex::new(BTreeMap::new());
+
+static RELEASED: AtomicU64 = AtomicU64::new(0);
+
+/// Pages from the C library. They are freed when the last `Arc` of this goes.
+pub struct Region {
+    start: NonNull<c_void>,
+    len: usize,
+    /// Somebody called `free` on it; it is not ours to free any more.
+    lost: AtomicBool,
+}
+
+// SAFETY: it gives no access to its bytes, and `free` may be called from any thread.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Its first byte.
+    pub fn start(&self) -> *mut u8 {
+        self.start.as_ptr().cast()
+    }
+
+    /// Bytes in it; at least as many as were asked for.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when there is not one byte.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if !self.lost.load(Ordering::Relaxed) {
+            // SAFETY: it came from posix_memalign, and `release` was told that nobody uses it.
+            unsafe { libc::free(self.start.as_ptr()) };
+        }
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Region({:?}, {} bytes)", self.start, self.len)
+    }
+}
+
+/// Allocates at least `size` bytes, aligned to a page. `None` when there is no memory.
+pub fn allocate(size: usize) -> Option<*mut c_void> {
+    let mut start = ptr::null_mut();
+    // SAFETY: `start` can be written to, and a page is a power of two.
+    let code = unsafe { libc::posix_memalign(&raw mut start, PAGE, size) };
+    let start = NonNull::new(start).filter(|_| code == 0)?;
+    // SAFETY: it has just come from posix_memalign.
+    let len = unsafe { libc::malloc_usable_size(start.as_ptr()) };
+    let region = Arc::new(Region {
+        start,
+        len,
+        lost: AtomicBool::new(false),
+    });
+    if let Some(old) = TABLE.lock().insert(start.addr().get(), region) {
+        // The C library gave the same address out again, so the application has freed the old one
+        // by itself, which it should not have.
+        old.lost.store(true, Ordering::Relaxed);
+    }
+    Some(start.as_ptr())
+}
+
+/// Bytes of the region that begins at `start`.
+pub fn len_at(start: *mut c_void) -> Option<usize> {
+    Some(TABLE.lock().get(&start.addr())?.len)
+}
+
+/// The region begins at `start` and its owner does not use it any more; it is freed now or when
+/// the last `Arc` goes. False when there is no such region.
+pub fn release(start: *mut c_void) -> bool {
+    let Some(region) = TABLE.lock().remove(&start.addr()) else {
+        return false;
+    };
+    if Arc::strong_count(&region) > 1 {
+        RELEASED.fetch_add(1, Ordering::Relaxed);
+    }
+    true
+}
+
+/// The region in which `len` bytes at `start` lie, all of them.
+pub fn find(start: *const u8, len: usize) -> Option<Arc<Region>> {
+    let address = start.addr();
+    let table = TABLE.lock();
+    let (&base, region) = table.range(..=address).next_back()?;
+    let end = (address - base).checked_add(len)?;
+    (end <= region.len).then(|| Arc::clone(region))
+}
+
+/// Grows when a region has been released that somebody still holds.
+pub fn released() -> u64 {
+    RELEASED.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_bytes_inside_a_region_are_found() {
+        let start = allocate(100_000).unwrap();
+        let first = start.cast::<u8>();
+        let region = find(first, 100_000).unwrap();
+        assert_eq!(region.start(), first);
+        let len = region.len();
+        assert!(len >= 100_000 && len_at(start) == Some(len));
+        assert!(find(first.wrapping_add(5), len - 5).is_some());
+        assert!(find(first.wrapping_add(5), len - 4).is_none());
+        assert!(find(first.wrapping_add(len), 1).is_none());
+        assert!(find(first, usize::MAX).is_none());
+        drop(region);
+        assert!(release(start));
+        assert!(!release(start));
+        assert!(find(first, 1).is_none());
+    }
+
+    #[test]
+    fn memory_stays_mapped_while_somebody_holds_its_region() {
+        let start = allocate(1 << 20).unwrap();
+        let region = find(start.cast(), 1).unwrap();
+        let before = released();
+        assert!(release(start));
+        assert!(released() > before);
+        // SAFETY: the region is held, so the pages are mapped and nobody else's.
+        unsafe { ptr::write_bytes(region.start(), 0x5a, region.len()) };
+        assert_eq!(Arc::strong_count(&region), 1);
+    }
+
+    #[test]
+    fn a_region_that_was_freed_behind_our_back_is_not_freed_twice() {
+        let start = allocate(1 << 16).unwrap();
+        let held = find(start.cast(), 1).unwrap();
+        // Another region at the same address: what the C library does after a stray `free`.
+        let again = Arc::new(Region {
+            start: NonNull::new(start).unwrap(),
+            len: 1 << 16,
+            lost: AtomicBool::new(false),
+        });
+        let old = TABLE.lock().insert(start.addr(), again).unwrap();
+        old.lost.store(true, Ordering::Relaxed);
+        drop((old, held));
+        assert!(release(start));
+    }
+}
