@@ -243,7 +243,8 @@ fn check(offer: &Offer, mr_mode: c_int) -> Result<(), Unfit> {
     if offer.resource_mgmt == FI_RM_DISABLED {
         return Err(Unfit::Overruns);
     }
-    let mode = offer.mode & !MODES;
+    // `FI_LOCAL_MR` is what `FI_MR_LOCAL` was before version 1.5.
+    let mode = offer.mode & !MODES & !FI_LOCAL_MR;
     if mode != 0 {
         return Err(Unfit::Mode(mode));
     }

@@ -64,15 +64,15 @@ impl Domain {
     pub(in crate::ports::rdm) fn endpoint(&self, role: Role) -> Result<Ep, FabricError> {
         let parts = &self.parts;
         let original = parts.info.first();
-        let original = original.ok_or_else(|| self.fail("fi_endpoint", FI_EINVAL))?;
+        let original = original.ok_or_else(|| self.error("fi_endpoint", FI_EINVAL))?;
         let lane: InfoList;
         let info = match role {
             Role::Main => original,
             Role::Lane => {
                 let copy = parts.info.keep(original);
-                lane = copy.map_err(|code| self.fail("fi_dupinfo", code))?;
+                lane = copy.map_err(|code| self.error("fi_dupinfo", code))?;
                 let info = lane.first();
-                let info = info.ok_or_else(|| self.fail("fi_dupinfo", FI_EOTHER))?;
+                let info = info.ok_or_else(|| self.error("fi_dupinfo", FI_EOTHER))?;
                 make_small(info);
                 info
             }
@@ -88,9 +88,9 @@ impl Domain {
                 )
             }
         });
-        let handle = handle.map_err(|code| self.fail("fi_endpoint", code))?;
+        let handle = handle.map_err(|code| self.error("fi_endpoint", code))?;
         let ep = handle.as_ptr();
-        let step = |what, result| check(result as isize).map_err(|code| self.fail(what, code));
+        let step = |what, result| check(result as isize).map_err(|code| self.error(what, code));
         // SAFETY: an open endpoint, and a queue of its domain.
         let result = unsafe { fi_ep_bind(ep, parts.cq.fid(), FI_TRANSMIT | FI_RECV) };
         step("fi_ep_bind", result)?;
@@ -102,7 +102,7 @@ impl Domain {
         }
         // SAFETY: an open endpoint with all it needs.
         step("fi_enable", unsafe { fi_enable(ep) })?;
-        let address = name(&handle).map_err(|code| self.fail("fi_getname", code))?;
+        let address = name(&handle).map_err(|code| self.error("fi_getname", code))?;
         Ok(Ep {
             parts: Rc::new(EpParts {
                 handle,
@@ -129,7 +129,7 @@ impl Domain {
                 size_of_val(&least),
             )
         };
-        check(result as isize).map_err(|code| self.fail("fi_setopt", code))
+        check(result as isize).map_err(|code| self.error("fi_setopt", code))
     }
 }
 

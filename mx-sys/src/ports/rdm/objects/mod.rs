@@ -23,7 +23,7 @@ mod region;
 
 pub(super) use endpoint::{Ep, Role};
 pub(super) use queue::CqEvent;
-pub(super) use region::Mr;
+pub(super) use region::{Mr, REGISTER};
 
 use super::plan::{Plan, Wait};
 use super::provider::Choice;
@@ -39,6 +39,7 @@ use std::fmt;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A domain with a completion queue and an address vector.
 pub(super) struct Domain {
@@ -61,7 +62,7 @@ struct Parts {
     fabric: Handle<fid_fabric>,
     /// What all of it was opened for: one entry.
     info: InfoList,
-    library: Library,
+    library: Arc<Library>,
 }
 
 // SAFETY: libfabric's objects belong to no thread, and one thread at a time uses all objects of a
@@ -70,8 +71,8 @@ unsafe impl Send for Domain {}
 
 impl Domain {
     /// Opens what `choice` describes.
-    pub(super) fn open(library: &Library, choice: &Choice) -> Result<Self, FabricError> {
-        let fail = |what, code| FabricError::new(library, what, code);
+    pub(super) fn open(library: Arc<Library>, choice: &Choice) -> Result<Self, FabricError> {
+        let fail = |what, code| FabricError::new(&library, what, code);
         let first = choice.info.first();
         let first = first.ok_or_else(|| fail("fi_getinfo", FI_EINVAL))?;
         let info = choice.info.keep(first);
@@ -101,7 +102,7 @@ impl Domain {
                 domain,
                 fabric,
                 info,
-                library: library.clone(),
+                library,
             }),
             plan,
             wait_fd: Cell::new(wait_fd),
@@ -139,8 +140,8 @@ impl Domain {
         }
     }
 
-    /// The error of `what`.
-    fn fail(&self, what: &'static str, code: i32) -> FabricError {
+    /// The error of `what`, in libfabric's words.
+    pub(super) fn error(&self, what: &'static str, code: i32) -> FabricError {
         FabricError::new(&self.parts.library, what, code)
     }
 }
@@ -278,3 +279,6 @@ impl fmt::Display for FabricError {
 }
 
 impl std::error::Error for FabricError {}
+
+#[cfg(test)]
+mod tests;

@@ -75,7 +75,7 @@ impl Domain {
             let count = match usize::try_from(result) {
                 Ok(count) if count <= asked => count,
                 // It wrote over more than it was given: nothing here can be trusted any more.
-                Ok(_) => return Err(self.fail("fi_cq_read", FI_EOVERRUN)),
+                Ok(_) => return Err(self.error("fi_cq_read", FI_EOVERRUN)),
                 Err(_) => match positive(result) {
                     FI_EAGAIN | FI_EINTR => 0,
                     FI_EAVAIL => match self.read_failed(out)? {
@@ -87,7 +87,7 @@ impl Domain {
                     },
                     // What was taken out before this is not lost: the error comes again.
                     _ if taken > 0 => 0,
-                    code => return Err(self.fail("fi_cq_read", code)),
+                    code => return Err(self.error("fi_cq_read", code)),
                 },
             };
             for entry in &entries[..count] {
@@ -123,8 +123,8 @@ impl Domain {
                 // Another reader cannot have taken it: there is none. A few of these are a race
                 // inside the provider, many are a queue that does not work.
                 0 | FI_EAGAIN | FI_EINTR if missed < EMPTY_ERRORS => Ok(false),
-                0 | FI_EAGAIN | FI_EINTR => Err(self.fail("fi_cq_readerr", FI_EAVAIL)),
-                code => Err(self.fail("fi_cq_readerr", code)),
+                0 | FI_EAGAIN | FI_EINTR => Err(self.error("fi_cq_readerr", FI_EAVAIL)),
+                code => Err(self.error("fi_cq_readerr", code)),
             };
         }
         self.empty_errors.set(0);
@@ -175,7 +175,7 @@ impl Domain {
     /// Makes a peer's address known, and gives what operations name it by. The address may come
     /// from anywhere.
     pub(in crate::ports::rdm) fn insert(&self, address: &[u8]) -> Result<u64, FabricError> {
-        let refuse = |code| Err(self.fail("fi_av_insert", code));
+        let refuse = |code| Err(self.error("fi_av_insert", code));
         if !is_address(self.plan.address_format, address) {
             return refuse(FI_EINVAL);
         }

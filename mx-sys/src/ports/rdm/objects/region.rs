@@ -54,15 +54,15 @@ impl Domain {
             // SAFETY: the caller's word.
             unsafe { self.register_with_own_key(start, len, access) }
         };
-        let handle = handle.map_err(|code| self.fail(REGISTER, code))?;
+        let handle = handle.map_err(|code| self.error(REGISTER, code))?;
         let endpoint = if self.plan.mr_endpoint {
-            let ep = ep.ok_or_else(|| self.fail("fi_mr_bind", FI_EINVAL))?;
+            let ep = ep.ok_or_else(|| self.error("fi_mr_bind", FI_EINVAL))?;
             // SAFETY: an open registration and an open endpoint of one domain.
             let result = unsafe { fi_mr_bind(handle.as_ptr(), ep.parts.handle.fid(), 0) };
-            check(result as isize).map_err(|code| self.fail("fi_mr_bind", code))?;
+            check(result as isize).map_err(|code| self.error("fi_mr_bind", code))?;
             // SAFETY: a registration that is bound.
             let result = unsafe { fi_mr_enable(handle.as_ptr()) };
-            check(result as isize).map_err(|code| self.fail("fi_mr_enable", code))?;
+            check(result as isize).map_err(|code| self.error("fi_mr_enable", code))?;
             Some(Rc::clone(&ep.parts))
         } else {
             None
@@ -70,7 +70,7 @@ impl Domain {
         // SAFETY: an open registration; the key is known once it is enabled.
         let key = unsafe { fi_mr_key(handle.as_ptr()) };
         if key == FI_KEY_NOTAVAIL {
-            return Err(self.fail("fi_mr_key", FI_ENOKEY));
+            return Err(self.error("fi_mr_key", FI_ENOKEY));
         }
         // SAFETY: an open registration.
         let desc = unsafe { fi_mr_desc(handle.as_ptr()) };

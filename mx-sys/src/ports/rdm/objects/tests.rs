@@ -1,0 +1,515 @@
+//! Objects of the libfabric that is installed, over 127.0.0.1.
+//!
+//! They need one: `apt-get install libfabric1`, or `MX_LIBFABRIC=/path/libfabric.so.1`. All
+//! software providers that the library has and that are chosen without asking are gone through.
+
+use super::*;
+use crate::ports::rdm::RdmOptions;
+use crate::ports::rdm::plan::Large;
+use libfabric_sys::abi::{
+    FI_ADDR_UNSPEC, FI_MULTI_RECV, FI_RECV, FI_REMOTE_READ, FI_SEND, fi_context2,
+};
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+/// Contexts that any provider may scribble into.
+struct Contexts(Vec<fi_context2>);
+
+impl Contexts {
+    fn new(count: usize) -> Self {
+        Self(vec![fi_context2::EMPTY; count])
+    }
+
+    fn at(&mut self, index: usize) -> *mut c_void {
+        assert!(index < self.0.len());
+        self.0.as_mut_ptr().wrapping_add(index).cast()
+    }
+}
+
+/// One open domain and its shared endpoint.
+struct Side {
+    domain: Domain,
+    main: Ep,
+    events: Vec<CqEvent>,
+}
+
+impl Side {
+    fn open(library: &Arc<Library>, choice: &Choice) -> Self {
+        let domain = Domain::open(Arc::clone(library), choice).unwrap();
+        let main = domain.endpoint(Role::Main).unwrap();
+        let events = Vec::new();
+        Self {
+            domain,
+            main,
+            events,
+        }
+    }
+
+    fn poll(&mut self) {
+        self.domain.read(&mut self.events, 64).unwrap();
+    }
+
+    fn take(&mut self, wanted: impl Fn(&CqEvent) -> bool) -> Option<CqEvent> {
+        self.poll();
+        let at = self.events.iter().position(wanted)?;
+        Some(self.events.remove(at))
+    }
+
+    fn take_context(&mut self, wanted: *mut c_void) -> Option<CqEvent> {
+        self.take(|event| context(event) == wanted)
+    }
+}
+
+fn context(event: &CqEvent) -> *mut c_void {
+    match event {
+        CqEvent::Done { context, .. } | CqEvent::Failed { context, .. } => *context,
+    }
+}
+
+fn is_done(event: &CqEvent) -> bool {
+    matches!(event, CqEvent::Done { .. })
+}
+
+/// Calls `attempt` until it gives something.
+fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(value) = attempt() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "{what}: nothing in 20 s");
+    }
+}
+
+/// Posts until there is room, reading both queues: connecting needs both sides.
+fn post(
+    what: &str,
+    sides: &mut [&mut Side],
+    mut attempt: impl FnMut(&mut [&mut Side]) -> Result<(), i32>,
+) {
+    until(what, || {
+        match attempt(sides) {
+            Ok(()) => return Some(()),
+            Err(FI_EAGAIN) => (),
+            Err(code) => panic!("{what}: error {code}"),
+        }
+        sides.iter_mut().for_each(|side| side.poll());
+        None
+    });
+}
+
+fn installed() -> Arc<Library> {
+    match Library::get() {
+        Ok(library) => Arc::new(library.clone()),
+        Err(error) => panic!("these tests need a libfabric: {error}"),
+    }
+}
+
+fn choose(library: &Library, provider: &str) -> Option<Choice> {
+    let options = RdmOptions {
+        provider: Some(provider.to_owned()),
+        bind: Some(Ipv4Addr::LOCALHOST.into()),
+        ..RdmOptions::default()
+    };
+    Choice::make(library, &options).ok()
+}
+
+/// Runs `test` with each provider that can be had here, at least one.
+fn with_providers(test: impl Fn(&Arc<Library>, &Choice)) {
+    let library = installed();
+    let mut tried = Vec::new();
+    for provider in ["tcp", "tcp;ofi_rxm"] {
+        if let Some(choice) = choose(&library, provider) {
+            test(&library, &choice);
+            tried.push(provider);
+        }
+    }
+    assert!(
+        !tried.is_empty(),
+        "no provider of {library:?} goes over 127.0.0.1"
+    );
+    println!("{library:?}: {}", tried.join(", "));
+}
+
+/// Two domains that know each other: the sides, and what `a` calls `b` and `b` calls `a`.
+fn pair(library: &Arc<Library>, choice: &Choice) -> (Side, Side, u64, u64) {
+    let (a, b) = (Side::open(library, choice), Side::open(library, choice));
+    let to_b = a.domain.insert(b.main.address()).unwrap();
+    let to_a = b.domain.insert(a.main.address()).unwrap();
+    (a, b, to_b, to_a)
+}
+
+#[test]
+fn many_messages_share_one_receive_buffer() {
+    with_providers(|library, choice| {
+        let (mut a, mut b, to_b, _) = pair(library, choice);
+        let plan = b.domain.plan().clone();
+        assert!(plan.multi_recv, "{}", plan.provider);
+        let mut contexts = Contexts::new(2);
+        let mut room = vec![0_u8; 4 * (plan.prefix + plan.slot_bytes)];
+        let receive = contexts.at(0);
+        // SAFETY: `room` and the context outlive `b`, which is dropped at the end of this block.
+        unsafe {
+            let (start, len) = (room.as_mut_ptr(), room.len());
+            b.main
+                .receive(start, len, std::ptr::null_mut(), true, receive)
+                .unwrap();
+        }
+        // Small ones by inject, then a whole slot by send.
+        for number in 0..10_u8 {
+            let frame = vec![number; plan.prefix + 40];
+            post("inject", &mut [&mut a, &mut b], |sides| {
+                sides[0].main.inject(&frame, to_b)
+            });
+        }
+        let slot = vec![0xab_u8; plan.prefix + plan.slot_bytes];
+        let send = contexts.at(1);
+        post("send", &mut [&mut a, &mut b], |sides| {
+            // SAFETY: `slot` and the context outlive `a`.
+            unsafe {
+                let (start, len) = (slot.as_ptr(), slot.len());
+                sides[0]
+                    .main
+                    .send(start, len, std::ptr::null_mut(), to_b, send)
+            }
+        });
+        let mut at = Vec::new();
+        for expected in (0..10).map(Some).chain([None]) {
+            let event = until("receive", || {
+                a.poll();
+                b.take_context(receive)
+            });
+            let CqEvent::Done { buf, len, .. } = event else {
+                panic!("{event:?}");
+            };
+            let offset = buf.addr() - room.as_ptr().addr();
+            let message = &room[offset..offset + len];
+            match expected {
+                Some(number) => assert_eq!(message, vec![number; plan.prefix + 40]),
+                None => assert_eq!(message[plan.prefix..], slot[plan.prefix..]),
+            }
+            at.push(offset);
+        }
+        assert!(at.is_sorted(), "in order, one behind the other: {at:?}");
+        let sent = until("sent", || a.take_context(send));
+        assert!(is_done(&sent), "{sent:?}");
+    });
+}
+
+#[test]
+fn a_receive_buffer_comes_back_when_no_whole_slot_fits_any_more() {
+    with_providers(|library, choice| {
+        let (mut a, mut b, to_b, _) = pair(library, choice);
+        let plan = b.domain.plan().clone();
+        let mut contexts = Contexts::new(1);
+        let frame = vec![7_u8; plan.prefix + plan.inject_max];
+        // A slot, and then three small frames and not four.
+        let mut room = vec![0_u8; plan.prefix + plan.slot_bytes + 3 * frame.len() - 1];
+        let receive = contexts.at(0);
+        // SAFETY: `room` and the context outlive `b`.
+        unsafe {
+            let (start, len) = (room.as_mut_ptr(), room.len());
+            b.main
+                .receive(start, len, std::ptr::null_mut(), true, receive)
+                .unwrap();
+        }
+        let mut received = 0;
+        for number in 1..=3 {
+            post("inject", &mut [&mut a, &mut b], |sides| {
+                sides[0].main.inject(&frame, to_b)
+            });
+            let returned = until("receive", || {
+                a.poll();
+                match b.take_context(receive)? {
+                    CqEvent::Done { flags, len, .. } => {
+                        // Some providers give the buffer back with an event of its own.
+                        received += usize::from(len != 0);
+                        (received == number).then_some(flags & FI_MULTI_RECV != 0)
+                    }
+                    event => panic!("{event:?}"),
+                }
+            });
+            if number < 3 {
+                assert!(!returned, "after {number} frames");
+            } else if !returned {
+                until("buffer", || {
+                    matches!(b.take_context(receive)?, CqEvent::Done { flags, .. }
+                        if flags & FI_MULTI_RECV != 0)
+                    .then_some(())
+                });
+            }
+        }
+    });
+}
+
+#[test]
+fn tagged_messages_go_from_lane_to_lane_into_their_place() {
+    with_providers(|library, choice| {
+        let (mut a, mut b, ..) = pair(library, choice);
+        assert_eq!(a.domain.plan().large, Large::Lanes);
+        let from = a.domain.endpoint(Role::Lane).unwrap();
+        let to = b.domain.endpoint(Role::Lane).unwrap();
+        let lane = a.domain.insert(to.address()).unwrap();
+        let mut contexts = Contexts::new(4);
+        let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
+        let mut places = [vec![0_u8; bytes.len()], vec![0_u8; 1000]];
+        // Tags the other way round than they will be sent.
+        for (index, tag) in [(0, 11_u64), (1, 12)] {
+            let (start, len) = (places[index].as_mut_ptr(), places[index].len());
+            let context = contexts.at(index);
+            let none = std::ptr::null_mut();
+            // SAFETY: the places and the contexts outlive the lane.
+            unsafe { to.tagged_receive(start, len, none, FI_ADDR_UNSPEC, tag, context) }.unwrap();
+        }
+        // The small one whole, the large one in two segments.
+        let segment = |part: &[u8]| libc::iovec {
+            iov_base: part.as_ptr().cast_mut().cast(),
+            iov_len: part.len(),
+        };
+        let (head, tail) = bytes.split_at(1_234_567);
+        let messages = [
+            (12, vec![segment(&bytes[..1000])]),
+            (11, vec![segment(head), segment(tail)]),
+        ];
+        for (index, (tag, iov)) in messages.iter().enumerate() {
+            let context = contexts.at(2 + index);
+            post("tagged send", &mut [&mut a, &mut b], |_| {
+                // SAFETY: the bytes and the contexts outlive the lane.
+                unsafe { from.tagged_send(iov, std::ptr::null_mut(), lane, *tag, context) }
+            });
+        }
+        for index in 0..4 {
+            let context = contexts.at(index);
+            let event = until("tagged message", || {
+                let (at_a, at_b) = (a.take_context(context), b.take_context(context));
+                at_a.or(at_b)
+            });
+            assert!(is_done(&event), "{event:?}");
+            if let (CqEvent::Done { len, tag, .. }, 0 | 1) = (event, index) {
+                assert_eq!((len, tag), (places[index].len(), [11, 12][index]));
+            }
+        }
+        assert!(places[0] == bytes && places[1] == bytes[..1000]);
+    });
+}
+
+#[test]
+fn closing_a_lane_gives_back_a_posted_receive_and_leaves_the_rest_working() {
+    with_providers(|library, choice| {
+        let (mut a, mut b, to_b, _) = pair(library, choice);
+        let plan = b.domain.plan().clone();
+        let to = b.domain.endpoint(Role::Lane).unwrap();
+        let from = a.domain.endpoint(Role::Lane).unwrap();
+        let lane = a.domain.insert(to.address()).unwrap();
+        let mut contexts = Contexts::new(4);
+        let none = std::ptr::null_mut();
+        let mut place = vec![0_u8; 8 << 20];
+        let bytes = vec![1_u8; 8 << 20];
+        let mut room = vec![0_u8; 2 * (plan.prefix + plan.slot_bytes)];
+        let receive = contexts.at(0);
+        // SAFETY: `room` and the context outlive `b`.
+        unsafe {
+            let (start, len) = (room.as_mut_ptr(), room.len());
+            b.main.receive(start, len, none, true, receive).unwrap();
+        }
+        // One receive that nothing will match, and one whose message is under way.
+        for (index, tag) in [(1, 77_u64), (2, 78)] {
+            let (start, len) = (place.as_mut_ptr(), place.len());
+            let context = contexts.at(index);
+            // SAFETY: `place` and the contexts outlive the lane; nothing looks into it meanwhile.
+            unsafe { to.tagged_receive(start, len, none, FI_ADDR_UNSPEC, tag, context) }.unwrap();
+        }
+        let iov = [libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        }];
+        let send = contexts.at(3);
+        post("tagged send", &mut [&mut a, &mut b], |_| {
+            // SAFETY: the bytes and the context outlive the lane.
+            unsafe { from.tagged_send(&iov, std::ptr::null_mut(), lane, 78, send) }
+        });
+        let began = Instant::now();
+        assert_eq!(to.close(), Ok(()));
+        assert_eq!(from.close(), Ok(()));
+        assert!(began.elapsed() < Duration::from_secs(5));
+        // Nobody writes there any more.
+        place.fill(9);
+        for _ in 0..1000 {
+            a.poll();
+            b.poll();
+        }
+        assert!(place.iter().all(|byte| *byte == 9), "{}", plan.provider);
+        // Whatever was left in the queues is over; the shared endpoints do not care.
+        let frame = vec![5_u8; plan.prefix + 32];
+        post("inject", &mut [&mut a, &mut b], |sides| {
+            sides[0].main.inject(&frame, to_b)
+        });
+        let event = until("receive", || {
+            a.poll();
+            b.take_context(receive)
+        });
+        assert!(is_done(&event), "{event:?}");
+        a.domain.remove(lane);
+        // And there can be a lane again.
+        b.domain.endpoint(Role::Lane).unwrap();
+    });
+}
+
+#[test]
+fn one_sleeps_on_the_descriptor_until_a_message_comes() {
+    with_providers(|library, choice| {
+        let (mut a, mut b, to_b, to_a) = pair(library, choice);
+        let plan = b.domain.plan().clone();
+        let fd = b.domain.wait_fd().expect("software providers have one");
+        assert_eq!(plan.wait, Wait::Fd);
+        let mut contexts = Contexts::new(2);
+        let mut rooms = [0, 1].map(|_| vec![0_u8; 4 * (plan.prefix + plan.slot_bytes)]);
+        for (index, side) in [&mut a, &mut b].into_iter().enumerate() {
+            let (start, len) = (rooms[index].as_mut_ptr(), rooms[index].len());
+            let context = contexts.at(index);
+            // SAFETY: the rooms and contexts outlive both sides.
+            unsafe {
+                side.main
+                    .receive(start, len, std::ptr::null_mut(), true, context)
+            }
+            .unwrap();
+        }
+        let frame = vec![3_u8; plan.prefix + 32];
+        // Both directions are connected before anybody sleeps.
+        for direction in 0..2 {
+            let to = [to_b, to_a][direction];
+            post("inject", &mut [&mut a, &mut b], |sides| {
+                sides[direction].main.inject(&frame, to)
+            });
+            until("receive", || match direction {
+                0 => {
+                    a.poll();
+                    b.take(is_done)
+                }
+                _ => {
+                    b.poll();
+                    a.take(is_done)
+                }
+            });
+        }
+        let mut poll = libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let mut sleep = |timeout_ms| {
+            // SAFETY: an array of one.
+            unsafe { libc::poll(&raw mut poll, 1, timeout_ms) }
+        };
+        // It may have to be read a few times before it lies still; connections are being tidied.
+        until("rest", || {
+            b.poll();
+            (b.domain.may_sleep() && sleep(20) == 0).then_some(())
+        });
+        assert!(b.events.is_empty(), "{:?}", b.events);
+        post("inject", &mut [&mut a], |sides| {
+            sides[0].main.inject(&frame, to_b)
+        });
+        // Readable, perhaps without a completion at first.
+        until("wake-up", || {
+            a.poll();
+            if b.domain.may_sleep() {
+                assert_eq!(sleep(5000), 1, "{}: slept through it", plan.provider);
+            }
+            b.take(is_done)
+        });
+    });
+}
+
+#[test]
+fn addresses_that_cannot_be_are_refused() {
+    with_providers(|library, choice| {
+        let side = Side::open(library, choice);
+        let good = side.main.address().to_vec();
+        for bad in [&good[..0], &good[..4], &good[..good.len() - 1]] {
+            let error = side.domain.insert(bad).unwrap_err();
+            assert_eq!((error.what, error.code), ("fi_av_insert", FI_EINVAL));
+        }
+        let long = [good.clone(), vec![0; 300]].concat();
+        assert!(side.domain.insert(&long).is_err());
+        let mut other_family = good.clone();
+        other_family[..2].copy_from_slice(&(libc::AF_UNIX as u16).to_ne_bytes());
+        assert!(side.domain.insert(&other_family).is_err());
+        assert!(side.domain.insert(&good).is_ok());
+    });
+}
+
+#[test]
+fn a_failed_receive_is_an_event_with_a_positive_number() {
+    with_providers(|library, choice| {
+        let (mut a, mut b, ..) = pair(library, choice);
+        let from = a.domain.endpoint(Role::Lane).unwrap();
+        let to = b.domain.endpoint(Role::Lane).unwrap();
+        let lane = a.domain.insert(to.address()).unwrap();
+        let mut contexts = Contexts::new(2);
+        let (receive, send) = (contexts.at(0), contexts.at(1));
+        let mut place = [0_u8; 10];
+        let none = std::ptr::null_mut();
+        // SAFETY: the place and the context outlive the lane.
+        unsafe { to.tagged_receive(place.as_mut_ptr(), 10, none, FI_ADDR_UNSPEC, 1, receive) }
+            .unwrap();
+        let bytes = [1_u8; 100];
+        let iov = [libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        }];
+        post("tagged send", &mut [&mut a, &mut b], |_| {
+            // SAFETY: the bytes and the context outlive the lane.
+            unsafe { from.tagged_send(&iov, std::ptr::null_mut(), lane, 1, send) }
+        });
+        let event = until("truncation", || {
+            a.poll();
+            b.take_context(receive)
+        });
+        let CqEvent::Failed { errno, .. } = event else {
+            panic!("{event:?}");
+        };
+        assert_eq!(errno, libfabric_sys::abi::FI_ETRUNC);
+    });
+}
+
+#[test]
+fn registered_memory_has_a_key_and_goes_before_its_domain_or_after() {
+    with_providers(|library, choice| {
+        let side = Side::open(library, choice);
+        let mut memory = vec![0_u8; 1 << 16];
+        let access = FI_SEND | FI_RECV | FI_REMOTE_READ;
+        let mut register = |offset: usize| {
+            let start = memory[offset..].as_mut_ptr();
+            // SAFETY: `memory` outlives the registrations.
+            unsafe { side.domain.register(start, 4096, access, Some(&side.main)) }.unwrap()
+        };
+        let (first, second) = (register(0), register(4096));
+        assert_ne!(first.key(), second.key());
+        assert_eq!(first.remote_base(memory.as_ptr()), 0);
+        assert_eq!(first.remote_base(memory[7..].as_ptr()), 7);
+        assert_eq!(first.close(), Ok(()));
+        let Side { domain, main, .. } = side;
+        drop(domain);
+        drop(main);
+        assert_eq!(second.close(), Ok(()));
+    });
+}
+
+#[test]
+fn what_was_not_asked_for_is_not_called() {
+    with_providers(|library, choice| {
+        let side = Side::open(library, choice);
+        let mut byte = 0_u8;
+        let none = std::ptr::null_mut();
+        // SAFETY: refused before anything is touched.
+        let read = unsafe { side.main.read(&raw mut byte, 1, none, 0, 0, 0, none) };
+        assert_eq!(read, Err(libfabric_sys::abi::FI_ENOSYS));
+        let long = vec![0; choice.plan.prefix + choice.plan.inject_max + 1];
+        let injected = side.main.inject(&long, 0);
+        assert_eq!(injected, Err(libfabric_sys::abi::FI_EMSGSIZE));
+        // Nothing happens, and nothing breaks.
+        side.main.cancel(Contexts::new(1).at(0));
+        assert_eq!(side.domain.read(&mut Vec::new(), 16), Ok(0));
+    });
+}
