@@ -1,0 +1,238 @@
+//! One opened domain and everything that lives and dies with it.
+//!
+//! ```text
+//!   remote   registrations, lanes ----.
+//!   slots    memory + registrations --+--> main endpoint --> domain (queue, addresses)
+//!   receive  memory + registrations --'
+//!                                          closed from left to right, memory last but one
+//! ```
+//!
+//! A provider that has broken down, or keeps memory it must not keep, is answered by dropping all
+//! of this and opening it anew; the links go down over it.
+//!
+//! Owns: libfabric's objects and what they point to.
+//! Knows nothing of: links beyond their names, the endpoint.
+
+use super::addresses::Addresses;
+use super::error::RdmError;
+use super::frame::{FRAME_LEN, Frame, Kind};
+use super::links::{Link, Peer};
+use super::objects::{CqEvent, Domain, Ep, FabricError, Role};
+use super::ops::{Op, Ops};
+use super::plan::Plan;
+use super::provider::Choice;
+use super::receive::Receive;
+use super::remote::{Outlet, Remote};
+use super::remote_frame::RemoteFrame;
+use super::slots::{PER_LINK, Slots, TOTAL};
+use libfabric_sys::Library;
+use mx_proto::LinkId;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Everything opened.
+pub(super) struct Fabric {
+    pub(super) remote: Remote,
+    pub(super) slots: Slots,
+    pub(super) receive: Receive,
+    pub(super) addresses: Addresses,
+    /// Frames about remote memory that wait for their link.
+    pub(super) out: VecDeque<(LinkId, RemoteFrame)>,
+    /// Events that were read out of turn; they come before what is in the queue.
+    pub(super) backlog: VecDeque<CqEvent>,
+    /// Links that have gone while the provider had slots of theirs: their address and how many.
+    orphans: HashMap<LinkId, (u64, u32)>,
+    /// What is to be injected is put together here.
+    scratch: Vec<u8>,
+    pub(super) main: Option<Ep>,
+    pub(super) ops: Ops,
+    pub(super) domain: Domain,
+}
+
+/// Why a frame did not go out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NotSent {
+    /// No room now.
+    Busy,
+    /// The provider will not send to that peer: its error number.
+    Failed(i32),
+}
+
+/// How a frame may be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Manner {
+    /// As fast as possible.
+    Fast,
+    /// So that we hear when it has left.
+    Tracked,
+}
+
+impl Fabric {
+    /// Opens what has been chosen.
+    pub(super) fn open(
+        library: &Arc<Library>,
+        choice: &Choice,
+        lanes_max: usize,
+    ) -> Result<Self, RdmError> {
+        let domain = Domain::open(Arc::clone(library), choice)?;
+        let main = domain.endpoint(Role::Main)?;
+        let plan = domain.plan();
+        let receive = Receive::new(&domain, &main, plan)?;
+        let mut fabric = Self {
+            remote: Remote::new(plan, lanes_max),
+            slots: Slots::new(plan.prefix + plan.slot_bytes, plan.mr_local),
+            receive,
+            addresses: Addresses::default(),
+            out: VecDeque::new(),
+            backlog: VecDeque::new(),
+            orphans: HashMap::new(),
+            scratch: vec![0; plan.prefix + plan.inject_max],
+            main: None,
+            ops: Ops::new(),
+            domain,
+        };
+        fabric
+            .receive
+            .post(&main, &mut fabric.ops)
+            .map_err(|code| FabricError::new(library, "fi_recv", code))?;
+        fabric.main = Some(main);
+        Ok(fabric)
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        self.domain.plan()
+    }
+
+    /// The largest frame, its header included.
+    pub(super) fn frame_max(&self) -> usize {
+        self.plan().slot_bytes
+    }
+
+    /// Lends `remote` what it needs.
+    pub(super) fn remote(&mut self) -> Option<(&mut Remote, Outlet<'_>)> {
+        let outlet = Outlet {
+            domain: &self.domain,
+            main: self.main.as_ref()?,
+            ops: &mut self.ops,
+            out: &mut self.out,
+            backlog: &mut self.backlog,
+        };
+        Some((&mut self.remote, outlet))
+    }
+
+    /// Sends a frame to the peer of `link`: `len` bytes of body that `fill` writes.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        link: &mut Link,
+        kind: Kind,
+        manner: Manner,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), NotSent> {
+        let (Some(peer), Some(main)) = (link.peer, &self.main) else {
+            return Err(NotSent::Busy);
+        };
+        let plan = self.domain.plan();
+        let (prefix, total) = (plan.prefix, FRAME_LEN + len);
+        debug_assert!(total <= plan.slot_bytes, "a frame of {total} bytes");
+        if total <= plan.inject_max && manner == Manner::Fast {
+            let bytes = &mut self.scratch[..prefix + total];
+            write(&mut bytes[prefix..], kind, &peer, fill);
+            return main.inject(bytes, peer.address).map_err(NotSent::of);
+        }
+        if link.slots >= PER_LINK && manner == Manner::Fast {
+            return Err(NotSent::Busy);
+        }
+        let Some(slot) = self.slots.take(&self.domain, main, link.id) else {
+            return Err(NotSent::Busy);
+        };
+        let number = slot.number;
+        let bytes = &mut slot.bytes[..prefix + total];
+        write(&mut bytes[prefix..], kind, &peer, fill);
+        let context = self.ops.begin(Op::Send(number));
+        // SAFETY: the slot's memory is not touched before the completion, and outlives the
+        // endpoint.
+        let sent = unsafe {
+            main.send(
+                bytes.as_ptr(),
+                bytes.len(),
+                slot.desc,
+                peer.address,
+                context,
+            )
+        };
+        if let Err(code) = sent {
+            self.ops.end(context);
+            self.slots.put(number);
+            return Err(NotSent::of(code));
+        }
+        link.slots += 1;
+        Ok(())
+    }
+
+    /// A slot has come back whose link is gone.
+    pub(super) fn orphan_returned(&mut self, owner: LinkId) {
+        let Some((address, left)) = self.orphans.get_mut(&owner) else {
+            return;
+        };
+        *left -= 1;
+        if *left == 0 {
+            let address = *address;
+            self.orphans.remove(&owner);
+            self.addresses.give(&self.domain, address);
+        }
+    }
+
+    /// A link has been taken out of the table: what it still has here is let go of. Its memory has
+    /// been given back by `remote` already.
+    pub(super) fn forget(&mut self, link: &Link) {
+        self.out.retain(|(of, _)| *of != link.id);
+        let Some(Peer { address, .. }) = link.peer else {
+            return;
+        };
+        if link.slots > 0 {
+            self.orphans.insert(link.id, (address, link.slots));
+        } else {
+            self.addresses.give(&self.domain, address);
+        }
+    }
+
+    /// Dead peers' frames have taken up so much that the living suffer.
+    pub(super) fn is_clogged(&self) -> bool {
+        let lost: u32 = self.orphans.values().map(|(_, slots)| slots).sum();
+        lost as usize > TOTAL / 2
+    }
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        // Registrations first, because some providers close no endpoint that has one; then the
+        // endpoints; then, by the order of the fields, memory, and the domain at the end.
+        self.remote = Remote::new(self.domain.plan(), 0);
+        self.slots.close_registrations();
+        self.receive.close_registrations();
+        self.main = None;
+    }
+}
+
+impl NotSent {
+    fn of(code: i32) -> Self {
+        match code {
+            libc::EAGAIN => Self::Busy,
+            code => Self::Failed(code),
+        }
+    }
+}
+
+#[inline]
+fn write(bytes: &mut [u8], kind: Kind, peer: &Peer, fill: impl FnOnce(&mut [u8])) {
+    let frame = Frame {
+        kind,
+        link: peer.link,
+        cookie: peer.cookie,
+    };
+    let (head, body) = bytes.split_at_mut(FRAME_LEN);
+    head.copy_from_slice(&frame.emit());
+    fill(body);
+}

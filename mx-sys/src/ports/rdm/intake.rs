@@ -1,0 +1,357 @@
+//! What a poll does: completions first, then the clock, then what waits for room.
+//!
+//! ```text
+//!   backlog, completion queue --> receive: frame --> link --> Sink, remote, or an answer
+//!                             --> send:    slot free
+//!                             --> remote:  its own
+//!   clock  --> ping, silence, links that came to nothing
+//!   room   --> buffers to post, small frames, then "writable" in the order of waiting
+//!   remote --> reads done --> Sink
+//! ```
+//!
+//! Nothing that arrives is believed: a frame needs a link and that link's cookie, a completion an
+//! operation of ours, a place in a buffer must lie in that buffer.
+
+use super::RdmPort;
+use super::fabric::{Manner, NotSent};
+use super::frame::{Frame, Kind};
+use super::links::{Alarm, State};
+use super::objects::CqEvent;
+use super::ops::Op;
+use super::remote::Report;
+use libc::c_void;
+use libfabric_sys::abi::FI_MULTI_RECV;
+use mx_proto::port::{HEADER_LEN, LinkDown, RemoteUse, Sink};
+use mx_proto::{Instant, LinkId, Memory};
+
+/// Events taken from the queue at a time.
+const BATCH: usize = 32;
+
+/// Links told in one poll that there may be room again.
+const UNBLOCKED: usize = 32;
+
+impl RdmPort {
+    /// One poll. Returns true when anything happened.
+    pub(super) fn turn<M: Memory, S: Sink<M>>(
+        &mut self,
+        now: Instant,
+        budget: usize,
+        sink: &mut S,
+    ) -> bool {
+        self.now = now;
+        if now.since(self.polled) > self.links.patience() {
+            // Stopped, or busy elsewhere: the answers may be here already, unread.
+            self.links.forgive(now);
+        }
+        self.polled = now;
+        if self.fabric.is_none() && self.links.len() == 0 {
+            return self.report_downs(sink);
+        }
+        let mut any = self.take_in(budget, sink);
+        if self.links.is_due(now) {
+            self.keep_time();
+        }
+        self.post_buffers();
+        self.with_remote(|remote, outlet| remote.poll(outlet, now));
+        self.send_remote_frames();
+        any |= self.report_remote(sink);
+        any |= self.unblock(sink);
+        if self.fabric.as_ref().is_some_and(super::Fabric::is_clogged) {
+            log::warn!("frames to dead peers fill the send slots: the endpoint is closed");
+            self.renew();
+        }
+        any |= self.report_downs(sink);
+        if any {
+            self.busy = now;
+        }
+        any
+    }
+
+    fn take_in<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
+        let mut events = std::mem::take(&mut self.events);
+        let mut taken = 0;
+        while taken < budget {
+            let Some(fabric) = &mut self.fabric else {
+                break;
+            };
+            if fabric.backlog.is_empty() {
+                if let Err(error) = fabric.domain.read(&mut events, BATCH) {
+                    log::error!("provider {}: {error}", self.choice.provider());
+                    self.renew();
+                    break;
+                }
+            } else {
+                events.extend(fabric.backlog.drain(..));
+            }
+            if events.is_empty() {
+                break;
+            }
+            taken += events.len();
+            let renewals = self.stats.renewals;
+            for event in events.drain(..) {
+                if self.stats.renewals == renewals {
+                    self.handle_event(event, sink);
+                }
+                // Otherwise it is about operations that are no more.
+            }
+        }
+        self.events = events;
+        taken > 0
+    }
+
+    fn handle_event<M: Memory, S: Sink<M>>(&mut self, event: CqEvent, sink: &mut S) {
+        let (context, flags, outcome) = match event {
+            CqEvent::Done {
+                context,
+                flags,
+                buf,
+                len,
+                ..
+            } => (context, flags, Ok((buf, len))),
+            CqEvent::Failed {
+                context,
+                flags,
+                errno,
+                ..
+            } => (context, flags, Err(errno)),
+        };
+        let Some(fabric) = &mut self.fabric else {
+            return;
+        };
+        let Some(op) = fabric.ops.of(context) else {
+            self.stats.strange += 1;
+            return;
+        };
+        let last = !matches!(op, Op::Receive(_))
+            || !fabric.plan().multi_recv
+            || outcome.is_err()
+            || flags & FI_MULTI_RECV != 0;
+        if last {
+            fabric.ops.end(context);
+        }
+        match op {
+            Op::Receive(number) => {
+                match outcome {
+                    Ok((start, len)) => self.handle_frame(number, start, len, sink),
+                    Err(code) => {
+                        log::debug!("a receive failed: {}", self.library.strerror(code));
+                        self.stats.malformed += 1;
+                    }
+                }
+                if last && let Some(fabric) = &mut self.fabric {
+                    fabric.receive.returned(number);
+                }
+            }
+            Op::Send(slot) => self.handle_sent(slot, outcome.err()),
+            Op::Remote(op) => {
+                let outcome = outcome.map(|(_, len)| len);
+                self.with_remote(|remote, outlet| remote.on_event(outlet, op, outcome));
+            }
+        }
+    }
+
+    fn handle_sent(&mut self, slot: u32, error: Option<i32>) {
+        let Some(fabric) = &mut self.fabric else {
+            return;
+        };
+        let Some(owner) = fabric.slots.put(slot) else {
+            return;
+        };
+        let Some(link) = self.links.of_mut(owner) else {
+            return fabric.orphan_returned(owner);
+        };
+        link.slots -= 1;
+        if let Some(code) = error {
+            // Links keep order and lose nothing, so this one is over.
+            let text = self.library.strerror(code);
+            log::debug!("link {owner:?}: a send failed: {text}");
+            self.fail(owner, LinkDown::Reset);
+        }
+    }
+
+    #[inline]
+    fn handle_frame<M: Memory, S: Sink<M>>(
+        &mut self,
+        number: u32,
+        start: *const c_void,
+        len: usize,
+        sink: &mut S,
+    ) {
+        let Some(fabric) = &mut self.fabric else {
+            return;
+        };
+        if len == 0 {
+            // A buffer that comes back without a message.
+            return;
+        }
+        let prefix = fabric.plan().prefix;
+        let arrived = fabric.receive.arrived(number, start, len);
+        let parsed = arrived
+            .and_then(|bytes| bytes.get(prefix..))
+            .and_then(Frame::parse);
+        let Some((frame, body)) = parsed else {
+            self.stats.malformed += 1;
+            return;
+        };
+        let Some(link) = self.links.addressed(frame.link, frame.cookie, self.now) else {
+            self.stats.stale += 1;
+            return;
+        };
+        let (id, word, state) = (link.id, link.word, link.state);
+        match state {
+            State::Up => {}
+            State::Greeting { .. } => {
+                self.links.up(id);
+                sink.on_up(id, word);
+            }
+            State::Waiting { .. } => self.links.up(id),
+            State::Closing { .. } if frame.kind == Kind::Bye => {
+                self.drop_link(id);
+                return;
+            }
+            State::Locating { .. } | State::Closing { .. } => return,
+        }
+        match frame.kind {
+            Kind::Packet => match body.split_first_chunk::<HEADER_LEN>() {
+                Some((header, body)) => sink.on_packet(id, word, header, body),
+                None => self.stats.malformed += 1,
+            },
+            Kind::Remote => {
+                // Lent by a buffer of the fabric, which `remote` works with.
+                let body: smallvec::SmallVec<[u8; 64]> = body.into();
+                self.with_remote(|remote, outlet| remote.on_frame(outlet, id, &body));
+            }
+            Kind::Hello => self.send_control(id, Kind::HelloAck, &[]),
+            Kind::Ping => self.send_control(id, Kind::Pong, &[]),
+            Kind::HelloAck | Kind::Pong => {}
+            Kind::Bye => self.fail(id, LinkDown::Closed),
+        }
+    }
+
+    fn keep_time(&mut self) {
+        let mut alarms = std::mem::take(&mut self.alarms);
+        self.links.tick(self.now, &mut alarms);
+        for alarm in alarms.drain(..) {
+            match alarm {
+                Alarm::Ping(id) => self.send_control(id, Kind::Ping, &[]),
+                Alarm::Down(id, reason) => self.fail(id, reason),
+                Alarm::Gone(id) => {
+                    self.drop_link(id);
+                }
+            }
+        }
+        self.alarms = alarms;
+    }
+
+    fn post_buffers(&mut self) {
+        let Some(fabric) = &mut self.fabric else {
+            return;
+        };
+        if !fabric.receive.owes() {
+            return;
+        }
+        let Some(main) = &fabric.main else { return };
+        if let Err(code) = fabric.receive.post(main, &mut fabric.ops) {
+            let text = self.library.strerror(code);
+            log::error!("provider {}: fi_recv: {text}", self.choice.provider());
+            self.renew();
+        }
+    }
+
+    /// Hands frames of `remote`'s to their links.
+    fn send_remote_frames(&mut self) {
+        while let Some((id, frame)) = self
+            .fabric
+            .as_mut()
+            .and_then(|fabric| fabric.out.pop_front())
+        {
+            self.send_control(id, Kind::Remote, &frame.emit());
+        }
+    }
+
+    fn report_remote<M: Memory, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
+        let mut any = false;
+        while let Some(report) = self
+            .fabric
+            .as_mut()
+            .and_then(|fabric| fabric.remote.next_report())
+        {
+            any = true;
+            let (Report::ReadDone { link: id, .. }
+            | Report::Exposed { link: id, .. }
+            | Report::Reading { link: id, .. }) = report;
+            let Some(word) = self.links.of(id).map(|link| link.word) else {
+                continue;
+            };
+            match report {
+                Report::ReadDone { token, ok, .. } => sink.on_remote_read(id, word, token, ok),
+                Report::Exposed { token, .. } => {
+                    sink.on_remote_activity(id, word, RemoteUse::Exposed(token));
+                }
+                Report::Reading { token, .. } => {
+                    sink.on_remote_activity(id, word, RemoteUse::Reading(token));
+                }
+            }
+        }
+        any
+    }
+
+    /// Those who have waited longest for room try again: their small frames here, the rest in the
+    /// endpoint.
+    fn unblock<M: Memory, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
+        let mut any = false;
+        for _ in 0..self.blocked.len().min(UNBLOCKED) {
+            let Some(id) = self.blocked.pop_front() else {
+                break;
+            };
+            if let Some(link) = self.links.of_mut(id) {
+                link.blocked = false;
+            }
+            if !self.flush_control(id) {
+                self.block(id);
+                continue;
+            }
+            if let Some(link) = self.links.of_mut(id)
+                && std::mem::take(&mut link.wanted)
+            {
+                any = true;
+                sink.on_writable(id, link.word);
+            }
+        }
+        any
+    }
+
+    /// Sends what small frames wait on a link. False when there is no room for all of them.
+    pub(super) fn flush_control(&mut self, id: LinkId) -> bool {
+        loop {
+            let Some(link) = self.links.of_mut(id) else {
+                return true;
+            };
+            let Some(control) = link.control.pop_front() else {
+                return true;
+            };
+            let manner = match control.kind {
+                Kind::Bye => Manner::Tracked,
+                _ => Manner::Fast,
+            };
+            if self.send_now(id, control.kind, &control.body, manner) == Err(NotSent::Busy)
+                && let Some(link) = self.links.of_mut(id)
+            {
+                link.control.push_front(control);
+                return false;
+            }
+        }
+    }
+
+    /// Tells the endpoint which links have ended.
+    fn report_downs<M: Memory, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
+        while let Some(id) = self.broken.pop() {
+            self.fail(id, LinkDown::Reset);
+        }
+        let any = !self.downs.is_empty();
+        for (id, word, reason) in std::mem::take(&mut self.downs) {
+            sink.on_down(id, word, reason);
+        }
+        any
+    }
+}

@@ -1,0 +1,960 @@
+//! Lanes: one endpoint more for a peer, which can be closed at any time.
+//!
+//! ```text
+//!        link's frames (shared endpoint)             lanes (an endpoint each, same domain)
+//!   A   Lane(a, 0) ---------------------->  B        A: opened, proposed
+//!   A   <---------------------- Lane(b, a)  B        B: opened, both know each other's address
+//!   A   ==================== hello ======>  B        the lower address speaks first, because two
+//!   A   <=================== hello =======  B          that connect at once get stuck in 1.18
+//!   A   Ask(piece, tag) ----------------->  B        warm: reads go this way
+//!   A   <=================== piece =======  B
+//!   A   Gone(a) ------------------------->  B        closed, and so B closes b
+//! ```
+//!
+//! Software providers do not return the memory of a send or receive that does not come to its
+//! end: cancelling a send does nothing, and a dead peer is never reported. But closing an endpoint
+//! returns all of its memory within milliseconds, and leaves others alone. So memory of the
+//! application goes to the provider only through an endpoint that serves this peer alone, and
+//! whoever needs the memory back (a time-out, a cancel, a peer that died) closes it. What was
+//! under way then is read the ordinary way, and a new lane follows after a pause.
+//!
+//! A lane costs descriptors, memory and tens of milliseconds until it works, so a link gets one
+//! when it has shown that it moves much, and loses it when it has been idle.
+//!
+//! Owns: lanes, their endpoints and addresses; what peers may read.
+//! Knows nothing of: how pieces move (`flow`), what links are.
+//! Cost: a link without a lane is about 100 bytes; `poll` looks at nothing when nothing is due.
+
+use super::exposure::{Exposures, span_of};
+use super::flow::{Broken, Flow, Pace, Standing, Via, WARM_TAG};
+use super::objects::{Ep, Role};
+use super::ops::Op;
+use super::plan::Plan;
+use super::remote::{LaneOp, News, Outcome, Outlet, Patience, RemoteOp, Report, Segments, Wish};
+use super::remote_frame::RemoteFrame;
+use libc::{c_void, iovec};
+use libfabric_sys::abi::{FI_ADDR_UNSPEC, FI_EAGAIN};
+use mx_proto::port::{RemoteKey, SendError};
+use mx_proto::{Instant, LinkId};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+/// The lanes of a port.
+pub(super) struct Lanes {
+    links: HashMap<LinkId, Side>,
+    exposures: Exposures,
+    /// Links with something to do in the next poll.
+    work: Vec<LinkId>,
+    /// When the first time-out may be.
+    alarm: Option<Instant>,
+    open: usize,
+    most: usize,
+    /// Of the newest lane; 0 stands for none.
+    generation: u32,
+    tags: RandomState,
+    tag_mask: u64,
+    /// As of the last poll.
+    now: Instant,
+}
+
+/// What there is of lanes on one link.
+#[derive(Default)]
+struct Side {
+    lane: Option<Lane>,
+    /// The peer's, not yet answered.
+    proposal: Option<Proposal>,
+    /// A lane would be worth it.
+    wanted: bool,
+    /// What has gone the copied way since there was a lane last.
+    messages: u32,
+    bytes: usize,
+    /// No lane of our wish before that, and none of the peer's before this.
+    not_before: Instant,
+    answer_after: Instant,
+    /// How long the next pause is.
+    pause: Duration,
+    /// In `work`.
+    queued: bool,
+}
+
+struct Proposal {
+    generation: u32,
+    tag_mask: u64,
+    address: SmallVec<[u8; 32]>,
+}
+
+struct Lane {
+    /// Stands first: its memory must not go before it is closed.
+    ep: Ep,
+    generation: u32,
+    hello: Hello,
+    peer: Option<Peer>,
+    flow: Flow,
+    opened: Instant,
+    used: Instant,
+}
+
+#[derive(Clone, Copy)]
+struct Peer {
+    generation: u32,
+    /// In the address vector.
+    address: u64,
+}
+
+/// The first messages of a lane, which make the provider connect.
+struct Hello {
+    /// Where the peer's goes, and where ours comes from. They stay where they are.
+    ear: Box<[u8; HELLO_LEN]>,
+    mouth: Box<[u8; HELLO_LEN]>,
+    listening: bool,
+    heard: bool,
+    /// We speak without having been spoken to.
+    first: bool,
+    said: Said,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Said {
+    Nothing,
+    Posted,
+    Done,
+}
+
+/// Why a lane is closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cause {
+    /// Nothing has moved for long, or another peer needs one more.
+    Idle,
+    /// Memory had to be given back at once.
+    Recalled,
+    /// Something went wrong.
+    Broken(Broken),
+    /// The peer has closed its own.
+    PeerGone,
+    /// The peer does not want one.
+    Declined,
+    /// The link is gone.
+    LinkDown,
+}
+
+impl Lanes {
+    pub(super) fn new(plan: &Plan, most: usize) -> Self {
+        Self {
+            links: HashMap::new(),
+            exposures: Exposures::new(plan.iov_limit),
+            work: Vec::new(),
+            alarm: None,
+            open: 0,
+            // One endpoint of the domain is the shared one.
+            most: most.min(plan.endpoints.saturating_sub(1)),
+            generation: 0,
+            tags: RandomState::new(),
+            tag_mask: u64::MAX >> 64u32.saturating_sub(plan.tag_bits).min(63),
+            now: Instant::default(),
+        }
+    }
+
+    /// A key is given whenever lanes are possible at all: whether there is one is seen only when
+    /// the receiver reads.
+    pub(super) fn expose(
+        &mut self,
+        link: LinkId,
+        segments: Segments,
+        token: u64,
+    ) -> Option<RemoteKey> {
+        if !self.links.contains_key(&link) {
+            return None;
+        }
+        self.exposures.add(link, segments, token)
+    }
+
+    pub(super) fn conceal(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        news: &mut News,
+        link: LinkId,
+        key: RemoteKey,
+    ) {
+        let Some(id) = self.exposures.find(link, key) else {
+            return;
+        };
+        if let Some((lane, _)) = self.lane(link) {
+            let dropped = lane.flow.drop_asked(id);
+            if let Some(peer) = lane.peer {
+                let lane = peer.generation;
+                for tag in dropped {
+                    let refused = RemoteFrame::Refused { lane, tag };
+                    outlet.out.push_back((link, refused));
+                }
+            }
+        }
+        let mut patience = Patience::new();
+        while self.exposures.is_sending(id) {
+            let found = news.look(outlet);
+            self.settle(outlet, news);
+            if self.exposures.is_sending(id) && !patience.again(found) {
+                self.shut(outlet, news, link, Cause::Recalled);
+            }
+        }
+        if let Some(token) = self.exposures.token(id) {
+            news.forget_exposure(link, token);
+        }
+        self.exposures.remove(id);
+    }
+
+    pub(super) fn read(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        news: &mut News,
+        link: LinkId,
+        wish: Wish,
+    ) -> Result<(), SendError> {
+        let span = span_of(wish.key).ok_or(SendError::Down)?;
+        let now = self.now;
+        let side = self.links.get_mut(&link).ok_or(SendError::Down)?;
+        match &mut side.lane {
+            Some(lane) if lane.is_warm() => {
+                if !lane.flow.begin(wish, span) {
+                    return Err(SendError::Down);
+                }
+                lane.used = now;
+                self.drive(outlet, news, link);
+                Ok(())
+            }
+            lane => {
+                side.messages = side.messages.saturating_add(1);
+                side.bytes = side.bytes.saturating_add(wish.len);
+                let worth = side.messages >= WORTH_MESSAGES || side.bytes >= WORTH_BYTES;
+                if worth && lane.is_none() && !side.wanted {
+                    side.wanted = true;
+                    self.queue(link);
+                }
+                Err(SendError::WouldBlock)
+            }
+        }
+    }
+
+    pub(super) fn recall(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        news: &mut News,
+        link: LinkId,
+        token: u64,
+    ) {
+        let mut looks = 0;
+        while let Some((lane, _)) = self.lane(link)
+            && lane.flow.recall(token) == Standing::Posted
+        {
+            // A completion that is there saves the lane; nothing is waited for.
+            looks += 1;
+            if looks > RECALL_LOOKS || !news.look(outlet) {
+                self.shut(outlet, news, link, Cause::Recalled);
+                return;
+            }
+            self.settle(outlet, news);
+        }
+    }
+
+    pub(super) fn on_link_up(&mut self, link: LinkId) {
+        self.links.entry(link).or_default();
+    }
+
+    pub(super) fn on_link_down(&mut self, outlet: &mut Outlet<'_>, news: &mut News, link: LinkId) {
+        self.shut(outlet, news, link, Cause::LinkDown);
+        self.links.remove(&link);
+        self.exposures.remove_link(link);
+    }
+
+    pub(super) fn on_frame(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        news: &mut News,
+        link: LinkId,
+        frame: &RemoteFrame,
+    ) {
+        match frame {
+            RemoteFrame::Lane {
+                generation,
+                with,
+                tag_mask,
+                address,
+            } => {
+                let proposal = Proposal {
+                    generation: *generation,
+                    tag_mask: *tag_mask,
+                    address: address.clone(),
+                };
+                self.on_lane(outlet, news, link, *with, proposal);
+            }
+            RemoteFrame::NoLane { generation } => {
+                if let Some((lane, _)) = self.lane(link)
+                    && lane.generation == *generation
+                    && lane.peer.is_none()
+                {
+                    self.shut(outlet, news, link, Cause::Declined);
+                }
+            }
+            RemoteFrame::Gone { generation } => self.on_gone(outlet, news, link, *generation),
+            RemoteFrame::Ask(ask) => {
+                let now = self.now;
+                let Some(side) = self.links.get_mut(&link) else {
+                    return;
+                };
+                let Some(lane) = &mut side.lane else {
+                    return;
+                };
+                // What was meant for an earlier lane has been answered with `Gone`.
+                let Some(peer) = lane.peer.filter(|_| lane.generation == ask.lane) else {
+                    return;
+                };
+                lane.used = now;
+                if lane.flow.on_ask(&self.exposures, link, ask) {
+                    self.drive(outlet, news, link);
+                } else if pending(outlet, link) < UNSENT_MAX {
+                    let (lane, tag) = (peer.generation, ask.tag);
+                    let refused = RemoteFrame::Refused { lane, tag };
+                    outlet.out.push_back((link, refused));
+                }
+            }
+            RemoteFrame::Refused { lane: of, tag } => {
+                let now = self.now;
+                if let Some((lane, _)) = self.lane(link)
+                    && lane.generation == *of
+                    && let Some(peer) = lane.peer
+                {
+                    let (flow, via) = lane.parts(link, peer);
+                    flow.on_refused(news, via, *tag, now);
+                    self.wake_at(now.after(CANCEL_MAX));
+                }
+            }
+            RemoteFrame::Reading { .. } => {}
+        }
+    }
+
+    pub(super) fn on_event(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        news: &mut News,
+        op: RemoteOp,
+        outcome: Outcome,
+    ) {
+        let RemoteOp::Lane {
+            link,
+            lane: generation,
+            what,
+        } = op
+        else {
+            return;
+        };
+        let now = self.now;
+        let Some(side) = self.links.get_mut(&link) else {
+            return;
+        };
+        // What is left of a lane that is closed concerns nobody.
+        let Some(lane) = side
+            .lane
+            .as_mut()
+            .filter(|lane| lane.generation == generation)
+        else {
+            return;
+        };
+        lane.used = now;
+        let result = match what {
+            LaneOp::Hear => {
+                lane.hello.heard = true;
+                outcome.map_err(|errno| Broken("the peer was not heard", errno))
+            }
+            LaneOp::Say => {
+                lane.hello.said = Said::Done;
+                outcome.map_err(|errno| Broken("the peer was not reached", errno))
+            }
+            LaneOp::Receive { piece } => lane
+                .flow
+                .on_received(news, link, piece, outcome)
+                .map(|()| side.pause = Duration::ZERO)
+                .map(|()| 0),
+            LaneOp::Send { exposure } => {
+                lane.flow.on_sent();
+                self.exposures.end_send(exposure);
+                if outcome.is_ok()
+                    && let Some(token) = self.exposures.token(exposure)
+                {
+                    news.report(Report::Exposed { link, token });
+                }
+                outcome.map_err(|errno| Broken("a send failed", errno))
+            }
+        };
+        match result {
+            Ok(_) => self.drive(outlet, news, link),
+            Err(broken) => self.shut(outlet, news, link, Cause::Broken(broken)),
+        }
+    }
+
+    pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, news: &mut News, now: Instant) {
+        self.now = now;
+        if self.alarm.is_some_and(|alarm| alarm <= now) {
+            self.time_out(outlet, news);
+        }
+        if self.work.is_empty() {
+            return;
+        }
+        // Opening takes milliseconds, so one a poll.
+        let mut may_open = true;
+        for link in std::mem::take(&mut self.work) {
+            if let Some(side) = self.links.get_mut(&link) {
+                side.queued = false;
+                self.attend(outlet, news, link, &mut may_open);
+            }
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        if self.work.is_empty() {
+            self.alarm
+        } else {
+            Some(self.now.after(RETRY))
+        }
+    }
+
+    /// Lanes that are open.
+    #[cfg(test)]
+    pub(super) fn open_lanes(&self) -> usize {
+        self.open
+    }
+
+    /// Is the link's lane ready for reads?
+    #[cfg(test)]
+    pub(super) fn is_warm(&self, link: LinkId) -> bool {
+        self.links
+            .get(&link)
+            .and_then(|side| side.lane.as_ref())
+            .is_some_and(Lane::is_warm)
+    }
+
+    fn lane(&mut self, link: LinkId) -> Option<(&mut Lane, &mut Exposures)> {
+        let lane = self.links.get_mut(&link)?.lane.as_mut()?;
+        Some((lane, &mut self.exposures))
+    }
+
+    fn queue(&mut self, link: LinkId) {
+        if let Some(side) = self.links.get_mut(&link)
+            && !side.queued
+        {
+            side.queued = true;
+            self.work.push(link);
+        }
+    }
+
+    fn wake_at(&mut self, at: Instant) {
+        self.alarm = Some(self.alarm.map_or(at, |alarm| alarm.min(at)));
+    }
+
+    fn settle(&mut self, outlet: &mut Outlet<'_>, news: &mut News) {
+        while let Some((op, outcome)) = news.next_met() {
+            self.on_event(outlet, news, op, outcome);
+        }
+    }
+
+    /// What a link's turn in a poll is for.
+    fn attend(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        news: &mut News,
+        link: LinkId,
+        may_open: &mut bool,
+    ) {
+        let now = self.now;
+        let Some(side) = self.links.get_mut(&link) else {
+            return;
+        };
+        if side.lane.is_some() {
+            return self.drive(outlet, news, link);
+        }
+        if let Some(proposal) = &side.proposal {
+            let generation = proposal.generation;
+            if !*may_open {
+                return self.queue(link);
+            }
+            if now < side.answer_after {
+                side.proposal = None;
+                return outlet
+                    .out
+                    .push_back((link, RemoteFrame::NoLane { generation }));
+            }
+            *may_open = false;
+            if !self.open(outlet, news, link, generation) {
+                outlet
+                    .out
+                    .push_back((link, RemoteFrame::NoLane { generation }));
+                return;
+            }
+            let proposal = self
+                .links
+                .get_mut(&link)
+                .and_then(|side| side.proposal.take());
+            if let Some(proposal) = proposal {
+                self.pair(outlet, news, link, &proposal);
+            }
+        } else if side.wanted {
+            if now < side.not_before {
+                let at = side.not_before;
+                self.wake_at(at);
+            } else if *may_open {
+                *may_open = false;
+                self.open(outlet, news, link, 0);
+            } else {
+                self.queue(link);
+            }
+        }
+    }
+
+    /// Opens a lane and tells the peer: an answer to its lane `with`, or a proposal where that is
+    /// 0.
+    fn open(&mut self, outlet: &mut Outlet<'_>, news: &mut News, link: LinkId, with: u32) -> bool {
+        if self.open >= self.most {
+            self.make_room(outlet, news);
+        }
+        let now = self.now;
+        let Some(side) = self.links.get_mut(&link) else {
+            return false;
+        };
+        if self.open >= self.most {
+            side.proposal = None;
+            side.put_off(now);
+            return false;
+        }
+        let ep = match outlet.domain.endpoint(Role::Lane) {
+            Ok(ep) => ep,
+            Err(error) => {
+                log::debug!("link {link:?}: no lane: {error}");
+                side.proposal = None;
+                side.put_off(now);
+                return false;
+            }
+        };
+        self.generation = self.generation.checked_add(1).unwrap_or(1);
+        let generation = self.generation;
+        log::debug!("link {link:?}: lane {generation} opened");
+        let announcement = RemoteFrame::Lane {
+            generation,
+            with,
+            tag_mask: self.tag_mask,
+            address: SmallVec::from_slice(ep.address()),
+        };
+        outlet.out.push_back((link, announcement));
+        side.wanted = false;
+        side.answer_after = now.after(ANSWER_PAUSE);
+        side.lane = Some(Lane {
+            ep,
+            generation,
+            hello: Hello::default(),
+            peer: None,
+            flow: Flow::new(self.tag_mask, self.tags.hash_one(generation)),
+            opened: now,
+            used: now,
+        });
+        self.open += 1;
+        self.wake_at(now.after(WARM_MAX));
+        true
+    }
+
+    /// Closes the lane that has been idle the longest, unless all are in use.
+    fn make_room(&mut self, outlet: &mut Outlet<'_>, news: &mut News) {
+        let now = self.now;
+        let idlest = self
+            .links
+            .iter()
+            .filter_map(|(link, side)| Some((*link, side.lane.as_ref()?)))
+            .filter(|(_, lane)| lane.flow.is_idle() && now.since(lane.used) >= KEEP)
+            .min_by_key(|(_, lane)| lane.used);
+        if let Some((link, _)) = idlest {
+            self.shut(outlet, news, link, Cause::Idle);
+        }
+    }
+
+    /// The peer has a lane: an answer to ours, or a proposal.
+    fn on_lane(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        news: &mut News,
+        link: LinkId,
+        with: u32,
+        proposal: Proposal,
+    ) {
+        let Some(side) = self.links.get_mut(&link) else {
+            return;
+        };
+        let theirs = proposal.generation;
+        let (ours, known) = match &side.lane {
+            Some(lane) => (lane.generation, lane.peer.map(|peer| peer.generation)),
+            None => (0, None),
+        };
+        match (with, known) {
+            // 0 names no lane; an answer to one that is closed is overtaken by our `Gone`.
+            _ if theirs == 0 || (with != 0 && with != ours) => {}
+            (0, None) if ours == 0 => {
+                side.proposal = Some(proposal);
+                self.queue(link);
+            }
+            // An answer, or two proposals that crossed and are one then.
+            (_, None) => self.pair(outlet, news, link, &proposal),
+            (_, Some(known)) if known == theirs => {}
+            (_, Some(_)) => {
+                let why = Broken("the peer has two lanes", 0);
+                self.shut(outlet, news, link, Cause::Broken(why));
+                let generation = theirs;
+                outlet
+                    .out
+                    .push_back((link, RemoteFrame::NoLane { generation }));
+            }
+        }
+    }
+
+    /// Both lanes are open.
+    fn pair(&mut self, outlet: &mut Outlet<'_>, news: &mut News, link: LinkId, with: &Proposal) {
+        let Some((lane, _)) = self.lane(link) else {
+            return;
+        };
+        let own = lane.ep.address();
+        let tag_mask = lane.flow.tag_mask() & with.tag_mask;
+        // Addresses of one format; a provider reads as many bytes as that has.
+        let fits = own.len() == with.address.len() && *own != *with.address;
+        // A hostile mask would make tags repeat.
+        if !fits || tag_mask.trailing_ones() < TAG_BITS_MIN {
+            let why = Broken("the peer's lane does not fit ours", 0);
+            return self.shut(outlet, news, link, Cause::Broken(why));
+        }
+        lane.hello.first = *own < *with.address;
+        lane.flow
+            .narrow_tags(u64::MAX >> tag_mask.trailing_ones().abs_diff(64).min(63));
+        match outlet.domain.insert(&with.address) {
+            Ok(address) => {
+                lane.peer = Some(Peer {
+                    generation: with.generation,
+                    address,
+                });
+                self.drive(outlet, news, link);
+            }
+            Err(error) => {
+                let why = Broken("the peer's address is not accepted", error.code);
+                self.shut(outlet, news, link, Cause::Broken(why));
+            }
+        }
+    }
+
+    fn on_gone(&mut self, outlet: &mut Outlet<'_>, news: &mut News, link: LinkId, generation: u32) {
+        let Some(side) = self.links.get_mut(&link) else {
+            return;
+        };
+        side.proposal
+            .take_if(|proposal| proposal.generation == generation);
+        let paired = side
+            .lane
+            .as_ref()
+            .and_then(|lane| lane.peer)
+            .is_some_and(|peer| peer.generation == generation);
+        if paired {
+            self.shut(outlet, news, link, Cause::PeerGone);
+        }
+    }
+
+    /// Gives a link's provider all it can take.
+    fn drive(&mut self, outlet: &mut Outlet<'_>, news: &mut News, link: LinkId) {
+        let Some((lane, exposures)) = self.lane(link) else {
+            return;
+        };
+        let Some(peer) = lane.peer else {
+            return;
+        };
+        match lane.advance(outlet, exposures, link, peer) {
+            Ok(Pace::Rest) => {}
+            Ok(Pace::Retry) => self.queue(link),
+            Err(broken) => self.shut(outlet, news, link, Cause::Broken(broken)),
+        }
+    }
+
+    /// Closes a link's lane, which gives back all memory the provider had through it.
+    fn shut(&mut self, outlet: &mut Outlet<'_>, news: &mut News, link: LinkId, cause: Cause) {
+        let now = self.now;
+        let Some(side) = self.links.get_mut(&link) else {
+            return;
+        };
+        let Some(lane) = side.lane.take() else {
+            return;
+        };
+        let Lane {
+            ep,
+            generation,
+            peer,
+            flow,
+            hello,
+            ..
+        } = lane;
+        match cause {
+            Cause::Broken(Broken(what, errno)) => {
+                log::debug!("link {link:?}: lane {generation}: {what} ({errno}); closed");
+            }
+            _ => log::debug!("link {link:?}: lane {generation} closed: {cause:?}"),
+        }
+        if let Err(code) = ep.close() {
+            log::warn!("link {link:?}: lane {generation} cannot be closed (error {code})");
+            news.demand_renewal();
+            // Somebody may still write there.
+            let _ = std::mem::ManuallyDrop::new(hello);
+        }
+        // Contexts are used again, so nothing of the closed endpoint may be left in the queue.
+        let mut looks = 0;
+        while looks < CLOSE_LOOKS && news.look(outlet) {
+            looks += 1;
+        }
+        outlet.ops.abandon(
+            |op| matches!(op, Op::Remote(RemoteOp::Lane { lane, .. }) if lane == generation),
+        );
+        self.open -= 1;
+        self.exposures.end_sends(link);
+        if let Some(peer) = peer {
+            outlet.domain.remove(peer.address);
+        }
+        flow.fail(news, link);
+        let tell = !matches!(cause, Cause::LinkDown | Cause::Declined | Cause::PeerGone);
+        if tell {
+            outlet
+                .out
+                .push_back((link, RemoteFrame::Gone { generation }));
+        }
+        match cause {
+            Cause::Idle => (side.messages, side.bytes) = (0, 0),
+            Cause::PeerGone => side.not_before = now.after(PAUSE_MIN),
+            Cause::Recalled | Cause::Broken(_) | Cause::Declined => side.put_off(now),
+            Cause::LinkDown => {}
+        }
+    }
+
+    /// Closes what is idle, stuck or never got warm, and finds out when to look again.
+    fn time_out(&mut self, outlet: &mut Outlet<'_>, news: &mut News) {
+        let now = self.now;
+        self.alarm = None;
+        let mut due = Vec::new();
+        let mut next: Option<Instant> = None;
+        for (&link, side) in &mut self.links {
+            let (at, cause) = match &side.lane {
+                None if side.wanted => {
+                    if side.not_before <= now && !side.queued {
+                        side.queued = true;
+                        self.work.push(link);
+                    }
+                    (side.not_before, None)
+                }
+                None => continue,
+                Some(lane) => {
+                    let (at, cause) = lane.ends_at();
+                    (at, Some(cause))
+                }
+            };
+            if at > now {
+                next = Some(next.map_or(at, |next| next.min(at)));
+            } else if let Some(cause) = cause {
+                due.push((link, cause));
+            }
+        }
+        self.alarm = next;
+        for (link, cause) in due {
+            self.shut(outlet, news, link, cause);
+        }
+    }
+}
+
+impl Side {
+    /// No new lane for a while, and longer each time in a row.
+    fn put_off(&mut self, now: Instant) {
+        self.wanted = false;
+        self.pause = (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+        self.not_before = now.after(self.pause);
+    }
+}
+
+impl Lane {
+    fn is_warm(&self) -> bool {
+        self.peer.is_some() && self.hello.heard && self.hello.said == Said::Done
+    }
+
+    fn parts(&mut self, link: LinkId, peer: Peer) -> (&mut Flow, Via<'_>) {
+        let via = Via {
+            ep: &self.ep,
+            link,
+            ours: self.generation,
+            theirs: peer.generation,
+            peer: peer.address,
+        };
+        (&mut self.flow, via)
+    }
+
+    /// Whatever can be given to the provider now.
+    fn advance(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        exposures: &mut Exposures,
+        link: LinkId,
+        peer: Peer,
+    ) -> Result<Pace, Broken> {
+        let warm = self.is_warm();
+        let via = Via {
+            ep: &self.ep,
+            link,
+            ours: self.generation,
+            theirs: peer.generation,
+            peer: peer.address,
+        };
+        let own = if warm {
+            self.flow.ask(outlet, via)?
+        } else {
+            self.hello.advance(outlet, via)?
+        };
+        // The peer may be warm before we are.
+        let theirs = self.flow.serve(outlet, via, exposures)?;
+        Ok(own.max(theirs))
+    }
+
+    /// When it is to be closed if nothing happens until then, and why.
+    fn ends_at(&self) -> (Instant, Cause) {
+        if !self.is_warm() {
+            let why = Broken("the peer's lane does not answer", 0);
+            (self.opened.after(WARM_MAX), Cause::Broken(why))
+        } else if let Some(since) = self.flow.cancelled_since() {
+            let why = Broken("a cancelled receive does not come back", 0);
+            (since.after(CANCEL_MAX), Cause::Broken(why))
+        } else if self.flow.is_idle() {
+            (self.used.after(IDLE_MAX), Cause::Idle)
+        } else {
+            // Requests have their own time-outs; this is only when to look again.
+            (Instant(u64::MAX), Cause::Idle)
+        }
+    }
+}
+
+impl Default for Hello {
+    fn default() -> Self {
+        Self {
+            ear: Box::new([0; HELLO_LEN]),
+            mouth: Box::new(*b"mx lane."),
+            listening: false,
+            heard: false,
+            first: false,
+            said: Said::Nothing,
+        }
+    }
+}
+
+impl Hello {
+    fn advance(&mut self, outlet: &mut Outlet<'_>, via: Via<'_>) -> Result<Pace, Broken> {
+        if !self.listening {
+            let context = outlet.ops.begin(via.op(LaneOp::Hear));
+            let posted = self.listen(via.ep, context);
+            if let Err(errno) = posted {
+                outlet.ops.end(context);
+                return retry_or("listening failed", errno);
+            }
+            self.listening = true;
+        }
+        if self.said == Said::Nothing && (self.first || self.heard) {
+            let context = outlet.ops.begin(via.op(LaneOp::Say));
+            let posted = self.say(via, context);
+            if let Err(errno) = posted {
+                outlet.ops.end(context);
+                return retry_or("speaking failed", errno);
+            }
+            self.said = Said::Posted;
+        }
+        Ok(Pace::Rest)
+    }
+
+    fn listen(&mut self, ep: &Ep, context: *mut c_void) -> Result<(), i32> {
+        let (start, len) = (self.ear.as_mut_ptr(), self.ear.len());
+        // SAFETY: the box goes only after the endpoint has been closed (`Lane`, `shut`), and
+        // nobody looks at what is in it.
+        unsafe {
+            ep.tagged_receive(
+                start,
+                len,
+                std::ptr::null_mut(),
+                FI_ADDR_UNSPEC,
+                WARM_TAG,
+                context,
+            )
+        }
+    }
+
+    fn say(&mut self, via: Via<'_>, context: *mut c_void) -> Result<(), i32> {
+        let words = [iovec {
+            iov_base: self.mouth.as_mut_ptr().cast(),
+            iov_len: self.mouth.len(),
+        }];
+        // SAFETY: as in `listen`; it is never written to.
+        unsafe {
+            via.ep
+                .tagged_send(&words, std::ptr::null_mut(), via.peer, WARM_TAG, context)
+        }
+    }
+}
+
+fn retry_or(what: &'static str, errno: i32) -> Result<Pace, Broken> {
+    match errno {
+        FI_EAGAIN => Ok(Pace::Retry),
+        _ => Err(Broken(what, errno)),
+    }
+}
+
+/// Frames of a link that wait to be sent.
+fn pending(outlet: &Outlet<'_>, link: LinkId) -> usize {
+    if outlet.out.len() < UNSENT_MAX {
+        return 0;
+    }
+    outlet.out.iter().filter(|(to, _)| *to == link).count()
+}
+
+/// A link is worth a lane with its second large message, or one that is longer than the time a
+/// lane takes to get ready: 1 MiB is about a millisecond on a slow network.
+const WORTH_MESSAGES: u32 = 2;
+const WORTH_BYTES: usize = 1 << 20;
+
+/// A lane that moved nothing for so long is closed: an application that computes for a minute
+/// between two phases of input and output can spare the tens of milliseconds for another.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// A lane used more recently than this is not taken away for another peer. Two peers in turn
+/// would otherwise spend their time connecting.
+const KEEP: Duration = Duration::from_secs(1);
+
+/// 7 to 107 ms were measured between two idle processes; this leaves room for busy ones.
+const WARM_MAX: Duration = Duration::from_secs(5);
+
+/// Providers return a cancelled receive within microseconds.
+const CANCEL_MAX: Duration = Duration::from_secs(1);
+
+/// The first pause after a lane that ended badly, and the longest.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// A peer that proposes again and again must not keep us opening endpoints.
+const ANSWER_PAUSE: Duration = Duration::from_millis(50);
+
+/// How soon to try again what the provider had no room for. Mostly its descriptor wakes us
+/// earlier; a connection in the making does not always.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// Tags have to be different while pieces are in flight, and hard to guess.
+const TAG_BITS_MIN: u32 = 32;
+
+/// Rounds of 64 events read for a completion that may be there already.
+const RECALL_LOOKS: u32 = 16;
+
+/// Rounds of 64 events read to empty the queue of a closed endpoint's.
+const CLOSE_LOOKS: u32 = 1024;
+
+/// Answers of ours that may wait on a link. A peer that has more coming asks without listening.
+const UNSENT_MAX: usize = 256;
+
+/// Bytes of the first message.
+const HELLO_LEN: usize = 8;

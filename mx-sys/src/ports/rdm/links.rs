@@ -1,0 +1,475 @@
+//! Links over the fabric: who they lead to, and how they live and end.
+//!
+//! ```text
+//!   reserve            peer's card            HelloAck
+//!  ---------> Locating ----------> Greeting ------------.
+//!                | no card            | no answer       v           Bye, silence, error
+//!                `---> down           `---> down        Up ----------------------------> down
+//!                                                       ^ |
+//!   answer (its card)            first frame            | | close
+//!  ------------------> Waiting -------------------------' `----> Closing ----> gone
+//!                         | silence                             what was accepted has left,
+//!                         `---> gone                            or a second is over
+//! ```
+//!
+//! Owns: the table of links, what each has waiting, when its peer was last heard.
+//! Knows nothing of: libfabric's objects, the endpoint, how frames are sent.
+//! Cost: a few hundred bytes a link; looking one up is O(1).
+
+use super::card::Card;
+use super::frame::Kind;
+use mx_proto::port::LinkDown;
+use mx_proto::{Instant, LinkId, Route};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How long the fabric may take to answer a Hello. rxm over TCP needs 130 ms on a busy host.
+const GREETING: Duration = Duration::from_secs(5);
+
+/// How long a link waits for its first frame. Longer than the other side tries.
+const WAITING: Duration = Duration::from_secs(10);
+
+/// How long what was accepted has to leave a link that is being closed.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// How long the locator has. It has a time-out of its own; this one is for safety.
+const LOCATING: Duration = Duration::from_secs(60);
+
+/// Links that have been answered and not heard of. Each costs its asker a TCP connection and us a
+/// table entry; what is more than this is a storm, and told to come over TCP.
+const WAITING_MAX: usize = 4096;
+
+/// One link.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) id: LinkId,
+    pub(super) state: State,
+    /// What frames to us must carry.
+    pub(super) cookie: u64,
+    /// The endpoint's word.
+    pub(super) word: u64,
+    /// `None` only while locating.
+    pub(super) peer: Option<Peer>,
+    /// Send slots with the provider.
+    pub(super) slots: u32,
+    /// Small frames that wait to go out, before anything else.
+    pub(super) control: VecDeque<Control>,
+    /// It stands in the port's queue of links that had no room.
+    pub(super) blocked: bool,
+    /// The endpoint was refused room and has to be told when there is some.
+    pub(super) wanted: bool,
+    heard: Instant,
+    /// It has been asked whether it is there.
+    pinged: bool,
+    /// Where to look for the peer when the fabric does not answer.
+    detour: Option<Route>,
+}
+
+/// What a link is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// The peer's card is not known yet.
+    Locating {
+        /// Not longer than this.
+        until: Instant,
+    },
+    /// We have said Hello.
+    Greeting {
+        /// Not longer than this.
+        until: Instant,
+    },
+    /// The peer has our card.
+    Waiting {
+        /// Not longer than this.
+        until: Instant,
+    },
+    /// It carries packets.
+    Up,
+    /// The endpoint has done with it; what it accepted is leaving.
+    Closing {
+        /// Not longer than this.
+        until: Instant,
+    },
+}
+
+/// The other side of a link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer {
+    /// Its address in the provider's address vector.
+    pub(super) address: u64,
+    /// Its number for the link.
+    pub(super) link: u32,
+    /// What frames to it must carry.
+    pub(super) cookie: u64,
+}
+
+impl Peer {
+    pub(super) fn new(address: u64, card: &Card) -> Self {
+        Self {
+            address,
+            link: card.link,
+            cookie: card.cookie,
+        }
+    }
+}
+
+/// A frame without a packet, waiting to be sent.
+#[derive(Clone, Debug)]
+pub(super) struct Control {
+    pub(super) kind: Kind,
+    pub(super) body: SmallVec<[u8; 64]>,
+}
+
+/// Something a clock tick found out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Alarm {
+    /// The peer is to be asked whether it is there.
+    Ping(LinkId),
+    /// It is over; the endpoint has to be told.
+    Down(LinkId, LinkDown),
+    /// It is over; nobody knows of it.
+    Gone(LinkId),
+}
+
+/// All links of a port.
+#[derive(Debug)]
+pub(super) struct Links {
+    slots: Vec<Option<Link>>,
+    free: Vec<u32>,
+    next_generation: u32,
+    /// Links that are not up and have to be looked at often.
+    young: Vec<LinkId>,
+    waiting: usize,
+    keepalive: Duration,
+    next_look: Instant,
+    next_round: Instant,
+}
+
+/// Time between two looks at links that are not up.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+impl Links {
+    /// A peer that has been silent for `keepalive` has gone.
+    pub(super) fn new(keepalive: Duration) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            next_generation: 1,
+            young: Vec::new(),
+            waiting: 0,
+            keepalive,
+            next_look: Instant(0),
+            next_round: Instant(0),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(super) fn ids(&self) -> Vec<LinkId> {
+        self.slots.iter().flatten().map(|link| link.id).collect()
+    }
+
+    #[inline]
+    pub(super) fn of(&self, id: LinkId) -> Option<&Link> {
+        let link = self.slots.get(id.index() as usize)?.as_ref()?;
+        (link.id == id).then_some(link)
+    }
+
+    #[inline]
+    pub(super) fn of_mut(&mut self, id: LinkId) -> Option<&mut Link> {
+        let link = self.slots.get_mut(id.index() as usize)?.as_mut()?;
+        (link.id == id).then_some(link)
+    }
+
+    /// The link a frame is for. It has been heard.
+    #[inline]
+    pub(super) fn addressed(&mut self, index: u32, cookie: u64, now: Instant) -> Option<&mut Link> {
+        let link = self.slots.get_mut(index as usize)?.as_mut()?;
+        if link.cookie != cookie || link.peer.is_none() {
+            return None;
+        }
+        link.heard = now;
+        link.pinged = false;
+        Some(link)
+    }
+
+    /// A link whose peer is not known yet.
+    pub(super) fn reserve(&mut self, cookie: u64, detour: Option<Route>, now: Instant) -> LinkId {
+        let until = now.after(LOCATING);
+        self.add(State::Locating { until }, cookie, None, detour, now)
+    }
+
+    /// A link for somebody who has introduced itself. `None` when too many of that kind wait.
+    pub(super) fn answer(&mut self, cookie: u64, peer: Peer, now: Instant) -> Option<LinkId> {
+        if self.waiting >= WAITING_MAX {
+            return None;
+        }
+        self.waiting += 1;
+        let until = now.after(WAITING);
+        Some(self.add(State::Waiting { until }, cookie, Some(peer), None, now))
+    }
+
+    fn add(
+        &mut self,
+        state: State,
+        cookie: u64,
+        peer: Option<Peer>,
+        detour: Option<Route>,
+        now: Instant,
+    ) -> LinkId {
+        let generation = self.next_generation;
+        self.next_generation = generation.checked_add(1).unwrap_or(1);
+        // More links than fit into 30 bits would not fit into memory.
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        let id = LinkId::new(index, generation);
+        self.slots[index as usize] = Some(Link {
+            id,
+            state,
+            cookie,
+            word: 0,
+            peer,
+            slots: 0,
+            control: VecDeque::new(),
+            blocked: false,
+            wanted: false,
+            heard: now,
+            pinged: false,
+            detour,
+        });
+        self.young.push(id);
+        id
+    }
+
+    /// The peer of a reserved link is known; it is to be greeted. False when the link is gone, or
+    /// was not waiting for that.
+    pub(super) fn greet(&mut self, id: LinkId, peer: Peer, now: Instant) -> bool {
+        let Some(link) = self.of_mut(id) else {
+            return false;
+        };
+        if !matches!(link.state, State::Locating { .. }) {
+            return false;
+        }
+        link.peer = Some(peer);
+        link.heard = now;
+        link.state = State::Greeting {
+            until: now.after(GREETING),
+        };
+        true
+    }
+
+    /// The link works from now on.
+    pub(super) fn up(&mut self, id: LinkId) {
+        let Some(link) = self.of_mut(id) else { return };
+        let was = std::mem::replace(&mut link.state, State::Up);
+        self.waiting -= usize::from(matches!(was, State::Waiting { .. }));
+    }
+
+    /// The endpoint has done with a link, but not all it accepted has left.
+    pub(super) fn closing(&mut self, id: LinkId, now: Instant) {
+        let Some(link) = self.of_mut(id) else { return };
+        let until = now.after(CLOSING);
+        let was = std::mem::replace(&mut link.state, State::Closing { until });
+        self.waiting -= usize::from(matches!(was, State::Waiting { .. }));
+        self.young.push(id);
+    }
+
+    /// Takes a link out.
+    pub(super) fn take(&mut self, id: LinkId) -> Option<Link> {
+        self.of(id)?;
+        let link = self.slots.get_mut(id.index() as usize)?.take()?;
+        self.waiting -= usize::from(matches!(link.state, State::Waiting { .. }));
+        self.free.push(id.index());
+        Some(link)
+    }
+
+    /// We have been away for so long that silence means nothing.
+    pub(super) fn forgive(&mut self, now: Instant) {
+        for link in self.slots.iter_mut().flatten() {
+            link.heard = now;
+            link.pinged = false;
+        }
+    }
+
+    /// How long we may be away before silence means nothing.
+    pub(super) fn patience(&self) -> Duration {
+        self.keepalive / 8
+    }
+
+    /// When [`Links::tick`] wants to be called.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        if self.len() == 0 {
+            None
+        } else if self.young.is_empty() {
+            Some(self.next_round)
+        } else {
+            Some(self.next_look.min(self.next_round))
+        }
+    }
+
+    /// Something may be due.
+    #[inline]
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.deadline().is_some_and(|deadline| now >= deadline)
+    }
+
+    /// Looks what time has done.
+    pub(super) fn tick(&mut self, now: Instant, alarms: &mut Vec<Alarm>) {
+        if now >= self.next_look {
+            self.next_look = now.after(LOOK_EVERY);
+            self.look(now, alarms);
+        }
+        if now >= self.next_round {
+            self.next_round = now.after(self.keepalive / 16);
+            self.round(now, alarms);
+        }
+    }
+
+    fn look(&mut self, now: Instant, alarms: &mut Vec<Alarm>) {
+        let mut young = std::mem::take(&mut self.young);
+        young.retain(|id| {
+            let Some(link) = self.of(*id) else {
+                return false;
+            };
+            let (until, alarm) = match link.state {
+                State::Up => return false,
+                State::Locating { until } => (until, Alarm::Down(*id, LinkDown::TimedOut)),
+                State::Greeting { until } => {
+                    let reason = link.detour.map_or(LinkDown::TimedOut, LinkDown::Elsewhere);
+                    (until, Alarm::Down(*id, reason))
+                }
+                State::Waiting { until } => (until, Alarm::Gone(*id)),
+                State::Closing { until } if link.slots > 0 || !link.control.is_empty() => {
+                    (until, Alarm::Gone(*id))
+                }
+                State::Closing { .. } => (now, Alarm::Gone(*id)),
+            };
+            if now >= until {
+                alarms.push(alarm);
+            }
+            true
+        });
+        self.young.append(&mut young);
+    }
+
+    fn round(&mut self, now: Instant, alarms: &mut Vec<Alarm>) {
+        for link in self.slots.iter_mut().flatten() {
+            if link.state != State::Up {
+                continue;
+            }
+            let silent = now.since(link.heard);
+            if silent >= self.keepalive {
+                alarms.push(Alarm::Down(link.id, LinkDown::TimedOut));
+            } else if silent >= self.keepalive / 4 && !link.pinged {
+                link.pinged = true;
+                alarms.push(Alarm::Ping(link.id));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    const PEER: Peer = Peer {
+        address: 1,
+        link: 2,
+        cookie: 3,
+    };
+
+    fn at(seconds: u64) -> Instant {
+        Instant(seconds * SECOND)
+    }
+
+    fn alarms(links: &mut Links, now: Instant) -> Vec<Alarm> {
+        let mut alarms = Vec::new();
+        links.tick(now, &mut alarms);
+        alarms
+    }
+
+    #[test]
+    fn a_fabric_that_does_not_answer_sends_the_endpoint_on_its_detour() {
+        let mut links = Links::new(Duration::from_secs(20));
+        let id = links.reserve(7, Some(Route(2)), at(0));
+        assert!(links.greet(id, PEER, at(1)));
+        assert!(!links.greet(id, PEER, at(1)));
+        assert_eq!(alarms(&mut links, at(5)), []);
+        let down = Alarm::Down(id, LinkDown::Elsewhere(Route(2)));
+        assert_eq!(alarms(&mut links, at(6)), [down]);
+    }
+
+    #[test]
+    fn a_silent_peer_is_asked_once_and_failed_after_the_configured_time() {
+        let mut links = Links::new(Duration::from_secs(20));
+        let id = links.answer(7, PEER, at(0)).unwrap();
+        assert!(links.addressed(id.index(), 8, at(0)).is_none());
+        assert!(links.addressed(id.index(), 7, at(0)).is_some());
+        links.up(id);
+        assert_eq!(alarms(&mut links, at(4)), []);
+        assert_eq!(alarms(&mut links, at(6)), [Alarm::Ping(id)]);
+        assert_eq!(alarms(&mut links, at(12)), []);
+        let down = Alarm::Down(id, LinkDown::TimedOut);
+        assert_eq!(alarms(&mut links, at(20)), [down]);
+        assert!(links.addressed(id.index(), 7, at(20)).is_some());
+        assert_eq!(alarms(&mut links, at(22)), []);
+    }
+
+    #[test]
+    fn who_never_shows_up_is_dropped_in_silence() {
+        let mut links = Links::new(Duration::from_secs(20));
+        let id = links.answer(7, PEER, at(0)).unwrap();
+        assert_eq!(alarms(&mut links, at(9)), []);
+        assert_eq!(alarms(&mut links, at(10)), [Alarm::Gone(id)]);
+        links.take(id).unwrap();
+        assert_eq!((links.len(), links.waiting), (0, 0));
+        assert_eq!(links.deadline(), None);
+    }
+
+    #[test]
+    fn those_who_wait_are_bounded() {
+        let mut links = Links::new(Duration::from_secs(20));
+        for _ in 0..WAITING_MAX {
+            links.answer(7, PEER, at(0)).unwrap();
+        }
+        assert!(links.answer(7, PEER, at(0)).is_none());
+        let first = links.ids()[0];
+        links.up(first);
+        assert!(links.answer(7, PEER, at(0)).is_some());
+    }
+
+    #[test]
+    fn a_closing_link_goes_when_all_has_left_or_its_time_is_over() {
+        let mut links = Links::new(Duration::from_secs(20));
+        let (a, b) = (
+            links.answer(7, PEER, at(0)).unwrap(),
+            links.answer(8, PEER, at(0)).unwrap(),
+        );
+        for id in [a, b] {
+            links.up(id);
+            links.of_mut(id).unwrap().slots = 1;
+            links.closing(id, at(1));
+        }
+        links.of_mut(a).unwrap().slots = 0;
+        let gone = alarms(&mut links, at(1));
+        assert!(gone.contains(&Alarm::Gone(a)) && !gone.contains(&Alarm::Gone(b)));
+        assert!(alarms(&mut links, at(2)).contains(&Alarm::Gone(b)));
+    }
+
+    #[test]
+    fn an_old_name_leads_nowhere() {
+        let mut links = Links::new(Duration::from_secs(20));
+        let old = links.reserve(7, None, at(0));
+        links.take(old).unwrap();
+        let new = links.reserve(7, None, at(0));
+        assert_eq!(old.index(), new.index());
+        assert!(links.of(old).is_none() && links.take(old).is_none());
+        assert!(links.of(new).is_some());
+    }
+}

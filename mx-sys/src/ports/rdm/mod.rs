@@ -1,0 +1,443 @@
+//! The port over libfabric's reliable datagrams.
+//!
+//! ```text
+//!   HostPorts --- card, answer, greet (the locator's business)
+//!       |
+//!   RdmPort  --- links     who they lead to, keep-alive
+//!       |    --- frame     what goes in front of every packet
+//!       |    `-- fabric    one opened domain:
+//!       |            small    fi_inject                      (slots are not needed)
+//!       |            medium   slots, fi_send                 receive: multi-receive buffers
+//!       |            large    remote: RMA reads, or lanes    (plan says which)
+//!       v
+//!   libfabric-sys --- libfabric.so.1, or the fake of the tests
+//! ```
+//!
+//! libfabric moves frames into buffers we posted, and reads memory where that is real. Matching,
+//! flow control, cancellation and liveness are ours, because no provider we measured does them so
+//! that one can rely on it.
+//!
+//! The rule of this port: **what an application owns is never given to the provider on the shared
+//! endpoint**, for it could not be had back. It is copied, or it goes through `remote`, which can
+//! always revoke it.
+//!
+//! Owns: the links, and when everything is opened anew.
+//! Knows nothing of: TCP, how peers find each other, what is in the packets.
+
+mod addresses;
+pub mod card;
+mod error;
+mod exposure;
+mod fabric;
+mod flow;
+mod frame;
+pub mod hardware;
+mod intake;
+mod lane;
+mod links;
+mod objects;
+mod ops;
+mod pieces;
+mod plan;
+mod port;
+mod provider;
+mod receive;
+mod registration;
+mod remote;
+mod remote_frame;
+mod rma;
+mod slots;
+
+pub use error::RdmError;
+pub use provider::{Finding, Verdict, survey};
+
+use crate::ports::nest::Nest;
+use crate::random;
+use card::{Card, Refusal};
+use fabric::{Fabric, Manner, NotSent};
+use frame::Kind;
+use libfabric_sys::Library;
+use links::{Alarm, Control, Links, Peer, State};
+use mx_proto::port::{ConnectError, LinkDown};
+use mx_proto::{Clock, Instant, LinkId, Route};
+use objects::CqEvent;
+use provider::Choice;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How to open the port.
+#[derive(Clone, Debug)]
+pub struct RdmOptions {
+    /// This provider, by its exact name, and no other.
+    pub provider: Option<String>,
+    /// Only providers of fabric hardware.
+    pub hardware_only: bool,
+    /// The address to bind to, for providers that have IP addresses.
+    pub bind: Option<IpAddr>,
+    /// A peer that has been silent for this long has gone.
+    pub keepalive: Duration,
+    /// Lanes that may be open at the same time; 0: none.
+    pub lanes: usize,
+    /// The library, instead of the one that is installed.
+    pub library: Option<Library>,
+}
+
+impl Default for RdmOptions {
+    fn default() -> Self {
+        Self {
+            provider: None,
+            hardware_only: false,
+            bind: None,
+            keepalive: Duration::from_secs(20),
+            lanes: 64,
+            library: None,
+        }
+    }
+}
+
+/// One endpoint's links over a fabric.
+pub struct RdmPort {
+    library: Arc<Library>,
+    choice: Choice,
+    lanes: usize,
+    /// `None` after a breakdown, until opening succeeds again.
+    fabric: Option<Fabric>,
+    links: Links,
+    /// Drawn when the fabric was opened.
+    incarnation: u64,
+    /// Ends of links that the endpoint has not been told of.
+    downs: Vec<(LinkId, u64, LinkDown)>,
+    /// Links whose provider could not be brought to send; taken out when nothing is borrowed.
+    broken: Vec<LinkId>,
+    /// Links that had no room, the one that has waited longest first.
+    blocked: VecDeque<LinkId>,
+    /// What sleepers sleep on; it stays when the fabric is opened anew.
+    nest: Nest,
+    now: Instant,
+    /// When it was last polled.
+    polled: Instant,
+    /// Something arrived last then.
+    busy: Instant,
+    /// Not opened anew before this.
+    retry_at: Instant,
+    stats: RdmStats,
+    /// Kept for their memory.
+    events: Vec<CqEvent>,
+    alarms: Vec<Alarm>,
+}
+
+/// What has been counted.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RdmStats {
+    /// Frames that fit no link: of an earlier life, or a stranger's.
+    pub stale: u64,
+    /// What arrived and was no frame.
+    pub malformed: u64,
+    /// Completions of nothing we know.
+    pub strange: u64,
+    /// Times the fabric was opened anew.
+    pub renewals: u64,
+    /// Times a frame found no room.
+    pub blocked: u64,
+}
+
+/// After a breakdown, time between two tries to open the fabric again.
+const RETRY_OPEN: Duration = Duration::from_secs(5);
+
+/// The member of the nest.
+const MEMBER_QUEUE: u8 = 0;
+
+impl RdmPort {
+    /// Loads libfabric, chooses a provider and opens it.
+    pub fn open(options: RdmOptions) -> Result<Self, RdmError> {
+        let library = Arc::new(match &options.library {
+            Some(library) => library.clone(),
+            None => Library::get()?.clone(),
+        });
+        let choice = Choice::make(&library, &options)?;
+        let fabric = Fabric::open(&library, &choice, options.lanes)?;
+        let nest = Nest::new().map_err(RdmError::system)?;
+        nest.add(MEMBER_QUEUE, fabric.domain.wait_fd())
+            .map_err(RdmError::system)?;
+        Ok(Self {
+            library,
+            choice,
+            lanes: options.lanes,
+            fabric: Some(fabric),
+            links: Links::new(options.keepalive),
+            incarnation: random::nonzero().map_err(RdmError::system)?,
+            downs: Vec::new(),
+            broken: Vec::new(),
+            blocked: VecDeque::new(),
+            nest,
+            now: Instant(0),
+            polled: Instant(0),
+            busy: Instant(0),
+            retry_at: Instant(0),
+            stats: RdmStats::default(),
+            events: Vec::new(),
+            alarms: Vec::new(),
+        })
+    }
+
+    /// The provider's exact name.
+    pub fn provider(&self) -> &str {
+        self.choice.provider()
+    }
+
+    /// Links, also those that are just coming or going.
+    pub fn link_count(&self) -> usize {
+        self.links.len()
+    }
+
+    /// What has been counted.
+    pub fn stats(&self) -> RdmStats {
+        self.stats
+    }
+
+    /// A link whose peer has to be located. If the fabric itself does not answer then, the link
+    /// ends with a `detour`, where there is one.
+    pub fn reserve(
+        &mut self,
+        clock: &dyn Clock,
+        detour: Option<Route>,
+    ) -> Result<LinkId, ConnectError> {
+        let now = clock.now();
+        if !self.is_open(now) {
+            return Err(ConnectError::NoRoute);
+        }
+        let cookie = random::nonzero().map_err(|_| ConnectError::NoResources)?;
+        Ok(self.links.reserve(cookie, detour, now))
+    }
+
+    /// What the peer of a link has to know. `None` when the link is gone.
+    pub fn card(&self, link: LinkId) -> Option<Card> {
+        let (fabric, link) = (self.fabric.as_ref()?, self.links.of(link)?);
+        Some(Card {
+            provider: fabric.plan().provider.clone(),
+            format: fabric.plan().address_format,
+            address: fabric.main.as_ref()?.address().to_vec(),
+            incarnation: self.incarnation,
+            link: link.id.index(),
+            cookie: link.cookie,
+        })
+    }
+
+    /// Somebody has introduced itself and wants a link. Returns our card for it.
+    pub fn answer(&mut self, theirs: &Card, clock: &dyn Clock) -> Result<Card, Refusal> {
+        let now = clock.now();
+        if !self.is_open(now) {
+            return Err(Refusal::Failed);
+        }
+        let Some(fabric) = &mut self.fabric else {
+            return Err(Refusal::Failed);
+        };
+        if theirs.provider != fabric.plan().provider {
+            return Err(Refusal::Provider);
+        }
+        if theirs.format != fabric.plan().address_format {
+            return Err(Refusal::Format);
+        }
+        let cookie = random::nonzero().map_err(|_| Refusal::Failed)?;
+        let address = match fabric.addresses.take(&fabric.domain, &theirs.address) {
+            Ok(address) => address,
+            Err(error) => {
+                log::warn!("the address of a peer on {}: {error}", theirs.provider);
+                return Err(Refusal::Failed);
+            }
+        };
+        let peer = Peer::new(address, theirs);
+        let Some(id) = self.links.answer(cookie, peer, now) else {
+            fabric.addresses.give(&fabric.domain, address);
+            return Err(Refusal::Full);
+        };
+        fabric.remote.on_link_up(id, address);
+        self.card(id).ok_or(Refusal::Failed)
+    }
+
+    /// The peer of a reserved link has been located; whether the fabric leads there is tried now.
+    pub fn greet(&mut self, link: LinkId, theirs: &Card, clock: &dyn Clock) {
+        let now = clock.now();
+        let Some(fabric) = &mut self.fabric else {
+            return;
+        };
+        if self.links.of(link).is_none() {
+            return;
+        }
+        let address = match fabric.addresses.take(&fabric.domain, &theirs.address) {
+            Ok(address) => address,
+            Err(error) => {
+                log::warn!("the address of a peer on {}: {error}", theirs.provider);
+                return self.give_up(link, LinkDown::Unreachable);
+            }
+        };
+        if !self.links.greet(link, Peer::new(address, theirs), now) {
+            fabric.addresses.give(&fabric.domain, address);
+            return;
+        }
+        fabric.remote.on_link_up(link, address);
+        self.send_control(link, Kind::Hello, &[]);
+    }
+
+    /// The peer of a reserved link could not be located. The endpoint hears of it with the next
+    /// poll.
+    pub fn give_up(&mut self, link: LinkId, reason: LinkDown) {
+        self.fail(link, reason);
+    }
+
+    /// Opens the fabric again if it has broken down and that is due.
+    fn is_open(&mut self, now: Instant) -> bool {
+        if self.fabric.is_none() && now >= self.retry_at {
+            self.reopen(now);
+        }
+        self.fabric.is_some()
+    }
+
+    /// Ends a link from this side. The endpoint is told at the next opportunity, unless it never
+    /// heard of the link or has done with it.
+    fn fail(&mut self, id: LinkId, reason: LinkDown) {
+        let Some(link) = self.links.of(id) else {
+            return;
+        };
+        let known = !matches!(link.state, State::Waiting { .. } | State::Closing { .. });
+        let word = link.word;
+        if matches!(link.state, State::Up) && reason != LinkDown::Closed {
+            // If it is alive after all, it need not find out by itself.
+            let _ = self.send_now(id, Kind::Bye, &[], Manner::Fast);
+        }
+        if self.drop_link(id) && known {
+            self.downs.push((id, word, reason));
+        }
+    }
+
+    /// Takes a link out: memory is given back, nothing of it is sent any more. False when it went
+    /// with all others while that was being done.
+    fn drop_link(&mut self, id: LinkId) -> bool {
+        self.with_remote(|remote, outlet| remote.on_link_down(outlet, id));
+        let Some(link) = self.links.take(id) else {
+            return false;
+        };
+        if let Some(fabric) = &mut self.fabric {
+            fabric.forget(&link);
+        }
+        true
+    }
+
+    /// Calls `remote`, and opens everything anew if that is the only way for it to get memory back.
+    fn with_remote<T>(
+        &mut self,
+        call: impl FnOnce(&mut remote::Remote, &mut remote::Outlet<'_>) -> T,
+    ) -> Option<T> {
+        let fabric = self.fabric.as_mut()?;
+        let (remote, mut outlet) = fabric.remote()?;
+        let result = call(remote, &mut outlet);
+        if remote.wants_renewal() {
+            log::warn!(
+                "provider {} does not give memory back: its endpoint is closed",
+                self.choice.provider()
+            );
+            self.renew();
+        }
+        Some(result)
+    }
+
+    /// Closes the fabric, which gives back everything a provider has, and opens it anew.
+    #[cold]
+    fn renew(&mut self) {
+        self.stats.renewals += 1;
+        // Before anything else: nobody must see a completion while the provider has the memory.
+        self.fabric = None;
+        for id in self.links.ids() {
+            // There is no fabric, so this only tells the endpoint.
+            self.fail(id, LinkDown::Reset);
+        }
+        self.blocked.clear();
+        self.broken.clear();
+        self.reopen(self.now);
+    }
+
+    #[cold]
+    fn reopen(&mut self, now: Instant) {
+        self.retry_at = now.after(RETRY_OPEN);
+        let opened = Fabric::open(&self.library, &self.choice, self.lanes).and_then(|fabric| {
+            self.incarnation = random::nonzero().map_err(RdmError::system)?;
+            self.nest
+                .add(MEMBER_QUEUE, fabric.domain.wait_fd())
+                .map_err(RdmError::system)?;
+            Ok(fabric)
+        });
+        match opened {
+            Ok(fabric) => self.fabric = Some(fabric),
+            Err(error) => log::error!("provider {}: {error}", self.choice.provider()),
+        }
+    }
+
+    /// Sends a small frame, or queues it.
+    fn send_control(&mut self, id: LinkId, kind: Kind, body: &[u8]) {
+        let waits = self
+            .links
+            .of(id)
+            .is_some_and(|link| !link.control.is_empty());
+        let sent = match waits {
+            true => Err(NotSent::Busy),
+            false => self.send_now(id, kind, body, Manner::Fast),
+        };
+        if sent == Err(NotSent::Busy)
+            && let Some(link) = self.links.of_mut(id)
+        {
+            link.control.push_back(Control {
+                kind,
+                body: SmallVec::from_slice(body),
+            });
+            self.block(id);
+        }
+    }
+
+    fn send_now(
+        &mut self,
+        id: LinkId,
+        kind: Kind,
+        body: &[u8],
+        manner: Manner,
+    ) -> Result<(), NotSent> {
+        let (Some(fabric), Some(link)) = (&mut self.fabric, self.links.of_mut(id)) else {
+            return Err(NotSent::Failed(libc::ENOTCONN));
+        };
+        let sent = fabric.send(link, kind, manner, body.len(), |out| {
+            out.copy_from_slice(body);
+        });
+        if let Err(NotSent::Failed(code)) = sent {
+            log::debug!(
+                "link {id:?}: {kind:?} not sent: {}",
+                self.library.strerror(code)
+            );
+            self.broken.push(id);
+        }
+        sent
+    }
+
+    /// A link waits for room.
+    fn block(&mut self, id: LinkId) {
+        self.stats.blocked += 1;
+        if let Some(link) = self.links.of_mut(id)
+            && !link.blocked
+        {
+            link.blocked = true;
+            self.blocked.push_back(id);
+        }
+    }
+}
+
+impl std::fmt::Debug for RdmPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RdmPort")
+            .field("provider", &self.provider())
+            .field("links", &self.links.len())
+            .field("open", &self.fabric.is_some())
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}

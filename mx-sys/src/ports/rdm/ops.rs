@@ -1,0 +1,170 @@
+//! Operations the provider has and we have not heard the end of.
+//!
+//! ```text
+//!   begin(op) --> context --> fi_send, fi_recv, ...       the provider may scribble into it
+//!                                  |
+//!   end(context) <-- completion ---'      None: not one of ours, or not any more
+//!
+//!   chunk  [ room | room | ... ]          room: 64 bytes for the provider, then our number
+//!   ops    [ Some(op) | None | ... ]      the same numbers
+//! ```
+//!
+//! Contexts are addresses of memory that stays where it is, because some providers (`FI_CONTEXT`,
+//! `FI_CONTEXT2`) keep their own state there until the operation has completed.
+//!
+//! Owns: that memory. It must outlive the provider's endpoints.
+//! Knows nothing of: what the operations do.
+//! Cost: a few comparisons an operation; memory grows with what is outstanding at once.
+
+use super::remote::RemoteOp;
+use libc::c_void;
+use libfabric_sys::abi::fi_context2;
+use std::cell::UnsafeCell;
+
+/// What an operation was begun for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Op {
+    /// A receive buffer, by number.
+    Receive(u32),
+    /// A send slot, by number.
+    Send(u32),
+    /// Something of `remote`'s.
+    Remote(RemoteOp),
+}
+
+/// What the provider may scribble into.
+#[repr(C)]
+struct Room(UnsafeCell<fi_context2>);
+
+/// Contexts in a chunk.
+const CHUNK: usize = 256;
+
+/// All outstanding operations of a domain.
+pub(super) struct Ops {
+    chunks: Vec<Box<[Room]>>,
+    ops: Vec<Option<Op>>,
+    free: Vec<u32>,
+}
+
+// SAFETY: the rooms are written by the provider only, and it is used by one thread at a time.
+unsafe impl Send for Ops {}
+
+impl Ops {
+    pub(super) fn new() -> Self {
+        Self {
+            chunks: Vec::new(),
+            ops: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Operations outstanding.
+    pub(super) fn len(&self) -> usize {
+        self.ops.len() - self.free.len()
+    }
+
+    /// Notes an operation that is about to be given to the provider. If the provider does not take
+    /// it, [`Ops::end`] undoes it.
+    pub(super) fn begin(&mut self, op: Op) -> *mut c_void {
+        if self.free.is_empty() {
+            self.grow();
+        }
+        // `grow` has just seen to it.
+        let number = self.free.pop().unwrap_or(0);
+        let index = number as usize;
+        self.ops[index] = Some(op);
+        self.chunks[index / CHUNK][index % CHUNK].0.get().cast()
+    }
+
+    /// The operation behind a context that has come back. From here on the context is free.
+    pub(super) fn end(&mut self, context: *mut c_void) -> Option<Op> {
+        let number = self.number(context)?;
+        let op = self.ops[number as usize].take()?;
+        self.free.push(number);
+        Some(op)
+    }
+
+    /// The operation behind a context that the provider keeps.
+    pub(super) fn of(&self, context: *mut c_void) -> Option<Op> {
+        self.ops[self.number(context)? as usize]
+    }
+
+    /// Forgets the operations for which `gone` says so. Only after their endpoint has been closed
+    /// and everything it left in the completion queue has been taken out.
+    pub(super) fn abandon(&mut self, mut gone: impl FnMut(Op) -> bool) {
+        for (number, slot) in self.ops.iter_mut().enumerate() {
+            if slot.is_some_and(&mut gone) {
+                *slot = None;
+                // There were never more than fit into 32 bits.
+                self.free.push(number as u32);
+            }
+        }
+    }
+
+    fn number(&self, context: *mut c_void) -> Option<u32> {
+        let address = context.addr();
+        self.chunks.iter().enumerate().find_map(|(chunk, rooms)| {
+            let offset = address.wrapping_sub(rooms.as_ptr().addr());
+            let index = offset / size_of::<Room>();
+            let ours = index < CHUNK && offset % size_of::<Room>() == 0;
+            ours.then_some((chunk * CHUNK + index) as u32)
+        })
+    }
+
+    fn grow(&mut self) {
+        let rooms = (0..CHUNK).map(|_| {
+            Room(UnsafeCell::new(fi_context2 {
+                internal: [std::ptr::null_mut(); 8],
+            }))
+        });
+        self.chunks.push(rooms.collect());
+        let first = self.ops.len();
+        self.ops.resize(first + CHUNK, None);
+        self.free
+            .extend((first..first + CHUNK).rev().map(|n| n as u32));
+    }
+}
+
+impl std::fmt::Debug for Ops {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ops({} outstanding)", self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_context_leads_back_to_its_operation_once() {
+        let mut ops = Ops::new();
+        let contexts: Vec<_> = (0..600).map(|n| ops.begin(Op::Send(n))).collect();
+        assert_eq!(ops.len(), 600);
+        for (n, context) in contexts.iter().enumerate() {
+            assert_eq!(ops.of(*context), Some(Op::Send(n as u32)));
+            assert_eq!(ops.end(*context), Some(Op::Send(n as u32)));
+            assert_eq!(ops.end(*context), None);
+        }
+        assert_eq!(ops.len(), 0);
+    }
+
+    #[test]
+    fn foreign_contexts_are_nobodys() {
+        let mut ops = Ops::new();
+        let context = ops.begin(Op::Receive(0));
+        assert_eq!(ops.end(std::ptr::null_mut()), None);
+        assert_eq!(ops.end(context.wrapping_byte_add(1)), None);
+        assert_eq!(ops.end(context.wrapping_byte_sub(4096 * 64)), None);
+        assert_eq!(ops.end(context), Some(Op::Receive(0)));
+    }
+
+    #[test]
+    fn what_is_abandoned_is_free_again() {
+        let mut ops = Ops::new();
+        let lost = ops.begin(Op::Send(1));
+        let kept = ops.begin(Op::Receive(2));
+        ops.abandon(|op| matches!(op, Op::Send(_)));
+        assert_eq!(ops.end(lost), None);
+        assert_eq!(ops.end(kept), Some(Op::Receive(2)));
+    }
+}

@@ -1,0 +1,211 @@
+//! The port as the endpoint sees it.
+
+use super::RdmPort;
+use super::fabric::{Manner, NotSent};
+use super::frame::{FRAME_LEN, Kind};
+use super::links::{Control, State};
+use mx_proto::port::{
+    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, Port, RemoteKey, RemoteRead,
+    SendError, Sent, Sink, WakeDescriptors,
+};
+use mx_proto::{Clock, Instant, LinkId, Memory, Target};
+use smallvec::SmallVec;
+use std::time::Duration;
+
+/// How much of a large message that is copied the receiver asks for at once.
+const PULL_BLOCK: usize = 1 << 20;
+
+/// While links have no room, they are tried again after this time. Not every provider says when
+/// there is some.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// A provider without a descriptor is looked at this often while there is traffic ...
+const POLL_BUSY: Duration = Duration::from_millis(1);
+/// ... and this often when there has been none for a while: a look costs some microseconds.
+const POLL_IDLE: Duration = Duration::from_millis(10);
+/// That while.
+const BUSY_FOR: Duration = Duration::from_millis(200);
+
+impl<M: Memory> Port<M> for RdmPort {
+    fn limits(&self, _link: LinkId) -> Limits {
+        let frame = self.fabric.as_ref().map_or(0, super::Fabric::frame_max);
+        // A provider whose messages are smaller is not used.
+        let body = frame.saturating_sub(FRAME_LEN + HEADER_LEN).max(4 << 10);
+        let reads = self
+            .fabric
+            .as_ref()
+            .is_some_and(|fabric| fabric.remote.offers_reads());
+        Limits {
+            packet_max: body,
+            data_max: body,
+            pull_block: PULL_BLOCK,
+            remote_read: reads,
+        }
+    }
+
+    /// Links begin with [`RdmPort::reserve`].
+    fn connect(&mut self, _target: Target, _clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+        Err(ConnectError::NoRoute)
+    }
+
+    fn bind(&mut self, link: LinkId, cookie: u64) {
+        if let Some(link) = self.links.of_mut(link) {
+            link.word = cookie;
+        } else if let Some((_, word, _)) = self.downs.iter_mut().find(|(id, ..)| *id == link) {
+            *word = cookie;
+        }
+    }
+
+    #[inline]
+    fn send(
+        &mut self,
+        id: LinkId,
+        header: &HeaderBytes,
+        body: Body<'_, M>,
+    ) -> Result<Sent, SendError> {
+        let (Some(fabric), Some(link)) = (&mut self.fabric, self.links.of_mut(id)) else {
+            return Err(SendError::Down);
+        };
+        if link.state != State::Up {
+            return Err(SendError::Down);
+        }
+        if link.blocked {
+            link.wanted = true;
+            return Err(SendError::WouldBlock);
+        }
+        let len = HEADER_LEN + body.len();
+        let sent = fabric.send(link, Kind::Packet, Manner::Fast, len, |out| {
+            let (head, rest) = out.split_at_mut(HEADER_LEN);
+            head.copy_from_slice(header);
+            match body {
+                Body::Bytes(bytes) => rest.copy_from_slice(bytes),
+                Body::Memory {
+                    memory,
+                    offset,
+                    len,
+                } => {
+                    let mut at = 0;
+                    memory.visit(offset, len, |piece| {
+                        rest[at..at + piece.len()].copy_from_slice(piece);
+                        at += piece.len();
+                    });
+                }
+            }
+        });
+        match sent {
+            Ok(()) => Ok(Sent::Whole),
+            Err(NotSent::Busy) => {
+                link.wanted = true;
+                self.block(id);
+                Err(SendError::WouldBlock)
+            }
+            Err(NotSent::Failed(code)) => {
+                log::debug!("link {id:?}: {}", self.library.strerror(code));
+                self.broken.push(id);
+                Err(SendError::Down)
+            }
+        }
+    }
+
+    /// Packets are taken whole or not at all.
+    fn resume(&mut self, _: LinkId, _: &M, _: usize, _: usize) -> Result<Sent, SendError> {
+        Err(SendError::Down)
+    }
+
+    fn detach(&mut self, _: LinkId, _: &M, _: usize, _: usize) {}
+
+    fn recall(&mut self, link: LinkId, token: u64) {
+        self.with_remote(|remote, outlet| remote.recall(outlet, link, token));
+    }
+
+    #[inline]
+    fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+        self.turn(clock.now(), budget, sink)
+    }
+
+    fn close(&mut self, id: LinkId, how: Close) {
+        self.downs.retain(|(down, ..)| *down != id);
+        let Some(link) = self.links.of_mut(id) else {
+            return;
+        };
+        let greeted = matches!(link.state, State::Up | State::Greeting { .. });
+        self.links.closing(id, self.now);
+        self.with_remote(|remote, outlet| remote.on_link_down(outlet, id));
+        match how {
+            Close::Now => {
+                if greeted {
+                    let _ = self.send_now(id, Kind::Bye, &[], Manner::Fast);
+                }
+                self.drop_link(id);
+            }
+            Close::Flush if greeted => {
+                // What was injected leaves before it, in order; its completion says so.
+                if let Some(link) = self.links.of_mut(id) {
+                    link.control.push_back(Control {
+                        kind: Kind::Bye,
+                        body: SmallVec::new(),
+                    });
+                }
+                if !self.flush_control(id) {
+                    self.block(id);
+                }
+            }
+            Close::Flush => {
+                self.drop_link(id);
+            }
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let polled = |span| Some(self.polled.after(span));
+        let room = match self.blocked.is_empty() {
+            true => None,
+            false => polled(RETRY),
+        };
+        let fabric = self.fabric.as_ref();
+        let look = match fabric.map(|fabric| fabric.domain.wait_fd()) {
+            Some(None) if self.links.len() > 0 => {
+                let busy = self.polled.since(self.busy) < BUSY_FOR;
+                polled(if busy { POLL_BUSY } else { POLL_IDLE })
+            }
+            _ => None,
+        };
+        let remote = fabric.and_then(|fabric| fabric.remote.deadline());
+        [room, look, remote, self.links.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn arm(&mut self) -> bool {
+        let told = self.downs.is_empty() && self.broken.is_empty();
+        let Some(fabric) = &self.fabric else {
+            return told;
+        };
+        let quiet = told && fabric.backlog.is_empty() && fabric.out.is_empty();
+        // A provider without a descriptor is looked at when the deadline says so.
+        quiet && (fabric.domain.wait_fd().is_none() || fabric.domain.may_sleep())
+    }
+
+    fn disarm(&mut self) {}
+
+    fn descriptors(&self) -> WakeDescriptors {
+        WakeDescriptors {
+            control: None,
+            data: Some(self.nest.raw()),
+        }
+    }
+
+    fn expose(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
+        self.with_remote(|remote, outlet| remote.expose(outlet, link, memory, token))?
+    }
+
+    fn conceal(&mut self, link: LinkId, key: RemoteKey) {
+        self.with_remote(|remote, outlet| remote.conceal(outlet, link, key));
+    }
+
+    fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
+        self.with_remote(|remote, outlet| remote.read(outlet, link, read))
+            .unwrap_or(Err(SendError::Down))
+    }
+}

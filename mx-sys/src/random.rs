@@ -1,0 +1,20 @@
+//! Numbers nobody can guess.
+
+use std::io;
+
+/// 64 bits from the kernel, never 0.
+pub fn nonzero() -> io::Result<u64> {
+    let mut bytes = [0u8; 8];
+    loop {
+        // SAFETY: `bytes` is valid for writing; so few bytes come whole or not at all.
+        let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        match u64::from_ne_bytes(bytes) {
+            number if got == 8 && number != 0 => return Ok(number),
+            _ => {}
+        }
+        let error = io::Error::last_os_error();
+        if got < 0 && error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
