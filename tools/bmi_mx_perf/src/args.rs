@@ -7,16 +7,21 @@ use std::path::PathBuf;
 /// What `--help` prints.
 pub(crate) const USAGE: &str = "\
 usage: bmi_mx_perf latency|bandwidth|rate|wakeup|idle|matching|all [OPTIONS]
+       bmi_mx_perf fabric [OPTIONS]     libfabric's own ping-pong and bandwidth alone
+       bmi_mx_perf startup [OPTIONS]    initialize and finalize in fresh processes
        bmi_mx_perf --listen ADDRESS
 
-  --port local|tcp      the port to measure (default: both)
-  --sizes LIST          message sizes, e.g. 0,8,1K,64K,1M (latency and bandwidth)
+  --port local|tcp|rdm  the port to measure (default: all there are)
+  --provider NAME       libfabric's provider for rdm, e.g. 'tcp;ofi_rxm' (default: MX_PROVIDER,
+                        or the best one there is); MX_LIBFABRIC names the library
+  --sizes LIST          message sizes, e.g. 0,8,1K,64K,1M (latency, bandwidth and fabric)
   --repeats N           how often each measurement is repeated (default 7)
   --json                one JSON object a line instead of a table
   --plots DIRECTORY     also write SVG plots there
   --connect ADDRESS     measure against a bmi_mx_perf --listen elsewhere
   --listen ADDRESS      be that other side, e.g. mx://host:5
   --library FILE        the method's library (default: libbmi_mx.so.0)
+  --against FILE        another build of it that startup is compared with
   --no-pin              leave the processes on whatever core they run
 ";
 
@@ -58,13 +63,17 @@ impl Test {
 pub(crate) enum Port {
     Local,
     Tcp,
+    Rdm,
 }
 
 impl Port {
+    pub(crate) const ALL: [Self; 3] = [Self::Local, Self::Tcp, Self::Rdm];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
             Self::Tcp => "tcp",
+            Self::Rdm => "rdm",
         }
     }
 }
@@ -77,6 +86,14 @@ pub(crate) enum Role {
         tests: Vec<Test>,
         connect: Option<String>,
     },
+    /// Measure libfabric alone.
+    Fabric,
+    /// Time the start of fresh processes.
+    Startup { against: Option<OsString> },
+    /// Be such a process.
+    Probe,
+    /// Be one side of a libfabric reference; started by the measuring process.
+    FabricSide { second: bool },
     /// Serve measurements until told to stop; started by the measuring process.
     Peer { address: String },
     /// The same, started by a person on another host.
@@ -88,6 +105,9 @@ pub(crate) enum Role {
 pub(crate) struct Args {
     pub(crate) role: Role,
     pub(crate) ports: Vec<Port>,
+    /// Whether the port was named: then it is an error if it cannot be measured.
+    pub(crate) port_named: bool,
+    pub(crate) provider: Option<String>,
     pub(crate) sizes: Option<Vec<usize>>,
     pub(crate) repeats: usize,
     pub(crate) json: bool,
@@ -103,12 +123,16 @@ impl Args {
     ) -> Result<Option<Self>, lexopt::Error> {
         let mut parser = lexopt::Parser::from_iter(args);
         let (mut tests, mut connect, mut role) = (Vec::new(), None, None);
+        let mut against = None;
+        let chosen = std::env::var("MX_PROVIDER").ok();
         let mut parsed = Self {
             role: Role::Measure {
                 tests: Vec::new(),
                 connect: None,
             },
-            ports: vec![Port::Local, Port::Tcp],
+            ports: Port::ALL.to_vec(),
+            port_named: false,
+            provider: chosen.filter(|name| !name.is_empty()),
             sizes: None,
             repeats: 7,
             json: false,
@@ -119,7 +143,17 @@ impl Args {
         while let Some(arg) = parser.next()? {
             match arg {
                 Short('h') | Long("help") => return Ok(None),
-                Long("port") => parsed.ports = vec![parser.value()?.parse_with(port)?],
+                Long("port") => {
+                    parsed.ports = vec![parser.value()?.parse_with(port)?];
+                    parsed.port_named = true;
+                }
+                Long("provider") => parsed.provider = Some(parser.value()?.string()?),
+                Long("against") => against = Some(parser.value()?),
+                Long("probe") => role = Some(Role::Probe),
+                Long("fabric-side") => {
+                    let second = parser.value()? == "1";
+                    role = Some(Role::FabricSide { second });
+                }
                 Long("sizes") => parsed.sizes = Some(parser.value()?.parse_with(sizes)?),
                 Long("repeats") => parsed.repeats = parser.value()?.parse_with(repeats)?,
                 Long("json") => parsed.json = true,
@@ -137,11 +171,15 @@ impl Args {
                 }
                 Long("library") => parsed.library = parser.value()?,
                 Long("no-pin") => parsed.pin = false,
+                Value(name) if name == "fabric" => role = Some(Role::Fabric),
+                Value(name) if name == "startup" => role = Some(Role::Startup { against: None }),
                 Value(name) => tests.extend(test(&name.string()?)?),
                 other => return Err(other.unexpected()),
             }
         }
         parsed.role = match role {
+            Some(_) if !tests.is_empty() => return Err("that is measured on its own".into()),
+            Some(Role::Startup { .. }) => Role::Startup { against },
             Some(role) => role,
             None if tests.is_empty() => return Err("no measurement named".into()),
             None => Role::Measure { tests, connect },
@@ -162,11 +200,10 @@ fn test(name: &str) -> Result<Vec<Test>, String> {
 }
 
 fn port(name: &str) -> Result<Port, String> {
-    match name {
-        "local" => Ok(Port::Local),
-        "tcp" => Ok(Port::Tcp),
-        _ => Err(format!("no port is called '{name}'")),
-    }
+    Port::ALL
+        .into_iter()
+        .find(|port| port.name() == name)
+        .ok_or_else(|| format!("no port is called '{name}'"))
 }
 
 fn repeats(text: &str) -> Result<usize, String> {
@@ -233,5 +270,23 @@ mod unit {
         assert_eq!((tests, ports), (Test::ALL.to_vec(), vec![Port::Tcp]));
         assert!(parse(&["bmi_mx_perf"]).is_err());
         assert!(parse(&["bmi_mx_perf", "speed"]).is_err());
+    }
+
+    #[test]
+    fn what_runs_on_its_own_takes_no_other_measurement() {
+        let parse = |words: &[&str]| Args::parse(words.iter().map(OsString::from));
+        let startup = parse(&["bmi_mx_perf", "startup", "--against", "old.so"]);
+        let Some(Args { role, ports, .. }) = startup.ok().flatten() else {
+            panic!("parsed")
+        };
+        let Role::Startup { against } = role else {
+            panic!("{role:?}")
+        };
+        assert_eq!(
+            (against, ports),
+            (Some("old.so".into()), Port::ALL.to_vec())
+        );
+        assert!(parse(&["bmi_mx_perf", "startup", "latency"]).is_err());
+        assert!(parse(&["bmi_mx_perf", "fabric", "all"]).is_err());
     }
 }

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The references know no tags, no peers and no errors: a ring in shared memory, and a TCP socket
-//! that is polled. They are what the hardware allows; the ratio says what the method costs.
+//! that is polled. They are what the hardware allows; the ratio says what the method costs. Beside
+//! the rdm port it is libfabric's own tagged messages, on the same provider.
 
 mod abi;
 mod args;
@@ -19,6 +20,8 @@ mod pin;
 mod plot;
 mod reference;
 mod report;
+mod startup;
+mod targets;
 mod tests;
 
 use args::{Args, Role};
@@ -40,6 +43,10 @@ fn main() -> ExitCode {
         Role::Peer { address } => peer::serve(&args, address, false),
         Role::Listen { address } => peer::serve(&args, address, true),
         Role::Measure { .. } => tests::run(&args),
+        Role::Fabric => tests::fabric(&args),
+        Role::Startup { against } => startup::run(&args, against.as_deref()),
+        Role::Probe => startup::probe(&args),
+        Role::FabricSide { second } => fabric_side(&args, *second),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -48,4 +55,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// One of the two processes libfabric is measured between.
+fn fabric_side(args: &Args, second: bool) -> Result<(), String> {
+    if args.pin {
+        pin::to_core(usize::from(second));
+    }
+    reference::fabric::serve(second, args.provider.as_deref())
 }

@@ -14,7 +14,7 @@ use std::io::Write;
 /// Receives posted at once by a sink.
 pub(crate) const WINDOW: usize = 64;
 /// Buffers they go to in turn, when they are large.
-const BUFFERS: usize = 4;
+pub(crate) const BUFFERS: usize = 4;
 
 /// What can be asked of a peer.
 #[derive(Clone, Copy, Debug)]

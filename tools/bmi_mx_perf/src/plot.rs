@@ -1,5 +1,6 @@
 //! SVG plots of what depends on the message size.
 
+use crate::args::Port;
 use crate::report::Row;
 use plotters::prelude::{
     BLUE, ChartBuilder, Color, IntoDrawingArea, IntoLogRange, LineSeries, PathElement, RED,
@@ -12,7 +13,7 @@ pub(crate) fn write(directory: &Path, rows: &[Row]) -> Result<(), String> {
     std::fs::create_dir_all(directory)
         .map_err(|error| format!("{}: {error}", directory.display()))?;
     for test in ["latency", "bandwidth"] {
-        for port in ["local", "tcp"] {
+        for port in Port::ALL.map(Port::name) {
             let rows: Vec<_> = rows
                 .iter()
                 .filter(|row| row.test == test && row.port == port && row.size > 0)
@@ -34,7 +35,7 @@ fn draw(file: &Path, title: &str, rows: &[&Row]) -> Result<(), Box<dyn std::erro
         .collect();
     let reference: Vec<_> = rows
         .iter()
-        .filter_map(|row| Some((row.size as f64, row.reference?.1)))
+        .filter_map(|row| Some((row.size as f64, row.reference.as_ref()?.1)))
         .collect();
     let values = || method.iter().chain(&reference).map(|(_, value)| *value);
     let (low, high) = (
@@ -69,8 +70,8 @@ fn draw(file: &Path, title: &str, rows: &[&Row]) -> Result<(), Box<dyn std::erro
         .draw()?;
     let name = rows
         .iter()
-        .find_map(|row| row.reference)
-        .map_or("", |(name, _)| name);
+        .find_map(|row| row.reference.as_ref())
+        .map_or("", |(name, _)| name.as_str());
     for (label, points, colour) in [("method", method, &BLUE), (name, reference, &RED)] {
         chart
             .draw_series(LineSeries::new(points, colour.stroke_width(2)).point_size(3))?

@@ -1,6 +1,7 @@
 //! Results for people (a table) and for programs (one JSON object a line).
 
 use crate::figures::Spread;
+use crate::targets::Target;
 
 /// One measured figure with its reference.
 #[derive(Clone, Debug)]
@@ -15,7 +16,7 @@ pub(crate) struct Row {
     /// The 99th percentile, where there is one.
     pub(crate) p99_us: Option<f64>,
     /// What it was measured beside, and what that gave.
-    pub(crate) reference: Option<(&'static str, f64)>,
+    pub(crate) reference: Option<(String, f64)>,
     /// Pairwise: this figure over its reference.
     pub(crate) ratio: Option<Spread>,
 }
@@ -23,8 +24,8 @@ pub(crate) struct Row {
 /// Says what the columns are.
 pub(crate) fn heading() {
     println!(
-        "{:<10} {:<6} {:>9} {:>14} {:>10} {:>22} {:>12} {:>7}  (min .. max)",
-        "test", "port", "size", "figure", "p99", "reference", "", "ratio"
+        "{:<10} {:<6} {:>9} {:>14} {:>10} {:>22} {:>12} {:>7}  {:<16} at least, goal",
+        "test", "port", "size", "figure", "p99", "reference", "", "ratio", "(min .. max)"
     );
 }
 
@@ -38,8 +39,11 @@ fn as_text(row: &Row) -> String {
     let p99 = row
         .p99_us
         .map_or(String::new(), |p99| format!("{} us", short(p99)));
-    let (reference, value) = match row.reference {
-        Some((name, value)) => (name, format!("{} {}", short(value), unit(row.unit))),
+    let (reference, value) = match &row.reference {
+        Some((name, value)) => (
+            name.as_str(),
+            format!("{} {}", short(*value), unit(row.unit)),
+        ),
         None => ("", String::new()),
     };
     let (ratio, spread) = match row.ratio {
@@ -52,10 +56,12 @@ fn as_text(row: &Row) -> String {
     let Row {
         test, port, size, ..
     } = row;
-    format!(
+    let target = Target::of(row).map_or(String::new(), |target| target.judge(row));
+    let line = format!(
         "{test:<10} {port:<6} {size:>9} {figure:>14} {p99:>10} {reference:>22} {value:>12} \
-         {ratio:>7}  {spread}"
-    )
+         {ratio:>7}  {spread:<16} {target}"
+    );
+    line.trim_end().to_owned()
 }
 
 fn as_json(row: &Row) -> String {
@@ -66,13 +72,35 @@ fn as_json(row: &Row) -> String {
     if let Some(p99) = row.p99_us {
         line += &format!(r#","p99_us":{p99:.4}"#);
     }
-    if let Some((name, value)) = row.reference {
+    if let Some((name, value)) = &row.reference {
+        let name = escaped(name);
         line += &format!(r#","reference":"{name}","reference_value":{value:.4}"#);
     }
     if let Some(Spread { median, min, max }) = row.ratio {
         line += &format!(r#","ratio":{median:.4},"ratio_min":{min:.4},"ratio_max":{max:.4}"#);
     }
+    if let Some(target) = Target::of(row) {
+        line += &format!(
+            r#","at_least":{},"goal":{},"reached":"{}""#,
+            target.at_least,
+            target.goal,
+            target.reached(row)
+        );
+    }
     line + "}"
+}
+
+/// Text as it stands in a JSON string; what has no short form there becomes a blank.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 fn unit(name: &str) -> &str {
@@ -82,6 +110,16 @@ fn unit(name: &str) -> &str {
         "msg_s" => "msg/s",
         "cpu_percent" => "% CPU",
         other => other,
+    }
+}
+
+/// Says that a port was not measured, and why.
+pub(crate) fn not_measured(port: &str, why: &str, json: bool) {
+    if json {
+        let why = escaped(why);
+        println!(r#"{{"port":"{port}","not_measured":"{why}"}}"#);
+    } else {
+        println!("{port} was not measured: {why}");
     }
 }
 
@@ -113,7 +151,7 @@ mod unit_tests {
             unit: "median_us",
             value: 0.1,
             p99_us: Some(0.2),
-            reference: Some(("bare ring", 0.05)),
+            reference: Some(("bare ring".into(), 0.05)),
             ratio: Some(ratio),
         };
         assert_eq!(
@@ -121,8 +159,14 @@ mod unit_tests {
             concat!(
                 r#"{"test":"latency","port":"local","size":8,"median_us":0.1000,"p99_us":0.2000,"#,
                 r#""reference":"bare ring","reference_value":0.0500,"#,
-                r#""ratio":2.0000,"ratio_min":1.5000,"ratio_max":3.0000}"#
+                r#""ratio":2.0000,"ratio_min":1.5000,"ratio_max":3.0000,"#,
+                r#""at_least":4,"goal":2,"reached":"goal"}"#
             )
         );
+    }
+
+    #[test]
+    fn quotes_do_not_end_a_string() {
+        assert_eq!(escaped("a\"b\\c\nd"), r#"a\"b\\c d"#);
     }
 }

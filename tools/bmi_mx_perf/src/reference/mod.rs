@@ -1,7 +1,8 @@
 //! What the hardware allows: the same transfers without a method in between, between two threads
-//! pinned as the two processes of a measurement are.
+//! pinned as the two processes of a measurement are. For libfabric, between two processes.
 
 pub(crate) mod eventfd;
+pub(crate) mod fabric;
 pub(crate) mod ring;
 pub(crate) mod tcp;
 

@@ -1,33 +1,28 @@
 //! Bytes per second, one way.
 
-use super::latency::name;
-use super::rate::stream;
+use super::rate::{bare, stream};
 use super::{Bench, SIZES};
-use crate::args::Port;
 use crate::figures::{Spread, percentile};
-use crate::reference::{self, ring, tcp};
 use crate::report::Row;
 
 /// Bytes moved in one repeat.
 const VOLUME: usize = 256 << 20;
+
+/// How many messages of `size` bytes, which is not 0, make that.
+pub(super) fn count(size: usize) -> usize {
+    (VOLUME / size).clamp(16, 100_000)
+}
 
 pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), String> {
     for size in bench.sizes(&SIZES[2..]) {
         if size == 0 {
             continue;
         }
-        let count = (VOLUME / size).clamp(16, 100_000);
+        let count = count(size);
         let megabytes = size as f64 / 1e6;
         let (mut ratios, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..bench.args.repeats {
-            let bare = megabytes
-                * match bench.port {
-                    Port::Local => reference::stream(ring::pair(), size, count, bench.args.pin),
-                    Port::Tcp => {
-                        let pair = tcp::pair().map_err(|error| error.to_string())?;
-                        reference::stream(pair, size, count, bench.args.pin)
-                    }
-                };
+            let bare = megabytes * bare(bench, size, count)?;
             let method = megabytes * stream(bench, size, count)?;
             ratios.push(method / bare);
             ours.push(method);
@@ -40,7 +35,7 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
             unit: "mb_s",
             value: percentile(&ours, 50.0),
             p99_us: None,
-            reference: Some((name(bench.port), percentile(&theirs, 50.0))),
+            reference: Some((bench.reference(), percentile(&theirs, 50.0))),
             ratio: Some(Spread::of(&ratios)),
         });
     }

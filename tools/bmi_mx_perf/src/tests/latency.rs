@@ -9,7 +9,7 @@ use crate::report::Row;
 use std::time::Instant;
 
 /// Groups of round trips in one repeat.
-const GROUPS: usize = 20;
+pub(super) const GROUPS: usize = 20;
 const TAG: i32 = 100;
 
 pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), String> {
@@ -30,19 +30,11 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
             unit: "median_us",
             value: percentile(&ours, 50.0),
             p99_us: Some(percentile(&ours, 99.0)),
-            reference: Some((name(bench.port), percentile(&theirs, 50.0))),
+            reference: Some((bench.reference(), percentile(&theirs, 50.0))),
             ratio: Some(Spread::of(&ratios)),
         });
     }
     Ok(())
-}
-
-/// What the port is measured beside.
-pub(super) fn name(port: Port) -> &'static str {
-    match port {
-        Port::Local => "bare ring",
-        Port::Tcp => "bare TCP",
-    }
 }
 
 fn bare(bench: &Bench<'_>, size: usize, group: usize) -> Result<Vec<f64>, String> {
@@ -54,6 +46,7 @@ fn bare(bench: &Bench<'_>, size: usize, group: usize) -> Result<Vec<f64>, String
             let pair = tcp::pair().map_err(|error| error.to_string())?;
             Ok(reference::latency(pair, size.max(1), GROUPS, group, pin))
         }
+        Port::Rdm => bench.fabric()?.latency(size, GROUPS, group),
     }
 }
 

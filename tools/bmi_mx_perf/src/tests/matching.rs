@@ -28,7 +28,7 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
         unit: "median_us",
         value: percentile(&ours, 50.0),
         p99_us: Some(percentile(&ours, 99.0)),
-        reference: Some(("10 receives posted", percentile(&theirs, 50.0))),
+        reference: Some(("10 receives posted".into(), percentile(&theirs, 50.0))),
         ratio: Some(Spread::of(&ratios)),
     });
     Ok(())

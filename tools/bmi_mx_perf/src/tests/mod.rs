@@ -1,17 +1,23 @@
 //! The measurements, and the peer process they need.
 
 mod bandwidth;
+mod fabric;
 mod idle;
 mod latency;
 mod matching;
 mod rate;
 mod wakeup;
 
+pub(crate) use fabric::run as fabric;
+
+use crate::abi;
 use crate::args::{Args, Port, Role, Test};
 use crate::bmi::{Bmi, Remote};
 use crate::peer::{Request, What};
+use crate::reference::fabric::Fabric;
 use crate::report::{self, Row};
 use crate::{pin, plot};
+use std::cell::{RefCell, RefMut};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
@@ -21,9 +27,27 @@ pub(crate) struct Bench<'a> {
     port: Port,
     bmi: &'a Bmi,
     peer: Remote,
+    /// The reference of the rdm port.
+    fabric: Option<RefCell<Fabric>>,
 }
 
 impl Bench<'_> {
+    /// What the port is measured beside.
+    fn reference(&self) -> String {
+        match (self.port, &self.fabric) {
+            (Port::Local, _) => "bare ring".into(),
+            (Port::Tcp, _) => "bare TCP".into(),
+            (Port::Rdm, None) => "libfabric".into(),
+            (Port::Rdm, Some(fabric)) => format!("libfabric {}", fabric.borrow().provider()),
+        }
+    }
+
+    /// libfabric, for the rdm port.
+    fn fabric(&self) -> Result<RefMut<'_, Fabric>, String> {
+        let fabric = self.fabric.as_ref().ok_or("libfabric was not started")?;
+        Ok(fabric.borrow_mut())
+    }
+
     fn ask(&self, request: Request) -> Result<(), String> {
         self.bmi.request(self.peer, &request.words())
     }
@@ -41,11 +65,29 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     if args.pin {
         pin::to_core(0);
     }
+    // Said once, and not by each peer that cannot start.
+    abi::load(&args.library)?;
     if !args.json {
         report::heading();
     }
     let mut rows = Vec::new();
     for port in &args.ports {
+        let fabric = match port {
+            Port::Rdm => match Fabric::start(args.provider.as_deref(), args.pin) {
+                Ok(fabric) => Some(fabric),
+                Err(why) if args.port_named => return Err(format!("rdm: {why}")),
+                Err(why) => {
+                    report::not_measured(port.name(), &why, args.json);
+                    continue;
+                }
+            },
+            Port::Local | Port::Tcp => None,
+        };
+        if let Some(fabric) = &fabric {
+            // The method must not choose another, or the ratios would mean nothing.
+            // SAFETY: as below.
+            unsafe { std::env::set_var("MX_PROVIDER", fabric.provider()) };
+        }
         // SAFETY: no other thread runs: the method of the port before has been finalised, and with
         // it its helper thread, and the references have joined theirs.
         unsafe { std::env::set_var("MX_PORT", port.name()) };
@@ -53,7 +95,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
             Some(address) => (None, address.clone()),
             None => start_peer(args, *port).map(|(child, address)| (Some(child), address))?,
         };
-        let outcome = measure(args, *port, &address, tests, &mut rows);
+        let outcome = measure(args, *port, &address, fabric, tests, &mut rows);
         if let Some(child) = &mut child {
             if outcome.is_err() {
                 let _ = child.kill();
@@ -72,6 +114,7 @@ fn measure(
     args: &Args,
     port: Port,
     address: &str,
+    fabric: Option<Fabric>,
     tests: &[Test],
     rows: &mut Vec<Row>,
 ) -> Result<(), String> {
@@ -82,6 +125,7 @@ fn measure(
         port,
         bmi: &bmi,
         peer,
+        fabric: fabric.map(RefCell::new),
     };
     for test in tests {
         let mut emit = |row: Row| {

@@ -1,7 +1,6 @@
 //! Small messages per second, one way, one pair of processes.
 
 use super::Bench;
-use super::latency::name;
 use crate::args::Port;
 use crate::figures::{Spread, percentile};
 use crate::peer::{Request, WINDOW, What};
@@ -20,13 +19,7 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
     };
     let (mut ratios, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..bench.args.repeats {
-        let bare = match bench.port {
-            Port::Local => reference::stream(ring::pair(), SIZE, count, bench.args.pin),
-            Port::Tcp => {
-                let pair = tcp::pair().map_err(|error| error.to_string())?;
-                reference::stream(pair, SIZE, count, bench.args.pin)
-            }
-        };
+        let bare = bare(bench, SIZE, count)?;
         let method = stream(bench, SIZE, count)?;
         ratios.push(method / bare);
         ours.push(method);
@@ -39,10 +32,23 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
         unit: "msg_s",
         value: percentile(&ours, 50.0),
         p99_us: None,
-        reference: Some((name(bench.port), percentile(&theirs, 50.0))),
+        reference: Some((bench.reference(), percentile(&theirs, 50.0))),
         ratio: Some(Spread::of(&ratios)),
     });
     Ok(())
+}
+
+/// The same through the reference.
+pub(super) fn bare(bench: &Bench<'_>, size: usize, count: usize) -> Result<f64, String> {
+    let pin = bench.args.pin;
+    match bench.port {
+        Port::Local => Ok(reference::stream(ring::pair(), size, count, pin)),
+        Port::Tcp => {
+            let pair = tcp::pair().map_err(|error| error.to_string())?;
+            Ok(reference::stream(pair, size, count, pin))
+        }
+        Port::Rdm => bench.fabric()?.stream(size, count),
+    }
 }
 
 /// Sends `count` messages as fast as the method takes them; messages per second until the other

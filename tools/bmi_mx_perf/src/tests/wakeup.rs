@@ -27,7 +27,7 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
         unit: "median_us",
         value: percentile(&ours, 50.0),
         p99_us: Some(percentile(&ours, 99.0)),
-        reference: Some(("bare eventfd", percentile(&theirs, 50.0))),
+        reference: Some(("bare eventfd".into(), percentile(&theirs, 50.0))),
         ratio: Some(Spread::of(&ratios)),
     });
     Ok(())

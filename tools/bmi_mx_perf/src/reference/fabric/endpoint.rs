@@ -1,0 +1,402 @@
+//! One endpoint of libfabric's, with nothing between it and the measurement.
+//!
+//! ```text
+//!   fabric -> domain -> endpoint (RDM, tagged) -> one queue, one address vector
+//!
+//!   contexts  [ receive 0 .. RING | send 0 .. RING ]    the queue gives back which it was
+//!   buffers   made before a measurement, registered where the provider wants it
+//! ```
+//!
+//! Owns: the objects, closed in the order they must be, and the buffers they may still write to.
+//! Knows nothing of: what is measured.
+//!
+//! As cheap as the library allows: one thread a domain, completions without details, several taken
+//! at once, nothing copied, nothing allocated while messages move.
+
+use super::offer;
+use libc::c_void;
+use libfabric_sys::abi::*;
+use libfabric_sys::{InfoList, Library, calls};
+use std::ptr::{NonNull, null_mut};
+use std::time::{Duration, Instant};
+
+/// Contexts of each kind: more than can be under way at once, two windows of receives and a few.
+const RING: usize = 256;
+/// Completions taken at once.
+const BATCH: usize = 16;
+/// How long nothing may happen before the other side is given up.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Looks at an empty queue between two looks at the clock.
+const LOOKS: u32 = 1 << 16;
+/// The one tag of the measurements.
+const TAG: u64 = 7;
+
+/// An open object; all of libfabric's begin with a `fid`.
+struct Object<T>(NonNull<T>);
+
+impl<T> Object<T> {
+    /// What `open` put into its output, if it said that it did.
+    fn open(what: &str, open: impl FnOnce(*mut *mut T) -> libc::c_int) -> Result<Self, String> {
+        let mut object = null_mut();
+        match (open(&raw mut object), NonNull::new(object)) {
+            (0, Some(object)) => Ok(Self(object)),
+            (0, None) => Err(format!("{what}: no object")),
+            (code, _) => Err(format!("{what}: {}", words(code as isize))),
+        }
+    }
+
+    fn get(&self) -> *mut T {
+        self.0.as_ptr()
+    }
+
+    fn fid(&self) -> *mut fid {
+        self.0.as_ptr().cast()
+    }
+}
+
+impl<T> Drop for Object<T> {
+    fn drop(&mut self) {
+        // SAFETY: open, and closed once; what was opened from it is closed already, by the order of
+        // the members of `Endpoint`.
+        unsafe { calls::fi_close(self.fid()) };
+    }
+}
+
+struct Buffer {
+    registration: Option<Object<fid_mr>>,
+    bytes: Vec<u8>,
+}
+
+impl Buffer {
+    fn desc(&self) -> *mut c_void {
+        match &self.registration {
+            // SAFETY: an open registration.
+            Some(registration) => unsafe { calls::fi_mr_desc(registration.get()) },
+            None => null_mut(),
+        }
+    }
+}
+
+/// An endpoint with one peer. Members are closed from first to last.
+pub(super) struct Endpoint {
+    ep: Object<fid_ep>,
+    buffers: Vec<Buffer>,
+    av: Object<fid_av>,
+    cq: Object<fid_cq>,
+    domain: Object<fid_domain>,
+    _fabric: Object<fid_fabric>,
+    contexts: Box<[fi_context2]>,
+    provider: String,
+    peer: fi_addr_t,
+    inject: usize,
+    register: bool,
+    next_recv: usize,
+    next_send: usize,
+    /// Completions that nobody has waited for yet.
+    received: usize,
+    sent: usize,
+}
+
+impl Endpoint {
+    /// Opens one of `provider`, or of the best there is.
+    pub(super) fn open(library: &Library, provider: Option<&str>) -> Result<Self, String> {
+        let offers = offer::find(library, provider)?;
+        let info = offers.first().ok_or("no offer")?;
+        let raw = info.as_ptr();
+        let fabric = library.fabric(info).map(Object).map_err(|code| {
+            let text = words(code as isize);
+            format!("fi_fabric: {text}")
+        })?;
+        let domain = Object::open("fi_domain", |out| {
+            // SAFETY: an open fabric, a live info, an output.
+            unsafe { calls::fi_domain(fabric.get(), raw, out, null_mut()) }
+        })?;
+        let mut attr = fi_cq_attr {
+            // Everything that can be under way.
+            size: 4 * RING,
+            format: FI_CQ_FORMAT_CONTEXT,
+            wait_obj: FI_WAIT_NONE,
+            ..fi_cq_attr::EMPTY
+        };
+        let cq = Object::open("fi_cq_open", |out| {
+            // SAFETY: an open domain, attributes, an output.
+            unsafe { calls::fi_cq_open(domain.get(), &raw mut attr, out, null_mut()) }
+        })?;
+        let mut attr = fi_av_attr {
+            r#type: info.av_type(),
+            count: 1,
+            ..fi_av_attr::EMPTY
+        };
+        let av = Object::open("fi_av_open", |out| {
+            // SAFETY: an open domain, attributes, an output.
+            unsafe { calls::fi_av_open(domain.get(), &raw mut attr, out, null_mut()) }
+        })?;
+        let ep = Object::open("fi_endpoint", |out| {
+            // SAFETY: an open domain, the info it was opened with, an output.
+            unsafe { calls::fi_endpoint(domain.get(), raw, out, null_mut()) }
+        })?;
+        // SAFETY: both open, of one domain.
+        let code = unsafe { calls::fi_ep_bind(ep.get(), av.fid(), 0) };
+        check("fi_ep_bind(av)", code as isize)?;
+        // SAFETY: as above.
+        let code = unsafe { calls::fi_ep_bind(ep.get(), cq.fid(), FI_TRANSMIT | FI_RECV) };
+        check("fi_ep_bind(cq)", code as isize)?;
+        // SAFETY: an endpoint with all it needs.
+        let code = unsafe { calls::fi_enable(ep.get()) };
+        check("fi_enable", code as isize)?;
+        Ok(Self {
+            ep,
+            buffers: Vec::new(),
+            av,
+            cq,
+            domain,
+            _fabric: fabric,
+            contexts: vec![fi_context2::EMPTY; 2 * RING].into(),
+            provider: described(library, &offers),
+            peer: FI_ADDR_UNSPEC,
+            inject: info.inject_size(),
+            register: info.mr_mode() & FI_MR_LOCAL != 0,
+            next_recv: 0,
+            next_send: 0,
+            received: 0,
+            sent: 0,
+        })
+    }
+
+    /// The provider's exact name, and the library's version.
+    pub(super) fn provider(&self) -> &str {
+        &self.provider
+    }
+
+    pub(super) fn address(&self) -> Result<Vec<u8>, String> {
+        let mut address = vec![0u8; 256];
+        let mut len = address.len();
+        // SAFETY: an enabled endpoint, and room for `len` bytes.
+        let code =
+            unsafe { calls::fi_getname(self.ep.get(), address.as_mut_ptr().cast(), &raw mut len) };
+        check("fi_getname", code as isize)?;
+        address.truncate(len);
+        Ok(address)
+    }
+
+    /// Says who the other side is.
+    pub(super) fn connect(&mut self, address: &[u8]) -> Result<(), String> {
+        // SAFETY: an open vector, one address of the provider's own shape from the other side.
+        let count = unsafe {
+            calls::fi_av_insert(
+                self.av.get(),
+                address.as_ptr().cast(),
+                1,
+                &raw mut self.peer,
+                0,
+                null_mut(),
+            )
+        };
+        match count {
+            1 => Ok(()),
+            code => Err(format!("fi_av_insert: {}", words(code as isize))),
+        }
+    }
+
+    /// Makes `count` buffers of `size` bytes in place of those there are. Nothing is under way.
+    pub(super) fn make_buffers(&mut self, count: usize, size: usize) -> Result<(), String> {
+        self.buffers.clear();
+        for key in 0..count {
+            let bytes = vec![1u8; size];
+            let registration = match self.register && size > 0 {
+                true => Some(self.register(&bytes, key as u64)?),
+                false => None,
+            };
+            self.buffers.push(Buffer {
+                registration,
+                bytes,
+            });
+        }
+        Ok(())
+    }
+
+    /// One more, for messages without bytes.
+    pub(super) fn add_empty_buffer(&mut self) {
+        self.buffers.push(Buffer {
+            registration: None,
+            bytes: Vec::new(),
+        });
+    }
+
+    fn register(&self, bytes: &[u8], key: u64) -> Result<Object<fid_mr>, String> {
+        let (start, len) = (bytes.as_ptr().cast(), bytes.len());
+        Object::open("fi_mr_reg", |out| {
+            // SAFETY: an open domain, and memory that lives as long as the registration.
+            unsafe {
+                calls::fi_mr_reg(
+                    self.domain.get(),
+                    start,
+                    len,
+                    FI_SEND | FI_RECV,
+                    0,
+                    key,
+                    0,
+                    out,
+                    null_mut(),
+                )
+            }
+        })
+    }
+
+    /// Posts a receive into a buffer.
+    #[inline]
+    pub(super) fn recv(&mut self, buffer: usize) -> Result<(), String> {
+        let context = self.context(self.next_recv % RING);
+        self.next_recv += 1;
+        let into = &mut self.buffers[buffer];
+        let (desc, len) = (into.desc(), into.bytes.len());
+        let start = into.bytes.as_mut_ptr().cast();
+        loop {
+            // SAFETY: an enabled endpoint; the buffer and the context live until it is closed.
+            let code = unsafe {
+                calls::fi_trecv(
+                    self.ep.get(),
+                    start,
+                    len,
+                    desc,
+                    FI_ADDR_UNSPEC,
+                    TAG,
+                    0,
+                    context,
+                )
+            };
+            if self.posted("fi_trecv", code)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends a buffer; how many completions there will be: none when it could be injected.
+    #[inline]
+    pub(super) fn send(&mut self, buffer: usize) -> Result<usize, String> {
+        let from = &self.buffers[buffer];
+        let (start, len) = (from.bytes.as_ptr().cast(), from.bytes.len());
+        if len <= self.inject {
+            loop {
+                // SAFETY: an enabled endpoint, and bytes that are copied by the call.
+                let code = unsafe { calls::fi_tinject(self.ep.get(), start, len, self.peer, TAG) };
+                if self.posted("fi_tinject", code)? {
+                    return Ok(0);
+                }
+            }
+        }
+        let desc = from.desc();
+        let context = self.context(RING + self.next_send % RING);
+        self.next_send += 1;
+        loop {
+            // SAFETY: an enabled endpoint; the buffer and the context live until it is closed.
+            let code = unsafe {
+                calls::fi_tsend(self.ep.get(), start, len, desc, self.peer, TAG, context)
+            };
+            if self.posted("fi_tsend", code)? {
+                return Ok(1);
+            }
+        }
+    }
+
+    /// Waits for that many receives and sends.
+    #[inline]
+    pub(super) fn wait(&mut self, receives: usize, sends: usize) -> Result<(), String> {
+        let mut since: Option<Instant> = None;
+        let mut empty = 0u32;
+        while self.received < receives || self.sent < sends {
+            if self.poll()? {
+                (since, empty) = (None, 0);
+                continue;
+            }
+            empty += 1;
+            if empty == LOOKS {
+                empty = 0;
+                if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                    return Err(format!(
+                        "{}: nothing happened for {PATIENCE:?}",
+                        self.provider
+                    ));
+                }
+            }
+        }
+        self.received -= receives;
+        self.sent -= sends;
+        Ok(())
+    }
+
+    /// Takes completions out; whether there were any.
+    #[inline]
+    fn poll(&mut self) -> Result<bool, String> {
+        let mut entries = [fi_cq_entry {
+            op_context: null_mut(),
+        }; BATCH];
+        // SAFETY: an open queue, and room for BATCH entries of its format.
+        let count = unsafe { calls::fi_cq_read(self.cq.get(), entries.as_mut_ptr().cast(), BATCH) };
+        if count == -(FI_EAGAIN as isize) {
+            return Ok(false);
+        }
+        if count < 0 {
+            return Err(self.failure(count));
+        }
+        let sends = self.context(RING) as usize;
+        for entry in entries.iter().take(count as usize) {
+            if (entry.op_context as usize) < sends {
+                self.received += 1;
+            } else {
+                self.sent += 1;
+            }
+        }
+        Ok(count > 0)
+    }
+
+    #[inline]
+    fn context(&mut self, index: usize) -> *mut c_void {
+        (&raw mut self.contexts[index]).cast()
+    }
+
+    /// Whether an operation was taken; when it was not yet, lets the provider work.
+    #[inline]
+    fn posted(&mut self, what: &str, code: isize) -> Result<bool, String> {
+        if code == -(FI_EAGAIN as isize) {
+            self.poll()?;
+            return Ok(false);
+        }
+        check(what, code).map(|()| true)
+    }
+
+    fn failure(&self, code: isize) -> String {
+        if code != -(FI_EAVAIL as isize) {
+            return format!("fi_cq_read: {}", words(code));
+        }
+        let mut entry = fi_cq_err_entry::EMPTY;
+        // SAFETY: an open queue and a whole entry.
+        let count = unsafe { calls::fi_cq_readerr(self.cq.get(), &raw mut entry, 0) };
+        match count {
+            1 => format!("an operation failed: {}", words(entry.err as isize)),
+            code => format!("fi_cq_readerr: {}", words(code)),
+        }
+    }
+}
+
+fn described(library: &Library, offers: &InfoList) -> String {
+    let (major, minor) = library.version();
+    let name = offers.first().map(|info| info.provider().into_owned());
+    format!("{} {major}.{minor}", name.unwrap_or_default())
+}
+
+fn check(what: &str, code: isize) -> Result<(), String> {
+    match code {
+        0 => Ok(()),
+        code => Err(format!("{what}: {}", words(code))),
+    }
+}
+
+/// An error of libfabric's in words. Endpoints exist only with a library.
+fn words(code: isize) -> String {
+    let code = code as i32;
+    Library::get().map_or_else(
+        |_| format!("error {code}"),
+        |library| library.strerror(code),
+    )
+}

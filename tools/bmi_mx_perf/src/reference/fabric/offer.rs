@@ -1,0 +1,81 @@
+//! Which provider the references, and with them the method, are measured on.
+//!
+//! ```text
+//!   --provider NAME or MX_PROVIDER   that one, by its exact name
+//!   otherwise                        hardware, then tcp with RDM, then tcp;ofi_rxm
+//!        |
+//!        v
+//!   an offer on the loopback interface where addresses are sockets', else wherever it has one
+//! ```
+//!
+//! Owns: what is asked of a provider.
+//! Knows nothing of: endpoints.
+
+use libfabric_sys::abi::*;
+use libfabric_sys::{InfoList, Library};
+
+/// The providers the method would choose, best first.
+const PREFERENCE: [&str; 7] = [
+    "verbs;ofi_rxm",
+    "cxi",
+    "psm3",
+    "opx",
+    "efa",
+    "tcp",
+    "tcp;ofi_rxm",
+];
+
+/// The offer to be used, first in a list; or why there is none.
+pub(super) fn find(library: &Library, provider: Option<&str>) -> Result<InfoList, String> {
+    let (major, minor) = library.version();
+    match provider {
+        Some(name) => ask(library, name)?
+            .ok_or_else(|| format!("libfabric {major}.{minor} offers no '{name}' with FI_EP_RDM")),
+        None => {
+            for name in PREFERENCE {
+                if let Some(offers) = ask(library, name)? {
+                    return Ok(offers);
+                }
+            }
+            Err(format!(
+                "libfabric {major}.{minor} offers none of {}",
+                PREFERENCE.join(", ")
+            ))
+        }
+    }
+}
+
+fn ask(library: &Library, provider: &str) -> Result<Option<InfoList>, String> {
+    let no_memory = |_| "no memory for libfabric's hints";
+    let mut hints = library.hints().map_err(no_memory)?;
+    hints
+        .set_caps(FI_TAGGED)
+        .set_mode(FI_CONTEXT | FI_CONTEXT2)
+        .set_ep_type(FI_EP_RDM)
+        .set_threading(FI_THREAD_DOMAIN)
+        .set_mr_mode(FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY)
+        .set_provider(provider)
+        .map_err(|error| error.to_string())?;
+    // Without this a provider of sockets offers the first interface of the machine.
+    let sockets = ["tcp", "verbs", "net", "sockets", "udp"];
+    let core = provider.split(';').next().unwrap_or_default();
+    if sockets.contains(&core)
+        && let Some(offers) = matching(
+            library.query(Some(c"127.0.0.1"), None, FI_SOURCE, Some(&hints)),
+            provider,
+        )
+    {
+        return Ok(Some(offers));
+    }
+    Ok(matching(
+        library.query(None, None, 0, Some(&hints)),
+        provider,
+    ))
+}
+
+/// The first offer that really is the provider's: some libraries take a name for a part of others.
+fn matching(offers: Result<InfoList, i32>, provider: &str) -> Option<InfoList> {
+    let offers = offers.ok()?;
+    let info = offers.iter().find(|info| info.provider() == provider)?;
+    offers.keep(info).ok()
+}

@@ -1,0 +1,53 @@
+//! libfabric alone: the figures the rdm port is measured beside, to be compared with those of
+//! libfabric's own programs (`fi_pingpong -e rdm`, `fi_rdm_tagged_pingpong`, `fi_rdm_tagged_bw`).
+
+use super::{SIZES, bandwidth, group, latency};
+use crate::args::{Args, Port};
+use crate::figures::percentile;
+use crate::reference::fabric::Fabric;
+use crate::report::{self, Row};
+
+/// Measures latency and bandwidth of the provider that `--provider`, or the order, names.
+pub(crate) fn run(args: &Args) -> Result<(), String> {
+    let mut fabric = Fabric::start(args.provider.as_deref(), args.pin)?;
+    if !args.json {
+        println!("libfabric {}, {}", fabric.version(), fabric.provider());
+        report::heading();
+    }
+    let sizes = args.sizes.clone().unwrap_or_else(|| SIZES.to_vec());
+    let emit = |row: Row| report::print(&row, args.json);
+    for &size in &sizes {
+        let mut times = Vec::new();
+        for _ in 0..args.repeats {
+            times.extend(fabric.latency(size, latency::GROUPS, group(size, Port::Rdm))?);
+        }
+        emit(Row {
+            test: "latency",
+            port: "fabric",
+            size,
+            unit: "median_us",
+            value: percentile(&times, 50.0),
+            p99_us: Some(percentile(&times, 99.0)),
+            reference: None,
+            ratio: None,
+        });
+    }
+    for &size in sizes.iter().filter(|size| **size > 0) {
+        let mut speeds = Vec::new();
+        for _ in 0..args.repeats {
+            let rate = fabric.stream(size, bandwidth::count(size))?;
+            speeds.push(rate * size as f64 / 1e6);
+        }
+        emit(Row {
+            test: "bandwidth",
+            port: "fabric",
+            size,
+            unit: "mb_s",
+            value: percentile(&speeds, 50.0),
+            p99_us: None,
+            reference: None,
+            ratio: None,
+        });
+    }
+    Ok(())
+}
