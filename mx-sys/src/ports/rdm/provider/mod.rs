@@ -31,7 +31,8 @@ use libfabric_sys::abi::{
 use libfabric_sys::{Hints, Info, InfoList, Library};
 use standing::{Standing, has_ip_addresses, preference};
 use std::ffi::CString;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 /// A provider that was chosen: what it offers, and what is made of it.
 #[derive(Debug)]
@@ -111,6 +112,13 @@ enum Missing {
 /// The best offer of one provider.
 fn find(library: &Library, name: &str, bind: Option<IpAddr>) -> Result<Choice, Missing> {
     let bind = bind.filter(|_| has_ip_addresses(name));
+    // Providers take any address here, and fail when an endpoint is enabled.
+    if let Some(address) = bind
+        && !is_of_this_host(address)
+    {
+        let why = format!("{address} is not an address of this host");
+        return Err(Missing::Unfit(why));
+    }
     let mut missing = Missing::Absent;
     for profile in profiles(name) {
         let offers = match query(library, name, profile.caps, bind) {
@@ -138,10 +146,18 @@ fn find(library: &Library, name: &str, bind: Option<IpAddr>) -> Result<Choice, M
     if let (Missing::Absent, Some(address)) = (&missing, bind)
         && query(library, name, FI_MSG, None).is_ok_and(|list| has(&list, name))
     {
-        let why = format!("it has nothing at {address}; that must be an address of this host");
+        let why = format!("it has nothing at {address}, but elsewhere on this host");
         return Err(Missing::Unfit(why));
     }
     Err(missing)
+}
+
+/// Whether something could listen at `address`.
+fn is_of_this_host(address: IpAddr) -> bool {
+    match UdpSocket::bind((address, 0)) {
+        Ok(_) => true,
+        Err(error) => error.kind() != io::ErrorKind::AddrNotAvailable,
+    }
 }
 
 fn has(offers: &InfoList, name: &str) -> bool {

@@ -26,9 +26,8 @@ pub(super) enum Standing {
 impl Standing {
     /// Of the provider with this exact name, layers joined by `;`.
     pub(super) fn of(name: &str) -> Self {
-        let mut layers = name.split(';');
-        let core = layers.next().unwrap_or(name);
-        for layer in std::iter::once(core).chain(layers) {
+        // The outermost layer is what is talked to, so its reason comes first.
+        for layer in name.rsplit(';') {
             if let Some((_, why)) = NEVER.iter().find(|(refused, _)| *refused == layer) {
                 return Self::Never(why);
             }
@@ -144,6 +143,14 @@ mod tests {
         ] {
             assert!(matches!(Standing::of(name), Standing::Never(_)), "{name}");
         }
+    }
+
+    #[test]
+    fn the_outermost_layer_gives_the_reason() {
+        let Standing::Never(why) = Standing::of("udp;ofi_rxd") else {
+            panic!("refused");
+        };
+        assert!(why.starts_with("it is unfinished"));
     }
 
     #[test]

@@ -1,0 +1,418 @@
+//! Offers as measured, or as the manual describes hardware, and what becomes of them.
+
+use super::*;
+use libfabric_sys::abi::{
+    FI_ADDR_CXI, FI_ADDR_EFA, FI_ADDR_OPX, FI_ADDR_PSMX3, FI_ASYNC_IOV, FI_BUFFERED_RECV,
+    FI_EP_MSG, FI_MR_MMU_NOTIFY, FI_MR_RAW, FI_RM_ENABLED, FI_SOCKADDR_IB, FI_SOCKADDR_IN,
+};
+
+const MSG: u64 = FI_MSG | FI_MULTI_RECV;
+const READS: u64 = FI_RMA | FI_READ | FI_REMOTE_READ;
+const ALL_TAG_BITS: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+
+/// `tcp` of 2.x, measured.
+fn tcp() -> Offer {
+    Offer {
+        provider: "tcp".into(),
+        ep_type: FI_EP_RDM,
+        caps: MSG | FI_TAGGED,
+        mode: 0,
+        mr_mode: 0,
+        mr_key_bytes: 8,
+        address_format: FI_SOCKADDR_IN,
+        address_len: 16,
+        tx_order: FI_ORDER_SAS,
+        rx_order: FI_ORDER_SAS,
+        inject_size: 128,
+        iov_limit: 4,
+        tx_size: 256,
+        rx_size: 256,
+        max_msg_size: usize::MAX,
+        prefix_size: 0,
+        mem_tag_format: ALL_TAG_BITS,
+        resource_mgmt: FI_RM_ENABLED,
+        ep_cnt: 256,
+    }
+}
+
+/// `tcp;ofi_rxm` of 1.17 and 2.x, measured: they say the same.
+fn tcp_rxm() -> Offer {
+    Offer {
+        provider: "tcp;ofi_rxm".into(),
+        inject_size: 64,
+        tx_size: 2048,
+        rx_size: 2048,
+        ep_cnt: 32768,
+        ..tcp()
+    }
+}
+
+/// InfiniBand, by fi_verbs(7) and fi_rxm(7).
+fn verbs_rxm() -> Offer {
+    Offer {
+        provider: "verbs;ofi_rxm".into(),
+        caps: MSG | READS,
+        mr_mode: FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
+        mr_key_bytes: 4,
+        address_format: FI_SOCKADDR_IB,
+        address_len: 48,
+        max_msg_size: 1 << 30,
+        ..tcp_rxm()
+    }
+}
+
+/// Slingshot, by fi_cxi(7).
+fn cxi() -> Offer {
+    Offer {
+        provider: "cxi".into(),
+        caps: MSG | READS,
+        mr_mode: FI_MR_PROV_KEY | FI_MR_ALLOCATED | FI_MR_ENDPOINT,
+        address_format: FI_ADDR_CXI,
+        address_len: 4,
+        inject_size: 192,
+        iov_limit: 1,
+        tx_size: 1024,
+        rx_size: 1024,
+        max_msg_size: (1 << 32) - 1,
+        mem_tag_format: ALL_TAG_BITS >> 16,
+        ep_cnt: 128,
+        ..tcp()
+    }
+}
+
+/// AWS, by fi_efa(7).
+fn efa() -> Offer {
+    Offer {
+        provider: "efa".into(),
+        caps: MSG | READS,
+        mr_mode: FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_HMEM,
+        address_format: FI_ADDR_EFA,
+        address_len: 32,
+        inject_size: 0,
+        mem_tag_format: 0,
+        ..tcp()
+    }
+}
+
+/// Intel Ethernet and Omni-Path, by fi_psm3(7).
+fn psm3() -> Offer {
+    Offer {
+        provider: "psm3".into(),
+        caps: MSG | READS,
+        mode: FI_CONTEXT,
+        mr_mode: FI_MR_SCALABLE,
+        address_format: FI_ADDR_PSMX3,
+        address_len: 32,
+        inject_size: 64,
+        mem_tag_format: ALL_TAG_BITS >> 4,
+        ep_cnt: 65535,
+        ..tcp()
+    }
+}
+
+/// Omni-Path, by fi_opx(7).
+fn opx() -> Offer {
+    Offer {
+        provider: "opx".into(),
+        caps: MSG | READS,
+        mode: FI_CONTEXT2,
+        mr_mode: FI_MR_SCALABLE,
+        address_format: FI_ADDR_OPX,
+        address_len: 8,
+        ep_cnt: 160,
+        ..tcp()
+    }
+}
+
+fn plan(offer: &Offer) -> Plan {
+    Plan::of(offer).unwrap()
+}
+
+fn unfit(offer: &Offer) -> String {
+    Plan::of(offer).unwrap_err().to_string()
+}
+
+#[test]
+fn tcp_sends_large_messages_over_lanes() {
+    let plan = plan(&tcp());
+    assert_eq!(plan.large, Large::Lanes);
+    assert_eq!((plan.inject_max, plan.slot_bytes), (128, 32 * 1024));
+    assert!(plan.multi_recv && !plan.context_bytes && !plan.mr_local);
+    assert_eq!((plan.prefix, plan.tag_bits, plan.iov_limit), (0, 64, 4));
+}
+
+#[test]
+fn rxm_keeps_its_slots_below_its_own_rendezvous() {
+    let plan = plan(&tcp_rxm());
+    assert_eq!(plan.large, Large::Lanes);
+    assert_eq!((plan.inject_max, plan.slot_bytes), (64, 16 * 1024));
+}
+
+#[test]
+fn verbs_reads_by_virtual_address_and_registers_everything() {
+    let plan = plan(&verbs_rxm());
+    let (virt_addr, max_read) = (true, 1 << 30);
+    assert_eq!(
+        plan.large,
+        Large::Rma {
+            virt_addr,
+            max_read
+        }
+    );
+    assert!(plan.mr_local && plan.mr_prov_key && !plan.mr_endpoint);
+    assert_eq!(plan.slot_bytes, 16 * 1024);
+}
+
+#[test]
+fn cxi_reads_by_offset_with_registrations_of_the_endpoint() {
+    let plan = plan(&cxi());
+    let (virt_addr, max_read) = (false, 1 << 30);
+    assert_eq!(
+        plan.large,
+        Large::Rma {
+            virt_addr,
+            max_read
+        }
+    );
+    assert!(plan.mr_endpoint && plan.mr_prov_key && !plan.mr_local);
+    assert_eq!((plan.iov_limit, plan.tag_bits), (1, 48));
+}
+
+#[test]
+fn cxi_with_keys_of_ours_knows_how_long_they_are() {
+    let plan = plan(&Offer {
+        mr_mode: FI_MR_ALLOCATED | FI_MR_ENDPOINT,
+        mr_key_bytes: 4,
+        ..cxi()
+    });
+    assert!(matches!(
+        plan.large,
+        Large::Rma {
+            virt_addr: false,
+            ..
+        }
+    ));
+    assert!(!plan.mr_prov_key);
+    assert_eq!(plan.mr_key_bytes, 4);
+}
+
+#[test]
+fn efa_injects_nothing_and_reads() {
+    let plan = plan(&efa());
+    assert!(matches!(
+        plan.large,
+        Large::Rma {
+            virt_addr: true,
+            ..
+        }
+    ));
+    assert_eq!((plan.inject_max, plan.tag_bits), (0, 64));
+    assert!(plan.mr_local);
+}
+
+#[test]
+fn psm3_and_opx_copy_because_their_registrations_hold_nothing() {
+    for offer in [psm3(), opx()] {
+        let plan = plan(&offer);
+        assert_eq!(plan.large, Large::Copied, "{}", offer.provider);
+        assert!(plan.context_bytes);
+    }
+}
+
+#[test]
+fn software_never_reads_whatever_it_says_of_registrations() {
+    let plan = plan(&Offer {
+        caps: MSG | READS | FI_TAGGED,
+        mr_mode: FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
+        ..tcp_rxm()
+    });
+    assert_eq!(plan.large, Large::Lanes);
+}
+
+#[test]
+fn reads_need_every_one_of_their_capabilities() {
+    for missing in [FI_RMA, FI_READ, FI_REMOTE_READ] {
+        let mut offer = verbs_rxm();
+        offer.caps &= !missing;
+        assert_eq!(plan(&offer).large, Large::Copied);
+    }
+}
+
+#[test]
+fn lanes_need_tags_and_endpoints() {
+    for (ep_cnt, expected) in [(63, Large::Copied), (64, Large::Lanes), (65, Large::Lanes)] {
+        assert_eq!(plan(&Offer { ep_cnt, ..tcp() }).large, expected);
+    }
+    for (bits, expected) in [(47, Large::Copied), (48, Large::Lanes), (63, Large::Lanes)] {
+        let mem_tag_format = u64::MAX >> (64 - bits);
+        let plan = plan(&Offer {
+            mem_tag_format,
+            ..tcp()
+        });
+        assert_eq!((plan.large, plan.tag_bits), (expected, bits));
+    }
+    let caps = MSG;
+    assert_eq!(plan(&Offer { caps, ..tcp() }).large, Large::Copied);
+}
+
+#[test]
+fn the_old_registration_modes_mean_what_they_meant() {
+    let basic = plan(&Offer {
+        mr_mode: FI_MR_BASIC,
+        ..verbs_rxm()
+    });
+    assert!(matches!(
+        basic.large,
+        Large::Rma {
+            virt_addr: true,
+            ..
+        }
+    ));
+    let either = plan(&Offer {
+        mr_mode: FI_MR_BASIC | FI_MR_SCALABLE,
+        ..verbs_rxm()
+    });
+    assert_eq!(either.large, Large::Copied);
+    let local = plan(&Offer {
+        mode: FI_LOCAL_MR,
+        ..tcp()
+    });
+    assert!(local.mr_local);
+}
+
+#[test]
+fn a_prefix_counts_only_when_it_is_wanted() {
+    let prefix_size = 64;
+    let wanted = Offer {
+        mode: FI_MSG_PREFIX,
+        prefix_size,
+        ..tcp()
+    };
+    assert_eq!(plan(&wanted).prefix, 64);
+    assert_eq!(plan(&wanted).inject_max, 128);
+    assert_eq!(
+        plan(&Offer {
+            prefix_size,
+            ..tcp()
+        })
+        .prefix,
+        0
+    );
+    for (prefix_size, fits) in [(1024, true), (1025, false)] {
+        let offer = Offer {
+            prefix_size,
+            ..wanted.clone()
+        };
+        assert_eq!(Plan::of(&offer).is_ok(), fits);
+    }
+}
+
+#[test]
+fn slots_are_no_longer_than_the_provider_s_messages() {
+    for (max_msg_size, fits) in [(4143, false), (4144, true), (8192, true)] {
+        let offer = Offer {
+            max_msg_size,
+            inject_size: usize::MAX,
+            ..tcp()
+        };
+        match Plan::of(&offer) {
+            Ok(plan) => {
+                assert!(fits);
+                assert_eq!(plan.slot_bytes, max_msg_size);
+                assert_eq!(plan.inject_max, max_msg_size);
+            }
+            Err(unfit) => {
+                assert!(!fits);
+                assert_eq!(unfit, Unfit::TooShort(max_msg_size));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_lived_with_is_named() {
+    let mode = FI_ASYNC_IOV | FI_CONTEXT;
+    assert_eq!(
+        unfit(&Offer { mode, ..opx() }),
+        "it wants mode 0x200000000000000, which is not supported"
+    );
+    let mode = FI_BUFFERED_RECV;
+    assert!(unfit(&Offer { mode, ..tcp_rxm() }).contains("mode 0x8000000000000"));
+    for mr_mode in [FI_MR_RAW, FI_MR_MMU_NOTIFY] {
+        assert_eq!(
+            unfit(&Offer { mr_mode, ..tcp() }),
+            format!("it wants registration mode {mr_mode:#x}, which is not supported")
+        );
+    }
+    let ep_type = FI_EP_MSG;
+    assert_eq!(
+        unfit(&Offer { ep_type, ..tcp() }),
+        "endpoint type 1 is not reliable datagram"
+    );
+    assert_eq!(
+        unfit(&Offer {
+            caps: FI_TAGGED,
+            ..tcp()
+        }),
+        "it offers no messages"
+    );
+    for (tx_order, rx_order) in [(0, FI_ORDER_SAS), (FI_ORDER_SAS, 0)] {
+        let offer = Offer {
+            tx_order,
+            rx_order,
+            ..tcp()
+        };
+        assert_eq!(unfit(&offer), "its messages may overtake each other");
+    }
+    let resource_mgmt = FI_RM_DISABLED;
+    assert_eq!(
+        unfit(&Offer {
+            resource_mgmt,
+            ..opx()
+        }),
+        "it may overrun its queues"
+    );
+    let mr_key_bytes = 9;
+    assert_eq!(
+        unfit(&Offer {
+            mr_key_bytes,
+            ..tcp()
+        }),
+        "its keys have 9 bytes, more than 8"
+    );
+    let address_len = 257;
+    assert_eq!(
+        unfit(&Offer {
+            address_len,
+            ..tcp()
+        }),
+        "its addresses have 257 bytes, more than 256"
+    );
+}
+
+#[test]
+fn zeroes_of_a_provider_become_something_to_work_with() {
+    let plan = plan(&Offer {
+        iov_limit: 0,
+        tx_size: 0,
+        rx_size: 0,
+        ep_cnt: 0,
+        mr_key_bytes: 0,
+        ..tcp()
+    });
+    assert_eq!((plan.iov_limit, plan.tx_depth, plan.rx_depth), (1, 1, 1));
+    assert_eq!((plan.endpoints, plan.mr_key_bytes), (1, 8));
+}
+
+#[test]
+fn a_plan_tells_which_path_each_class_takes() {
+    assert_eq!(
+        plan(&tcp_rxm()).to_string(),
+        "inject up to 64, slots of 16384, multi receive, large messages over lanes"
+    );
+    assert_eq!(
+        plan(&cxi()).to_string(),
+        "inject up to 192, slots of 32768, multi receive, large messages by RMA read \
+         (offsets), registration by endpoint"
+    );
+}
