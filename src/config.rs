@@ -38,17 +38,25 @@ pub struct Config {
     pub connect_timeout: Option<Duration>,
     /// Bytes of freed `memalloc` buffers that are kept for reuse.
     pub buffer_cache: usize,
+    /// The only libfabric provider that will do.
+    pub provider: Option<String>,
+    /// How long a peer may be silent over a fabric.
+    pub rdm_keepalive: Duration,
+    /// Peers at a time that get a lane of their own over a fabric without RDMA.
+    pub rdm_lanes: usize,
 }
 
 /// The answer to "which port?" for the whole process; an address may say otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PortChoice {
-    /// Shared memory on this host, TCP to others.
+    /// Shared memory on this host; to others libfabric where there is an adapter for it, else TCP.
     Auto,
     /// Shared memory only.
     Local,
     /// TCP only.
     Tcp,
+    /// libfabric, also on this host; TCP to peers that cannot be reached over it.
+    Rdm,
 }
 
 /// One row of the table.
@@ -59,8 +67,21 @@ pub struct Tunable {
     pub kind: Kind,
     /// What it does, in one sentence without a full stop.
     pub about: &'static str,
-    set: fn(&mut Config, u64),
-    get: fn(&Config) -> u64,
+    access: Access,
+}
+
+/// How a tunable gets in and out.
+enum Access {
+    /// As a number; words stand for their places.
+    Number {
+        set: fn(&mut Config, u64),
+        get: fn(&Config) -> u64,
+    },
+    /// As a name, or none.
+    Name {
+        set: fn(&mut Config, Option<String>),
+        get: fn(&Config) -> Option<&str>,
+    },
 }
 
 /// What values a tunable takes.
@@ -74,6 +95,21 @@ pub enum Kind {
     Switch,
     /// One of these words; the number is its place.
     Choice(&'static [&'static str]),
+    /// A name, or [`NO_NAME`].
+    Name,
+}
+
+/// What stands for no name.
+const NO_NAME: &str = "auto";
+
+/// Longest name: longer than any provider's.
+const NAME_MAX: usize = 64;
+
+/// A value as it is set.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Value {
+    Number(u64),
+    Name(Option<String>),
 }
 
 const K: u64 = 1024;
@@ -84,19 +120,23 @@ const G: u64 = 1024 * M;
 pub static TUNABLES: &[Tunable] = &[
     Tunable {
         name: "MX_PORT",
-        kind: Kind::Choice(&["auto", "local", "tcp"]),
-        about: "which ports carry traffic; `/local` or `/tcp` at the end of an address wins",
-        set: |c, v| {
-            c.port = match v {
-                1 => PortChoice::Local,
-                2 => PortChoice::Tcp,
-                _ => PortChoice::Auto,
-            }
-        },
-        get: |c| match c.port {
-            PortChoice::Auto => 0,
-            PortChoice::Local => 1,
-            PortChoice::Tcp => 2,
+        kind: Kind::Choice(&["auto", "local", "tcp", "rdm"]),
+        about: "which ports carry traffic; `/local`, `/tcp` or `/rdm` at the end of an address wins",
+        access: Access::Number {
+            set: |c, v| {
+                c.port = match v {
+                    1 => PortChoice::Local,
+                    2 => PortChoice::Tcp,
+                    3 => PortChoice::Rdm,
+                    _ => PortChoice::Auto,
+                }
+            },
+            get: |c| match c.port {
+                PortChoice::Auto => 0,
+                PortChoice::Local => 1,
+                PortChoice::Tcp => 2,
+                PortChoice::Rdm => 3,
+            },
         },
     },
     Tunable {
@@ -104,102 +144,157 @@ pub static TUNABLES: &[Tunable] = &[
         kind: Kind::Number(1024, 64512),
         about: "TCP port of endpoint 0; endpoints below 1024 use the block from here on, and all \
                 hosts must agree on it",
-        // The range keeps it within 16 bits.
-        set: |c, v| c.port_base = v as u16,
-        get: |c| c.port_base.into(),
+        access: Access::Number {
+            // The range keeps it within 16 bits.
+            set: |c, v| c.port_base = v as u16,
+            get: |c| c.port_base.into(),
+        },
     },
     Tunable {
         name: "MX_SPIN_US",
         kind: Kind::Number(0, 1_000_000),
         about: "microseconds a blocked test call polls before it sleeps in the kernel",
-        set: |c, v| c.spin = Duration::from_micros(v),
-        get: |c| c.spin.as_micros() as u64,
+        access: Access::Number {
+            set: |c, v| c.spin = Duration::from_micros(v),
+            get: |c| c.spin.as_micros() as u64,
+        },
     },
     Tunable {
         name: "MX_HELPER",
         kind: Kind::Switch,
         about: "a helper thread, asleep in the kernel, keeps connections moving while the \
                 application computes",
-        set: |c, v| c.helper = v == 1,
-        get: |c| c.helper.into(),
+        access: Access::Number {
+            set: |c, v| c.helper = v == 1,
+            get: |c| c.helper.into(),
+        },
     },
     Tunable {
         name: "MX_EAGER_MAX",
         kind: Kind::Bytes(128, 32 * K),
         about: "messages up to this size travel at once; larger ones are offered and pulled",
-        set: |c, v| c.endpoint.eager_max = v as usize,
-        get: |c| c.endpoint.eager_max as u64,
+        access: Access::Number {
+            set: |c, v| c.endpoint.eager_max = v as usize,
+            get: |c| c.endpoint.eager_max as u64,
+        },
     },
     Tunable {
         name: "MX_UNEXPECTED_BYTES",
         kind: Kind::Bytes(M, 64 * G),
         about: "bytes of early messages that all peers together may leave here",
-        set: |c, v| c.endpoint.unexpected_bytes = v as usize,
-        get: |c| c.endpoint.unexpected_bytes as u64,
+        access: Access::Number {
+            set: |c, v| c.endpoint.unexpected_bytes = v as usize,
+            get: |c| c.endpoint.unexpected_bytes as u64,
+        },
     },
     Tunable {
         name: "MX_WINDOW_BYTES",
         kind: Kind::Bytes(32 * K, G),
         about: "bytes of early messages that one busy peer may leave here",
-        set: |c, v| c.endpoint.partner_window_bytes = v as u32,
-        get: |c| c.endpoint.partner_window_bytes.into(),
+        access: Access::Number {
+            set: |c, v| c.endpoint.partner_window_bytes = v as u32,
+            get: |c| c.endpoint.partner_window_bytes.into(),
+        },
     },
     Tunable {
         name: "MX_WINDOW_MESSAGES",
         kind: Kind::Number(8, 65536),
         about: "early messages that one peer may leave here, whatever their size",
-        set: |c, v| c.endpoint.partner_window_messages = v as u32,
-        get: |c| c.endpoint.partner_window_messages.into(),
+        access: Access::Number {
+            set: |c, v| c.endpoint.partner_window_messages = v as u32,
+            get: |c| c.endpoint.partner_window_messages.into(),
+        },
     },
     Tunable {
         name: "MX_REQUEST_TIMEOUT_MS",
         kind: Kind::Number(0, 86_400_000),
         about: "milliseconds without any progress after which a transfer fails; 0: never",
-        set: |c, v| c.endpoint.request_timeout = millis(v),
-        get: |c| of_millis(c.endpoint.request_timeout),
+        access: Access::Number {
+            set: |c, v| c.endpoint.request_timeout = millis(v),
+            get: |c| of_millis(c.endpoint.request_timeout),
+        },
     },
     Tunable {
         name: "MX_POLL_BUDGET",
         kind: Kind::Number(1, 4096),
         about: "packets taken in by one progress call",
-        set: |c, v| c.endpoint.poll_budget = v as usize,
-        get: |c| c.endpoint.poll_budget as u64,
+        access: Access::Number {
+            set: |c, v| c.endpoint.poll_budget = v as usize,
+            get: |c| c.endpoint.poll_budget as u64,
+        },
     },
     Tunable {
         name: "MX_MAX_PARTNERS",
         kind: Kind::Number(1, 1 << 20),
         about: "connections at the same time; strangers beyond it are refused",
-        set: |c, v| c.endpoint.max_partners = v as usize,
-        get: |c| c.endpoint.max_partners as u64,
+        access: Access::Number {
+            set: |c, v| c.endpoint.max_partners = v as usize,
+            get: |c| c.endpoint.max_partners as u64,
+        },
+    },
+    Tunable {
+        name: "MX_PROVIDER",
+        kind: Kind::Name,
+        about: "the libfabric provider of the rdm port, by its exact name; auto: the best there is",
+        access: Access::Name {
+            set: |c, v| c.provider = v,
+            get: |c| c.provider.as_deref(),
+        },
+    },
+    Tunable {
+        name: "MX_RDM_KEEPALIVE_MS",
+        kind: Kind::Number(1000, 86_400_000),
+        about: "milliseconds after which a peer that is silent over a fabric is taken for dead",
+        access: Access::Number {
+            set: |c, v| c.rdm_keepalive = Duration::from_millis(v),
+            get: |c| c.rdm_keepalive.as_millis() as u64,
+        },
+    },
+    Tunable {
+        name: "MX_RDM_LANES",
+        kind: Kind::Number(0, 4096),
+        about: "peers at a time to which large messages go uncopied over a provider without RDMA",
+        access: Access::Number {
+            set: |c, v| c.rdm_lanes = v as usize,
+            get: |c| c.rdm_lanes as u64,
+        },
     },
     Tunable {
         name: "BMI_MX_CONNECT_TIMEOUT_MS",
         kind: Kind::Number(0, 86_400_000),
         about: "milliseconds that operations wait for a connection before they fail; 0: for ever",
-        set: |c, v| c.connect_timeout = millis(v),
-        get: |c| of_millis(c.connect_timeout),
+        access: Access::Number {
+            set: |c, v| c.connect_timeout = millis(v),
+            get: |c| of_millis(c.connect_timeout),
+        },
     },
     Tunable {
         name: "BMI_MX_UNEXPECTED_MAX",
         kind: Kind::Bytes(16 * K, G),
         about: "largest unexpected message that can be posted and is accepted",
-        set: |c, v| c.unexpected_max = v as usize,
-        get: |c| c.unexpected_max as u64,
+        access: Access::Number {
+            set: |c, v| c.unexpected_max = v as usize,
+            get: |c| c.unexpected_max as u64,
+        },
     },
     Tunable {
         name: "BMI_MX_UNEXPECTED_QUEUE_BYTES",
         kind: Kind::Bytes(M, 64 * G),
         about: "bytes of unexpected messages waiting for `testunexpected`; more stay at their \
                 senders",
-        set: |c, v| c.unexpected_queue_bytes = v as usize,
-        get: |c| c.unexpected_queue_bytes as u64,
+        access: Access::Number {
+            set: |c, v| c.unexpected_queue_bytes = v as usize,
+            get: |c| c.unexpected_queue_bytes as u64,
+        },
     },
     Tunable {
         name: "BMI_MX_BUFFER_CACHE",
         kind: Kind::Bytes(0, 64 * G),
         about: "bytes of freed `memalloc` buffers that are kept for reuse",
-        set: |c, v| c.buffer_cache = v as usize,
-        get: |c| c.buffer_cache as u64,
+        access: Access::Number {
+            set: |c, v| c.buffer_cache = v as usize,
+            get: |c| c.buffer_cache as u64,
+        },
     },
 ];
 
@@ -221,6 +316,10 @@ impl Default for Config {
             connect_timeout: Some(Duration::from_secs(20)),
             // Sixteen buffers of 4 MiB, which is what the C method set aside in every process.
             buffer_cache: 64 * M as usize,
+            provider: None,
+            rdm_keepalive: Duration::from_secs(20),
+            // As many peers as a busy process streams to at the same time; each costs descriptors.
+            rdm_lanes: 64,
         }
     }
 }
@@ -244,11 +343,9 @@ impl Config {
                 refused.extend(tunable.apply(&mut config, value.trim()).err());
             }
         }
-        let separator = |c: char| c == ',' || c == ';' || c.is_whitespace();
-        let options = options.unwrap_or_default().split(separator);
-        for option in options.filter(|option| !option.is_empty()) {
+        for option in split_options(options.unwrap_or_default()) {
             let (name, value) = option.split_once('=').unwrap_or((option, ""));
-            match TUNABLES.iter().find(|tunable| tunable.name == name) {
+            match Tunable::named(name) {
                 Some(tunable) => refused.extend(tunable.apply(&mut config, value).err()),
                 None => refused.push(Refused {
                     name: name.to_owned(),
@@ -261,32 +358,82 @@ impl Config {
     }
 }
 
+/// The entries of an option string. A semicolon separates them too, unless it is in the middle of
+/// a provider's name, such as `tcp;ofi_rxm`.
+fn split_options(options: &str) -> Vec<&str> {
+    let mut entries = Vec::new();
+    for chunk in options.split(|c: char| c == ',' || c.is_whitespace()) {
+        let mut rest = chunk;
+        while !rest.is_empty() {
+            let name = rest.split_once('=').map_or("", |(name, _)| name);
+            let is_name = matches!(Tunable::named(name), Some(t) if matches!(t.kind, Kind::Name));
+            let end = match is_name {
+                false => rest.find(';'),
+                // The last one before the next `NAME=`.
+                true => {
+                    let value = name.len() + 1;
+                    let next = rest[value..].find('=');
+                    next.and_then(|next| rest[value..value + next].rfind(';'))
+                        .map(|at| value + at)
+                }
+            };
+            let (entry, after) = match end {
+                Some(at) => (&rest[..at], &rest[at + 1..]),
+                None => (rest, ""),
+            };
+            entries.push(entry.trim_end_matches(';'));
+            rest = after;
+        }
+    }
+    entries.retain(|entry| !entry.is_empty());
+    entries
+}
+
 impl Tunable {
     /// The default as people write it.
     pub fn default_text(&self) -> String {
-        self.kind.text((self.get)(&Config::default()))
+        self.kind.text(&self.get(&Config::default()))
+    }
+
+    fn named(name: &str) -> Option<&'static Self> {
+        TUNABLES.iter().find(|tunable| tunable.name == name)
+    }
+
+    fn get(&self, config: &Config) -> Value {
+        match self.access {
+            Access::Number { get, .. } => Value::Number(get(config)),
+            Access::Name { get, .. } => Value::Name(get(config).map(str::to_owned)),
+        }
     }
 
     fn apply(&self, config: &mut Config, text: &str) -> Result<(), Refused> {
-        match self.kind.parse(text) {
-            Some(value) => {
-                (self.set)(config, value);
-                Ok(())
+        match (&self.access, self.kind.parse(text)) {
+            (Access::Number { set, .. }, Some(Value::Number(value))) => set(config, value),
+            (Access::Name { set, .. }, Some(Value::Name(name))) => set(config, name),
+            _ => {
+                return Err(Refused {
+                    name: self.name.to_owned(),
+                    value: text.to_owned(),
+                    wanted: Some(self.kind),
+                });
             }
-            None => Err(Refused {
-                name: self.name.to_owned(),
-                value: text.to_owned(),
-                wanted: Some(self.kind),
-            }),
         }
+        Ok(())
     }
 }
 
 impl Kind {
     /// A value as people write it.
-    pub fn text(self, value: u64) -> String {
+    fn text(self, value: &Value) -> String {
+        match value {
+            Value::Number(value) => self.number_text(*value),
+            Value::Name(name) => name.as_deref().unwrap_or(NO_NAME).to_owned(),
+        }
+    }
+
+    fn number_text(self, value: u64) -> String {
         match self {
-            Self::Number(..) => value.to_string(),
+            Self::Number(..) | Self::Name => value.to_string(),
             Self::Bytes(..) => match value {
                 0 => "0".to_owned(),
                 v if v % G == 0 => format!("{}G", v / G),
@@ -301,8 +448,8 @@ impl Kind {
         }
     }
 
-    fn parse(self, text: &str) -> Option<u64> {
-        match self {
+    fn parse(self, text: &str) -> Option<Value> {
+        let number = match self {
             Self::Number(min, max) => text.parse().ok().filter(|v| (min..=max).contains(v)),
             Self::Bytes(min, max) => {
                 let (digits, unit) = match text.as_bytes().last()? {
@@ -323,7 +470,13 @@ impl Kind {
                 .iter()
                 .position(|word| *word == text)
                 .map(|place| place as u64),
-        }
+            Self::Name => {
+                let fits = text.len() <= NAME_MAX && text.bytes().all(|b| b.is_ascii_graphic());
+                let name = Some(text).filter(|text| !matches!(*text, "" | NO_NAME));
+                return fits.then(|| Value::Name(name.map(str::to_owned)));
+            }
+        };
+        number.map(Value::Number)
     }
 }
 
@@ -331,10 +484,11 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Number(min, max) | Self::Bytes(min, max) => {
-                write!(f, "{} to {}", self.text(min), self.text(max))
+                write!(f, "{} to {}", self.number_text(min), self.number_text(max))
             }
             Self::Switch => f.write_str("on, off"),
             Self::Choice(words) => f.write_str(&words.join(", ")),
+            Self::Name => write!(f, "{NO_NAME}, a name"),
         }
     }
 }
@@ -392,7 +546,7 @@ mod tests {
             let value = tunable.kind.parse(&text);
             assert_eq!(
                 value,
-                Some((tunable.get)(&Config::default())),
+                Some(tunable.get(&Config::default())),
                 "{}",
                 tunable.name
             );
@@ -402,16 +556,22 @@ mod tests {
     #[test]
     fn every_tunable_sets_what_it_reads_at_both_ends_of_its_range() {
         for tunable in TUNABLES {
-            let values = match tunable.kind {
+            let numbers = match tunable.kind {
                 Kind::Number(min, max) | Kind::Bytes(min, max) => vec![min, max],
                 Kind::Switch => vec![0, 1],
                 Kind::Choice(words) => (0..words.len() as u64).collect(),
+                Kind::Name => vec![],
             };
-            for value in values {
+            let names = match tunable.kind {
+                Kind::Name => vec![None, Some("x".to_owned()), Some("y".repeat(NAME_MAX))],
+                _ => vec![],
+            };
+            let numbers = numbers.into_iter().map(Value::Number);
+            for value in numbers.chain(names.into_iter().map(Value::Name)) {
                 let mut config = Config::default();
-                let text = tunable.kind.text(value);
+                let text = tunable.kind.text(&value);
                 tunable.apply(&mut config, &text).unwrap();
-                assert_eq!((tunable.get)(&config), value, "{}={text}", tunable.name);
+                assert_eq!(tunable.get(&config), value, "{}={text}", tunable.name);
             }
         }
     }
@@ -422,12 +582,12 @@ mod tests {
             if let Kind::Number(min, max) | Kind::Bytes(min, max) = tunable.kind {
                 let outside = [max.checked_add(1), min.checked_sub(1)];
                 for value in outside.into_iter().flatten() {
-                    let before = (tunable.get)(&Config::default());
+                    let before = tunable.get(&Config::default());
                     let mut config = Config::default();
                     let refused = tunable.apply(&mut config, &value.to_string()).unwrap_err();
                     assert!(refused.to_string().contains(tunable.name));
                     assert!(refused.to_string().contains(&value.to_string()));
-                    assert_eq!((tunable.get)(&config), before);
+                    assert_eq!(tunable.get(&config), before);
                 }
             }
         }
@@ -465,13 +625,56 @@ mod tests {
         assert_eq!(
             refused,
             [
-                "MX_PORT=\"udp\" ignored: not one of auto, local, tcp",
+                "MX_PORT=\"udp\" ignored: not one of auto, local, tcp, rdm",
                 "MX_SPIN_US=\"-1\" ignored: not one of 0 to 1000000",
                 "MX_UNEXPECTED_BYTES=\"99999999999G\" ignored: not one of 1M to 64G",
                 "unknown option \"nonsense\" ignored",
                 "MX_HELPER=\"maybe\" ignored: not one of on, off",
             ]
         );
+    }
+
+    #[test]
+    fn a_provider_is_a_name_and_its_semicolon_separates_nothing() {
+        let provider = |options| load(&[], Some(options)).0.provider;
+        for options in [
+            "MX_PROVIDER=tcp;ofi_rxm",
+            "MX_PROVIDER=tcp;ofi_rxm;",
+            "MX_PROVIDER=tcp;ofi_rxm,MX_SPIN_US=3",
+            "MX_PROVIDER=tcp;ofi_rxm;MX_SPIN_US=3",
+            "MX_SPIN_US=3;MX_PROVIDER=tcp;ofi_rxm MX_HELPER=off",
+        ] {
+            assert_eq!(
+                provider(options).as_deref(),
+                Some("tcp;ofi_rxm"),
+                "{options}"
+            );
+            let (config, refused) = load(&[], Some(options));
+            assert!(refused.is_empty(), "{options}: {refused:?}");
+            if options.contains("SPIN") {
+                assert_eq!(config.spin, Duration::from_micros(3), "{options}");
+            }
+        }
+        assert_eq!(provider("MX_PROVIDER=verbs;ofi_rxm,MX_PROVIDER=auto"), None);
+        let (config, refused) = load(
+            &[("MX_PROVIDER", " psm3 "), ("MX_RDM_LANES", "4097")],
+            Some("MX_PORT=rdm;MX_RDM_KEEPALIVE_MS=5000"),
+        );
+        assert_eq!(config.provider.as_deref(), Some("psm3"));
+        assert_eq!(config.port, PortChoice::Rdm);
+        assert_eq!(config.rdm_keepalive, Duration::from_secs(5));
+        assert_eq!(
+            refused,
+            ["MX_RDM_LANES=\"4097\" ignored: not one of 0 to 4096"]
+        );
+        let long = "x".repeat(NAME_MAX + 1);
+        for bad in ["tcp ofi", "t\u{e9}", "a\nb", &long] {
+            let (config, refused) = load(&[("MX_PROVIDER", bad)], None);
+            assert_eq!(config.provider, None);
+            let text = format!("MX_PROVIDER={bad:?} ignored: not one of auto, a name");
+            assert_eq!(refused, [text]);
+        }
+        assert_eq!(load(&[("MX_PROVIDER", "")], None).0.provider, None);
     }
 
     #[test]

@@ -23,14 +23,16 @@ use crate::error::Error;
 use crate::match_layout::{KEY, PEER_ID_MAX};
 use crate::method::{Handout, Method, Settings, UNEXPECTED_READY};
 use crate::peer::table::PeerKey;
-use crate::peer_name::{self, PeerName, ROUTE_LOCAL, ROUTE_TCP};
+use crate::peer_name::{self, PeerName, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 use crate::{address_range, host};
 use libc::{c_char, c_int};
 use mx_proto::port::WakeDescriptors;
 use mx_proto::{Endpoint, EndpointId, Instant, NicId, Route};
 use mx_sys::ports::host::HostPorts;
 use mx_sys::ports::open::{EndpointChoice, OpenOptions};
-use mx_sys::{Helper, Interest, MonotonicClock, PortMap, Progress, Shared, Tuning, nic};
+use mx_sys::{
+    Helper, Interest, MonotonicClock, PortMap, Progress, RdmOptions, Shared, Tuning, nic,
+};
 use parking_lot::{Mutex, RwLock};
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -251,6 +253,15 @@ fn open_options(listen: Option<&PeerName>, config: &Config) -> OpenOptions {
             PortChoice::Auto => Route::AUTO,
             PortChoice::Local => ROUTE_LOCAL,
             PortChoice::Tcp => ROUTE_TCP,
+            PortChoice::Rdm => ROUTE_RDM,
+        },
+        // Peers that know us by that name come over it or not at all.
+        rdm_required: listen.is_some_and(|name| name.route == ROUTE_RDM),
+        rdm: RdmOptions {
+            provider: config.provider.clone(),
+            keepalive: config.rdm_keepalive,
+            lanes: config.rdm_lanes,
+            ..RdmOptions::default()
         },
         // The table of tunables lets no other base through.
         ports: PortMap::new(config.port_base).unwrap_or_default(),
@@ -298,9 +309,7 @@ fn linger(method: &mut HostMethod) {
 }
 
 fn links(method: &HostMethod) -> usize {
-    let ports = method.endpoint().port();
-    let local = ports.local().map_or(0, |local| local.link_count());
-    local + ports.tcp().link_count()
+    method.endpoint().port().link_count()
 }
 
 /// Sleeps until a link changes, at most a few milliseconds.

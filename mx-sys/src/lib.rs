@@ -8,7 +8,7 @@
 //!   |   one lock, blocking wait, helper thread                  |
 //!   |   +-- mx_proto::Endpoint<HostPorts, UserMemory, Clock> --+ |
 //!   |   |  user_memory   clock   nic                           | |
-//!   |   |  ports: loopback | local | tcp                       | |
+//!   |   |  ports: loopback | local | tcp | rdm                 | |
 //!   |   +------------------------------------------------------+ |
 //!   +-----------------------------------------------------------+
 //! ```
@@ -31,7 +31,8 @@ pub mod user_memory;
 pub use clock::MonotonicClock;
 pub use endpoint_port::{EndpointRange, PortMap};
 pub use fork::ForkMark;
-pub use ports::host::{HostPorts, ROUTE_LOCAL, ROUTE_TCP};
+pub use ports::host::{HostPorts, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 pub use ports::open::{EndpointChoice, OpenError, OpenOptions};
+pub use ports::rdm::RdmOptions;
 pub use progress::{Guard, Helper, Interest, Progress, Shared, Tuning};
 pub use user_memory::{Lent, MallocBuffer, SegmentError, UserMemory};

@@ -1,53 +1,60 @@
 //! All ports of a host behind one.
 //!
 //! ```text
-//!   target                        route                     link id
-//!     this very endpoint  ------> loopback                  10 | index
-//!     this host           ------> local   --Refused--> tcp  00 | index   (as it is)
-//!     elsewhere           ------> tcp                       01 | index
+//!   target                        route
+//!     this very endpoint  ------> loopback
+//!     this host           ------> local   --Refused--> tcp
+//!     elsewhere           ------> rdm, if that is open --Elsewhere--> tcp
 //!
-//!   control nest {local, tcp}           data nest {loopback, local, tcp}
+//!   control nest {local, tcp, rdm}      data nest {loopback, local, tcp, rdm}
+//!   a link's name says whose it is (`owner`)
 //! ```
+//!
+//! A link over rdm begins with a question over TCP (`locator`), which the endpoint does not see.
 //!
 //! A port without a link is *quiet*: it is not polled, so that TCP costs a process that only uses
 //! shared memory nothing. It is looked at again when its control descriptor is readable, which
 //! somebody who sleeps on it says ([`HostPorts::note_control`]) and which polls find out about
-//! within a few milliseconds.
+//! within a few milliseconds. The rdm port may have something to do without a link, which arming
+//! it tells.
 //!
 //! Owns: the ports.
 //! Knows nothing of: what the ports do.
 
 use super::local::LocalPort;
+pub use super::locator::Fabric;
+
+use super::locator::Locator;
 use super::loopback::LoopbackPort;
 use super::nest::Nest;
 use super::open::{BOARD, is_oneself};
+use super::owner::{LOCAL, LOOPBACK, Named, Owner, RDM, TCP, outer, owner};
+use super::rdm::RdmPort;
+use super::scout::{Scout, Settling};
 use super::tcp::TcpPort;
 use crate::endpoint_port::PortMap;
 use crate::nic;
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Place, Port, SendError, Sent, Sink,
-    WakeDescriptors,
+    Body, Close, ConnectError, HeaderBytes, Limits, Port, RemoteKey, RemoteRead, SendError, Sent,
+    Sink, WakeDescriptors,
 };
-use mx_proto::{Clock, Identity, Instant, LinkId, Memory, Route, Source, Target};
-use std::io;
+use mx_proto::{Clock, Identity, Instant, LinkId, Memory, Route, Target};
 use std::time::Duration;
+use std::{fmt, io};
 
 /// Shared memory, or nothing.
 pub const ROUTE_LOCAL: Route = Route(1);
 /// TCP, also on this host.
 pub const ROUTE_TCP: Route = Route(2);
 
-/// Bits of a link's index that say whose it is.
-const OWNER_BITS: u32 = 3 << 30;
-/// The local port's links keep their names, so that nothing is translated for them.
-const LOCAL: u32 = 0;
-const TCP: u32 = 1 << 30;
-const LOOPBACK: u32 = 2 << 30;
+/// libfabric, also on this host.
+pub const ROUTE_RDM: Route = Route(3);
 
 /// Members of the nests.
 const MEMBER_LOCAL: u8 = 0;
 const MEMBER_TCP: u8 = 1;
 const MEMBER_LOOPBACK: u8 = 2;
+const MEMBER_RDM: u8 = 3;
 
 /// Polls between two looks at the clock, while a port is quiet.
 const CLOCK_EVERY: u32 = 16;
@@ -57,12 +64,13 @@ const CLOCK_EVERY: u32 = 16;
 /// connection being made; whoever sleeps on them does not wait for it.
 const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
 
-/// While shared memory is busy, TCP is polled every so many polls: its polls cost system calls.
-const TCP_TURN: u32 = 8;
+/// While shared memory is busy, rdm and TCP are polled every so many polls: their polls cost system
+/// calls. So is TCP while rdm is busy.
+const TURN: u32 = 8;
 
-/// The ports of one endpoint.
+/// The ports of one endpoint. `R` is the one over libfabric, or what stands for it in a test.
 #[derive(Debug)]
-pub struct HostPorts {
+pub struct HostPorts<R = RdmPort> {
     own: Identity,
     policy: Route,
     map: PortMap,
@@ -70,10 +78,14 @@ pub struct HostPorts {
     /// `None` where Unix sockets cannot be had.
     local: Option<LocalPort>,
     tcp: TcpPort,
+    rdm: Rdm<R>,
+    locator: Locator,
     local_quiet: bool,
     tcp_quiet: bool,
-    /// Polls in which TCP had to wait for its turn.
+    rdm_quiet: bool,
+    /// Polls in which they had to wait for their turn.
     tcp_waits: u32,
+    rdm_waits: u32,
     /// The next poll looks at the control descriptors.
     look: bool,
     polls: u32,
@@ -87,32 +99,43 @@ pub struct HostPorts {
     data: Nest,
 }
 
-/// One of the ports and a link's name there.
-enum Owner {
-    Local(LinkId),
-    Tcp(LinkId),
-    Loopback(LinkId),
-    Nobody,
+/// The port over libfabric.
+pub(super) struct Rdm<R> {
+    pub(super) port: Option<R>,
+    /// It was opened with the endpoint: it carries what may take any route.
+    pub(super) offered: bool,
+    /// Opens it for the first address that asks for it, when it is not open yet.
+    pub(super) later: Option<Later<R>>,
+    /// The name of its provider.
+    provider: String,
 }
 
-#[inline]
-fn owner(link: LinkId) -> Owner {
-    let inner = LinkId::new(link.index() & !OWNER_BITS, link.generation());
-    match link.index() & OWNER_BITS {
-        LOCAL => Owner::Local(link),
-        TCP => Owner::Tcp(inner),
-        LOOPBACK => Owner::Loopback(inner),
-        _ => Owner::Nobody,
+/// Opens a port, or says in the log why it cannot be had.
+pub(super) type Later<R> = Box<dyn FnOnce() -> Option<R> + Send>;
+
+impl<R: Fabric> Rdm<R> {
+    pub(super) fn new(port: Option<R>, later: Option<Later<R>>) -> Self {
+        let provider = port.as_ref().map_or("", R::provider).to_owned();
+        Self {
+            offered: port.is_some(),
+            port,
+            later,
+            provider,
+        }
     }
 }
 
-#[inline]
-fn outer(link: LinkId, owner: u32) -> LinkId {
-    debug_assert_eq!(link.index() & OWNER_BITS, 0, "a port with 2^30 links");
-    LinkId::new(link.index() | owner, link.generation())
+impl<R> fmt::Debug for Rdm<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rdm")
+            .field("open", &self.port.is_some())
+            .field("offered", &self.offered)
+            .field("provider", &self.provider)
+            .finish_non_exhaustive()
+    }
 }
 
-/// What links nobody owns can carry: nothing in particular.
+/// What links of a port that is not there can carry: nothing in particular.
 const NO_LIMITS: Limits = Limits {
     packet_max: 4 << 10,
     data_max: 4 << 10,
@@ -120,7 +143,7 @@ const NO_LIMITS: Limits = Limits {
     remote_read: false,
 };
 
-impl HostPorts {
+impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     /// Puts opened ports together; [`HostPorts::open`] opens them.
     pub(super) fn new(
         own: Identity,
@@ -128,6 +151,7 @@ impl HostPorts {
         map: PortMap,
         local: Option<LocalPort>,
         tcp: TcpPort,
+        rdm: Rdm<R>,
     ) -> io::Result<Self> {
         let loopback = LoopbackPort::new()?;
         let (control, data) = (Nest::new()?, Nest::new()?);
@@ -141,6 +165,9 @@ impl HostPorts {
         // The descriptors are the same whatever memory the port works with.
         add(MEMBER_TCP, Port::<Vec<u8>>::descriptors(&tcp))?;
         add(MEMBER_LOOPBACK, Port::<Vec<u8>>::descriptors(&loopback))?;
+        if let Some(rdm) = &rdm.port {
+            add(MEMBER_RDM, Port::<Vec<u8>>::descriptors(rdm))?;
+        }
         Ok(Self {
             own,
             policy,
@@ -148,9 +175,13 @@ impl HostPorts {
             loopback,
             local,
             tcp,
+            rdm,
+            locator: Locator::default(),
             local_quiet: true,
             tcp_quiet: true,
+            rdm_quiet: true,
             tcp_waits: 0,
+            rdm_waits: 0,
             look: true,
             polls: 0,
             next_look: Instant(0),
@@ -187,14 +218,16 @@ impl HostPorts {
         self.tcp.local_port()
     }
 
-    /// The name of the port that carries `link`, for people.
-    pub fn port_name(link: LinkId) -> &'static str {
-        match owner(link) {
-            Owner::Local(_) => "local",
-            Owner::Tcp(_) => "tcp",
-            Owner::Loopback(_) => "loopback",
-            Owner::Nobody => "none",
-        }
+    /// The port over libfabric, when it is open.
+    pub fn rdm(&self) -> Option<&R> {
+        self.rdm.port.as_ref()
+    }
+
+    /// Links of all ports at the moment that others have an end of.
+    pub fn link_count(&self) -> usize {
+        let local = self.local.as_ref().map_or(0, LocalPort::link_count);
+        let rdm = self.rdm.port.as_ref().map_or(0, R::link_count);
+        local + self.tcp.link_count() + rdm
     }
 
     fn connect_local(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
@@ -212,6 +245,104 @@ impl HostPorts {
         let link = Port::<M>::connect(&mut self.tcp, target, clock)?;
         self.tcp_quiet = false;
         Ok(outer(link, TCP))
+    }
+
+    /// Starts a link over libfabric. `strict`: that and nothing else is asked for.
+    fn connect_rdm<M: Memory>(
+        &mut self,
+        target: Target,
+        strict: bool,
+        clock: &dyn Clock,
+    ) -> Result<LinkId, ConnectError>
+    where
+        R: Port<M>,
+    {
+        if self.rdm.port.is_none()
+            && let Some(open) = self.rdm.later.take()
+        {
+            self.open_late(open);
+        }
+        let Some(rdm) = &mut self.rdm.port else {
+            log::debug!("{target:?}: the rdm port is not open");
+            return Err(ConnectError::NoRoute);
+        };
+        let ports = (rdm, &mut self.tcp);
+        let link = self
+            .locator
+            .connect::<M, R>((target, strict), ports, clock)?;
+        (self.rdm_quiet, self.tcp_quiet) = (false, false);
+        Ok(outer(link, RDM))
+    }
+
+    #[cold]
+    fn open_late(&mut self, open: Later<R>) {
+        let Some(port) = open() else { return };
+        let fds = Port::<Vec<u8>>::descriptors(&port);
+        let added = self.control.add(MEMBER_RDM, fds.control);
+        match added.and_then(|()| self.data.add(MEMBER_RDM, fds.data)) {
+            Ok(()) => {
+                port.provider().clone_into(&mut self.rdm.provider);
+                self.rdm.port = Some(port);
+            }
+            // What has been added leaves with its descriptor.
+            Err(error) => log::error!("rdm: cannot wait for its descriptors: {error}"),
+        }
+    }
+
+    /// `busy`: something else has found something in this poll.
+    #[inline]
+    fn poll_rdm<M: Memory, S: Sink<M>>(
+        &mut self,
+        busy: bool,
+        clock: &dyn Clock,
+        budget: usize,
+        sink: &mut S,
+    ) -> bool
+    where
+        R: Port<M>,
+    {
+        let Some(rdm) = &mut self.rdm.port else {
+            self.rdm_quiet = true;
+            return false;
+        };
+        if busy && self.rdm_waits < TURN {
+            self.rdm_waits += 1;
+            return true;
+        }
+        self.rdm_waits = 0;
+        let mut sink = Settling::new(&mut self.locator, &self.rdm.provider, sink);
+        let some = Port::<M>::poll(rdm, clock, budget, &mut sink);
+        self.rdm_quiet = !some && rdm.link_count() == 0 && Port::<M>::deadline(rdm).is_none();
+        some
+    }
+
+    fn arm_rdm<M: Memory>(&mut self) -> bool
+    where
+        R: Port<M>,
+    {
+        let ready = self.rdm.port.as_mut().is_none_or(Port::<M>::arm);
+        // The next poll takes in what there is.
+        self.rdm_quiet &= ready;
+        ready
+    }
+
+    #[inline]
+    fn poll_tcp<M: Memory, S: Sink<M>>(
+        &mut self,
+        clock: &dyn Clock,
+        budget: usize,
+        sink: &mut S,
+    ) -> bool {
+        let mut scout = Scout::new(&mut self.locator, sink);
+        let mut some = self.tcp.poll(clock, budget, &mut scout);
+        let ports = (self.rdm.port.as_mut(), &mut self.tcp);
+        if self.locator.run::<M, R, S>(ports, clock, sink) {
+            some = true;
+            self.rdm_quiet = false;
+        }
+        self.tcp_quiet =
+            !some && self.tcp.link_count() == 0 && Port::<M>::deadline(&self.tcp).is_none();
+        some
     }
 
     /// Polls that are not an everyday matter: looking at what is quiet.
@@ -238,16 +369,32 @@ impl HostPorts {
             self.tcp.note_control();
             self.tcp_quiet = false;
         }
+        if readable & (1 << MEMBER_RDM) != 0 {
+            self.rdm_quiet = false;
+        }
     }
 }
 
-impl<M: Memory> Port<M> for HostPorts {
+impl HostPorts {
+    /// The name of the port that carries `link`, for people.
+    pub fn port_name(link: LinkId) -> &'static str {
+        match owner(link) {
+            Owner::Local(_) => "local",
+            Owner::Tcp(_) => "tcp",
+            Owner::Loopback(_) => "loopback",
+            Owner::Rdm(_) => "rdm",
+        }
+    }
+}
+
+impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     #[inline]
     fn limits(&self, link: LinkId) -> Limits {
-        match (owner(link), &self.local) {
-            (Owner::Local(_), Some(local)) => local.limits(),
-            (Owner::Tcp(link), _) => Port::<M>::limits(&self.tcp, link),
-            (Owner::Loopback(link), _) => Port::<M>::limits(&self.loopback, link),
+        match (owner(link), &self.local, &self.rdm.port) {
+            (Owner::Local(_), Some(local), _) => local.limits(),
+            (Owner::Tcp(link), ..) => Port::<M>::limits(&self.tcp, link),
+            (Owner::Loopback(link), ..) => Port::<M>::limits(&self.loopback, link),
+            (Owner::Rdm(link), _, Some(rdm)) => Port::<M>::limits(rdm, link),
             _ => NO_LIMITS,
         }
     }
@@ -261,11 +408,8 @@ impl<M: Memory> Port<M> for HostPorts {
             let link = Port::<M>::connect(&mut self.loopback, target, clock)?;
             return Ok(outer(link, LOOPBACK));
         }
-        let route = if target.route == Route::AUTO {
-            self.policy
-        } else {
-            target.route
-        };
+        let strict = target.route != Route::AUTO;
+        let route = if strict { target.route } else { self.policy };
         let here = nic::is_local(target.nic);
         match route {
             Route::AUTO if here => match self.connect_local(target, clock) {
@@ -274,6 +418,16 @@ impl<M: Memory> Port<M> for HostPorts {
                 }
                 other => other,
             },
+            ROUTE_RDM if strict => self.connect_rdm::<M>(target, true, clock),
+            Route::AUTO | ROUTE_RDM if self.rdm.offered => {
+                match self.connect_rdm::<M>(target, false, clock) {
+                    // It has as many links as it can have, or has broken down.
+                    Err(ConnectError::NoResources | ConnectError::NoRoute) => {
+                        self.connect_tcp::<M>(target, clock)
+                    }
+                    other => other,
+                }
+            }
             Route::AUTO | ROUTE_TCP => self.connect_tcp::<M>(target, clock),
             ROUTE_LOCAL if here => self.connect_local(target, clock),
             _ => Err(ConnectError::NoRoute),
@@ -281,10 +435,11 @@ impl<M: Memory> Port<M> for HostPorts {
     }
 
     fn bind(&mut self, link: LinkId, cookie: u64) {
-        match (owner(link), &mut self.local) {
-            (Owner::Local(link), Some(local)) => local.bind(link, cookie),
-            (Owner::Tcp(link), _) => Port::<M>::bind(&mut self.tcp, link, cookie),
-            (Owner::Loopback(link), _) => Port::<M>::bind(&mut self.loopback, link, cookie),
+        match (owner(link), &mut self.local, &mut self.rdm.port) {
+            (Owner::Local(link), Some(local), _) => local.bind(link, cookie),
+            (Owner::Tcp(link), ..) => Port::<M>::bind(&mut self.tcp, link, cookie),
+            (Owner::Loopback(link), ..) => Port::<M>::bind(&mut self.loopback, link, cookie),
+            (Owner::Rdm(link), _, Some(rdm)) => Port::<M>::bind(rdm, link, cookie),
             _ => {}
         }
     }
@@ -296,17 +451,21 @@ impl<M: Memory> Port<M> for HostPorts {
         header: &HeaderBytes,
         body: Body<'_, M>,
     ) -> Result<Sent, SendError> {
-        match (owner(link), &mut self.local) {
-            (Owner::Local(link), Some(local)) => {
+        match (owner(link), &mut self.local, &mut self.rdm.port) {
+            (Owner::Local(link), Some(local), _) => {
                 let sent = local.send(link, header, &body);
                 self.touched |= sent != Ok(Sent::Whole);
                 sent
             }
-            (Owner::Tcp(link), _) => {
+            (Owner::Tcp(link), ..) => {
                 self.touched = true;
                 self.tcp.send(link, header, body)
             }
-            (Owner::Loopback(link), _) => self.loopback.send(link, header, body),
+            (Owner::Rdm(link), _, Some(rdm)) => {
+                self.touched = true;
+                rdm.send(link, header, body)
+            }
+            (Owner::Loopback(link), ..) => self.loopback.send(link, header, body),
             _ => Err(SendError::Down),
         }
     }
@@ -319,32 +478,35 @@ impl<M: Memory> Port<M> for HostPorts {
         len: usize,
     ) -> Result<Sent, SendError> {
         self.touched = true;
-        match (owner(link), &mut self.local) {
-            (Owner::Local(link), Some(local)) => {
+        match (owner(link), &mut self.local, &mut self.rdm.port) {
+            (Owner::Local(link), Some(local), _) => {
                 Port::<M>::resume(local, link, memory, offset, len)
             }
-            (Owner::Tcp(link), _) => self.tcp.resume(link, memory, offset, len),
-            (Owner::Loopback(link), _) => self.loopback.resume(link, memory, offset, len),
+            (Owner::Tcp(link), ..) => self.tcp.resume(link, memory, offset, len),
+            (Owner::Loopback(link), ..) => self.loopback.resume(link, memory, offset, len),
+            (Owner::Rdm(link), _, Some(rdm)) => rdm.resume(link, memory, offset, len),
             _ => Err(SendError::Down),
         }
     }
 
     fn detach(&mut self, link: LinkId, memory: &M, offset: usize, len: usize) {
         self.touched = true;
-        match (owner(link), &mut self.local) {
-            (Owner::Local(link), Some(local)) => local.detach(link, memory, offset, len),
-            (Owner::Tcp(link), _) => self.tcp.detach(link, memory, offset, len),
-            (Owner::Loopback(link), _) => self.loopback.detach(link, memory, offset, len),
+        match (owner(link), &mut self.local, &mut self.rdm.port) {
+            (Owner::Local(link), Some(local), _) => local.detach(link, memory, offset, len),
+            (Owner::Tcp(link), ..) => self.tcp.detach(link, memory, offset, len),
+            (Owner::Loopback(link), ..) => self.loopback.detach(link, memory, offset, len),
+            (Owner::Rdm(link), _, Some(rdm)) => rdm.detach(link, memory, offset, len),
             _ => {}
         }
     }
 
     fn recall(&mut self, link: LinkId, token: u64) {
         self.touched = true;
-        match (owner(link), &mut self.local) {
-            (Owner::Local(link), Some(local)) => Port::<M>::recall(local, link, token),
-            (Owner::Tcp(link), _) => Port::<M>::recall(&mut self.tcp, link, token),
-            (Owner::Loopback(link), _) => Port::<M>::recall(&mut self.loopback, link, token),
+        match (owner(link), &mut self.local, &mut self.rdm.port) {
+            (Owner::Local(link), Some(local), _) => Port::<M>::recall(local, link, token),
+            (Owner::Tcp(link), ..) => Port::<M>::recall(&mut self.tcp, link, token),
+            (Owner::Loopback(link), ..) => Port::<M>::recall(&mut self.loopback, link, token),
+            (Owner::Rdm(link), _, Some(rdm)) => Port::<M>::recall(rdm, link, token),
             _ => {}
         }
     }
@@ -375,39 +537,66 @@ impl<M: Memory> Port<M> for HostPorts {
             any |= some;
             self.local_quiet = !some && local.link_count() == 0 && local.deadline().is_none();
         }
+        if !self.rdm_quiet {
+            any |= self.poll_rdm(any, clock, budget, sink);
+        }
         if !self.tcp_quiet {
-            if any && self.tcp_waits < TCP_TURN {
+            if any && self.tcp_waits < TURN {
                 self.tcp_waits += 1;
                 return true;
             }
             self.tcp_waits = 0;
-            let some = self
-                .tcp
-                .poll(clock, budget, &mut Named { sink, owner: TCP });
-            any |= some;
-            self.tcp_quiet =
-                !some && self.tcp.link_count() == 0 && Port::<M>::deadline(&self.tcp).is_none();
+            any |= self.poll_tcp(clock, budget, sink);
         }
         any
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
         self.touched = true;
-        match (owner(link), &mut self.local) {
-            (Owner::Local(link), Some(local)) => local.close(link, how),
-            (Owner::Tcp(link), _) => Port::<M>::close(&mut self.tcp, link, how),
-            (Owner::Loopback(link), _) => Port::<M>::close(&mut self.loopback, link, how),
+        match (owner(link), &mut self.local, &mut self.rdm.port) {
+            (Owner::Local(link), Some(local), _) => local.close(link, how),
+            (Owner::Tcp(link), ..) => Port::<M>::close(&mut self.tcp, link, how),
+            (Owner::Loopback(link), ..) => Port::<M>::close(&mut self.loopback, link, how),
+            (Owner::Rdm(link), _, Some(rdm)) => {
+                self.locator.forget::<M>(link, &mut self.tcp);
+                Port::<M>::close(rdm, link, how);
+            }
             _ => {}
         }
     }
 
-    fn deadline(&self) -> Option<Instant> {
-        let local = self.local.as_ref().and_then(LocalPort::deadline);
-        let tcp = Port::<M>::deadline(&self.tcp);
-        match (local, tcp) {
-            (Some(local), Some(tcp)) => Some(local.min(tcp)),
-            (one, other) => one.or(other),
+    fn expose(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
+        self.touched = true;
+        // The others let nobody read memory.
+        match (owner(link), &mut self.rdm.port) {
+            (Owner::Rdm(link), Some(rdm)) => rdm.expose(link, memory, token),
+            _ => None,
         }
+    }
+
+    fn conceal(&mut self, link: LinkId, key: RemoteKey) {
+        self.touched = true;
+        if let (Owner::Rdm(link), Some(rdm)) = (owner(link), &mut self.rdm.port) {
+            Port::<M>::conceal(rdm, link, key);
+        }
+    }
+
+    fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
+        self.touched = true;
+        match (owner(link), &mut self.rdm.port) {
+            (Owner::Rdm(link), Some(rdm)) => rdm.read_remote(link, read),
+            _ => Err(SendError::Down),
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let all = [
+            self.local.as_ref().and_then(LocalPort::deadline),
+            Port::<M>::deadline(&self.tcp),
+            self.rdm.port.as_ref().and_then(Port::<M>::deadline),
+            self.locator.deadline(),
+        ];
+        all.into_iter().flatten().min()
     }
 
     fn arm(&mut self) -> bool {
@@ -416,11 +605,13 @@ impl<M: Memory> Port<M> for HostPorts {
         if self.armed && !self.touched && !self.look {
             return true;
         }
-        // Quiet ports have no link, and control descriptors need no arming.
+        // Quiet ports have no link, and control descriptors need no arming. Over a fabric something
+        // may come all the same, for a link that is gone; its descriptor would stay readable.
         let ready = !self.look
             && Port::<M>::arm(&mut self.loopback)
             && (self.tcp_quiet || Port::<M>::arm(&mut self.tcp))
-            && (self.local_quiet || self.local.as_mut().is_none_or(LocalPort::arm));
+            && (self.local_quiet || self.local.as_mut().is_none_or(LocalPort::arm))
+            && self.arm_rdm::<M>();
         if !ready {
             Port::<M>::disarm(self);
         }
@@ -435,6 +626,9 @@ impl<M: Memory> Port<M> for HostPorts {
         if let Some(local) = &mut self.local {
             local.disarm();
         }
+        if let Some(rdm) = &mut self.rdm.port {
+            Port::<M>::disarm(rdm);
+        }
     }
 
     fn descriptors(&self) -> WakeDescriptors {
@@ -442,62 +636,5 @@ impl<M: Memory> Port<M> for HostPorts {
             control: Some(self.control.raw()),
             data: Some(self.data.raw()),
         }
-    }
-}
-
-/// Gives links of one port the names they have outside.
-struct Named<'a, S> {
-    sink: &'a mut S,
-    owner: u32,
-}
-
-impl<M: Memory, S: Sink<M>> Sink<M> for Named<'_, S> {
-    fn on_up(&mut self, link: LinkId, cookie: u64) {
-        self.sink.on_up(outer(link, self.owner), cookie);
-    }
-
-    fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
-        self.sink.on_down(outer(link, self.owner), cookie, reason);
-    }
-
-    #[inline]
-    fn on_packet<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        cookie: u64,
-        header: &HeaderBytes,
-        body: &B,
-    ) {
-        self.sink
-            .on_packet(outer(link, self.owner), cookie, header, body);
-    }
-
-    #[inline]
-    fn place(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) -> Option<Place<'_, M>> {
-        self.sink.place(outer(link, self.owner), cookie, header)
-    }
-
-    #[inline]
-    fn on_placed(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) {
-        self.sink.on_placed(outer(link, self.owner), cookie, header);
-    }
-
-    fn on_writable(&mut self, link: LinkId, cookie: u64) {
-        self.sink.on_writable(outer(link, self.owner), cookie);
-    }
-
-    fn on_released(&mut self, link: LinkId, cookie: u64, token: u64) {
-        self.sink
-            .on_released(outer(link, self.owner), cookie, token);
-    }
-
-    fn on_remote_activity(&mut self, link: LinkId, cookie: u64, what: mx_proto::port::RemoteUse) {
-        self.sink
-            .on_remote_activity(outer(link, self.owner), cookie, what);
-    }
-
-    fn on_remote_read(&mut self, link: LinkId, cookie: u64, token: u64, ok: bool) {
-        self.sink
-            .on_remote_read(outer(link, self.owner), cookie, token, ok);
     }
 }

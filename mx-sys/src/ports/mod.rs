@@ -3,8 +3,8 @@
 //! ```text
 //!                    HostPorts  (host: chooses one per link)
 //!          .-------------|--------------+---------------.
-//!      loopback        local           tcp             rdm
-//!      this endpoint   this host       everywhere      fabrics
+//!      loopback        local           tcp <--locator-- rdm
+//!      this endpoint   this host       everywhere       where there is a fabric
 //!      (a queue)       (shared memory) (kernel sockets) (libfabric)
 //! ```
 //!
@@ -12,10 +12,15 @@
 
 pub mod host;
 pub mod local;
+mod locator;
+#[cfg(test)]
+mod locator_tests;
 pub mod loopback;
 mod nest;
 pub mod open;
+mod owner;
 pub mod rdm;
 #[cfg(test)]
 mod recorder;
+mod scout;
 pub mod tcp;

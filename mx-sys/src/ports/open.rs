@@ -8,10 +8,20 @@
 //! Endpoint numbers are per host: two boards of one host do not have an endpoint 3 each. The board
 //! only says under which NIC id the endpoint goes.
 //!
+//! ```text
+//!   policy      rdm port
+//!     rdm         opened, or the endpoint is not
+//!     auto        opened where there is an adapter (`hardware`), as far as that goes
+//!     the others  opened for the first address that asks for it
+//! ```
+//!
+//! Nothing of libfabric is loaded before.
+//!
 //! Knows nothing of: links.
 
-use super::host::{HostPorts, ROUTE_LOCAL};
+use super::host::{HostPorts, ROUTE_LOCAL, ROUTE_RDM, Rdm};
 use super::local::LocalPort;
+use super::rdm::{RdmError, RdmOptions, RdmPort, hardware};
 use super::tcp::{Resolver, TcpOptions, TcpPort};
 use crate::endpoint_port::{EndpointRange, PortMap};
 use crate::nic::{self, ResolveError};
@@ -31,19 +41,23 @@ pub enum EndpointChoice {
 }
 
 /// How to open an endpoint.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// The interface it goes under; the first unless one is named.
     pub board: Option<u32>,
     /// Its number.
     pub endpoint: EndpointChoice,
     /// Which port carries the traffic to targets that do not ask for one ([`Route::AUTO`]: shared
-    /// memory on this host, TCP to others).
+    /// memory on this host; to others libfabric when that is open, else TCP).
     pub policy: Route,
     /// Endpoint numbers and TCP ports.
     pub ports: PortMap,
     /// The only address TCP listens on, instead of all of them.
     pub tcp_bind: Option<IpAddr>,
+    /// The port over libfabric has to be there, whatever the policy.
+    pub rdm_required: bool,
+    /// How it is opened.
+    pub rdm: RdmOptions,
 }
 
 impl OpenOptions {
@@ -55,6 +69,8 @@ impl OpenOptions {
             policy: Route::AUTO,
             ports: PortMap::default(),
             tcp_bind: None,
+            rdm_required: false,
+            rdm: RdmOptions::default(),
         }
     }
 }
@@ -82,6 +98,8 @@ pub enum OpenError {
         /// Why.
         error: io::Error,
     },
+    /// The port over libfabric was asked for and cannot be had.
+    Rdm(RdmError),
     /// Descriptors, memory or random numbers cannot be had.
     System(io::Error),
 }
@@ -96,6 +114,7 @@ impl fmt::Display for OpenError {
             }
             Self::NoneFree => f.write_str("no endpoint is free"),
             Self::Listen { address, error } => write!(f, "cannot listen on {address}: {error}"),
+            Self::Rdm(error) => write!(f, "no rdm port: {error}"),
             Self::System(error) => write!(f, "cannot open an endpoint: {error}"),
         }
     }
@@ -121,15 +140,73 @@ impl HostPorts {
             }
             EndpointChoice::Any => claim_any(&options)?,
         };
+        let rdm = RdmOptions {
+            bind: options.rdm.bind.or_else(|| bind_address(&options, nic)),
+            ..options.rdm
+        };
+        let rdm = open_rdm(options.policy, options.rdm_required, rdm)?;
         let session = random_session().map_err(OpenError::System)?;
         let own = Identity {
             nic,
             endpoint,
             session,
         };
-        let ports = Self::new(own, options.policy, options.ports, local, tcp);
+        let ports = Self::new(own, options.policy, options.ports, local, tcp, rdm);
         Ok((ports.map_err(OpenError::System)?, own))
     }
+}
+
+/// The only address providers with IP addresses may use: that of the interface asked for. Where
+/// none is, they choose, because not all of them can use all interfaces.
+fn bind_address(options: &OpenOptions, nic: NicId) -> Option<IpAddr> {
+    let of_board = || nic::socket_addresses(nic, 0).last().map(SocketAddr::ip);
+    options
+        .tcp_bind
+        .or_else(|| options.board.and_then(|_| of_board()))
+}
+
+/// The port over libfabric: at once, later or not at all.
+fn open_rdm(policy: Route, required: bool, options: RdmOptions) -> Result<Rdm<RdmPort>, OpenError> {
+    if required || policy == ROUTE_RDM {
+        let port = RdmPort::open(options).map_err(OpenError::Rdm)?;
+        log::info!("rdm port over {}", port.provider());
+        return Ok(Rdm::new(Some(port), None));
+    }
+    let adapters = match policy {
+        Route::AUTO => hardware::adapters(),
+        _ => Vec::new(),
+    };
+    if !adapters.is_empty() {
+        let options = RdmOptions {
+            hardware_only: true,
+            ..options.clone()
+        };
+        match RdmPort::open(options) {
+            Ok(port) => {
+                let (provider, adapters) = (port.provider(), adapters.join(", "));
+                log::info!("rdm port over {provider} ({adapters})");
+                return Ok(Rdm::new(Some(port), None));
+            }
+            Err(error) => {
+                let adapters = adapters.join(", ");
+                log::warn!("{adapters} not used, tcp is: no rdm port: {error}");
+            }
+        }
+    }
+    let later = move || match RdmPort::open(options) {
+        Ok(port) => {
+            log::info!(
+                "rdm port over {}, for an address with /rdm",
+                port.provider()
+            );
+            Some(port)
+        }
+        Err(error) => {
+            log::error!("no rdm port, which an address with /rdm needs: {error}");
+            None
+        }
+    };
+    Ok(Rdm::new(None, Some(Box::new(later))))
 }
 
 fn claim_any(options: &OpenOptions) -> Result<Claim, OpenError> {

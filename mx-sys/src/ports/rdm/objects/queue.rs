@@ -57,6 +57,10 @@ pub(in crate::ports::rdm) enum CqEvent {
     },
 }
 
+// SAFETY: the pointers are names here: of an operation, and of a place in a buffer. What they name
+// is looked up in tables of the port, which only one thread at a time has.
+unsafe impl Send for CqEvent {}
+
 impl Domain {
     /// Appends up to `max` events to `out`, and says how many. An error means that the queue is
     /// broken, and with it all that was opened from this domain.

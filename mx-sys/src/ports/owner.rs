@@ -1,0 +1,126 @@
+//! Which port a link belongs to, told by its name.
+//!
+//! ```text
+//!   31 30 29                                0
+//!   +----+----------------------------------+
+//!   | 00 | index of the local port's link   |   the same name inside and outside
+//!   | 01 |          of the TCP port's       |
+//!   | 10 |          of the loopback's       |
+//!   | 11 |          of the rdm port's       |
+//!   +----+----------------------------------+
+//! ```
+//!
+//! Knows nothing of: the ports.
+
+use mx_proto::port::{HeaderBytes, LinkDown, Place, RemoteUse, Sink};
+use mx_proto::{LinkId, Memory, Source};
+
+/// Bits of a link's index that say whose it is.
+const OWNER_BITS: u32 = 3 << 30;
+/// The local port's links keep their names, so that nothing is translated for them.
+pub(super) const LOCAL: u32 = 0;
+pub(super) const TCP: u32 = 1 << 30;
+pub(super) const LOOPBACK: u32 = 2 << 30;
+pub(super) const RDM: u32 = 3 << 30;
+
+/// One of the ports and a link's name there.
+pub(super) enum Owner {
+    Local(LinkId),
+    Tcp(LinkId),
+    Loopback(LinkId),
+    Rdm(LinkId),
+}
+
+#[inline]
+pub(super) fn owner(link: LinkId) -> Owner {
+    let inner = LinkId::new(link.index() & !OWNER_BITS, link.generation());
+    match link.index() & OWNER_BITS {
+        LOCAL => Owner::Local(link),
+        TCP => Owner::Tcp(inner),
+        LOOPBACK => Owner::Loopback(inner),
+        _ => Owner::Rdm(inner),
+    }
+}
+
+#[inline]
+pub(super) fn outer(link: LinkId, owner: u32) -> LinkId {
+    debug_assert_eq!(link.index() & OWNER_BITS, 0, "a port with 2^30 links");
+    LinkId::new(link.index() | owner, link.generation())
+}
+
+/// Gives links of one port the names they have outside.
+pub(super) struct Named<'a, S> {
+    pub(super) sink: &'a mut S,
+    pub(super) owner: u32,
+}
+
+impl<M: Memory, S: Sink<M>> Sink<M> for Named<'_, S> {
+    fn on_up(&mut self, link: LinkId, cookie: u64) {
+        self.sink.on_up(outer(link, self.owner), cookie);
+    }
+
+    fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
+        self.sink.on_down(outer(link, self.owner), cookie, reason);
+    }
+
+    #[inline]
+    fn on_packet<B: Source + ?Sized>(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        header: &HeaderBytes,
+        body: &B,
+    ) {
+        self.sink
+            .on_packet(outer(link, self.owner), cookie, header, body);
+    }
+
+    #[inline]
+    fn place(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) -> Option<Place<'_, M>> {
+        self.sink.place(outer(link, self.owner), cookie, header)
+    }
+
+    #[inline]
+    fn on_placed(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) {
+        self.sink.on_placed(outer(link, self.owner), cookie, header);
+    }
+
+    fn on_writable(&mut self, link: LinkId, cookie: u64) {
+        self.sink.on_writable(outer(link, self.owner), cookie);
+    }
+
+    fn on_released(&mut self, link: LinkId, cookie: u64, token: u64) {
+        self.sink
+            .on_released(outer(link, self.owner), cookie, token);
+    }
+
+    fn on_remote_activity(&mut self, link: LinkId, cookie: u64, what: RemoteUse) {
+        self.sink
+            .on_remote_activity(outer(link, self.owner), cookie, what);
+    }
+
+    fn on_remote_read(&mut self, link: LinkId, cookie: u64, token: u64, ok: bool) {
+        self.sink
+            .on_remote_read(outer(link, self.owner), cookie, token, ok);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_port_gets_back_the_name_it_gave() {
+        let inside = LinkId::new((1 << 30) - 1, 7);
+        for bits in [LOCAL, TCP, LOOPBACK, RDM] {
+            let found = match owner(outer(inside, bits)) {
+                Owner::Local(link) if bits == LOCAL => link,
+                Owner::Tcp(link) if bits == TCP => link,
+                Owner::Loopback(link) if bits == LOOPBACK => link,
+                Owner::Rdm(link) if bits == RDM => link,
+                _ => panic!("{bits:#x} belongs to somebody else"),
+            };
+            assert_eq!(found, inside);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Endpoints over libfabric in one process, as far as an ordinary machine can: its TCP provider.
+//!
+//! Needs libfabric1 (`make deps`).
+
+mod node;
+
+use mx_proto::{Config, DownReason, Event, PartnerId, Posted, Route, Status};
+use mx_sys::{
+    EndpointChoice, OpenError, OpenOptions, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, RdmOptions,
+};
+use node::{LONG, Node, NotConnected, pattern, pending, waiting};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+/// On the loopback, over the provider every libfabric with TCP has in one form or the other.
+fn options(policy: Route) -> OpenOptions {
+    let mut options = OpenOptions::new(EndpointChoice::Any);
+    options.policy = policy;
+    options.tcp_bind = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    options
+}
+
+fn node(policy: Route) -> Node {
+    Node::open(options(policy), Config::default(), true).unwrap()
+}
+
+/// Two nodes that reach each other over the fabric; the partner is the second one as the first one
+/// sees it.
+fn pair() -> (Node, Node, PartnerId) {
+    let (a, b) = (node(ROUTE_RDM), node(ROUTE_RDM));
+    let partner = a.connect(b.target(Route::AUTO)).unwrap();
+    (a, b, partner)
+}
+
+/// Links over shared memory, TCP and the fabric.
+fn links(node: &Node) -> (usize, usize, usize) {
+    let engine = node.shared.lock();
+    let ports = engine.endpoint.port();
+    (
+        ports.local().map_or(0, |local| local.link_count()),
+        ports.tcp().link_count(),
+        ports.rdm().map_or(0, |rdm| rdm.link_count()),
+    )
+}
+
+/// Waits until `node` has these links: those of the locator end by themselves.
+fn settles(node: &Node, expected: (usize, usize, usize)) {
+    let begin = std::time::Instant::now();
+    while links(node) != expected {
+        assert!(begin.elapsed() < LONG, "{:?}", links(node));
+        node.try_done(77, Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn peers_find_each_other_through_tcp_and_then_leave_it_alone() {
+    let (a, b, to_b) = pair();
+    assert_eq!(a.send_all(to_b, 1, b"over the fabric"), Status::Success);
+    let mut got = [0; 15];
+    assert_eq!(b.receive(1, &mut got).status, Status::Success);
+    assert_eq!(&got, b"over the fabric");
+    settles(&a, (0, 0, 1));
+    settles(&b, (0, 0, 1));
+    // An address may ask for each of the others, and for this one.
+    for route in [ROUTE_LOCAL, ROUTE_TCP, ROUTE_RDM] {
+        let c = node(Route::AUTO);
+        let to_b = c.connect(b.target(route)).unwrap();
+        assert_eq!(c.send_all(to_b, 2, b"x"), Status::Success);
+        assert_eq!(b.receive(2, &mut got[..1]).status, Status::Success);
+        let expected = [ROUTE_LOCAL, ROUTE_TCP, ROUTE_RDM].map(|of| usize::from(of == route));
+        settles(&c, expected.into());
+    }
+}
+
+#[test]
+fn messages_of_every_size_cross_in_both_directions() {
+    let (a, b, to_b) = pair();
+    let to_a = b.connect(a.target(Route::AUTO)).unwrap();
+    let sizes = [
+        0, 1, 33, 4095, 4097, 32_767, 32_769, 65_537, 1_000_003, 9_000_001,
+    ];
+    for (n, size) in sizes.into_iter().enumerate() {
+        let bits = n as u64;
+        let (there, back) = (pattern(size, bits + 1), pattern(size, bits + 100));
+        let (mut at_a, mut at_b) = (vec![0xee; size + 1], vec![0xee; size + 1]);
+        waiting(b.post(bits, &mut at_b, bits));
+        waiting(a.post(bits, &mut at_a, bits));
+        let sends = [
+            (&a, a.send(to_b, bits, &there, 1000)),
+            (&b, b.send(to_a, bits, &back, 1000)),
+        ];
+        for (node, other) in [(&a, &at_a), (&b, &at_b)] {
+            let done = node.done(bits);
+            assert_eq!(done.status, Status::Success, "{size} bytes");
+            assert_eq!(done.transferred as usize, size);
+            assert_eq!(other[size], 0xee, "a byte behind the message");
+        }
+        for (node, posted) in sends {
+            if posted != Posted::Complete {
+                assert_eq!(node.done(1000).status, Status::Success);
+            }
+        }
+        assert!(at_a[..size] == back[..] && at_b[..size] == there[..]);
+    }
+}
+
+#[test]
+fn many_small_messages_arrive_whole_and_in_order() {
+    let (a, b, to_b) = pair();
+    let count = 3_000u64;
+    let messages: Vec<Vec<u8>> = (0..count).map(|n| pattern(n as usize % 300, n)).collect();
+    let posted: Vec<Posted> = messages
+        .iter()
+        .enumerate()
+        .map(|(n, bytes)| a.send(to_b, 7, bytes, n as u64))
+        .collect();
+    let mut buffer = vec![0; 300];
+    for message in &messages {
+        let done = b.receive(7, &mut buffer);
+        assert_eq!(
+            (done.status, done.length as usize),
+            (Status::Success, message.len())
+        );
+        assert_eq!(buffer[..message.len()], message[..]);
+    }
+    for (n, posted) in posted.iter().enumerate() {
+        if *posted != Posted::Complete {
+            assert_eq!(a.done(n as u64).status, Status::Success);
+        }
+    }
+}
+
+#[test]
+fn a_peer_without_a_fabric_is_reached_over_tcp_unless_its_address_says_rdm() {
+    let a = node(ROUTE_RDM);
+    let b = node(ROUTE_TCP);
+    let to_b = a.connect(b.target(Route::AUTO)).unwrap();
+    assert_eq!(a.send_all(to_b, 1, b"through tcp"), Status::Success);
+    assert_eq!(b.receive(1, &mut [0; 11]).status, Status::Success);
+    settles(&a, (0, 1, 0));
+    settles(&b, (0, 1, 0));
+    let c = node(ROUTE_RDM);
+    let refused = c.connect(b.target(ROUTE_RDM));
+    assert_eq!(refused, Err(NotConnected::Later(Status::Unreachable)));
+    settles(&c, (0, 0, 0));
+}
+
+#[test]
+fn both_at_once_become_one_partner_each() {
+    let (a, b) = (node(ROUTE_RDM), node(ROUTE_RDM));
+    let (to_b, to_a) = std::thread::scope(|scope| {
+        let there = scope.spawn(|| a.connect(b.target(Route::AUTO)).unwrap());
+        let back = b.connect(a.target(Route::AUTO)).unwrap();
+        (there.join().unwrap(), back)
+    });
+    assert_eq!(a.send_all(to_b, 1, b"there"), Status::Success);
+    assert_eq!(b.receive(1, &mut [0; 5]).status, Status::Success);
+    assert_eq!(b.send_all(to_a, 2, b"back"), Status::Success);
+    assert_eq!(a.receive(2, &mut [0; 4]).status, Status::Success);
+    for node in [&a, &b] {
+        assert_eq!(node.shared.lock().endpoint.partners(), 1);
+        assert_eq!(links(node).0, 0);
+    }
+}
+
+#[test]
+fn a_peer_that_ends_is_seen_to_end() {
+    let (a, b, to_b) = pair();
+    let big = pattern(4 << 20, 1);
+    pending(a.send(to_b, 1, &big, 1));
+    drop(b);
+    assert_ne!(a.done(1).status, Status::Success);
+    let Event::PartnerDown { reason, .. } = a.event();
+    assert!(!matches!(reason, DownReason::Protocol(_)), "{reason:?}");
+    settles(&a, (0, 0, 0));
+}
+
+#[test]
+fn nobody_there_is_refused_as_over_tcp() {
+    let a = node(ROUTE_RDM);
+    let gone = node(ROUTE_RDM);
+    let [by_tcp, by_rdm, by_any] =
+        [ROUTE_TCP, ROUTE_RDM, Route::AUTO].map(|route| gone.target(route));
+    drop(gone);
+    let refused = a.connect(by_tcp);
+    assert!(
+        matches!(refused, Err(NotConnected::Later(_))),
+        "{refused:?}"
+    );
+    assert_eq!(a.connect(by_rdm), refused);
+    assert_eq!(a.connect(by_any), refused);
+    settles(&a, (0, 0, 0));
+}
+
+#[test]
+fn a_provider_that_is_not_there_or_never_used_is_named_and_so_is_what_to_do() {
+    for (provider, says) in [("cxi", "found "), ("sockets", "unset MX_PROVIDER")] {
+        let mut options = options(ROUTE_RDM);
+        options.rdm = RdmOptions {
+            provider: Some(provider.to_owned()),
+            ..RdmOptions::default()
+        };
+        let error = Node::open(options, Config::default(), true).unwrap_err();
+        assert!(matches!(error, OpenError::Rdm(_)), "{error:?}");
+        let text = error.to_string();
+        assert!(text.starts_with("no rdm port: "), "{text}");
+        assert!(text.contains(provider) && text.contains(says), "{text}");
+    }
+    // Whoever does not ask for the port does not need its provider.
+    let mut options = options(Route::AUTO);
+    options.rdm.provider = Some("cxi".to_owned());
+    let a = Node::open(options, Config::default(), true).unwrap();
+    let b = node(ROUTE_RDM);
+    a.connect(b.target(Route::AUTO)).unwrap();
+    let refused = a.connect(b.target(ROUTE_RDM));
+    assert!(
+        matches!(refused, Ok(_) | Err(NotConnected::AtOnce(_))),
+        "{refused:?}"
+    );
+}
