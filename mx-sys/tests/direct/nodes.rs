@@ -1,0 +1,216 @@
+//! Endpoints over the rdm port, all in one thread, over whatever provider this machine has.
+
+use super::{DirectPort, Directory};
+use mx_proto::{
+    Cancelled, Completion, Config, Endpoint, EndpointId, Identity, KeepAll, MatchBits, MatchMask,
+    NicId, PartnerId, Posted, Received, RequestId, Route, SendMode, SessionId, Status, Target,
+};
+use mx_sys::UserMemory;
+use mx_sys::clock::MonotonicClock;
+use mx_sys::ports::rdm::{RdmError, RdmOptions};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
+
+pub(crate) type Ends = Endpoint<DirectPort, UserMemory, MonotonicClock>;
+
+const KEY: u32 = 0x6d78;
+/// Reaching it means that something hangs.
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+/// Loopback, whatever provider there is.
+pub(crate) fn options() -> RdmOptions {
+    RdmOptions {
+        bind: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        ..RdmOptions::default()
+    }
+}
+
+/// Some nodes, and what came out of each.
+pub(crate) struct Nodes {
+    directory: Directory,
+    pub(crate) ends: Vec<Option<Ends>>,
+    pub(crate) done: Vec<Vec<Completion>>,
+    config: Config,
+    sessions: u64,
+}
+
+impl Nodes {
+    /// `None`, and a line that says so, where there is no libfabric.
+    pub(crate) fn new(count: usize) -> Option<Self> {
+        Self::with(count, Config::default())
+    }
+
+    pub(crate) fn with(count: usize, config: Config) -> Option<Self> {
+        let mut nodes = Self {
+            directory: Directory::default(),
+            ends: Vec::new(),
+            done: Vec::new(),
+            config,
+            sessions: 100,
+        };
+        for _ in 0..count {
+            let end = nodes.open(nodes.ends.len())?;
+            nodes.ends.push(Some(end));
+            nodes.done.push(Vec::new());
+        }
+        Some(nodes)
+    }
+
+    fn open(&mut self, number: usize) -> Option<Ends> {
+        let endpoint = EndpointId(number as u32);
+        let port = match self.directory.open(endpoint, options()) {
+            Ok(port) => port,
+            Err(RdmError::NoLibrary(why)) => {
+                eprintln!("NOT TESTED: {why}");
+                return None;
+            }
+            Err(other) => panic!("{other}"),
+        };
+        self.sessions += 1;
+        let identity = Identity {
+            nic: NicId(1),
+            endpoint,
+            session: SessionId(self.sessions),
+        };
+        let config = self.config.clone();
+        Some(Endpoint::new(config, identity, KEY, port, MonotonicClock))
+    }
+
+    /// The node is gone from one moment to the next, without a word.
+    pub(crate) fn kill(&mut self, node: usize) {
+        self.ends[node] = None;
+        self.done[node].clear();
+    }
+
+    /// A new life under the old name.
+    pub(crate) fn restart(&mut self, node: usize) {
+        self.ends[node] = None;
+        self.ends[node] = self.open(node);
+    }
+
+    pub(crate) fn end(&mut self, node: usize) -> &mut Ends {
+        self.ends[node].as_mut().expect("a node that lives")
+    }
+
+    pub(crate) fn turn(&mut self) {
+        for (end, done) in self.ends.iter_mut().zip(&mut self.done) {
+            let Some(end) = end else { continue };
+            end.progress(&mut KeepAll);
+            while let Some(completion) = end.poll_completion() {
+                done.push(completion);
+            }
+        }
+    }
+
+    /// Turns until `found` finds something.
+    pub(crate) fn until<T>(&mut self, mut found: impl FnMut(&mut Self) -> Option<T>) -> T {
+        let until = Instant::now() + LONG;
+        loop {
+            if let Some(found) = found(self) {
+                return found;
+            }
+            if Instant::now() >= until {
+                for end in self.ends.iter().flatten() {
+                    eprintln!("{:?} {:?}", end.port().rdm(), end.stats());
+                }
+                panic!("it hangs");
+            }
+            self.turn();
+        }
+    }
+
+    pub(crate) fn wait(&mut self, node: usize, context: u64) -> Completion {
+        self.until(|nodes| {
+            let done = &mut nodes.done[node];
+            let at = done.iter().position(|c| c.context == context)?;
+            Some(done.swap_remove(at))
+        })
+    }
+
+    pub(crate) fn connect(&mut self, from: usize, to: usize) -> PartnerId {
+        let done = self.try_connect(from, to);
+        assert_eq!(done.status, Status::Success);
+        done.partner
+    }
+
+    pub(crate) fn try_connect(&mut self, from: usize, to: usize) -> Completion {
+        let target = Target {
+            nic: NicId(1),
+            endpoint: EndpointId(to as u32),
+            route: Route::AUTO,
+        };
+        let context = u64::MAX;
+        let posted = self.end(from).connect(target, KEY, MatchBits(0), context);
+        posted.unwrap();
+        self.wait(from, context)
+    }
+
+    /// Sends. `None` when it is complete at once. The bytes must stay until it is complete.
+    pub(crate) fn send(
+        &mut self,
+        from: usize,
+        to: PartnerId,
+        bits: u64,
+        bytes: &[u8],
+        context: u64,
+    ) -> Option<RequestId> {
+        let memory = memory(bytes.as_ptr().cast_mut(), bytes.len());
+        let bits = MatchBits(bits);
+        let mode = SendMode::Standard;
+        match self.end(from).send(to, bits, memory, context, mode) {
+            Ok(Posted::Complete) => None,
+            Ok(Posted::Pending(id)) => Some(id),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    /// Sends and waits for the end.
+    pub(crate) fn send_all(&mut self, from: usize, to: PartnerId, bits: u64, bytes: &[u8]) {
+        let context = u64::MAX - 1;
+        if self.send(from, to, bits, bytes, context).is_some() {
+            assert_eq!(self.wait(from, context).status, Status::Success);
+        }
+    }
+
+    /// Posts a receive. The bytes must stay until it is complete.
+    pub(crate) fn post(
+        &mut self,
+        at: usize,
+        bits: u64,
+        bytes: &mut [u8],
+        context: u64,
+    ) -> Option<RequestId> {
+        let memory = memory(bytes.as_mut_ptr(), bytes.len());
+        let bits = MatchBits(bits);
+        let posted = self.end(at).recv(bits, MatchMask::EXACT, memory, context);
+        match posted.unwrap() {
+            Received::Complete(done) => {
+                self.done[at].push(done);
+                None
+            }
+            Received::Pending(id) => Some(id),
+        }
+    }
+
+    /// Receives and waits for the message.
+    pub(crate) fn receive(&mut self, at: usize, bits: u64, bytes: &mut [u8]) -> Completion {
+        let context = u64::MAX - 2;
+        self.post(at, bits, bytes, context);
+        self.wait(at, context)
+    }
+
+    pub(crate) fn cancel(&mut self, at: usize, request: RequestId) -> Cancelled {
+        self.end(at).cancel(request)
+    }
+}
+
+fn memory(start: *mut u8, len: usize) -> UserMemory {
+    // SAFETY: tests keep a buffer until its operation is complete.
+    unsafe { UserMemory::new(start.cast(), len) }.unwrap()
+}
+
+pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    (0..len as u64)
+        .map(|at| at.wrapping_mul(seed * 2 + 1).wrapping_add(at >> 8) as u8)
+        .collect()
+}
