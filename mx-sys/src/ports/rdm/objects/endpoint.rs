@@ -19,7 +19,7 @@ use libc::{c_void, iovec};
 use libfabric_sys::abi::{
     FI_ADDR_UNSPEC, FI_E2BIG, FI_EBUSY, FI_EINVAL, FI_EMSGSIZE, FI_ENOSYS, FI_EOTHER, FI_ETOOSMALL,
     FI_MULTI_RECV, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, FI_RECV, FI_RMA, FI_TAGGED, FI_TRANSMIT,
-    fi_msg, fid_ep,
+    fi_msg, fid, fid_ep,
 };
 use libfabric_sys::calls::{
     fi_cancel, fi_enable, fi_endpoint, fi_ep_bind, fi_getname, fi_inject, fi_read, fi_recv,
@@ -44,9 +44,12 @@ pub(in crate::ports::rdm) struct Ep {
     pub(super) parts: Rc<EpParts>,
 }
 
-/// What an endpoint consists of, in the order in which it is closed.
+/// What an endpoint consists of.
 pub(super) struct EpParts {
-    pub(super) handle: Handle<fid_ep>,
+    /// `None` once it was closed, which is when all of this goes.
+    handle: Option<Handle<fid_ep>>,
+    /// The same.
+    raw: *mut fid_ep,
     address: Vec<u8>,
     /// What it was opened for: the provider need not have the tables of anything else.
     caps: u64,
@@ -105,7 +108,8 @@ impl Domain {
         let address = name(&handle).map_err(|code| self.error("fi_getname", code))?;
         Ok(Ep {
             parts: Rc::new(EpParts {
-                handle,
+                raw: ep,
+                handle: Some(handle),
                 address,
                 caps: info.caps(),
                 iov_limit: self.plan.iov_limit,
@@ -142,11 +146,8 @@ impl Ep {
     /// Closes it now and gives back all memory outstanding on it; the error, positive, when the
     /// provider will not, or `FI_EBUSY` when registrations are bound to it.
     pub(in crate::ports::rdm) fn close(self) -> Result<(), i32> {
-        let parts = Rc::try_unwrap(self.parts).map_err(|_| FI_EBUSY)?;
-        let EpParts { handle, domain, .. } = parts;
-        let result = handle.close();
-        drop(domain);
-        result
+        let mut parts = Rc::try_unwrap(self.parts).map_err(|_| FI_EBUSY)?;
+        parts.close()
     }
 
     /// Posts a receive buffer, for one message or for as many as fit. The prefix is counted in
@@ -164,7 +165,7 @@ impl Ep {
         multi: bool,
         context: *mut c_void,
     ) -> Result<(), i32> {
-        let ep = self.parts.handle.as_ptr();
+        let ep = self.parts.raw;
         if !multi {
             // SAFETY: an open endpoint; the rest is the caller's word.
             let result = unsafe { fi_recv(ep, start.cast(), len, desc, FI_ADDR_UNSPEC, context) };
@@ -194,7 +195,7 @@ impl Ep {
         if bytes.len() > self.parts.inject_limit {
             return Err(FI_EMSGSIZE);
         }
-        let ep = self.parts.handle.as_ptr();
+        let ep = self.parts.raw;
         // SAFETY: an open endpoint, and bytes that are read before the call returns.
         check(unsafe { fi_inject(ep, bytes.as_ptr().cast(), bytes.len(), to) })
     }
@@ -212,7 +213,7 @@ impl Ep {
         to: u64,
         context: *mut c_void,
     ) -> Result<(), i32> {
-        let ep = self.parts.handle.as_ptr();
+        let ep = self.parts.raw;
         // SAFETY: an open endpoint; the rest is the caller's word.
         check(unsafe { fi_send(ep, start.cast(), len, desc, to, context) })
     }
@@ -233,7 +234,7 @@ impl Ep {
         context: *mut c_void,
     ) -> Result<(), i32> {
         self.needs(FI_TAGGED)?;
-        let ep = self.parts.handle.as_ptr();
+        let ep = self.parts.raw;
         // SAFETY: an open endpoint with tagged messages; the rest is the caller's word.
         check(unsafe { fi_trecv(ep, start.cast(), len, desc, from, tag, 0, context) })
     }
@@ -256,7 +257,7 @@ impl Ep {
         if iov.len() > self.parts.iov_limit {
             return Err(FI_E2BIG);
         }
-        let ep = self.parts.handle.as_ptr();
+        let ep = self.parts.raw;
         let result = if let [segment] = iov {
             let desc = if desc.is_null() {
                 std::ptr::null_mut()
@@ -291,7 +292,7 @@ impl Ep {
         context: *mut c_void,
     ) -> Result<(), i32> {
         self.needs(FI_RMA)?;
-        let ep = self.parts.handle.as_ptr();
+        let ep = self.parts.raw;
         // SAFETY: an open endpoint with remote memory; the rest is the caller's word.
         check(unsafe { fi_read(ep, start.cast(), len, desc, from, remote, key, context) })
     }
@@ -300,7 +301,7 @@ impl Ep {
     /// `FI_ECANCELED`; sends mostly do not.
     pub(in crate::ports::rdm) fn cancel(&self, context: *mut c_void) {
         // SAFETY: an open endpoint; the context is only compared.
-        let result = unsafe { fi_cancel(self.parts.handle.as_ptr(), context) };
+        let result = unsafe { fi_cancel(self.parts.raw, context) };
         if let Err(code) = check(result) {
             log::debug!("rdm: fi_cancel of {context:?}: error {code}");
         }
@@ -315,9 +316,33 @@ impl Ep {
     }
 }
 
+impl EpParts {
+    /// The endpoint as every object.
+    pub(super) fn fid(&self) -> *mut fid {
+        self.raw.cast()
+    }
+
+    fn close(&mut self) -> Result<(), i32> {
+        let Some(handle) = self.handle.take() else {
+            return Ok(());
+        };
+        // Registrations that would not be closed may be bound to it.
+        self.domain.retry_stuck();
+        self.domain.close(handle)
+    }
+}
+
+impl Drop for EpParts {
+    fn drop(&mut self) {
+        if let Err(code) = self.close() {
+            log::warn!("rdm: the endpoint cannot be closed (error {code})");
+        }
+    }
+}
+
 impl fmt::Debug for Ep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Ep({:?})", self.parts.handle.as_ptr())
+        write!(f, "Ep({:?})", self.parts.raw)
     }
 }
 

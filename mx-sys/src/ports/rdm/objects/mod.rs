@@ -34,8 +34,9 @@ use libfabric_sys::abi::{
 };
 use libfabric_sys::calls::{fi_av_open, fi_close, fi_domain, fi_trywait};
 use libfabric_sys::{InfoList, Library};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -63,6 +64,8 @@ struct Parts {
     /// What all of it was opened for: one entry.
     info: InfoList,
     library: Arc<Library>,
+    /// What would not be closed when it was to be: tried again before the rest is.
+    stuck: RefCell<Vec<Handle<fid>>>,
 }
 
 // SAFETY: libfabric's objects belong to no thread, and one thread at a time uses all objects of a
@@ -103,6 +106,7 @@ impl Domain {
                 fabric,
                 info,
                 library,
+                stuck: RefCell::new(Vec::new()),
             }),
             plan,
             wait_fd: Cell::new(wait_fd),
@@ -175,12 +179,13 @@ impl<T> Handle<T> {
         self.raw.as_ptr().cast()
     }
 
-    /// Closes it now; the error, positive, when the provider will not.
-    fn close(self) -> Result<(), i32> {
-        // Not dropped: closed once, whatever comes of it.
-        let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: an open object, not used again.
-        check(unsafe { fi_close(this.fid()) } as isize)
+    /// Closes it, or gives it back with the error.
+    fn close(self) -> Result<(), (i32, Handle<fid>)> {
+        // Not dropped: closed once more only if this fails.
+        let this = ManuallyDrop::new(self);
+        // SAFETY: an open object, not used again when this succeeds.
+        let result = check(unsafe { fi_close(this.fid()) } as isize);
+        result.map_err(|code| (code, Handle::new(this.what, this.raw.cast())))
     }
 }
 
@@ -191,6 +196,31 @@ impl<T> Drop for Handle<T> {
         if let Err(code) = result {
             log::warn!("rdm: the {} cannot be closed (error {code})", self.what);
         }
+    }
+}
+
+impl Parts {
+    /// Closes an endpoint or a registration; one that will not is kept for later.
+    fn close<T>(&self, handle: Handle<T>) -> Result<(), i32> {
+        handle.close().map_err(|(code, handle)| {
+            self.stuck.borrow_mut().push(handle);
+            code
+        })
+    }
+
+    /// Tries to close what would not be closed before, in that order.
+    fn retry_stuck(&self) {
+        for handle in self.stuck.take() {
+            // It is pushed again if it is still stuck.
+            let _ = self.close(handle);
+        }
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        // Endpoints that kept registrations busy are gone by now. This is the last time.
+        drop(self.stuck.take());
     }
 }
 
@@ -280,5 +310,7 @@ impl fmt::Display for FabricError {
 
 impl std::error::Error for FabricError {}
 
+#[cfg(test)]
+mod liar;
 #[cfg(test)]
 mod tests;

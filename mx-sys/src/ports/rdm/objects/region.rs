@@ -20,14 +20,15 @@ use std::rc::Rc;
 
 /// Registered memory. Dropping it ends the registration.
 pub(in crate::ports::rdm) struct Mr {
-    handle: Handle<fid_mr>,
+    /// `None` once it was closed, which is when all of this goes.
+    handle: Option<Handle<fid_mr>>,
     key: u64,
     desc: Desc,
     start: usize,
     virt_addr: bool,
-    /// What it is bound to, closed after it.
-    endpoint: Option<Rc<EpParts>>,
     domain: Rc<Parts>,
+    /// What it is bound to, closed after it.
+    _endpoint: Option<Rc<EpParts>>,
 }
 
 // SAFETY: as for `Domain`.
@@ -58,7 +59,7 @@ impl Domain {
         let endpoint = if self.plan.mr_endpoint {
             let ep = ep.ok_or_else(|| self.error("fi_mr_bind", FI_EINVAL))?;
             // SAFETY: an open registration and an open endpoint of one domain.
-            let result = unsafe { fi_mr_bind(handle.as_ptr(), ep.parts.handle.fid(), 0) };
+            let result = unsafe { fi_mr_bind(handle.as_ptr(), ep.parts.fid(), 0) };
             check(result as isize).map_err(|code| self.error("fi_mr_bind", code))?;
             // SAFETY: a registration that is bound.
             let result = unsafe { fi_mr_enable(handle.as_ptr()) };
@@ -75,7 +76,7 @@ impl Domain {
         // SAFETY: an open registration.
         let desc = unsafe { fi_mr_desc(handle.as_ptr()) };
         Ok(Mr {
-            handle,
+            handle: Some(handle),
             key,
             desc,
             start: start.addr(),
@@ -86,8 +87,8 @@ impl Domain {
                     ..
                 }
             ),
-            endpoint,
             domain: Rc::clone(&self.parts),
+            _endpoint: endpoint,
         })
     }
 
@@ -167,18 +168,24 @@ impl Mr {
     }
 
     /// Ends it now; the error, positive, when the provider will not: the card may then still reach
-    /// the memory.
-    pub(in crate::ports::rdm) fn close(self) -> Result<(), i32> {
-        let Self {
-            handle,
-            endpoint,
-            domain,
-            ..
-        } = self;
-        let result = handle.close();
-        drop(endpoint);
-        drop(domain);
-        result
+    /// the memory. It is tried again when an endpoint or the domain is closed.
+    pub(in crate::ports::rdm) fn close(mut self) -> Result<(), i32> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), i32> {
+        match self.handle.take() {
+            Some(handle) => self.domain.close(handle),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Mr {
+    fn drop(&mut self) {
+        if let Err(code) = self.end() {
+            log::warn!("rdm: the registration cannot be closed (error {code})");
+        }
     }
 }
 

@@ -345,4 +345,6 @@ fn hints(library: &Library, name: &str, caps: u64) -> Result<Hints, i32> {
 }
 
 #[cfg(test)]
+pub(super) mod catalogue;
+#[cfg(test)]
 mod tests;
