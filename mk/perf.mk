@@ -3,15 +3,28 @@
 BIN_TARGETS += $(BINDIR)/bmi_mx_perf
 BENCH_FLAGS ?=
 
-.PHONY: bench $(BINDIR)/bmi_mx_perf
+.PHONY: bench bench-rdm bench-startup $(BINDIR)/bmi_mx_perf
 
 $(BINDIR)/bmi_mx_perf:
 	@mkdir -p $(@D)
 	$(CARGO) build --release -p bmi_mx_perf
 	cp $(CARGO_TARGET)/release/bmi_mx_perf $@
 
-# A table and SVG plots under build/bench. BENCH_FLAGS=--json for one object a line.
+# A table and SVG plots under build/bench. BENCH_FLAGS=--json for one object a line. Without
+# libfabric, or without a provider, it says that rdm was not measured.
 bench: lib $(BINDIR)/bmi_mx_perf
 	@mkdir -p $(BUILD)/bench
 	$(BINDIR)/bmi_mx_perf all --library $(LIBDIR)/libbmi_mx.so --plots $(BUILD)/bench \
 	    $(BENCH_FLAGS) | tee $(BUILD)/bench/table.txt
+
+# The rdm port beside libfabric itself, and libfabric alone. MX_PROVIDER= and MX_LIBFABRIC= choose
+# provider and library. Fails where there is none.
+bench-rdm: lib $(BINDIR)/bmi_mx_perf
+	$(BINDIR)/bmi_mx_perf fabric $(BENCH_FLAGS)
+	$(BINDIR)/bmi_mx_perf all --port rdm --library $(LIBDIR)/libbmi_mx.so $(BENCH_FLAGS)
+
+# What starting costs, and that local and tcp do not load libfabric. AGAINST=FILE compares with
+# another build of the library.
+bench-startup: lib $(BINDIR)/bmi_mx_perf
+	$(BINDIR)/bmi_mx_perf startup --library $(LIBDIR)/libbmi_mx.so \
+	    $(if $(AGAINST),--against $(AGAINST)) $(BENCH_FLAGS)

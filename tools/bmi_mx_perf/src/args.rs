@@ -132,7 +132,7 @@ impl Args {
             },
             ports: Port::ALL.to_vec(),
             port_named: false,
-            provider: chosen.filter(|name| !name.is_empty()),
+            provider: chosen.filter(|name| !matches!(name.as_str(), "" | "auto")),
             sizes: None,
             repeats: 7,
             json: false,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   bmi_mx_perf startup     repeat:   probe (--against)    probe (--library)    probe ...
-//!                                     `------- difference of the medians -------'
+//!                                     `----- difference -----'   median of all
 //!   probe:  load the method, initialize, open a context | is libfabric mapped? | close, finalize
 //! ```
 //!
@@ -23,7 +23,7 @@ use std::time::Instant;
 /// How much longer a start may take than one of a build that knows no libfabric.
 const ALLOWANCE_MS: f64 = 5.0;
 /// Starts for each repeat asked for: one takes little time.
-const STARTS: usize = 3;
+const STARTS: usize = 5;
 
 /// What one probe said.
 struct Start {
@@ -87,25 +87,28 @@ fn name(port: Option<Port>) -> &'static str {
 /// Many starts of one port.
 struct Starts {
     ms: Spread,
-    /// Of the other build.
-    against: Option<Spread>,
+    /// Of the other build, and how much longer each of ours took than the one before.
+    against: Option<(Spread, Spread)>,
     libfabric: bool,
 }
 
 fn measure(args: &Args, port: Option<Port>, against: Option<&OsStr>) -> Result<Starts, String> {
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut ours, mut theirs, mut more) = (Vec::new(), Vec::new(), Vec::new());
     let mut libfabric = false;
     for _ in 0..args.repeats * STARTS {
-        if let Some(library) = against {
-            theirs.push(start(args, port, library)?.ms);
-        }
+        let before = match against {
+            Some(library) => Some(start(args, port, library)?.ms),
+            None => None,
+        };
         let start = start(args, port, &args.library)?;
         libfabric |= start.libfabric;
         ours.push(start.ms);
+        theirs.extend(before);
+        more.extend(before.map(|before| start.ms - before));
     }
     Ok(Starts {
         ms: Spread::of(&ours),
-        against: against.map(|_| Spread::of(&theirs)),
+        against: against.map(|_| (Spread::of(&theirs), Spread::of(&more))),
         libfabric,
     })
 }
@@ -140,7 +143,7 @@ fn start(args: &Args, port: Option<Port>, library: &OsStr) -> Result<Start, Stri
 
 impl Starts {
     fn difference(&self) -> Option<f64> {
-        self.against.map(|against| self.ms.median - against.median)
+        self.against.map(|(_, more)| more.median)
     }
 
     fn broken_promise(&self, port: Option<Port>) -> Option<String> {
@@ -165,17 +168,17 @@ impl Starts {
             let mut line = format!(
                 r#"{{"test":"startup","port":"{port}","ms":{median:.4},"min":{min:.4},"max":{max:.4}"#
             );
-            if let (Some(against), Some(more)) = (self.against, self.difference()) {
-                let against = against.median;
+            if let Some((against, more)) = self.against {
+                let (against, more) = (against.median, more.median);
                 line += &format!(r#","against_ms":{against:.4},"difference_ms":{more:.4}"#);
             }
             println!(r#"{line},"libfabric_loaded":{}}}"#, self.libfabric);
             return;
         }
         let spread = format!("({min:.2} .. {max:.2})");
-        let against = self
-            .against
-            .map_or(String::new(), |against| format!("{:.3}", against.median));
+        let against = self.against.map_or(String::new(), |(against, _)| {
+            format!("{:.3}", against.median)
+        });
         let more = self
             .difference()
             .map_or(String::new(), |more| format!("{more:+.3}"));
@@ -209,7 +212,7 @@ mod unit {
     fn starts(ms: f64, against: f64, libfabric: bool) -> Starts {
         Starts {
             ms: Spread::of(&[ms]),
-            against: Some(Spread::of(&[against])),
+            against: Some((Spread::of(&[against]), Spread::of(&[ms - against]))),
             libfabric,
         }
     }
