@@ -26,6 +26,9 @@ CC            ?= cc
 CXX           ?= c++
 CFLAGS        ?=
 
+# What tests and examples run over: PORT=rdm, PORT="local tcp".
+PORTS         := $(or $(PORT),local tcp rdm)
+
 BIN_TARGETS   :=
 CHECK_TARGETS :=
 INSTALL_BINS  :=
@@ -45,7 +48,9 @@ help:
 	@echo "all         library and programs under $(BUILD)/ (the default)"
 	@echo "check       $(CHECK_TARGETS)"
 	@echo "check-asan, check-valgrind   the C tests under the memory checkers"
-	@echo "run         a file server and a client: FILE=... there and back, local and tcp"
+	@echo "            PORT=local, tcp or rdm: the C tests and the example over that port only"
+	@echo "check-fabric   libfabric's providers, one by one (docs/fabrics.md)"
+	@echo "run         a file server and a client: FILE=... there and back; PORT=rdm"
 	@echo "bench       latency, bandwidth and rate beside their references"
 	@echo "header      writes include/bmi_mx.h from the sources"
 	@echo "install     PREFIX=/usr/local DESTDIR= (and uninstall)"

@@ -3,6 +3,7 @@
  * each, named after it. See faults_results.c.
  */
 #include "support/pair.h"
+#include "support/port.h"
 #include "support/pattern.h"
 
 #include <pthread.h>
@@ -266,5 +267,6 @@ static const struct scenario scenarios[] = {
 
 int main(int argc, char **argv)
 {
+    port_notices_deaths_soon();
     return harness_main(argc, argv, scenarios);
 }

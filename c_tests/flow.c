@@ -16,6 +16,8 @@
 enum {
     FLOOD = 1500,
     FLOOD_SIZE = 20000,
+    MANY = 10000,
+    MANY_SIZE = 4096,
     EARLY = 500, /* below MX_WINDOW_MESSAGES, 512: from there on a sender queues everything */
     CLIENTS = 12,
     REQUESTS = 40,
@@ -81,6 +83,59 @@ static void floods(struct side *side)
         host_pump(1);
     tell(side, "posted", 0);
     for (int i = 0; i < FLOOD; i++)
+        op_sent(&send[i]);
+    pair_part(side);
+}
+
+/* ---- ten thousand before the first is looked at; the other direction is not their business ---- */
+
+static void looks_late(struct side *side)
+{
+    struct bmi_method_addr *client;
+    struct op answer = {0};
+    int64_t before;
+
+    little_room();
+    client = pair_server(side);
+    before = resident_kib();
+    tell(side, "begin", 0);
+    hear(side, "posted"); /* all of them, and not a single test call meanwhile */
+    CHECK_THAT(op_send(&answer, client, "go on", 6, 1), >=, 0);
+    while (!op_done(&answer))
+        host_testcontext(4, 0, 2);
+    hear(side, "heard");
+    CHECK_THAT(resident_kib() - before, <, 12 * 1024 * slower());
+    for (int i = 0; i < MANY; i++) {
+        struct arrival arrival = host_next();
+
+        CHECK(arrival.from == client);
+        CHECK_THAT(arrival.tag, ==, i);
+        CHECK_THAT(arrival.size, ==, MANY_SIZE);
+        check_filled(arrival.buffer, MANY_SIZE, (uint64_t)(i % 7));
+        arrival_free(&arrival);
+    }
+    pair_part(side);
+}
+
+static void sends_many(struct side *side)
+{
+    static struct op send[MANY];
+    static char body[7][MANY_SIZE];
+    struct bmi_method_addr *server = pair_client(side);
+    struct op answer = {0};
+    char room[6];
+
+    for (int i = 0; i < 7; i++)
+        fill(body[i], MANY_SIZE, (uint64_t)i);
+    pair_hear(side, "begin");
+    CHECK_THAT(op_recv(&answer, server, room, sizeof room, 1), >=, 0);
+    for (int i = 0; i < MANY; i++)
+        CHECK_THAT(op_send_unexpected(&send[i], server, body[i % 7], MANY_SIZE, i), >=, 0);
+    tell(side, "posted", 0);
+    op_received(&answer, sizeof room);
+    CHECK(memcmp(room, "go on", 6) == 0);
+    tell(side, "heard", 0);
+    for (int i = 0; i < MANY; i++)
         op_sent(&send[i]);
     pair_part(side);
 }
@@ -205,6 +260,7 @@ static void many_clients(struct world *world)
 
 static const struct scenario scenarios[] = {
     PAIR(a_flood_of_unexpected_messages_waits_at_the_sender, flooded, floods),
+    PAIR(ten_thousand_unexpected_messages_wait_and_block_nothing, looks_late, sends_many),
     PAIR(early_messages_wait_at_the_sender_and_block_nobody, early_flooded, early_floods),
     DIRECTED(many_clients_are_served_at_once, many_clients, {"server", serves_many},
              {"client", one_of_many}),

@@ -2,11 +2,12 @@
  * kill -9 of either side, at any moment. The survivor's operations complete with an error,
  * it keeps serving others, and the dead one's successor can come back.
  *
- * The director kills; sides report to it. Deaths are noticed through the socket at once
- * (promise 7), so PATIENCE_MS is generous.
+ * The director kills; sides report to it. Deaths are noticed through the socket at once, over
+ * rdm by keep-alive (promise 7), which is set low here: PATIENCE_MS is generous.
  */
 #include "support/pair.h"
 #include "support/pattern.h"
+#include "support/port.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -367,5 +368,6 @@ static const struct scenario scenarios[] = {
 
 int main(int argc, char **argv)
 {
+    port_notices_deaths_soon();
     return harness_main(argc, argv, scenarios);
 }

@@ -5,6 +5,7 @@
 #
 # C_TESTS_UNDER   empty, asan or valgrind
 # C_TESTS_LIMIT   seconds a program may take (default 60, more under a checker)
+# MX_PROVIDER, MX_LIBFABRIC   as the library reads them: which provider and library rdm means
 #
 # The last line is "N passed, N failed". A program that crashes or is stopped counts as one
 # failure on top of what it printed.
@@ -43,12 +44,17 @@ valgrind)
 esac
 limit=${C_TESTS_LIMIT:-$limit}
 
+provider=${MX_PROVIDER:+-$(printf %s "$MX_PROVIDER" | tr ';' '+')}
 passed=0 failed=0
 for port in $ports; do
     for program in "$@"; do
+        case $program in
         # Nothing of these depends on the port.
-        case $program in layout | header_cxx | gossip) [ "$port" = "${ports%% *}" ] || continue ;; esac
-        log=$logs/$program-$port.log
+        layout | header_cxx | gossip) [ "$port" = "${ports%% *}" ] || continue ;;
+        # It chooses ports by itself, and is about one of them.
+        fabric) [ "$port" = rdm ] || continue ;;
+        esac
+        log=$logs/$program-$port$provider.log
         begin=$(date +%s%N)
         MX_PORT=$port timeout -k 5 "$limit" "$directory/$program" >"$log" 2>&1
         status=$?

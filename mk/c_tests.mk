@@ -1,10 +1,10 @@
 # What C sees, tested from C: cmocka programs under c_tests/, each run once per port.
 #
-#   c-check         all programs, both ports; the last line is "N passed, N failed"
+#   c-check         all programs, all ports; the last line is "N passed, N failed"
 #   check-asan      the same with the C side under -fsanitize=address,undefined, and leak checks
 #   check-valgrind  the same under valgrind (c_tests/valgrind.supp explains what it leaves out)
 #
-# C_TESTS=name... chooses programs, C_TESTS_PORTS=local or tcp one port.
+# C_TESTS=name... chooses programs, PORT=local, tcp or rdm one port.
 
 comma           := ,
 C_TESTS_DIR     := c_tests
@@ -16,15 +16,15 @@ C_TESTS_LINK    := -L$(LIBDIR) -lbmi_mx -Wl,-rpath,$(abspath $(LIBDIR))
 
 # Everything but bare.c runs inside the small host of support/, which the library finds by dlsym
 # because of -rdynamic.
-C_TESTS_HOST    := host op pair pattern wire stage check world
+C_TESTS_HOST    := host op pair pattern port wire stage check world
 C_TESTS_NOHOST  := check world
 
 C_TESTS_PLAIN   := args addresses messages order flow testcalls large threads cancel lifecycle process kill \
-                   strangers strangers_memory faults_results faults_hangs faults_memory
+                   strangers strangers_memory faults_results faults_hangs faults_memory fabric
 C_TESTS_ALL     := layout header_cxx table_copied table_linked table_dlopen bare \
                    gossip messages_dlopen $(C_TESTS_PLAIN)
 C_TESTS         ?= $(C_TESTS_ALL)
-C_TESTS_PORTS   ?= local tcp
+C_TESTS_PORTS   ?= $(PORTS)
 
 CHECK_TARGETS   += c-check
 

@@ -38,7 +38,7 @@ void check_good(struct stage *stage);
 void take_down(struct stage *stage);
 /* A connection to the server, or -1. */
 int dial(const struct stage *stage, enum wire_door door);
-/* The door that MX_PORT opens must be open; the other one may be shut: false. */
+/* The door that MX_PORT needs must be open; the other one may be shut: false. */
 bool door_is_open(const struct stage *stage, enum wire_door door);
 
 enum { OPENING_MAX = 4096 };

@@ -69,6 +69,32 @@ bool wire_local_name(pid_t pid, char name[108], size_t *length, int *type)
     return found;
 }
 
+unsigned long wire_listener_inode(int port)
+{
+    static const char *const tables[] = {"/proc/net/tcp", "/proc/net/tcp6"};
+
+    for (int i = 0; i < 2; i++) {
+        FILE *table = fopen(tables[i], "r");
+        char line[512];
+
+        while (table != NULL && fgets(line, sizeof line, table) != NULL) {
+            unsigned long inode;
+            unsigned local, state;
+
+            /* sl local:port remote:port st tx:rx tr:when retrnsmt uid timeout inode; 0A: listens */
+            if (sscanf(line, "%*d: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x %*s %*s %*s %*d %*d %lu", &local,
+                       &state, &inode) == 3 &&
+                state == 0x0a && (int)local == port) {
+                fclose(table);
+                return inode;
+            }
+        }
+        if (table != NULL)
+            fclose(table);
+    }
+    FAIL("nobody listens on TCP port %d", port);
+}
+
 static socklen_t local_address(struct sockaddr_un *address, const char *name, size_t length)
 {
     memset(address, 0, sizeof *address);

@@ -26,6 +26,9 @@ int wire_connect(enum wire_door door, pid_t server, int endpoint);
 /* Name of that socket without its leading NUL; false when there is none. *type is SOCK_*. */
 bool wire_local_name(pid_t pid, char name[108], size_t *length, int *type);
 
+/* The inode of the socket that listens on that TCP port, of IPv4 or IPv6. */
+unsigned long wire_listener_inode(int port);
+
 /* A listening TCP socket on 127.0.0.1 and its port. */
 int wire_listen(int *port);
 /* A listening abstract Unix socket of that name; -1 when it is taken. */

@@ -1,0 +1,30 @@
+/* See port.h. */
+#include "port.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Long enough for a busy machine with two cores to answer a ping, which the library's helper
+ * thread does while a side does something else. */
+enum { KEEPALIVE_MS = 1500 };
+
+const char *port_name(void)
+{
+    const char *name = getenv("MX_PORT");
+
+    return name != NULL ? name : "auto";
+}
+
+bool port_is(const char *name)
+{
+    return strcmp(port_name(), name) == 0;
+}
+
+void port_notices_deaths_soon(void)
+{
+    char text[32];
+
+    snprintf(text, sizeof text, "%d", KEEPALIVE_MS * slower());
+    setenv("MX_RDM_KEEPALIVE_MS", text, 0);
+}
