@@ -1,0 +1,586 @@
+//! Endpoints: opening, binding, enabling, names, options, cancelling, closing.
+//!
+//! ```text
+//!   fi_endpoint --> bind(CQ, AV) --> enable --> posts ... --> close: everything lent comes back
+//!                                      |
+//!                                   address of its own
+//! ```
+//!
+//! Owns: the record of an endpoint and the C calls on it.
+//! Knows nothing of: how messages move.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use libc::c_int;
+use libfabric_sys::abi::*;
+
+use crate::faults::{Call, Death};
+use crate::memory::Region;
+use crate::objects::{CLOSE, Id, code, enter, identify};
+use crate::progress::{Finish, Transfer};
+use crate::queue::Entry;
+use crate::remote::Remote;
+use crate::shape::Shape;
+use crate::state::{Message, State, What};
+use crate::vector::give_address;
+
+pub(crate) struct Endpoint {
+    pub(crate) domain: Id,
+    pub(crate) machine: usize,
+    pub(crate) offer: usize,
+    pub(crate) shape: Arc<Shape>,
+    pub(crate) caps: u64,
+    pub(crate) tx_size: usize,
+    pub(crate) rx_size: usize,
+    pub(crate) tx_flags: u64,
+    pub(crate) rx_flags: u64,
+    pub(crate) address: Vec<u8>,
+    pub(crate) enabled: bool,
+    /// Killed: its calls do nothing any more.
+    pub(crate) dead: bool,
+    pub(crate) transmit: Option<Bound>,
+    pub(crate) receive: Option<Bound>,
+    pub(crate) vector: Option<Id>,
+    pub(crate) least_multi: usize,
+
+    /// Receives nobody has sent for yet, in the order of posting.
+    pub(crate) posted: VecDeque<u64>,
+    pub(crate) posted_tagged: VecDeque<u64>,
+    /// Messages nobody has posted for yet, in the order of arrival, and how many of whom.
+    pub(crate) arrived: VecDeque<Message>,
+    pub(crate) arrived_from: BTreeMap<Id, usize>,
+    /// Receives were posted since messages were last held against them.
+    pub(crate) look_again: bool,
+    /// Messages that have their receive and are not yet written.
+    pub(crate) landing: Vec<Transfer>,
+    pub(crate) remote: Vec<Remote>,
+    /// Operations that are over and not yet told of.
+    pub(crate) finishing: Vec<Finish>,
+    /// Sends, injects and reads that are not over.
+    pub(crate) outstanding: usize,
+    /// Posts still to be answered by `-FI_EAGAIN`.
+    pub(crate) storm: u32,
+}
+
+/// A completion queue of an endpoint's.
+#[derive(Clone, Copy)]
+pub(crate) struct Bound {
+    pub(crate) queue: Id,
+    /// Completions only for operations that ask for them.
+    pub(crate) selective: bool,
+}
+
+impl State {
+    pub(crate) fn endpoints_of(&self, queue: Id) -> Vec<Id> {
+        let bound = |b: &Option<Bound>| b.is_some_and(|bound| bound.queue == queue);
+        let uses =
+            |(id, ep): (&Id, &Endpoint)| (bound(&ep.transmit) || bound(&ep.receive)).then_some(*id);
+        self.endpoints.iter().filter_map(uses).collect()
+    }
+
+    pub(crate) fn queues_of(&self, ep: Id) -> Vec<Id> {
+        let Some(ep) = self.endpoints.get(&ep) else {
+            return Vec::new();
+        };
+        let both = [ep.transmit, ep.receive];
+        let mut queues: Vec<Id> = both.iter().flatten().map(|bound| bound.queue).collect();
+        queues.dedup();
+        queues
+    }
+
+    /// Who is at an address, as far as this provider's network reaches.
+    pub(crate) fn resident(&self, offer: usize, address: &[u8]) -> Option<Id> {
+        let is_it =
+            |ep: &Endpoint| ep.enabled && !ep.dead && ep.offer == offer && ep.address == address;
+        self.endpoints
+            .iter()
+            .find(|(_, ep)| is_it(ep))
+            .map(|(id, _)| *id)
+    }
+
+    /// An address nobody has had yet.
+    fn new_address(&mut self, shape: &Shape, wanted: &[u8]) -> Vec<u8> {
+        self.addresses += 1;
+        let number = self.addresses;
+        if shape.address_format == FI_SOCKADDR_IN {
+            let mut address = crate::info::sockaddr_in(std::net::Ipv4Addr::LOCALHOST, 0);
+            if wanted.len() == address.len() {
+                address.copy_from_slice(wanted);
+            }
+            // Ports run from 1024 upwards; a test does not open sixty thousand endpoints.
+            let port = 1024 + (number % 64_000) as u16;
+            address[2..4].copy_from_slice(&port.to_be_bytes());
+            return address;
+        }
+        // Every byte matters to who compares, and none is zero.
+        let byte = |index: usize| match index {
+            0..4 => number.to_be_bytes()[index] | 0x80,
+            _ => (number as usize * 31 + index * 7) as u8 | 1,
+        };
+        let mut address: Vec<u8> = (0..shape.address_len).map(byte).collect();
+        if let Some(end) = address.len().checked_sub(4) {
+            address[end..].copy_from_slice(&number.to_be_bytes());
+        }
+        address
+    }
+
+    /// Gives back everything lent to an endpoint, as if it had never been posted.
+    pub(crate) fn take_back(&mut self, ep: Id, events: bool) {
+        let mut serials: Vec<u64> = Vec::new();
+        for (serial, operation) in &self.operations {
+            if operation.ep == ep {
+                serials.push(*serial);
+            }
+        }
+        for serial in serials {
+            if events {
+                self.push_cancelled(serial);
+            }
+            self.end_operation(serial);
+        }
+        self.release_entries(ep);
+    }
+
+    /// Queues an `FI_ECANCELED` for an operation that has no completion yet.
+    pub(crate) fn push_cancelled(&mut self, serial: u64) {
+        let Some(operation) = self.operations.get(&serial) else {
+            return;
+        };
+        if operation.done {
+            return;
+        }
+        let ep = operation.ep;
+        let Some(endpoint) = self.endpoints.get(&ep) else {
+            return;
+        };
+        let (bound, flags) = match &operation.what {
+            What::Receive(receive) => {
+                let kind = if receive.tagged.is_some() {
+                    FI_TAGGED
+                } else {
+                    FI_MSG
+                };
+                let multi = if receive.multi.is_some() {
+                    FI_MULTI_RECV
+                } else {
+                    0
+                };
+                (endpoint.receive, FI_RECV | kind | multi)
+            }
+            What::Send { tagged: true } => (endpoint.transmit, FI_SEND | FI_TAGGED),
+            What::Send { tagged: false } => (endpoint.transmit, FI_SEND | FI_MSG),
+            What::Remote { write: false } => (endpoint.transmit, FI_RMA | FI_READ),
+            What::Remote { write: true } => (endpoint.transmit, FI_RMA | FI_WRITE),
+        };
+        let entry = Entry {
+            ep,
+            operation: Some((serial, true)),
+            context: operation.context,
+            flags,
+            len: 0,
+            buf: 0,
+            data: 0,
+            tag: 0,
+            failure: Some((FI_ECANCELED, 0)),
+            source: None,
+            intact: None,
+        };
+        if let Some(operation) = self.operations.get_mut(&serial) {
+            operation.done = true;
+        }
+        if let Some(bound) = bound {
+            self.push_entry(bound.queue, entry);
+        }
+    }
+}
+
+pub(crate) unsafe extern "C" fn open(
+    domain: *mut fid_domain,
+    info: *mut fi_info,
+    out: *mut *mut fid_ep,
+    context: *mut c_void,
+) -> c_int {
+    let open = |state: &mut State, id: Id| {
+        if let Some(error) = state.refused(Call::Endpoint) {
+            return error;
+        }
+        // SAFETY: an info or null, by the call's contract.
+        let (Some(info), Some(domain)) = (unsafe { info.as_ref() }, state.domains.get(&id)) else {
+            return code(FI_EINVAL);
+        };
+        let (machine, offer) = (domain.machine, domain.offer);
+        let shape = domain.shape.clone();
+        // SAFETY: an info's attributes are null or valid; so below.
+        let tx = unsafe { info.tx_attr.as_ref() }.map(|tx| (tx.size, tx.op_flags, tx.inject_size));
+        // SAFETY: as above.
+        let rx = unsafe { info.rx_attr.as_ref() }.map(|rx| (rx.size, rx.op_flags));
+        let ((tx_size, tx_flags, inject), (rx_size, rx_flags)) =
+            (tx.unwrap_or_default(), rx.unwrap_or_default());
+        if tx_size > shape.tx_depth || rx_size > shape.rx_depth || inject > shape.inject {
+            state.violation("fi_endpoint with more than was offered".to_owned());
+            return code(FI_EINVAL);
+        }
+        if info.caps & !shape.caps != 0 {
+            state.violation("fi_endpoint with capabilities that were not offered".to_owned());
+            return code(FI_EINVAL);
+        }
+        let wanted = if info.src_addr.is_null() {
+            &[]
+        } else {
+            // SAFETY: an info's address has the length it says.
+            unsafe { std::slice::from_raw_parts(info.src_addr.cast::<u8>(), info.src_addrlen) }
+        };
+        let chosen = wanted.len() == shape.address_len
+            && if shape.address_format == FI_SOCKADDR_IN {
+                wanted[2..4] != [0, 0]
+            } else {
+                wanted.iter().any(|byte| *byte != 0)
+            };
+        let address = if chosen {
+            wanted.to_vec()
+        } else {
+            state.new_address(&shape, wanted)
+        };
+        let (ep, pointer) = state.opened(FI_CLASS_EP, Some(id), context);
+        let depth = |asked: usize, most: usize| if asked == 0 { most } else { asked };
+        state.endpoints.insert(
+            ep,
+            Endpoint {
+                domain: id,
+                machine,
+                offer,
+                caps: if info.caps == 0 {
+                    shape.caps
+                } else {
+                    info.caps
+                },
+                tx_size: depth(tx_size, shape.tx_depth),
+                rx_size: depth(rx_size, shape.rx_depth),
+                tx_flags,
+                rx_flags,
+                address,
+                enabled: false,
+                dead: false,
+                transmit: None,
+                receive: None,
+                vector: None,
+                least_multi: shape.min_multi_recv,
+                shape,
+                posted: VecDeque::new(),
+                posted_tagged: VecDeque::new(),
+                arrived: VecDeque::new(),
+                arrived_from: BTreeMap::new(),
+                look_again: false,
+                landing: Vec::new(),
+                remote: Vec::new(),
+                finishing: Vec::new(),
+                outstanding: 0,
+                storm: 0,
+            },
+        );
+        // SAFETY: an output, by the call's contract.
+        unsafe { out.write(pointer.cast()) };
+        0
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(domain.cast(), FI_CLASS_DOMAIN, "fi_endpoint", open) as c_int }
+}
+
+pub(crate) unsafe extern "C" fn open2(
+    domain: *mut fid_domain,
+    info: *mut fi_info,
+    out: *mut *mut fid_ep,
+    _flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { open(domain, info, out, context) }
+}
+
+pub(crate) unsafe extern "C" fn bind(object: *mut fid, other: *mut fid, flags: u64) -> c_int {
+    // SAFETY: an object of a fake, or null.
+    let other = unsafe { identify(other.cast()) };
+    let bind = |state: &mut State, id: Id| {
+        if let Some(error) = state.refused(Call::Bind) {
+            return error;
+        }
+        let Some((other, class)) = other.filter(|(other, _)| state.is_open(*other)) else {
+            state.violation(format!("fi_ep_bind of endpoint {id} to what is not open"));
+            return code(FI_EINVAL);
+        };
+        let Some(ep) = state.endpoints.get_mut(&id) else {
+            return code(FI_EINVAL);
+        };
+        if ep.enabled {
+            state.violation(format!("fi_ep_bind of endpoint {id}, which is enabled"));
+            return code(FI_EOPBADSTATE);
+        }
+        match class {
+            FI_CLASS_CQ if flags & (FI_TRANSMIT | FI_RECV) != 0 => {
+                let bound = Some(Bound {
+                    queue: other,
+                    selective: flags & FI_SELECTIVE_COMPLETION != 0,
+                });
+                if flags & FI_TRANSMIT != 0 {
+                    ep.transmit = bound;
+                }
+                if flags & FI_RECV != 0 {
+                    ep.receive = bound;
+                }
+                0
+            }
+            FI_CLASS_AV => {
+                ep.vector = Some(other);
+                0
+            }
+            _ => {
+                state.violation(format!("fi_ep_bind to class {class} with flags {flags:#x}"));
+                code(FI_EINVAL)
+            }
+        }
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(object.cast(), FI_CLASS_EP, "fi_ep_bind", bind) as c_int }
+}
+
+pub(crate) unsafe extern "C" fn control(
+    object: *mut fid,
+    command: c_int,
+    _arg: *mut c_void,
+) -> c_int {
+    let enable = |state: &mut State, id: Id| {
+        if command != FI_ENABLE {
+            return code(FI_ENOSYS);
+        }
+        if let Some(error) = state.refused(Call::Enable) {
+            return error;
+        }
+        let Some(ep) = state.endpoints.get(&id) else {
+            return code(FI_EINVAL);
+        };
+        if ep.transmit.is_none() || ep.receive.is_none() {
+            state.violation(format!(
+                "fi_enable of endpoint {id} without completion queue"
+            ));
+            return code(FI_ENOCQ);
+        }
+        if ep.vector.is_none() {
+            state.violation(format!("fi_enable of endpoint {id} without address vector"));
+            return code(FI_ENOAV);
+        }
+        let (offer, address) = (ep.offer, ep.address.clone());
+        if state
+            .resident(offer, &address)
+            .is_some_and(|other| other != id)
+        {
+            return code(FI_EADDRINUSE);
+        }
+        state.graves.remove(&address);
+        if let Some(ep) = state.endpoints.get_mut(&id) {
+            ep.enabled = true;
+        }
+        0
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(object.cast(), FI_CLASS_EP, "fi_enable", enable) as c_int }
+}
+
+pub(crate) unsafe extern "C" fn getname(
+    object: *mut fid,
+    addr: *mut c_void,
+    addrlen: *mut usize,
+) -> c_int {
+    let getname = |state: &mut State, id: Id| {
+        if let Some(error) = state.refused(Call::GetName) {
+            return error;
+        }
+        let Some(ep) = state.endpoints.get(&id).filter(|ep| ep.enabled) else {
+            // The manual lets a provider name an endpoint later than this.
+            return code(FI_EADDRNOTAVAIL);
+        };
+        // SAFETY: room and its size, by the call's contract.
+        let fits = unsafe { give_address(&ep.address, addr, addrlen) };
+        if fits { 0 } else { code(FI_ETOOSMALL) }
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(object.cast(), FI_CLASS_EP, "fi_getname", getname) as c_int }
+}
+
+pub(crate) unsafe extern "C" fn setopt(
+    object: *mut fid,
+    level: c_int,
+    optname: c_int,
+    optval: *const c_void,
+    optlen: usize,
+) -> c_int {
+    let setopt = |state: &mut State, id: Id| {
+        if let Some(error) = state.refused(Call::SetOpt) {
+            return error;
+        }
+        let Some(ep) = state.endpoints.get_mut(&id) else {
+            return code(FI_EINVAL);
+        };
+        if level != FI_OPT_ENDPOINT || optname != FI_OPT_MIN_MULTI_RECV {
+            return code(FI_ENOPROTOOPT);
+        }
+        if optval.is_null() || optlen != size_of::<usize>() {
+            state.violation("FI_OPT_MIN_MULTI_RECV is a size_t".to_owned());
+            return code(FI_EINVAL);
+        }
+        // SAFETY: `optlen` bytes, by the call's contract.
+        ep.least_multi = unsafe { optval.cast::<usize>().read_unaligned() };
+        0
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(object.cast(), FI_CLASS_EP, "fi_setopt", setopt) as c_int }
+}
+
+pub(crate) unsafe extern "C" fn getopt(
+    object: *mut fid,
+    level: c_int,
+    optname: c_int,
+    optval: *mut c_void,
+    optlen: *mut usize,
+) -> c_int {
+    let getopt = |state: &mut State, id: Id| {
+        let Some(ep) = state.endpoints.get(&id) else {
+            return code(FI_EINVAL);
+        };
+        if level != FI_OPT_ENDPOINT || optname != FI_OPT_MIN_MULTI_RECV {
+            return code(FI_ENOPROTOOPT);
+        }
+        let value = ep.least_multi.to_ne_bytes();
+        // SAFETY: room and its size, by the call's contract.
+        let fits = unsafe { give_address(&value, optval, optlen) };
+        if fits { 0 } else { code(FI_ETOOSMALL) }
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(object.cast(), FI_CLASS_EP, "fi_getopt", getopt) as c_int }
+}
+
+pub(crate) unsafe extern "C" fn cancel(object: *mut fid, context: *mut c_void) -> isize {
+    let cancel = |state: &mut State, id: Id| {
+        let Some(ep) = state.endpoints.get(&id) else {
+            return code(FI_EINVAL);
+        };
+        let shape = ep.shape.clone();
+        let is_it = |serial: &u64| {
+            state
+                .operations
+                .get(serial)
+                .is_some_and(|op| op.context == context as usize)
+        };
+        // A multi-receive buffer into which something is being written cannot go yet; it will
+        // come back when that is done.
+        let receive = ep
+            .posted
+            .iter()
+            .chain(&ep.posted_tagged)
+            .copied()
+            .find(is_it);
+        if let Some(serial) = receive {
+            state.cancel_receive(id, serial);
+            return 0;
+        }
+        let send = shape
+            .cancel_sends
+            .then(|| state.cancel_send(id, context as usize));
+        if send != Some(true) {
+            return code(shape.cancel_unknown);
+        }
+        0
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(object.cast(), FI_CLASS_EP, "fi_cancel", cancel) }
+}
+
+impl State {
+    fn cancel_receive(&mut self, ep: Id, serial: u64) {
+        if let Some(ep) = self.endpoints.get_mut(&ep) {
+            ep.posted.retain(|other| *other != serial);
+            ep.posted_tagged.retain(|other| *other != serial);
+        }
+        if let Some(operation) = self.operations.get_mut(&serial)
+            && let What::Receive(receive) = &mut operation.what
+            && let Some(multi) = &mut receive.multi
+            && multi.landing > 0
+        {
+            multi.full = true;
+            return;
+        }
+        self.push_cancelled(serial);
+    }
+
+    fn cancel_send(&mut self, ep: Id, context: usize) -> bool {
+        let serial = self.operations.iter().find(|(_, op)| {
+            op.ep == ep && op.context == context && !op.done && matches!(op.what, What::Send { .. })
+        });
+        let Some(serial) = serial.map(|(serial, _)| *serial) else {
+            return false;
+        };
+        let mut found = false;
+        for queue in self.channels.values_mut() {
+            let before = queue.len();
+            queue.retain(|message| message.sender != Some(serial));
+            found |= queue.len() < before;
+        }
+        if found {
+            self.push_cancelled(serial);
+            if let Some(ep) = self.endpoints.get_mut(&ep) {
+                ep.outstanding = ep.outstanding.saturating_sub(1);
+            }
+        }
+        found
+    }
+
+    /// What becomes of the rest of the world when an endpoint is no more.
+    pub(crate) fn mourn(&mut self, ep: Id, death: Death) {
+        let Some(endpoint) = self.endpoints.get(&ep) else {
+            return;
+        };
+        if endpoint.enabled {
+            self.graves.insert(endpoint.address.clone(), death);
+        }
+        self.links.retain(|(a, b), _| *a != ep && *b != ep);
+        self.connecting.retain(|(a, b)| *a != ep && *b != ep);
+        self.lose_messages_to(ep, death);
+        self.lose_messages_from(ep, death);
+    }
+}
+
+pub(crate) unsafe extern "C" fn close(object: *mut fid) -> c_int {
+    let close = |state: &mut State, id: Id| {
+        let mr_mode = state.domain_of(id).map_or(0, |domain| domain.mr_mode);
+        let bound = |(region, record): (&Id, &Region)| {
+            (record.ep == Some(id)).then(|| format!("registration {region}"))
+        };
+        let users: Vec<String> = state.regions.iter().filter_map(bound).collect();
+        // Where operations use registrations as well, only the endpoint's end can end those, so
+        // it must be possible first. No provider known wants both.
+        if !users.is_empty() && mr_mode & FI_MR_LOCAL == 0 {
+            return state.busy(id, FI_CLASS_EP, &users);
+        }
+        for region in state
+            .regions
+            .values_mut()
+            .filter(|region| region.ep == Some(id))
+        {
+            region.enabled = false;
+        }
+        let Some(ep) = state.endpoints.get(&id) else {
+            return code(FI_EINVAL);
+        };
+        let (shape, dead) = (ep.shape.clone(), ep.dead);
+        if !dead {
+            state.mourn(id, shape.peer_gone);
+        }
+        state.take_back(id, shape.close_flush && !dead);
+        state.endpoints.remove(&id);
+        state.closed(id);
+        0
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(object.cast(), FI_CLASS_EP, CLOSE, close) as c_int }
+}

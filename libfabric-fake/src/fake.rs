@@ -1,0 +1,265 @@
+//! The handle tests hold.
+//!
+//! ```text
+//!   Fake --+-- library(), machine(..).library() ---> libfabric_sys::Library ---> code under test
+//!          +-- faults(), kill, die, step  ---------> what happens to it
+//!          `-- violations(), stats(), lent() ------> what it did
+//! ```
+//!
+//! Owns: nothing but handles; clones are the same fabric.
+//! Knows nothing of: how any of it is done.
+
+use std::sync::{Arc, Mutex};
+
+use libfabric_sys::{Functions, Library};
+
+use crate::checker::Stats;
+use crate::faults::{Death, Faults};
+use crate::objects::{Id, Shared};
+use crate::shape::Shape;
+use crate::slots::{Slot, Tenant};
+use crate::state::{MachineRecord, State};
+
+/// A fabric in memory, with one machine on it that sees everything; [`Fake::machine`] adds more.
+///
+/// Keep a handle while any of its libraries is in use.
+#[derive(Clone)]
+pub struct Fake {
+    shared: Arc<Shared>,
+    first: Machine,
+}
+
+/// What one process or host sees of a fabric, and all that it opens there.
+#[derive(Clone)]
+pub struct Machine {
+    shared: Arc<Shared>,
+    slot: Arc<Slot>,
+    /// One for all who ask: what one library offered cannot be opened through another.
+    library: Library,
+    number: usize,
+}
+
+impl Fake {
+    /// A fabric with one provider. Equal shapes, seeds and calls give equal runs.
+    pub fn new(shape: Shape, seed: u64) -> Self {
+        Self::offering(vec![shape], seed)
+    }
+
+    /// A fabric with several providers, in the order `fi_getinfo` lists them. They do not
+    /// understand each other.
+    pub fn offering(shapes: Vec<Shape>, seed: u64) -> Self {
+        let offers = shapes.into_iter().map(Arc::new).collect();
+        let shared = Arc::new_cyclic(|me| Shared {
+            state: Mutex::new(State::new(me.clone(), offers, seed)),
+        });
+        let first = Machine::on(&shared, None);
+        Self { shared, first }
+    }
+
+    /// The library of the first machine.
+    pub fn library(&self) -> Library {
+        self.first.library()
+    }
+
+    /// The functions of the first machine.
+    pub fn functions(&self) -> Functions {
+        self.first.functions()
+    }
+
+    /// The first machine.
+    pub fn first(&self) -> &Machine {
+        &self.first
+    }
+
+    /// Another machine on the same fabric. It has only the providers named; all if none is.
+    pub fn machine(&self, providers: &[&str]) -> Machine {
+        let named = providers
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect::<Vec<_>>();
+        Machine::on(&self.shared, (!named.is_empty()).then_some(named))
+    }
+
+    /// Changes what goes wrong from now on.
+    pub fn faults(&self, change: impl FnOnce(&mut Faults)) {
+        self.shared.with(|state| change(&mut state.faults));
+    }
+
+    /// Makes everybody poll once. The only thing that moves anything with `Delivery::OnStep`.
+    pub fn step(&self) {
+        self.shared.with(State::step);
+    }
+
+    /// Every rule broken so far, in order.
+    pub fn violations(&self) -> Vec<String> {
+        self.shared.with(|state| state.checker.list())
+    }
+
+    /// The violations so far, which are forgotten: for tests that break rules.
+    pub fn take_violations(&self) -> Vec<String> {
+        self.shared.with(|state| {
+            let list = state.checker.list();
+            state.checker.clear();
+            list
+        })
+    }
+
+    /// # Panics
+    ///
+    /// A rule was broken.
+    pub fn assert_clean(&self) {
+        let violations = self.violations();
+        assert!(
+            violations.is_empty(),
+            "rules broken:\n  {}",
+            violations.join("\n  ")
+        );
+    }
+
+    /// What happened so far.
+    pub fn stats(&self) -> Stats {
+        self.shared.with(|state| state.stats)
+    }
+
+    /// Operations whose memory and contexts the provider has: posted, and neither told to be over
+    /// nor given back by closing.
+    pub fn lent(&self) -> usize {
+        self.shared.with(|state| state.operations.len())
+    }
+
+    /// Completions nobody has read yet.
+    pub fn queued(&self) -> usize {
+        self.shared.with(|state| state.queued())
+    }
+
+    /// Registrations that are open, and their bytes.
+    pub fn registered(&self) -> (usize, usize) {
+        self.shared.with(|state| {
+            let bytes = state.regions.values().map(|region| region.span.len).sum();
+            (state.regions.len(), bytes)
+        })
+    }
+
+    /// What has been opened and not closed, for tests of leaks.
+    pub fn open_objects(&self) -> Vec<String> {
+        self.shared.with(|state| state.open_objects())
+    }
+
+    /// Addresses of the endpoints that are enabled and alive, oldest first.
+    pub fn addresses(&self) -> Vec<Vec<u8>> {
+        self.shared.with(|state| {
+            let alive = state.endpoints.values().filter(|ep| ep.enabled && !ep.dead);
+            alive.map(|ep| ep.address.clone()).collect()
+        })
+    }
+
+    /// Kills the endpoint at an address: it moves no more, and others see `death`. False when
+    /// nobody is there.
+    pub fn kill(&self, address: &[u8], death: Death) -> bool {
+        self.shared.with(|state| {
+            let found = state
+                .endpoints
+                .iter()
+                .find(|(_, ep)| ep.enabled && !ep.dead && ep.address == address);
+            let found = found.map(|(id, _)| *id);
+            if let Some(id) = found {
+                kill(state, id, death);
+            }
+            found.is_some()
+        })
+    }
+
+    /// Breaks every completion queue there is now: `-FI_EOVERRUN` from the next read on.
+    pub fn overrun(&self) {
+        self.shared.with(|state| {
+            let all: Vec<Id> = state.queues.keys().copied().collect();
+            for queue in all {
+                state.break_queue(queue);
+            }
+        });
+    }
+}
+
+impl Machine {
+    fn on(shared: &Arc<Shared>, providers: Option<Vec<String>>) -> Self {
+        let number = shared.with(|state| {
+            state.machines.push(MachineRecord { providers });
+            state.machines.len() - 1
+        });
+        let slot = Slot::take(Tenant {
+            home: Arc::downgrade(shared),
+            machine: number,
+        });
+        // SAFETY: they do what libfabric's do, with its layouts. After the last handle is gone
+        // they answer that there is nothing, and may come to belong to another fabric.
+        let library = unsafe { Library::from_functions(slot.functions()) };
+        Self {
+            shared: shared.clone(),
+            slot: Arc::new(slot),
+            library,
+            number,
+        }
+    }
+
+    /// The functions of libfabric, as this machine has them.
+    pub fn functions(&self) -> Functions {
+        self.slot.functions()
+    }
+
+    /// The library made of them.
+    pub fn library(&self) -> Library {
+        self.library.clone()
+    }
+
+    /// Kills every endpoint opened here.
+    pub fn kill(&self, death: Death) {
+        self.shared.with(|state| {
+            let mine = |ep: &crate::endpoint::Endpoint| ep.machine == self.number && !ep.dead;
+            let all: Vec<Id> = state
+                .endpoints
+                .iter()
+                .filter(|(_, ep)| mine(ep))
+                .map(|(id, _)| *id)
+                .collect();
+            for ep in all {
+                kill(state, ep, death);
+            }
+        });
+    }
+
+    /// The hardware under the domains opened here goes away: every call but `fi_close` gives
+    /// `-FI_ENODEV`, and others see `death`.
+    pub fn unplug(&self, death: Death) {
+        self.kill(death);
+        self.shared.with(|state| {
+            for domain in state.domains.values_mut() {
+                domain.dead |= domain.machine == self.number;
+            }
+        });
+    }
+}
+
+fn kill(state: &mut State, ep: Id, death: Death) {
+    state.mourn(ep, death);
+    if let Some(endpoint) = state.endpoints.get_mut(&ep) {
+        endpoint.dead = true;
+        endpoint.finishing.clear();
+        endpoint.remote.clear();
+    }
+}
+
+impl std::fmt::Debug for Fake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fake")
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Machine")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
+}

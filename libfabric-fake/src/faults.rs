@@ -1,0 +1,156 @@
+//! What goes wrong, and how often.
+//!
+//! ```text
+//!   post ----- again, refuse -----> EAGAIN, errors of the call
+//!   move ----- hold, connect -----> slow
+//!   land ----- late, short, error -> late writes, short and failed completions
+//!   complete - late_send, reorder -> buffers kept long, order lost
+//!   memory --- register_*, close_busy
+//! ```
+//!
+//! Owns: probabilities and limits; all zero is a fabric that never fails.
+//! Knows nothing of: who asks.
+//!
+//! Everything may be changed while a fabric runs; it counts from the next call on.
+
+use std::collections::BTreeMap;
+
+use libc::c_int;
+use libfabric_sys::abi::{FI_ECONNRESET, FI_EIO};
+
+/// What others see of an endpoint that is gone, closed or never was there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// New operations give `-FI_EAGAIN` for ever, old ones never complete: `tcp` and `ofi_rxm`.
+    Again,
+    /// New operations are accepted and, like old ones, never complete: `ofi_rxd`.
+    Vanish,
+    /// Small sends are accepted and complete as if they had arrived, others never: `shm`.
+    Swallow,
+    /// New and old operations complete with this error (positive): hardware.
+    Fail(c_int),
+}
+
+/// Calls that can be made to fail as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Call {
+    /// `fi_getinfo`
+    GetInfo,
+    /// `fi_fabric`
+    Fabric,
+    /// `fi_domain`
+    Domain,
+    /// `fi_cq_open`
+    CqOpen,
+    /// `fi_av_open`
+    AvOpen,
+    /// `fi_endpoint`
+    Endpoint,
+    /// `fi_ep_bind`
+    Bind,
+    /// `fi_setopt`
+    SetOpt,
+    /// `fi_enable` of an endpoint
+    Enable,
+    /// `fi_getname`
+    GetName,
+    /// `fi_av_insert`
+    AvInsert,
+    /// `fi_mr_reg` and its kin
+    MrReg,
+    /// Every posting of an operation
+    Post,
+}
+
+/// Probabilities are from 0 to 1 and a matter of each call or each event.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    /// Calls that fail, each with its error (positive), until taken out again.
+    pub refuse: BTreeMap<Call, c_int>,
+    /// An operation is answered by `-FI_EAGAIN`, and some more after it on that endpoint ...
+    pub again: f64,
+    /// ... up to so many.
+    pub again_run: u32,
+    /// A message, transfer or read makes no progress at a poll at which it could.
+    pub hold: f64,
+    /// Polls between the choice of a receive buffer (or a read) and the writing into it, at most.
+    pub landing_polls: u32,
+    /// A send's completion comes later than its delivery ...
+    pub late_send: f64,
+    /// ... by up to so many polls.
+    pub late_send_polls: u32,
+    /// An operation ends with one of `errors`.
+    pub error: f64,
+    /// Which errors, positive.
+    pub errors: Vec<c_int>,
+    /// An error's number comes negated, as from `shm` of 1.17.
+    pub negative: f64,
+    /// A receive completes without an error and with less than was sent.
+    pub short: f64,
+    /// A completion overtakes others it need not follow.
+    pub reorder: f64,
+    /// A completion queue breaks down at a read: `-FI_EOVERRUN` from then on.
+    pub overrun: f64,
+    /// A descriptor becomes readable for nothing.
+    pub spurious_wake: f64,
+    /// A receive in prefix mode is used up by a packet of the provider's own.
+    pub empty_packet: f64,
+    /// `fi_mr_reg` fails with `-FI_ENOMEM`.
+    pub register: f64,
+    /// More registrations than this on a machine fail with `-FI_ENOMEM`.
+    pub register_limit: Option<usize>,
+    /// More registered bytes than this on a machine fail with `-FI_ENOMEM`.
+    pub register_bytes: Option<usize>,
+    /// `fi_close` of a registration gives `-FI_EBUSY` and closes nothing.
+    pub close_busy: f64,
+}
+
+impl Faults {
+    /// A fabric that never fails.
+    pub fn none() -> Self {
+        Self {
+            refuse: BTreeMap::new(),
+            again: 0.0,
+            again_run: 0,
+            hold: 0.0,
+            landing_polls: 0,
+            late_send: 0.0,
+            late_send_polls: 0,
+            error: 0.0,
+            errors: vec![FI_EIO, FI_ECONNRESET],
+            negative: 0.0,
+            short: 0.0,
+            reorder: 0.0,
+            overrun: 0.0,
+            spurious_wake: 0.0,
+            empty_packet: 0.0,
+            register: 0.0,
+            register_limit: None,
+            register_bytes: None,
+            close_busy: 0.0,
+        }
+    }
+
+    /// Everything late, out of order and busy, but nothing lost: a correct program must succeed.
+    pub fn rough() -> Self {
+        Self {
+            again: 0.05,
+            again_run: 20,
+            hold: 0.2,
+            landing_polls: 4,
+            late_send: 0.3,
+            late_send_polls: 30,
+            reorder: 0.3,
+            spurious_wake: 0.05,
+            empty_packet: 0.02,
+            close_busy: 0.1,
+            ..Self::none()
+        }
+    }
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self::none()
+    }
+}

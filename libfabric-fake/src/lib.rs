@@ -1,0 +1,54 @@
+//! A libfabric provider made up in memory, for tests: every fault on demand, every misuse noted.
+//!
+//! ```text
+//!   code under test ---> libfabric_sys::Library ---> the fake's own fi_getinfo, fi_fabric, ...
+//!                                                          |
+//!   test ---> Fake: shape, faults, kill, step              v   fid_*, operation tables, as C
+//!        <--- violations, stats, what is lent        State, behind one lock
+//!
+//!   slots      which fabric a call without an object belongs to
+//!   info       fi_getinfo and its kin             fabric    fabrics and domains
+//!   endpoint   endpoints                          vector    address vectors
+//!   memory     registrations                      queue     completion queues
+//!   messages   posting, as C calls it             posting   the rules of it
+//!   matching   which receive a message goes to    progress  how messages move
+//!   remote     remote memory                      checker   rules broken, counters
+//! ```
+//!
+//! One process, no threads, no sockets, no clock: time is the number of polls. All chance comes
+//! from one seed. Everything is as late and as awkward as the interface allows: a send's memory is
+//! read when the receiver takes the message, a receive's is written some polls after that, fields
+//! without meaning hold rubbish, contexts and prefixes are scribbled over, places in address
+//! vectors come again soon.
+//!
+//! Only for tests: no shipped library depends on it.
+
+// Argument lists are libfabric's.
+#![allow(clippy::too_many_arguments)]
+
+mod bytes;
+mod checker;
+mod endpoint;
+mod fabric;
+mod fake;
+mod faults;
+mod info;
+mod matching;
+mod memory;
+mod messages;
+mod objects;
+mod posting;
+mod progress;
+mod queue;
+mod remote;
+mod rng;
+mod shape;
+mod slots;
+mod state;
+mod tables;
+mod vector;
+
+pub use checker::Stats;
+pub use fake::{Fake, Machine};
+pub use faults::{Call, Death, Faults};
+pub use shape::{Delivery, Release, Shape, Wait};

@@ -1,0 +1,444 @@
+//! Registrations of memory.
+//!
+//! ```text
+//!   fi_mr_reg --> Region { span, access, key, desc }     bind, enable with FI_MR_ENDPOINT
+//!                    |                    |
+//!      remote access by key        local access by desc, with FI_MR_LOCAL
+//! ```
+//!
+//! Owns: regions, keys, and whether an access is covered by one.
+//! Knows nothing of: operations.
+
+use std::ffi::c_void;
+
+use libc::{c_int, iovec};
+use libfabric_sys::abi::*;
+
+use crate::checker::Span;
+use crate::faults::Call;
+use crate::objects::{CLOSE, Id, code, enter, identify};
+use crate::state::{Domain, State};
+
+pub(crate) struct Region {
+    pub(crate) domain: Id,
+    pub(crate) span: Span,
+    pub(crate) access: u64,
+    pub(crate) key: u64,
+    pub(crate) desc: usize,
+    pub(crate) ep: Option<Id>,
+    pub(crate) enabled: bool,
+}
+
+/// Descriptors are no addresses: who follows one crashes at once.
+const DESC_BASE: usize = 0xfade_0000_0000_0000;
+
+/// Why an access was denied: the error it ends with, and whether somebody broke a rule.
+pub(crate) struct Denied {
+    pub(crate) error: c_int,
+    pub(crate) wrong: Option<String>,
+}
+
+impl State {
+    /// Whether local memory may be used as it is about to be; with `FI_MR_LOCAL` only.
+    pub(crate) fn local_access(
+        &self,
+        ep: Id,
+        span: Span,
+        desc: usize,
+        access: u64,
+    ) -> Result<(), String> {
+        let Some(domain) = self.endpoints.get(&ep).map(|endpoint| endpoint.domain) else {
+            return Ok(());
+        };
+        let mr_mode = self.domains.get(&domain).map_or(0, |domain| domain.mr_mode);
+        if mr_mode & FI_MR_LOCAL == 0 || span.len == 0 {
+            return Ok(());
+        }
+        let found = self.regions.values().find(|region| region.desc == desc);
+        let Some(region) = found.filter(|region| region.domain == domain) else {
+            return Err(format!("memory without registration (desc {desc:#x})"));
+        };
+        if !region.enabled {
+            return Err("memory whose registration is not enabled".to_owned());
+        }
+        if mr_mode & FI_MR_ENDPOINT != 0 && region.ep != Some(ep) {
+            return Err("memory registered for another endpoint".to_owned());
+        }
+        if !region.span.holds(span) {
+            return Err("memory not covered by its registration".to_owned());
+        }
+        if region.access & access != access {
+            let (has, needs) = (region.access, access);
+            return Err(format!(
+                "memory registered for {has:#x}, not for {needs:#x}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The target's memory behind an address and a key.
+    pub(crate) fn remote_access(
+        &self,
+        target: Id,
+        addr: u64,
+        len: usize,
+        key: u64,
+        access: u64,
+    ) -> Result<Span, Denied> {
+        let denied = |error, text: &str| Denied {
+            error,
+            wrong: Some(format!(
+                "remote access {text} (address {addr:#x}, {len} bytes)"
+            )),
+        };
+        let domain = self.endpoints.get(&target).map_or(0, |ep| ep.domain);
+        let Some(record) = self.domains.get(&domain) else {
+            return Err(denied(FI_EACCES, "to nobody"));
+        };
+        let keyed = |region: &&Region| region.domain == domain && region.key == key;
+        let Some(region) = self.regions.values().find(keyed) else {
+            let late = record.closed_keys.contains(&key);
+            let wrong = (!late).then(|| format!("remote access with unknown key {key:#x}"));
+            return Err(Denied {
+                error: FI_EACCES,
+                wrong,
+            });
+        };
+        if !region.enabled {
+            return Err(denied(FI_EACCES, "to a registration that is not enabled"));
+        }
+        if record.mr_mode & FI_MR_ENDPOINT != 0 && region.ep != Some(target) {
+            return Err(denied(FI_EACCES, "through an endpoint it is not bound to"));
+        }
+        if region.access & access != access {
+            return Err(denied(FI_EACCES, "that the registration does not allow"));
+        }
+        let base = if record.mr_mode & FI_MR_VIRT_ADDR != 0 {
+            region.span.start as u64
+        } else {
+            0
+        };
+        let offset = addr
+            .checked_sub(base)
+            .and_then(|offset| usize::try_from(offset).ok());
+        let inside = offset.filter(|offset| {
+            offset
+                .checked_add(len)
+                .is_some_and(|end| end <= region.span.len)
+        });
+        match inside {
+            Some(offset) => Ok(Span::new(region.span.start + offset, len)),
+            None => Err(denied(FI_EINVAL, "outside the registration")),
+        }
+    }
+
+    /// The key of a new registration.
+    fn new_key(&mut self, domain: Id, requested: u64) -> Result<u64, isize> {
+        let Some(record) = self.domains.get(&domain) else {
+            return Err(code(FI_EINVAL));
+        };
+        let bits = 8 * record.shape.key_bytes.min(8) as u32;
+        let largest = u64::MAX.checked_shr(64 - bits).unwrap_or(0);
+        let used = |state: &Self, key: u64| {
+            state
+                .regions
+                .values()
+                .any(|region| region.domain == domain && region.key == key)
+        };
+        if record.mr_mode & FI_MR_PROV_KEY != 0 {
+            loop {
+                let key = self.rng.bits() & largest;
+                let late = |domain: &Domain| domain.closed_keys.contains(&key);
+                let known = self.domains.get(&domain).is_some_and(late);
+                if !used(self, key) && !known && key != largest {
+                    return Ok(key);
+                }
+            }
+        }
+        if requested > largest {
+            self.violation(format!("fi_mr_reg with key {requested:#x}, too large"));
+            return Err(code(FI_EKEYREJECTED));
+        }
+        if used(self, requested) {
+            self.violation(format!(
+                "fi_mr_reg with key {requested:#x}, which is in use"
+            ));
+            return Err(code(FI_ENOKEY));
+        }
+        Ok(requested)
+    }
+
+    /// Whether the machine can register that much more.
+    fn no_room(&mut self, domain: Id, len: usize) -> bool {
+        let machine = |state: &Self, domain: Id| state.domains.get(&domain).map(|d| d.machine);
+        let here = machine(self, domain);
+        let (mut count, mut bytes) = (1, len);
+        for region in self
+            .regions
+            .values()
+            .filter(|r| machine(self, r.domain) == here)
+        {
+            count += 1;
+            bytes = bytes.saturating_add(region.span.len);
+        }
+        self.faults.register_limit.is_some_and(|most| count > most)
+            || self.faults.register_bytes.is_some_and(|most| bytes > most)
+            || self.rng.chance(self.faults.register)
+    }
+
+    fn register(
+        &mut self,
+        domain: Id,
+        span: Span,
+        access: u64,
+        requested: u64,
+        context: *mut c_void,
+    ) -> Result<*mut fid_mr, isize> {
+        if let Some(error) = self.refused(Call::MrReg) {
+            return Err(error);
+        }
+        if span.len == 0 || span.start == 0 || span.start.checked_add(span.len).is_none() {
+            self.violation(format!(
+                "fi_mr_reg of {} bytes at {:#x}",
+                span.len, span.start
+            ));
+            return Err(code(FI_EINVAL));
+        }
+        let known = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+        if access & !known != 0 || access == 0 {
+            self.violation(format!("fi_mr_reg for access {access:#x}"));
+            return Err(code(FI_EINVAL));
+        }
+        let mr_mode = self.domains.get(&domain).map_or(0, |domain| domain.mr_mode);
+        if mr_mode & FI_MR_ALLOCATED != 0 && !is_mapped(span) {
+            self.violation(format!(
+                "fi_mr_reg of {:#x}, where no memory is",
+                span.start
+            ));
+            return Err(code(FI_EFAULT));
+        }
+        if self.no_room(domain, span.len) {
+            self.stats.unregistered += 1;
+            return Err(code(FI_ENOMEM));
+        }
+        let key = self.new_key(domain, requested)?;
+        let (id, pointer) = self.opened(FI_CLASS_MR, Some(domain), context);
+        let desc = DESC_BASE + 64 * id as usize;
+        let enabled = mr_mode & FI_MR_ENDPOINT == 0;
+        self.regions.insert(
+            id,
+            Region {
+                domain,
+                span,
+                access,
+                key,
+                desc,
+                ep: None,
+                enabled,
+            },
+        );
+        let mr = pointer.cast::<fid_mr>();
+        // SAFETY: the body just made; nobody else has it yet.
+        unsafe { (*mr).mem_desc = desc as *mut c_void };
+        // SAFETY: as above.
+        unsafe { (*mr).key = key };
+        Ok(mr)
+    }
+}
+
+/// Whether there is memory all the way.
+fn is_mapped(span: Span) -> bool {
+    // SAFETY: no precondition.
+    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+    let start = span.start / page * page;
+    let mut pages = vec![0u8; (span.end() - start).div_ceil(page)];
+    // SAFETY: a multiple of the page size, and room for a byte a page; reads no memory.
+    let result =
+        unsafe { libc::mincore(start as *mut c_void, span.end() - start, pages.as_mut_ptr()) };
+    result == 0
+}
+
+pub(crate) unsafe extern "C" fn reg(
+    object: *mut fid,
+    buf: *const c_void,
+    len: usize,
+    access: u64,
+    _offset: u64,
+    requested_key: u64,
+    _flags: u64,
+    out: *mut *mut fid_mr,
+    context: *mut c_void,
+) -> c_int {
+    let reg = |state: &mut State, id: Id| {
+        let span = Span::new(buf as usize, len);
+        match state.register(id, span, access, requested_key, context) {
+            Ok(mr) => {
+                // SAFETY: an output, by the call's contract.
+                unsafe { out.write(mr) };
+                0
+            }
+            Err(error) => error,
+        }
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(object.cast(), FI_CLASS_DOMAIN, "fi_mr_reg", reg) as c_int }
+}
+
+pub(crate) unsafe extern "C" fn regv(
+    object: *mut fid,
+    iov: *const iovec,
+    count: usize,
+    access: u64,
+    offset: u64,
+    requested_key: u64,
+    flags: u64,
+    out: *mut *mut fid_mr,
+    context: *mut c_void,
+) -> c_int {
+    if count != 1 || iov.is_null() {
+        // One segment a registration is what the offer says.
+        return -FI_EINVAL;
+    }
+    // SAFETY: one segment, by the call's contract.
+    let one = unsafe { iov.read() };
+    // SAFETY: the same contract.
+    unsafe {
+        reg(
+            object,
+            one.iov_base,
+            one.iov_len,
+            access,
+            offset,
+            requested_key,
+            flags,
+            out,
+            context,
+        )
+    }
+}
+
+pub(crate) unsafe extern "C" fn regattr(
+    object: *mut fid,
+    attr: *const fi_mr_attr,
+    flags: u64,
+    out: *mut *mut fid_mr,
+) -> c_int {
+    // SAFETY: attributes or null, by the call's contract.
+    let Some(attr) = (unsafe { attr.as_ref() }) else {
+        return -FI_EINVAL;
+    };
+    // SAFETY: the same contract.
+    unsafe {
+        regv(
+            object,
+            attr.mr_iov,
+            attr.iov_count,
+            attr.access,
+            attr.offset,
+            attr.requested_key,
+            flags,
+            out,
+            attr.context,
+        )
+    }
+}
+
+pub(crate) unsafe extern "C" fn bind(object: *mut fid, other: *mut fid, _flags: u64) -> c_int {
+    // SAFETY: an object of a fake, or null.
+    let other = unsafe { identify(other.cast()) };
+    let bind = |state: &mut State, id: Id| {
+        let wanted = state
+            .domain_of(id)
+            .is_some_and(|d| d.mr_mode & FI_MR_ENDPOINT != 0);
+        let ep = other.filter(|(other, class)| *class == FI_CLASS_EP && state.is_open(*other));
+        let Some((ep, _)) = ep.filter(|_| wanted) else {
+            state.violation(format!(
+                "fi_mr_bind of registration {id} to what it cannot be"
+            ));
+            return code(FI_EINVAL);
+        };
+        let same = state.endpoints.get(&ep).map(|ep| ep.domain);
+        let Some(region) = state.regions.get_mut(&id) else {
+            return code(FI_EINVAL);
+        };
+        if region.ep.is_some() || region.enabled || same != Some(region.domain) {
+            state.violation(format!(
+                "fi_mr_bind of registration {id}, bound or enabled before"
+            ));
+            return code(FI_EINVAL);
+        }
+        region.ep = Some(ep);
+        0
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(object.cast(), FI_CLASS_MR, "fi_mr_bind", bind) as c_int }
+}
+
+pub(crate) unsafe extern "C" fn control(
+    object: *mut fid,
+    command: c_int,
+    _arg: *mut c_void,
+) -> c_int {
+    let control = |state: &mut State, id: Id| {
+        if command != FI_ENABLE {
+            return code(FI_ENOSYS);
+        }
+        let Some(region) = state.regions.get_mut(&id) else {
+            return code(FI_EINVAL);
+        };
+        if region.enabled || region.ep.is_none() {
+            state.violation(format!(
+                "fi_mr_enable of registration {id}, not to be enabled now"
+            ));
+            return code(FI_EINVAL);
+        }
+        region.enabled = true;
+        0
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(object.cast(), FI_CLASS_MR, "fi_mr_enable", control) as c_int }
+}
+
+pub(crate) unsafe extern "C" fn close(object: *mut fid) -> c_int {
+    let close = |state: &mut State, id: Id| {
+        let Some(region) = state.regions.get(&id) else {
+            return code(FI_EINVAL);
+        };
+        let (desc, key, domain) = (region.desc, region.key, region.domain);
+        let local = state
+            .domains
+            .get(&domain)
+            .is_some_and(|d| d.mr_mode & FI_MR_LOCAL != 0);
+        if local && let Some(ep) = state.user_of(desc) {
+            state.violation(format!(
+                "fi_close of registration {id} while an operation of endpoint {ep} uses it"
+            ));
+        }
+        if state.rng.chance(state.faults.close_busy) {
+            return code(FI_EBUSY);
+        }
+        if let Some(domain) = state.domains.get_mut(&domain) {
+            domain.closed_keys.push(key);
+        }
+        state.regions.remove(&id);
+        state.closed(id);
+        // Rubbish for whoever goes on using it.
+        let mr = object.cast::<fid_mr>();
+        // SAFETY: the object of this call; its body outlives it.
+        unsafe { (&raw mut (*mr).mem_desc).write(std::ptr::dangling_mut()) };
+        // SAFETY: as above.
+        unsafe { (&raw mut (*mr).key).write(FI_KEY_NOTAVAIL) };
+        0
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(object.cast(), FI_CLASS_MR, CLOSE, close) as c_int }
+}
+
+impl State {
+    fn user_of(&self, desc: usize) -> Option<Id> {
+        let mut users = self.operations.values();
+        users
+            .find(|operation| operation.descs.contains(&desc))
+            .map(|operation| operation.ep)
+    }
+}

@@ -1,0 +1,549 @@
+//! Completion queues.
+//!
+//! ```text
+//!   push ---> [ oldest .... newest ] ---> read: as many as wanted, up to the first failed one
+//!               reorder: forward past              failed first: -FI_EAVAIL, then readerr
+//!               those it need not follow
+//!          `-> descriptor readable                 read out: the operation ends, its context and
+//!                                                  memory are the user's again
+//! ```
+//!
+//! Owns: entries, the descriptor, what may overtake what.
+//! Knows nothing of: where completions come from.
+
+use std::collections::VecDeque;
+use std::ffi::{c_char, c_void};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use libc::c_int;
+use libfabric_sys::abi::*;
+
+use crate::bytes;
+use crate::checker::Span;
+use crate::faults::Call;
+use crate::objects::{CLOSE, Id, code, enter};
+use crate::shape::Wait;
+use crate::state::State;
+
+pub(crate) struct Queue {
+    format: u32,
+    size: usize,
+    waits: bool,
+    fd: Option<OwnedFd>,
+    entries: VecDeque<Entry>,
+    /// Set by an overrun: nothing works any more.
+    broken: bool,
+}
+
+/// A completion.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) ep: Id,
+    /// The operation, and whether it ends with this completion.
+    pub(crate) operation: Option<(u64, bool)>,
+    pub(crate) context: usize,
+    pub(crate) flags: u64,
+    pub(crate) len: usize,
+    pub(crate) buf: usize,
+    pub(crate) data: u64,
+    pub(crate) tag: u64,
+    /// `err` and `olen`.
+    pub(crate) failure: Option<(c_int, usize)>,
+    /// Who sent it, and as whom the user knows it.
+    pub(crate) source: Option<Vec<u8>>,
+    /// Memory that must be unchanged until now.
+    pub(crate) intact: Option<(Vec<Span>, u64)>,
+}
+
+impl Entry {
+    /// Whether `self` must stay behind `earlier`.
+    fn follows(&self, earlier: &Self, receives_in_order: bool) -> bool {
+        let same = |a: Option<(u64, bool)>, b: Option<(u64, bool)>| {
+            a.is_some() && a.map(|(serial, _)| serial) == b.map(|(serial, _)| serial)
+        };
+        same(self.operation, earlier.operation)
+            || (receives_in_order && self.source.is_some() && self.source == earlier.source)
+    }
+}
+
+impl State {
+    /// Queues a completion for the user.
+    pub(crate) fn push_entry(&mut self, queue: Id, entry: Entry) {
+        let in_order = self
+            .shape_of(queue)
+            .is_none_or(|shape| shape.receives_in_order);
+        let overruns = self.shape_of(queue).is_some_and(|shape| shape.cq_overruns);
+        if entry.failure.is_some() {
+            self.stats.errors += 1;
+        }
+        let Some(record) = self.queues.get_mut(&queue) else {
+            return;
+        };
+        let mut place = record.entries.len();
+        let mut overtaken = 0;
+        while place > 0
+            && !entry.follows(&record.entries[place - 1], in_order)
+            && self.rng.chance(self.faults.reorder)
+        {
+            place -= 1;
+            overtaken += 1;
+        }
+        self.stats.reordered += u64::from(overtaken > 0);
+        record.entries.insert(place, entry);
+        if overruns && record.entries.len() > record.size {
+            record.broken = true;
+        }
+        record.wake();
+    }
+
+    /// Nothing there, nothing to move: the descriptor tells when that changes.
+    pub(crate) fn may_sleep(&mut self, queue: Id) -> bool {
+        let endpoints = self.endpoints_of(queue);
+        if endpoints.iter().any(|ep| self.pending(*ep)) {
+            return false;
+        }
+        let Some(record) = self.queues.get_mut(&queue) else {
+            return false;
+        };
+        if !record.waits {
+            self.violation(format!(
+                "fi_trywait of completion queue {queue}, without wait object"
+            ));
+            return false;
+        }
+        if !record.entries.is_empty() || record.broken {
+            return false;
+        }
+        record.quiet();
+        true
+    }
+
+    /// Makes the descriptors of this endpoint's queues readable if there is anything to do.
+    pub(crate) fn nudge(&mut self, ep: Id) {
+        if !self.pending(ep) {
+            return;
+        }
+        for queue in self.queues_of(ep) {
+            if let Some(record) = self.queues.get(&queue) {
+                record.wake();
+            }
+        }
+    }
+
+    /// Breaks a queue as if it had been overrun.
+    pub(crate) fn break_queue(&mut self, queue: Id) {
+        if let Some(record) = self.queues.get_mut(&queue) {
+            record.broken = true;
+            record.wake();
+        }
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        self.queues.values().map(|queue| queue.entries.len()).sum()
+    }
+
+    /// Whether the user may be told of the operations of this endpoint no more: checks of memory
+    /// that was given back by closing it end.
+    pub(crate) fn release_entries(&mut self, ep: Id) {
+        let entries = self
+            .queues
+            .values_mut()
+            .flat_map(|queue| &mut queue.entries);
+        for entry in entries.filter(|entry| entry.ep == ep) {
+            entry.intact = None;
+            entry.operation = None;
+        }
+    }
+
+    /// Progress, faults and the state of the queue, before anything is taken out.
+    fn before_read(&mut self, queue: Id) -> Result<(), isize> {
+        self.poll_queue(queue);
+        let overrun = self.rng.chance(self.faults.overrun);
+        let spurious = self.rng.chance(self.faults.spurious_wake);
+        let Some(record) = self.queues.get_mut(&queue) else {
+            return Err(code(FI_EINVAL));
+        };
+        record.broken |= overrun;
+        if spurious {
+            record.wake();
+        }
+        if record.broken {
+            Err(code(FI_EOVERRUN))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Takes the oldest entry out, if it failed or not as wanted.
+    fn take(&mut self, queue: Id, failed: bool) -> Option<Entry> {
+        let record = self.queues.get_mut(&queue)?;
+        record
+            .entries
+            .front()
+            .filter(|entry| entry.failure.is_some() == failed)?;
+        let entry = record.entries.pop_front()?;
+        if let Some((spans, sum)) = &entry.intact
+            && bytes::sum(spans) != *sum
+        {
+            let what = if entry.flags & FI_SEND != 0 {
+                "send"
+            } else {
+                "receive or read"
+            };
+            let text = format!(
+                "memory of a {what} on endpoint {} changed before its completion was read",
+                entry.ep
+            );
+            self.violation(text);
+        }
+        if let Some((serial, true)) = entry.operation {
+            self.end_operation(serial);
+        }
+        Some(entry)
+    }
+
+    /// As whom the receiving endpoint knows the sender.
+    fn known_as(&self, entry: &Entry) -> u64 {
+        let known = || {
+            let ep = self.endpoints.get(&entry.ep)?;
+            let source = entry.source.as_ref().filter(|_| ep.caps & FI_SOURCE != 0)?;
+            self.vectors.get(&ep.vector?)?.find(source)
+        };
+        known().unwrap_or(FI_ADDR_NOTAVAIL)
+    }
+}
+
+impl Queue {
+    pub(crate) fn wake(&self) {
+        let Some(fd) = &self.fd else {
+            return;
+        };
+        let one = 1u64.to_ne_bytes();
+        // A full counter is as readable as can be, so the result does not matter.
+        // SAFETY: eight bytes of ours, to an eventfd of ours.
+        unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    fn quiet(&self) {
+        let Some(fd) = &self.fd else {
+            return;
+        };
+        let mut count = [0u8; 8];
+        // Nothing to read is as quiet as can be.
+        // SAFETY: room of ours for eight bytes; the descriptor does not block.
+        unsafe { libc::read(fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    }
+
+    fn entry_size(&self) -> usize {
+        match self.format {
+            FI_CQ_FORMAT_CONTEXT => size_of::<fi_cq_entry>(),
+            FI_CQ_FORMAT_MSG => size_of::<fi_cq_msg_entry>(),
+            FI_CQ_FORMAT_DATA => size_of::<fi_cq_data_entry>(),
+            _ => size_of::<fi_cq_tagged_entry>(),
+        }
+    }
+}
+
+pub(crate) unsafe extern "C" fn open(
+    domain: *mut fid_domain,
+    attr: *mut fi_cq_attr,
+    out: *mut *mut fid_cq,
+    context: *mut c_void,
+) -> c_int {
+    let open = |state: &mut State, id: Id| {
+        if let Some(error) = state.refused(Call::CqOpen) {
+            return error;
+        }
+        // SAFETY: attributes or null, by the call's contract.
+        let attr = unsafe { attr.as_ref() }
+            .copied()
+            .unwrap_or(fi_cq_attr::EMPTY);
+        let Some(shape) = state.shape_of(id) else {
+            return code(FI_EINVAL);
+        };
+        if attr.format > FI_CQ_FORMAT_TAGGED {
+            state.violation(format!("fi_cq_open with format {}", attr.format));
+            return code(FI_EINVAL);
+        }
+        let waits = attr.wait_obj != FI_WAIT_NONE;
+        let fd = match (attr.wait_obj, shape.wait) {
+            (FI_WAIT_NONE, _) => None,
+            (_, Wait::Refused) => return code(FI_ENOSYS),
+            (_, Wait::NoDescriptor) => None,
+            (FI_WAIT_FD | FI_WAIT_UNSPEC, Wait::Fd) => match eventfd() {
+                Some(fd) => Some(fd),
+                None => return code(FI_EMFILE),
+            },
+            _ => return code(FI_ENOSYS),
+        };
+        let (cq, pointer) = state.opened(FI_CLASS_CQ, Some(id), context);
+        // The manual leaves the default format to the provider; this one's is not what anybody
+        // would like.
+        let format = if attr.format == 0 {
+            FI_CQ_FORMAT_CONTEXT
+        } else {
+            attr.format
+        };
+        state.queues.insert(
+            cq,
+            Queue {
+                format,
+                size: if attr.size == 0 {
+                    shape.cq_size
+                } else {
+                    attr.size
+                },
+                waits,
+                fd,
+                entries: VecDeque::new(),
+                broken: false,
+            },
+        );
+        // SAFETY: an output, by the call's contract.
+        unsafe { out.write(pointer.cast()) };
+        0
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(domain.cast(), FI_CLASS_DOMAIN, "fi_cq_open", open) as c_int }
+}
+
+fn eventfd() -> Option<OwnedFd> {
+    // SAFETY: no precondition.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+    // SAFETY: just opened, and nobody else has it.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+pub(crate) unsafe extern "C" fn close(object: *mut fid) -> c_int {
+    let close = |state: &mut State, id: Id| {
+        let users: Vec<String> = state
+            .endpoints_of(id)
+            .iter()
+            .map(|ep| format!("endpoint {ep}"))
+            .collect();
+        if !users.is_empty() {
+            return state.busy(id, FI_CLASS_CQ, &users);
+        }
+        state.queues.remove(&id);
+        state.closed(id);
+        0
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(object.cast(), FI_CLASS_CQ, CLOSE, close) as c_int }
+}
+
+pub(crate) unsafe extern "C" fn control(
+    object: *mut fid,
+    command: c_int,
+    arg: *mut c_void,
+) -> c_int {
+    let control = |state: &mut State, id: Id| {
+        let Some(queue) = state.queues.get(&id) else {
+            return code(FI_EINVAL);
+        };
+        match (command, &queue.fd) {
+            (FI_GETWAIT, Some(fd)) if !arg.is_null() => {
+                // SAFETY: FI_GETWAIT of a queue with a descriptor takes a pointer to a c_int.
+                unsafe { arg.cast::<c_int>().write(fd.as_raw_fd()) };
+                0
+            }
+            _ => code(FI_ENOSYS),
+        }
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(object.cast(), FI_CLASS_CQ, "fi_control", control) as c_int }
+}
+
+pub(crate) unsafe extern "C" fn read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize {
+    // SAFETY: the same contract, without sources.
+    unsafe { readfrom(cq, buf, count, std::ptr::null_mut()) }
+}
+
+pub(crate) unsafe extern "C" fn readfrom(
+    cq: *mut fid_cq,
+    buf: *mut c_void,
+    count: usize,
+    src_addr: *mut fi_addr_t,
+) -> isize {
+    let read = |state: &mut State, id: Id| {
+        if let Err(error) = state.before_read(id) {
+            return error;
+        }
+        if count > 0 && buf.is_null() {
+            state.violation("fi_cq_read into null".to_owned());
+            return code(FI_EINVAL);
+        }
+        let size = state.queues.get(&id).map_or(0, Queue::entry_size);
+        let mut taken = 0;
+        while taken < count {
+            let Some(entry) = state.take(id, false) else {
+                break;
+            };
+            let whole = fi_cq_tagged_entry {
+                op_context: entry.context as *mut c_void,
+                flags: entry.flags,
+                len: entry.len,
+                buf: entry.buf as *mut c_void,
+                data: entry.data,
+                tag: entry.tag,
+            };
+            let to = buf.cast::<u8>().wrapping_add(taken * size);
+            // SAFETY: `count` entries of the queue's format, each the beginning of this one.
+            unsafe { std::ptr::copy_nonoverlapping((&raw const whole).cast::<u8>(), to, size) };
+            if !src_addr.is_null() {
+                let source = state.known_as(&entry);
+                // SAFETY: room for `count` sources, by the call's contract.
+                unsafe { src_addr.wrapping_add(taken).write(source) };
+            }
+            taken += 1;
+        }
+        let failed = state.queues.get(&id).is_some_and(|queue| {
+            queue
+                .entries
+                .front()
+                .is_some_and(|entry| entry.failure.is_some())
+        });
+        match taken {
+            0 if failed => code(FI_EAVAIL),
+            0 => code(FI_EAGAIN),
+            _ => taken as isize,
+        }
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(cq.cast(), FI_CLASS_CQ, "fi_cq_read", read) }
+}
+
+pub(crate) unsafe extern "C" fn readerr(
+    cq: *mut fid_cq,
+    buf: *mut fi_cq_err_entry,
+    _flags: u64,
+) -> isize {
+    let read = |state: &mut State, id: Id| {
+        let Some(entry) = state.take(id, true) else {
+            return code(FI_EAGAIN);
+        };
+        let (error, olen) = entry.failure.unwrap_or_default();
+        let negative = state.rng.chance(state.faults.negative);
+        // SAFETY: an entry, by the call's contract. Member by member: a library as old as this
+        // one says it is does not write the members that came later.
+        let Some(out) = (unsafe { buf.as_mut() }) else {
+            state.violation("fi_cq_readerr into null".to_owned());
+            return code(FI_EINVAL);
+        };
+        out.op_context = entry.context as *mut c_void;
+        out.flags = entry.flags;
+        out.len = entry.len;
+        out.buf = entry.buf as *mut c_void;
+        out.data = entry.data;
+        out.tag = entry.tag;
+        out.olen = olen;
+        out.err = if negative { -error } else { error };
+        out.prov_errno = PROV_ERRNO + error;
+        out.err_data_size = 0;
+        1
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(cq.cast(), FI_CLASS_CQ, "fi_cq_readerr", read) }
+}
+
+/// What a provider's own number for an error is more than libfabric's.
+const PROV_ERRNO: c_int = 5000;
+
+pub(crate) unsafe extern "C" fn sread(
+    cq: *mut fid_cq,
+    buf: *mut c_void,
+    count: usize,
+    _cond: *const c_void,
+    timeout: c_int,
+) -> isize {
+    // SAFETY: the same contract, without sources.
+    unsafe {
+        sreadfrom(
+            cq,
+            buf,
+            count,
+            std::ptr::null_mut(),
+            std::ptr::null(),
+            timeout,
+        )
+    }
+}
+
+/// Does not sleep: the fabric has no clock, and whoever would wake the caller may be its own
+/// thread. A time-out passes at once.
+pub(crate) unsafe extern "C" fn sreadfrom(
+    cq: *mut fid_cq,
+    buf: *mut c_void,
+    count: usize,
+    src_addr: *mut fi_addr_t,
+    _cond: *const c_void,
+    _timeout: c_int,
+) -> isize {
+    let allowed = |state: &mut State, id: Id| {
+        if state.queues.get(&id).is_some_and(|queue| queue.waits) {
+            return 0;
+        }
+        state.violation(format!(
+            "fi_cq_sread of completion queue {id}, without wait object"
+        ));
+        code(FI_EINVAL)
+    };
+    // SAFETY: an object of a fake.
+    let allowed = unsafe { enter(cq.cast(), FI_CLASS_CQ, "fi_cq_sread", allowed) };
+    if allowed != 0 {
+        return allowed;
+    }
+    // SAFETY: the same contract.
+    unsafe { readfrom(cq, buf, count, src_addr) }
+}
+
+pub(crate) unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
+    let signal = |state: &mut State, id: Id| {
+        if let Some(queue) = state.queues.get(&id) {
+            queue.wake();
+        }
+        0
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(cq.cast(), FI_CLASS_CQ, "fi_cq_signal", signal) as c_int }
+}
+
+pub(crate) unsafe extern "C" fn strerror(
+    _cq: *mut fid_cq,
+    _prov_errno: c_int,
+    _err_data: *const c_void,
+    _buf: *mut c_char,
+    _len: usize,
+) -> *const c_char {
+    c"an error the fake made up".as_ptr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(serial: u64, source: Option<u8>) -> Entry {
+        Entry {
+            ep: 1,
+            operation: Some((serial, true)),
+            context: 0,
+            flags: 0,
+            len: 0,
+            buf: 0,
+            data: 0,
+            tag: 0,
+            failure: None,
+            source: source.map(|byte| vec![byte]),
+            intact: None,
+        }
+    }
+
+    #[test]
+    fn completions_of_one_operation_or_one_peer_keep_their_order() {
+        assert!(entry(1, None).follows(&entry(1, None), false));
+        assert!(!entry(1, None).follows(&entry(2, None), true));
+        assert!(entry(1, Some(7)).follows(&entry(2, Some(7)), true));
+        assert!(!entry(1, Some(7)).follows(&entry(2, Some(7)), false));
+        assert!(!entry(1, Some(7)).follows(&entry(2, Some(8)), true));
+    }
+}

@@ -1,0 +1,342 @@
+//! What a provider looks like.
+//!
+//! ```text
+//!   Shape --> info.rs:      what fi_getinfo says
+//!         --> posting.rs:   limits that are enforced
+//!         --> progress.rs:  how messages move
+//! ```
+//!
+//! Owns: the description, and presets shaped after real providers.
+//! Knows nothing of: faults, which may happen to every shape.
+
+use libc::c_int;
+use libfabric_sys::abi::*;
+
+use crate::faults::Death;
+
+/// How a completion queue can be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// By a descriptor.
+    Fd,
+    /// Opening a queue with a wait object gives `-FI_ENOSYS`: `shm`.
+    Refused,
+    /// Opening succeeds, `FI_GETWAIT` gives `-FI_ENOSYS`: `ofi_rxd`.
+    NoDescriptor,
+}
+
+/// When things happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// When a completion queue of the side concerned is read, and at `Fake::step`.
+    OnPoll,
+    /// At `Fake::step` only.
+    OnStep,
+}
+
+/// How the end of a multi-receive buffer is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// With the last message in it.
+    WithLast,
+    /// By a completion of its own.
+    Separate,
+    /// Now so, now so.
+    Either,
+}
+
+/// One provider. Start from a preset and change what the test is about.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Its name, exactly.
+    pub provider: String,
+    /// The name of its domain.
+    pub domain: String,
+    /// What it can do.
+    pub caps: u64,
+    /// What it wants: `FI_CONTEXT`, `FI_CONTEXT2`, `FI_MSG_PREFIX`, `FI_RX_CQ_DATA`.
+    pub mode: u64,
+    /// Bytes before each message, with `FI_MSG_PREFIX`; a multiple of 8.
+    pub prefix: usize,
+    /// What it wants of registrations.
+    pub mr_mode: c_int,
+    /// Bytes of a key.
+    pub key_bytes: usize,
+    /// `FI_SOCKADDR_IN`, `FI_ADDR_CXI`, ...
+    pub address_format: u32,
+    /// Bytes of an address.
+    pub address_len: usize,
+    /// Whether `fi_getinfo` understands an IPv4 address as node.
+    pub takes_node: bool,
+    /// The protocol it says it speaks.
+    pub protocol: u32,
+    /// The longest message `fi_inject` takes, prefix not counted.
+    pub inject: usize,
+    /// Segments of a message.
+    pub iov_limit: usize,
+    /// Segments of remote memory.
+    pub rma_iov_limit: usize,
+    /// Sends and reads outstanding; `-FI_EAGAIN` beyond.
+    pub tx_depth: usize,
+    /// Receives posted; `-FI_EAGAIN` beyond.
+    pub rx_depth: usize,
+    /// The longest message, prefix not counted.
+    pub max_msg: usize,
+    /// `FI_OPT_MIN_MULTI_RECV` until it is set.
+    pub min_multi_recv: usize,
+    /// Messages in a multi-receive buffer begin at multiples of this.
+    pub multi_recv_align: usize,
+    /// How a used-up multi-receive buffer comes back.
+    pub multi_recv_release: Release,
+    /// How to wait.
+    pub wait: Wait,
+    /// The best number of endpoints, as `fi_getinfo` tells; more work.
+    pub ep_cnt: usize,
+    /// Orders it keeps, of sends and receives.
+    pub order: u64,
+    /// Bits of a tag it carries, as `mem_tag_format` tells them.
+    pub tag_format: u64,
+    /// `FI_THREAD_*` it can do.
+    pub threading: fi_threading,
+    /// `FI_PROGRESS_*` it can do.
+    pub progress: fi_progress,
+    /// When things happen.
+    pub delivery: Delivery,
+    /// Polls that both sides must make before a pair of endpoints is connected.
+    pub connect_polls: u32,
+    /// Whether sends are accepted before that; otherwise `-FI_EAGAIN`.
+    pub connect_queues: bool,
+    /// Messages of one peer kept without a receive for them; then nothing more of it is taken.
+    pub unexpected_depth: usize,
+    /// Messages up to this many bytes are copied when they arrive, and their send completes;
+    /// longer ones stay in the sender's memory until they are received.
+    pub eager: usize,
+    /// What becomes of those that still have to do with a closed endpoint.
+    pub peer_gone: Death,
+    /// What becomes of operations towards an address where nobody is.
+    pub no_peer: Death,
+    /// Closing an endpoint gives an `FI_ECANCELED` for everything outstanding.
+    pub close_flush: bool,
+    /// What `fi_cancel` returns when there is nothing to cancel, 0 or positive error.
+    pub cancel_unknown: c_int,
+    /// Sends that nobody has begun to receive can be cancelled.
+    pub cancel_sends: bool,
+    /// Completions of receives from one peer come in the order of sending.
+    pub receives_in_order: bool,
+    /// Entries of a completion queue for which no size was asked.
+    pub cq_size: usize,
+    /// A queue with more entries than its size breaks down; otherwise it grows.
+    pub cq_overruns: bool,
+    /// Fields of a completion that mean nothing hold rubbish.
+    pub rubbish: bool,
+}
+
+const MESSAGES: u64 = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_MULTI_RECV | FI_SOURCE;
+const MEMORY: u64 = FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+const REACH: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM | FI_DIRECTED_RECV;
+
+impl Shape {
+    /// The `tcp` of 2.x, with endpoints of type RDM of its own.
+    pub fn tcp() -> Self {
+        Self {
+            provider: "tcp".into(),
+            domain: "fake0".into(),
+            caps: MESSAGES | MEMORY | REACH,
+            mode: 0,
+            prefix: 0,
+            mr_mode: 0,
+            key_bytes: 8,
+            address_format: FI_SOCKADDR_IN,
+            address_len: size_of::<libc::sockaddr_in>(),
+            takes_node: true,
+            protocol: FI_PROTO_XNET,
+            inject: 128,
+            iov_limit: 4,
+            rma_iov_limit: 4,
+            tx_depth: 256,
+            rx_depth: 256,
+            max_msg: usize::MAX,
+            min_multi_recv: 64,
+            multi_recv_align: 1,
+            multi_recv_release: Release::Either,
+            wait: Wait::Fd,
+            ep_cnt: 1 << 15,
+            order: FI_ORDER_SAS,
+            tag_format: 0xaaaa_aaaa_aaaa_aaaa,
+            threading: FI_THREAD_SAFE,
+            progress: FI_PROGRESS_AUTO,
+            delivery: Delivery::OnPoll,
+            connect_polls: 3,
+            connect_queues: false,
+            unexpected_depth: 64,
+            eager: 0,
+            peer_gone: Death::Again,
+            no_peer: Death::Again,
+            close_flush: true,
+            cancel_unknown: 0,
+            cancel_sends: false,
+            receives_in_order: true,
+            cq_size: 1024,
+            cq_overruns: false,
+            rubbish: true,
+        }
+    }
+
+    /// `tcp;ofi_rxm`, of 1.17 and later.
+    pub fn tcp_rxm() -> Self {
+        Self {
+            provider: "tcp;ofi_rxm".into(),
+            protocol: FI_PROTO_RXM_TCP,
+            inject: 64,
+            tx_depth: 2048,
+            rx_depth: 2048,
+            progress: FI_PROGRESS_MANUAL,
+            unexpected_depth: usize::MAX,
+            eager: 16 * 1024,
+            receives_in_order: false,
+            ..Self::tcp()
+        }
+    }
+
+    /// `verbs;ofi_rxm`: addresses of sockets, real registrations by virtual address, local ones
+    /// as well.
+    pub fn verbs_rxm() -> Self {
+        Self {
+            provider: "verbs;ofi_rxm".into(),
+            protocol: FI_PROTO_RXM,
+            mr_mode: FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
+            key_bytes: 4,
+            max_msg: 1 << 30,
+            peer_gone: Death::Fail(FI_EIO),
+            no_peer: Death::Fail(FI_ECONNREFUSED),
+            ..Self::tcp_rxm()
+        }
+    }
+
+    /// Slingshot: registrations belong to endpoints and are reached by offset.
+    pub fn cxi() -> Self {
+        Self {
+            provider: "cxi".into(),
+            protocol: FI_PROTO_CXI,
+            mr_mode: FI_MR_ENDPOINT | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
+            address_format: FI_ADDR_CXI,
+            address_len: 8,
+            takes_node: false,
+            inject: 192,
+            iov_limit: 1,
+            rma_iov_limit: 1,
+            tx_depth: 256,
+            rx_depth: 256,
+            max_msg: 1 << 32,
+            progress: FI_PROGRESS_MANUAL,
+            connect_polls: 0,
+            unexpected_depth: usize::MAX,
+            eager: 2048,
+            multi_recv_release: Release::WithLast,
+            peer_gone: Death::Fail(FI_EIO),
+            no_peer: Death::Fail(FI_EIO),
+            ep_cnt: 128,
+            ..Self::tcp()
+        }
+    }
+
+    /// Omni-Path by `psm3`: 32-byte addresses, wants contexts, no descriptor to wait on.
+    pub fn psm3() -> Self {
+        Self {
+            provider: "psm3".into(),
+            protocol: FI_PROTO_PSMX3,
+            mode: FI_CONTEXT,
+            mr_mode: FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
+            address_format: FI_ADDR_PSMX3,
+            address_len: 32,
+            takes_node: false,
+            inject: 64,
+            iov_limit: 1,
+            rma_iov_limit: 1,
+            max_msg: 4_294_963_199,
+            progress: FI_PROGRESS_MANUAL,
+            wait: Wait::Refused,
+            connect_polls: 0,
+            unexpected_depth: usize::MAX,
+            eager: 8192,
+            peer_gone: Death::Vanish,
+            no_peer: Death::Vanish,
+            ep_cnt: 16,
+            ..Self::tcp()
+        }
+    }
+
+    /// EFA: 32-byte addresses, everything registered, no descriptor.
+    pub fn efa() -> Self {
+        Self {
+            provider: "efa".into(),
+            protocol: FI_PROTO_EFA,
+            mr_mode: FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
+            address_format: FI_ADDR_EFA,
+            address_len: 32,
+            inject: 32,
+            tx_depth: 512,
+            rx_depth: 512,
+            wait: Wait::Refused,
+            eager: 4096,
+            receives_in_order: false,
+            peer_gone: Death::Fail(FI_EHOSTUNREACH),
+            ..Self::psm3()
+        }
+        .with_mode(0, 0)
+    }
+
+    /// Everything unusual at once: prefixes, contexts, local registrations, keys that the user
+    /// chooses, 56-byte addresses, small limits.
+    pub fn odd() -> Self {
+        Self {
+            provider: "opx".into(),
+            protocol: FI_PROTO_OPX,
+            mode: FI_CONTEXT2 | FI_MSG_PREFIX | FI_RX_CQ_DATA,
+            prefix: 40,
+            mr_mode: FI_MR_LOCAL | FI_MR_ALLOCATED,
+            key_bytes: 4,
+            address_format: FI_ADDR_OPX,
+            address_len: 56,
+            inject: 24,
+            tx_depth: 16,
+            rx_depth: 16,
+            max_msg: 1 << 20,
+            multi_recv_align: 64,
+            multi_recv_release: Release::Separate,
+            wait: Wait::NoDescriptor,
+            threading: FI_THREAD_DOMAIN,
+            tag_format: 0x5555_5555_5555_5555,
+            eager: 256,
+            receives_in_order: false,
+            cancel_unknown: FI_ENOENT,
+            close_flush: false,
+            ..Self::psm3()
+        }
+    }
+
+    /// The same with another mode.
+    pub fn with_mode(mut self, mode: u64, prefix: usize) -> Self {
+        self.mode = mode;
+        self.prefix = prefix;
+        self
+    }
+
+    /// Bytes of a context the provider writes to, 0 when it wants none.
+    pub(crate) fn context_bytes(&self) -> usize {
+        if self.mode & FI_CONTEXT2 != 0 {
+            size_of::<fi_context2>()
+        } else if self.mode & FI_CONTEXT != 0 {
+            size_of::<fi_context>()
+        } else {
+            0
+        }
+    }
+
+    /// The bits of a tag that arrive.
+    pub(crate) fn tag_mask(&self) -> u64 {
+        u64::MAX
+            .checked_shr(self.tag_format.leading_zeros())
+            .unwrap_or(0)
+    }
+}

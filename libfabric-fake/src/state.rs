@@ -1,0 +1,278 @@
+//! Everything a fabric knows, behind one lock.
+//!
+//! ```text
+//!   offers[]  machines[]
+//!   fabrics > domains > queues, vectors, endpoints, regions     by Id, ids never come again
+//!   operations   by serial number: whatever memory and contexts are lent to the provider
+//!   channels     (to, from): messages posted and not arrived
+//!   links        {a, b}: connected or not
+//! ```
+//!
+//! Owns: the objects' records, who is open, who is dead.
+//! Knows nothing of: C.
+//!
+//! All maps are ordered, so that equal seeds and equal calls give equal runs.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::c_void;
+use std::sync::{Arc, Weak};
+
+use libc::c_int;
+use libfabric_sys::abi::*;
+
+use crate::checker::{Checker, Span, Stats};
+use crate::endpoint::Endpoint;
+use crate::faults::{Call, Death, Faults};
+use crate::memory::Region;
+use crate::objects::{self, Id, Owned, Shared, class_name};
+use crate::queue::Queue;
+use crate::rng::Rng;
+use crate::shape::Shape;
+use crate::vector::Vector;
+
+pub(crate) struct State {
+    pub(crate) me: Weak<Shared>,
+    pub(crate) offers: Vec<Arc<Shape>>,
+    pub(crate) machines: Vec<MachineRecord>,
+    pub(crate) faults: Faults,
+    pub(crate) rng: Rng,
+    pub(crate) checker: Checker,
+    pub(crate) stats: Stats,
+
+    last: Id,
+    open: BTreeMap<Id, Opened>,
+    bodies: Vec<Owned>,
+    /// Keeps the fabric while objects are open, whatever handles are left.
+    keep: Option<Arc<Shared>>,
+
+    pub(crate) fabrics: BTreeMap<Id, Fabric>,
+    pub(crate) domains: BTreeMap<Id, Domain>,
+    pub(crate) queues: BTreeMap<Id, Queue>,
+    pub(crate) vectors: BTreeMap<Id, Vector>,
+    pub(crate) endpoints: BTreeMap<Id, Endpoint>,
+    pub(crate) regions: BTreeMap<Id, Region>,
+
+    serial: u64,
+    pub(crate) operations: BTreeMap<u64, Operation>,
+    pub(crate) channels: BTreeMap<(Id, Id), VecDeque<Message>>,
+    pub(crate) links: BTreeMap<(Id, Id), Link>,
+    /// Those of `links` that are not up yet.
+    pub(crate) connecting: Vec<(Id, Id)>,
+    /// Addresses of killed and closed endpoints: what the world sees of them.
+    pub(crate) graves: BTreeMap<Vec<u8>, Death>,
+    /// Counts endpoints, for addresses.
+    pub(crate) addresses: u32,
+}
+
+/// A process, or host: what it sees, and whether it lives.
+pub(crate) struct MachineRecord {
+    /// Names of the providers it has; `None` for all.
+    pub(crate) providers: Option<Vec<String>>,
+}
+
+struct Opened {
+    class: usize,
+    domain: Option<Id>,
+}
+
+pub(crate) struct Fabric {
+    pub(crate) machine: usize,
+    pub(crate) offer: usize,
+}
+
+pub(crate) struct Domain {
+    pub(crate) fabric: Id,
+    pub(crate) machine: usize,
+    pub(crate) offer: usize,
+    pub(crate) shape: Arc<Shape>,
+    pub(crate) mr_mode: c_int,
+    pub(crate) dead: bool,
+    /// Keys that were valid once: their use is late, not wrong.
+    pub(crate) closed_keys: Vec<u64>,
+}
+
+/// What a posted operation is.
+pub(crate) enum What {
+    Receive(Receive),
+    Send { tagged: bool },
+    Remote { write: bool },
+}
+
+pub(crate) struct Receive {
+    pub(crate) tagged: Option<(u64, u64)>,
+    pub(crate) from: Option<Vec<u8>>,
+    pub(crate) multi: Option<Multi>,
+}
+
+pub(crate) struct Multi {
+    pub(crate) used: usize,
+    pub(crate) least: usize,
+    pub(crate) landing: usize,
+    /// No more messages: comes back once nothing is landing.
+    pub(crate) full: bool,
+}
+
+/// Something posted, until its completion was read or its endpoint closed.
+pub(crate) struct Operation {
+    pub(crate) ep: Id,
+    pub(crate) what: What,
+    pub(crate) context: usize,
+    /// Bytes of the context in use, with what was written there.
+    pub(crate) scribbled: usize,
+    pub(crate) spans: Vec<Span>,
+    pub(crate) descs: Vec<usize>,
+    pub(crate) report: bool,
+    /// Of a send's bytes, prefix not counted.
+    pub(crate) sum: u64,
+    /// A pattern in a posted receive that nobody but the provider may overwrite.
+    pub(crate) canary: Option<Span>,
+    /// Its completion is queued.
+    pub(crate) done: bool,
+}
+
+impl Operation {
+    pub(crate) fn writes(&self) -> bool {
+        !matches!(self.what, What::Send { .. } | What::Remote { write: true })
+    }
+}
+
+/// A message on its way.
+pub(crate) struct Message {
+    pub(crate) from: Id,
+    pub(crate) source: Vec<u8>,
+    pub(crate) tag: Option<u64>,
+    pub(crate) data: Option<u64>,
+    /// Prefix not counted.
+    pub(crate) len: usize,
+    pub(crate) body: MessageBody,
+    /// The send that completes with its delivery.
+    pub(crate) sender: Option<u64>,
+}
+
+pub(crate) enum MessageBody {
+    Copied(Vec<u8>),
+    /// In the memory of the operation `sender`.
+    Lent,
+}
+
+/// A pair of endpoints, in the order of their ids.
+pub(crate) struct Link {
+    pub(crate) polls: [u32; 2],
+    pub(crate) up: bool,
+}
+
+impl State {
+    pub(crate) fn new(me: Weak<Shared>, offers: Vec<Arc<Shape>>, seed: u64) -> Self {
+        Self {
+            me,
+            offers,
+            machines: Vec::new(),
+            faults: Faults::none(),
+            rng: Rng::new(seed),
+            checker: Checker::default(),
+            stats: Stats::default(),
+            last: 0,
+            open: BTreeMap::new(),
+            bodies: Vec::new(),
+            keep: None,
+            fabrics: BTreeMap::new(),
+            domains: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            vectors: BTreeMap::new(),
+            endpoints: BTreeMap::new(),
+            regions: BTreeMap::new(),
+            serial: 0,
+            operations: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            links: BTreeMap::new(),
+            connecting: Vec::new(),
+            graves: BTreeMap::new(),
+            addresses: 0,
+        }
+    }
+
+    pub(crate) fn violation(&mut self, text: String) {
+        self.checker.note(text);
+    }
+
+    /// The error a call is to fail with, as it returns it.
+    pub(crate) fn refused(&self, call: Call) -> Option<isize> {
+        self.faults
+            .refuse
+            .get(&call)
+            .map(|error| objects::code(*error))
+    }
+
+    /// Makes the object users hold; its record is the caller's business.
+    pub(crate) fn opened(
+        &mut self,
+        class: usize,
+        domain: Option<Id>,
+        context: *mut c_void,
+    ) -> (Id, *mut c_void) {
+        self.last += 1;
+        let id = self.last;
+        let owned = objects::new(self.me.clone(), id, class, context);
+        let pointer = owned.pointer();
+        self.bodies.push(owned);
+        self.open.insert(id, Opened { class, domain });
+        if self.keep.is_none() {
+            self.keep = self.me.upgrade();
+        }
+        (id, pointer)
+    }
+
+    /// Ends an object. Its body stays, to notice calls that come too late.
+    pub(crate) fn closed(&mut self, id: Id) {
+        self.open.remove(&id);
+        if self.open.is_empty() {
+            // The caller holds a handle of its own, so this drops no lock that is held.
+            self.keep = None;
+        }
+    }
+
+    pub(crate) fn is_open(&self, id: Id) -> bool {
+        self.open.contains_key(&id)
+    }
+
+    /// Whether its domain has died.
+    pub(crate) fn is_dead(&self, id: Id) -> bool {
+        let domain = self.open.get(&id).and_then(|opened| opened.domain);
+        let domain = self.domains.get(&domain.unwrap_or(id));
+        domain.is_some_and(|domain| domain.dead)
+    }
+
+    /// What is open in this domain.
+    pub(crate) fn inhabitants(&self, domain: Id) -> Vec<String> {
+        let inside = |(id, opened): (&Id, &Opened)| {
+            (opened.domain == Some(domain)).then(|| format!("{} {id}", class_name(opened.class)))
+        };
+        self.open.iter().filter_map(inside).collect()
+    }
+
+    pub(crate) fn open_objects(&self) -> Vec<String> {
+        let name = |(id, opened): (&Id, &Opened)| format!("{} {id}", class_name(opened.class));
+        self.open.iter().map(name).collect()
+    }
+
+    pub(crate) fn domain_of(&self, id: Id) -> Option<&Domain> {
+        self.domains.get(&self.open.get(&id)?.domain?)
+    }
+
+    pub(crate) fn shape_of(&self, id: Id) -> Option<Arc<Shape>> {
+        let domain = self.domains.get(&id).or_else(|| self.domain_of(id));
+        domain.map(|domain| domain.shape.clone())
+    }
+
+    pub(crate) fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// Refuses to close what others use.
+    pub(crate) fn busy(&mut self, id: Id, class: usize, users: &[String]) -> isize {
+        let (class, users) = (class_name(class), users.join(", "));
+        self.violation(format!("fi_close of {class} {id} while open: {users}"));
+        objects::code(FI_EBUSY)
+    }
+}

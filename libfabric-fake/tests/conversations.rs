@@ -1,0 +1,329 @@
+//! Correct programs: every provider, nothing wrong and everything rough.
+//!
+//! ```text
+//!   shapes x seeds x { messages, tagged, multi-receive, reads } --> bytes arrive, no rule broken
+//! ```
+
+mod side;
+
+use std::collections::VecDeque;
+
+use libfabric_fake::{Delivery, Fake, Faults, Shape};
+use libfabric_sys::abi::*;
+use side::{Event, Side};
+
+fn shapes() -> Vec<Shape> {
+    vec![
+        Shape::tcp(),
+        Shape::tcp_rxm(),
+        Shape::verbs_rxm(),
+        Shape::cxi(),
+        Shape::psm3(),
+        Shape::efa(),
+        Shape::odd(),
+    ]
+}
+
+/// Runs for every shape, smooth and rough.
+fn everywhere(test: impl Fn(&Fake)) {
+    for shape in shapes() {
+        for seed in 0..8 {
+            let fake = Fake::new(shape.clone(), seed);
+            if seed > 0 {
+                fake.faults(|faults| *faults = Faults::rough());
+            }
+            test(&fake);
+            let violations = fake.violations();
+            assert!(
+                violations.is_empty(),
+                "{} seed {seed}: {violations:#?}",
+                shape.provider
+            );
+            assert_eq!(fake.open_objects(), Vec::<String>::new());
+            assert_eq!(fake.lent(), 0);
+        }
+    }
+}
+
+fn text(len: usize, salt: usize) -> Vec<u8> {
+    (0..len)
+        .map(|index| (index * 7 + salt * 13 + index / 251) as u8)
+        .collect()
+}
+
+/// Two sides, and what their queues told.
+struct Talk {
+    a: Side,
+    b: Side,
+    to_b: u64,
+    from_a: u64,
+    told_a: VecDeque<Event>,
+    told_b: VecDeque<Event>,
+}
+
+impl Talk {
+    fn new(fake: &Fake) -> Self {
+        let (a, b, to_b, from_a) = Side::pair(fake);
+        Self {
+            a,
+            b,
+            to_b,
+            from_a,
+            told_a: VecDeque::new(),
+            told_b: VecDeque::new(),
+        }
+    }
+
+    fn poll(&mut self) {
+        self.told_a.extend(self.a.event());
+        self.told_b.extend(self.b.event());
+    }
+
+    /// Posts until it is accepted.
+    fn post(&mut self, mut post: impl FnMut(&Self) -> isize) {
+        for _ in 0..10_000 {
+            match post(self) {
+                0 => return,
+                code => assert_eq!(code, -(FI_EAGAIN as isize)),
+            }
+            self.poll();
+        }
+        panic!("never accepted");
+    }
+
+    fn wait_a(&mut self) -> Event {
+        for _ in 0..10_000 {
+            if let Some(event) = self.told_a.pop_front() {
+                assert_eq!(event.error, 0, "{event:?}");
+                return event;
+            }
+            self.poll();
+        }
+        panic!("nothing told to a");
+    }
+
+    fn wait_b(&mut self) -> Event {
+        for _ in 0..10_000 {
+            if let Some(event) = self.told_b.pop_front() {
+                assert_eq!(event.error, 0, "{event:?}");
+                return event;
+            }
+            self.poll();
+        }
+        panic!("nothing told to b");
+    }
+
+    fn end(self) {
+        self.a.close();
+        self.b.close();
+    }
+}
+
+const LENS: [usize; 9] = [0, 1, 7, 64, 200, 1000, 5000, 20_000, 70_000];
+
+#[test]
+fn messages_arrive_whole_whoever_posts_first() {
+    everywhere(|fake| {
+        let mut talk = Talk::new(fake);
+        for (round, len) in LENS.into_iter().enumerate() {
+            let body = text(len, round);
+            let mut out = talk.a.filled(&body);
+            let mut into = talk.b.lot(talk.b.prefix + len + 8);
+            if round % 2 == 0 {
+                talk.post(|talk| talk.b.receive(&mut into));
+                talk.post(|talk| talk.a.send(&mut out, talk.to_b));
+            } else {
+                talk.post(|talk| talk.a.send(&mut out, talk.to_b));
+                talk.post(|talk| talk.b.receive(&mut into));
+            }
+            let event = loop {
+                let event = talk.wait_b();
+                assert_eq!(event.context, into.id());
+                if event.source == talk.from_a {
+                    break event;
+                }
+                // A packet of the provider's own: the receive is used up, for nothing.
+                assert!(talk.b.prefix > 0 && event.len <= talk.b.prefix);
+                talk.post(|talk| talk.b.receive(&mut into));
+            };
+            assert_eq!(event.len, len + talk.b.prefix);
+            assert_eq!(&into.body()[..len], body);
+            assert_eq!(event.flags, FI_RECV | FI_MSG);
+            let event = talk.wait_a();
+            assert_eq!((event.context, event.flags), (out.id(), FI_SEND | FI_MSG));
+        }
+        talk.end();
+    });
+}
+
+#[test]
+fn tagged_messages_find_their_receives() {
+    everywhere(|fake| {
+        let mut talk = Talk::new(fake);
+        let mut lots: Vec<_> = (0..6)
+            .map(|n| {
+                (
+                    talk.a.filled(&text(3000, n)),
+                    talk.b.lot(talk.b.prefix + 3000),
+                )
+            })
+            .collect();
+        for (n, (out, _)) in lots.iter_mut().enumerate() {
+            talk.post(|talk| talk.a.tagged_send(out, talk.to_b, 0x100 + n as u64));
+        }
+        // In the other order, so that all but one wait.
+        for (n, (_, into)) in lots.iter_mut().enumerate().rev() {
+            talk.post(|talk| {
+                talk.b
+                    .tagged_receive(into, talk.from_a, 0xf00 + n as u64, 0xe00)
+            });
+        }
+        let mut order: Vec<u64> = (0..6)
+            .map(|_| {
+                let event = talk.wait_b();
+                assert_eq!(
+                    (event.flags, event.len),
+                    (FI_RECV | FI_TAGGED, 3000 + talk.b.prefix)
+                );
+                event.tag
+            })
+            .collect();
+        order.sort_unstable();
+        assert_eq!(order, [0x100, 0x101, 0x102, 0x103, 0x104, 0x105]);
+        (0..6).for_each(|_| assert_eq!(talk.wait_a().flags, FI_SEND | FI_TAGGED));
+        for (n, (_, into)) in lots.iter().enumerate() {
+            assert_eq!(into.body(), text(3000, n));
+        }
+        talk.end();
+    });
+}
+
+#[test]
+fn multi_receive_buffers_are_filled_and_come_back_once() {
+    everywhere(|fake| {
+        let mut talk = Talk::new(fake);
+        let slot = 512 + talk.b.prefix;
+        talk.b.set_least_multi(slot);
+        let mut pool: Vec<_> = (0..3).map(|_| talk.b.lot(4096)).collect();
+        for lot in &mut pool {
+            talk.post(|talk| talk.b.multi_receive(lot));
+        }
+        let (mut next, mut got, mut released) = (0, Vec::new(), 0);
+        let mut outs: Vec<_> = (0..60).map(|n| talk.a.filled(&text(n * 8, n))).collect();
+        while got.len() < outs.len() {
+            if let Some(out) = outs.get_mut(next)
+                && talk.a.send(out, talk.to_b) == 0
+            {
+                next += 1;
+            }
+            talk.poll();
+            while let Some(event) = talk.told_b.pop_front() {
+                assert_eq!(event.error, 0);
+                let index = pool.iter().position(|lot| lot.id() == event.context);
+                let index = index.expect("a buffer of ours");
+                if event.flags & FI_RECV != 0 && event.source == talk.from_a {
+                    let start = event.buf - pool[index].bytes.as_ptr() as usize;
+                    let body = &pool[index].bytes[start + talk.b.prefix..start + event.len];
+                    got.push(body.to_vec());
+                }
+                if event.flags & FI_MULTI_RECV != 0 {
+                    released += 1;
+                    let lot = &mut pool[index];
+                    talk.post(|talk| talk.b.multi_receive(lot));
+                }
+            }
+        }
+        got.sort_by_key(Vec::len);
+        for (n, body) in got.iter().enumerate() {
+            assert_eq!(*body, text(n * 8, n));
+        }
+        assert!(released >= 2, "{released}");
+        (0..60).for_each(|_| assert!(talk.wait_a().flags & FI_SEND != 0));
+        talk.end();
+    });
+}
+
+#[test]
+fn remote_memory_is_read_by_key() {
+    everywhere(|fake| {
+        let mut talk = Talk::new(fake);
+        let mut there = text(10_000, 3);
+        let mr = talk.b.register(&mut there, FI_REMOTE_READ);
+        // SAFETY: an open registration.
+        let key = unsafe { (*mr).key };
+        let virt = talk.b.mr_mode & FI_MR_VIRT_ADDR != 0;
+        let base = if virt { there.as_ptr() as u64 } else { 0 };
+        for (offset, len) in [(0, 10_000), (1, 1), (9_999, 1), (5000, 3000)] {
+            let mut into = talk.a.lot(len);
+            let at = base + offset as u64;
+            talk.post(|talk| talk.a.read(&mut into, talk.to_b, at, key));
+            let event = talk.wait_a();
+            assert_eq!((event.context, event.flags), (into.id(), FI_RMA | FI_READ));
+            assert_eq!(into.bytes, &there[offset..offset + len]);
+        }
+        talk.end();
+    });
+}
+
+#[test]
+fn injected_bytes_are_free_at_once() {
+    everywhere(|fake| {
+        let mut talk = Talk::new(fake);
+        let mut into = talk.b.lot(talk.b.prefix + 24);
+        let mut bytes = vec![7u8; talk.a.prefix + 24];
+        let prefix = talk.a.prefix;
+        bytes[prefix..].copy_from_slice(&text(24, 1));
+        talk.post(|talk| talk.a.inject(&bytes, talk.to_b));
+        bytes.fill(0);
+        talk.post(|talk| talk.b.receive(&mut into));
+        while talk.wait_b().source != talk.from_a {
+            talk.post(|talk| talk.b.receive(&mut into));
+        }
+        assert_eq!(into.body(), text(24, 1));
+        talk.end();
+    });
+}
+
+#[test]
+fn one_seed_is_one_run() {
+    let run = |seed| {
+        let fake = Fake::new(Shape::tcp_rxm(), seed);
+        fake.faults(|faults| *faults = Faults::rough());
+        let mut talk = Talk::new(&fake);
+        let mut order = Vec::new();
+        let mut lots: Vec<_> = (0..20)
+            .map(|n| (talk.a.filled(&text(n * 2000, n)), talk.b.lot(40_000)))
+            .collect();
+        for (out, into) in &mut lots {
+            talk.post(|talk| talk.a.send(out, talk.to_b));
+            talk.post(|talk| talk.b.receive(into));
+        }
+        (0..20).for_each(|_| order.push(talk.wait_b().len));
+        (0..20).for_each(|_| assert_eq!(talk.wait_a().error, 0));
+        talk.end();
+        (order, fake.stats())
+    };
+    assert_eq!(run(5), run(5));
+    assert!((0..10).any(|seed| run(seed) != run(seed + 10)));
+}
+
+#[test]
+fn nothing_moves_but_by_step_where_that_was_asked_for() {
+    let shape = Shape {
+        delivery: Delivery::OnStep,
+        connect_polls: 0,
+        ..Shape::tcp()
+    };
+    let fake = Fake::new(shape, 1);
+    let (a, b, to_b, _) = Side::pair(&fake);
+    let (mut out, mut into) = (side::lot(&[1, 2, 3]), side::lot(&[0; 3]));
+    assert_eq!(b.receive(&mut into), 0);
+    assert_eq!(a.send(&mut out, to_b), 0);
+    assert!(a.events().is_empty() && b.events().is_empty());
+    fake.step();
+    fake.step();
+    assert_eq!((a.events().len(), b.events().len()), (1, 1));
+    a.close();
+    b.close();
+    fake.assert_clean();
+}

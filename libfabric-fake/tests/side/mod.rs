@@ -1,0 +1,407 @@
+//! One side of a conversation: everything from fabric to endpoint, opened and used by libfabric's
+//! calls.
+//!
+//! ```text
+//!   Side { fabric, domain, cq, av, ep, registrations }     events(): what the queue tells
+//!   Lot  { bytes, context, registration }                  memory for one operation
+//! ```
+
+// Each test file uses a part of it.
+#![allow(dead_code, unreachable_pub)]
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+use libfabric_fake::{Fake, Machine};
+use libfabric_sys::InfoList;
+use libfabric_sys::abi::*;
+use libfabric_sys::calls::*;
+
+/// What a test asks for if it does not care.
+pub const CAPS: u64 = FI_MSG | FI_TAGGED | FI_RMA | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
+
+/// Asks for anything and can give everything.
+pub fn offers(machine: &Machine, caps: u64) -> Result<InfoList, i32> {
+    let library = machine.library();
+    let mut hints = library.hints().expect("memory");
+    hints
+        .set_caps(caps)
+        .set_mode(u64::MAX)
+        .set_mr_mode(i32::MAX);
+    library.query(None, None, 0, Some(&hints))
+}
+
+/// An open endpoint and all it needs.
+pub struct Side {
+    pub fabric: *mut fid_fabric,
+    pub domain: *mut fid_domain,
+    pub cq: *mut fid_cq,
+    pub av: *mut fid_av,
+    pub ep: *mut fid_ep,
+    pub info: InfoList,
+    pub prefix: usize,
+    pub mr_mode: i32,
+    pub regions: Vec<*mut fid_mr>,
+}
+
+/// A completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub context: usize,
+    pub flags: u64,
+    pub len: usize,
+    pub buf: usize,
+    pub tag: u64,
+    pub source: u64,
+    pub error: i32,
+    pub olen: usize,
+}
+
+impl Side {
+    pub fn open(machine: &Machine) -> Self {
+        Self::with(machine, CAPS, FI_WAIT_NONE)
+    }
+
+    pub fn with(machine: &Machine, caps: u64, wait: u32) -> Self {
+        let info = offers(machine, caps).expect("an offer");
+        let first = info.first().expect("an offer");
+        let fabric = machine.library().fabric(first).expect("a fabric").as_ptr();
+        let (mut domain, mut cq, mut av, mut ep) = (null_mut(), null_mut(), null_mut(), null_mut());
+        // SAFETY: an open fabric and a live info.
+        let code = unsafe { fi_domain(fabric, first.as_ptr(), &raw mut domain, null_mut()) };
+        assert_eq!(code, 0);
+        let mut attr = fi_cq_attr {
+            format: FI_CQ_FORMAT_TAGGED,
+            wait_obj: wait,
+            ..fi_cq_attr::EMPTY
+        };
+        // SAFETY: an open domain.
+        let code = unsafe { fi_cq_open(domain, &raw mut attr, &raw mut cq, null_mut()) };
+        assert_eq!(code, 0);
+        let mut attr = fi_av_attr::EMPTY;
+        // SAFETY: an open domain.
+        let code = unsafe { fi_av_open(domain, &raw mut attr, &raw mut av, null_mut()) };
+        assert_eq!(code, 0);
+        // SAFETY: an open domain and a live info.
+        let code = unsafe { fi_endpoint(domain, first.as_ptr(), &raw mut ep, null_mut()) };
+        assert_eq!(code, 0);
+        let (prefix, mr_mode) = {
+            // SAFETY: a live info's attributes.
+            let ep_attr = unsafe { &*first.ep_attr() };
+            // SAFETY: as above.
+            let domain_attr = unsafe { &*first.domain_attr() };
+            (ep_attr.msg_prefix_size, domain_attr.mr_mode)
+        };
+        let side = Self {
+            fabric,
+            domain,
+            cq,
+            av,
+            ep,
+            info,
+            prefix,
+            mr_mode,
+            regions: Vec::new(),
+        };
+        // SAFETY: open objects; so below.
+        assert_eq!(
+            unsafe { fi_ep_bind(ep, cq.cast(), FI_TRANSMIT | FI_RECV) },
+            0
+        );
+        // SAFETY: as above.
+        assert_eq!(unsafe { fi_ep_bind(ep, av.cast(), 0) }, 0);
+        // SAFETY: as above.
+        assert_eq!(unsafe { fi_enable(ep) }, 0);
+        side
+    }
+
+    /// A pair that know each other: the sides, and each as the other knows it.
+    pub fn pair(fake: &Fake) -> (Self, Self, u64, u64) {
+        let (a, b) = (Self::open(fake.first()), Self::open(&fake.machine(&[])));
+        let (b_for_a, a_for_b) = (a.insert(&b.address()), b.insert(&a.address()));
+        (a, b, b_for_a, a_for_b)
+    }
+
+    pub fn address(&self) -> Vec<u8> {
+        let mut bytes = vec![0u8; 64];
+        let mut len = bytes.len();
+        // SAFETY: room of that length.
+        let code = unsafe { fi_getname(self.ep, bytes.as_mut_ptr().cast(), &raw mut len) };
+        assert_eq!(code, 0);
+        bytes.truncate(len);
+        bytes
+    }
+
+    pub fn insert(&self, address: &[u8]) -> u64 {
+        let mut handle = 0;
+        // SAFETY: one address of the right length.
+        let count = unsafe {
+            fi_av_insert(
+                self.av,
+                address.as_ptr().cast(),
+                1,
+                &raw mut handle,
+                0,
+                null_mut(),
+            )
+        };
+        assert_eq!(count, 1);
+        handle
+    }
+
+    /// Registers memory, bound and enabled as the provider wants it.
+    pub fn register(&mut self, bytes: &mut [u8], access: u64) -> *mut fid_mr {
+        self.try_register(bytes, access).expect("a registration")
+    }
+
+    pub fn try_register(&mut self, bytes: &mut [u8], access: u64) -> Result<*mut fid_mr, i32> {
+        let mut mr = null_mut();
+        let key = 1 + self.regions.len() as u64;
+        // SAFETY: live memory, that the test keeps until the side is closed.
+        let code = unsafe {
+            fi_mr_reg(
+                self.domain,
+                bytes.as_mut_ptr().cast(),
+                bytes.len(),
+                access,
+                0,
+                key,
+                0,
+                &raw mut mr,
+                null_mut(),
+            )
+        };
+        if code != 0 {
+            return Err(code);
+        }
+        if self.mr_mode & FI_MR_ENDPOINT != 0 {
+            // SAFETY: open objects.
+            assert_eq!(unsafe { fi_mr_bind(mr, self.ep.cast(), 0) }, 0);
+            // SAFETY: an open object.
+            assert_eq!(unsafe { fi_mr_enable(mr) }, 0);
+        }
+        self.regions.push(mr);
+        Ok(mr)
+    }
+
+    /// Memory for an operation, registered if the provider wants that.
+    pub fn lot(&mut self, len: usize) -> Lot {
+        let mut lot = Lot {
+            bytes: vec![0; len.max(1)],
+            len,
+            context: Box::new(fi_context2::EMPTY),
+            desc: null_mut(),
+            prefix: self.prefix,
+        };
+        if self.mr_mode & FI_MR_LOCAL != 0 {
+            let mr = self.register(&mut lot.bytes, FI_SEND | FI_RECV | FI_READ | FI_WRITE);
+            // SAFETY: an open registration.
+            lot.desc = unsafe { (*mr).mem_desc };
+        }
+        lot
+    }
+
+    /// The same, filled behind the prefix.
+    pub fn filled(&mut self, bytes: &[u8]) -> Lot {
+        let prefix = self.prefix;
+        let mut lot = self.lot(prefix + bytes.len());
+        lot.bytes[prefix..prefix + bytes.len()].copy_from_slice(bytes);
+        lot
+    }
+
+    pub fn send(&self, lot: &mut Lot, to: u64) -> isize {
+        let (bytes, context) = lot.raw();
+        // SAFETY: the lot outlives the operation; the test sees to it. So in all below.
+        unsafe { fi_send(self.ep, bytes, lot.len, lot.desc, to, context) }
+    }
+
+    pub fn tagged_send(&self, lot: &mut Lot, to: u64, tag: u64) -> isize {
+        let (bytes, context) = lot.raw();
+        // SAFETY: as above.
+        unsafe { fi_tsend(self.ep, bytes, lot.len, lot.desc, to, tag, context) }
+    }
+
+    pub fn inject(&self, bytes: &[u8], to: u64) -> isize {
+        // SAFETY: read before the call returns.
+        unsafe { fi_inject(self.ep, bytes.as_ptr().cast(), bytes.len(), to) }
+    }
+
+    pub fn receive(&self, lot: &mut Lot) -> isize {
+        let (bytes, context) = lot.raw();
+        // SAFETY: as above.
+        unsafe { fi_recv(self.ep, bytes, lot.len, lot.desc, FI_ADDR_UNSPEC, context) }
+    }
+
+    pub fn tagged_receive(&self, lot: &mut Lot, from: u64, tag: u64, ignore: u64) -> isize {
+        let (bytes, context) = lot.raw();
+        // SAFETY: as above.
+        unsafe {
+            fi_trecv(
+                self.ep, bytes, lot.len, lot.desc, from, tag, ignore, context,
+            )
+        }
+    }
+
+    pub fn multi_receive(&self, lot: &mut Lot) -> isize {
+        let (bytes, context) = lot.raw();
+        let iov = libc::iovec {
+            iov_base: bytes,
+            iov_len: lot.len,
+        };
+        let msg = fi_msg {
+            msg_iov: &raw const iov,
+            desc: &raw mut lot.desc,
+            iov_count: 1,
+            addr: FI_ADDR_UNSPEC,
+            context,
+            data: 0,
+        };
+        // SAFETY: as above.
+        unsafe { fi_recvmsg(self.ep, &raw const msg, FI_MULTI_RECV) }
+    }
+
+    pub fn read(&self, lot: &mut Lot, from: u64, addr: u64, key: u64) -> isize {
+        let (bytes, context) = lot.raw();
+        // SAFETY: as above.
+        unsafe { fi_read(self.ep, bytes, lot.len, lot.desc, from, addr, key, context) }
+    }
+
+    pub fn set_least_multi(&self, least: usize) {
+        // SAFETY: a size_t.
+        let code = unsafe {
+            fi_setopt(
+                self.ep,
+                FI_OPT_ENDPOINT,
+                FI_OPT_MIN_MULTI_RECV,
+                (&raw const least).cast(),
+                size_of::<usize>(),
+            )
+        };
+        assert_eq!(code, 0);
+    }
+
+    /// Everything the queue has now.
+    pub fn events(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        while let Some(event) = self.event() {
+            events.push(event);
+        }
+        events
+    }
+
+    /// One poll.
+    pub fn event(&self) -> Option<Event> {
+        let mut entry = fi_cq_tagged_entry {
+            op_context: null_mut(),
+            flags: 0,
+            len: 0,
+            buf: null_mut(),
+            data: 0,
+            tag: 0,
+        };
+        let mut source = 0;
+        let to = (&raw mut entry).cast::<c_void>();
+        // SAFETY: room for one.
+        match unsafe { fi_cq_readfrom(self.cq, to, 1, &raw mut source) } {
+            1 => Some(Event {
+                context: entry.op_context as usize,
+                flags: entry.flags,
+                len: entry.len,
+                buf: entry.buf as usize,
+                tag: entry.tag,
+                source,
+                error: 0,
+                olen: 0,
+            }),
+            code if code == -(FI_EAVAIL as isize) => {
+                let mut failed = fi_cq_err_entry::EMPTY;
+                // SAFETY: room for one.
+                assert_eq!(unsafe { fi_cq_readerr(self.cq, &raw mut failed, 0) }, 1);
+                Some(Event {
+                    context: failed.op_context as usize,
+                    flags: failed.flags,
+                    len: failed.len,
+                    buf: failed.buf as usize,
+                    tag: failed.tag,
+                    source: FI_ADDR_NOTAVAIL,
+                    error: failed.err,
+                    olen: failed.olen,
+                })
+            }
+            code => {
+                assert_eq!(code, -(FI_EAGAIN as isize));
+                None
+            }
+        }
+    }
+
+    /// Ends the endpoint and its registrations: those first that belong to it, those last that
+    /// its operations use.
+    pub fn close_endpoint(&mut self) {
+        if self.ep.is_null() {
+            return;
+        }
+        if self.mr_mode & FI_MR_LOCAL == 0 {
+            self.close_regions();
+        }
+        // SAFETY: an open object.
+        assert_eq!(unsafe { fi_close(self.ep.cast()) }, 0);
+        self.ep = null_mut();
+        self.close_regions();
+    }
+
+    fn close_regions(&mut self) {
+        for mr in self.regions.drain(..) {
+            // The fault of staying busy ends.
+            // SAFETY: an open object.
+            while unsafe { fi_close(mr.cast()) } == -FI_EBUSY {}
+        }
+    }
+
+    pub fn close(mut self) {
+        self.close_endpoint();
+        for object in [self.cq.cast::<fid>(), self.av.cast(), self.domain.cast()] {
+            // SAFETY: an open object.
+            assert_eq!(unsafe { fi_close(object) }, 0);
+        }
+        // SAFETY: an open object.
+        assert_eq!(unsafe { fi_close(self.fabric.cast()) }, 0);
+    }
+}
+
+/// Memory for one operation.
+pub struct Lot {
+    pub bytes: Vec<u8>,
+    pub len: usize,
+    pub context: Box<fi_context2>,
+    pub desc: *mut c_void,
+    pub prefix: usize,
+}
+
+impl Lot {
+    fn raw(&mut self) -> (*mut c_void, *mut c_void) {
+        (
+            self.bytes.as_mut_ptr().cast(),
+            (&raw mut *self.context).cast(),
+        )
+    }
+
+    pub fn id(&self) -> usize {
+        (&raw const *self.context) as usize
+    }
+
+    pub fn body(&self) -> &[u8] {
+        &self.bytes[self.prefix..self.len]
+    }
+}
+
+/// Memory that needs no registration.
+pub fn lot(bytes: &[u8]) -> Lot {
+    Lot {
+        bytes: bytes.to_vec(),
+        len: bytes.len(),
+        context: Box::new(fi_context2::EMPTY),
+        desc: null_mut(),
+        prefix: 0,
+    }
+}
