@@ -24,7 +24,7 @@ use std::sync::Once;
 pub const LIBRARY_VARIABLE: &str = "MX_LIBFABRIC";
 
 /// What is set unless it is set already, and why.
-pub const DEFAULTS: [(&str, &str); 7] = [
+pub const DEFAULTS: [(&str, &str); 8] = [
     // Without this, `tcp` stops reading a peer's connection after 64 unmatched messages, and
     // with it everything else that peer sends. Large enough never to be met: what a peer may
     // have outstanding is limited by our own credits.
@@ -33,6 +33,10 @@ pub const DEFAULTS: [(&str, &str); 7] = [
     // with its default, 9 ms with this.
     ("FI_OFI_RXM_MSG_RX_SIZE", "64"),
     ("FI_OFI_RXM_MSG_TX_SIZE", "64"),
+    // Large messages over `ofi_rxm` are written by their sender instead of read by their receiver.
+    // Over `tcp` of 1.17 an endpoint that is closed in the middle of such a read crashes: the read
+    // is flushed twice, the second time from freed memory. Both sides must have the same setting.
+    ("FI_OFI_RXM_USE_RNDV_WRITE", "1"),
     // PSM's constructor takes over SIGSEGV, SIGINT, SIGTERM and others to print a backtrace.
     // Dispositions are restored as well, but a signal might arrive before that.
     ("IPATH_NO_BACKTRACE", "1"),

@@ -392,6 +392,12 @@ impl Flow {
         tags
     }
 
+    /// Reads that have not ended.
+    #[cfg(test)]
+    pub(super) fn reads(&self) -> usize {
+        self.reads.len()
+    }
+
     /// Reports a read of which nothing is to come any more.
     fn end_read(&mut self, news: &mut News, link: LinkId, id: usize) {
         let ended = self

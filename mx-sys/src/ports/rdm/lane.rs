@@ -433,6 +433,25 @@ impl Lanes {
             .is_some_and(Lane::is_warm)
     }
 
+    /// Of the link's lane.
+    #[cfg(test)]
+    pub(super) fn generation(&self, link: LinkId) -> Option<u32> {
+        Some(self.links.get(&link)?.lane.as_ref()?.generation)
+    }
+
+    /// Exposures of all links.
+    #[cfg(test)]
+    pub(super) fn exposures(&self) -> usize {
+        self.exposures.len()
+    }
+
+    /// Reads of all links.
+    #[cfg(test)]
+    pub(super) fn reads(&self) -> usize {
+        let lanes = self.links.values().filter_map(|side| side.lane.as_ref());
+        lanes.map(|lane| lane.flow.reads()).sum()
+    }
+
     fn lane(&mut self, link: LinkId) -> Option<(&mut Lane, &mut Exposures)> {
         let lane = self.links.get_mut(&link)?.lane.as_mut()?;
         Some((lane, &mut self.exposures))
@@ -698,6 +717,7 @@ impl Lanes {
             }
             _ => log::debug!("link {link:?}: lane {generation} closed: {cause:?}"),
         }
+        calm(outlet, news);
         if let Err(code) = ep.close() {
             log::warn!("link {link:?}: lane {generation} cannot be closed (error {code})");
             news.demand_renewal();
@@ -906,6 +926,18 @@ fn retry_or(what: &'static str, errno: i32) -> Result<Pace, Broken> {
     }
 }
 
+/// Lets the provider handle what has arrived. `ofi_rxm` does so once more when its connections are
+/// closed already, and then crashes over a message that wants an answer.
+fn calm(outlet: &mut Outlet<'_>, news: &mut News) {
+    let mut quiet = 0;
+    for _ in 0..CALM_LOOKS {
+        quiet = if news.look(outlet) { 0 } else { quiet + 1 };
+        if quiet == CALM_QUIET {
+            break;
+        }
+    }
+}
+
 /// Frames of a link that wait to be sent.
 fn pending(outlet: &Outlet<'_>, link: LinkId) -> usize {
     if outlet.out.len() < UNSENT_MAX {
@@ -949,6 +981,11 @@ const TAG_BITS_MIN: u32 = 32;
 
 /// Rounds of 64 events read for a completion that may be there already.
 const RECALL_LOOKS: u32 = 16;
+
+/// Looks without an event, in a row, after which a provider has handled all that had arrived: each
+/// takes in what is in its sockets, and up to 32 messages of that.
+const CALM_QUIET: u32 = 4;
+const CALM_LOOKS: u32 = 64;
 
 /// Rounds of 64 events read to empty the queue of a closed endpoint's.
 const CLOSE_LOOKS: u32 = 1024;

@@ -428,3 +428,44 @@ const PATIENCE: Duration = Duration::from_millis(1);
 
 /// A queue that is never empty must not hold a call up either.
 const LOOKS_MAX: u32 = 10_000;
+
+#[cfg(test)]
+impl Remote {
+    fn lanes(&self) -> &Lanes {
+        match &self.way {
+            Way::Lanes(lanes) => lanes,
+            Way::Rma(_) | Way::Neither => panic!("there are no lanes"),
+        }
+    }
+
+    fn is_warm(&self, link: LinkId) -> bool {
+        self.lanes().is_warm(link)
+    }
+
+    fn open_lanes(&self) -> usize {
+        self.lanes().open_lanes()
+    }
+
+    fn generation(&self, link: LinkId) -> Option<u32> {
+        self.lanes().generation(link)
+    }
+
+    fn exposures(&self) -> usize {
+        match &self.way {
+            Way::Lanes(lanes) => lanes.exposures(),
+            Way::Rma(rma) => rma.counts().2,
+            Way::Neither => 0,
+        }
+    }
+
+    fn reads(&self) -> usize {
+        match &self.way {
+            Way::Lanes(lanes) => lanes.reads(),
+            Way::Rma(rma) => rma.counts().0,
+            Way::Neither => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
