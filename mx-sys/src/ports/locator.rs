@@ -483,12 +483,12 @@ fn reply<M: Memory, R: Fabric>(
         },
     };
     log::debug!("link {link:?} asks for the fabric: {answer:?}");
-    let how = match send::<M>(tcp, link, What::Answer, &answer.emit()) {
-        Ok(_) => Close::Flush,
-        // Nobody of ours has anything to send before it, so that there is room.
-        Err(_) => Close::Now,
-    };
-    Port::<M>::close(tcp, link, how);
+    // Into an empty socket buffer, from which the kernel delivers it. Whoever has filled the buffer
+    // before, or sends on after its question, may miss the answer.
+    if send::<M>(tcp, link, What::Answer, &answer.emit()).is_err() {
+        log::debug!("link {link:?}: no room for the answer");
+    }
+    Port::<M>::close(tcp, link, Close::Now);
 }
 
 fn send<M: Memory>(
