@@ -10,7 +10,6 @@ mod wakeup;
 
 pub(crate) use fabric::run as fabric;
 
-use crate::abi;
 use crate::args::{Args, Port, Role, Test};
 use crate::bmi::{Bmi, Remote};
 use crate::peer::{Request, What};
@@ -65,8 +64,6 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     if args.pin {
         pin::to_core(0);
     }
-    // Said once, and not by each peer that cannot start.
-    abi::load(&args.library)?;
     if !args.json {
         report::heading();
     }
@@ -91,6 +88,9 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         // SAFETY: no other thread runs: the method of the port before has been finalised, and with
         // it its helper thread, and the references have joined theirs.
         unsafe { std::env::set_var("MX_PORT", port.name()) };
+        // A port that cannot be opened is said once here, and not by every peer. Closed again, so
+        // that the peer inherits nothing.
+        drop(Bmi::start(&args.library, None)?);
         let (mut child, address) = match connect {
             Some(address) => (None, address.clone()),
             None => start_peer(args, *port).map(|(child, address)| (Some(child), address))?,
