@@ -9,7 +9,6 @@
 //! Owns: the checks, the operations' records, scribbling over contexts and prefixes.
 //! Knows nothing of: C's argument lists, or how messages move once posted.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use libfabric_sys::abi::*;
@@ -361,7 +360,7 @@ impl State {
                 };
                 self.channels
                     .entry((peer, ep))
-                    .or_insert_with(VecDeque::new)
+                    .or_default()
                     .push_back(message);
                 self.nudge(peer);
             }
