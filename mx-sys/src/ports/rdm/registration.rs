@@ -117,7 +117,7 @@ impl Registrations {
     /// that the registration could not be closed.
     pub(super) fn give_back(&mut self, lease: Lease) -> Result<(), i32> {
         match lease {
-            Lease::Own(mr) => mr.close(),
+            Lease::Own(mr) => mr.close().map_err(|(_, code)| code),
             Lease::Kept(number) => {
                 if let Some(kept) = self.kept.get_mut(number) {
                     kept.leases -= 1;
@@ -139,7 +139,7 @@ impl Registrations {
                 .kept
                 .get_mut(*number)
                 .and_then(|kept| kept.mr.take())
-                .map_or(Ok(()), Mr::close),
+                .map_or(Ok(()), |mr| mr.close().map_err(|(_, code)| code)),
         };
         closed.and(self.give_back(lease))
     }
@@ -246,7 +246,7 @@ impl Registrations {
     fn forget(&mut self, number: usize) {
         let Kept { region, mr, .. } = self.kept.remove(number);
         self.bytes -= region.len();
-        if let Some(Err(code)) = mr.map(Mr::close) {
+        if let Some(Err((_, code))) = mr.map(Mr::close) {
             // The provider may still reach the pages, so they must not become anybody else's.
             log::warn!("rdm: a kept registration cannot be closed (error {code})");
             let _ = std::mem::ManuallyDrop::new(region);

@@ -151,7 +151,7 @@ impl Rma {
             && let Some(Exposed { mr, token, .. }) = self.exposed.remove(&key.key)
         {
             news.forget_exposure(link, token);
-            give_up(news, mr.close());
+            give_up(news, mr.close().map_err(|(_, code)| code));
         }
     }
 
@@ -230,7 +230,7 @@ impl Rma {
         self.take_back(outlet, news, &reads);
         self.links.remove(&link);
         for (_, exposed) in self.exposed.extract_if(|_, exposed| exposed.link == link) {
-            give_up(news, exposed.mr.close());
+            give_up(news, exposed.mr.close().map_err(|(_, code)| code));
         }
     }
 

@@ -8,13 +8,14 @@
 //! ```
 //!
 //! A post gives 0, `FI_EAGAIN` (read the queue, try again), or an error that means what was posted
-//! will never be. Closing an endpoint gives back all memory outstanding on it; what is in the
-//! queue by then may still come out.
+//! will never be. Closing an endpoint gives back all memory outstanding on it. A lane's events go
+//! with it; what the shared endpoint left in the domain's queue may still come out.
 //!
 //! Owns: one `fid_ep` each, and its address.
 //! Knows nothing of: who the peers are.
 
-use super::{Desc, Domain, FabricError, Handle, Parts, check, opened};
+use super::queue::Queue;
+use super::{CqEvent, Desc, Domain, FabricError, Handle, Parts, check, opened};
 use libc::{c_void, iovec};
 use libfabric_sys::abi::{
     FI_ADDR_UNSPEC, FI_E2BIG, FI_EBUSY, FI_EINVAL, FI_EMSGSIZE, FI_ENOSYS, FI_EOTHER, FI_ETOOSMALL,
@@ -27,6 +28,7 @@ use libfabric_sys::calls::{
 };
 use libfabric_sys::{Info, InfoList};
 use std::fmt;
+use std::os::fd::RawFd;
 use std::rc::Rc;
 
 /// What an endpoint is for.
@@ -50,6 +52,8 @@ pub(super) struct EpParts {
     handle: Option<Handle<fid_ep>>,
     /// The same.
     raw: *mut fid_ep,
+    /// A lane's own, closed after it; `None` for the shared endpoint, whose the domain has.
+    queue: Option<Queue>,
     address: Vec<u8>,
     /// What it was opened for: the provider need not have the tables of anything else.
     caps: u64,
@@ -63,7 +67,8 @@ pub(super) struct EpParts {
 unsafe impl Send for Ep {}
 
 impl Domain {
-    /// Opens an endpoint with this domain's queue and addresses, ready for use.
+    /// Opens an endpoint that knows this domain's addresses, ready for use. A lane gets a queue of
+    /// its own.
     pub(in crate::ports::rdm) fn endpoint(&self, role: Role) -> Result<Ep, FabricError> {
         let parts = &self.parts;
         let original = parts.info.first();
@@ -80,6 +85,15 @@ impl Domain {
                 info
             }
         };
+        let queue = match role {
+            Role::Main => None,
+            Role::Lane => {
+                let queue = Queue::open(&parts.fabric, &parts.domain, LANE_ENTRIES);
+                Some(queue.map_err(|code| self.error("fi_cq_open", code))?)
+            }
+        };
+        let cq = queue.as_ref().unwrap_or(&parts.queue).fid();
+        // Opened after its queue, so that it is closed first when something fails below.
         let handle = opened("endpoint", |out| {
             // SAFETY: an open domain, an info of the same library, an output.
             unsafe {
@@ -95,7 +109,7 @@ impl Domain {
         let ep = handle.as_ptr();
         let step = |what, result| check(result as isize).map_err(|code| self.error(what, code));
         // SAFETY: an open endpoint, and a queue of its domain.
-        let result = unsafe { fi_ep_bind(ep, parts.cq.fid(), FI_TRANSMIT | FI_RECV) };
+        let result = unsafe { fi_ep_bind(ep, cq, FI_TRANSMIT | FI_RECV) };
         step("fi_ep_bind", result)?;
         // SAFETY: an open endpoint, and an address vector of its domain.
         let result = unsafe { fi_ep_bind(ep, parts.av.fid(), 0) };
@@ -109,6 +123,7 @@ impl Domain {
         Ok(Ep {
             parts: Rc::new(EpParts {
                 raw: ep,
+                queue,
                 handle: Some(handle),
                 address,
                 caps: info.caps(),
@@ -141,6 +156,36 @@ impl Ep {
     /// Where it is, in the plan's address format.
     pub(in crate::ports::rdm) fn address(&self) -> &[u8] {
         &self.parts.address
+    }
+
+    /// Appends up to `max` events to `out`, and says how many. An error means that the queue is
+    /// broken, and with it this endpoint. A lane makes progress only when this is called.
+    ///
+    /// For the shared endpoint this is [`Domain::read`], and so with the next two.
+    pub(in crate::ports::rdm) fn events(
+        &self,
+        out: &mut Vec<CqEvent>,
+        max: usize,
+    ) -> Result<usize, FabricError> {
+        self.queue().read(&self.parts.domain.library, out, max)
+    }
+
+    /// The descriptor that becomes readable when there may be events; `None` when there is none, or
+    /// when it has stopped working. Closed with the endpoint.
+    pub(in crate::ports::rdm) fn wait_fd(&self) -> Option<RawFd> {
+        self.queue().wait_fd()
+    }
+
+    /// Whether one may sleep on [`Ep::wait_fd`] now. If not, there is something to read, or no
+    /// descriptor.
+    pub(in crate::ports::rdm) fn may_sleep(&self) -> bool {
+        let domain = &self.parts.domain;
+        self.queue().may_sleep(&domain.fabric, &domain.library)
+    }
+
+    fn queue(&self) -> &Queue {
+        let parts = &self.parts;
+        parts.queue.as_ref().unwrap_or(&parts.domain.queue)
     }
 
     /// Closes it now and gives back all memory outstanding on it; the error, positive, when the
@@ -328,7 +373,13 @@ impl EpParts {
         };
         // Registrations that would not be closed may be bound to it.
         self.domain.retry_stuck();
-        self.domain.close(handle)
+        let result = self.domain.close(handle);
+        if let Some(queue) = self.queue.take() {
+            // Where the endpoint is stuck, so is this, and it is tried again after it.
+            let closed = self.domain.close(queue.into_handle());
+            return result.and(closed);
+        }
+        result
     }
 }
 
@@ -387,6 +438,9 @@ fn name(handle: &Handle<fid_ep>) -> Result<Vec<u8>, i32> {
 /// Operations outstanding on a lane: a window of pieces, and no more; `ofi_rxm` and `tcp` allocate
 /// for as many as are asked for.
 const LANE_DEPTH: usize = 64;
+
+/// Entries of a lane's queue: what it can have outstanding, in both directions, and as much again.
+const LANE_ENTRIES: usize = 4 * LANE_DEPTH;
 
 /// Enough for every fabric's addresses but the file names of `shm`.
 const ADDRESS_USUAL: usize = 256;

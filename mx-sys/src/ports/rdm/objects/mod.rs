@@ -1,12 +1,14 @@
 //! Open libfabric objects, closed by themselves and in the right order.
 //!
 //! ```text
-//!   Mr --> [Ep] --> Domain's parts                closed from left to right,
-//!   Ep ---------->  av, cq, domain, fabric        whatever is dropped first
+//!   Mr --> [Ep] -----------> Domain's parts           closed from left to right,
+//!          main --------.    av, queue,               whatever is dropped first
+//!          lane, queue --`-> domain, fabric
 //!
-//!   endpoint.rs   Ep: post, inject, cancel        fid_ep
-//!   region.rs     Mr: keys, descriptors           fid_mr
-//!   queue.rs      completions and errors          fid_cq, fid_av
+//!   endpoint.rs   Ep: post, inject, cancel            fid_ep
+//!   region.rs     Mr: keys, descriptors               fid_mr
+//!   queue.rs      completions and errors              fid_cq
+//!   addresses.rs  peers                               fid_av
 //! ```
 //!
 //! Owns: fabric, domain, completion queue and address vector; opening everything else from them.
@@ -17,6 +19,7 @@
 //! Whatever a provider says (counts, lengths, error codes of either sign) is checked here, and a
 //! close that fails is logged.
 
+mod addresses;
 mod endpoint;
 mod queue;
 mod region;
@@ -25,14 +28,16 @@ pub(super) use endpoint::{Ep, Role};
 pub(super) use queue::CqEvent;
 pub(super) use region::{Mr, REGISTER};
 
+use queue::Queue;
+
 use super::plan::{Plan, Wait};
 use super::provider::Choice;
 use libc::{c_int, c_void};
 use libfabric_sys::abi::{
-    FI_AV_MAP, FI_AV_TABLE, FI_AV_UNSPEC, FI_EAGAIN, FI_EINVAL, FI_EOTHER, fi_av_attr, fid, fid_av,
-    fid_cq, fid_domain, fid_fabric,
+    FI_AV_MAP, FI_AV_TABLE, FI_AV_UNSPEC, FI_EINVAL, FI_EOTHER, fi_av_attr, fid, fid_av,
+    fid_domain, fid_fabric,
 };
-use libfabric_sys::calls::{fi_av_open, fi_close, fi_domain, fi_trywait};
+use libfabric_sys::calls::{fi_av_open, fi_close, fi_domain};
 use libfabric_sys::{InfoList, Library};
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -46,10 +51,6 @@ use std::sync::Arc;
 pub(super) struct Domain {
     parts: Rc<Parts>,
     plan: Plan,
-    /// `None` where the queue has no descriptor.
-    wait_fd: Cell<Option<RawFd>>,
-    /// Calls in a row that announced a failed operation and then had none.
-    empty_errors: Cell<u32>,
     /// The next key to ask for, where keys are ours to choose.
     next_key: Cell<u64>,
 }
@@ -58,7 +59,8 @@ pub(super) struct Domain {
 /// members is the order in which they are closed.
 struct Parts {
     av: Handle<fid_av>,
-    cq: Handle<fid_cq>,
+    /// Of the shared endpoint.
+    queue: Queue,
     domain: Handle<fid_domain>,
     fabric: Handle<fid_fabric>,
     /// What all of it was opened for: one entry.
@@ -91,17 +93,17 @@ impl Domain {
         });
         let domain = domain.map_err(|code| fail("fi_domain", code))?;
         let mut plan = choice.plan.clone();
-        let (cq, wait_fd) =
-            queue::open(&fabric, &domain, &plan).map_err(|code| fail("fi_cq_open", code))?;
+        let queue = Queue::open(&fabric, &domain, queue::entries(&plan));
+        let queue = queue.map_err(|code| fail("fi_cq_open", code))?;
         let av = open_av(&domain, raw.av_type()).map_err(|code| fail("fi_av_open", code))?;
-        plan.wait = match wait_fd {
+        plan.wait = match queue.wait_fd() {
             Some(_) => Wait::Fd,
             None => Wait::Poll,
         };
         Ok(Self {
             parts: Rc::new(Parts {
                 av,
-                cq,
+                queue,
                 domain,
                 fabric,
                 info,
@@ -109,8 +111,6 @@ impl Domain {
                 stuck: RefCell::new(Vec::new()),
             }),
             plan,
-            wait_fd: Cell::new(wait_fd),
-            empty_errors: Cell::new(0),
             next_key: Cell::new(1),
         })
     }
@@ -120,28 +120,23 @@ impl Domain {
         &self.plan
     }
 
-    /// The descriptor that becomes readable when there may be completions; `None` when there is
-    /// none, or when it has stopped working.
+    /// Appends up to `max` events of the shared endpoint to `out`, and says how many. An error means
+    /// that the queue is broken, and with it all that was opened from this domain.
+    pub(super) fn read(&self, out: &mut Vec<CqEvent>, max: usize) -> Result<usize, FabricError> {
+        self.parts.queue.read(&self.parts.library, out, max)
+    }
+
+    /// The descriptor that becomes readable when there may be events; `None` when there is none, or
+    /// when it has stopped working.
     pub(super) fn wait_fd(&self) -> Option<RawFd> {
-        self.wait_fd.get()
+        self.parts.queue.wait_fd()
     }
 
     /// Whether one may sleep on [`Domain::wait_fd`] now. If not, there is something to read, or no
     /// descriptor.
     pub(super) fn may_sleep(&self) -> bool {
-        if self.wait_fd.get().is_none() {
-            return false;
-        }
-        match try_wait(&self.parts.fabric, &self.parts.cq) {
-            Ok(may) => may,
-            Err(code) => {
-                // It worked when the queue was opened. Sleeping now might be for ever.
-                let text = self.parts.library.strerror(code);
-                log::warn!("rdm: fi_trywait fails ({text}): polling from now on");
-                self.wait_fd.set(None);
-                false
-            }
-        }
+        let parts = &self.parts;
+        parts.queue.may_sleep(&parts.fabric, &parts.library)
     }
 
     /// The error of `what`, in libfabric's words.
@@ -154,7 +149,7 @@ impl fmt::Debug for Domain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Domain")
             .field("provider", &self.plan.provider)
-            .field("wait_fd", &self.wait_fd.get())
+            .field("wait_fd", &self.wait_fd())
             .finish_non_exhaustive()
     }
 }
@@ -180,12 +175,18 @@ impl<T> Handle<T> {
     }
 
     /// Closes it, or gives it back with the error.
-    fn close(self) -> Result<(), (i32, Handle<fid>)> {
+    fn close(self) -> Result<(), (Self, i32)> {
         // Not dropped: closed once more only if this fails.
         let this = ManuallyDrop::new(self);
         // SAFETY: an open object, not used again when this succeeds.
         let result = check(unsafe { fi_close(this.fid()) } as isize);
-        result.map_err(|code| (code, Handle::new(this.what, this.raw.cast())))
+        result.map_err(|code| (Self::new(this.what, this.raw), code))
+    }
+
+    /// The same object as one of no particular kind.
+    fn plain(self) -> Handle<fid> {
+        let this = ManuallyDrop::new(self);
+        Handle::new(this.what, this.raw.cast())
     }
 }
 
@@ -200,10 +201,10 @@ impl<T> Drop for Handle<T> {
 }
 
 impl Parts {
-    /// Closes an endpoint or a registration; one that will not is kept for later.
+    /// Closes an endpoint, its queue or a registration; one that will not is kept for later.
     fn close<T>(&self, handle: Handle<T>) -> Result<(), i32> {
-        handle.close().map_err(|(code, handle)| {
-            self.stuck.borrow_mut().push(handle);
+        handle.close().map_err(|(handle, code)| {
+            self.stuck.borrow_mut().push(handle.plain());
             code
         })
     }
@@ -267,18 +268,6 @@ fn open_av(domain: &Handle<fid_domain>, offered: u32) -> Result<Handle<fid_av>, 
         FI_AV_TABLE
     };
     open(kind).or_else(|_| open(FI_AV_UNSPEC))
-}
-
-/// Whether one may sleep on the queue's descriptor.
-fn try_wait(fabric: &Handle<fid_fabric>, cq: &Handle<fid_cq>) -> Result<bool, i32> {
-    let mut fids = [cq.fid()];
-    // SAFETY: an open fabric, and an array of one object of it.
-    let result = unsafe { fi_trywait(fabric.as_ptr(), fids.as_mut_ptr(), 1) };
-    match check(result as isize) {
-        Ok(()) => Ok(true),
-        Err(FI_EAGAIN) => Ok(false),
-        Err(code) => Err(code),
-    }
 }
 
 /// A `desc` argument: null where there is none to give.

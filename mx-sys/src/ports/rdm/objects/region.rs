@@ -167,23 +167,25 @@ impl Mr {
         }
     }
 
-    /// Ends it now; the error, positive, when the provider will not: the card may then still reach
-    /// the memory. It is tried again when an endpoint or the domain is closed.
-    pub(in crate::ports::rdm) fn close(mut self) -> Result<(), i32> {
-        self.end()
-    }
-
-    fn end(&mut self) -> Result<(), i32> {
-        match self.handle.take() {
-            Some(handle) => self.domain.close(handle),
-            None => Ok(()),
-        }
+    /// Ends it now. When the provider will not, because it is busy with it, the registration comes
+    /// back with the error, positive: the card may still reach the memory.
+    pub(in crate::ports::rdm) fn close(mut self) -> Result<(), (Self, i32)> {
+        let Some(handle) = self.handle.take() else {
+            return Ok(());
+        };
+        handle.close().map_err(|(handle, code)| {
+            self.handle = Some(handle);
+            (self, code)
+        })
     }
 }
 
 impl Drop for Mr {
     fn drop(&mut self) {
-        if let Err(code) = self.end() {
+        // One that will not be closed is tried again when an endpoint or the domain is.
+        if let Some(handle) = self.handle.take()
+            && let Err(code) = self.domain.close(handle)
+        {
             log::warn!("rdm: the registration cannot be closed (error {code})");
         }
     }
