@@ -411,6 +411,7 @@ impl From<ResolveError> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mx_sys::ports::rdm::RdmError;
 
     #[test]
     fn transfer_codes_are_those_of_the_c_method() {
@@ -443,6 +444,25 @@ mod tests {
                 .to_string()
                 .starts_with("cannot open mx://localhost:3: ")
         );
+    }
+
+    #[test]
+    fn a_fabric_that_cannot_be_had_is_no_matter_of_addresses() {
+        let why = "it loses messages".to_owned();
+        let error = Error::Open {
+            name: "mx://localhost:3/rdm".to_owned(),
+            reason: OpenError::Rdm(RdmError::Refused {
+                provider: "sockets".to_owned(),
+                why,
+            }),
+        };
+        assert_eq!(error.code(), -bmi::BMI_EDEVINIT);
+        assert_eq!(
+            error.to_string(),
+            "cannot open mx://localhost:3/rdm: no rdm port: provider sockets is not used: it loses \
+             messages; unset MX_PROVIDER"
+        );
+        assert!(!error.is_callers_fault());
     }
 
     #[test]
