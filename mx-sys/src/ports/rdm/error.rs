@@ -182,6 +182,8 @@ mod tests {
             version: (117, 0),
             verdict,
             plan: plan.into(),
+            offer: Default::default(),
+            paths: None,
         }
     }
 

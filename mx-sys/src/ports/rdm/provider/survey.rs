@@ -7,13 +7,16 @@
 //! ```
 //!
 //! Owns: the list that error messages and the provider matrix show.
-//! Knows nothing of: opening.
+//! Knows nothing of: who shows it. Only [`Finding::has_descriptor`] opens anything.
 
 use super::{Missing, Standing, find};
-use libfabric_sys::Library;
-use libfabric_sys::abi::{fi_major, fi_minor};
+use crate::ports::rdm::objects::Domain;
+use crate::ports::rdm::plan::Plan;
+use libfabric_sys::abi::{FI_EP_RDM, fi_major, fi_minor};
+use libfabric_sys::{Info, Library};
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// One provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,6 +29,39 @@ pub struct Finding {
     pub verdict: Verdict,
     /// Which path each class of message takes over it; empty when it is refused.
     pub plan: String,
+    /// What it says of itself: in the offer that is used, else in its first for reliable datagrams,
+    /// else in its first.
+    pub offer: Offered,
+    /// The same as `plan`, class by class; `None` when it is refused.
+    pub paths: Option<Paths>,
+}
+
+/// What an offer says, in libfabric's numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Offered {
+    /// `FI_EP_*`.
+    pub ep_type: u32,
+    /// Capabilities.
+    pub caps: u64,
+    /// What it wants of its user.
+    pub mode: u64,
+    /// What it wants of registrations.
+    pub mr_mode: i32,
+    /// The longest message it takes at once.
+    pub inject_size: usize,
+    /// The shape of its addresses.
+    pub address_format: u32,
+}
+
+/// How messages go over a provider.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Paths {
+    /// Frames up to this are injected; 0: none are.
+    pub inject_max: usize,
+    /// Frames up to this are copied into a slot.
+    pub slot_bytes: usize,
+    /// How what is longer goes.
+    pub large: String,
 }
 
 /// What is thought of a provider.
@@ -58,17 +94,21 @@ pub(super) fn survey_at(library: &Library, bind: Option<IpAddr>) -> Vec<Finding>
             continue;
         }
         let version = info.provider_version();
-        let (verdict, plan) = look_at(library, &provider, bind);
-        if let (Verdict::Usable, Standing::Preferred(rank)) = (&verdict, Standing::of(&provider))
+        let mut found = look_at(library, &provider, bind);
+        if found.paths.is_none() {
+            let its = || all.iter().filter(|info| info.provider() == provider);
+            let reliable = its().find(|info| info.ep_type() == FI_EP_RDM);
+            found.offer = Offered::of(reliable.unwrap_or(info));
+        }
+        if let (Verdict::Usable, Standing::Preferred(rank)) =
+            (&found.verdict, Standing::of(&provider))
             && best.is_none_or(|(other, _)| rank < other)
         {
             best = Some((rank, findings.len()));
         }
         findings.push(Finding {
-            provider,
             version: (fi_major(version), fi_minor(version)),
-            verdict,
-            plan,
+            ..found
         });
     }
     if let Some(finding) = best.and_then(|(_, index)| findings.get_mut(index)) {
@@ -77,16 +117,67 @@ pub(super) fn survey_at(library: &Library, bind: Option<IpAddr>) -> Vec<Finding>
     findings
 }
 
-fn look_at(library: &Library, provider: &str, bind: Option<IpAddr>) -> (Verdict, String) {
+fn look_at(library: &Library, provider: &str, bind: Option<IpAddr>) -> Finding {
+    let refused = |why: String| Finding {
+        provider: provider.to_owned(),
+        version: (0, 0),
+        verdict: Verdict::Refused(why),
+        plan: String::new(),
+        offer: Offered::default(),
+        paths: None,
+    };
     if let Standing::Never(why) = Standing::of(provider) {
-        return (Verdict::Refused(why.to_owned()), String::new());
+        return refused(why.to_owned());
     }
     match find(library, provider, bind) {
-        Ok(choice) => (Verdict::Usable, choice.plan.to_string()),
-        Err(Missing::Unfit(why)) => (Verdict::Refused(why), String::new()),
+        Ok(choice) => Finding {
+            verdict: Verdict::Usable,
+            plan: choice.plan.to_string(),
+            offer: choice.info.first().map(Offered::of).unwrap_or_default(),
+            paths: Some(Paths::of(&choice.plan)),
+            ..refused(String::new())
+        },
+        Err(Missing::Unfit(why)) => refused(why),
         Err(Missing::Absent) => {
-            let why = "it has no reliable datagram endpoints with ordered messages".to_owned();
-            (Verdict::Refused(why), String::new())
+            refused("it has no reliable datagram endpoints with ordered messages".to_owned())
+        }
+    }
+}
+
+impl Finding {
+    /// Opens the provider to see whether one can sleep until it has something: with a descriptor,
+    /// or only by looking again and again. The error says why it does not open.
+    pub fn has_descriptor(&self, library: &Library) -> Result<bool, String> {
+        let choice = match find(library, &self.provider, None) {
+            Ok(choice) => choice,
+            Err(Missing::Unfit(why)) => return Err(why),
+            Err(Missing::Absent) => return Err("it has nothing here".to_owned()),
+        };
+        let domain = Domain::open(Arc::new(library.clone()), &choice);
+        let domain = domain.map_err(|error| format!("{}: {}", error.what, error.text))?;
+        Ok(domain.wait_fd().is_some())
+    }
+}
+
+impl Offered {
+    fn of(info: Info<'_>) -> Self {
+        Self {
+            ep_type: info.ep_type(),
+            caps: info.caps(),
+            mode: info.mode(),
+            mr_mode: info.mr_mode(),
+            inject_size: info.inject_size(),
+            address_format: info.addr_format(),
+        }
+    }
+}
+
+impl Paths {
+    fn of(plan: &Plan) -> Self {
+        Self {
+            inject_max: plan.inject_max,
+            slot_bytes: plan.slot_bytes,
+            large: plan.large.to_string(),
         }
     }
 }
