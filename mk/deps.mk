@@ -1,10 +1,15 @@
 # What must be on the machine. As root on Debian or Ubuntu it is installed, elsewhere named.
+#
+# libfabric is never needed to build, only to test and run over rdm. MX_LIBFABRIC=file stands for
+# the library, LIBFABRIC_INCLUDE=directory for its headers.
 
 RUST_MIN        := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 DEPS_COMMANDS   := gcc g++ make pkg-config nm readelf
 DEPS_PACKAGES   := gcc g++ make pkg-config binutils libc6-dev libcmocka-dev libxxhash-dev
+DEPS_FABRIC     := libfabric1 libfabric-dev
 
 .PHONY: deps
 
 deps:
-	@tools/deps.sh $(RUST_MIN) "$(DEPS_COMMANDS)" "$(DEPS_PACKAGES)" $(CARGO)
+	@tools/deps.sh $(RUST_MIN) "$(DEPS_COMMANDS)" "$(DEPS_PACKAGES)" \
+	    "$(if $(filter rdm,$(PORTS)),$(DEPS_FABRIC))" $(CARGO)

@@ -31,8 +31,10 @@ $(BUILD)/examples/%-linked: $(EXAMPLES_DIR)/%.c $(EXAMPLES_DEPS) $(BUILD)/exampl
 	    -Wl,-rpath,$(abspath $(LIBDIR))
 
 examples-check: lib examples
-	examples/fileserver/check.sh $(BUILD)
+	examples/fileserver/check.sh $(BUILD) '$(PORTS)'
 
-# The main job: a real file there and back, over shared memory and over TCP. FILE= names one.
+# The main job: a real file there and back, over shared memory and over TCP, or over what PORT=
+# says. FILE= names one.
+run: PORTS := $(or $(PORT),local tcp)
 run: deps lib examples
-	examples/fileserver/run.sh $(BUILD) $(FILE)
+	PORT='$(PORTS)' examples/fileserver/run.sh $(BUILD) $(FILE)

@@ -1,11 +1,11 @@
 #!/bin/bash
 # Installs what is missing to build and test, or says what to install.
-#   deps.sh RUST_MIN "commands" "debian packages" CARGO
+#   deps.sh RUST_MIN "commands" "debian packages" "libfabric's packages, or nothing" CARGO
 set -eu
 
-rust_min=$1 commands=$2 packages=$3 cargo=$4
+rust_min=$1 commands=$2 packages=$3 fabric_packages=$4 cargo=$5
 
-missing=
+missing= fabric=
 for command in $commands; do
     command -v "$command" >/dev/null || missing+=" $command"
 done
@@ -16,6 +16,15 @@ if command -v gcc >/dev/null; then
             missing+=" ${header##*+}"
         fi
     done
+fi
+
+# libfabric is loaded at run time: what counts is what the loader finds.
+if [ -n "$fabric_packages" ]; then
+    if [ ! -e "${MX_LIBFABRIC:-}" ] &&
+        ! PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep -q 'libfabric\.so\.1 '; then
+        fabric=" libfabric.so.1"
+    fi
+    [ -e "${LIBFABRIC_INCLUDE:-/usr/include}/rdma/fabric.h" ] || fabric+=" rdma/fabric.h"
 fi
 
 at_least() { # at_least 1.85 1.90.1
@@ -29,12 +38,13 @@ else
     rust="no cargo"
 fi
 
-if [ -z "$missing" ] && [ -z "$rust" ]; then
+if [ -z "$missing$fabric$rust" ]; then
     exit 0
 fi
 
 wanted=
 [ -z "$missing" ] || wanted=" $packages"
+[ -z "$fabric" ] || wanted+=" $fabric_packages"
 # Debian 12's own cargo is 1.63. The one that its security updates carry for browsers is recent.
 [ -z "$rust" ] || wanted+=" cargo-web rustc-web rustfmt-web"
 
@@ -49,9 +59,10 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 fi
 
 {
-    [ -z "$missing" ] || echo "deps: missing:$missing"
+    [ -z "$missing$fabric" ] || echo "deps: missing:$missing$fabric"
     [ -z "$rust" ] || echo "deps: $rust, and Rust $rust_min or later is needed"
     echo "deps: install the Debian or Ubuntu packages:$wanted"
+    [ -z "$fabric" ] || echo "deps: or leave rdm out: PORT=\"local tcp\" (libfabric is not needed to build)"
     [ -z "$rust" ] || echo "deps: or get Rust with rustup (rust-lang.org), with rustfmt and clippy"
 } >&2
 exit 1

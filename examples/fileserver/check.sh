@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Tests of the file server and its client, on both ports and in both builds.
-#   check.sh BUILD-DIRECTORY          ends with the line 'N passed, M failed'
+# Tests of the file server and its client, on each port and in both builds.
+#   check.sh BUILD-DIRECTORY [PORTS]  ends with the line 'N passed, M failed'
 set -uo pipefail
 
 build=$(cd "$1" && pwd)
+ports=${2:-local tcp}
 work=$(mktemp -d)
 server=
 passed=0
@@ -100,7 +101,7 @@ killed_client() {
 head -c 5000000 /dev/urandom > "$work/medium"
 head -c 200000000 /dev/zero > "$work/large"
 
-for MX_PORT in local tcp; do
+for MX_PORT in $ports; do
     export MX_PORT
     for kind in dlopen linked; do
         label="$MX_PORT, $kind"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Starts the file server, copies a file there and back over both ports, verifies, stops the server.
+# Starts the file server, copies a file there and back over each port, verifies, stops the server.
 #   run.sh BUILD-DIRECTORY [FILE]
+#   PORT="local tcp rdm"   the ports
 set -euo pipefail
 
 build=$(cd "$1" && pwd)
