@@ -18,7 +18,7 @@
 mod standing;
 mod survey;
 
-pub use survey::{Finding, Verdict, survey};
+pub use survey::{Finding, Paths, Verdict, survey};
 
 use super::RdmOptions;
 use super::error::RdmError;

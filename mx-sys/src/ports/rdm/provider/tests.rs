@@ -263,7 +263,7 @@ fn the_survey_has_every_provider_once_with_its_verdict() {
         Line::cxi(),
         datagrams,
     ];
-    let findings = survey(&library(&lines));
+    let findings = survey::survey_at(&library(&lines), None);
     let texts: Vec<_> = findings.iter().map(ToString::to_string).collect();
     assert_eq!(texts.len(), 4, "{texts:#?}");
     assert_eq!(
@@ -293,6 +293,13 @@ fn the_installed_library_has_a_provider_for_this_host() {
     assert!(found(choice.provider()).is_some());
     let chosen = |finding: &&Finding| finding.verdict == Verdict::Chosen;
     assert_eq!(findings.iter().filter(chosen).count(), 1);
+    let paths = found(choice.provider()).and_then(|it| it.paths.clone());
+    let paths = paths.expect("it was opened");
+    assert_eq!(paths.inject_max, choice.plan.inject_max);
+    // Of this host's hardware nothing is known.
+    if is_software(choice.provider()) {
+        assert_eq!(paths.waits, "descriptor");
+    }
     // Debian's has these too, and neither is ever used.
     for name in ["shm", "sockets"] {
         let refused = found(name).is_none_or(|it| matches!(it.verdict, Verdict::Refused(_)));
