@@ -95,7 +95,7 @@ pub enum Kind {
     Switch,
     /// One of these words; the number is its place.
     Choice(&'static [&'static str]),
-    /// A name, or [`NO_NAME`].
+    /// A name, or `auto` for none.
     Name,
 }
 
