@@ -3,6 +3,7 @@
 
 use crate::abi::{self, Ops};
 use libc::c_void;
+use std::cell::RefCell;
 use std::ffi::{CString, OsStr};
 use std::ptr::null_mut;
 
@@ -12,6 +13,16 @@ const CONTEXT: i64 = 0;
 pub(crate) struct Bmi {
     ops: &'static Ops,
     listen: *mut c_void,
+    results: RefCell<Box<Results>>,
+}
+
+/// What a test call fills in. Kept between calls, as a C program's arrays are: clearing them each
+/// time would take as long as some of what is measured.
+struct Results {
+    ids: [i64; BATCH],
+    errors: [i32; BATCH],
+    sizes: [i64; BATCH],
+    users: [*mut c_void; BATCH],
 }
 
 /// A remote process.
@@ -36,7 +47,17 @@ impl Bmi {
         }
         // SAFETY: the method is initialised.
         unsafe { (ops.open_context)(CONTEXT) };
-        Ok(Self { ops, listen: addr })
+        let results = Results {
+            ids: [0; BATCH],
+            errors: [0; BATCH],
+            sizes: [0; BATCH],
+            users: [null_mut(); BATCH],
+        };
+        Ok(Self {
+            ops,
+            listen: addr,
+            results: RefCell::new(Box::new(results)),
+        })
     }
 
     pub(crate) fn lookup(&self, name: &str) -> Result<Remote, String> {
@@ -165,18 +186,17 @@ impl Bmi {
     /// Hands out up to 64 completions; how many there were.
     #[inline]
     pub(crate) fn test(&self, idle_ms: i32) -> Result<usize, String> {
-        let (mut ids, mut errors, mut sizes) = ([0i64; BATCH], [0i32; BATCH], [0i64; BATCH]);
-        let mut users = [null_mut(); BATCH];
+        let results = &mut **self.results.borrow_mut();
         let mut count = 0;
         // SAFETY: every output has room for BATCH.
         let rc = unsafe {
             (self.ops.testcontext)(
                 BATCH as i32,
-                ids.as_mut_ptr(),
+                results.ids.as_mut_ptr(),
                 &mut count,
-                errors.as_mut_ptr(),
-                sizes.as_mut_ptr(),
-                users.as_mut_ptr(),
+                results.errors.as_mut_ptr(),
+                results.sizes.as_mut_ptr(),
+                results.users.as_mut_ptr(),
                 idle_ms,
                 CONTEXT,
             )
@@ -184,7 +204,8 @@ impl Bmi {
         if rc < 0 {
             return Err(format!("testcontext: error {rc}"));
         }
-        match errors[..count as usize].iter().find(|error| **error != 0) {
+        let mut errors = results.errors.iter().take(count as usize);
+        match errors.find(|error| **error != 0) {
             Some(error) => Err(format!("an operation ended with error {error}")),
             None => Ok(count as usize),
         }
