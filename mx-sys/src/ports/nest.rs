@@ -50,6 +50,19 @@ impl Nest {
         }
     }
 
+    /// Takes a member out. One that is not there, or closed already, is no matter.
+    pub(super) fn remove(&self, fd: RawFd) {
+        // SAFETY: no pointers; the kernel knows which descriptors are open.
+        unsafe {
+            libc::epoll_ctl(
+                self.fd.as_raw_fd(),
+                libc::EPOLL_CTL_DEL,
+                fd,
+                std::ptr::null_mut(),
+            )
+        };
+    }
+
     /// Which members are readable now, one bit each. A system call.
     pub(super) fn readable(&self) -> u8 {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; MEMBERS];

@@ -15,7 +15,7 @@
 use super::RdmPort;
 use super::fabric::{Manner, NotSent};
 use super::frame::{Frame, Kind};
-use super::links::{Alarm, State};
+use super::links::{self, Alarm, State};
 use super::objects::CqEvent;
 use super::ops::Op;
 use super::remote::Report;
@@ -26,6 +26,9 @@ use mx_proto::{Instant, LinkId, Memory};
 
 /// Events taken from the queue at a time.
 const BATCH: usize = 32;
+
+/// Frames that may wait on one link before `remote` keeps its own.
+const CONTROL_MAX: usize = 64;
 
 /// Links told in one poll that there may be room again.
 const UNBLOCKED: usize = 32;
@@ -52,7 +55,7 @@ impl RdmPort {
             self.keep_time();
         }
         self.post_buffers();
-        self.with_remote(|remote, outlet| remote.poll(outlet, now));
+        any |= self.with_remote(|remote, outlet| remote.poll(outlet, now)) == Some(true);
         self.send_remote_frames();
         any |= self.report_remote(sink);
         any |= self.unblock(sink);
@@ -83,16 +86,18 @@ impl RdmPort {
             } else {
                 events.extend(fabric.backlog.drain(..));
             }
-            if events.is_empty() {
-                break;
-            }
-            taken += events.len();
+            let found = events.len();
+            taken += found;
             let renewals = self.stats.renewals;
             for event in events.drain(..) {
                 if self.stats.renewals == renewals {
                     self.handle_event(event, sink);
                 }
                 // Otherwise it is about operations that are no more.
+            }
+            if found < BATCH {
+                // Asking again would only cost a system call, on most providers.
+                break;
             }
         }
         self.events = events;
@@ -258,14 +263,23 @@ impl RdmPort {
         }
     }
 
-    /// Hands frames of `remote`'s to their links.
+    /// Hands frames of `remote`'s to their links, as far as those have room: a peer that makes us
+    /// answer and does not read must not fill our memory.
     fn send_remote_frames(&mut self) {
-        while let Some((id, frame)) = self
-            .fabric
-            .as_mut()
-            .and_then(|fabric| fabric.out.pop_front())
-        {
-            self.send_control(id, Kind::Remote, &frame.emit());
+        let waiting = self.fabric.as_ref().map_or(0, |fabric| fabric.out.len());
+        for _ in 0..waiting {
+            let Some(fabric) = &mut self.fabric else {
+                break;
+            };
+            let Some((id, frame)) = fabric.out.pop_front() else {
+                break;
+            };
+            let full = |link: &links::Link| link.control.len() >= CONTROL_MAX;
+            if self.links.of(id).is_some_and(full) {
+                fabric.out.push_back((id, frame));
+            } else {
+                self.send_control(id, Kind::Remote, &frame.emit());
+            }
         }
     }
 

@@ -49,7 +49,7 @@ mod rma;
 mod slots;
 
 pub use error::RdmError;
-pub use provider::{Finding, Verdict, survey};
+pub use provider::{Finding, Paths, Verdict, survey};
 
 use crate::ports::nest::Nest;
 use crate::random;
@@ -65,6 +65,7 @@ use provider::Choice;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,8 +115,12 @@ pub struct RdmPort {
     broken: Vec<LinkId>,
     /// Links that had no room, the one that has waited longest first.
     blocked: VecDeque<LinkId>,
-    /// What sleepers sleep on; it stays when the fabric is opened anew.
+    /// What sleepers sleep on; it stays when the fabric is opened anew. Its member is in it only
+    /// while somebody may sleep: providers' descriptors are epoll instances over epoll instances,
+    /// and every level above them costs each arriving message about half a microsecond.
     nest: Nest,
+    /// The members: the shared endpoint's descriptor, the lanes'.
+    armed: [Option<RawFd>; 2],
     now: Instant,
     /// When it was last polled.
     polled: Instant,
@@ -147,9 +152,6 @@ pub struct RdmStats {
 /// After a breakdown, time between two tries to open the fabric again.
 const RETRY_OPEN: Duration = Duration::from_secs(5);
 
-/// The member of the nest.
-const MEMBER_QUEUE: u8 = 0;
-
 impl RdmPort {
     /// Loads libfabric, chooses a provider and opens it.
     pub fn open(options: RdmOptions) -> Result<Self, RdmError> {
@@ -160,8 +162,6 @@ impl RdmPort {
         let choice = Choice::make(&library, &options)?;
         let fabric = Fabric::open(&library, &choice, options.lanes)?;
         let nest = Nest::new().map_err(RdmError::system)?;
-        nest.add(MEMBER_QUEUE, fabric.domain.wait_fd())
-            .map_err(RdmError::system)?;
         Ok(Self {
             library,
             choice,
@@ -173,6 +173,7 @@ impl RdmPort {
             broken: Vec::new(),
             blocked: VecDeque::new(),
             nest,
+            armed: [None; 2],
             now: Instant(0),
             polled: Instant(0),
             busy: Instant(0),
@@ -288,6 +289,31 @@ impl RdmPort {
         self.fail(link, reason);
     }
 
+    /// Makes the provider's descriptors wake whoever sleeps. False when they cannot.
+    fn hold_on(&mut self, fds: [Option<RawFd>; 2]) -> bool {
+        if self.armed == fds {
+            return true;
+        }
+        self.let_go();
+        self.armed = fds;
+        let added = fds
+            .iter()
+            .zip(0..)
+            .try_for_each(|(fd, member)| self.nest.add(member, *fd));
+        if let Err(error) = &added {
+            log::warn!("the provider's descriptors cannot be waited for: {error}");
+            self.let_go();
+        }
+        added.is_ok()
+    }
+
+    /// The opposite.
+    fn let_go(&mut self) {
+        for fd in std::mem::take(&mut self.armed).into_iter().flatten() {
+            self.nest.remove(fd);
+        }
+    }
+
     /// Opens the fabric again if it has broken down and that is due.
     fn is_open(&mut self, now: Instant) -> bool {
         if self.fabric.is_none() && now >= self.retry_at {
@@ -348,6 +374,7 @@ impl RdmPort {
     #[cold]
     fn renew(&mut self) {
         self.stats.renewals += 1;
+        self.let_go();
         // Before anything else: nobody must see a completion while the provider has the memory.
         self.fabric = None;
         for id in self.links.ids() {
@@ -364,9 +391,6 @@ impl RdmPort {
         self.retry_at = now.after(RETRY_OPEN);
         let opened = Fabric::open(&self.library, &self.choice, self.lanes).and_then(|fabric| {
             self.incarnation = random::nonzero().map_err(RdmError::system)?;
-            self.nest
-                .add(MEMBER_QUEUE, fabric.domain.wait_fd())
-                .map_err(RdmError::system)?;
             Ok(fabric)
         });
         match opened {

@@ -179,15 +179,23 @@ impl<M: Memory> Port<M> for RdmPort {
 
     fn arm(&mut self) -> bool {
         let told = self.downs.is_empty() && self.broken.is_empty();
-        let Some(fabric) = &self.fabric else {
+        let Some(fabric) = &mut self.fabric else {
             return told;
         };
-        let quiet = told && fabric.backlog.is_empty() && fabric.out.is_empty();
-        // A provider without a descriptor is looked at when the deadline says so.
-        quiet && (fabric.domain.wait_fd().is_none() || fabric.domain.may_sleep())
+        if !told || !fabric.backlog.is_empty() || !fabric.out.is_empty() {
+            return false;
+        }
+        let Some(fd) = fabric.domain.wait_fd() else {
+            // It is looked at when the deadline says so.
+            return true;
+        };
+        let fds = [Some(fd), fabric.remote.wait_fd()];
+        fabric.domain.may_sleep() && fabric.remote.may_sleep() && self.hold_on(fds)
     }
 
-    fn disarm(&mut self) {}
+    fn disarm(&mut self) {
+        self.let_go();
+    }
 
     fn descriptors(&self) -> WakeDescriptors {
         WakeDescriptors {
