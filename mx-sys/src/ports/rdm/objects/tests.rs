@@ -416,12 +416,12 @@ fn a_lane_can_be_closed_at_any_moment_of_a_large_message() {
         let (a, b, ..) = pair(library, choice);
         let none = std::ptr::null_mut();
         let mut contexts = Contexts::new(2);
-        let bytes = vec![1_u8; 16 << 20];
+        let bytes = vec![1_u8; 8 << 20];
         let iov = [libc::iovec {
             iov_base: bytes.as_ptr().cast_mut().cast(),
             iov_len: bytes.len(),
         }];
-        for moment in 0..40 {
+        for moment in 0..20 {
             let (from, to) = (a.lane(), b.lane());
             let lane = a.domain.insert(to.ep.address()).unwrap();
             let mut place = vec![0_u8; bytes.len()];
