@@ -16,14 +16,14 @@ use std::sync::Arc;
 use libc::c_int;
 use libfabric_sys::abi::*;
 
-use crate::faults::{Call, Death};
+use crate::faults::Call;
+use crate::finishing::Finish;
+use crate::landing::Transfer;
 use crate::memory::Region;
 use crate::objects::{CLOSE, Id, code, enter, identify};
-use crate::progress::{Finish, Transfer};
-use crate::queue::Entry;
 use crate::remote::Remote;
 use crate::shape::Shape;
-use crate::state::{Message, State, What};
+use crate::state::{Message, State};
 use crate::vector::give_address;
 
 pub(crate) struct Endpoint {
@@ -105,7 +105,7 @@ impl State {
         self.addresses += 1;
         let number = self.addresses;
         if shape.address_format == FI_SOCKADDR_IN {
-            let mut address = crate::info::sockaddr_in(std::net::Ipv4Addr::LOCALHOST, 0);
+            let mut address = crate::wish::sockaddr_in(std::net::Ipv4Addr::LOCALHOST, 0);
             if wanted.len() == address.len() {
                 address.copy_from_slice(wanted);
             }
@@ -124,75 +124,6 @@ impl State {
             address[end..].copy_from_slice(&number.to_be_bytes());
         }
         address
-    }
-
-    /// Gives back everything lent to an endpoint, as if it had never been posted.
-    pub(crate) fn take_back(&mut self, ep: Id, events: bool) {
-        let mut serials: Vec<u64> = Vec::new();
-        for (serial, operation) in &self.operations {
-            if operation.ep == ep {
-                serials.push(*serial);
-            }
-        }
-        for serial in serials {
-            if events {
-                self.push_cancelled(serial);
-            }
-            self.end_operation(serial);
-        }
-        self.release_entries(ep);
-    }
-
-    /// Queues an `FI_ECANCELED` for an operation that has no completion yet.
-    pub(crate) fn push_cancelled(&mut self, serial: u64) {
-        let Some(operation) = self.operations.get(&serial) else {
-            return;
-        };
-        if operation.done {
-            return;
-        }
-        let ep = operation.ep;
-        let Some(endpoint) = self.endpoints.get(&ep) else {
-            return;
-        };
-        let (bound, flags) = match &operation.what {
-            What::Receive(receive) => {
-                let kind = if receive.tagged.is_some() {
-                    FI_TAGGED
-                } else {
-                    FI_MSG
-                };
-                let multi = if receive.multi.is_some() {
-                    FI_MULTI_RECV
-                } else {
-                    0
-                };
-                (endpoint.receive, FI_RECV | kind | multi)
-            }
-            What::Send { tagged: true } => (endpoint.transmit, FI_SEND | FI_TAGGED),
-            What::Send { tagged: false } => (endpoint.transmit, FI_SEND | FI_MSG),
-            What::Remote { write: false } => (endpoint.transmit, FI_RMA | FI_READ),
-            What::Remote { write: true } => (endpoint.transmit, FI_RMA | FI_WRITE),
-        };
-        let entry = Entry {
-            ep,
-            operation: Some((serial, true)),
-            context: operation.context,
-            flags,
-            len: 0,
-            buf: 0,
-            data: 0,
-            tag: 0,
-            failure: Some((FI_ECANCELED, 0)),
-            source: None,
-            intact: None,
-        };
-        if let Some(operation) = self.operations.get_mut(&serial) {
-            operation.done = true;
-        }
-        if let Some(bound) = bound {
-            self.push_entry(bound.queue, entry);
-        }
     }
 }
 
@@ -458,96 +389,6 @@ pub(crate) unsafe extern "C" fn getopt(
     };
     // SAFETY: an object of a fake.
     unsafe { enter(object.cast(), FI_CLASS_EP, "fi_getopt", getopt) as c_int }
-}
-
-pub(crate) unsafe extern "C" fn cancel(object: *mut fid, context: *mut c_void) -> isize {
-    let cancel = |state: &mut State, id: Id| {
-        let Some(ep) = state.endpoints.get(&id) else {
-            return code(FI_EINVAL);
-        };
-        let shape = ep.shape.clone();
-        let is_it = |serial: &u64| {
-            state
-                .operations
-                .get(serial)
-                .is_some_and(|op| op.context == context as usize)
-        };
-        // A multi-receive buffer into which something is being written cannot go yet; it will
-        // come back when that is done.
-        let receive = ep
-            .posted
-            .iter()
-            .chain(&ep.posted_tagged)
-            .copied()
-            .find(is_it);
-        if let Some(serial) = receive {
-            state.cancel_receive(id, serial);
-            return 0;
-        }
-        let send = shape
-            .cancel_sends
-            .then(|| state.cancel_send(id, context as usize));
-        if send != Some(true) {
-            return code(shape.cancel_unknown);
-        }
-        0
-    };
-    // SAFETY: an object of a fake.
-    unsafe { enter(object.cast(), FI_CLASS_EP, "fi_cancel", cancel) }
-}
-
-impl State {
-    fn cancel_receive(&mut self, ep: Id, serial: u64) {
-        if let Some(ep) = self.endpoints.get_mut(&ep) {
-            ep.posted.retain(|other| *other != serial);
-            ep.posted_tagged.retain(|other| *other != serial);
-        }
-        if let Some(operation) = self.operations.get_mut(&serial)
-            && let What::Receive(receive) = &mut operation.what
-            && let Some(multi) = &mut receive.multi
-            && multi.landing > 0
-        {
-            multi.full = true;
-            return;
-        }
-        self.push_cancelled(serial);
-    }
-
-    fn cancel_send(&mut self, ep: Id, context: usize) -> bool {
-        let serial = self.operations.iter().find(|(_, op)| {
-            op.ep == ep && op.context == context && !op.done && matches!(op.what, What::Send { .. })
-        });
-        let Some(serial) = serial.map(|(serial, _)| *serial) else {
-            return false;
-        };
-        let mut found = false;
-        for queue in self.channels.values_mut() {
-            let before = queue.len();
-            queue.retain(|message| message.sender != Some(serial));
-            found |= queue.len() < before;
-        }
-        if found {
-            self.push_cancelled(serial);
-            if let Some(ep) = self.endpoints.get_mut(&ep) {
-                ep.outstanding = ep.outstanding.saturating_sub(1);
-            }
-        }
-        found
-    }
-
-    /// What becomes of the rest of the world when an endpoint is no more.
-    pub(crate) fn mourn(&mut self, ep: Id, death: Death) {
-        let Some(endpoint) = self.endpoints.get(&ep) else {
-            return;
-        };
-        if endpoint.enabled {
-            self.graves.insert(endpoint.address.clone(), death);
-        }
-        self.links.retain(|(a, b), _| *a != ep && *b != ep);
-        self.connecting.retain(|(a, b)| *a != ep && *b != ep);
-        self.lose_messages_to(ep, death);
-        self.lose_messages_from(ep, death);
-    }
 }
 
 pub(crate) unsafe extern "C" fn close(object: *mut fid) -> c_int {

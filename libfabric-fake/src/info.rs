@@ -9,7 +9,6 @@
 //! Knows nothing of: objects.
 
 use std::ffi::{CStr, CString, c_char, c_void};
-use std::net::Ipv4Addr;
 
 use libc::c_int;
 use libfabric_sys::abi::*;
@@ -17,9 +16,7 @@ use libfabric_sys::abi::*;
 use crate::faults::Call;
 use crate::shape::Shape;
 use crate::slots::Tenant;
-
-/// An address to be bound to, if one was asked for.
-type Source = Option<Vec<u8>>;
+use crate::wish::{Source, Wish, granted, source};
 
 /// # Safety
 ///
@@ -79,175 +76,6 @@ pub(crate) unsafe fn getinfo(
     // SAFETY: an output, by the contract.
     unsafe { out.write(first) };
     0
-}
-
-/// What hints ask for; zeros where they say nothing.
-#[derive(Default)]
-struct Wish {
-    given: bool,
-    caps: u64,
-    mode: u64,
-    addr_format: u32,
-    source: Source,
-    provider: Option<String>,
-    domain: Option<String>,
-    ep_type: u32,
-    protocol: u32,
-    max_msg: usize,
-    threading: u32,
-    progress: u32,
-    av_type: u32,
-    mr_mode: c_int,
-    order: u64,
-    inject: usize,
-    tx_size: usize,
-    rx_size: usize,
-    iov_limit: usize,
-}
-
-impl Wish {
-    /// # Safety
-    ///
-    /// An info or null.
-    unsafe fn read(hints: *const fi_info) -> Self {
-        // SAFETY: the caller's word.
-        let Some(hints) = (unsafe { hints.as_ref() }) else {
-            return Self::default();
-        };
-        let mut wish = Self {
-            given: true,
-            caps: hints.caps,
-            mode: hints.mode,
-            addr_format: hints.addr_format,
-            ..Self::default()
-        };
-        if !hints.src_addr.is_null() {
-            // SAFETY: an info's address has the length it says.
-            let bytes = unsafe {
-                std::slice::from_raw_parts(hints.src_addr.cast::<u8>(), hints.src_addrlen)
-            };
-            wish.source = Some(bytes.to_vec());
-        }
-        // SAFETY: an info's attributes are null or valid; so below.
-        if let Some(tx) = unsafe { hints.tx_attr.as_ref() } {
-            (wish.order, wish.inject) = (tx.msg_order, tx.inject_size);
-            (wish.tx_size, wish.iov_limit) = (tx.size, tx.iov_limit);
-        }
-        // SAFETY: as above.
-        if let Some(rx) = unsafe { hints.rx_attr.as_ref() } {
-            wish.order |= rx.msg_order;
-            wish.rx_size = rx.size;
-        }
-        // SAFETY: as above.
-        if let Some(ep) = unsafe { hints.ep_attr.as_ref() } {
-            (wish.ep_type, wish.protocol, wish.max_msg) = (ep.r#type, ep.protocol, ep.max_msg_size);
-        }
-        // SAFETY: as above.
-        if let Some(domain) = unsafe { hints.domain_attr.as_ref() } {
-            (wish.threading, wish.progress) = (domain.threading, domain.data_progress);
-            (wish.av_type, wish.mr_mode) = (domain.av_type, domain.mr_mode);
-            // SAFETY: a C string or null.
-            wish.domain = unsafe { text(domain.name) };
-        }
-        // SAFETY: as above.
-        if let Some(fabric) = unsafe { hints.fabric_attr.as_ref() } {
-            // SAFETY: a C string or null.
-            wish.provider = unsafe { text(fabric.prov_name) };
-        }
-        wish
-    }
-
-    fn remote(&self) -> bool {
-        !self.given || self.caps == 0 || self.caps & FI_RMA != 0
-    }
-
-    /// The `mr_mode` of an offer, or none when the shape cannot do what is wanted, or wants what
-    /// cannot be done.
-    fn suits(&self, shape: &Shape) -> Option<c_int> {
-        let named = self
-            .provider
-            .as_ref()
-            .is_none_or(|name| *name == shape.provider)
-            && self
-                .domain
-                .as_ref()
-                .is_none_or(|name| *name == shape.domain);
-        let format = self.addr_format == FI_FORMAT_UNSPEC
-            || self.addr_format == shape.address_format
-            || (self.addr_format == FI_SOCKADDR && shape.address_format == FI_SOCKADDR_IN);
-        let strict = matches!(self.threading, FI_THREAD_SAFE | FI_THREAD_FID);
-        let kind = matches!(self.ep_type, FI_EP_UNSPEC | FI_EP_RDM)
-            && (self.protocol == FI_PROTO_UNSPEC || self.protocol == shape.protocol)
-            && matches!(self.av_type, FI_AV_UNSPEC | FI_AV_TABLE | FI_AV_MAP)
-            && !(strict && shape.threading != FI_THREAD_SAFE)
-            && !(self.progress == FI_PROGRESS_AUTO && shape.progress == FI_PROGRESS_MANUAL);
-        let able = self.caps & !shape.caps == 0
-            && self.order & !shape.order == 0
-            && self.max_msg <= shape.max_msg
-            && self.inject <= shape.inject
-            && self.tx_size <= shape.tx_depth
-            && self.rx_size <= shape.rx_depth
-            && self.iov_limit <= shape.iov_limit;
-        // Without remote access and without local registration nothing is ever registered.
-        let needed = if self.remote() || shape.mr_mode & FI_MR_LOCAL != 0 {
-            shape.mr_mode
-        } else {
-            0
-        };
-        let willing = !self.given || (shape.mode & !self.mode == 0 && needed & !self.mr_mode == 0);
-        (named && format && kind && able && willing).then_some(needed)
-    }
-}
-
-/// Where an endpoint would be; `None` when the node means nothing to the provider.
-fn source(
-    shape: &Shape,
-    node: Option<&str>,
-    service: Option<&str>,
-    flags: u64,
-    wish: &Wish,
-) -> Option<Source> {
-    if let Some(address) = &wish.source {
-        return (address.len() == shape.address_len).then(|| Some(address.clone()));
-    }
-    if node.is_some() && !shape.takes_node {
-        return None;
-    }
-    if shape.address_format != FI_SOCKADDR_IN {
-        return Some(None);
-    }
-    let (ip, port) = if flags & FI_SOURCE != 0 {
-        let ip = node.map_or(Ok(Ipv4Addr::LOCALHOST), str::parse).ok()?;
-        (ip, service.map_or(Ok(0), str::parse).ok()?)
-    } else {
-        (Ipv4Addr::LOCALHOST, 0)
-    };
-    Some(Some(sockaddr_in(ip, port)))
-}
-
-/// The bytes of a `sockaddr_in`.
-pub(crate) fn sockaddr_in(ip: Ipv4Addr, port: u16) -> Vec<u8> {
-    let mut bytes = vec![0; size_of::<libc::sockaddr_in>()];
-    bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
-    bytes[2..4].copy_from_slice(&port.to_be_bytes());
-    bytes[4..8].copy_from_slice(&ip.octets());
-    bytes
-}
-
-/// What the caller gets for what it asked: with modifiers as asked, or all of them.
-fn granted(wish: &Wish, shape: &Shape) -> u64 {
-    if wish.caps == 0 {
-        return shape.caps;
-    }
-    let mut caps = wish.caps | (shape.caps & (FI_LOCAL_COMM | FI_REMOTE_COMM));
-    if caps & (FI_MSG | FI_TAGGED) != 0 && caps & (FI_SEND | FI_RECV) == 0 {
-        caps |= FI_SEND | FI_RECV;
-    }
-    let remote = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-    if caps & FI_RMA != 0 && caps & remote == 0 {
-        caps |= remote;
-    }
-    caps
 }
 
 fn offer(shape: &Shape, wish: &Wish, mr_mode: c_int, source: Source) -> *mut fi_info {
@@ -339,7 +167,7 @@ fn offer(shape: &Shape, wish: &Wish, mr_mode: c_int, source: Source) -> *mut fi_
 /// # Safety
 ///
 /// A C string or null.
-unsafe fn text(pointer: *const c_char) -> Option<String> {
+pub(crate) unsafe fn text(pointer: *const c_char) -> Option<String> {
     if pointer.is_null() {
         return None;
     }

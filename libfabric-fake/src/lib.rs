@@ -10,9 +10,9 @@
 //!   info       fi_getinfo and its kin             fabric    fabrics and domains
 //!   endpoint   endpoints                          vector    address vectors
 //!   memory     registrations                      queue     completion queues
-//!   messages   posting, as C calls it             posting   the rules of it
-//!   matching   which receive a message goes to    progress  how messages move
-//!   remote     remote memory                      checker   rules broken, counters
+//!   messages, tagged, reads   posting, as C calls it; posting, remote   the rules of it
+//!   progress, matching, landing, finishing   how messages move; cancel, loss   how they do not
+//!   checker    rules broken, counters             completions   reading queues, as C calls it
 //! ```
 //!
 //! One process, no threads, no sockets, no clock: time is the number of polls. All chance comes
@@ -27,12 +27,17 @@
 #![allow(clippy::too_many_arguments)]
 
 mod bytes;
+mod cancel;
 mod checker;
+mod completions;
 mod endpoint;
 mod fabric;
 mod fake;
 mod faults;
+mod finishing;
 mod info;
+mod landing;
+mod loss;
 mod matching;
 mod memory;
 mod messages;
@@ -40,13 +45,16 @@ mod objects;
 mod posting;
 mod progress;
 mod queue;
+mod reads;
 mod remote;
 mod rng;
 mod shape;
 mod slots;
 mod state;
 mod tables;
+mod tagged;
 mod vector;
+mod wish;
 
 pub use checker::Stats;
 pub use fake::{Fake, Machine};

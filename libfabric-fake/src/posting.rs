@@ -17,8 +17,6 @@ use crate::bytes;
 use crate::checker::{Span, skip, total};
 use crate::faults::{Call, Death};
 use crate::objects::{Id, code};
-use crate::progress::Finish;
-use crate::queue::Entry;
 use crate::shape::Shape;
 use crate::state::{Link, Message, MessageBody, Multi, Operation, Receive, State, What};
 
@@ -368,68 +366,6 @@ impl State {
             Route::Later => {}
         }
         Ok(())
-    }
-
-    /// A send that was accepted although nobody will ever get it.
-    fn send_to_nobody(
-        &mut self,
-        ep: Id,
-        death: Death,
-        sender: Option<u64>,
-        small: bool,
-        tagged: bool,
-    ) {
-        let Some(endpoint) = self.endpoints.get_mut(&ep) else {
-            return;
-        };
-        match (sender, death) {
-            (Some(serial), _) => {
-                endpoint.outstanding += 1;
-                self.bereave(serial, death, small);
-            }
-            // Errors of injects are told as well, without a context.
-            (None, Death::Fail(error)) => {
-                if let Some(bound) = endpoint.transmit {
-                    let kind = if tagged { FI_TAGGED } else { FI_MSG };
-                    let entry = Entry {
-                        ep,
-                        operation: None,
-                        context: 0,
-                        flags: FI_SEND | kind,
-                        len: 0,
-                        buf: 0,
-                        data: 0,
-                        tag: 0,
-                        failure: Some((error, 0)),
-                        source: None,
-                        intact: None,
-                    };
-                    self.push_entry(bound.queue, entry);
-                }
-            }
-            (None, _) => {}
-        }
-    }
-
-    /// What becomes of an operation whose peer is gone.
-    pub(crate) fn bereave(&mut self, serial: u64, death: Death, small: bool) {
-        let failure = match death {
-            Death::Fail(error) => Some(error),
-            Death::Swallow if small => None,
-            // It keeps its memory until its endpoint is closed.
-            _ => return,
-        };
-        let Some(ep) = self.operations.get(&serial).map(|operation| operation.ep) else {
-            return;
-        };
-        if let Some(endpoint) = self.endpoints.get_mut(&ep) {
-            endpoint.finishing.push(Finish {
-                serial,
-                wait: 0,
-                failure,
-            });
-            self.nudge(ep);
-        }
     }
 
     pub(crate) fn post_receive(&mut self, ep: Id, call: ReceiveCall) -> Result<(), isize> {

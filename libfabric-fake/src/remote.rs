@@ -14,10 +14,10 @@ use libfabric_sys::abi::*;
 use crate::bytes;
 use crate::checker::{Span, total};
 use crate::faults::Death;
+use crate::finishing::Finish;
 use crate::memory::Denied;
 use crate::objects::{Id, code};
 use crate::posting::Route;
-use crate::progress::Finish;
 use crate::state::{Operation, State, What};
 
 /// One read or write under way.

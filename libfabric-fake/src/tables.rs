@@ -15,7 +15,9 @@ use std::mem::offset_of;
 use libc::c_int;
 use libfabric_sys::abi::*;
 
-use crate::{endpoint, fabric, memory, messages, queue, vector};
+use crate::{
+    cancel, completions, endpoint, fabric, memory, messages, queue, reads, tagged, vector,
+};
 
 /// Functions that refuse, one for each argument list.
 macro_rules! refusals {
@@ -81,7 +83,7 @@ const fn ops(close: Close, bind: Bind, control: Control) -> fi_ops {
 static FABRIC_FID: fi_ops = ops(fabric::close, no_bind, no_control);
 static DOMAIN_FID: fi_ops = ops(fabric::close_domain, no_bind, no_control);
 static EP_FID: fi_ops = ops(endpoint::close, endpoint::bind, endpoint::control);
-static CQ_FID: fi_ops = ops(queue::close, no_bind, queue::control);
+static CQ_FID: fi_ops = ops(queue::close, no_bind, completions::control);
 static AV_FID: fi_ops = ops(vector::close, no_bind, no_control);
 static MR_FID: fi_ops = ops(memory::close, memory::bind, memory::control);
 
@@ -137,7 +139,7 @@ pub(crate) static MR: fi_ops_mr = fi_ops_mr {
 /// An endpoint.
 pub(crate) static EP: fi_ops_ep = fi_ops_ep {
     size: offset_of!(fi_ops_ep, export_xpu),
-    cancel: Some(endpoint::cancel),
+    cancel: Some(cancel::cancel),
     getopt: Some(endpoint::getopt),
     setopt: Some(endpoint::setopt),
     tx_ctx: Some(no_ep_tx_ctx),
@@ -178,26 +180,26 @@ pub(crate) static MSG: fi_ops_msg = fi_ops_msg {
 /// Tagged messages.
 pub(crate) static TAGGED: fi_ops_tagged = fi_ops_tagged {
     size: size_of::<fi_ops_tagged>(),
-    recv: Some(messages::trecv),
-    recvv: Some(messages::trecvv),
-    recvmsg: Some(messages::trecvmsg),
-    send: Some(messages::tsend),
-    sendv: Some(messages::tsendv),
-    sendmsg: Some(messages::tsendmsg),
-    inject: Some(messages::tinject),
-    senddata: Some(messages::tsenddata),
-    injectdata: Some(messages::tinjectdata),
+    recv: Some(tagged::trecv),
+    recvv: Some(tagged::trecvv),
+    recvmsg: Some(tagged::trecvmsg),
+    send: Some(tagged::tsend),
+    sendv: Some(tagged::tsendv),
+    sendmsg: Some(tagged::tsendmsg),
+    inject: Some(tagged::tinject),
+    senddata: Some(tagged::tsenddata),
+    injectdata: Some(tagged::tinjectdata),
 };
 
 /// Remote memory.
 pub(crate) static RMA: fi_ops_rma = fi_ops_rma {
     size: size_of::<fi_ops_rma>(),
-    read: Some(messages::read),
-    readv: Some(messages::readv),
-    readmsg: Some(messages::readmsg),
-    write: Some(messages::write),
-    writev: Some(messages::writev),
-    writemsg: Some(messages::writemsg),
+    read: Some(reads::read),
+    readv: Some(reads::readv),
+    readmsg: Some(reads::readmsg),
+    write: Some(reads::write),
+    writev: Some(reads::writev),
+    writemsg: Some(reads::writemsg),
     inject: Some(no_rma_inject),
     writedata: Some(no_rma_writedata),
     injectdata: Some(no_rma_injectdata),
@@ -206,13 +208,13 @@ pub(crate) static RMA: fi_ops_rma = fi_ops_rma {
 /// A completion queue.
 pub(crate) static CQ: fi_ops_cq = fi_ops_cq {
     size: offset_of!(fi_ops_cq, export_xpu),
-    read: Some(queue::read),
-    readfrom: Some(queue::readfrom),
-    readerr: Some(queue::readerr),
-    sread: Some(queue::sread),
-    sreadfrom: Some(queue::sreadfrom),
-    signal: Some(queue::signal),
-    strerror: Some(queue::strerror),
+    read: Some(completions::read),
+    readfrom: Some(completions::readfrom),
+    readerr: Some(completions::readerr),
+    sread: Some(completions::sread),
+    sreadfrom: Some(completions::sreadfrom),
+    signal: Some(completions::signal),
+    strerror: Some(completions::strerror),
     ..fi_ops_cq::EMPTY
 };
 

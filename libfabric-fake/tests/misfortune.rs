@@ -12,23 +12,9 @@ use std::os::fd::RawFd;
 use libfabric_fake::{Death, Fake, Faults, Release, Shape, Wait};
 use libfabric_sys::abi::*;
 use libfabric_sys::calls::*;
-use side::{CAPS, Lot, Side, lot};
-
-fn plain() -> Shape {
-    Shape {
-        connect_polls: 0,
-        ..Shape::tcp()
-    }
-}
+use side::{CAPS, Lot, Side, end, lot, plain};
 
 const AGAIN: isize = -(FI_EAGAIN as isize);
-
-fn end(fake: &Fake, sides: [Side; 2]) {
-    sides.into_iter().for_each(Side::close);
-    fake.assert_clean();
-    assert_eq!(fake.open_objects(), Vec::<String>::new());
-    assert_eq!(fake.lent(), 0);
-}
 
 #[test]
 fn a_connection_needs_polls_of_both_sides() {

@@ -12,7 +12,7 @@
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
-use libfabric_fake::{Fake, Machine};
+use libfabric_fake::{Fake, Machine, Shape};
 use libfabric_sys::InfoList;
 use libfabric_sys::abi::*;
 use libfabric_sys::calls::*;
@@ -104,10 +104,8 @@ impl Side {
             regions: Vec::new(),
         };
         // SAFETY: open objects; so below.
-        assert_eq!(
-            unsafe { fi_ep_bind(ep, cq.cast(), FI_TRANSMIT | FI_RECV) },
-            0
-        );
+        let code = unsafe { fi_ep_bind(ep, cq.cast(), FI_TRANSMIT | FI_RECV) };
+        assert_eq!(code, 0);
         // SAFETY: as above.
         assert_eq!(unsafe { fi_ep_bind(ep, av.cast(), 0) }, 0);
         // SAFETY: as above.
@@ -404,4 +402,27 @@ pub fn lot(bytes: &[u8]) -> Lot {
         desc: null_mut(),
         prefix: 0,
     }
+}
+
+/// A shape without connections and without delays.
+pub fn plain() -> Shape {
+    Shape {
+        connect_polls: 0,
+        ..Shape::tcp()
+    }
+}
+
+/// The fake noticed this and only this.
+#[track_caller]
+pub fn noticed(fake: &Fake, what: &str) {
+    let violations = fake.take_violations();
+    assert_eq!(violations.len(), 1, "{what}: {violations:#?}");
+    assert!(violations[0].contains(what), "{what}: {violations:#?}");
+}
+
+pub fn end(fake: &Fake, sides: [Side; 2]) {
+    sides.into_iter().for_each(Side::close);
+    fake.assert_clean();
+    assert_eq!(fake.open_objects(), Vec::<String>::new());
+    assert_eq!(fake.lent(), 0);
 }

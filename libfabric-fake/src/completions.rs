@@ -1,0 +1,205 @@
+//! Reading a completion queue, as C does.
+//!
+//! ```text
+//!   fi_cq_read(buf, n) --> progress --> entries in the queue's format, up to the first failed one
+//!   fi_cq_readerr      --> that one
+//! ```
+//!
+//! Owns: formats, and the calls on an open queue.
+//! Knows nothing of: what may overtake what.
+
+use std::ffi::{c_char, c_void};
+use std::os::fd::AsRawFd;
+
+use libc::c_int;
+use libfabric_sys::abi::*;
+
+use crate::objects::{Id, code, enter};
+use crate::queue::Queue;
+use crate::state::State;
+
+/// What a provider's own number for an error is more than libfabric's.
+const PROV_ERRNO: c_int = 5000;
+
+pub(crate) unsafe extern "C" fn control(
+    object: *mut fid,
+    command: c_int,
+    arg: *mut c_void,
+) -> c_int {
+    let control = |state: &mut State, id: Id| {
+        let Some(queue) = state.queues.get(&id) else {
+            return code(FI_EINVAL);
+        };
+        match (command, &queue.fd) {
+            (FI_GETWAIT, Some(fd)) if !arg.is_null() => {
+                // SAFETY: FI_GETWAIT of a queue with a descriptor takes a pointer to a c_int.
+                unsafe { arg.cast::<c_int>().write(fd.as_raw_fd()) };
+                0
+            }
+            _ => code(FI_ENOSYS),
+        }
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(object.cast(), FI_CLASS_CQ, "fi_control", control) as c_int }
+}
+
+pub(crate) unsafe extern "C" fn read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize {
+    // SAFETY: the same contract, without sources.
+    unsafe { readfrom(cq, buf, count, std::ptr::null_mut()) }
+}
+
+pub(crate) unsafe extern "C" fn readfrom(
+    cq: *mut fid_cq,
+    buf: *mut c_void,
+    count: usize,
+    src_addr: *mut fi_addr_t,
+) -> isize {
+    let read = |state: &mut State, id: Id| {
+        if let Err(error) = state.before_read(id) {
+            return error;
+        }
+        if count > 0 && buf.is_null() {
+            state.violation("fi_cq_read into null".to_owned());
+            return code(FI_EINVAL);
+        }
+        let size = state.queues.get(&id).map_or(0, Queue::entry_size);
+        let mut taken = 0;
+        while taken < count {
+            let Some(entry) = state.take(id, false) else {
+                break;
+            };
+            let whole = fi_cq_tagged_entry {
+                op_context: entry.context as *mut c_void,
+                flags: entry.flags,
+                len: entry.len,
+                buf: entry.buf as *mut c_void,
+                data: entry.data,
+                tag: entry.tag,
+            };
+            let to = buf.cast::<u8>().wrapping_add(taken * size);
+            // SAFETY: `count` entries of the queue's format, each the beginning of this one.
+            unsafe { std::ptr::copy_nonoverlapping((&raw const whole).cast::<u8>(), to, size) };
+            if !src_addr.is_null() {
+                let source = state.known_as(&entry);
+                // SAFETY: room for `count` sources, by the call's contract.
+                unsafe { src_addr.wrapping_add(taken).write(source) };
+            }
+            taken += 1;
+        }
+        let failed = state.queues.get(&id).is_some_and(|queue| {
+            queue
+                .entries
+                .front()
+                .is_some_and(|entry| entry.failure.is_some())
+        });
+        match taken {
+            0 if failed => code(FI_EAVAIL),
+            0 => code(FI_EAGAIN),
+            _ => taken as isize,
+        }
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(cq.cast(), FI_CLASS_CQ, "fi_cq_read", read) }
+}
+
+pub(crate) unsafe extern "C" fn readerr(
+    cq: *mut fid_cq,
+    buf: *mut fi_cq_err_entry,
+    _flags: u64,
+) -> isize {
+    let read = |state: &mut State, id: Id| {
+        let Some(entry) = state.take(id, true) else {
+            return code(FI_EAGAIN);
+        };
+        let (error, olen) = entry.failure.unwrap_or_default();
+        let negative = state.rng.chance(state.faults.negative);
+        // SAFETY: an entry, by the call's contract. Member by member: a library as old as this
+        // one says it is does not write the members that came later.
+        let Some(out) = (unsafe { buf.as_mut() }) else {
+            state.violation("fi_cq_readerr into null".to_owned());
+            return code(FI_EINVAL);
+        };
+        out.op_context = entry.context as *mut c_void;
+        out.flags = entry.flags;
+        out.len = entry.len;
+        out.buf = entry.buf as *mut c_void;
+        out.data = entry.data;
+        out.tag = entry.tag;
+        out.olen = olen;
+        out.err = if negative { -error } else { error };
+        out.prov_errno = PROV_ERRNO + error;
+        out.err_data_size = 0;
+        1
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(cq.cast(), FI_CLASS_CQ, "fi_cq_readerr", read) }
+}
+
+pub(crate) unsafe extern "C" fn sread(
+    cq: *mut fid_cq,
+    buf: *mut c_void,
+    count: usize,
+    _cond: *const c_void,
+    timeout: c_int,
+) -> isize {
+    // SAFETY: the same contract, without sources.
+    unsafe {
+        sreadfrom(
+            cq,
+            buf,
+            count,
+            std::ptr::null_mut(),
+            std::ptr::null(),
+            timeout,
+        )
+    }
+}
+
+/// Does not sleep: the fabric has no clock, and whoever would wake the caller may be its own
+/// thread. A time-out passes at once.
+pub(crate) unsafe extern "C" fn sreadfrom(
+    cq: *mut fid_cq,
+    buf: *mut c_void,
+    count: usize,
+    src_addr: *mut fi_addr_t,
+    _cond: *const c_void,
+    _timeout: c_int,
+) -> isize {
+    let allowed = |state: &mut State, id: Id| {
+        if state.queues.get(&id).is_some_and(|queue| queue.waits) {
+            return 0;
+        }
+        state.violation(format!(
+            "fi_cq_sread of completion queue {id}, without wait object"
+        ));
+        code(FI_EINVAL)
+    };
+    // SAFETY: an object of a fake.
+    let allowed = unsafe { enter(cq.cast(), FI_CLASS_CQ, "fi_cq_sread", allowed) };
+    if allowed != 0 {
+        return allowed;
+    }
+    // SAFETY: the same contract.
+    unsafe { readfrom(cq, buf, count, src_addr) }
+}
+
+pub(crate) unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
+    let signal = |state: &mut State, id: Id| {
+        if let Some(queue) = state.queues.get(&id) {
+            queue.wake();
+        }
+        0
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(cq.cast(), FI_CLASS_CQ, "fi_cq_signal", signal) as c_int }
+}
+
+pub(crate) unsafe extern "C" fn strerror(
+    _cq: *mut fid_cq,
+    _prov_errno: c_int,
+    _err_data: *const c_void,
+    _buf: *mut c_char,
+    _len: usize,
+) -> *const c_char {
+    c"an error the fake made up".as_ptr()
+}

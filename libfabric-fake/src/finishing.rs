@@ -1,0 +1,125 @@
+//! Operations that are over, and telling so.
+//!
+//! ```text
+//!   send_done, read carried out --> Finish --(late, perhaps)--> completion queued
+//! ```
+//!
+//! Owns: completions of sends, reads and writes.
+//! Knows nothing of: how they were carried out.
+
+use libc::c_int;
+use libfabric_sys::abi::*;
+
+use crate::bytes;
+use crate::checker::total;
+use crate::objects::Id;
+use crate::queue::Entry;
+use crate::state::{State, What};
+
+/// An operation that is over.
+pub(crate) struct Finish {
+    pub(crate) serial: u64,
+    pub(crate) wait: u32,
+    pub(crate) failure: Option<c_int>,
+}
+
+impl State {
+    /// A send's memory is no longer needed; its completion may take its time.
+    pub(crate) fn send_done(&mut self, serial: u64) {
+        let late = self.rng.chance(self.faults.late_send);
+        let wait = if late {
+            1 + self.rng.upto(self.faults.late_send_polls)
+        } else {
+            0
+        };
+        self.stats.late += u64::from(late);
+        let failure = self.made_up();
+        let Some(ep) = self.operations.get(&serial).map(|operation| operation.ep) else {
+            return;
+        };
+        if let Some(endpoint) = self.endpoints.get_mut(&ep) {
+            endpoint.finishing.push(Finish {
+                serial,
+                wait,
+                failure,
+            });
+        }
+        self.nudge(ep);
+    }
+
+    pub(crate) fn finish(&mut self, ep: Id) {
+        let Some(endpoint) = self.endpoints.get_mut(&ep) else {
+            return;
+        };
+        let mut waiting = Vec::new();
+        for mut finish in std::mem::take(&mut endpoint.finishing) {
+            if finish.wait > 0 {
+                finish.wait -= 1;
+                waiting.push(finish);
+            } else {
+                self.finish_one(ep, finish);
+            }
+        }
+        if let Some(endpoint) = self.endpoints.get_mut(&ep) {
+            waiting.append(&mut endpoint.finishing);
+            endpoint.finishing = waiting;
+        }
+    }
+
+    pub(crate) fn finish_one(&mut self, ep: Id, finish: Finish) {
+        let Finish {
+            serial, failure, ..
+        } = finish;
+        self.one_less(ep);
+        let Some(endpoint) = self.endpoints.get(&ep) else {
+            return;
+        };
+        let (bound, shape) = (endpoint.transmit, endpoint.shape.clone());
+        let Some(operation) = self.operations.get_mut(&serial) else {
+            return;
+        };
+        operation.done = true;
+        let flags = match operation.what {
+            What::Send { tagged: true } => FI_SEND | FI_TAGGED,
+            What::Remote { write: false } => FI_RMA | FI_READ,
+            What::Remote { write: true } => FI_RMA | FI_WRITE,
+            What::Send { tagged: false } | What::Receive(_) => FI_SEND | FI_MSG,
+        };
+        let rubbish = u64::from(shape.rubbish).wrapping_mul(0xbad1_bad1_bad1_bad1);
+        let whole = failure.is_none() && total(&operation.spans) > 0;
+        let intact = whole.then(|| {
+            // A read's memory is final from here on, a send's has been since it was posted.
+            let read = matches!(operation.what, What::Remote { write: false });
+            let sum = if read {
+                bytes::sum(&operation.spans)
+            } else {
+                operation.sum
+            };
+            (operation.spans.clone(), sum)
+        });
+        let entry = Entry {
+            ep,
+            operation: Some((serial, true)),
+            context: operation.context,
+            flags,
+            len: rubbish as usize,
+            buf: rubbish as usize,
+            data: rubbish,
+            tag: rubbish,
+            failure: failure.map(|error| (error, 0)),
+            source: None,
+            intact,
+        };
+        let report = operation.report || failure.is_some();
+        match bound {
+            Some(bound) if report => self.push_entry(bound.queue, entry),
+            _ => self.end_operation(serial),
+        }
+    }
+
+    pub(crate) fn one_less(&mut self, ep: Id) {
+        if let Some(endpoint) = self.endpoints.get_mut(&ep) {
+            endpoint.outstanding = endpoint.outstanding.saturating_sub(1);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Messages into memory.
+//!
+//! ```text
+//!   message + receive --> Transfer --(polls)--> sender's memory read, receiver's written
+//!                                                   |                    |
+//!                                             send_done            completion queued
+//! ```
+//!
+//! Owns: when and how memory is written, truncation, what happens to a message on the way.
+//! Knows nothing of: how the message and its receive found each other.
+
+use std::collections::BTreeSet;
+
+use libc::c_int;
+use libfabric_sys::abi::*;
+
+use crate::bytes;
+use crate::checker::{Span, Sum, first, skip, total};
+use crate::objects::Id;
+use crate::queue::Entry;
+use crate::shape::{Release, Shape};
+use crate::state::{Message, MessageBody, State, What};
+
+/// A message that has its receive.
+pub(crate) struct Transfer {
+    pub(crate) serial: u64,
+    pub(crate) message: Message,
+    /// Where it goes, prefix included.
+    spans: Vec<Span>,
+    wait: u32,
+}
+
+impl State {
+    /// The bytes of a message; `None` when its sender has taken them back.
+    pub(crate) fn read_sender(&mut self, message: &Message) -> Option<Vec<u8>> {
+        if let MessageBody::Copied(bytes) = &message.body {
+            return Some(bytes.clone());
+        }
+        let operation = self.operations.get(&message.sender?)?;
+        let (ep, sum) = (operation.ep, operation.sum);
+        let (spans, descs) = (operation.spans.clone(), operation.descs.clone());
+        self.still_registered(ep, &spans, &descs, FI_SEND);
+        let bytes = bytes::gather(&spans);
+        if Sum::of(&bytes) != sum {
+            self.violation(format!(
+                "a send's memory changed before it was delivered (from {ep})"
+            ));
+        }
+        Some(bytes)
+    }
+
+    /// Notes memory whose registration has gone since it was posted.
+    pub(crate) fn still_registered(
+        &mut self,
+        ep: Id,
+        spans: &[Span],
+        descs: &[usize],
+        access: u64,
+    ) {
+        for (span, desc) in spans.iter().zip(descs) {
+            if let Err(text) = self.local_access(ep, *span, *desc, access) {
+                self.violation(format!(
+                    "operation of endpoint {ep}, when carried out: {text}"
+                ));
+            }
+        }
+    }
+
+    pub(crate) fn begin_landing(&mut self, ep: Id, serial: u64, message: Message) {
+        let spans = self.claim(ep, serial, message.len);
+        let wait = self.rng.upto(self.faults.landing_polls);
+        if let Some(endpoint) = self.endpoints.get_mut(&ep) {
+            endpoint.landing.push(Transfer {
+                serial,
+                message,
+                spans,
+                wait,
+            });
+        }
+    }
+
+    pub(crate) fn land(&mut self, ep: Id) {
+        let Some(endpoint) = self.endpoints.get_mut(&ep) else {
+            return;
+        };
+        let in_order = endpoint.shape.receives_in_order;
+        let mut waiting = Vec::new();
+        let mut blocked = BTreeSet::new();
+        for mut transfer in std::mem::take(&mut endpoint.landing) {
+            let from = transfer.message.from;
+            let held = (in_order && blocked.contains(&from))
+                || transfer.wait > 0
+                || self.rng.chance(self.faults.hold);
+            if held {
+                transfer.wait = transfer.wait.saturating_sub(1);
+                blocked.insert(from);
+                waiting.push(transfer);
+            } else {
+                self.land_one(ep, transfer);
+            }
+        }
+        if let Some(endpoint) = self.endpoints.get_mut(&ep) {
+            // Landing begins nothing new, but it might one day.
+            waiting.append(&mut endpoint.landing);
+            endpoint.landing = waiting;
+        }
+    }
+
+    /// Writes a message into its receive, and tells both sides.
+    pub(crate) fn land_one(&mut self, ep: Id, transfer: Transfer) {
+        let Transfer {
+            serial,
+            message,
+            spans,
+            ..
+        } = transfer;
+        let Some(shape) = self.endpoints.get(&ep).map(|ep| ep.shape.clone()) else {
+            return;
+        };
+        let Some(operation) = self.operations.get_mut(&serial) else {
+            return;
+        };
+        let canary = operation.canary.take();
+        let (all, descs) = (operation.spans.clone(), operation.descs.clone());
+        let tagged = matches!(&operation.what, What::Receive(r) if r.tagged.is_some());
+        if canary.is_some_and(|canary| !bytes::is_filled(canary, serial)) {
+            self.violation(format!(
+                "a posted receive's memory was written to (endpoint {ep})"
+            ));
+        }
+        self.still_registered(ep, &all, &descs, FI_RECV);
+
+        let data = self.read_sender(&message);
+        let room = total(&spans).saturating_sub(shape.prefix);
+        let multi = self.is_multi(serial);
+        let (mut len, mut failure) = (message.len.min(room), None);
+        if message.len > room {
+            self.stats.truncated += 1;
+            failure = Some((FI_ETRUNC, message.len - room));
+        }
+        if data.is_none() {
+            failure = Some((FI_ENOTCONN, 0));
+            len = 0;
+        } else if !multi && failure.is_none() {
+            // A failed message takes no other of its buffer with it, so multi-receives are spared.
+            failure = self.made_up().map(|error| (error, 0));
+        }
+        if failure.is_none() && len > 0 && self.rng.chance(self.faults.short) {
+            self.stats.short += 1;
+            len -= 1 + (self.rng.bits() % len as u64) as usize;
+        }
+        let head = first(&spans, shape.prefix);
+        let body = first(&skip(&spans, shape.prefix), len);
+        for span in &head {
+            bytes::fill(*span, 0x22);
+        }
+        let data = data.unwrap_or_default();
+        bytes::scatter(&body, &data[..len.min(data.len())]);
+        if failure.is_none() {
+            self.stats.delivered += 1;
+            self.stats.bytes += len as u64;
+        }
+
+        let full = if failure.is_some() { 0 } else { shape.prefix };
+        let start = spans.first().map_or(0, |span| span.start);
+        let (operation, release) = self.after_landing(&shape, serial);
+        let kind = if tagged { FI_TAGGED } else { FI_MSG };
+        let cq_data = if message.data.is_some() {
+            FI_REMOTE_CQ_DATA
+        } else {
+            0
+        };
+        let with = if release == Some(Release::WithLast) {
+            FI_MULTI_RECV
+        } else {
+            0
+        };
+        let rubbish = u64::from(shape.rubbish).wrapping_mul(0xbad0_bad0_bad0_bad0);
+        let intact = failure.is_none().then(|| {
+            let sum = bytes::sum(&body);
+            (body, sum)
+        });
+        let entry = Entry {
+            ep,
+            operation: Some((serial, !multi || with != 0)),
+            context: operation.0,
+            flags: FI_RECV | kind | cq_data | with,
+            len: len + full,
+            buf: if multi { start } else { rubbish as usize },
+            data: message.data.unwrap_or(rubbish),
+            tag: message.tag.unwrap_or(rubbish),
+            failure,
+            source: Some(message.source.clone()),
+            intact,
+        };
+        let always = failure.is_some() || with != 0;
+        self.tell_receiver(ep, entry, operation.1 || always);
+        if release == Some(Release::Separate) {
+            self.push_release(ep, serial, operation.0);
+        }
+        if let Some(sender) = message.sender {
+            self.send_done(sender);
+        }
+    }
+
+    pub(crate) fn is_multi(&self, serial: u64) -> bool {
+        let what = self
+            .operations
+            .get(&serial)
+            .map(|operation| &operation.what);
+        matches!(what, Some(What::Receive(receive)) if receive.multi.is_some())
+    }
+
+    /// Context and wish for completions of a receive, and how it comes back, if it does now.
+    pub(crate) fn after_landing(
+        &mut self,
+        shape: &Shape,
+        serial: u64,
+    ) -> ((usize, bool), Option<Release>) {
+        let either = self.rng.bits() & 1 == 0;
+        let Some(operation) = self.operations.get_mut(&serial) else {
+            return ((0, false), None);
+        };
+        let told = (operation.context, operation.report);
+        let What::Receive(receive) = &mut operation.what else {
+            return (told, None);
+        };
+        let Some(multi) = &mut receive.multi else {
+            operation.done = true;
+            return (told, None);
+        };
+        multi.landing -= 1;
+        if multi.landing > 0 || !multi.full {
+            return (told, None);
+        }
+        operation.done = true;
+        let release = match shape.multi_recv_release {
+            Release::Either if either => Release::WithLast,
+            Release::Either => Release::Separate,
+            given => given,
+        };
+        (told, Some(release))
+    }
+
+    pub(crate) fn tell_receiver(&mut self, ep: Id, entry: Entry, report: bool) {
+        let bound = self
+            .endpoints
+            .get(&ep)
+            .and_then(|endpoint| endpoint.receive);
+        match (bound, entry.operation) {
+            (Some(bound), _) if report => self.push_entry(bound.queue, entry),
+            (_, Some((serial, true))) => self.end_operation(serial),
+            _ => {}
+        }
+    }
+
+    /// The end of a multi-receive buffer, by itself.
+    pub(crate) fn push_release(&mut self, ep: Id, serial: u64, context: usize) {
+        let entry = Entry {
+            ep,
+            operation: Some((serial, true)),
+            context,
+            flags: FI_MULTI_RECV,
+            len: 0,
+            buf: 0,
+            data: 0,
+            tag: 0,
+            failure: None,
+            source: None,
+            intact: None,
+        };
+        self.tell_receiver(ep, entry, true);
+    }
+
+    /// An error out of nowhere, perhaps.
+    pub(crate) fn made_up(&mut self) -> Option<c_int> {
+        if !self.rng.chance(self.faults.error) || self.faults.errors.is_empty() {
+            return None;
+        }
+        let index = self.rng.upto(self.faults.errors.len() as u32 - 1) as usize;
+        self.faults.errors.get(index).copied()
+    }
+}

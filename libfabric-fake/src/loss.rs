@@ -1,0 +1,188 @@
+//! What becomes of those that had to do with an endpoint that is gone.
+//!
+//! ```text
+//!   closed or killed --> mourn --> messages to it:   their senders are bereaved
+//!                             |--> messages from it: gone, unless they were copied
+//!                             `--> reads of it:      bereaved
+//!   Death: hang | fail | seem to succeed
+//! ```
+//!
+//! Owns: the consequences of a [`Death`].
+//! Knows nothing of: why it died.
+
+use libfabric_sys::abi::*;
+
+use crate::faults::Death;
+use crate::finishing::Finish;
+use crate::objects::Id;
+use crate::queue::Entry;
+use crate::state::{Message, MessageBody, State, What};
+
+impl State {
+    /// What becomes of the rest of the world when an endpoint is no more.
+    pub(crate) fn mourn(&mut self, ep: Id, death: Death) {
+        let Some(endpoint) = self.endpoints.get(&ep) else {
+            return;
+        };
+        if endpoint.enabled {
+            self.graves.insert(endpoint.address.clone(), death);
+        }
+        self.links.retain(|(a, b), _| *a != ep && *b != ep);
+        self.connecting.retain(|(a, b)| *a != ep && *b != ep);
+        self.lose_messages_to(ep, death);
+        self.lose_messages_from(ep, death);
+    }
+
+    /// Messages towards an endpoint that is gone.
+    pub(crate) fn lose_messages_to(&mut self, ep: Id, death: Death) {
+        let keys: Vec<(Id, Id)> = self
+            .channels
+            .range((ep, 0)..=(ep, Id::MAX))
+            .map(|(key, _)| *key)
+            .collect();
+        let mut lost: Vec<Message> = Vec::new();
+        for key in keys {
+            let queue = self.channels.remove(&key).unwrap_or_default();
+            for message in queue {
+                if message.sender.is_none() {
+                    self.one_less(message.from);
+                }
+                lost.push(message);
+            }
+        }
+        let Some(endpoint) = self.endpoints.get_mut(&ep) else {
+            return;
+        };
+        let eager = endpoint.shape.eager;
+        lost.extend(std::mem::take(&mut endpoint.arrived));
+        endpoint.arrived_from.clear();
+        lost.extend(
+            std::mem::take(&mut endpoint.landing)
+                .into_iter()
+                .map(|t| t.message),
+        );
+        for message in lost {
+            if let Some(serial) = message.sender {
+                self.bereave(serial, death, message.len <= eager);
+            }
+        }
+        self.lose_reads_of(ep, death);
+    }
+
+    /// What an endpoint that is gone had sent and not handed over.
+    pub(crate) fn lose_messages_from(&mut self, ep: Id, death: Death) {
+        let copied = |message: &Message| {
+            message.from != ep || matches!(message.body, MessageBody::Copied(_))
+        };
+        for queue in self.channels.values_mut() {
+            queue.retain(copied);
+        }
+        self.channels.retain(|_, queue| !queue.is_empty());
+        let others: Vec<Id> = self.endpoints.keys().copied().collect();
+        for other in others {
+            let Some(endpoint) = self.endpoints.get_mut(&other) else {
+                continue;
+            };
+            let before = endpoint.arrived.len();
+            endpoint.arrived.retain(copied);
+            let gone = before - endpoint.arrived.len();
+            if let Some(count) = endpoint.arrived_from.get_mut(&ep) {
+                *count = count.saturating_sub(gone);
+            }
+            if matches!(death, Death::Fail(_)) {
+                // Lands as a failure: nobody is left to read from.
+                for transfer in &mut endpoint.landing {
+                    if !copied(&transfer.message) {
+                        transfer.message.sender = None;
+                    }
+                }
+                continue;
+            }
+            // A receive that was being filled hears nothing more; closing gives it back.
+            let (stay, stuck): (Vec<_>, Vec<_>) = std::mem::take(&mut endpoint.landing)
+                .into_iter()
+                .partition(|transfer| copied(&transfer.message));
+            endpoint.landing = stay;
+            for transfer in stuck {
+                self.strand(other, transfer.serial);
+            }
+        }
+    }
+
+    /// A multi-receive buffer does not wait for a message that will not come.
+    pub(crate) fn strand(&mut self, ep: Id, serial: u64) {
+        if let Some(operation) = self.operations.get_mut(&serial)
+            && let What::Receive(receive) = &mut operation.what
+            && let Some(multi) = &mut receive.multi
+        {
+            multi.landing -= 1;
+            if multi.landing == 0 && multi.full {
+                operation.done = true;
+                let context = operation.context;
+                self.push_release(ep, serial, context);
+            }
+        }
+    }
+
+    /// A send that was accepted although nobody will ever get it.
+    pub(crate) fn send_to_nobody(
+        &mut self,
+        ep: Id,
+        death: Death,
+        sender: Option<u64>,
+        small: bool,
+        tagged: bool,
+    ) {
+        let Some(endpoint) = self.endpoints.get_mut(&ep) else {
+            return;
+        };
+        match (sender, death) {
+            (Some(serial), _) => {
+                endpoint.outstanding += 1;
+                self.bereave(serial, death, small);
+            }
+            // Errors of injects are told as well, without a context.
+            (None, Death::Fail(error)) => {
+                if let Some(bound) = endpoint.transmit {
+                    let kind = if tagged { FI_TAGGED } else { FI_MSG };
+                    let entry = Entry {
+                        ep,
+                        operation: None,
+                        context: 0,
+                        flags: FI_SEND | kind,
+                        len: 0,
+                        buf: 0,
+                        data: 0,
+                        tag: 0,
+                        failure: Some((error, 0)),
+                        source: None,
+                        intact: None,
+                    };
+                    self.push_entry(bound.queue, entry);
+                }
+            }
+            (None, _) => {}
+        }
+    }
+
+    /// What becomes of an operation whose peer is gone.
+    pub(crate) fn bereave(&mut self, serial: u64, death: Death, small: bool) {
+        let failure = match death {
+            Death::Fail(error) => Some(error),
+            Death::Swallow if small => None,
+            // It keeps its memory until its endpoint is closed.
+            _ => return,
+        };
+        let Some(ep) = self.operations.get(&serial).map(|operation| operation.ep) else {
+            return;
+        };
+        if let Some(endpoint) = self.endpoints.get_mut(&ep) {
+            endpoint.finishing.push(Finish {
+                serial,
+                wait: 0,
+                failure,
+            });
+            self.nudge(ep);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Rules of opening, binding, enabling and closing; addresses.
+//!
+//! ```text
+//!   fabric > domain > queue, vector > endpoint    and back
+//! ```
+
+mod side;
+
+use std::ptr::null_mut;
+
+use libfabric_fake::{Call, Fake, Machine};
+use libfabric_sys::abi::*;
+use libfabric_sys::calls::*;
+use side::{CAPS, Side, end, lot, noticed, offers, plain};
+
+#[test]
+fn objects_are_closed_in_their_order() {
+    let fake = Fake::new(plain(), 1);
+    let side = Side::open(fake.first());
+    let early: [(*mut fid, &str); 4] = [
+        (side.fabric.cast(), "fi_close of fabric"),
+        (side.domain.cast(), "fi_close of domain"),
+        (side.cq.cast(), "fi_close of completion queue"),
+        (side.av.cast(), "fi_close of address vector"),
+    ];
+    for (object, what) in early {
+        // SAFETY: an open object, which is not to be closed now.
+        assert_eq!(unsafe { fi_close(object) }, -FI_EBUSY);
+        noticed(&fake, what);
+    }
+    side.close();
+    fake.assert_clean();
+}
+
+#[test]
+fn calls_on_closed_objects_are_noticed() {
+    let fake = Fake::new(plain(), 1);
+    let (mut a, b, to_b, _) = Side::pair(&fake);
+    let ep = a.ep;
+    a.close_endpoint();
+    // SAFETY: closed, as this tests; the fake keeps its memory.
+    let code = unsafe { fi_inject(ep, [1u8].as_ptr().cast(), 1, to_b) };
+    assert_eq!(code, -(FI_EBADF as isize));
+    noticed(&fake, "fi_inject of endpoint");
+    // SAFETY: as above.
+    assert_eq!(unsafe { fi_close(ep.cast()) }, -FI_EBADF);
+    noticed(&fake, "which is closed");
+    end(&fake, [a, b]);
+}
+
+#[test]
+fn endpoints_are_bound_enabled_and_then_used() {
+    let fake = Fake::new(plain(), 1);
+    let side = Side::open(fake.first());
+    let info = side.info.first().expect("an offer").as_ptr();
+    let mut ep = null_mut();
+    // SAFETY: open objects all the way; what is not allowed is what this tests. So below.
+    let code = unsafe { fi_endpoint(side.domain, info, &raw mut ep, null_mut()) };
+    assert_eq!(code, 0);
+    // SAFETY: as above.
+    let code = unsafe { fi_inject(ep, [1u8].as_ptr().cast(), 1, 0) };
+    assert_eq!(code, -(FI_EOPBADSTATE as isize));
+    noticed(&fake, "not enabled");
+    // SAFETY: as above.
+    assert_eq!(unsafe { fi_enable(ep) }, -FI_ENOCQ);
+    noticed(&fake, "without completion queue");
+    // SAFETY: as above.
+    let code = unsafe { fi_ep_bind(ep, side.cq.cast(), FI_TRANSMIT | FI_RECV) };
+    assert_eq!(code, 0);
+    // SAFETY: as above.
+    assert_eq!(unsafe { fi_enable(ep) }, -FI_ENOAV);
+    noticed(&fake, "without address vector");
+    // SAFETY: as above.
+    assert_eq!(unsafe { fi_ep_bind(ep, side.av.cast(), 0) }, 0);
+    // SAFETY: as above.
+    assert_eq!(unsafe { fi_enable(ep) }, 0);
+    // SAFETY: as above.
+    assert!(unsafe { fi_ep_bind(ep, side.av.cast(), 0) } < 0);
+    noticed(&fake, "which is enabled");
+    // SAFETY: as above.
+    assert_eq!(unsafe { fi_close(ep.cast()) }, 0);
+    side.close();
+    fake.assert_clean();
+}
+
+#[test]
+fn peers_must_be_in_the_address_vector() {
+    let fake = Fake::new(plain(), 1);
+    let (a, b, to_b, from_a) = Side::pair(&fake);
+    assert!(a.inject(&[1], to_b + 5) < 0);
+    noticed(&fake, "not in the address vector");
+    let mut into = lot(&[0; 8]);
+    assert!(b.tagged_receive(&mut into, from_a + 5, 1, 0) < 0);
+    noticed(&fake, "not in the address vector");
+    let mut gone = from_a;
+    // SAFETY: an open vector and one handle; so below.
+    assert_eq!(unsafe { fi_av_remove(b.av, &raw mut gone, 1, 0) }, 0);
+    // SAFETY: as above.
+    assert!(unsafe { fi_av_remove(b.av, &raw mut gone, 1, 0) } < 0);
+    noticed(&fake, "fi_av_remove");
+    // Removed there, the sender is unknown; its messages come all the same.
+    assert_eq!(b.receive(&mut into), 0);
+    assert_eq!(a.inject(&[1], to_b), 0);
+    assert_eq!(b.events()[0].source, FI_ADDR_NOTAVAIL);
+    end(&fake, [a, b]);
+}
+
+#[test]
+fn each_call_can_be_refused_with_an_error_of_choice() {
+    let fake = Fake::new(plain(), 1);
+    let refuse = |call: Call, error: i32| {
+        fake.faults(|faults| {
+            faults.refuse.clear();
+            faults.refuse.insert(call, error);
+        });
+    };
+    refuse(Call::GetInfo, FI_ENOMEM);
+    assert_eq!(offers(fake.first(), CAPS).err(), Some(FI_ENOMEM));
+    refuse(Call::Fabric, FI_ENODEV);
+    let list = offers(fake.first(), CAPS).expect("an offer");
+    let info = list.first().expect("an offer");
+    assert_eq!(fake.library().fabric(info).err(), Some(FI_ENODEV));
+    refuse(Call::Post, FI_ENOMEM);
+    let (a, b, to_b, _) = Side::pair(&fake);
+    assert_eq!(a.inject(&[1], to_b), -(FI_ENOMEM as isize));
+    fake.faults(|faults| faults.refuse.clear());
+    assert_eq!(a.inject(&[1], to_b), 0);
+    drop(list);
+    end(&fake, [a, b]);
+}
+
+#[test]
+fn many_fabrics_do_not_know_each_other() {
+    let fakes: Vec<Fake> = (0..8).map(|seed| Fake::new(plain(), seed)).collect();
+    let sides: Vec<Side> = fakes.iter().map(|fake| Side::open(fake.first())).collect();
+    for (fake, side) in fakes.iter().zip(sides) {
+        assert_eq!(fake.addresses(), [side.address()]);
+        side.close();
+        fake.assert_clean();
+    }
+}
+
+#[test]
+fn an_address_can_be_had_again_when_its_owner_is_gone() {
+    let fake = Fake::new(plain(), 1);
+    let second: Machine = fake.machine(&[]);
+    let (a, b, to_b, _) = Side::pair(&fake);
+    let address = b.address();
+    let port = u16::from_be_bytes([address[2], address[3]]);
+    let service = std::ffi::CString::new(port.to_string()).expect("digits");
+    let library = second.library();
+    let list = library
+        .query(Some(c"127.0.0.1"), Some(&service), FI_SOURCE, None)
+        .expect("tcp");
+    let info = list.first().expect("tcp").as_ptr();
+    let again = |b: &Side| {
+        let mut ep = null_mut();
+        // SAFETY: open objects; so below.
+        let code = unsafe { fi_endpoint(b.domain, info, &raw mut ep, null_mut()) };
+        assert_eq!(code, 0);
+        // SAFETY: as above.
+        let code = unsafe { fi_ep_bind(ep, b.cq.cast(), FI_TRANSMIT | FI_RECV) };
+        assert_eq!(code, 0);
+        // SAFETY: as above.
+        assert_eq!(unsafe { fi_ep_bind(ep, b.av.cast(), 0) }, 0);
+        ep
+    };
+    let ep = again(&b);
+    // SAFETY: as above.
+    assert_eq!(unsafe { fi_enable(ep) }, -FI_EADDRINUSE);
+    let mut b = b;
+    b.close_endpoint();
+    assert_eq!(a.inject(&[1], to_b), -(FI_EAGAIN as isize));
+    // SAFETY: as above.
+    assert_eq!(unsafe { fi_enable(ep) }, 0);
+    assert_eq!(a.inject(&[1], to_b), 0);
+    b.ep = ep;
+    assert_eq!(b.address(), address);
+    end(&fake, [a, b]);
+}
