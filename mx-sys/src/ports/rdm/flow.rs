@@ -142,6 +142,11 @@ impl Flow {
         self.reads.is_empty() && self.asked.is_empty() && self.sending == 0
     }
 
+    /// The provider has something.
+    pub(super) fn has_posted(&self) -> bool {
+        self.sending > 0 || !self.posted.is_empty()
+    }
+
     /// Takes a read; false when its memory is too fragmented to be worth it.
     pub(super) fn begin(&mut self, wish: Wish, span: usize) -> bool {
         let pieces = Pieces::new(wish.segments, span.min(PIECE_MAX));

@@ -1,4 +1,4 @@
-//! Lanes: one endpoint more for a peer, which can be closed at any time.
+//! Lanes: one endpoint more for a peer, with a queue of its own, which can be closed at any time.
 //!
 //! ```text
 //!        link's frames (shared endpoint)             lanes (an endpoint each, same domain)
@@ -18,6 +18,9 @@
 //! whoever needs the memory back (a time-out, a cancel, a peer that died) closes it. What was
 //! under way then is read the ordinary way, and a new lane follows after a pause.
 //!
+//! Each has a completion queue of its own because the queue of 1.17 goes on using endpoints that
+//! were bound to it and are closed. It is looked at while anything is under way.
+//!
 //! A lane costs descriptors, memory and tens of milliseconds until it works, so a link gets one
 //! when it has shown that it moves much, and loses it when it has been idle.
 //!
@@ -32,6 +35,7 @@ use super::ops::Op;
 use super::plan::Plan;
 use super::remote::{LaneOp, News, Outcome, Outlet, Patience, RemoteOp, Report, Segments, Wish};
 use super::remote_frame::RemoteFrame;
+use crate::ports::nest::Nest;
 use libc::{c_void, iovec};
 use libfabric_sys::abi::{FI_ADDR_UNSPEC, FI_EAGAIN};
 use mx_proto::port::{RemoteKey, SendError};
@@ -39,6 +43,8 @@ use mx_proto::{Instant, LinkId};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// The lanes of a port.
@@ -47,6 +53,10 @@ pub(super) struct Lanes {
     exposures: Exposures,
     /// Links with something to do in the next poll.
     work: Vec<LinkId>,
+    /// Links whose lanes are looked at in each poll.
+    active: Vec<LinkId>,
+    /// The descriptors of all lanes' queues.
+    nest: Nest,
     /// When the first time-out may be.
     alarm: Option<Instant>,
     open: usize,
@@ -94,6 +104,8 @@ struct Lane {
     flow: Flow,
     opened: Instant,
     used: Instant,
+    /// In `active`.
+    active: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -140,11 +152,13 @@ enum Cause {
 }
 
 impl Lanes {
-    pub(super) fn new(plan: &Plan, most: usize) -> Self {
-        Self {
+    pub(super) fn new(plan: &Plan, most: usize) -> io::Result<Self> {
+        Ok(Self {
             links: HashMap::new(),
             exposures: Exposures::new(plan.iov_limit),
             work: Vec::new(),
+            active: Vec::new(),
+            nest: Nest::new()?,
             alarm: None,
             open: 0,
             // One endpoint of the domain is the shared one.
@@ -153,7 +167,7 @@ impl Lanes {
             tags: RandomState::new(),
             tag_mask: u64::MAX >> 64u32.saturating_sub(plan.tag_bits).min(63),
             now: Instant::default(),
-        }
+        })
     }
 
     /// A key is given whenever lanes are possible at all: whether there is one is seen only when
@@ -192,8 +206,7 @@ impl Lanes {
         }
         let mut patience = Patience::new();
         while self.exposures.is_sending(id) {
-            let found = news.look(outlet);
-            self.settle(outlet, news);
+            let found = self.look(outlet, news, link);
             if self.exposures.is_sending(id) && !patience.again(found) {
                 self.shut(outlet, news, link, Cause::Recalled);
             }
@@ -249,11 +262,9 @@ impl Lanes {
         {
             // A completion that is there saves the lane; nothing is waited for.
             looks += 1;
-            if looks > RECALL_LOOKS || !news.look(outlet) {
+            if looks > RECALL_LOOKS || !self.look(outlet, news, link) {
                 self.shut(outlet, news, link, Cause::Recalled);
-                return;
             }
-            self.settle(outlet, news);
         }
     }
 
@@ -392,13 +403,14 @@ impl Lanes {
         }
     }
 
-    pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, news: &mut News, now: Instant) {
+    pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, news: &mut News, now: Instant) -> bool {
         self.now = now;
+        let mut any = self.look_at_active(outlet, news);
         if self.alarm.is_some_and(|alarm| alarm <= now) {
             self.time_out(outlet, news);
         }
         if self.work.is_empty() {
-            return;
+            return any;
         }
         // Opening takes milliseconds, so one a poll.
         let mut may_open = true;
@@ -406,8 +418,34 @@ impl Lanes {
             if let Some(side) = self.links.get_mut(&link) {
                 side.queued = false;
                 self.attend(outlet, news, link, &mut may_open);
+                any |= !may_open;
             }
         }
+        any
+    }
+
+    /// A descriptor that is readable when a lane's is.
+    pub(super) fn wait_fd(&self) -> RawFd {
+        self.nest.raw()
+    }
+
+    /// May one sleep until that is readable? Lanes that have something to read are looked at in
+    /// the next poll.
+    pub(super) fn may_sleep(&mut self) -> bool {
+        let mut may = true;
+        for (&link, side) in &mut self.links {
+            if let Some(lane) = &mut side.lane
+                && lane.ep.wait_fd().is_some()
+                && !lane.ep.may_sleep()
+            {
+                may = false;
+                if !lane.active {
+                    lane.active = true;
+                    self.active.push(link);
+                }
+            }
+        }
+        may
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -468,6 +506,44 @@ impl Lanes {
 
     fn wake_at(&mut self, at: Instant) {
         self.alarm = Some(self.alarm.map_or(at, |alarm| alarm.min(at)));
+    }
+
+    /// Takes in what has happened on a link's lane. False when nothing had.
+    fn look(&mut self, outlet: &mut Outlet<'_>, news: &mut News, link: LinkId) -> bool {
+        let Some((lane, _)) = self.lane(link) else {
+            return false;
+        };
+        match news.look_at(&lane.ep, outlet.ops) {
+            Ok(found) => {
+                self.settle(outlet, news);
+                found
+            }
+            Err(error) => {
+                let why = Broken("its queue is broken", error.code);
+                self.shut(outlet, news, link, Cause::Broken(why));
+                true
+            }
+        }
+    }
+
+    /// Looks at the lanes that may have something to tell, and finds out which have not any more.
+    fn look_at_active(&mut self, outlet: &mut Outlet<'_>, news: &mut News) -> bool {
+        let now = self.now;
+        let mut any = false;
+        let mut at = 0;
+        while let Some(&link) = self.active.get(at) {
+            any |= self.look(outlet, news, link);
+            match self.lane(link) {
+                Some((lane, _)) if lane.may_move(now) => at += 1,
+                Some((lane, _)) => {
+                    lane.active = false;
+                    self.active.swap_remove(at);
+                }
+                // `shut` has taken it out.
+                None => {}
+            }
+        }
+        any
     }
 
     fn settle(&mut self, outlet: &mut Outlet<'_>, news: &mut News) {
@@ -565,6 +641,11 @@ impl Lanes {
         outlet.out.push_back((link, announcement));
         side.wanted = false;
         side.answer_after = now.after(ANSWER_PAUSE);
+        if let Err(error) = self.nest.add(0, ep.wait_fd()) {
+            // It still moves whenever somebody polls.
+            log::warn!("link {link:?}: the lane's descriptor cannot be waited for: {error}");
+        }
+        self.active.push(link);
         side.lane = Some(Lane {
             ep,
             generation,
@@ -573,6 +654,7 @@ impl Lanes {
             flow: Flow::new(self.tag_mask, self.tags.hash_one(generation)),
             opened: now,
             used: now,
+            active: true,
         });
         self.open += 1;
         self.wake_at(now.after(WARM_MAX));
@@ -681,13 +763,19 @@ impl Lanes {
 
     /// Gives a link's provider all it can take.
     fn drive(&mut self, outlet: &mut Outlet<'_>, news: &mut News, link: LinkId) {
+        let now = self.now;
         let Some((lane, exposures)) = self.lane(link) else {
             return;
         };
         let Some(peer) = lane.peer else {
             return;
         };
-        match lane.advance(outlet, exposures, link, peer) {
+        let advanced = lane.advance(outlet, exposures, link, peer);
+        if !lane.active && lane.may_move(now) {
+            lane.active = true;
+            self.active.push(link);
+        }
+        match advanced {
             Ok(Pace::Rest) => {}
             Ok(Pace::Retry) => self.queue(link),
             Err(broken) => self.shut(outlet, news, link, Cause::Broken(broken)),
@@ -717,17 +805,16 @@ impl Lanes {
             }
             _ => log::debug!("link {link:?}: lane {generation} closed: {cause:?}"),
         }
-        calm(outlet, news);
+        if let Some(fd) = ep.wait_fd() {
+            self.nest.remove(fd);
+        }
+        self.active.retain(|active| *active != link);
+        calm(&ep, outlet, news);
         if let Err(code) = ep.close() {
             log::warn!("link {link:?}: lane {generation} cannot be closed (error {code})");
             news.demand_renewal();
             // Somebody may still write there.
             let _ = std::mem::ManuallyDrop::new(hello);
-        }
-        // Contexts are used again, so nothing of the closed endpoint may be left in the queue.
-        let mut looks = 0;
-        while looks < CLOSE_LOOKS && news.look(outlet) {
-            looks += 1;
         }
         outlet.ops.abandon(
             |op| matches!(op, Op::Remote(RemoteOp::Lane { lane, .. }) if lane == generation),
@@ -837,6 +924,11 @@ impl Lane {
         Ok(own.max(theirs))
     }
 
+    /// May something happen on it that somebody has to look for?
+    fn may_move(&self, now: Instant) -> bool {
+        !self.is_warm() || self.flow.has_posted() || now.since(self.used) < LINGER
+    }
+
     /// When it is to be closed if nothing happens until then, and why.
     fn ends_at(&self) -> (Instant, Cause) {
         if !self.is_warm() {
@@ -928,12 +1020,16 @@ fn retry_or(what: &'static str, errno: i32) -> Result<Pace, Broken> {
 
 /// Lets the provider handle what has arrived. `ofi_rxm` does so once more when its connections are
 /// closed already, and then crashes over a message that wants an answer.
-fn calm(outlet: &mut Outlet<'_>, news: &mut News) {
+fn calm(ep: &Ep, outlet: &mut Outlet<'_>, news: &mut News) {
     let mut quiet = 0;
     for _ in 0..CALM_LOOKS {
-        quiet = if news.look(outlet) { 0 } else { quiet + 1 };
+        match news.look_at(ep, outlet.ops) {
+            Ok(true) => quiet = 0,
+            Ok(false) => quiet += 1,
+            Err(_) => return,
+        }
         if quiet == CALM_QUIET {
-            break;
+            return;
         }
     }
 }
@@ -965,6 +1061,10 @@ const WARM_MAX: Duration = Duration::from_secs(5);
 /// Providers return a cancelled receive within microseconds.
 const CANCEL_MAX: Duration = Duration::from_secs(1);
 
+/// The provider may still have an acknowledgement of its own to send when all of our operations
+/// have ended.
+const LINGER: Duration = Duration::from_millis(20);
+
 /// The first pause after a lane that ended badly, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
@@ -986,9 +1086,6 @@ const RECALL_LOOKS: u32 = 16;
 /// takes in what is in its sockets, and up to 32 messages of that.
 const CALM_QUIET: u32 = 4;
 const CALM_LOOKS: u32 = 64;
-
-/// Rounds of 64 events read to empty the queue of a closed endpoint's.
-const CLOSE_LOOKS: u32 = 1024;
 
 /// Answers of ours that may wait on a link. A peer that has more coming asks without listening.
 const UNSENT_MAX: usize = 256;

@@ -34,6 +34,8 @@ use std::sync::Arc;
 /// Registrations of memory that our operations write to.
 pub(super) struct Registrations {
     kept: Slab<Kept>,
+    /// What the provider did not close; tried again now and then.
+    stuck: Vec<(Mr, Arc<Region>)>,
     /// The sum of their lengths.
     bytes: usize,
     limit: usize,
@@ -71,6 +73,7 @@ impl Registrations {
     fn with_limit(limit: usize) -> Self {
         Self {
             kept: Slab::new(),
+            stuck: Vec::new(),
             bytes: 0,
             limit,
             turn: 0,
@@ -113,11 +116,11 @@ impl Registrations {
         }
     }
 
-    /// The memory is not needed any more, and the provider has no operation on it. An error means
-    /// that the registration could not be closed.
-    pub(super) fn give_back(&mut self, lease: Lease) -> Result<(), i32> {
+    /// The memory is not needed any more, and the provider has no operation on it. An error brings
+    /// a registration that could not be closed.
+    pub(super) fn give_back(&mut self, lease: Lease) -> Result<(), (Mr, i32)> {
         match lease {
-            Lease::Own(mr) => mr.close().map_err(|(_, code)| code),
+            Lease::Own(mr) => mr.close(),
             Lease::Kept(number) => {
                 if let Some(kept) = self.kept.get_mut(number) {
                     kept.leases -= 1;
@@ -131,21 +134,29 @@ impl Registrations {
     }
 
     /// Closes the registration although operations use it: the provider refuses them access from
-    /// here on.
-    pub(super) fn revoke(&mut self, lease: Lease) -> Result<(), i32> {
-        let closed = match &lease {
-            Lease::Own(_) => Ok(()),
-            Lease::Kept(number) => self
-                .kept
-                .get_mut(*number)
-                .and_then(|kept| kept.mr.take())
-                .map_or(Ok(()), |mr| mr.close().map_err(|(_, code)| code)),
+    /// here on. An error brings the registration that could not be closed.
+    pub(super) fn revoke(&mut self, lease: Lease) -> Result<(), (Mr, i32)> {
+        let kept = match &lease {
+            Lease::Own(_) => None,
+            Lease::Kept(number) => self.kept.get_mut(*number),
         };
-        closed.and(self.give_back(lease))
+        match kept.and_then(|kept| kept.mr.take()) {
+            Some(mr) => {
+                let closed = mr.close();
+                // There is no registration left in it to fail.
+                self.give_back(lease).and(closed)
+            }
+            None => self.give_back(lease),
+        }
     }
 
     /// Closes what is kept of memory that has been freed. Costs one look at a number when none has.
     pub(super) fn tidy(&mut self) {
+        for (mr, region) in std::mem::take(&mut self.stuck) {
+            if let Err((mr, _)) = mr.close() {
+                self.stuck.push((mr, region));
+            }
+        }
         let released = regions::released();
         if released == self.seen {
             return;
@@ -246,10 +257,10 @@ impl Registrations {
     fn forget(&mut self, number: usize) {
         let Kept { region, mr, .. } = self.kept.remove(number);
         self.bytes -= region.len();
-        if let Some(Err((_, code))) = mr.map(Mr::close) {
-            // The provider may still reach the pages, so they must not become anybody else's.
-            log::warn!("rdm: a kept registration cannot be closed (error {code})");
-            let _ = std::mem::ManuallyDrop::new(region);
+        if let Some(Err((mr, code))) = mr.map(Mr::close) {
+            // Its pages stay while it is there, so another time is early enough.
+            log::debug!("rdm: a kept registration is not closed yet (error {code})");
+            self.stuck.push((mr, region));
         }
     }
 

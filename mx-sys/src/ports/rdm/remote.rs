@@ -24,7 +24,7 @@
 //! Knows nothing of: what the bytes mean, links (a name and an address are all it sees).
 
 use super::lane::Lanes;
-use super::objects::{CqEvent, Domain, Ep};
+use super::objects::{CqEvent, Domain, Ep, FabricError};
 use super::ops::{Op, Ops};
 use super::plan::{Large, Plan};
 use super::remote_frame::RemoteFrame;
@@ -33,6 +33,7 @@ use mx_proto::port::{RemoteKey, RemoteRead, SendError};
 use mx_proto::{Instant, LinkId, Memory};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// Reads and exposures of all links.
@@ -124,7 +125,13 @@ impl Remote {
             Large::Rma { .. } => Way::Rma(Rma::new(plan)),
             // What a lane is given is not registered, and has no room for a prefix.
             Large::Lanes if lanes_max > 0 && !plan.mr_local && plan.prefix == 0 => {
-                Way::Lanes(Lanes::new(plan, lanes_max))
+                match Lanes::new(plan, lanes_max) {
+                    Ok(lanes) => Way::Lanes(lanes),
+                    Err(error) => {
+                        log::warn!("rdm: large messages are copied: {error}");
+                        Way::Neither
+                    }
+                }
             }
             Large::Lanes | Large::Copied => Way::Neither,
         };
@@ -167,7 +174,7 @@ impl Remote {
     /// Ends an exposure: when this returns, nobody reads the memory.
     pub(super) fn conceal(&mut self, outlet: &mut Outlet<'_>, link: LinkId, key: RemoteKey) {
         match &mut self.way {
-            Way::Rma(rma) => rma.conceal(&mut self.news, link, key),
+            Way::Rma(rma) => rma.conceal(outlet, &mut self.news, link, key),
             Way::Lanes(lanes) => lanes.conceal(outlet, &mut self.news, link, key),
             Way::Neither => {}
         }
@@ -264,14 +271,36 @@ impl Remote {
         self.news.forget_link(link);
     }
 
-    /// Does what is due: lanes to open, what had no room, what has been idle for long.
-    pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, now: Instant) {
-        match &mut self.way {
-            Way::Rma(rma) => rma.poll(outlet, &mut self.news, now),
+    /// Does what is due: lanes to look at and to open, what had no room, what has been idle for
+    /// long. True when something has happened.
+    pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, now: Instant) -> bool {
+        let any = match &mut self.way {
+            Way::Rma(rma) => {
+                rma.poll(outlet, &mut self.news, now);
+                false
+            }
             Way::Lanes(lanes) => lanes.poll(outlet, &mut self.news, now),
-            Way::Neither => return,
-        }
+            Way::Neither => return false,
+        };
         self.settle(outlet);
+        any
+    }
+
+    /// What to sleep on beside the shared queue's descriptor, for as long as this value lives;
+    /// only to be trusted after [`Remote::may_sleep`].
+    pub(super) fn wait_fd(&self) -> Option<RawFd> {
+        match &self.way {
+            Way::Lanes(lanes) => Some(lanes.wait_fd()),
+            Way::Rma(_) | Way::Neither => None,
+        }
+    }
+
+    /// May one sleep on [`Remote::wait_fd`] now? If not, [`Remote::poll`] has something to do.
+    pub(super) fn may_sleep(&mut self) -> bool {
+        match &mut self.way {
+            Way::Lanes(lanes) => lanes.may_sleep(),
+            Way::Rma(_) | Way::Neither => true,
+        }
     }
 
     /// When [`Remote::poll`] wants to be called although nothing happens.
@@ -321,7 +350,7 @@ impl News {
         }
     }
 
-    /// Takes what is in the completion queue; ours are kept here, others in the port's backlog.
+    /// Takes what is in the shared queue; ours are kept here, others in the port's backlog.
     /// Returns false when there was nothing.
     pub(super) fn look(&mut self, outlet: &mut Outlet<'_>) -> bool {
         let mut events = Vec::new();
@@ -331,18 +360,35 @@ impl News {
         }
         let any = !events.is_empty();
         for event in events {
-            let (context, outcome) = match event {
-                CqEvent::Done { context, len, .. } => (context, Ok(len)),
-                CqEvent::Failed { context, errno, .. } => (context, Err(errno)),
-            };
-            if let Some(Op::Remote(op)) = outlet.ops.of(context) {
-                outlet.ops.end(context);
-                self.met.push_back((op, outcome));
-            } else {
+            if !self.meet(outlet.ops, &event) {
                 outlet.backlog.push_back(event);
             }
         }
         any
+    }
+
+    /// Takes what is in a lane's own queue, where there is nobody else's.
+    pub(super) fn look_at(&mut self, lane: &Ep, ops: &mut Ops) -> Result<bool, FabricError> {
+        let mut events = Vec::new();
+        lane.events(&mut events, LOOK_EVENTS)?;
+        for event in &events {
+            self.meet(ops, event);
+        }
+        Ok(!events.is_empty())
+    }
+
+    /// Keeps an event that is about an operation of ours.
+    fn meet(&mut self, ops: &mut Ops, event: &CqEvent) -> bool {
+        let (context, outcome) = match *event {
+            CqEvent::Done { context, len, .. } => (context, Ok(len)),
+            CqEvent::Failed { context, errno, .. } => (context, Err(errno)),
+        };
+        let Some(Op::Remote(op)) = ops.of(context) else {
+            return false;
+        };
+        ops.end(context);
+        self.met.push_back((op, outcome));
+        true
     }
 
     /// The next completion met on the way.
@@ -422,12 +468,12 @@ pub(super) const PIECE_MIN: usize = 16 * 1024;
 /// Events taken from the queue at a time.
 const LOOK_EVENTS: usize = 64;
 
-/// A peer that says it is done has sent its transport's last word before; it is there within a
-/// few microseconds. Longer than this nobody shall wait for a call that is not to block.
-const PATIENCE: Duration = Duration::from_millis(1);
+/// A peer that says it is done has sent its transport's last word before; it is there after a few
+/// looks, of about a microsecond each.
+const LOOKS_MAX: u32 = 1000;
 
-/// A queue that is never empty must not hold a call up either.
-const LOOKS_MAX: u32 = 10_000;
+/// Where a look takes unusually long. Nobody shall wait longer for a call that is not to block.
+const PATIENCE: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
 impl Remote {

@@ -16,7 +16,7 @@
 //! Owns: registrations of exposures, reads and their pieces.
 //! Knows nothing of: lanes.
 
-use super::objects::{Domain, Ep, Mr};
+use super::objects::Mr;
 use super::ops::Op;
 use super::pieces::Pieces;
 use super::plan::{Large, Plan};
@@ -146,12 +146,18 @@ impl Rma {
         Some(RemoteKey { address, key })
     }
 
-    pub(super) fn conceal(&mut self, news: &mut News, link: LinkId, key: RemoteKey) {
+    pub(super) fn conceal(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        news: &mut News,
+        link: LinkId,
+        key: RemoteKey,
+    ) {
         if self.of(link, key).is_some()
             && let Some(Exposed { mr, token, .. }) = self.exposed.remove(&key.key)
         {
             news.forget_exposure(link, token);
-            give_up(news, mr.close().map_err(|(_, code)| code));
+            finish(outlet, news, mr.close());
         }
     }
 
@@ -174,7 +180,7 @@ impl Rma {
             return Err(SendError::Down);
         }
         let leases = self
-            .lease(outlet.domain, outlet.main, news, &wish.segments)
+            .lease(outlet, news, &wish.segments)
             .ok_or(SendError::Down)?;
         let id = self.reads.insert(Read {
             link,
@@ -229,8 +235,13 @@ impl Rma {
             .collect();
         self.take_back(outlet, news, &reads);
         self.links.remove(&link);
-        for (_, exposed) in self.exposed.extract_if(|_, exposed| exposed.link == link) {
-            give_up(news, exposed.mr.close().map_err(|(_, code)| code));
+        let gone: Vec<Exposed> = self
+            .exposed
+            .extract_if(|_, exposed| exposed.link == link)
+            .map(|(_, exposed)| exposed)
+            .collect();
+        for exposed in gone {
+            finish(outlet, news, exposed.mr.close());
         }
     }
 
@@ -274,7 +285,7 @@ impl Rma {
                     read.fail();
                 }
             }
-            self.end_read(news, id);
+            self.end_read(outlet, news, id);
         }
         self.post(outlet, news, posted.link);
     }
@@ -323,7 +334,7 @@ impl Rma {
             if let Some(read) = self.reads.get_mut(*id) {
                 read.fail();
             }
-            self.end_read(news, *id);
+            self.end_read(outlet, news, *id);
         }
         let mut patience = Patience::new();
         while ids.iter().any(|id| self.reads.contains(*id)) {
@@ -347,7 +358,7 @@ impl Rma {
                 news.demand_renewal();
             }
             for lease in read.leases.drain(..) {
-                give_up(news, self.registrations.revoke(lease));
+                finish(outlet, news, self.registrations.revoke(lease));
             }
             if let Some(link) = self.links.get_mut(&read.link) {
                 link.turn.retain(|turn| turn != id);
@@ -358,8 +369,7 @@ impl Rma {
     /// Registers all segments, or none; `None` when that does not go.
     fn lease(
         &mut self,
-        domain: &Domain,
-        ep: &Ep,
+        outlet: &mut Outlet<'_>,
         news: &mut News,
         segments: &Segments,
     ) -> Option<SmallVec<[Lease; 1]>> {
@@ -370,10 +380,14 @@ impl Rma {
         for &(start, len) in segments {
             // SAFETY: the caller of `Remote::read` lends the memory until the read has been
             // reported or taken back, and before that the leases are given back or revoked.
-            match unsafe { self.registrations.lease(domain, ep, start, len) } {
+            let lease = unsafe {
+                self.registrations
+                    .lease(outlet.domain, outlet.main, start, len)
+            };
+            match lease {
                 Ok(lease) => leases.push(lease),
                 Err(_) => {
-                    self.give_back(news, &mut leases);
+                    self.give_back(outlet, news, &mut leases);
                     return None;
                 }
             }
@@ -381,9 +395,14 @@ impl Rma {
         Some(leases)
     }
 
-    fn give_back(&mut self, news: &mut News, leases: &mut SmallVec<[Lease; 1]>) {
+    fn give_back(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        news: &mut News,
+        leases: &mut SmallVec<[Lease; 1]>,
+    ) {
         for lease in leases.drain(..) {
-            give_up(news, self.registrations.give_back(lease));
+            finish(outlet, news, self.registrations.give_back(lease));
         }
     }
 
@@ -444,14 +463,14 @@ impl Rma {
                     outlet.ops.end(context);
                     log::debug!("link {link:?}: a read could not be posted ({errno})");
                     read.fail();
-                    self.end_read(news, id);
+                    self.end_read(outlet, news, id);
                 }
             }
         }
     }
 
     /// Reports a read of which nothing is to come any more.
-    fn end_read(&mut self, news: &mut News, id: usize) {
+    fn end_read(&mut self, outlet: &mut Outlet<'_>, news: &mut News, id: usize) {
         let ended = self
             .reads
             .get(id)
@@ -460,7 +479,7 @@ impl Rma {
             return;
         }
         let mut read = self.reads.remove(id);
-        self.give_back(news, &mut read.leases);
+        self.give_back(outlet, news, &mut read.leases);
         let Read {
             link,
             token,
@@ -490,11 +509,17 @@ impl Read {
     }
 }
 
-/// A registration should have been closed.
-fn give_up(news: &mut News, closed: Result<(), i32>) {
-    if let Err(code) = closed {
-        log::warn!("rdm: a registration cannot be closed (error {code})");
-        news.demand_renewal();
+/// A registration has to be closed. Where the provider is still busy with it, that may change when
+/// it handles what has arrived.
+fn finish(outlet: &mut Outlet<'_>, news: &mut News, closed: Result<(), (Mr, i32)>) {
+    let mut closed = closed;
+    let mut patience = Patience::new();
+    while let Err((mr, code)) = closed {
+        if !patience.again(news.look(outlet)) {
+            log::warn!("rdm: a registration cannot be closed (error {code})");
+            return news.demand_renewal();
+        }
+        closed = mr.close();
     }
 }
 

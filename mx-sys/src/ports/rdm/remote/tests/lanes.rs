@@ -183,13 +183,13 @@ fn concealing_ends_sends_that_nobody_receives_by_closing_the_lane() {
                 pair.b.remote.open_lanes() == 0
             });
             assert_eq!(pair.b.ops.len(), 0);
+            // After a pause there is another.
+            pair.a.now = pair.a.now.after(Duration::from_secs(20));
+            pair.b.now = pair.b.now.after(Duration::from_secs(20));
+            pair.step();
+            pair.warm_up();
         }
         assert!(!pair.a.remote.wants_renewal() && !pair.b.remote.wants_renewal());
-        // After a pause there is another.
-        pair.a.now = pair.a.now.after(Duration::from_secs(20));
-        pair.b.now = pair.b.now.after(Duration::from_secs(20));
-        pair.step();
-        pair.warm_up();
         let from = pattern(3, &[2 << 20]);
         let mut into = pattern(4, &[2 << 20]);
         assert!(transfer(&mut pair, &from, &mut into, 9));
