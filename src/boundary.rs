@@ -94,15 +94,12 @@ pub(crate) fn guard<T: Answer>(
     }
 }
 
-/// Says why a call failed. What went wrong in the network is logged where it was noticed.
+/// Says why a call failed.
 #[cold]
 fn refused(function: &str, error: &Error) {
     // A logger that panics must not take the process along.
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        match error.is_callers_fault() {
-            true => log::warn!("{function}: {error} ({})", error.code()),
-            false => log::debug!("{function}: {error} ({})", error.code()),
-        };
+        log::log!(error.level(), "{function}: {error} ({})", error.code());
     }));
 }
 

@@ -232,12 +232,17 @@ impl Error {
         -code
     }
 
-    /// True when the caller passed something wrong, which is worth a line at `warn`.
-    pub fn is_callers_fault(&self) -> bool {
-        matches!(
-            -self.code(),
-            bmi::BMI_EINVAL | bmi::BMI_EMSGSIZE | bmi::BMI_ENODEV | bmi::BMI_EALREADY
-        )
+    /// How loudly it is logged that a call failed with it. What went wrong in the network has been
+    /// logged where it was noticed.
+    pub fn level(&self) -> log::Level {
+        match (self, -self.code()) {
+            // Without an endpoint there is no method: somebody has to look.
+            (Self::Open { .. }, _) => log::Level::Error,
+            (_, bmi::BMI_EINVAL | bmi::BMI_EMSGSIZE | bmi::BMI_ENODEV | bmi::BMI_EALREADY) => {
+                log::Level::Warn
+            }
+            _ => log::Level::Debug,
+        }
     }
 }
 
@@ -462,7 +467,7 @@ mod tests {
             "cannot open mx://localhost:3/rdm: no rdm port: provider sockets is not used: it loses \
              messages; unset MX_PROVIDER"
         );
-        assert!(!error.is_callers_fault());
+        assert_eq!(error.level(), log::Level::Error);
     }
 
     #[test]
