@@ -103,6 +103,9 @@ pub struct Faults {
     pub register_bytes: Option<usize>,
     /// `fi_close` of a registration gives `-FI_EBUSY` and closes nothing.
     pub close_busy: f64,
+    /// A registration may be closed while reads into it are under way: they end with an error and
+    /// write nothing, as a card refuses memory it does not know. Otherwise that breaks a rule.
+    pub revocable: bool,
 }
 
 impl Faults {
@@ -128,6 +131,7 @@ impl Faults {
             register_limit: None,
             register_bytes: None,
             close_busy: 0.0,
+            revocable: false,
         }
     }
 
@@ -143,7 +147,6 @@ impl Faults {
             reorder: 0.3,
             spurious_wake: 0.05,
             empty_packet: 0.02,
-            close_busy: 0.1,
             ..Self::none()
         }
     }

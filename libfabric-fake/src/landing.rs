@@ -83,17 +83,19 @@ impl State {
         let Some(endpoint) = self.endpoints.get_mut(&ep) else {
             return;
         };
-        let in_order = endpoint.shape.receives_in_order;
+        let shape = endpoint.shape.clone();
         let mut waiting = Vec::new();
         let mut blocked = BTreeSet::new();
         for mut transfer in std::mem::take(&mut endpoint.landing) {
             let from = transfer.message.from;
-            let held = (in_order && blocked.contains(&from))
-                || transfer.wait > 0
-                || self.rng.chance(self.faults.hold);
+            let held =
+                blocked.contains(&from) || transfer.wait > 0 || self.rng.chance(self.faults.hold);
             if held {
                 transfer.wait = transfer.wait.saturating_sub(1);
-                blocked.insert(from);
+                // Only what is fetched from the sender's memory can be overtaken.
+                if shape.receives_in_order || transfer.message.len <= shape.eager {
+                    blocked.insert(from);
+                }
                 waiting.push(transfer);
             } else {
                 self.land_one(ep, transfer);

@@ -409,7 +409,10 @@ pub(crate) unsafe extern "C" fn close(object: *mut fid) -> c_int {
             .domains
             .get(&domain)
             .is_some_and(|d| d.mr_mode & FI_MR_LOCAL != 0);
-        if local && let Some(ep) = state.user_of(desc) {
+        if local
+            && !state.faults.revocable
+            && let Some(ep) = state.user_of(desc)
+        {
             state.violation(format!(
                 "fi_close of registration {id} while an operation of endpoint {ep} uses it"
             ));

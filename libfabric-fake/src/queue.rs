@@ -57,21 +57,19 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// Whether `self` must stay behind `earlier`.
-    fn follows(&self, earlier: &Self, receives_in_order: bool) -> bool {
+    fn follows(&self, earlier: &Self) -> bool {
         let same = |a: Option<(u64, bool)>, b: Option<(u64, bool)>| {
             a.is_some() && a.map(|(serial, _)| serial) == b.map(|(serial, _)| serial)
         };
         same(self.operation, earlier.operation)
-            || (receives_in_order && self.source.is_some() && self.source == earlier.source)
+            // What was fetched late was queued late; the queue itself changes nothing about it.
+            || (self.source.is_some() && self.source == earlier.source)
     }
 }
 
 impl State {
     /// Queues a completion for the user.
     pub(crate) fn push_entry(&mut self, queue: Id, entry: Entry) {
-        let in_order = self
-            .shape_of(queue)
-            .is_none_or(|shape| shape.receives_in_order);
         let overruns = self.shape_of(queue).is_some_and(|shape| shape.cq_overruns);
         if entry.failure.is_some() {
             self.stats.errors += 1;
@@ -82,7 +80,7 @@ impl State {
         let mut place = record.entries.len();
         let mut overtaken = 0;
         while place > 0
-            && !entry.follows(&record.entries[place - 1], in_order)
+            && !entry.follows(&record.entries[place - 1])
             && self.rng.chance(self.faults.reorder)
         {
             place -= 1;
@@ -354,10 +352,9 @@ mod tests {
 
     #[test]
     fn completions_of_one_operation_or_one_peer_keep_their_order() {
-        assert!(entry(1, None).follows(&entry(1, None), false));
-        assert!(!entry(1, None).follows(&entry(2, None), true));
-        assert!(entry(1, Some(7)).follows(&entry(2, Some(7)), true));
-        assert!(!entry(1, Some(7)).follows(&entry(2, Some(7)), false));
-        assert!(!entry(1, Some(7)).follows(&entry(2, Some(8)), true));
+        assert!(entry(1, None).follows(&entry(1, None)));
+        assert!(!entry(1, None).follows(&entry(2, None)));
+        assert!(entry(1, Some(7)).follows(&entry(2, Some(7))));
+        assert!(!entry(1, Some(7)).follows(&entry(2, Some(8))));
     }
 }

@@ -159,6 +159,13 @@ impl State {
                 }
             }
         }
+        let mut here_now = spans.iter().zip(&descs);
+        if self.faults.revocable
+            && here_now.any(|(span, desc)| self.local_access(ep, *span, *desc, here).is_err())
+        {
+            self.stats.denied += 1;
+            return Some(FI_EACCES);
+        }
         self.still_registered(ep, &spans, &descs, here);
         if remote.write {
             let bytes = bytes::gather(&spans);

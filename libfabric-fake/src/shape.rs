@@ -121,7 +121,9 @@ pub struct Shape {
     pub cancel_unknown: c_int,
     /// Sends that nobody has begun to receive can be cancelled.
     pub cancel_sends: bool,
-    /// Completions of receives from one peer come in the order of sending.
+    /// Completions of receives from one peer come in the order of sending. Otherwise messages
+    /// longer than `eager` are overtaken by later ones; the manual promises the order of matching
+    /// only, not of completions.
     pub receives_in_order: bool,
     /// Entries of a completion queue for which no size was asked.
     pub cq_size: usize,

@@ -208,6 +208,38 @@ fn completions_overtake_others_but_not_their_own() {
     end(&fake, [a, b]);
 }
 
+#[test]
+fn long_messages_are_overtaken_where_nothing_else_was_promised() {
+    let orders = |receives_in_order: bool| {
+        let shape = Shape {
+            eager: 64,
+            receives_in_order,
+            ..plain()
+        };
+        let fake = Fake::new(shape, 2);
+        let (a, b, to_b, _) = Side::pair(&fake);
+        fake.faults(|faults| faults.landing_polls = 20);
+        let mut outs: Vec<Lot> = (0..20)
+            .map(|n| lot(&vec![1; 10 + n % 2 * 200 + n]))
+            .collect();
+        let mut intos: Vec<Lot> = (0..20).map(|_| lot(&[0; 300])).collect();
+        for (out, into) in outs.iter_mut().zip(&mut intos) {
+            assert_eq!((b.receive(into), a.send(out, to_b)), (0, 0));
+        }
+        let lens: Vec<usize> = (0..900).filter_map(|_| b.event()).map(|e| e.len).collect();
+        assert_eq!(lens.len(), 20);
+        end(&fake, [a, b]);
+        lens
+    };
+    let sent: Vec<usize> = (0..20).map(|n| 10 + n % 2 * 200 + n).collect();
+    assert_eq!(orders(true), sent);
+    let got = orders(false);
+    assert_ne!(got, sent);
+    // Short ones keep their order among themselves.
+    let short: Vec<usize> = got.into_iter().filter(|len| *len <= 64).collect();
+    assert!(short.is_sorted());
+}
+
 /// What A sees of a pending large send, a later small one and a read when B is gone.
 fn bereaved(death: Death) -> (Fake, Side, Vec<i32>, isize, isize) {
     let fake = Fake::new(plain(), 1);
