@@ -190,7 +190,7 @@ static void asks_for_providers(struct side *side)
         {"net", "use tcp"},
         {"net;ofi_rxm", "use tcp"},
         {"shm", "shared memory"},
-        {"udp;ofi_rxd", "no reliable messages"},
+        {"udp;ofi_rxd", "unfinished"},
         {"udp", "no reliable messages"},
     };
     static const char *const nonsense[] = {"(nonsense)", "found", "tcp;ofi_rxm", "MX_PROVIDER",
