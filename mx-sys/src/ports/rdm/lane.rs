@@ -206,8 +206,8 @@ impl Lanes {
         }
         let mut patience = Patience::new();
         while self.exposures.is_sending(id) {
-            let found = self.look(outlet, news, link);
-            if self.exposures.is_sending(id) && !patience.again(found) {
+            self.look(outlet, news, link);
+            if self.exposures.is_sending(id) && !patience.again() {
                 self.shut(outlet, news, link, Cause::Recalled);
             }
         }

@@ -424,8 +424,8 @@ impl News {
     }
 }
 
-/// For how long, and how often at most, a call that gives memory back looks for the completions
-/// that would make harsher means unnecessary.
+/// How often a call that gives memory back looks for the completions that would make harsher means
+/// unnecessary.
 pub(super) struct Patience {
     until: std::time::Instant,
     looks: u32,
@@ -439,13 +439,10 @@ impl Patience {
         }
     }
 
-    /// May one look again? Lets others run in between when there was nothing.
-    pub(super) fn again(&mut self, found: bool) -> bool {
-        if !found {
-            std::thread::yield_now();
-        }
+    /// May one look again?
+    pub(super) fn again(&mut self) -> bool {
         self.looks += 1;
-        self.looks < LOOKS_MAX && std::time::Instant::now() < self.until
+        self.looks < LOOKS_MIN || (self.looks < LOOKS_MAX && std::time::Instant::now() < self.until)
     }
 }
 
@@ -468,12 +465,17 @@ pub(super) const PIECE_MIN: usize = 16 * 1024;
 /// Events taken from the queue at a time.
 const LOOK_EVENTS: usize = 64;
 
-/// A peer that says it is done has sent its transport's last word before; it is there after a few
-/// looks, of about a microsecond each.
+/// A peer that says it is done has sent its transport's last word before, so it is there after a
+/// few looks, of about a microsecond each. As many as this are taken whatever the clock says: a
+/// process that was not scheduled for a while shall not be the worse for it.
+const LOOKS_MIN: u32 = 250;
+
+/// More looks than this find nothing either.
 const LOOKS_MAX: u32 = 1000;
 
-/// Where a look takes unusually long. Nobody shall wait longer for a call that is not to block.
-const PATIENCE: Duration = Duration::from_millis(5);
+/// Nor after this time, where a look takes unusually long; nobody shall wait for a call that is not
+/// to block.
+const PATIENCE: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 impl Remote {

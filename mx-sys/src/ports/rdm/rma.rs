@@ -196,7 +196,8 @@ impl Rma {
         if let Some(link) = self.links.get_mut(&link) {
             link.turn.push_back(id);
         }
-        self.chime.get_or_insert(self.now.after(CHIME));
+        let soon = self.now.after(CHIME);
+        self.chime.get_or_insert(soon);
         self.post(outlet, news, link);
         Ok(())
     }
@@ -338,11 +339,11 @@ impl Rma {
         }
         let mut patience = Patience::new();
         while ids.iter().any(|id| self.reads.contains(*id)) {
-            let found = news.look(outlet);
+            news.look(outlet);
             while let Some((op, outcome)) = news.next_met() {
                 self.on_event(outlet, news, op, outcome);
             }
-            if !patience.again(found) {
+            if !patience.again() {
                 break;
             }
         }
@@ -515,7 +516,8 @@ fn finish(outlet: &mut Outlet<'_>, news: &mut News, closed: Result<(), (Mr, i32)
     let mut closed = closed;
     let mut patience = Patience::new();
     while let Err((mr, code)) = closed {
-        if !patience.again(news.look(outlet)) {
+        news.look(outlet);
+        if !patience.again() {
             log::warn!("rdm: a registration cannot be closed (error {code})");
             return news.demand_renewal();
         }

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   Side a: domain, Ops, Remote  <--- frames, as bytes, when the test lets them ---> Side b
-//!                  `------------------- provider: the installed one -----------------'
+//!                  `---- provider: installed (lanes), or made up (rma and lanes) ----'
 //! ```
 
 mod lanes;
+mod rma;
 mod side;

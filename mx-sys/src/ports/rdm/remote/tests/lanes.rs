@@ -194,7 +194,7 @@ fn concealing_ends_sends_that_nobody_receives_by_closing_the_lane() {
         let mut into = pattern(4, &[2 << 20]);
         assert!(transfer(&mut pair, &from, &mut into, 9));
         assert!(from.0 == into.0);
-        assert_eq!(pair.b.remote.is_warm(at_b), true);
+        assert!(pair.b.remote.is_warm(at_b));
     }
 }
 
@@ -465,9 +465,6 @@ fn what_is_too_short_or_too_fragmented_is_not_read_like_this() {
         let mut into = pattern(2, &[400_000]);
         assert!(pair.b.read(at_b, forged, &mut into, 1).is_err());
         pair.a.conceal(at_a, key);
-        assert_eq!(
-            pair.b.remote.deadline().is_some_and(|at| at > Instant(1)),
-            true
-        );
+        assert!(pair.b.remote.deadline().is_some_and(|at| at > Instant(1)));
     }
 }

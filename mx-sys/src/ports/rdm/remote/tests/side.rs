@@ -53,6 +53,15 @@ impl Side {
         call(&mut self.remote, &mut outlet)
     }
 
+    pub(super) fn try_expose<M: Memory>(
+        &mut self,
+        link: LinkId,
+        memory: &M,
+        token: u64,
+    ) -> Option<RemoteKey> {
+        self.with(|remote, outlet| remote.expose(outlet, link, memory, token))
+    }
+
     pub(super) fn expose<M: Memory>(&mut self, link: LinkId, memory: &M, token: u64) -> RemoteKey {
         self.with(|remote, outlet| remote.expose(outlet, link, memory, token))
             .expect("it can be exposed")
