@@ -82,6 +82,9 @@ pub(crate) fn serve(args: &Args, address: &str, for_ever: bool) -> Result<(), St
     if args.pin {
         crate::pin::to_core(1);
     }
+    if !for_ever {
+        end_with_parent();
+    }
     let bmi = Bmi::start(&args.library, Some(address))?;
     println!("ready on {address}");
     std::io::stdout()
@@ -102,6 +105,12 @@ pub(crate) fn serve(args: &Args, address: &str, for_ever: bool) -> Result<(), St
             other => other?,
         }
     }
+}
+
+/// A peer whose measuring process was killed is told nothing more, and must not stay behind.
+fn end_with_parent() {
+    // SAFETY: takes a number.
+    let _ = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
 fn echo(bmi: &Bmi, from: Remote, request: Request) -> Result<(), String> {
