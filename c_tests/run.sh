@@ -52,8 +52,8 @@ for port in $ports; do
         case $program in
         # Nothing of these depends on the port.
         layout | header_cxx | gossip) [ "$port" = "${ports%% *}" ] || continue ;;
-        # It chooses ports by itself, and is about one of them.
-        fabric) [ "$port" = rdm ] || continue ;;
+        # These are about one port, and choose by themselves.
+        fabric | strangers_fabric) [ "$port" = rdm ] || continue ;;
         esac
         log=$logs/$program-$port$provider.log
         begin=$(date +%s%N)

@@ -20,7 +20,7 @@ C_TESTS_HOST    := host op pair pattern port wire stage check world
 C_TESTS_NOHOST  := check world
 
 C_TESTS_PLAIN   := args addresses messages order flow testcalls large threads cancel lifecycle process kill \
-                   strangers strangers_memory faults_results faults_hangs faults_memory fabric
+                   strangers strangers_memory faults_results faults_hangs faults_memory fabric strangers_fabric
 C_TESTS_ALL     := layout header_cxx table_copied table_linked table_dlopen bare \
                    gossip messages_dlopen $(C_TESTS_PLAIN)
 C_TESTS         ?= $(C_TESTS_ALL)
