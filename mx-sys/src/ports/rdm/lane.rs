@@ -28,21 +28,22 @@
 //! Knows nothing of: how pieces move (`flow`), what links are.
 //! Cost: a link without a lane is about 100 bytes; `poll` looks at nothing when nothing is due.
 
+mod one;
+mod opening;
+
 use super::exposure::{Exposures, span_of};
-use super::flow::{Broken, Flow, Pace, Standing, Via, WARM_TAG};
-use super::objects::{Ep, Role};
+use super::flow::{Broken, Pace, Standing};
 use super::ops::Op;
 use super::plan::Plan;
 use super::remote::{LaneOp, News, Outcome, Outlet, Patience, RemoteOp, Report, Segments, Wish};
 use super::remote_frame::RemoteFrame;
 use crate::ports::nest::Nest;
-use libc::{c_void, iovec};
-use libfabric_sys::abi::{FI_ADDR_UNSPEC, FI_EAGAIN};
 use mx_proto::port::{RemoteKey, SendError};
 use mx_proto::{Instant, LinkId};
-use smallvec::SmallVec;
+use one::{CANCEL_MAX, Lane, Said, calm};
+use opening::Proposal;
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::RandomState;
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -87,51 +88,6 @@ struct Side {
     pause: Duration,
     /// In `work`.
     queued: bool,
-}
-
-struct Proposal {
-    generation: u32,
-    tag_mask: u64,
-    address: SmallVec<[u8; 32]>,
-}
-
-struct Lane {
-    /// Stands first: its memory must not go before it is closed.
-    ep: Ep,
-    generation: u32,
-    hello: Hello,
-    peer: Option<Peer>,
-    flow: Flow,
-    opened: Instant,
-    used: Instant,
-    /// In `active`.
-    active: bool,
-}
-
-#[derive(Clone, Copy)]
-struct Peer {
-    generation: u32,
-    /// In the address vector.
-    address: u64,
-}
-
-/// The first messages of a lane, which make the provider connect.
-struct Hello {
-    /// Where the peer's goes, and where ours comes from. They stay where they are.
-    ear: Box<[u8; HELLO_LEN]>,
-    mouth: Box<[u8; HELLO_LEN]>,
-    listening: bool,
-    heard: bool,
-    /// We speak without having been spoken to.
-    first: bool,
-    said: Said,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Said {
-    Nothing,
-    Posted,
-    Done,
 }
 
 /// Why a lane is closed.
@@ -552,215 +508,6 @@ impl Lanes {
         }
     }
 
-    /// What a link's turn in a poll is for.
-    fn attend(
-        &mut self,
-        outlet: &mut Outlet<'_>,
-        news: &mut News,
-        link: LinkId,
-        may_open: &mut bool,
-    ) {
-        let now = self.now;
-        let Some(side) = self.links.get_mut(&link) else {
-            return;
-        };
-        if side.lane.is_some() {
-            return self.drive(outlet, news, link);
-        }
-        if let Some(proposal) = &side.proposal {
-            let generation = proposal.generation;
-            if !*may_open {
-                return self.queue(link);
-            }
-            if now < side.answer_after {
-                side.proposal = None;
-                return outlet
-                    .out
-                    .push_back((link, RemoteFrame::NoLane { generation }));
-            }
-            *may_open = false;
-            if !self.open(outlet, news, link, generation) {
-                outlet
-                    .out
-                    .push_back((link, RemoteFrame::NoLane { generation }));
-                return;
-            }
-            let proposal = self
-                .links
-                .get_mut(&link)
-                .and_then(|side| side.proposal.take());
-            if let Some(proposal) = proposal {
-                self.pair(outlet, news, link, &proposal);
-            }
-        } else if side.wanted {
-            if now < side.not_before {
-                let at = side.not_before;
-                self.wake_at(at);
-            } else if *may_open {
-                *may_open = false;
-                self.open(outlet, news, link, 0);
-            } else {
-                self.queue(link);
-            }
-        }
-    }
-
-    /// Opens a lane and tells the peer: an answer to its lane `with`, or a proposal where that is
-    /// 0.
-    fn open(&mut self, outlet: &mut Outlet<'_>, news: &mut News, link: LinkId, with: u32) -> bool {
-        if self.open >= self.most {
-            self.make_room(outlet, news);
-        }
-        let now = self.now;
-        let Some(side) = self.links.get_mut(&link) else {
-            return false;
-        };
-        if self.open >= self.most {
-            side.proposal = None;
-            side.put_off(now);
-            return false;
-        }
-        let ep = match outlet.domain.endpoint(Role::Lane) {
-            Ok(ep) => ep,
-            Err(error) => {
-                log::debug!("link {link:?}: no lane: {error}");
-                side.proposal = None;
-                side.put_off(now);
-                return false;
-            }
-        };
-        self.generation = self.generation.checked_add(1).unwrap_or(1);
-        let generation = self.generation;
-        log::debug!("link {link:?}: lane {generation} opened");
-        let announcement = RemoteFrame::Lane {
-            generation,
-            with,
-            tag_mask: self.tag_mask,
-            address: SmallVec::from_slice(ep.address()),
-        };
-        outlet.out.push_back((link, announcement));
-        side.wanted = false;
-        side.answer_after = now.after(ANSWER_PAUSE);
-        if let Err(error) = self.nest.add(0, ep.wait_fd()) {
-            // It still moves whenever somebody polls.
-            log::warn!("link {link:?}: the lane's descriptor cannot be waited for: {error}");
-        }
-        self.active.push(link);
-        side.lane = Some(Lane {
-            ep,
-            generation,
-            hello: Hello::default(),
-            peer: None,
-            flow: Flow::new(self.tag_mask, self.tags.hash_one(generation)),
-            opened: now,
-            used: now,
-            active: true,
-        });
-        self.open += 1;
-        self.wake_at(now.after(WARM_MAX));
-        true
-    }
-
-    /// Closes the lane that has been idle the longest, unless all are in use.
-    fn make_room(&mut self, outlet: &mut Outlet<'_>, news: &mut News) {
-        let now = self.now;
-        let idlest = self
-            .links
-            .iter()
-            .filter_map(|(link, side)| Some((*link, side.lane.as_ref()?)))
-            .filter(|(_, lane)| lane.flow.is_idle() && now.since(lane.used) >= KEEP)
-            .min_by_key(|(_, lane)| lane.used);
-        if let Some((link, _)) = idlest {
-            self.shut(outlet, news, link, Cause::Idle);
-        }
-    }
-
-    /// The peer has a lane: an answer to ours, or a proposal.
-    fn on_lane(
-        &mut self,
-        outlet: &mut Outlet<'_>,
-        news: &mut News,
-        link: LinkId,
-        with: u32,
-        proposal: Proposal,
-    ) {
-        let Some(side) = self.links.get_mut(&link) else {
-            return;
-        };
-        let theirs = proposal.generation;
-        let (ours, known) = match &side.lane {
-            Some(lane) => (lane.generation, lane.peer.map(|peer| peer.generation)),
-            None => (0, None),
-        };
-        match (with, known) {
-            // 0 names no lane; an answer to one that is closed is overtaken by our `Gone`.
-            _ if theirs == 0 || (with != 0 && with != ours) => {}
-            (0, None) if ours == 0 => {
-                side.proposal = Some(proposal);
-                self.queue(link);
-            }
-            // An answer, or two proposals that crossed and are one then.
-            (_, None) => self.pair(outlet, news, link, &proposal),
-            (_, Some(known)) if known == theirs => {}
-            (_, Some(_)) => {
-                let why = Broken("the peer has two lanes", 0);
-                self.shut(outlet, news, link, Cause::Broken(why));
-                let generation = theirs;
-                outlet
-                    .out
-                    .push_back((link, RemoteFrame::NoLane { generation }));
-            }
-        }
-    }
-
-    /// Both lanes are open.
-    fn pair(&mut self, outlet: &mut Outlet<'_>, news: &mut News, link: LinkId, with: &Proposal) {
-        let Some((lane, _)) = self.lane(link) else {
-            return;
-        };
-        let own = lane.ep.address();
-        let tag_mask = lane.flow.tag_mask() & with.tag_mask;
-        // Addresses of one format; a provider reads as many bytes as that has.
-        let fits = own.len() == with.address.len() && *own != *with.address;
-        // A hostile mask would make tags repeat.
-        if !fits || tag_mask.trailing_ones() < TAG_BITS_MIN {
-            let why = Broken("the peer's lane does not fit ours", 0);
-            return self.shut(outlet, news, link, Cause::Broken(why));
-        }
-        lane.hello.first = *own < *with.address;
-        lane.flow
-            .narrow_tags(u64::MAX >> tag_mask.trailing_ones().abs_diff(64).min(63));
-        match outlet.domain.insert(&with.address) {
-            Ok(address) => {
-                lane.peer = Some(Peer {
-                    generation: with.generation,
-                    address,
-                });
-                self.drive(outlet, news, link);
-            }
-            Err(error) => {
-                let why = Broken("the peer's address is not accepted", error.code);
-                self.shut(outlet, news, link, Cause::Broken(why));
-            }
-        }
-    }
-
-    fn on_gone(&mut self, outlet: &mut Outlet<'_>, news: &mut News, link: LinkId, generation: u32) {
-        let Some(side) = self.links.get_mut(&link) else {
-            return;
-        };
-        side.proposal
-            .take_if(|proposal| proposal.generation == generation);
-        let paired = side
-            .lane
-            .as_ref()
-            .and_then(|lane| lane.peer)
-            .is_some_and(|peer| peer.generation == generation);
-        if paired {
-            self.shut(outlet, news, link, Cause::PeerGone);
-        }
-    }
-
     /// Gives a link's provider all it can take.
     fn drive(&mut self, outlet: &mut Outlet<'_>, news: &mut News, link: LinkId) {
         let now = self.now;
@@ -882,158 +629,6 @@ impl Side {
     }
 }
 
-impl Lane {
-    fn is_warm(&self) -> bool {
-        self.peer.is_some() && self.hello.heard && self.hello.said == Said::Done
-    }
-
-    fn parts(&mut self, link: LinkId, peer: Peer) -> (&mut Flow, Via<'_>) {
-        let via = Via {
-            ep: &self.ep,
-            link,
-            ours: self.generation,
-            theirs: peer.generation,
-            peer: peer.address,
-        };
-        (&mut self.flow, via)
-    }
-
-    /// Whatever can be given to the provider now.
-    fn advance(
-        &mut self,
-        outlet: &mut Outlet<'_>,
-        exposures: &mut Exposures,
-        link: LinkId,
-        peer: Peer,
-    ) -> Result<Pace, Broken> {
-        let warm = self.is_warm();
-        let via = Via {
-            ep: &self.ep,
-            link,
-            ours: self.generation,
-            theirs: peer.generation,
-            peer: peer.address,
-        };
-        let own = if warm {
-            self.flow.ask(outlet, via)?
-        } else {
-            self.hello.advance(outlet, via)?
-        };
-        // The peer may be warm before we are.
-        let theirs = self.flow.serve(outlet, via, exposures)?;
-        Ok(own.max(theirs))
-    }
-
-    /// May something happen on it that somebody has to look for?
-    fn may_move(&self, now: Instant) -> bool {
-        !self.is_warm() || self.flow.has_posted() || now.since(self.used) < LINGER
-    }
-
-    /// When it is to be closed if nothing happens until then, and why.
-    fn ends_at(&self) -> (Instant, Cause) {
-        if !self.is_warm() {
-            let why = Broken("the peer's lane does not answer", 0);
-            (self.opened.after(WARM_MAX), Cause::Broken(why))
-        } else if let Some(since) = self.flow.cancelled_since() {
-            let why = Broken("a cancelled receive does not come back", 0);
-            (since.after(CANCEL_MAX), Cause::Broken(why))
-        } else if self.flow.is_idle() {
-            (self.used.after(IDLE_MAX), Cause::Idle)
-        } else {
-            // Requests have their own time-outs; this is only when to look again.
-            (Instant(u64::MAX), Cause::Idle)
-        }
-    }
-}
-
-impl Default for Hello {
-    fn default() -> Self {
-        Self {
-            ear: Box::new([0; HELLO_LEN]),
-            mouth: Box::new(*b"mx lane."),
-            listening: false,
-            heard: false,
-            first: false,
-            said: Said::Nothing,
-        }
-    }
-}
-
-impl Hello {
-    fn advance(&mut self, outlet: &mut Outlet<'_>, via: Via<'_>) -> Result<Pace, Broken> {
-        if !self.listening {
-            let context = outlet.ops.begin(via.op(LaneOp::Hear));
-            let posted = self.listen(via.ep, context);
-            if let Err(errno) = posted {
-                outlet.ops.end(context);
-                return retry_or("listening failed", errno);
-            }
-            self.listening = true;
-        }
-        if self.said == Said::Nothing && (self.first || self.heard) {
-            let context = outlet.ops.begin(via.op(LaneOp::Say));
-            let posted = self.say(via, context);
-            if let Err(errno) = posted {
-                outlet.ops.end(context);
-                return retry_or("speaking failed", errno);
-            }
-            self.said = Said::Posted;
-        }
-        Ok(Pace::Rest)
-    }
-
-    fn listen(&mut self, ep: &Ep, context: *mut c_void) -> Result<(), i32> {
-        let (start, len) = (self.ear.as_mut_ptr(), self.ear.len());
-        // SAFETY: the box goes only after the endpoint has been closed (`Lane`, `shut`), and
-        // nobody looks at what is in it.
-        unsafe {
-            ep.tagged_receive(
-                start,
-                len,
-                std::ptr::null_mut(),
-                FI_ADDR_UNSPEC,
-                WARM_TAG,
-                context,
-            )
-        }
-    }
-
-    fn say(&mut self, via: Via<'_>, context: *mut c_void) -> Result<(), i32> {
-        let words = [iovec {
-            iov_base: self.mouth.as_mut_ptr().cast(),
-            iov_len: self.mouth.len(),
-        }];
-        // SAFETY: as in `listen`; it is never written to.
-        unsafe {
-            via.ep
-                .tagged_send(&words, std::ptr::null_mut(), via.peer, WARM_TAG, context)
-        }
-    }
-}
-
-fn retry_or(what: &'static str, errno: i32) -> Result<Pace, Broken> {
-    match errno {
-        FI_EAGAIN => Ok(Pace::Retry),
-        _ => Err(Broken(what, errno)),
-    }
-}
-
-/// Lets the provider handle what has arrived. `ofi_rxm` does so once more when its connections are
-/// closed already, and then crashes over a message that wants an answer.
-fn calm(ep: &Ep, outlet: &mut Outlet<'_>, news: &mut News) {
-    let mut quiet = 0;
-    for _ in 0..CALM_LOOKS {
-        match news.look_at(ep, outlet.ops) {
-            Ok(true) => quiet = 0,
-            Ok(false) => quiet += 1,
-            Err(_) => return,
-        }
-        if quiet == CALM_QUIET {
-            return;
-        }
-    }
-}
-
 /// Frames of a link that wait to be sent.
 fn pending(outlet: &Outlet<'_>, link: LinkId) -> usize {
     if outlet.out.len() < UNSENT_MAX {
@@ -1047,48 +642,16 @@ fn pending(outlet: &Outlet<'_>, link: LinkId) -> usize {
 const WORTH_MESSAGES: u32 = 2;
 const WORTH_BYTES: usize = 1 << 20;
 
-/// A lane that moved nothing for so long is closed: an application that computes for a minute
-/// between two phases of input and output can spare the tens of milliseconds for another.
-const IDLE_MAX: Duration = Duration::from_secs(60);
-
-/// A lane used more recently than this is not taken away for another peer. Two peers in turn
-/// would otherwise spend their time connecting.
-const KEEP: Duration = Duration::from_secs(1);
-
-/// 7 to 107 ms were measured between two idle processes; this leaves room for busy ones.
-const WARM_MAX: Duration = Duration::from_secs(5);
-
-/// Providers return a cancelled receive within microseconds.
-const CANCEL_MAX: Duration = Duration::from_secs(1);
-
-/// The provider may still have an acknowledgement of its own to send when all of our operations
-/// have ended.
-const LINGER: Duration = Duration::from_millis(20);
-
 /// The first pause after a lane that ended badly, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-
-/// A peer that proposes again and again must not keep us opening endpoints.
-const ANSWER_PAUSE: Duration = Duration::from_millis(50);
 
 /// How soon to try again what the provider had no room for. Mostly its descriptor wakes us
 /// earlier; a connection in the making does not always.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// Tags have to be different while pieces are in flight, and hard to guess.
-const TAG_BITS_MIN: u32 = 32;
-
 /// Rounds of 64 events read for a completion that may be there already.
 const RECALL_LOOKS: u32 = 16;
 
-/// Looks without an event, in a row, after which a provider has handled all that had arrived: each
-/// takes in what is in its sockets, and up to 32 messages of that.
-const CALM_QUIET: u32 = 4;
-const CALM_LOOKS: u32 = 64;
-
 /// Answers of ours that may wait on a link. A peer that has more coming asks without listening.
 const UNSENT_MAX: usize = 256;
-
-/// Bytes of the first message.
-const HELLO_LEN: usize = 8;
