@@ -14,6 +14,7 @@
 //! Owns: names, defaults, ranges.
 //! Knows nothing of: what a knob turns.
 
+use mx_sys::ports::rdm::Wait;
 use std::fmt;
 use std::time::Duration;
 
@@ -42,6 +43,8 @@ pub struct Config {
     pub provider: Option<String>,
     /// How long a peer may be silent over a fabric.
     pub rdm_keepalive: Duration,
+    /// How threads that wait for a fabric do so.
+    pub rdm_wait: Wait,
     /// Peers at a time that get a lane of their own over a fabric without RDMA.
     pub rdm_lanes: usize,
 }
@@ -251,6 +254,16 @@ pub static TUNABLES: &[Tunable] = &[
         },
     },
     Tunable {
+        name: "MX_RDM_WAIT",
+        kind: Kind::Choice(&["sleep", "poll"]),
+        about: "what a blocked test call does for a fabric: sleep in the kernel, or look every \
+                millisecond or ten, which spares some providers work with every message",
+        access: Access::Number {
+            set: |c, v| c.rdm_wait = if v == 1 { Wait::Poll } else { Wait::Fd },
+            get: |c| (c.rdm_wait == Wait::Poll).into(),
+        },
+    },
+    Tunable {
         name: "MX_RDM_LANES",
         kind: Kind::Number(0, 4096),
         about: "peers at a time to which large messages go uncopied over a provider without RDMA",
@@ -319,6 +332,7 @@ impl Default for Config {
             provider: None,
             rdm_keepalive: Duration::from_secs(20),
             // As many peers as a busy process streams to at the same time; each costs descriptors.
+            rdm_wait: Wait::Fd,
             rdm_lanes: 64,
         }
     }

@@ -260,6 +260,7 @@ fn open_options(listen: Option<&PeerName>, config: &Config) -> OpenOptions {
         rdm: RdmOptions {
             provider: config.provider.clone(),
             keepalive: config.rdm_keepalive,
+            wait: config.rdm_wait,
             lanes: config.rdm_lanes,
             ..RdmOptions::default()
         },

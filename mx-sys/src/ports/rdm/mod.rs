@@ -49,6 +49,7 @@ mod rma;
 mod slots;
 
 pub use error::RdmError;
+pub use plan::Wait;
 pub use provider::{Finding, Paths, Verdict, survey};
 
 use crate::ports::nest::Nest;
@@ -80,6 +81,9 @@ pub struct RdmOptions {
     pub bind: Option<IpAddr>,
     /// A peer that has been silent for this long has gone.
     pub keepalive: Duration,
+    /// How threads wait when nothing happens. [`Wait::Poll`] spares `tcp;ofi_rxm` a microsecond a
+    /// message, and costs whoever sleeps up to some milliseconds.
+    pub wait: Wait,
     /// Lanes that may be open at the same time; 0: none.
     pub lanes: usize,
     /// The library, instead of the one that is installed.
@@ -93,6 +97,7 @@ impl Default for RdmOptions {
             hardware_only: false,
             bind: None,
             keepalive: Duration::from_secs(20),
+            wait: Wait::Fd,
             lanes: 64,
             library: None,
         }
@@ -159,7 +164,8 @@ impl RdmPort {
             Some(library) => library.clone(),
             None => Library::get()?.clone(),
         });
-        let choice = Choice::make(&library, &options)?;
+        let mut choice = Choice::make(&library, &options)?;
+        choice.plan.wait = options.wait;
         let fabric = Fabric::open(&library, &choice, options.lanes)?;
         let nest = Nest::new().map_err(RdmError::system)?;
         Ok(Self {

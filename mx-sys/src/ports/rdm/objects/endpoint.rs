@@ -88,7 +88,7 @@ impl Domain {
         let queue = match role {
             Role::Main => None,
             Role::Lane => {
-                let queue = Queue::open(&parts.fabric, &parts.domain, LANE_ENTRIES);
+                let queue = Queue::open(&parts.fabric, &parts.domain, LANE_ENTRIES, self.plan.wait);
                 Some(queue.map_err(|code| self.error("fi_cq_open", code))?)
             }
         };

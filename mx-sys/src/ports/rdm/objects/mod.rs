@@ -93,7 +93,7 @@ impl Domain {
         });
         let domain = domain.map_err(|code| fail("fi_domain", code))?;
         let mut plan = choice.plan.clone();
-        let queue = Queue::open(&fabric, &domain, queue::entries(&plan));
+        let queue = Queue::open(&fabric, &domain, queue::entries(&plan), plan.wait);
         let queue = queue.map_err(|code| fail("fi_cq_open", code))?;
         let av = open_av(&domain, raw.av_type()).map_err(|code| fail("fi_av_open", code))?;
         plan.wait = match queue.wait_fd() {

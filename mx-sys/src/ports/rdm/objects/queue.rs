@@ -14,7 +14,7 @@
 //! Knows nothing of: whose completions they are.
 
 use super::{FabricError, Handle, check, opened, positive};
-use crate::ports::rdm::plan::Plan;
+use crate::ports::rdm::plan::{Plan, Wait};
 use libc::c_void;
 use libfabric_sys::Library;
 use libfabric_sys::abi::{
@@ -73,11 +73,12 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Opens a queue, with a descriptor if the provider has one that works.
+    /// Opens a queue, with a descriptor if that is wished for and the provider has one that works.
     pub(super) fn open(
         fabric: &Handle<fid_fabric>,
         domain: &Handle<fid_domain>,
         entries: usize,
+        wish: Wait,
     ) -> Result<Self, i32> {
         let new = |handle, wait_fd| Self {
             handle,
@@ -85,7 +86,8 @@ impl Queue {
             empty_errors: Cell::new(0),
         };
         // Some providers open such a queue and only then say that it has no descriptor.
-        if let Ok(handle) = open_with(domain, FI_WAIT_FD, entries)
+        if wish == Wait::Fd
+            && let Ok(handle) = open_with(domain, FI_WAIT_FD, entries)
             && let Some(fd) = wait_fd(&handle)
             && try_wait(fabric, &handle).is_ok()
         {

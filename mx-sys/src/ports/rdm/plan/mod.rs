@@ -107,7 +107,7 @@ pub(super) struct Plan {
     pub rx_depth: usize,
     /// How many endpoints the domain is meant to have, the shared one among them.
     pub endpoints: usize,
-    /// How to wait for completions. Known when the queue is open: `Poll` until then.
+    /// How to wait for completions. Known when the queue is open: until then, what is wished for.
     pub wait: Wait,
     /// The longest message the provider takes.
     pub max_msg: usize,
@@ -133,8 +133,8 @@ pub(super) enum Large {
 
 /// How to wait for completions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Wait {
-    /// The completion queue has a descriptor.
+pub enum Wait {
+    /// The completion queue has a descriptor to sleep on.
     Fd,
     /// It has none: look again after a while.
     Poll,
@@ -201,7 +201,7 @@ impl Plan {
             tx_depth: offer.tx_size.max(1),
             rx_depth: offer.rx_size.max(1),
             endpoints: offer.ep_cnt.max(1),
-            wait: Wait::Poll,
+            wait: Wait::Fd,
             max_msg: offer.max_msg_size,
         };
         plan.large = plan.large_path(offer, mr_mode);
