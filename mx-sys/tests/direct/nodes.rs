@@ -28,6 +28,7 @@ pub(crate) fn options() -> RdmOptions {
 /// Some nodes, and what came out of each.
 pub(crate) struct Nodes {
     directory: Directory,
+    options: RdmOptions,
     pub(crate) ends: Vec<Option<Ends>>,
     pub(crate) done: Vec<Vec<Completion>>,
     config: Config,
@@ -41,8 +42,13 @@ impl Nodes {
     }
 
     pub(crate) fn with(count: usize, config: Config) -> Option<Self> {
+        Self::over(count, config, options())
+    }
+
+    pub(crate) fn over(count: usize, config: Config, options: RdmOptions) -> Option<Self> {
         let mut nodes = Self {
             directory: Directory::default(),
+            options,
             ends: Vec::new(),
             done: Vec::new(),
             config,
@@ -58,7 +64,7 @@ impl Nodes {
 
     fn open(&mut self, number: usize) -> Option<Ends> {
         let endpoint = EndpointId(number as u32);
-        let port = match self.directory.open(endpoint, options()) {
+        let port = match self.directory.open(endpoint, self.options.clone()) {
             Ok(port) => port,
             Err(RdmError::NoLibrary(why)) => {
                 eprintln!("NOT TESTED: {why}");

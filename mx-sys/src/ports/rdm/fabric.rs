@@ -133,13 +133,16 @@ impl Fabric {
         let (Some(peer), Some(main)) = (link.peer, &self.main) else {
             return Err(NotSent::Busy);
         };
+        let number = link.sequence.number();
         let plan = self.domain.plan();
         let (prefix, total) = (plan.prefix, FRAME_LEN + len);
         debug_assert!(total <= plan.slot_bytes, "a frame of {total} bytes");
         if total <= plan.inject_max && manner == Manner::Fast {
             let bytes = &mut self.scratch[..prefix + total];
-            write(&mut bytes[prefix..], kind, &peer, fill);
-            return main.inject(bytes, peer.address).map_err(NotSent::of);
+            write(&mut bytes[prefix..], (kind, number), &peer, fill);
+            main.inject(bytes, peer.address).map_err(NotSent::of)?;
+            link.sequence.sent();
+            return Ok(());
         }
         if link.slots >= PER_LINK && manner == Manner::Fast {
             return Err(NotSent::Busy);
@@ -147,10 +150,10 @@ impl Fabric {
         let Some(slot) = self.slots.take(&self.domain, main, link.id) else {
             return Err(NotSent::Busy);
         };
-        let number = slot.number;
+        let slot_number = slot.number;
         let bytes = &mut slot.bytes[..prefix + total];
-        write(&mut bytes[prefix..], kind, &peer, fill);
-        let context = self.ops.begin(Op::Send(number));
+        write(&mut bytes[prefix..], (kind, number), &peer, fill);
+        let context = self.ops.begin(Op::Send(slot_number));
         // SAFETY: the slot's memory is not touched before the completion, and outlives the
         // endpoint.
         let sent = unsafe {
@@ -164,10 +167,11 @@ impl Fabric {
         };
         if let Err(code) = sent {
             self.ops.end(context);
-            self.slots.put(number);
+            self.slots.put(slot_number);
             return Err(NotSent::of(code));
         }
         link.slots += 1;
+        link.sequence.sent();
         Ok(())
     }
 
@@ -248,9 +252,10 @@ impl NotSent {
 }
 
 #[inline]
-fn write(bytes: &mut [u8], kind: Kind, peer: &Peer, fill: impl FnOnce(&mut [u8])) {
+fn write(bytes: &mut [u8], (kind, number): (Kind, u16), peer: &Peer, fill: impl FnOnce(&mut [u8])) {
     let frame = Frame {
         kind,
+        number,
         link: peer.link,
         cookie: peer.cookie,
     };

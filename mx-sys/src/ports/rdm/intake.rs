@@ -15,10 +15,11 @@
 use super::RdmPort;
 use super::fabric::{Manner, NotSent};
 use super::frame::{Frame, Kind};
-use super::links::{self, Alarm, State};
+use super::links::{Alarm, Heard, Link};
 use super::objects::CqEvent;
 use super::ops::Op;
 use super::remote::Report;
+use super::sequence::Turn;
 use libc::c_void;
 use libfabric_sys::abi::FI_MULTI_RECV;
 use mx_proto::port::{HEADER_LEN, LinkDown, RemoteUse, Sink};
@@ -202,34 +203,67 @@ impl RdmPort {
             self.stats.stale += 1;
             return;
         };
-        let (id, word, state) = (link.id, link.word, link.state);
-        match state {
-            State::Up => {}
-            State::Greeting { .. } => {
-                self.links.up(id);
-                sink.on_up(id, word);
+        let (id, word) = (link.id, link.word);
+        match link.sequence.arrived(frame.number) {
+            Turn::Now => {}
+            Turn::Past => {
+                self.stats.stale += 1;
+                return;
             }
-            State::Waiting { .. } => self.links.up(id),
-            State::Closing { .. } if frame.kind == Kind::Bye => {
+            Turn::Early => {
+                self.stats.early += 1;
+                if !link.sequence.hold(frame.number, frame.kind, body, self.now) {
+                    log::debug!("link {id:?}: a frame has been lost");
+                    self.fail(id, LinkDown::Reset);
+                }
+                return;
+            }
+        }
+        match self.links.on_frame(id, frame.kind) {
+            Heard::Carries => {}
+            Heard::CameUp => sink.on_up(id, word),
+            Heard::Ignored => return,
+            Heard::Over => {
                 self.drop_link(id);
                 return;
             }
-            State::Locating { .. } | State::Closing { .. } => return,
         }
         match frame.kind {
-            Kind::Packet => match body.split_first_chunk::<HEADER_LEN>() {
-                Some((header, body)) => sink.on_packet(id, word, header, body),
-                None => self.stats.malformed += 1,
-            },
+            Kind::Packet => self.stats.malformed += u64::from(!deliver(id, word, body, sink)),
             Kind::Remote => {
                 // Lent by a buffer of the fabric, which `remote` works with.
                 let body: smallvec::SmallVec<[u8; 64]> = body.into();
-                self.with_remote(|remote, outlet| remote.on_frame(outlet, id, &body));
+                self.handle_remote(id, &body);
             }
+            kind => self.handle_signal(id, kind),
+        }
+        self.handle_held(id, word, sink);
+    }
+
+    /// Frames that came before the one that has just been taken, and follow it.
+    fn handle_held<M: Memory, S: Sink<M>>(&mut self, id: LinkId, word: u64, sink: &mut S) {
+        while let Some(link) = self.links.of_mut(id)
+            && let Some((kind, body)) = link.sequence.next_held(self.now)
+        {
+            match kind {
+                Kind::Packet => self.stats.malformed += u64::from(!deliver(id, word, &body, sink)),
+                Kind::Remote => self.handle_remote(id, &body),
+                kind => self.handle_signal(id, kind),
+            }
+        }
+    }
+
+    fn handle_remote(&mut self, id: LinkId, body: &[u8]) {
+        self.with_remote(|remote, outlet| remote.on_frame(outlet, id, body));
+    }
+
+    /// A frame without a body.
+    fn handle_signal(&mut self, id: LinkId, kind: Kind) {
+        match kind {
             Kind::Hello => self.send_control(id, Kind::HelloAck, &[]),
             Kind::Ping => self.send_control(id, Kind::Pong, &[]),
-            Kind::HelloAck | Kind::Pong => {}
             Kind::Bye => self.fail(id, LinkDown::Closed),
+            Kind::HelloAck | Kind::Pong | Kind::Packet | Kind::Remote => {}
         }
     }
 
@@ -274,7 +308,7 @@ impl RdmPort {
             let Some((id, frame)) = fabric.out.pop_front() else {
                 break;
             };
-            let full = |link: &links::Link| link.control.len() >= CONTROL_MAX;
+            let full = |link: &Link| link.control.len() >= CONTROL_MAX;
             if self.links.of(id).is_some_and(full) {
                 fabric.out.push_back((id, frame));
             } else {
@@ -368,4 +402,14 @@ impl RdmPort {
         }
         any
     }
+}
+
+/// Hands a packet to the endpoint. False when it is none.
+#[inline]
+fn deliver<M: Memory, S: Sink<M>>(id: LinkId, word: u64, bytes: &[u8], sink: &mut S) -> bool {
+    let Some((header, body)) = bytes.split_first_chunk::<HEADER_LEN>() else {
+        return false;
+    };
+    sink.on_packet(id, word, header, body);
+    true
 }

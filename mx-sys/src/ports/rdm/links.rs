@@ -18,6 +18,7 @@
 
 use super::card::Card;
 use super::frame::Kind;
+use super::sequence::Sequence;
 use mx_proto::port::LinkDown;
 use mx_proto::{Instant, LinkId, Route};
 use smallvec::SmallVec;
@@ -51,6 +52,8 @@ pub(super) struct Link {
     pub(super) word: u64,
     /// `None` only while locating.
     pub(super) peer: Option<Peer>,
+    /// The order of its frames.
+    pub(super) sequence: Sequence,
     /// Send slots with the provider.
     pub(super) slots: u32,
     /// Small frames that wait to go out, before anything else.
@@ -119,6 +122,19 @@ impl Peer {
 pub(super) struct Control {
     pub(super) kind: Kind,
     pub(super) body: SmallVec<[u8; 64]>,
+}
+
+/// What a frame means for its link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Heard {
+    /// The link carries packets.
+    Carries,
+    /// It does from now on, and the endpoint waits for that.
+    CameUp,
+    /// Nobody is interested any more.
+    Ignored,
+    /// Both sides have done with it.
+    Over,
 }
 
 /// Something a clock tick found out.
@@ -234,6 +250,7 @@ impl Links {
             cookie,
             word: 0,
             peer,
+            sequence: Sequence::default(),
             slots: 0,
             control: VecDeque::new(),
             blocked: false,
@@ -263,11 +280,26 @@ impl Links {
         true
     }
 
-    /// The link works from now on.
-    pub(super) fn up(&mut self, id: LinkId) {
-        let Some(link) = self.of_mut(id) else { return };
-        let was = std::mem::replace(&mut link.state, State::Up);
-        self.waiting -= usize::from(matches!(was, State::Waiting { .. }));
+    /// A frame of that kind has come: what it means for its link.
+    #[inline]
+    pub(super) fn on_frame(&mut self, id: LinkId, kind: Kind) -> Heard {
+        let Some(link) = self.of_mut(id) else {
+            return Heard::Ignored;
+        };
+        match link.state {
+            State::Up => Heard::Carries,
+            State::Greeting { .. } => {
+                link.state = State::Up;
+                Heard::CameUp
+            }
+            State::Waiting { .. } => {
+                link.state = State::Up;
+                self.waiting -= 1;
+                Heard::Carries
+            }
+            State::Closing { .. } if kind == Kind::Bye => Heard::Over,
+            State::Locating { .. } | State::Closing { .. } => Heard::Ignored,
+        }
     }
 
     /// The endpoint has done with a link, but not all it accepted has left.
@@ -363,7 +395,11 @@ impl Links {
                 continue;
             }
             let silent = now.since(link.heard);
-            if silent >= self.keepalive {
+            let missing = link.sequence.missing_since();
+            if missing.is_some_and(|since| now.since(since) >= self.keepalive / 4) {
+                log::debug!("link {:?}: a frame has been lost", link.id);
+                alarms.push(Alarm::Down(link.id, LinkDown::Reset));
+            } else if silent >= self.keepalive {
                 alarms.push(Alarm::Down(link.id, LinkDown::TimedOut));
             } else if silent >= self.keepalive / 4 && !link.pinged {
                 link.pinged = true;
@@ -411,7 +447,7 @@ mod tests {
         let id = links.answer(7, PEER, at(0)).unwrap();
         assert!(links.addressed(id.index(), 8, at(0)).is_none());
         assert!(links.addressed(id.index(), 7, at(0)).is_some());
-        links.up(id);
+        assert_eq!(links.on_frame(id, Kind::Hello), Heard::Carries);
         assert_eq!(alarms(&mut links, at(4)), []);
         assert_eq!(alarms(&mut links, at(6)), [Alarm::Ping(id)]);
         assert_eq!(alarms(&mut links, at(12)), []);
@@ -440,7 +476,7 @@ mod tests {
         }
         assert!(links.answer(7, PEER, at(0)).is_none());
         let first = links.ids()[0];
-        links.up(first);
+        links.on_frame(first, Kind::Hello);
         assert!(links.answer(7, PEER, at(0)).is_some());
     }
 
@@ -452,7 +488,7 @@ mod tests {
             links.answer(8, PEER, at(0)).unwrap(),
         );
         for id in [a, b] {
-            links.up(id);
+            links.on_frame(id, Kind::Hello);
             links.of_mut(id).unwrap().slots = 1;
             links.closing(id, at(1));
         }

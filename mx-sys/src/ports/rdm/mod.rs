@@ -46,6 +46,7 @@ mod registration;
 mod remote;
 mod remote_frame;
 mod rma;
+mod sequence;
 mod slots;
 
 pub use error::RdmError;
@@ -144,6 +145,8 @@ pub struct RdmPort {
 pub struct RdmStats {
     /// Frames that fit no link: of an earlier life, or a stranger's.
     pub stale: u64,
+    /// Frames that came before their turn.
+    pub early: u64,
     /// What arrived and was no frame.
     pub malformed: u64,
     /// Completions of nothing we know.

@@ -1,0 +1,183 @@
+//! The order of a link's frames.
+//!
+//! ```text
+//!   sent:      0 1 2 3 4 5 ...            modulo 2^16, by the order the provider took them
+//!   arrives:   0 2 3   1
+//!              |  `-'  `--- taken, and then 2 and 3 with it
+//!              taken  held
+//! ```
+//!
+//! Providers match messages in order, but not all of them report so: where a longer message is
+//! fetched in several steps, a shorter one behind it may be there first. What comes early is
+//! copied and held until its turn. A number that never comes means a lost frame, and the end of
+//! the link.
+//!
+//! Owns: both counters of a link, and what is held.
+//! Knows nothing of: what is in the frames.
+//! Cost: a comparison a frame; memory only while frames are out of order.
+
+use super::frame::Kind;
+use mx_proto::Instant;
+use std::collections::HashMap;
+
+/// Where a link's frames stand.
+#[derive(Debug, Default)]
+pub(super) struct Sequence {
+    /// The number of the next frame to be sent.
+    next_out: u16,
+    /// The number of the next frame to be taken.
+    next_in: u16,
+    held: Option<Box<Held>>,
+}
+
+/// Frames before their turn.
+#[derive(Debug)]
+struct Held {
+    frames: HashMap<u16, (Kind, Box<[u8]>)>,
+    bytes: usize,
+    /// For how long one has been missing.
+    since: Instant,
+}
+
+/// Whether it is a frame's turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Turn {
+    /// It is.
+    Now,
+    /// Others have to come first.
+    Early,
+    /// It has been already.
+    Past,
+}
+
+/// Frames that may come early: more than any sender of ours has with its provider at once.
+const HELD_FRAMES: usize = 1024;
+/// And their bytes.
+const HELD_BYTES: usize = 4 << 20;
+
+impl Sequence {
+    /// The number for the next frame. It is used up by [`Sequence::sent`].
+    #[inline]
+    pub(super) fn number(&self) -> u16 {
+        self.next_out
+    }
+
+    /// The frame with that number has been taken by the provider.
+    #[inline]
+    pub(super) fn sent(&mut self) {
+        self.next_out = self.next_out.wrapping_add(1);
+    }
+
+    /// Whether a frame is to be taken; if so, it counts as taken.
+    #[inline]
+    pub(super) fn arrived(&mut self, number: u16) -> Turn {
+        if number == self.next_in {
+            self.next_in = number.wrapping_add(1);
+            Turn::Now
+        } else if number.wrapping_sub(self.next_in) < 1 << 15 {
+            Turn::Early
+        } else {
+            Turn::Past
+        }
+    }
+
+    /// Keeps a frame that came early. False when that is one too many.
+    #[cold]
+    pub(super) fn hold(&mut self, number: u16, kind: Kind, body: &[u8], now: Instant) -> bool {
+        let held = self.held.get_or_insert_with(|| {
+            Box::new(Held {
+                frames: HashMap::new(),
+                bytes: 0,
+                since: now,
+            })
+        });
+        held.bytes += body.len();
+        held.frames.insert(number, (kind, body.into()));
+        held.frames.len() <= HELD_FRAMES && held.bytes <= HELD_BYTES
+    }
+
+    /// The next frame, if it has come early; it counts as taken.
+    #[inline]
+    pub(super) fn next_held(&mut self, now: Instant) -> Option<(Kind, Box<[u8]>)> {
+        self.held.is_some().then(|| self.take_held(now))?
+    }
+
+    #[cold]
+    fn take_held(&mut self, now: Instant) -> Option<(Kind, Box<[u8]>)> {
+        let held = self.held.as_mut()?;
+        let (kind, body) = held.frames.remove(&self.next_in)?;
+        self.next_in = self.next_in.wrapping_add(1);
+        held.bytes -= body.len();
+        held.since = now;
+        if held.frames.is_empty() {
+            self.held = None;
+        }
+        Some((kind, body))
+    }
+
+    /// Since when a frame has been missing that others wait for.
+    pub(super) fn missing_since(&self) -> Option<Instant> {
+        self.held.as_ref().map(|held| held.since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant(7);
+
+    fn starting_at(number: u16) -> Sequence {
+        Sequence {
+            next_out: number,
+            next_in: number,
+            held: None,
+        }
+    }
+
+    #[test]
+    fn frames_in_any_order_are_taken_in_theirs_also_across_the_wrap() {
+        for first in [0, u16::MAX - 2] {
+            let mut sequence = starting_at(first);
+            let number = |n: u16| first.wrapping_add(n);
+            let mut taken = Vec::new();
+            for n in [0, 3, 2, 5, 1, 4] {
+                match sequence.arrived(number(n)) {
+                    Turn::Now => taken.push(n),
+                    Turn::Early => {
+                        assert!(sequence.hold(number(n), Kind::Packet, &[n as u8], NOW));
+                    }
+                    Turn::Past => panic!("{n}"),
+                }
+                while let Some((_, body)) = sequence.next_held(NOW) {
+                    taken.push(body[0].into());
+                }
+            }
+            assert_eq!(taken, [0, 1, 2, 3, 4, 5]);
+            assert_eq!(sequence.missing_since(), None);
+            assert_eq!(sequence.arrived(number(5)), Turn::Past);
+        }
+    }
+
+    #[test]
+    fn what_is_held_is_bounded_and_its_age_is_known() {
+        let mut sequence = starting_at(0);
+        assert_eq!(sequence.arrived(1), Turn::Early);
+        assert!(sequence.hold(1, Kind::Packet, &[0; 8], NOW));
+        assert_eq!(sequence.missing_since(), Some(NOW));
+        assert!(!sequence.hold(2, Kind::Packet, &vec![0; HELD_BYTES], NOW));
+        let mut sequence = starting_at(0);
+        for n in 1..=HELD_FRAMES as u16 {
+            assert!(sequence.hold(n, Kind::Ping, &[], NOW));
+        }
+        assert!(!sequence.hold(HELD_FRAMES as u16 + 1, Kind::Ping, &[], NOW));
+    }
+
+    #[test]
+    fn numbers_are_used_up_only_when_a_frame_has_gone() {
+        let mut sequence = starting_at(u16::MAX);
+        assert_eq!((sequence.number(), sequence.number()), (u16::MAX, u16::MAX));
+        sequence.sent();
+        assert_eq!(sequence.number(), 0);
+    }
+}
