@@ -255,7 +255,8 @@ impl RdmPort {
         let address = match fabric.addresses.take(&fabric.domain, &theirs.address) {
             Ok(address) => address,
             Err(error) => {
-                log::warn!("the address of a peer on {}: {error}", theirs.provider);
+                log::debug!("the address of a peer on {}: {error}", theirs.provider);
+                self.stats.malformed += 1;
                 return Err(Refusal::Failed);
             }
         };
@@ -280,7 +281,8 @@ impl RdmPort {
         let address = match fabric.addresses.take(&fabric.domain, &theirs.address) {
             Ok(address) => address,
             Err(error) => {
-                log::warn!("the address of a peer on {}: {error}", theirs.provider);
+                log::debug!("the address of a peer on {}: {error}", theirs.provider);
+                self.stats.malformed += 1;
                 return self.give_up(link, LinkDown::Unreachable);
             }
         };
