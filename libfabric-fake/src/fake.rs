@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use libfabric_sys::{Functions, Library};
 
-use crate::checker::Stats;
+use crate::checker::{Span, Stats};
 use crate::faults::{Death, Faults};
 use crate::objects::{Id, Shared};
 use crate::shape::Shape;
@@ -169,6 +169,28 @@ impl Fake {
         })
     }
 
+    /// Nothing gets from one machine to the other any more, and nobody is told.
+    pub fn cut(&self, a: &Machine, b: &Machine) {
+        self.shared.with(|state| state.cut(a.number, b.number));
+    }
+
+    /// The opposite; what waited moves on.
+    pub fn heal(&self, a: &Machine, b: &Machine) {
+        self.shared.with(|state| state.heal(a.number, b.number));
+    }
+
+    /// What is under way between two machines is lost, and their endpoints have to connect again.
+    /// Operations end with `FI_ECONNRESET`.
+    pub fn sever(&self, a: &Machine, b: &Machine) {
+        self.shared.with(|state| state.sever(a.number, b.number));
+    }
+
+    /// What the provider still has of this memory: operations, registrations.
+    pub fn holds(&self, start: *const u8, len: usize) -> Vec<String> {
+        self.shared
+            .with(|state| state.holders(Span::new(start.addr(), len)))
+    }
+
     /// Breaks every completion queue there is now: `-FI_EOVERRUN` from the next read on.
     pub fn overrun(&self) {
         self.shared.with(|state| {
@@ -209,6 +231,20 @@ impl Machine {
     /// The library made of them.
     pub fn library(&self) -> Library {
         self.library.clone()
+    }
+
+    /// Breaks the completion queues that are open here: `-FI_EOVERRUN` from the next read on.
+    pub fn overrun(&self) {
+        self.shared.with(|state| {
+            let mine = |ep: &Id| {
+                let domain = state.domain_of(*ep);
+                domain.is_some_and(|domain| domain.machine == self.number)
+            };
+            let all: Vec<Id> = state.queues.keys().copied().filter(mine).collect();
+            for queue in all {
+                state.break_queue(queue);
+            }
+        });
     }
 
     /// Kills every endpoint opened here.

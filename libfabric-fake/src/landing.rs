@@ -88,8 +88,10 @@ impl State {
         let mut blocked = BTreeSet::new();
         for mut transfer in std::mem::take(&mut endpoint.landing) {
             let from = transfer.message.from;
-            let held =
-                blocked.contains(&from) || transfer.wait > 0 || self.rng.chance(self.faults.hold);
+            let held = blocked.contains(&from)
+                || transfer.wait > 0
+                || self.waits_for_sender(ep, &transfer)
+                || self.rng.chance(self.faults.hold);
             if held {
                 transfer.wait = transfer.wait.saturating_sub(1);
                 // Only what is fetched from the sender's memory can be overtaken.
@@ -106,6 +108,12 @@ impl State {
             waiting.append(&mut endpoint.landing);
             endpoint.landing = waiting;
         }
+    }
+
+    /// Its bytes are still at the other side of a cut.
+    pub(crate) fn waits_for_sender(&self, ep: Id, transfer: &Transfer) -> bool {
+        let there = matches!(transfer.message.body, MessageBody::Lent);
+        there && self.is_cut(ep, transfer.message.from)
     }
 
     /// Writes a message into its receive, and tells both sides.

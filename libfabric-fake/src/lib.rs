@@ -11,7 +11,7 @@
 //!   endpoint   endpoints                          vector    address vectors
 //!   memory     registrations                      queue     completion queues
 //!   messages, tagged, reads   posting, as C calls it; posting, remote   the rules of it
-//!   progress, matching, landing, finishing   how messages move; cancel, loss   how they do not
+//!   progress, matching, landing, finishing   how messages move; cancel, loss, division   how they do not
 //!   checker    rules broken, counters             completions   reading queues, as C calls it
 //! ```
 //!
@@ -30,6 +30,7 @@ mod bytes;
 mod cancel;
 mod checker;
 mod completions;
+mod division;
 mod endpoint;
 mod fabric;
 mod fake;

@@ -13,7 +13,9 @@
 //! Everything happens as late as it may: a buffer taken back too early shows as changed or
 //! overwritten memory.
 
+use crate::landing::Transfer;
 use crate::objects::Id;
+use crate::remote::Remote;
 use crate::shape::{Delivery, Shape};
 use crate::state::{Message, MessageBody, State};
 
@@ -63,14 +65,16 @@ impl State {
             return false;
         }
         let polls = endpoint.shape.connect_polls;
-        let busy = !endpoint.landing.is_empty()
-            || !endpoint.remote.is_empty()
+        let lands = |transfer: &Transfer| !self.waits_for_sender(ep, transfer);
+        let reads = |remote: &Remote| !self.is_cut(ep, remote.target);
+        let busy = endpoint.landing.iter().any(lands)
+            || endpoint.remote.iter().any(reads)
             || !endpoint.finishing.is_empty()
             || (endpoint.look_again && !endpoint.arrived.is_empty());
         let connects = self
             .connecting
             .iter()
-            .filter(|(a, b)| *a == ep || *b == ep)
+            .filter(|(a, b)| (*a == ep || *b == ep) && !self.is_cut(*a, *b))
             .any(|pair| {
                 let side = usize::from(pair.1 == ep);
                 self.links
@@ -92,6 +96,7 @@ impl State {
         self.links
             .get(&(a.min(b), a.max(b)))
             .is_none_or(|link| link.up)
+            && !self.is_cut(a, b)
     }
 
     fn room_for(&self, ep: Id, from: Id) -> bool {
@@ -105,7 +110,7 @@ impl State {
         let mine: Vec<(Id, Id)> = self
             .connecting
             .iter()
-            .filter(|(a, b)| *a == ep || *b == ep)
+            .filter(|(a, b)| (*a == ep || *b == ep) && !self.is_cut(*a, *b))
             .copied()
             .collect();
         for pair in mine {

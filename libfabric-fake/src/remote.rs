@@ -23,7 +23,7 @@ use crate::state::{Operation, State, What};
 /// One read or write under way.
 pub(crate) struct Remote {
     serial: u64,
-    target: Id,
+    pub(crate) target: Id,
     pieces: Vec<fi_rma_iov>,
     write: bool,
     wait: u32,
@@ -114,7 +114,8 @@ impl State {
         };
         let mut waiting = Vec::new();
         for mut remote in std::mem::take(&mut endpoint.remote) {
-            if remote.wait > 0 || self.rng.chance(self.faults.hold) {
+            let cut = self.is_cut(ep, remote.target);
+            if cut || remote.wait > 0 || self.rng.chance(self.faults.hold) {
                 remote.wait = remote.wait.saturating_sub(1);
                 waiting.push(remote);
             } else {
@@ -186,16 +187,21 @@ impl State {
     pub(crate) fn lose_reads_of(&mut self, target: Id, death: Death) {
         let all: Vec<Id> = self.endpoints.keys().copied().collect();
         for ep in all {
-            let Some(endpoint) = self.endpoints.get_mut(&ep) else {
-                continue;
-            };
-            let (lost, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut endpoint.remote)
-                .into_iter()
-                .partition(|remote| remote.target == target);
-            endpoint.remote = stay;
-            for remote in lost {
-                self.bereave(remote.serial, death, false);
-            }
+            self.lose_reads(ep, target, death);
+        }
+    }
+
+    /// The same for those of one endpoint.
+    pub(crate) fn lose_reads(&mut self, ep: Id, target: Id, death: Death) {
+        let Some(endpoint) = self.endpoints.get_mut(&ep) else {
+            return;
+        };
+        let (lost, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut endpoint.remote)
+            .into_iter()
+            .partition(|remote| remote.target == target);
+        endpoint.remote = stay;
+        for remote in lost {
+            self.bereave(remote.serial, death, false);
         }
     }
 }

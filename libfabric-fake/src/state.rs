@@ -21,6 +21,7 @@ use libc::c_int;
 use libfabric_sys::abi::*;
 
 use crate::checker::{Checker, Span, Stats};
+use crate::division::Cuts;
 use crate::endpoint::Endpoint;
 use crate::faults::{Call, Death, Faults};
 use crate::memory::Region;
@@ -60,6 +61,7 @@ pub(crate) struct State {
     pub(crate) connecting: Vec<(Id, Id)>,
     /// Addresses of killed and closed endpoints: what the world sees of them.
     pub(crate) graves: BTreeMap<Vec<u8>, Death>,
+    pub(crate) cuts: Cuts,
     /// Counts endpoints, for addresses.
     pub(crate) addresses: u32,
 }
@@ -187,6 +189,7 @@ impl State {
             links: BTreeMap::new(),
             connecting: Vec::new(),
             graves: BTreeMap::new(),
+            cuts: Cuts::default(),
             addresses: 0,
         }
     }
@@ -267,6 +270,24 @@ impl State {
     pub(crate) fn next_serial(&mut self) -> u64 {
         self.serial += 1;
         self.serial
+    }
+
+    /// Who still has a stretch of memory.
+    pub(crate) fn holders(&self, of: Span) -> Vec<String> {
+        let operations = self.operations.iter().filter_map(|(serial, operation)| {
+            // What is registered can be reached only as long as the registration is there.
+            let reached =
+                |desc: usize| desc == 0 || self.regions.values().any(|region| region.desc == desc);
+            let mut parts = operation.spans.iter().zip(&operation.descs);
+            let lent =
+                !operation.done && parts.any(|(span, desc)| span.overlaps(of) && reached(*desc));
+            lent.then(|| format!("operation {serial} of endpoint {}", operation.ep))
+        });
+        let regions = self.regions.iter().filter_map(|(id, region)| {
+            let lent = region.span.overlaps(of);
+            lent.then(|| format!("registration {id}"))
+        });
+        operations.chain(regions).collect()
     }
 
     /// Refuses to close what others use.

@@ -8,277 +8,12 @@
 //! A run goes through three phases: everything happens; everything is healed and what must still
 //! arrive is taken in; everything is closed. `SIM_SEED=n` repeats one run, `SIM_SEEDS=n` makes n.
 
-mod sim_common;
-
-use mx_proto::Config;
 use mx_proto::reliability::ReliableConfig;
-use mx_sim::{
-    Book, Buffer, Cluster, DatagramNet, Fabric, Faults, Habits, Mood, Node, NodeId, Profile, Rng,
-    World, seeds,
-};
-use sim_common::{Network, Reliably, Unreliably};
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::rc::Rc;
+use mx_sim::scenario::{Reliably, Run, Tally, Unreliably, check_tally};
+use mx_sim::{Buffer, DatagramNet, Fabric, Faults, Profile, Rng, World, seeds};
 use std::time::Duration;
 
-fn random_config(rng: &mut Rng) -> Config {
-    Config {
-        eager_max: rng.pick(&[0, 100, 4 << 10, 32 << 10]),
-        unexpected_bytes: rng.pick(&[0, 10_000, 100_000, 64 << 20]),
-        first_window_bytes: rng.pick(&[0, 1_000, 32 << 10]),
-        partner_window_bytes: rng.pick(&[1_000, 256 << 10]),
-        partner_window_messages: rng.pick(&[1, 2, 8, 512]),
-        request_timeout: Some(Duration::from_secs(2)),
-        poll_budget: rng.pick(&[1, 3, 64]),
-        burst: rng.pick(&[1, 16]),
-        max_partners: rng.pick(&[1, 3, 1 << 20]),
-    }
-}
-
-struct Run<N: Network> {
-    network: N,
-    world: World,
-    rng: Rng,
-    book: Rc<RefCell<Book>>,
-    cluster: Cluster<Node<N::Port>>,
-    nodes: usize,
-    config: Config,
-    habits: Habits,
-    gentle: bool,
-}
-
-/// More steps than any run takes; a run that needs more is stuck in a loop.
-const STEPS: u64 = 20_000_000;
-
-impl<N: Network> Run<N> {
-    fn new(world: World, mut rng: Rng, network: N) -> Self {
-        let nodes = rng.within(2..=4);
-        // Where nothing is ever called off, the order of all messages can be checked.
-        let gentle = rng.chance(0.3);
-        let habits = Habits {
-            message_max: rng.pick(&[100, 33_000, 200 << 10]),
-            pause: Duration::from_micros(rng.pick(&[20, 300, 5_000])),
-            grid: Duration::from_nanos(rng.pick(&[1, 10_000])),
-            disconnects: !gentle && rng.chance(0.7),
-            cancels: !gentle && rng.chance(0.7),
-            outstanding: rng.pick(&[5, 40]),
-        };
-        let config = random_config(&mut rng);
-        world.note(0, format!("{config:?} {habits:?}"));
-        let cluster = Cluster::new(&world);
-        let book = Rc::default();
-        let mut run = Self {
-            network,
-            world,
-            rng,
-            book,
-            cluster,
-            nodes,
-            config,
-            habits,
-            gentle,
-        };
-        for id in 0..nodes {
-            let node = run.node(id);
-            run.cluster.add(node);
-        }
-        run
-    }
-
-    fn node(&mut self, id: NodeId) -> Node<N::Port> {
-        let port = self.network.open(id);
-        let who = (id, self.nodes);
-        Node::new(
-            &self.world,
-            &self.book,
-            who,
-            self.config.clone(),
-            self.habits,
-            port,
-        )
-    }
-
-    fn kill(&mut self, id: NodeId) {
-        if let Some(node) = self.cluster.kill(id) {
-            self.world.note(id, "killed");
-            self.book.borrow_mut().died(node.life(), self.world.now());
-            drop(node);
-        }
-    }
-
-    fn revive(&mut self, id: NodeId) {
-        if self.cluster.node(id).is_none() {
-            let node = self.node(id);
-            self.cluster.restart(id, node);
-        }
-    }
-
-    fn go_on(&mut self, span: Duration) {
-        let until = self.world.now().after(span);
-        assert!(
-            self.cluster.run_until(until, STEPS),
-            "more than {STEPS} steps in {span:?}"
-        );
-    }
-
-    fn two(&mut self) -> (NodeId, NodeId) {
-        let a = self.rng.index(self.nodes);
-        (a, (a + 1 + self.rng.index(self.nodes - 1)) % self.nodes)
-    }
-
-    fn chaos(&mut self) {
-        let (a, b) = self.two();
-        let note = |text: &str| self.world.note(a, format!("--- {text} n{a} n{b}"));
-        match self.rng.below(8) {
-            0 => self.kill(a),
-            1 => {
-                note("power off");
-                self.network.power_off(a);
-                self.kill(a);
-            }
-            2 | 3 => self.revive(a),
-            4 => {
-                let span = self.rng.pick(&[1, 20, 6_000]);
-                note("stall");
-                self.cluster.stall(a, Duration::from_millis(span));
-            }
-            5 => {
-                note("cut");
-                self.network.cut(a, b);
-            }
-            6 => {
-                note("heal");
-                self.network.heal(a, b);
-            }
-            _ => {
-                note("reset");
-                self.network.reset(a, b);
-            }
-        }
-    }
-
-    fn run(&mut self) {
-        let rounds = self.rng.within(1..=6);
-        let wild = !self.gentle && self.rng.chance(0.7);
-        for _ in 0..rounds {
-            let span = self.habits.pause * self.rng.within(10..=100) as u32;
-            self.go_on(span);
-            if wild {
-                self.chaos();
-            }
-        }
-        self.take_in_the_rest();
-        self.close_all();
-    }
-
-    /// Heals everything and waits until what must arrive has arrived and nothing is outstanding.
-    fn take_in_the_rest(&mut self) {
-        for a in 0..self.nodes {
-            (a + 1..self.nodes).for_each(|b| self.network.heal(a, b));
-            if let Some(node) = self.cluster.node(a) {
-                node.mood = Mood::Draining;
-                node.cancel_receives();
-                self.cluster.poke(a);
-            }
-        }
-        self.network.calm();
-        // The longest time-outs one after the other: a stalled node, a dead link, a request.
-        let until = self.world.now().after(Duration::from_secs(60));
-        while self.world.now() < until && self.something_left() {
-            self.go_on(Duration::from_millis(5));
-        }
-        for id in 0..self.nodes {
-            if let Some(node) = self.cluster.node(id) {
-                assert_eq!(
-                    node.outstanding(),
-                    0,
-                    "never completed: {}",
-                    node.describe()
-                );
-            }
-        }
-        let book = self.book.borrow();
-        let missing = book.missing();
-        let first = missing.first().map(|serial| book.message(*serial));
-        assert!(
-            missing.is_empty(),
-            "messages {missing:?} never arrived, the first is {first:?}"
-        );
-    }
-
-    fn something_left(&mut self) -> bool {
-        let cluster = &mut self.cluster;
-        let busy =
-            (0..cluster.len()).any(|id| cluster.node(id).is_some_and(|n| n.outstanding() > 0));
-        busy || !self.book.borrow().missing().is_empty()
-    }
-
-    /// Adds what was counted, so that it is seen whether the runs did anything.
-    fn tally(&mut self, tally: &mut BTreeMap<String, u64>) {
-        for (what, count) in self.book.borrow().tally() {
-            *tally.entry(what.clone()).or_default() += count;
-        }
-        *tally.entry("received".into()).or_default() += self.book.borrow().received();
-        *tally.entry("runs".into()).or_default() += 1;
-    }
-
-    fn close_all(&mut self) {
-        for id in 0..self.nodes {
-            if let Some(node) = self.cluster.node(id) {
-                node.close();
-                self.cluster.poke(id);
-            }
-        }
-        self.go_on(Duration::from_secs(10));
-        for id in 0..self.nodes {
-            let Some(node) = self.cluster.node(id) else {
-                continue;
-            };
-            assert_eq!(node.endpoint.requests(), 0);
-            assert_eq!(node.endpoint.unexpected_bytes(), 0, "bytes of nobody");
-        }
-    }
-}
-
-/// Random runs that never meet a case do not test it. Only for as many runs as one makes by default.
-fn check_tally(tally: &BTreeMap<String, u64>) {
-    println!("{tally:#?}");
-    let runs = tally.get("runs").copied().unwrap_or(0);
-    let wanted = [
-        "received",
-        "Send at once",
-        "Send Success",
-        "Send Truncated",
-        "Send Aborted",
-        "Send Timeout",
-        "Send Unreachable",
-        "Recv Success",
-        "Recv Truncated",
-        "Recv Cancelled",
-        "Recv Unreachable",
-        "Connect Success",
-        "Connect BadKey",
-        "Connect NoResources",
-        "Connect EndpointClosed",
-        "cancel Withdrawn",
-        "cancel Aborted",
-        "down: connection reset",
-        "down: disconnected by the peer",
-    ];
-    for what in wanted {
-        assert!(
-            runs < 100 || tally.contains_key(what),
-            "not once in {runs} runs: {what}"
-        );
-    }
-    assert!(
-        runs < 100 || tally["received"] > 20 * runs,
-        "few messages arrive"
-    );
-}
-
-fn over_a_reliable_port(seed: u64, remote_read: bool, tally: &mut BTreeMap<String, u64>) -> World {
+fn over_a_reliable_port(seed: u64, remote_read: bool, tally: &mut Tally) -> World {
     let world = World::new(seed);
     seeds::watch(&world);
     let mut rng = Rng::new(seed);
@@ -293,12 +28,12 @@ fn over_a_reliable_port(seed: u64, remote_read: bool, tally: &mut BTreeMap<Strin
     let mut run = Run::new(world, rng, Reliably { fabric, profile });
     run.run();
     run.tally(tally);
-    run.world
+    run.end().0
 }
 
 #[test]
 fn random_operations_keep_every_promise_over_a_reliable_port() {
-    let mut tally = BTreeMap::new();
+    let mut tally = Tally::new();
     seeds::each(1500, |seed| {
         over_a_reliable_port(seed, false, &mut tally);
     });
@@ -307,14 +42,14 @@ fn random_operations_keep_every_promise_over_a_reliable_port() {
 
 #[test]
 fn random_operations_keep_every_promise_with_remote_reads() {
-    let mut tally = BTreeMap::new();
+    let mut tally = Tally::new();
     seeds::each(700, |seed| {
         over_a_reliable_port(seed, true, &mut tally);
     });
     check_tally(&tally);
 }
 
-fn over_faulty_datagrams(seed: u64, tally: &mut BTreeMap<String, u64>) {
+fn over_faulty_datagrams(seed: u64, tally: &mut Tally) {
     let world = World::new(seed);
     seeds::watch(&world);
     let mut rng = Rng::new(seed);
@@ -344,7 +79,7 @@ fn over_faulty_datagrams(seed: u64, tally: &mut BTreeMap<String, u64>) {
 
 #[test]
 fn random_operations_keep_every_promise_over_faulty_datagrams() {
-    let mut tally = BTreeMap::new();
+    let mut tally = Tally::new();
     seeds::each(400, |seed| over_faulty_datagrams(seed, &mut tally));
     check_tally(&tally);
 }
@@ -352,7 +87,7 @@ fn random_operations_keep_every_promise_over_faulty_datagrams() {
 #[test]
 fn one_seed_is_one_run() {
     seeds::each(30, |seed| {
-        let log = || over_a_reliable_port(seed, seed % 2 == 0, &mut BTreeMap::new()).dump();
+        let log = || over_a_reliable_port(seed, seed % 2 == 0, &mut Tally::new()).dump();
         let (once, again) = (log(), log());
         let differs = once.lines().zip(again.lines()).find(|(a, b)| a != b);
         assert_eq!(differs, None);
@@ -362,7 +97,7 @@ fn one_seed_is_one_run() {
 /// Seeds that once failed. What happens in them changes with the code; they cost next to nothing.
 #[test]
 fn runs_that_once_failed_go_well() {
-    let tally = &mut BTreeMap::new();
+    let tally = &mut Tally::new();
     for seed in [7, 27, 86, 172, 347] {
         over_a_reliable_port(seed, false, tally);
     }

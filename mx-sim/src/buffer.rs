@@ -63,6 +63,11 @@ impl Buffer {
         self.inner.bytes.borrow().clone()
     }
 
+    /// The bytes where they lie, for those who check what others do to them.
+    pub fn look(&self) -> std::cell::Ref<'_, Vec<u8>> {
+        self.inner.bytes.borrow()
+    }
+
     /// Handles of it that exist.
     pub fn handles(&self) -> usize {
         Rc::strong_count(&self.inner)

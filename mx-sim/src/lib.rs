@@ -12,6 +12,8 @@
 //!    World: virtual clock, agenda ordered by (time, order of entry), chance, log
 //! ```
 //!
+//! What nodes go through is in [`scenario`], for any network; ports of other crates join in there.
+//!
 //! Everything is generic over the memory type, and clocks are handles that can be cloned, so that
 //! any layer above a port can be put on it. Nothing sleeps and nothing reads a real clock; equal
 //! seeds give equal runs. A failing run prints its log and `SIM_SEED=n`, which repeats it.
@@ -27,6 +29,7 @@ pub mod node;
 pub mod port;
 pub mod profile;
 pub mod rng;
+pub mod scenario;
 pub mod seeds;
 pub mod trace;
 pub mod world;

@@ -80,6 +80,8 @@ pub struct Habits {
     pub cancels: bool,
     /// Operations outstanding at most.
     pub outstanding: usize,
+    /// Memory lies in several pieces, so that code meets seams.
+    pub pieces: bool,
 }
 
 impl Default for Habits {
@@ -91,6 +93,7 @@ impl Default for Habits {
             disconnects: true,
             cancels: true,
             outstanding: 40,
+            pieces: true,
         }
     }
 }

@@ -115,7 +115,7 @@ impl<P: Port<Buffer>> Node<P> {
             .book
             .borrow_mut()
             .compose(self.life, to, bits, len);
-        let seams = if len > 2 {
+        let seams = if self.habits.pieces && len > 2 {
             vec![1, len / 2]
         } else {
             Vec::new()
@@ -177,7 +177,7 @@ impl<P: Port<Buffer>> Node<P> {
 
     /// Posts a receive into a buffer of `len` bytes.
     pub fn recv(&mut self, selector: Selector, len: usize) {
-        let seams = if len > 3 {
+        let seams = if self.habits.pieces && len > 3 {
             vec![2, len / 3]
         } else {
             Vec::new()

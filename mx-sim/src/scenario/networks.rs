@@ -1,29 +1,19 @@
-//! Networks that several tests run the same things on.
+//! The simulator's own networks, as scenarios want them.
+//!
+//! Knows nothing of: what happens on them.
 
+use super::Network;
+use crate::node::NIC;
+use crate::{Buffer, DatagramNet, Fabric, Faults, NodeId, Profile, Rng, SimDatagrams, SimPort};
 use mx_proto::EndpointId;
-use mx_proto::port::Port;
 use mx_proto::reliability::{Reliable, ReliableConfig};
-use mx_sim::node::NIC;
-use mx_sim::{Buffer, DatagramNet, Fabric, Faults, NodeId, Profile, Rng, SimDatagrams, SimPort};
-
-/// A network of either kind, as far as chaos is concerned.
-pub(crate) trait Network {
-    type Port: Port<Buffer>;
-
-    fn open(&mut self, node: NodeId) -> Self::Port;
-    fn cut(&self, a: NodeId, b: NodeId);
-    fn heal(&self, a: NodeId, b: NodeId);
-    fn reset(&self, a: NodeId, b: NodeId);
-    /// The node's power fails; its port is dropped right after.
-    fn power_off(&self, node: NodeId);
-    /// From now on nothing goes wrong any more.
-    fn calm(&self);
-}
 
 /// [`SimPort`]s on a [`Fabric`].
-pub(crate) struct Reliably {
-    pub(crate) fabric: Fabric<Buffer>,
-    pub(crate) profile: Profile,
+pub struct Reliably {
+    /// What connects them.
+    pub fabric: Fabric<Buffer>,
+    /// How all of them behave.
+    pub profile: Profile,
 }
 
 impl Network for Reliably {
@@ -54,11 +44,15 @@ impl Network for Reliably {
 }
 
 /// [`Reliable`] ports on a [`DatagramNet`].
-pub(crate) struct Unreliably {
-    pub(crate) net: DatagramNet,
-    pub(crate) config: ReliableConfig,
-    pub(crate) faults: Faults,
-    pub(crate) rng: Rng,
+pub struct Unreliably {
+    /// What connects them.
+    pub net: DatagramNet,
+    /// Of all ports.
+    pub config: ReliableConfig,
+    /// What goes wrong until all is calm, and then still does.
+    pub faults: Faults,
+    /// Draws first sequence numbers.
+    pub rng: Rng,
 }
 
 impl Network for Unreliably {

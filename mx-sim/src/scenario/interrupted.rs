@@ -1,0 +1,289 @@
+//! One transfer, interrupted after every single step of it, in every way there is.
+//!
+//! ```text
+//!   n0 -- message --> n1      step 0, 1, 2, ... n: there, something happens:
+//!                             cancel, disconnect, close, kill, restart, cut, power off
+//! ```
+//!
+//! After it: everything outstanding ends, no memory is touched any more, and a message in each
+//! direction goes through again.
+//!
+//! Owns: the two nodes.
+//! Knows nothing of: which network it is.
+
+use super::Network;
+use crate::check::Selector;
+use crate::node::KEY;
+use crate::{Book, Cluster, Habits, Mood, Node, NodeId, World, seeds};
+use mx_proto::Config;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// What interrupts the transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Interruption {
+    CancelSend,
+    CancelRecv,
+    CancelBoth,
+    SenderDisconnects,
+    ReceiverDisconnects,
+    BothDisconnect,
+    SenderCloses,
+    ReceiverCloses,
+    SenderDies,
+    ReceiverDies,
+    SenderVanishes,
+    ReceiverVanishes,
+    LinksBreak,
+    Silence,
+    ReceiverStalls,
+}
+
+const ALL: [Interruption; 15] = [
+    Interruption::CancelSend,
+    Interruption::CancelRecv,
+    Interruption::CancelBoth,
+    Interruption::SenderDisconnects,
+    Interruption::ReceiverDisconnects,
+    Interruption::BothDisconnect,
+    Interruption::SenderCloses,
+    Interruption::ReceiverCloses,
+    Interruption::SenderDies,
+    Interruption::ReceiverDies,
+    Interruption::SenderVanishes,
+    Interruption::ReceiverVanishes,
+    Interruption::LinksBreak,
+    Interruption::Silence,
+    Interruption::ReceiverStalls,
+];
+
+const STEPS: u64 = 1_000_000;
+
+struct Stage<N: Network> {
+    network: N,
+    world: World,
+    book: Rc<RefCell<Book>>,
+    cluster: Cluster<Node<N::Port>>,
+}
+
+impl<N: Network> Stage<N> {
+    /// Two nodes that are connected.
+    fn new(world: &World, network: N) -> Self {
+        let book = Rc::default();
+        let cluster = Cluster::new(world);
+        let mut stage = Self {
+            network,
+            world: world.clone(),
+            book,
+            cluster,
+        };
+        for id in 0..2 {
+            let node = stage.node(id);
+            stage.cluster.add(node);
+        }
+        stage.connect(0, 1);
+        stage.connect(1, 0);
+        stage
+    }
+
+    fn node(&mut self, id: NodeId) -> Node<N::Port> {
+        let port = self.network.open(id);
+        let config = Config {
+            request_timeout: Some(Duration::from_secs(2)),
+            ..Config::default()
+        };
+        let mut node = Node::new(
+            &self.world,
+            &self.book,
+            (id, 2),
+            config,
+            Habits::default(),
+            port,
+        );
+        node.mood = Mood::Quiet;
+        node
+    }
+
+    fn at(&mut self, id: NodeId) -> &mut Node<N::Port> {
+        self.cluster.poke(id);
+        self.cluster.node(id).expect("it lives")
+    }
+
+    fn is_busy(&mut self) -> bool {
+        let node = |id| self.cluster.node(id).map_or(0, |node| node.posted());
+        (0..2).map(node).sum::<usize>() > 0
+    }
+
+    fn lives(&mut self, id: NodeId) -> bool {
+        self.cluster.node(id).is_some()
+    }
+
+    fn run(&mut self, span: Duration) {
+        let until = self.world.now().after(span);
+        assert!(
+            self.cluster.run_until(until, STEPS),
+            "more than {STEPS} steps"
+        );
+    }
+
+    /// Connects until it works; a former life's links may be in the way for a while.
+    fn connect(&mut self, from: NodeId, to: NodeId) {
+        for _ in 0..20 {
+            self.at(from).connect(to, KEY);
+            self.run(Duration::from_millis(500));
+            if !self.at(from).partners().is_empty() {
+                return;
+            }
+        }
+        panic!("n{from} cannot reach n{to}");
+    }
+
+    fn post(&mut self, from: NodeId, len: usize, room: usize, late: bool) {
+        let to = 1 - from;
+        let partner = self.at(from).partners()[0];
+        if !late {
+            self.at(to).recv(Selector::exact(5), room);
+        }
+        self.at(from).send(partner, 5, len);
+        if late {
+            self.run(Duration::from_micros(40));
+            self.at(to).recv(Selector::exact(5), room);
+        }
+    }
+
+    fn kill(&mut self, id: NodeId) {
+        if let Some(node) = self.cluster.kill(id) {
+            self.book.borrow_mut().died(node.life(), self.world.now());
+        }
+    }
+
+    fn interrupt(&mut self, how: Interruption) {
+        self.world.note(0, format!("--- {how:?}"));
+        let disconnect = |node: &mut Node<N::Port>| {
+            for partner in node.partners().to_vec() {
+                node.disconnect(partner);
+            }
+        };
+        match how {
+            Interruption::CancelSend => self.at(0).cancel_sends(),
+            Interruption::CancelRecv => self.at(1).cancel_receives(),
+            Interruption::CancelBoth => {
+                self.at(0).cancel_sends();
+                self.at(1).cancel_receives();
+            }
+            Interruption::SenderDisconnects => disconnect(self.at(0)),
+            Interruption::ReceiverDisconnects => disconnect(self.at(1)),
+            Interruption::BothDisconnect => {
+                disconnect(self.at(0));
+                disconnect(self.at(1));
+            }
+            Interruption::SenderCloses | Interruption::SenderDies => {
+                if how == Interruption::SenderCloses {
+                    self.at(0).close();
+                }
+                self.kill(0);
+            }
+            Interruption::ReceiverCloses | Interruption::ReceiverDies => {
+                if how == Interruption::ReceiverCloses {
+                    self.at(1).close();
+                }
+                self.kill(1);
+            }
+            Interruption::SenderVanishes => {
+                self.network.power_off(0);
+                self.kill(0);
+            }
+            Interruption::ReceiverVanishes => {
+                self.network.power_off(1);
+                self.kill(1);
+            }
+            Interruption::LinksBreak => self.network.reset(0, 1),
+            Interruption::Silence => self.network.cut(0, 1),
+            Interruption::ReceiverStalls => self.cluster.stall(1, Duration::from_secs(5)),
+        }
+    }
+
+    /// Everything ends, and then it works again.
+    fn recover(&mut self) {
+        self.run(Duration::from_secs(12));
+        self.network.heal(0, 1);
+        self.network.calm();
+        for id in 0..2 {
+            if self.lives(id) {
+                let node = self.at(id);
+                assert_eq!(node.outstanding(), 0, "still waiting: {}", node.describe());
+                node.cancel_receives();
+            } else {
+                let node = self.node(id);
+                self.cluster.restart(id, node);
+            }
+        }
+        for from in 0..2 {
+            if self.at(from).partners().is_empty() {
+                self.connect(from, 1 - from);
+            }
+        }
+        let before = self.book.borrow().received();
+        for (from, len) in [(0, 100_000), (1, 100)] {
+            // A message that nobody received may lie there; this one is another.
+            let partner = self.at(from).partners()[0];
+            self.at(1 - from).recv(Selector::exact(6), len);
+            self.at(from).send(partner, 6, len);
+        }
+        self.run(Duration::from_secs(3));
+        assert_eq!(
+            self.book.borrow().received(),
+            before + 2,
+            "it does not work any more"
+        );
+        for id in 0..2 {
+            self.at(id).close();
+            self.run(Duration::from_secs(1));
+            assert_eq!(self.at(id).endpoint.requests(), 0);
+        }
+    }
+}
+
+/// Runs the transfer once for every step of it and every interruption: `len` bytes into a buffer
+/// with `room`.
+///
+/// # Panics
+/// When a promise is broken, or nothing works any more afterwards.
+pub fn interrupt_everywhere<N: Network>(
+    mut network: impl FnMut(&World) -> N,
+    len: usize,
+    room: usize,
+) {
+    let mut runs = 0;
+    for late in [false, true] {
+        for how in ALL {
+            let mut step = 0;
+            loop {
+                let world = World::new(step);
+                seeds::watch(&world);
+                world.note(0, format!("{how:?} after step {step}, posted late: {late}"));
+                let network = network(&world);
+                let mut stage = Stage::new(&world, network);
+                stage.post(0, len, room, late);
+                let over = !(0..step).all(|_| {
+                    stage.cluster.step();
+                    stage.is_busy()
+                });
+                stage.interrupt(how);
+                stage.recover();
+                runs += 1;
+                if over {
+                    break;
+                }
+                step += 1;
+            }
+        }
+    }
+    println!("{runs} runs");
+    let least = 2 * ALL.len() * 3;
+    assert!(
+        runs >= least,
+        "only {runs} runs: the transfer had hardly any steps"
+    );
+}

@@ -1,0 +1,48 @@
+//! What nodes go through, on whatever network carries them.
+//!
+//! ```text
+//!   chaos         Run: random operations, random faults
+//!   interrupted   one transfer, disturbed after every single step
+//!        |
+//!        v
+//!   Network <-- networks: SimPorts on a Fabric, Reliable over a DatagramNet
+//!           <-- whoever has a port that can live in virtual time
+//! ```
+//!
+//! Owns: what a scenario needs of a network.
+//! Knows nothing of: how a network does it.
+
+mod chaos;
+mod interrupted;
+mod networks;
+
+pub use chaos::{Run, Tally, check_tally};
+pub use interrupted::interrupt_everywhere;
+pub use networks::{Reliably, Unreliably};
+
+use crate::{Buffer, NodeId};
+use mx_proto::port::Port;
+
+/// A network, as far as chaos is concerned.
+pub trait Network {
+    /// What carries its packets.
+    type Port: Port<Buffer>;
+
+    /// Opens a node's port, for a new life of that node.
+    fn open(&mut self, node: NodeId) -> Self::Port;
+
+    /// From now on nothing gets from one to the other.
+    fn cut(&self, a: NodeId, b: NodeId);
+
+    /// The opposite.
+    fn heal(&self, a: NodeId, b: NodeId);
+
+    /// Breaks what connects the two, once.
+    fn reset(&self, a: NodeId, b: NodeId);
+
+    /// The node's power fails; its port is dropped right after.
+    fn power_off(&self, node: NodeId);
+
+    /// From now on nothing goes wrong any more.
+    fn calm(&self);
+}
