@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   remote   registrations, lanes ----.
-//!   slots    memory + registrations --+--> main endpoint --> domain (queue, addresses)
+//!   slots    memory + registrations --+--> main endpoint --> domain (queue, addresses) --> memory
 //!   receive  memory + registrations --'
-//!                                          closed from left to right, memory last but one
+//!                                          closed from left to right, memory last
 //! ```
 //!
 //! A provider that has broken down, or keeps memory it must not keep, is answered by dropping all
@@ -30,11 +30,16 @@ use mx_proto::LinkId;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Everything opened.
+/// Everything opened. The order of the members is that in which they go: all memory that a provider
+/// may have been given, contexts included, comes after what was opened, also after what would not be
+/// closed at once.
 pub(super) struct Fabric {
     pub(super) remote: Remote,
+    pub(super) main: Option<Ep>,
+    pub(super) domain: Domain,
     pub(super) slots: Slots,
     pub(super) receive: Receive,
+    pub(super) ops: Ops,
     pub(super) addresses: Addresses,
     /// Frames about remote memory that wait for their link.
     pub(super) out: VecDeque<(LinkId, RemoteFrame)>,
@@ -44,9 +49,6 @@ pub(super) struct Fabric {
     orphans: HashMap<LinkId, (u64, u32)>,
     /// What is to be injected is put together here.
     scratch: Vec<u8>,
-    pub(super) main: Option<Ep>,
-    pub(super) ops: Ops,
-    pub(super) domain: Domain,
 }
 
 /// Why a frame did not go out.
@@ -82,20 +84,20 @@ impl Fabric {
             remote: Remote::new(plan, lanes_max),
             slots: Slots::new(plan.prefix + plan.slot_bytes, plan.mr_local),
             receive,
+            ops: Ops::new(),
             addresses: Addresses::default(),
             out: VecDeque::new(),
             backlog: VecDeque::new(),
             orphans: HashMap::new(),
             scratch: vec![0; plan.prefix + plan.inject_max],
-            main: None,
-            ops: Ops::new(),
+            main: Some(main),
             domain,
         };
-        fabric
-            .receive
-            .post(&main, &mut fabric.ops)
-            .map_err(|code| FabricError::new(library, "fi_recv", code))?;
-        fabric.main = Some(main);
+        let posted = match &fabric.main {
+            Some(main) => fabric.receive.post(main, &mut fabric.ops),
+            None => Ok(false),
+        };
+        posted.map_err(|code| FabricError::new(library, "fi_recv", code))?;
         Ok(fabric)
     }
 
@@ -211,8 +213,7 @@ impl Fabric {
 
 impl Drop for Fabric {
     fn drop(&mut self) {
-        // Lanes and what is registered for peers. Then, by the order of the fields, memory, and the
-        // domain at the end.
+        // Lanes and what is registered for peers.
         self.remote = Remote::new(self.domain.plan(), 0);
         self.calm();
         if !self.domain.plan().mr_endpoint {

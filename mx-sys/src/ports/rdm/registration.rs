@@ -47,10 +47,10 @@ pub(super) struct Registrations {
 }
 
 struct Kept {
+    /// Stands first, so that it goes before the memory. `None` once it was revoked.
+    mr: Option<Mr>,
     /// Keeps the memory mapped.
     region: Arc<Region>,
-    /// `None` once it was revoked.
-    mr: Option<Mr>,
     leases: usize,
     /// The turn in which it was leased last.
     used: u64,

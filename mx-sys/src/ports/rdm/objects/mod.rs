@@ -46,6 +46,7 @@ use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A domain with a completion queue and an address vector.
 pub(super) struct Domain {
@@ -220,10 +221,27 @@ impl Parts {
 
 impl Drop for Parts {
     fn drop(&mut self) {
-        // Endpoints that kept registrations busy are gone by now. This is the last time.
+        // Endpoints that kept registrations busy are gone by now. What is still busy may be so until
+        // the provider has handled what has arrived.
+        let until = Instant::now() + LAST_PATIENCE;
+        let mut events = Vec::new();
+        self.retry_stuck();
+        while !self.stuck.get_mut().is_empty() && Instant::now() < until {
+            events.clear();
+            let _ = self.queue.read(&self.library, &mut events, LAST_EVENTS);
+            self.retry_stuck();
+        }
+        // The last time.
         drop(self.stuck.take());
     }
 }
+
+/// How long a provider may refuse to close what belongs to a domain before that is closed all the
+/// same. A breakdown waits for it, and callers wait for the breakdown.
+const LAST_PATIENCE: Duration = Duration::from_millis(100);
+
+/// Events taken from the queue at a time meanwhile.
+const LAST_EVENTS: usize = 64;
 
 /// What `open` puts into its argument.
 fn opened<T>(
