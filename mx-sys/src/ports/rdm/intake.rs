@@ -52,6 +52,7 @@ impl RdmPort {
             return self.report_downs(sink);
         }
         let mut any = self.take_in(budget, sink);
+        let moved = any;
         if self.links.is_due(now) {
             self.keep_time();
         }
@@ -59,7 +60,9 @@ impl RdmPort {
         any |= self.with_remote(|remote, outlet| remote.poll(outlet, now)) == Some(true);
         self.send_remote_frames();
         any |= self.report_remote(sink);
-        any |= self.unblock(sink);
+        if moved || now >= self.room_at {
+            any |= self.unblock(moved, sink);
+        }
         if self.fabric.as_ref().is_some_and(super::Fabric::is_clogged) {
             log::warn!("frames to dead peers fill the send slots: the endpoint is closed");
             self.renew();
@@ -345,16 +348,27 @@ impl RdmPort {
     }
 
     /// Those who have waited longest for room try again: their small frames here, the rest in the
-    /// endpoint.
-    fn unblock<M: Memory, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
+    /// endpoint. Where nothing has happened that could have made room, only after their pause: the
+    /// endpoint takes every try for something that happened, and would never sleep.
+    fn unblock<M: Memory, S: Sink<M>>(&mut self, moved: bool, sink: &mut S) -> bool {
         let mut any = false;
-        for _ in 0..self.blocked.len().min(UNBLOCKED) {
+        let mut tried = 0;
+        self.room_at = Instant(u64::MAX);
+        for _ in 0..self.blocked.len() {
             let Some(id) = self.blocked.pop_front() else {
                 break;
             };
-            if let Some(link) = self.links.of_mut(id) {
-                link.blocked = false;
+            let Some(link) = self.links.of_mut(id) else {
+                continue;
+            };
+            let due = moved || link.retry_at <= self.now;
+            if !due || tried == UNBLOCKED {
+                self.room_at = self.room_at.min(link.retry_at);
+                self.blocked.push_back(id);
+                continue;
             }
+            tried += 1;
+            link.blocked = false;
             if !self.flush_control(id) {
                 self.block(id);
                 continue;

@@ -62,6 +62,10 @@ pub(super) struct Link {
     pub(super) blocked: bool,
     /// The endpoint was refused room and has to be told when there is some.
     pub(super) wanted: bool,
+    /// Before that the provider is not asked for room again, unless something has happened ...
+    pub(super) retry_at: Instant,
+    /// ... and how long that was the last time. Nothing, once it has had room.
+    pub(super) pause: Duration,
     heard: Instant,
     /// It has been asked whether it is there.
     pinged: bool,
@@ -255,6 +259,8 @@ impl Links {
             control: VecDeque::new(),
             blocked: false,
             wanted: false,
+            retry_at: now,
+            pause: Duration::ZERO,
             heard: now,
             pinged: false,
             detour,

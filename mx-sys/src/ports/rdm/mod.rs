@@ -121,6 +121,8 @@ pub struct RdmPort {
     broken: Vec<LinkId>,
     /// Links that had no room, the one that has waited longest first.
     blocked: VecDeque<LinkId>,
+    /// When the first of them may try again.
+    room_at: Instant,
     /// What sleepers sleep on; it stays when the fabric is opened anew. Its member is in it only
     /// while somebody may sleep: providers' descriptors are epoll instances over epoll instances,
     /// and every level above them costs each arriving message about half a microsecond.
@@ -157,6 +159,13 @@ pub struct RdmStats {
     pub blocked: u64,
 }
 
+/// While a link has no room, it is tried again after this time at the latest: not every provider
+/// says when there is some. A peer that has died may have none for as long as that is not noticed.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// And after this time at first: a fabric carries some frames of 16 KiB meanwhile.
+const RETRY_FIRST: Duration = Duration::from_micros(10);
+
 /// After a breakdown, time between two tries to open the fabric again.
 const RETRY_OPEN: Duration = Duration::from_secs(5);
 
@@ -181,6 +190,7 @@ impl RdmPort {
             downs: Vec::new(),
             broken: Vec::new(),
             blocked: VecDeque::new(),
+            room_at: Instant(0),
             nest,
             armed: [None; 2],
             now: Instant(0),
@@ -444,6 +454,9 @@ impl RdmPort {
         let sent = fabric.send(link, kind, manner, body.len(), |out| {
             out.copy_from_slice(body);
         });
+        if sent.is_ok() {
+            link.pause = Duration::ZERO;
+        }
         if let Err(NotSent::Failed(code)) = sent {
             log::debug!(
                 "link {id:?}: {kind:?} not sent: {}",
@@ -461,6 +474,12 @@ impl RdmPort {
             && !link.blocked
         {
             link.blocked = true;
+            link.pause = (link.pause * 2).clamp(RETRY_FIRST, RETRY);
+            link.retry_at = self.now.after(link.pause);
+            self.room_at = match self.blocked.is_empty() {
+                true => link.retry_at,
+                false => self.room_at.min(link.retry_at),
+            };
             self.blocked.push_back(id);
         }
     }

@@ -15,10 +15,6 @@ use std::time::Duration;
 /// How much of a large message that is copied the receiver asks for at once.
 const PULL_BLOCK: usize = 1 << 20;
 
-/// While links have no room, they are tried again after this time. Not every provider says when
-/// there is some.
-const RETRY: Duration = Duration::from_millis(1);
-
 /// A provider without a descriptor is looked at this often while there is traffic ...
 const POLL_BUSY: Duration = Duration::from_millis(1);
 /// ... and this often when there has been none for a while: a look costs some microseconds.
@@ -93,7 +89,10 @@ impl<M: Memory> Port<M> for RdmPort {
             }
         });
         match sent {
-            Ok(()) => Ok(Sent::Whole),
+            Ok(()) => {
+                link.pause = Duration::ZERO;
+                Ok(Sent::Whole)
+            }
             Err(NotSent::Busy) => {
                 link.wanted = true;
                 self.block(id);
@@ -160,7 +159,7 @@ impl<M: Memory> Port<M> for RdmPort {
         let polled = |span| Some(self.polled.after(span));
         let room = match self.blocked.is_empty() {
             true => None,
-            false => polled(RETRY),
+            false => Some(self.room_at),
         };
         let fabric = self.fabric.as_ref();
         let look = match fabric.map(|fabric| fabric.domain.wait_fd()) {
