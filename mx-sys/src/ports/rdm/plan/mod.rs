@@ -27,6 +27,8 @@ use std::fmt;
 /// What one `fi_info` says, as far as a plan depends on it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Offer {
+    /// The version of the library.
+    pub release: (u32, u32),
     /// The provider, layers joined by `;`.
     pub provider: String,
     /// `FI_EP_*`.
@@ -183,7 +185,7 @@ impl Plan {
             inject_max: offer.inject_size.min(slot_bytes),
             prefix,
             slot_bytes,
-            multi_recv: offer.caps & FI_MULTI_RECV != 0,
+            multi_recv: offer.caps & FI_MULTI_RECV != 0 && !loses_multi_receives(offer),
             context_bytes: offer.mode & (FI_CONTEXT | FI_CONTEXT2) != 0,
             mr_local: mr_mode & FI_MR_LOCAL != 0 || offer.mode & FI_LOCAL_MR != 0,
             mr_endpoint: mr_mode & FI_MR_ENDPOINT != 0,
@@ -283,13 +285,20 @@ pub(super) fn is_software(provider: &str) -> bool {
     SOFTWARE.contains(&core)
 }
 
+/// The multi-receives of 1.17's rxm lose messages when more arrive than the posted buffers hold:
+/// of twelve clients that sent at once, three to nine lost one, in every run; with a receive for
+/// each message none did, nor with 2.x. When it was mended is not known.
+fn loses_multi_receives(offer: &Offer) -> bool {
+    is_rxm(&offer.provider) && offer.release < (2, 0)
+}
+
+fn is_rxm(provider: &str) -> bool {
+    provider.split(';').any(|layer| layer == "ofi_rxm")
+}
+
 /// The longest frame for `provider`.
 fn slot_bytes(provider: &str) -> usize {
-    if provider.split(';').any(|layer| layer == "ofi_rxm") {
-        SLOT_RXM
-    } else {
-        SLOT
-    }
+    if is_rxm(provider) { SLOT_RXM } else { SLOT }
 }
 
 impl fmt::Display for Plan {

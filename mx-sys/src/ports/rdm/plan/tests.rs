@@ -13,6 +13,7 @@ const ALL_TAG_BITS: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 /// `tcp` of 2.x, measured.
 fn tcp() -> Offer {
     Offer {
+        release: (2, 5),
         provider: "tcp".into(),
         ep_type: FI_EP_RDM,
         caps: MSG | FI_TAGGED,
@@ -415,4 +416,13 @@ fn a_plan_tells_which_path_each_class_takes() {
         "inject up to 192, slots of 32768, multi receive, large messages by RMA read \
          (offsets), registration by endpoint"
     );
+}
+
+#[test]
+fn old_rxm_gets_a_receive_for_each_message() {
+    let multi = |release, offer: Offer| plan(&Offer { release, ..offer }).multi_recv;
+    assert!(!multi((1, 17), tcp_rxm()));
+    assert!(!multi((1, 99), tcp_rxm()));
+    assert!(multi((2, 0), tcp_rxm()));
+    assert!(multi((1, 17), tcp()));
 }

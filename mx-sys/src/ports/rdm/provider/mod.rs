@@ -268,6 +268,7 @@ fn source(bytes: &[u8]) -> Option<IpAddr> {
 /// What an offer says, as far as plans go.
 fn offer(info: Info<'_>) -> Offer {
     Offer {
+        release: info.library().version(),
         provider: info.provider().into_owned(),
         ep_type: info.ep_type(),
         caps: info.caps(),
