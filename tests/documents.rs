@@ -1,11 +1,28 @@
 //! Numbers in documents are those of the code.
 
 use bmi_mx::config::TUNABLES;
+use mx_sys::ports::rdm::card::{ADDRESS_MAX, Answer, Card, PROVIDER_MAX, Refusal};
+
+fn text_of(path: &str) -> String {
+    std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+/// The names and numbers of a file's lines `    Name = 1,` and `const NAME: u8 = 1;`.
+fn numbered(path: &str) -> Vec<(String, u8)> {
+    let line = |line: &str| {
+        let line = line.trim().trim_end_matches([',', ';']);
+        let (name, number) = line.split_once(" = ")?;
+        let name = name.trim_start_matches("const ").trim_end_matches(": u8");
+        let plain = |c: char| c.is_ascii_alphabetic() || c == '_';
+        let known = name != "VERSION" && name.chars().all(plain);
+        known.then_some((name.to_owned(), number.parse().ok()?))
+    };
+    text_of(path).lines().filter_map(line).collect()
+}
 
 #[test]
 fn the_table_of_tunables_is_the_one_in_the_code() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/tuning.md");
-    let text = std::fs::read_to_string(path).unwrap();
+    let text = text_of("docs/tuning.md");
     let rows: Vec<String> = TUNABLES
         .iter()
         .map(|tunable| {
@@ -25,11 +42,76 @@ fn the_table_of_tunables_is_the_one_in_the_code() {
 
 #[test]
 fn the_changelog_knows_this_version() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/CHANGELOG.md");
-    let text = std::fs::read_to_string(path).unwrap();
+    let text = text_of("CHANGELOG.md");
     let version = format!("[{}]", env!("CARGO_PKG_VERSION"));
     assert!(
         text.contains(&version) || text.contains("Unreleased"),
         "neither {version} nor Unreleased"
     );
+}
+
+#[test]
+fn cards_are_documented_as_they_travel() {
+    let text = text_of("docs/wire-format.md");
+    let reasons = [
+        Refusal::NoPort,
+        Refusal::Provider,
+        Refusal::Format,
+        Refusal::Full,
+        Refusal::NotUnderstood,
+        Refusal::Failed,
+    ];
+    let rows = reasons.map(|why| {
+        let provider = String::new();
+        let number = Answer::None { why, provider }.emit()[1];
+        format!("| {number} | {why} |")
+    });
+    let table = rows.join("\n");
+    assert!(text.contains(&table), "docs/wire-format.md:\n{table}");
+    let fixed = Card {
+        provider: String::new(),
+        format: 0,
+        address: Vec::new(),
+        incarnation: 0,
+        link: 0,
+        cookie: 0,
+    };
+    for claim in [
+        format!("is {} bytes, the provider", fixed.emit().len()),
+        format!("provider's name, 1 to {PROVIDER_MAX} |"),
+        format!("address in that format, 1 to {ADDRESS_MAX} "),
+    ] {
+        assert!(text.contains(&claim), "docs/wire-format.md: {claim}");
+    }
+}
+
+#[test]
+fn kinds_of_frames_are_documented_as_they_travel() {
+    let text = text_of("docs/wire-format.md");
+    let frames = numbered("mx-sys/src/ports/rdm/frame.rs");
+    assert_eq!(frames.len(), 7, "{frames:?}");
+    for (name, number) in frames {
+        let row = format!("\n| {number} | {name}");
+        assert!(text.contains(&row), "docs/wire-format.md: {row}");
+    }
+    let remote = numbered("mx-sys/src/ports/rdm/remote_frame.rs");
+    assert_eq!(remote.len(), 6, "{remote:?}");
+    for (name, number) in remote {
+        let name = name.replace('_', "").to_lowercase();
+        let found = text.lines().any(|line| {
+            let line = line.to_lowercase();
+            line.starts_with(&format!("  |  {number}   |")) && line.ends_with(&format!(" {name}"))
+        });
+        assert!(found, "docs/wire-format.md: remote frame {number}, {name}");
+    }
+}
+
+#[test]
+fn the_oldest_libfabric_is_the_one_in_the_code() {
+    let code = text_of("libfabric-sys/src/load.rs");
+    let (_, rest) = code.split_once("OLDEST: (u32, u32) = (").unwrap();
+    let (version, _) = rest.split_once(')').unwrap();
+    let claim = format!("Works with {}\n  to 2.x", version.replace(", ", "."));
+    let text = text_of("CHANGELOG.md");
+    assert!(text.contains(&claim), "CHANGELOG.md: {claim}");
 }
