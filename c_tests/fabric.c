@@ -119,7 +119,8 @@ static void refused(const char *what, const char *const *words)
     setenv("MX_PORT", "tcp", 1);
     forget_log();
     talk_to(host_lookup_endpoint(host_start_server()));
-    CHECK_THAT(logged[ERROR] + logged[WARNING], ==, 0);
+    /* Endpoints that are taken may have been named; the fabric is no concern of tcp's. */
+    CHECK(strstr(lines, "rdm") == NULL && strstr(lines, "libfabric") == NULL);
     host_stop();
 }
 

@@ -262,7 +262,9 @@ static void patient_server(struct side *side)
             files = entries("/proc/self/fd");
         tell(side, "next", 0);
     }
-    CHECK_THAT(entries("/proc/self/fd"), <=, files);
+    /* libfabric closes a connection some time after its peer has left, and keeps the last one or
+     * two: fewer than one for each client since. */
+    CHECK_THAT(entries("/proc/self/fd"), <=, files + (port_is("rdm") ? 2 : 0));
     CHECK_THAT(mappings_of_rings(), ==, 0);
     tell(side, "bye", 0);
     hear(side, "bye");
