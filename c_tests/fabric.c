@@ -406,11 +406,17 @@ static void rdm_client(struct side *side)
 
 static void rdm_server(struct side *side)
 {
+    struct bmi_method_addr *client;
+
     take_log();
     setenv("MX_PORT", "rdm", 1);
-    exchange(pair_server(side));
+    pair_serve(side);
+    forget_log(); /* of endpoints that were taken */
+    client = pair_accept();
+    exchange(client);
     /* Who comes over tcp is served over tcp; nothing is wrong with that. */
-    CHECK_THAT(logged[ERROR] + logged[WARNING], ==, 0);
+    if (logged[ERROR] + logged[WARNING] != 0)
+        FAIL("%d lines: \"%.300s\"", logged[ERROR] + logged[WARNING], lines);
     pair_part(side);
 }
 

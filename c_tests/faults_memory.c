@@ -303,7 +303,7 @@ static void fault_20(struct side *side)
     static void *small[2000];
     int64_t before, after;
     /* libfabric with all its providers, and its own queues, come on top of what is ours. */
-    int fabric_kib = port_is("rdm") ? 24 * 1024 : 0;
+    int fabric_kib = port_is("rdm") ? 40 * 1024 : 0;
 
     (void)side;
     host_load();
