@@ -56,8 +56,9 @@ pub(super) struct Lanes {
     work: Vec<LinkId>,
     /// Links whose lanes are looked at in each poll.
     active: Vec<LinkId>,
-    /// The descriptors of all lanes' queues.
+    /// The descriptors of all lanes' queues, where they have to be waited for.
     nest: Nest,
+    wake: bool,
     /// When the first time-out may be.
     alarm: Option<Instant>,
     open: usize,
@@ -115,6 +116,7 @@ impl Lanes {
             work: Vec::new(),
             active: Vec::new(),
             nest: Nest::new()?,
+            wake: plan.lanes_wake,
             alarm: None,
             open: 0,
             // One endpoint of the domain is the shared one.
@@ -552,7 +554,9 @@ impl Lanes {
             }
             _ => log::debug!("link {link:?}: lane {generation} closed: {cause:?}"),
         }
-        if let Some(fd) = ep.wait_fd() {
+        if self.wake
+            && let Some(fd) = ep.wait_fd()
+        {
             self.nest.remove(fd);
         }
         self.active.retain(|active| *active != link);

@@ -121,7 +121,9 @@ impl Lanes {
         outlet.out.push_back((link, announcement));
         side.wanted = false;
         side.answer_after = now.after(ANSWER_PAUSE);
-        if let Err(error) = self.nest.add(0, ep.wait_fd()) {
+        if self.wake
+            && let Err(error) = self.nest.add(0, ep.wait_fd())
+        {
             // It still moves whenever somebody polls.
             log::warn!("link {link:?}: the lane's descriptor cannot be waited for: {error}");
         }

@@ -109,6 +109,9 @@ pub(super) struct Plan {
     pub rx_depth: usize,
     /// How many endpoints the domain is meant to have, the shared one among them.
     pub endpoints: usize,
+    /// The queue of a lane is woken by its own descriptor; otherwise the shared endpoint's is
+    /// readable for every socket of the domain.
+    pub lanes_wake: bool,
     /// How to wait for completions. Known when the queue is open: until then, what is wished for.
     pub wait: Wait,
     /// The longest message the provider takes.
@@ -203,6 +206,10 @@ impl Plan {
             tx_depth: offer.tx_size.max(1),
             rx_depth: offer.rx_size.max(1),
             endpoints: offer.ep_cnt.max(1),
+            // 2.x's tcp keeps all sockets of a domain in one epoll instance, which stands behind
+            // the queue of each endpoint. All of them in one more would be more paths from one
+            // socket than the kernel allows: 50 lanes, or 10 with two levels above.
+            lanes_wake: is_rxm(&offer.provider),
             wait: Wait::Fd,
             max_msg: offer.max_msg_size,
         };
