@@ -4,8 +4,9 @@ mod direct;
 
 use direct::nodes::{Nodes, pattern};
 use libfabric_fake::{Fake, Faults, Shape};
-use mx_proto::{Config, Status};
+use mx_proto::{Config, KeepAll, Status};
 use mx_sys::ports::rdm::RdmOptions;
+use std::time::{Duration, Instant};
 
 fn shapes() -> [Shape; 7] {
     [
@@ -57,5 +58,68 @@ fn registrations_that_are_busy_now_and_then_harm_nobody() {
             drop(nodes);
             fake.assert_clean();
         }
+    }
+}
+
+/// Turns until node `at` has no connection to its peer any more.
+fn until_alone(nodes: &mut Nodes, at: usize, within: Duration) {
+    let until = Instant::now() + within;
+    while nodes.end(at).port().rdm().link_count() > 0 {
+        assert!(Instant::now() < until, "{:?}", nodes.end(at).port().rdm());
+        nodes.turn();
+    }
+}
+
+#[test]
+fn the_peer_of_a_port_that_was_opened_anew_hears_of_it_at_once() {
+    for shape in shapes() {
+        let fake = Fake::new(shape.clone(), 1);
+        let mut nodes = nodes(&fake, 2);
+        let to = nodes.connect(0, 1);
+        let sent = pattern(5_000, 1);
+        let mut got = vec![0; sent.len()];
+        nodes.send_all(0, to, 1, &sent);
+        assert_eq!(nodes.receive(1, 1, &mut got).status, Status::Success);
+        // What is pending then has to end, too.
+        nodes.post(1, 2, &mut got, 7);
+        fake.faults(|faults| faults.overrun = 1.0);
+        nodes.end(0).progress(&mut KeepAll);
+        fake.faults(|faults| faults.overrun = 0.0);
+        assert_eq!(nodes.end(0).port().rdm().stats().renewals, 1);
+        until_alone(&mut nodes, 1, Duration::from_secs(3));
+        until_alone(&mut nodes, 0, Duration::from_secs(3));
+        // And both are as good as before.
+        let to = nodes.connect(0, 1);
+        nodes.send_all(0, to, 2, &sent);
+        assert_eq!(nodes.wait(1, 7).status, Status::Success);
+        assert!(got == sent, "{}", shape.provider);
+        drop(nodes);
+        fake.assert_clean();
+    }
+}
+
+#[test]
+fn the_peer_hears_of_a_link_that_was_closed_while_there_was_no_room() {
+    for shape in shapes() {
+        let fake = Fake::new(shape.clone(), 1);
+        let mut nodes = nodes(&fake, 2);
+        let to = nodes.connect(0, 1);
+        let sent = pattern(5_000, 1);
+        nodes.send_all(0, to, 1, &sent);
+        let mut got = vec![0; sent.len()];
+        assert_eq!(nodes.receive(1, 1, &mut got).status, Status::Success);
+        fake.faults(|faults| {
+            faults.again = 1.0;
+            faults.again_run = 1;
+        });
+        nodes.end(0).disconnect(to);
+        for _ in 0..10 {
+            nodes.turn();
+        }
+        fake.faults(|faults| *faults = Faults::none());
+        until_alone(&mut nodes, 1, Duration::from_secs(3));
+        until_alone(&mut nodes, 0, Duration::from_secs(3));
+        drop(nodes);
+        fake.assert_clean();
     }
 }

@@ -35,6 +35,19 @@ impl Addresses {
         Ok(number)
     }
 
+    /// One user more of a number in use.
+    pub(super) fn keep(&mut self, number: u64) {
+        if let Some((_, users)) = self.users.get_mut(&number) {
+            *users += 1;
+        }
+    }
+
+    /// What a number stands for.
+    pub(super) fn bytes(&self, number: u64) -> Option<&[u8]> {
+        let (bytes, _) = self.users.get(&number)?;
+        Some(bytes)
+    }
+
     /// One user less.
     pub(super) fn give(&mut self, domain: &Domain, number: u64) {
         let Some((bytes, users)) = self.users.get_mut(&number) else {

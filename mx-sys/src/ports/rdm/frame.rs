@@ -45,6 +45,9 @@ pub(super) enum Kind {
     Bye = 6,
     /// About remote reads.
     Remote = 7,
+    /// The sender's end of the link is no more. Taken out of turn, for what was sent before it may
+    /// never come.
+    Reset = 8,
 }
 
 /// A frame's header.
@@ -88,6 +91,7 @@ impl Frame {
             5 => Kind::Pong,
             6 => Kind::Bye,
             7 => Kind::Remote,
+            8 => Kind::Reset,
             _ => return None,
         };
         let frame = Self {
@@ -114,6 +118,7 @@ mod tests {
             Kind::Pong,
             Kind::Bye,
             Kind::Remote,
+            Kind::Reset,
         ] {
             let frame = Frame {
                 kind,
@@ -138,7 +143,7 @@ mod tests {
         .emit();
         assert!(Frame::parse(&good).is_some());
         assert_eq!(Frame::parse(&good[..FRAME_LEN - 1]), None);
-        for (at, value) in [(0, 0), (0, 8), (1, 0), (1, 2)] {
+        for (at, value) in [(0, 0), (0, 9), (1, 0), (1, 2)] {
             let mut bad = good;
             bad[at] = value;
             assert_eq!(Frame::parse(&bad), None, "byte {at} = {value}");

@@ -15,7 +15,7 @@
 use super::RdmPort;
 use super::fabric::{Manner, NotSent};
 use super::frame::{Frame, Kind};
-use super::links::{Alarm, Heard, Link};
+use super::links::{Alarm, Heard, Link, State};
 use super::objects::CqEvent;
 use super::ops::Op;
 use super::remote::Report;
@@ -84,6 +84,8 @@ impl RdmPort {
             if fabric.backlog.is_empty() {
                 if let Err(error) = fabric.domain.read(&mut events, BATCH) {
                     log::error!("provider {}: {error}", self.choice.provider());
+                    // They are about operations that are no more.
+                    events.clear();
                     self.renew();
                     break;
                 }
@@ -131,9 +133,9 @@ impl RdmPort {
             self.stats.strange += 1;
             return;
         };
+        // An error is the end of one frame, not of the buffer it fell into: others land there.
         let last = !matches!(op, Op::Receive(_))
             || !fabric.plan().multi_recv
-            || outcome.is_err()
             || flags & FI_MULTI_RECV != 0;
         if last {
             fabric.ops.end(context);
@@ -207,6 +209,13 @@ impl RdmPort {
             return;
         };
         let (id, word) = (link.id, link.word);
+        if frame.kind == Kind::Reset {
+            // Who is still being greeted, or not known to have come, decides by the clock.
+            if matches!(link.state, State::Up | State::Closing { .. }) {
+                self.end(id, LinkDown::Reset);
+            }
+            return;
+        }
         match link.sequence.arrived(frame.number) {
             Turn::Now => {}
             Turn::Past => {
@@ -265,8 +274,8 @@ impl RdmPort {
         match kind {
             Kind::Hello => self.send_control(id, Kind::HelloAck, &[]),
             Kind::Ping => self.send_control(id, Kind::Pong, &[]),
-            Kind::Bye => self.fail(id, LinkDown::Closed),
-            Kind::HelloAck | Kind::Pong | Kind::Packet | Kind::Remote => {}
+            Kind::Bye => self.end(id, LinkDown::Closed),
+            Kind::HelloAck | Kind::Pong | Kind::Packet | Kind::Remote | Kind::Reset => {}
         }
     }
 
@@ -393,7 +402,7 @@ impl RdmPort {
                 return true;
             };
             let manner = match control.kind {
-                Kind::Bye => Manner::Tracked,
+                Kind::Bye | Kind::Reset => Manner::Tracked,
                 _ => Manner::Fast,
             };
             if self.send_now(id, control.kind, &control.body, manner) == Err(NotSent::Busy)

@@ -232,6 +232,20 @@ impl Links {
         Some(self.add(State::Waiting { until }, cookie, Some(peer), None, now))
     }
 
+    /// What is left of a link that is no more, until its peer has been told.
+    pub(super) fn depart(&mut self, peer: Peer, now: Instant) -> LinkId {
+        let until = now.after(CLOSING);
+        self.add(State::Closing { until }, peer.cookie, Some(peer), None, now)
+    }
+
+    /// Who believes that there is a link with us.
+    pub(super) fn peers(&self) -> impl Iterator<Item = Peer> {
+        let links = self.slots.iter().flatten();
+        links
+            .filter(|link| matches!(link.state, State::Up | State::Closing { .. }))
+            .filter_map(|link| link.peer)
+    }
+
     fn add(
         &mut self,
         state: State,

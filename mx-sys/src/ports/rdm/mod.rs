@@ -129,6 +129,8 @@ pub struct RdmPort {
     nest: Nest,
     /// The members: the shared endpoint's descriptor, the lanes'.
     armed: [Option<RawFd>; 2],
+    /// They could not be waited for: the port is looked at when its deadline says so.
+    deaf: bool,
     now: Instant,
     /// When it was last polled.
     polled: Instant,
@@ -193,6 +195,7 @@ impl RdmPort {
             room_at: Instant(0),
             nest,
             armed: [None; 2],
+            deaf: false,
             now: Instant(0),
             polled: Instant(0),
             busy: Instant(0),
@@ -310,7 +313,7 @@ impl RdmPort {
         self.fail(link, reason);
     }
 
-    /// Makes the provider's descriptors wake whoever sleeps. False when they cannot.
+    /// Makes the provider's descriptors wake whoever sleeps. False when they cannot, now or ever.
     fn hold_on(&mut self, fds: [Option<RawFd>; 2]) -> bool {
         if self.armed == fds {
             return true;
@@ -322,13 +325,23 @@ impl RdmPort {
             .zip(0..)
             .try_for_each(|(fd, member)| self.nest.add(member, *fd));
         if let Err(error) = &added {
-            log::warn!("the provider's descriptors cannot be waited for: {error}");
+            log::warn!(
+                "provider {}: polled from now on: {error}",
+                self.choice.provider()
+            );
+            self.deaf = true;
             self.let_go();
         }
-        added.is_ok()
+        !self.deaf
     }
 
-    /// The opposite.
+    /// What there is to sleep on, if anything.
+    fn wait_fd(&self) -> Option<RawFd> {
+        let fabric = self.fabric.as_ref().filter(|_| !self.deaf)?;
+        fabric.domain.wait_fd()
+    }
+
+    /// The opposite of [`RdmPort::hold_on`].
     fn let_go(&mut self) {
         for fd in std::mem::take(&mut self.armed).into_iter().flatten() {
             self.nest.remove(fd);
@@ -343,18 +356,44 @@ impl RdmPort {
         self.fabric.is_some()
     }
 
-    /// Ends a link from this side. The endpoint is told at the next opportunity, unless it never
-    /// heard of the link or has done with it.
+    /// Ends a link from this side. If the peer is alive after all, it need not find out by itself.
     fn fail(&mut self, id: LinkId, reason: LinkDown) {
+        let link = self.links.of(id);
+        let peer = link.filter(|link| link.state == State::Up);
+        let peer = peer.and_then(|link| link.peer);
+        if let (Some(fabric), Some(peer)) = (&mut self.fabric, &peer) {
+            fabric.addresses.keep(peer.address);
+        }
+        let renewals = self.stats.renewals;
+        self.end(id, reason);
+        // If everything is opened anew over it, the peer has been told with all others.
+        if let Some(peer) = peer
+            && self.stats.renewals == renewals
+        {
+            self.tell(peer);
+        }
+    }
+
+    /// Tells a peer that its link is no more. Its address is kept for that already.
+    fn tell(&mut self, peer: Peer) {
+        if self.fabric.is_none() {
+            return;
+        }
+        let rest = self.links.depart(peer, self.now);
+        self.queue_control(rest, Kind::Reset, &[]);
+        if !self.flush_control(rest) {
+            self.block(rest);
+        }
+    }
+
+    /// Ends a link of which the peer knows. The endpoint is told at the next opportunity, unless it
+    /// never heard of the link or has done with it.
+    fn end(&mut self, id: LinkId, reason: LinkDown) {
         let Some(link) = self.links.of(id) else {
             return;
         };
         let known = !matches!(link.state, State::Waiting { .. } | State::Closing { .. });
         let word = link.word;
-        if matches!(link.state, State::Up) && reason != LinkDown::Closed {
-            // If it is alive after all, it need not find out by itself.
-            let _ = self.send_now(id, Kind::Bye, &[], Manner::Fast);
-        }
         if self.drop_link(id) && known {
             self.downs.push((id, word, reason));
         }
@@ -396,15 +435,29 @@ impl RdmPort {
     fn renew(&mut self) {
         self.stats.renewals += 1;
         self.let_go();
-        // Before anything else: nobody must see a completion while the provider has the memory.
+        let peers = self.fabric.as_ref().map_or_else(Vec::new, |fabric| {
+            let address = |peer: &Peer| Some(fabric.addresses.bytes(peer.address)?.to_vec());
+            let peers = self.links.peers();
+            peers
+                .filter_map(|peer| Some((address(&peer)?, peer)))
+                .collect()
+        });
+        // Nobody must see a completion while the provider has the memory.
         self.fabric = None;
         for id in self.links.ids() {
-            // There is no fabric, so this only tells the endpoint.
-            self.fail(id, LinkDown::Reset);
+            self.end(id, LinkDown::Reset);
         }
         self.blocked.clear();
         self.broken.clear();
         self.reopen(self.now);
+        // What they send goes to an address that nobody has.
+        for (bytes, peer) in peers {
+            if let Some(fabric) = &mut self.fabric
+                && let Ok(address) = fabric.addresses.take(&fabric.domain, &bytes)
+            {
+                self.tell(Peer { address, ..peer });
+            }
+        }
     }
 
     #[cold]
@@ -430,14 +483,23 @@ impl RdmPort {
             true => Err(NotSent::Busy),
             false => self.send_now(id, kind, body, Manner::Fast),
         };
-        if sent == Err(NotSent::Busy)
-            && let Some(link) = self.links.of_mut(id)
-        {
+        if sent == Err(NotSent::Busy) {
+            self.queue_control(id, kind, body);
+            self.block(id);
+        }
+    }
+
+    fn queue_control(&mut self, id: LinkId, kind: Kind, body: &[u8]) {
+        let Some(link) = self.links.of_mut(id) else {
+            return;
+        };
+        // One answer is as good as many, to a peer that asks and does not read.
+        let once = !matches!(kind, Kind::Remote);
+        if !once || link.control.iter().all(|waiting| waiting.kind != kind) {
             link.control.push_back(Control {
                 kind,
                 body: SmallVec::from_slice(body),
             });
-            self.block(id);
         }
     }
 
@@ -493,5 +555,31 @@ impl std::fmt::Debug for RdmPort {
             .field("open", &self.fabric.is_some())
             .field("stats", &self.stats)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::MonotonicClock;
+    use libfabric_fake::{Fake, Shape};
+
+    #[test]
+    fn a_peer_that_asks_and_does_not_read_makes_one_answer_wait() {
+        let fake = Fake::new(Shape::tcp(), 1);
+        let options = RdmOptions {
+            library: Some(fake.library()),
+            ..RdmOptions::default()
+        };
+        let mut port = RdmPort::open(options).unwrap();
+        let id = port.reserve(&MonotonicClock, None).unwrap();
+        for _ in 0..1000 {
+            port.queue_control(id, Kind::Pong, &[]);
+            port.queue_control(id, Kind::HelloAck, &[]);
+        }
+        assert_eq!(port.links.of(id).unwrap().control.len(), 2);
+        port.queue_control(id, Kind::Remote, &[1]);
+        port.queue_control(id, Kind::Remote, &[1]);
+        assert_eq!(port.links.of(id).unwrap().control.len(), 4);
     }
 }

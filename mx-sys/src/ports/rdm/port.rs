@@ -3,13 +3,12 @@
 use super::RdmPort;
 use super::fabric::{Manner, NotSent};
 use super::frame::{FRAME_LEN, Kind};
-use super::links::{Control, State};
+use super::links::State;
 use mx_proto::port::{
     Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, Port, RemoteKey, RemoteRead,
     SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
-use smallvec::SmallVec;
 use std::time::Duration;
 
 /// How much of a large message that is copied the receiver asks for at once.
@@ -131,25 +130,19 @@ impl<M: Memory> Port<M> for RdmPort {
         self.links.closing(id, self.now);
         self.with_remote(|remote, outlet| remote.on_link_down(outlet, id));
         match how {
-            Close::Now => {
-                if greeted {
-                    let _ = self.send_now(id, Kind::Bye, &[], Manner::Fast);
+            Close::Now | Close::Flush if greeted => {
+                if how == Close::Now
+                    && let Some(link) = self.links.of_mut(id)
+                {
+                    link.control.clear();
                 }
-                self.drop_link(id);
-            }
-            Close::Flush if greeted => {
                 // What was injected leaves before it, in order; its completion says so.
-                if let Some(link) = self.links.of_mut(id) {
-                    link.control.push_back(Control {
-                        kind: Kind::Bye,
-                        body: SmallVec::new(),
-                    });
-                }
+                self.queue_control(id, Kind::Bye, &[]);
                 if !self.flush_control(id) {
                     self.block(id);
                 }
             }
-            Close::Flush => {
+            Close::Now | Close::Flush => {
                 self.drop_link(id);
             }
         }
@@ -162,8 +155,8 @@ impl<M: Memory> Port<M> for RdmPort {
             false => Some(self.room_at),
         };
         let fabric = self.fabric.as_ref();
-        let look = match fabric.map(|fabric| fabric.domain.wait_fd()) {
-            Some(None) if self.links.len() > 0 => {
+        let look = match self.wait_fd() {
+            None if fabric.is_some() && self.links.len() > 0 => {
                 let busy = self.polled.since(self.busy) < BUSY_FOR;
                 polled(if busy { POLL_BUSY } else { POLL_IDLE })
             }
@@ -178,13 +171,14 @@ impl<M: Memory> Port<M> for RdmPort {
 
     fn arm(&mut self) -> bool {
         let told = self.downs.is_empty() && self.broken.is_empty();
+        let fd = self.wait_fd();
         let Some(fabric) = &mut self.fabric else {
             return told;
         };
         if !told || !fabric.backlog.is_empty() || !fabric.out.is_empty() {
             return false;
         }
-        let Some(fd) = fabric.domain.wait_fd() else {
+        let Some(fd) = fd else {
             // It is looked at when the deadline says so.
             return true;
         };
