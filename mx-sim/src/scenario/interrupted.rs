@@ -14,7 +14,7 @@
 use super::Network;
 use crate::check::Selector;
 use crate::node::KEY;
-use crate::{Book, Cluster, Habits, Mood, Node, NodeId, World, seeds};
+use crate::{Book, Cluster, Habits, Mood, Node, NodeId, Rng, World, seeds};
 use mx_proto::Config;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -60,8 +60,22 @@ const ALL: [Interruption; 15] = [
 
 const STEPS: u64 = 1_000_000;
 
+/// What is transferred.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer {
+    /// Bytes of the message.
+    pub len: usize,
+    /// Bytes of the buffer it goes to.
+    pub room: usize,
+    /// Memory lies in several pieces.
+    pub pieces: bool,
+    /// Others like it that went well before, as some ports warm up.
+    pub before: u32,
+}
+
 struct Stage<N: Network> {
     network: N,
+    pieces: bool,
     world: World,
     book: Rc<RefCell<Book>>,
     cluster: Cluster<Node<N::Port>>,
@@ -69,11 +83,12 @@ struct Stage<N: Network> {
 
 impl<N: Network> Stage<N> {
     /// Two nodes that are connected.
-    fn new(world: &World, network: N) -> Self {
+    fn new(world: &World, network: N, pieces: bool) -> Self {
         let book = Rc::default();
         let cluster = Cluster::new(world);
         let mut stage = Self {
             network,
+            pieces,
             world: world.clone(),
             book,
             cluster,
@@ -93,14 +108,11 @@ impl<N: Network> Stage<N> {
             request_timeout: Some(Duration::from_secs(2)),
             ..Config::default()
         };
-        let mut node = Node::new(
-            &self.world,
-            &self.book,
-            (id, 2),
-            config,
-            Habits::default(),
-            port,
-        );
+        let habits = Habits {
+            pieces: self.pieces,
+            ..Habits::default()
+        };
+        let mut node = Node::new(&self.world, &self.book, (id, 2), config, habits, port);
         node.mood = Mood::Quiet;
         node
     }
@@ -150,6 +162,23 @@ impl<N: Network> Stage<N> {
             self.run(Duration::from_micros(40));
             self.at(to).recv(Selector::exact(5), room);
         }
+    }
+
+    fn warm_up(&mut self, len: usize) {
+        let before = self.book.borrow().received();
+        self.post(0, len, len, false);
+        let mut steps = 0;
+        while self.is_busy() && steps < STEPS {
+            self.cluster.step();
+            steps += 1;
+        }
+        assert_eq!(
+            self.book.borrow().received(),
+            before + 1,
+            "it does not work"
+        );
+        // Ports do the rest of their warming up without a request.
+        self.run(Duration::from_millis(50));
     }
 
     fn kill(&mut self, id: NodeId) {
@@ -245,6 +274,29 @@ impl<N: Network> Stage<N> {
     }
 }
 
+/// A transfer, interrupted after `step` steps. Returns true when it was over before that.
+fn interrupt<N: Network>(
+    world: &World,
+    network: N,
+    transfer: Transfer,
+    (how, late, step): (Interruption, bool, u64),
+) -> bool {
+    seeds::watch(world);
+    world.note(0, format!("{how:?} after step {step}, posted late: {late}"));
+    let mut stage = Stage::new(world, network, transfer.pieces);
+    for _ in 0..transfer.before {
+        stage.warm_up(transfer.len);
+    }
+    stage.post(0, transfer.len, transfer.room, late);
+    let over = !(0..step).all(|_| {
+        stage.cluster.step();
+        stage.is_busy()
+    });
+    stage.interrupt(how);
+    stage.recover();
+    over
+}
+
 /// Runs the transfer once for every step of it and every interruption: `len` bytes into a buffer
 /// with `room`.
 ///
@@ -256,22 +308,19 @@ pub fn interrupt_everywhere<N: Network>(
     room: usize,
 ) {
     let mut runs = 0;
+    let transfer = Transfer {
+        len,
+        room,
+        pieces: true,
+        before: 0,
+    };
     for late in [false, true] {
         for how in ALL {
             let mut step = 0;
             loop {
                 let world = World::new(step);
-                seeds::watch(&world);
-                world.note(0, format!("{how:?} after step {step}, posted late: {late}"));
                 let network = network(&world);
-                let mut stage = Stage::new(&world, network);
-                stage.post(0, len, room, late);
-                let over = !(0..step).all(|_| {
-                    stage.cluster.step();
-                    stage.is_busy()
-                });
-                stage.interrupt(how);
-                stage.recover();
+                let over = interrupt(&world, network, transfer, (how, late, step));
                 runs += 1;
                 if over {
                     break;
@@ -286,4 +335,20 @@ pub fn interrupt_everywhere<N: Network>(
         runs >= least,
         "only {runs} runs: the transfer had hardly any steps"
     );
+}
+
+/// The same once: an interruption that is drawn, after fewer than `steps` steps. Returns true when
+/// the transfer was over before that.
+///
+/// # Panics
+/// As before.
+pub fn interrupt_somewhere<N: Network>(
+    world: &World,
+    rng: &mut Rng,
+    network: N,
+    transfer: Transfer,
+    steps: u64,
+) -> bool {
+    let what = (rng.pick(&ALL), rng.chance(0.5), rng.below(steps));
+    interrupt(world, network, transfer, what)
 }

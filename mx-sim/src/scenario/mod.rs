@@ -17,7 +17,7 @@ mod interrupted;
 mod networks;
 
 pub use chaos::{Run, Tally, check_tally};
-pub use interrupted::interrupt_everywhere;
+pub use interrupted::{Transfer, interrupt_everywhere, interrupt_somewhere};
 pub use networks::{Reliably, Unreliably};
 
 use crate::{Buffer, NodeId};

@@ -12,9 +12,15 @@ mod network;
 mod port;
 mod weather;
 
-use mx_sim::scenario::{Run, Tally};
+use libfabric_fake::Faults;
+use mx_sim::scenario::{Run, Tally, Transfer, interrupt_somewhere};
 use mx_sim::{Rng, World, seeds};
 use network::FakeNetwork;
+use std::time::Duration;
+use weather::Weather;
+
+/// By default.
+const RUNS: u64 = 40;
 
 fn over_a_fabric(seed: u64, tally: &mut Tally) -> World {
     let world = World::new(seed);
@@ -39,9 +45,73 @@ fn over_a_fabric(seed: u64, tally: &mut Tally) -> World {
 #[test]
 fn random_operations_keep_every_promise_over_a_fabric() {
     let mut tally = Tally::new();
-    seeds::each(40, |seed| {
+    seeds::each(RUNS, |seed| {
         over_a_fabric(seed, &mut tally);
     });
+    check_tally(&tally);
+}
+
+/// Random runs that never meet a case do not test it. Only for as many runs as one makes by default.
+fn check_tally(tally: &Tally) {
+    println!("{tally:#?}");
+    let runs = tally.get("runs").copied().unwrap_or(0);
+    let wanted = [
+        "received",
+        "lent",
+        "fabric: reads",
+        "fabric: errors",
+        "Send at once",
+        "Send Success",
+        "Send Truncated",
+        "Recv Success",
+        "Recv Truncated",
+        "Recv Unreachable",
+        "Connect Success",
+        "cancel Withdrawn",
+        "cancel Aborted",
+        "down: connection reset",
+        "down: disconnected by the peer",
+    ];
+    for what in wanted {
+        let met = tally.get(what).copied().unwrap_or(0) > 0;
+        assert!(runs < RUNS || met, "not once in {runs} runs: {what}");
+    }
+}
+
+/// No faults but the interruption, or only such as every program has to live with.
+fn interrupted(seed: u64, tally: &mut Tally) {
+    let world = World::new(seed);
+    let mut rng = Rng::new(seed);
+    let weather = Weather::random(&mut rng);
+    let weather = Weather {
+        faults: match seed % 2 {
+            0 => Faults::none(),
+            _ => Faults::rough(),
+        },
+        keepalive: Duration::from_secs(1),
+        ..weather
+    };
+    let pieces = weather.pieces;
+    let network = FakeNetwork::with(&world, &mut rng, weather);
+    let len = rng.pick(&[900, 60_000, 300_000, 1_500_000]);
+    let transfer = Transfer {
+        len,
+        room: rng.pick(&[len, len / 2]),
+        pieces,
+        before: rng.pick(&[0, 3]),
+    };
+    let steps = rng.pick(&[5, 20, 60, 200]);
+    let over = interrupt_somewhere(&world, &mut rng, network.clone(), transfer, steps);
+    network.check_end();
+    network.tally(tally);
+    let what = if over { "over before" } else { "interrupted" };
+    *tally.entry(what.into()).or_default() += 1;
+}
+
+#[test]
+fn a_transfer_interrupted_at_any_time_leaves_nothing_behind() {
+    let mut tally = Tally::new();
+    seeds::each(100, |seed| interrupted(seed, &mut tally));
     println!("{tally:#?}");
 }
 

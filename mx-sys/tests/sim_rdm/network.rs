@@ -75,6 +75,10 @@ struct Lent {
 impl FakeNetwork {
     pub(crate) fn new(world: &World, rng: &mut Rng) -> Self {
         let weather = Weather::random(rng);
+        Self::with(world, rng, weather)
+    }
+
+    pub(crate) fn with(world: &World, rng: &mut Rng, weather: Weather) -> Self {
         world.note(0, format!("{weather:?}"));
         let fake = Fake::new(weather.shape.clone(), rng.bits());
         fake.faults(|faults| *faults = weather.faults.clone());

@@ -28,8 +28,8 @@ impl Weather {
             faults: faults(rng),
             keepalive: Duration::from_millis(rng.pick(&[1_000, 3_000])),
             lanes: rng.pick(&[0, 1, 2, 64, 64, 64]),
-            pieces: rng.chance(0.4),
-            large: rng.chance(0.3),
+            pieces: rng.chance(0.3),
+            large: rng.chance(0.5),
         }
     }
 }
@@ -90,6 +90,9 @@ fn shape(rng: &mut Rng) -> Shape {
         shape.no_peer = death(rng);
     }
     if rarely(rng) {
+        shape.cq_overruns = true;
+    }
+    if rarely(rng) {
         shape.close_flush = !shape.close_flush;
     }
     if rarely(rng) {
@@ -132,6 +135,12 @@ fn faults(rng: &mut Rng) -> Faults {
     if rng.chance(0.3) {
         faults.error = rng.pick(&[0.001, 0.01]);
         faults.negative = rng.pick(&[0.0, 0.5]);
+    }
+    if rng.chance(0.15) {
+        faults.register_limit = Some(rng.pick(&[3, 10, 30]));
+    }
+    if rng.chance(0.1) {
+        faults.register_bytes = Some(rng.pick(&[2 << 20, 8 << 20]));
     }
     if rng.chance(0.1) {
         faults.overrun = 0.0001;
