@@ -1,0 +1,73 @@
+//! Receive buffers that several peers' frames land in, when one of the peers dies.
+//!
+//! ```text
+//!   node 2 ... dies ---.
+//!   node 1 ----------- + --> node 0: [ frame of 1 | half a frame of 2: failed | frame of 1 | ...
+//! ```
+
+mod direct;
+
+use direct::nodes::{Nodes, pattern};
+use libfabric_fake::{Death, Fake, Faults, Shape};
+use libfabric_sys::abi::FI_ECONNRESET;
+use mx_proto::{Config, Status};
+use mx_sys::ports::rdm::RdmOptions;
+
+/// The provider has a buffer until it says so, and a frame that failed in it does not say that.
+#[test]
+fn a_frame_that_fails_half_way_costs_nobody_else_a_frame() {
+    for shape in [
+        Shape::tcp(),
+        Shape {
+            eager: 0,
+            ..Shape::odd()
+        },
+    ] {
+        let mut failed = 0;
+        for seed in 1..16 {
+            let fake = Fake::new(shape.clone(), seed);
+            let options = RdmOptions {
+                library: Some(fake.library()),
+                ..RdmOptions::default()
+            };
+            let mut nodes = Nodes::over(3, Config::default(), options).expect("it is always there");
+            let good = nodes.connect(1, 0);
+            for round in 0..6 {
+                nodes.kill(2);
+                let others = fake.addresses();
+                nodes.restart(2);
+                let all = fake.addresses();
+                let doomed = all.iter().find(|address| !others.contains(address));
+                let doomed = doomed.expect("the address of node 2");
+                let bad = nodes.connect(2, 0);
+                fake.faults(|faults| faults.landing_polls = 12);
+                let sent: Vec<_> = (0..24).map(|n| pattern(3_000, n)).collect();
+                for (n, bytes) in (0..).zip(&sent) {
+                    nodes.send(1, good, n, bytes, 1_000 + n);
+                    nodes.send(2, bad, 100, bytes, 1_000 + n);
+                }
+                for _ in 0..round + 2 {
+                    nodes.turn();
+                }
+                fake.kill(doomed, Death::Fail(FI_ECONNRESET));
+                for (n, bytes) in (0..).zip(&sent) {
+                    let mut got = vec![0; bytes.len()];
+                    let done = nodes.receive(0, n, &mut got);
+                    assert_eq!(done.status, Status::Success, "seed {seed}, message {n}");
+                    assert!(got == *bytes, "seed {seed}, message {n}");
+                }
+                fake.faults(|faults| *faults = Faults::none());
+            }
+            let stats = nodes.end(0).port().rdm().stats();
+            assert_eq!(
+                (stats.strange, stats.renewals),
+                (0, 0),
+                "seed {seed}: {stats:?}"
+            );
+            failed += stats.malformed;
+            drop(nodes);
+            fake.assert_clean();
+        }
+        assert!(failed > 0, "{}: no frame failed half way", shape.provider);
+    }
+}
