@@ -6,7 +6,7 @@
 //!     this host           ------> local   --Refused--> tcp
 //!     elsewhere           ------> rdm, if that is open --Elsewhere--> tcp
 //!
-//!   control nest {local, tcp, rdm}      data nest {loopback, local, tcp, rdm}
+//!   control nest {local, tcp}           data nest {loopback, local, tcp, rdm's while it is armed}
 //!   a link's name says whose it is (`owner`)
 //! ```
 //!
@@ -54,7 +54,6 @@ pub const ROUTE_RDM: Route = Route(3);
 const MEMBER_LOCAL: u8 = 0;
 const MEMBER_TCP: u8 = 1;
 const MEMBER_LOOPBACK: u8 = 2;
-const MEMBER_RDM: u8 = 3;
 
 /// Polls between two looks at the clock, while a port is quiet.
 const CLOCK_EVERY: u32 = 16;
@@ -151,7 +150,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         map: PortMap,
         local: Option<LocalPort>,
         tcp: TcpPort,
-        rdm: Rdm<R>,
+        mut rdm: Rdm<R>,
     ) -> io::Result<Self> {
         let loopback = LoopbackPort::new()?;
         let (control, data) = (Nest::new()?, Nest::new()?);
@@ -165,8 +164,8 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         // The descriptors are the same whatever memory the port works with.
         add(MEMBER_TCP, Port::<Vec<u8>>::descriptors(&tcp))?;
         add(MEMBER_LOOPBACK, Port::<Vec<u8>>::descriptors(&loopback))?;
-        if let Some(rdm) = &rdm.port {
-            add(MEMBER_RDM, Port::<Vec<u8>>::descriptors(rdm))?;
+        if let Some(rdm) = &mut rdm.port {
+            rdm.wake_through(data.as_fd())?;
         }
         Ok(Self {
             own,
@@ -276,15 +275,12 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
 
     #[cold]
     fn open_late(&mut self, open: Later<R>) {
-        let Some(port) = open() else { return };
-        let fds = Port::<Vec<u8>>::descriptors(&port);
-        let added = self.control.add(MEMBER_RDM, fds.control);
-        match added.and_then(|()| self.data.add(MEMBER_RDM, fds.data)) {
+        let Some(mut port) = open() else { return };
+        match port.wake_through(self.data.as_fd()) {
             Ok(()) => {
                 port.provider().clone_into(&mut self.rdm.provider);
                 self.rdm.port = Some(port);
             }
-            // What has been added leaves with its descriptor.
             Err(error) => log::error!("rdm: cannot wait for its descriptors: {error}"),
         }
     }
@@ -368,9 +364,6 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         if readable & (1 << MEMBER_TCP) != 0 {
             self.tcp.note_control();
             self.tcp_quiet = false;
-        }
-        if readable & (1 << MEMBER_RDM) != 0 {
-            self.rdm_quiet = false;
         }
     }
 }

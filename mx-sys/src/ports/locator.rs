@@ -32,6 +32,8 @@ use mx_proto::port::{
 use mx_proto::{Clock, EndpointId, Instant, LinkId, Memory, NicId, Route, Source, Target};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// How long a peer may take to say who it is, once it has accepted our connection: its process has
@@ -67,6 +69,9 @@ pub trait Fabric {
     fn give_up(&mut self, link: LinkId, reason: LinkDown);
     /// Links at the moment.
     fn link_count(&self) -> usize;
+    /// From now on, whoever sleeps does so on this epoll instance. The port's descriptors go
+    /// straight into it: providers nest their own three deep, and the kernel allows five.
+    fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()>;
 }
 
 impl Fabric for RdmPort {
@@ -100,6 +105,10 @@ impl Fabric for RdmPort {
 
     fn link_count(&self) -> usize {
         self.link_count()
+    }
+
+    fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
+        self.wake_through(epoll)
     }
 }
 

@@ -107,6 +107,10 @@ impl Fabric for Double {
     fn link_count(&self) -> usize {
         self.open.len() + self.downs.len()
     }
+
+    fn wake_through(&mut self, _: std::os::fd::BorrowedFd<'_>) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 impl<M: Memory> Port<M> for Double {

@@ -9,7 +9,7 @@
 //! Owns: the outer descriptor. The members' are borrowed; whoever closes one leaves the nest.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Members a nest can have.
 const MEMBERS: usize = 4;
@@ -28,6 +28,12 @@ impl Nest {
         }
         // SAFETY: a fresh descriptor that nobody else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { fd })
+    }
+
+    /// A second handle of an epoll instance that is there already.
+    pub(super) fn of(epoll: BorrowedFd<'_>) -> io::Result<Self> {
+        let fd = epoll.try_clone_to_owned()?;
         Ok(Self { fd })
     }
 
@@ -75,6 +81,10 @@ impl Nest {
             .iter()
             .take(count)
             .fold(0, |bits, event| bits | 1 << (event.u64 & 7))
+    }
+
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     pub(super) fn raw(&self) -> RawFd {

@@ -37,14 +37,13 @@ use super::ops::Op;
 use super::plan::Plan;
 use super::remote::{LaneOp, News, Outcome, Outlet, Patience, RemoteOp, Report, Segments, Wish};
 use super::remote_frame::RemoteFrame;
-use crate::ports::nest::Nest;
 use mx_proto::port::{RemoteKey, SendError};
 use mx_proto::{Instant, LinkId};
 use one::{CANCEL_MAX, Lane, Said, calm};
 use opening::Proposal;
+use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::hash::RandomState;
-use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
@@ -56,8 +55,7 @@ pub(super) struct Lanes {
     work: Vec<LinkId>,
     /// Links whose lanes are looked at in each poll.
     active: Vec<LinkId>,
-    /// The descriptors of all lanes' queues, where they have to be waited for.
-    nest: Nest,
+    /// Their queues' descriptors have to be waited for.
     wake: bool,
     /// When the first time-out may be.
     alarm: Option<Instant>,
@@ -109,13 +107,12 @@ enum Cause {
 }
 
 impl Lanes {
-    pub(super) fn new(plan: &Plan, most: usize) -> io::Result<Self> {
-        Ok(Self {
+    pub(super) fn new(plan: &Plan, most: usize) -> Self {
+        Self {
             links: HashMap::new(),
             exposures: Exposures::new(plan.iov_limit),
             work: Vec::new(),
             active: Vec::new(),
-            nest: Nest::new()?,
             wake: plan.lanes_wake,
             alarm: None,
             open: 0,
@@ -125,7 +122,7 @@ impl Lanes {
             tags: RandomState::new(),
             tag_mask: u64::MAX >> 64u32.saturating_sub(plan.tag_bits).min(63),
             now: Instant::default(),
-        })
+        }
     }
 
     /// A key is given whenever lanes are possible at all: whether there is one is seen only when
@@ -382,9 +379,12 @@ impl Lanes {
         any
     }
 
-    /// A descriptor that is readable when a lane's is.
-    pub(super) fn wait_fd(&self) -> RawFd {
-        self.nest.raw()
+    /// Adds the descriptors of the lanes at work. The others have nothing outstanding.
+    pub(super) fn wait_fds(&self, fds: &mut SmallVec<[RawFd; 4]>) {
+        if self.wake {
+            let lanes = self.active.iter().filter_map(|link| self.links.get(link));
+            fds.extend(lanes.filter_map(|side| side.lane.as_ref()?.ep.wait_fd()));
+        }
     }
 
     /// May one sleep until that is readable? Lanes that have something to read are looked at in
@@ -553,11 +553,6 @@ impl Lanes {
                 log::debug!("link {link:?}: lane {generation}: {what} ({errno}); closed");
             }
             _ => log::debug!("link {link:?}: lane {generation} closed: {cause:?}"),
-        }
-        if self.wake
-            && let Some(fd) = ep.wait_fd()
-        {
-            self.nest.remove(fd);
         }
         self.active.retain(|active| *active != link);
         calm(&ep, outlet, news);

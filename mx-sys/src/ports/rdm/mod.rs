@@ -66,8 +66,9 @@ use objects::CqEvent;
 use provider::Choice;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
+use std::io;
 use std::net::IpAddr;
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,8 +128,8 @@ pub struct RdmPort {
     /// while somebody may sleep: providers' descriptors are epoll instances over epoll instances,
     /// and every level above them costs each arriving message about half a microsecond.
     nest: Nest,
-    /// The members: the shared endpoint's descriptor, the lanes'.
-    armed: [Option<RawFd>; 2],
+    /// The members: the descriptors of the shared endpoint and of lanes at work.
+    armed: SmallVec<[RawFd; 4]>,
     /// They could not be waited for: the port is looked at when its deadline says so.
     deaf: bool,
     now: Instant,
@@ -168,6 +169,9 @@ const RETRY: Duration = Duration::from_millis(1);
 /// And after this time at first: a fabric carries some frames of 16 KiB meanwhile.
 const RETRY_FIRST: Duration = Duration::from_micros(10);
 
+/// What its descriptors are called in a nest.
+const MEMBER_RDM: u8 = 3;
+
 /// After a breakdown, time between two tries to open the fabric again.
 const RETRY_OPEN: Duration = Duration::from_secs(5);
 
@@ -194,7 +198,7 @@ impl RdmPort {
             blocked: VecDeque::new(),
             room_at: Instant(0),
             nest,
-            armed: [None; 2],
+            armed: SmallVec::new(),
             deaf: false,
             now: Instant(0),
             polled: Instant(0),
@@ -314,16 +318,17 @@ impl RdmPort {
     }
 
     /// Makes the provider's descriptors wake whoever sleeps. False when they cannot, now or ever.
-    fn hold_on(&mut self, fds: [Option<RawFd>; 2]) -> bool {
+    fn hold_on(&mut self, fds: SmallVec<[RawFd; 4]>) -> bool {
         if self.armed == fds {
             return true;
         }
         self.let_go();
         self.armed = fds;
-        let added = fds
+        let nest = &self.nest;
+        let added = self
+            .armed
             .iter()
-            .zip(0..)
-            .try_for_each(|(fd, member)| self.nest.add(member, *fd));
+            .try_for_each(|fd| nest.add(MEMBER_RDM, Some(*fd)));
         if let Err(error) = &added {
             log::warn!(
                 "provider {}: polled from now on: {error}",
@@ -335,6 +340,13 @@ impl RdmPort {
         !self.deaf
     }
 
+    /// From now on, whoever sleeps does so on this epoll instance and not on one of the port's own.
+    pub fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
+        self.let_go();
+        self.nest = Nest::of(epoll)?;
+        Ok(())
+    }
+
     /// What there is to sleep on, if anything.
     fn wait_fd(&self) -> Option<RawFd> {
         let fabric = self.fabric.as_ref().filter(|_| !self.deaf)?;
@@ -343,7 +355,7 @@ impl RdmPort {
 
     /// The opposite of [`RdmPort::hold_on`].
     fn let_go(&mut self) {
-        for fd in std::mem::take(&mut self.armed).into_iter().flatten() {
+        for fd in std::mem::take(&mut self.armed) {
             self.nest.remove(fd);
         }
     }

@@ -9,6 +9,7 @@ use mx_proto::port::{
     SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
+use smallvec::SmallVec;
 use std::time::Duration;
 
 /// How much of a large message that is copied the receiver asks for at once.
@@ -182,8 +183,12 @@ impl<M: Memory> Port<M> for RdmPort {
             // It is looked at when the deadline says so.
             return true;
         };
-        let fds = [Some(fd), fabric.remote.wait_fd()];
-        fabric.domain.may_sleep() && fabric.remote.may_sleep() && self.hold_on(fds)
+        if !fabric.domain.may_sleep() || !fabric.remote.may_sleep() {
+            return false;
+        }
+        let mut fds = SmallVec::from_slice(&[fd]);
+        fabric.remote.wait_fds(&mut fds);
+        self.hold_on(fds)
     }
 
     fn disarm(&mut self) {

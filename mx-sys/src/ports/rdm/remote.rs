@@ -125,13 +125,7 @@ impl Remote {
             Large::Rma { .. } => Way::Rma(Rma::new(plan)),
             // What a lane is given is not registered, and has no room for a prefix.
             Large::Lanes if lanes_max > 0 && !plan.mr_local && plan.prefix == 0 => {
-                match Lanes::new(plan, lanes_max) {
-                    Ok(lanes) => Way::Lanes(lanes),
-                    Err(error) => {
-                        log::warn!("rdm: large messages are copied: {error}");
-                        Way::Neither
-                    }
-                }
+                Way::Lanes(Lanes::new(plan, lanes_max))
             }
             Large::Lanes | Large::Copied => Way::Neither,
         };
@@ -286,16 +280,15 @@ impl Remote {
         any
     }
 
-    /// What to sleep on beside the shared queue's descriptor, for as long as this value lives;
-    /// only to be trusted after [`Remote::may_sleep`].
-    pub(super) fn wait_fd(&self) -> Option<RawFd> {
-        match &self.way {
-            Way::Lanes(lanes) => Some(lanes.wait_fd()),
-            Way::Rma(_) | Way::Neither => None,
+    /// Adds what to sleep on beside the shared queue's descriptor; only to be trusted after
+    /// [`Remote::may_sleep`], and until the next call of anything else.
+    pub(super) fn wait_fds(&self, fds: &mut SmallVec<[RawFd; 4]>) {
+        if let Way::Lanes(lanes) = &self.way {
+            lanes.wait_fds(fds);
         }
     }
 
-    /// May one sleep on [`Remote::wait_fd`] now? If not, [`Remote::poll`] has something to do.
+    /// May one sleep on [`Remote::wait_fds`] now? If not, [`Remote::poll`] has something to do.
     pub(super) fn may_sleep(&mut self) -> bool {
         match &mut self.way {
             Way::Lanes(lanes) => lanes.may_sleep(),
@@ -401,6 +394,11 @@ impl News {
         self.renewal = true;
     }
 
+    /// Somebody has found that already.
+    pub(super) fn renewal_is_due(&self) -> bool {
+        self.renewal
+    }
+
     fn forget_read(&mut self, link: LinkId, token: u64) {
         self.reports.retain(|report| {
             !matches!(*report,
@@ -429,6 +427,7 @@ impl News {
 pub(super) struct Patience {
     until: std::time::Instant,
     looks: u32,
+    most: u32,
 }
 
 impl Patience {
@@ -436,13 +435,23 @@ impl Patience {
         Self {
             until: std::time::Instant::now() + PATIENCE,
             looks: 0,
+            most: LOOKS_MAX,
+        }
+    }
+
+    /// For when nothing milder is left than to close the endpoint that all links share.
+    pub(super) fn last() -> Self {
+        Self {
+            until: std::time::Instant::now() + LAST_PATIENCE,
+            looks: 0,
+            most: u32::MAX,
         }
     }
 
     /// May one look again?
     pub(super) fn again(&mut self) -> bool {
         self.looks += 1;
-        self.looks < LOOKS_MIN || (self.looks < LOOKS_MAX && std::time::Instant::now() < self.until)
+        self.looks < LOOKS_MIN || (self.looks < self.most && std::time::Instant::now() < self.until)
     }
 }
 
@@ -476,6 +485,10 @@ const LOOKS_MAX: u32 = 1000;
 /// Nor after this time, where a look takes unusually long; nobody shall wait for a call that is not
 /// to block.
 const PATIENCE: Duration = Duration::from_millis(1);
+
+/// Opening everything anew takes longer, and costs every peer its operations: a window of pieces
+/// that a slow card is writing ends in this time.
+const LAST_PATIENCE: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 impl Remote {

@@ -121,12 +121,6 @@ impl Lanes {
         outlet.out.push_back((link, announcement));
         side.wanted = false;
         side.answer_after = now.after(ANSWER_PAUSE);
-        if self.wake
-            && let Err(error) = self.nest.add(0, ep.wait_fd())
-        {
-            // It still moves whenever somebody polls.
-            log::warn!("link {link:?}: the lane's descriptor cannot be waited for: {error}");
-        }
         self.active.push(link);
         side.lane = Some(Lane {
             ep,
