@@ -31,6 +31,11 @@ const BATCH: usize = 32;
 /// Frames that may wait on one link before `remote` keeps its own.
 const CONTROL_MAX: usize = 64;
 
+/// Frames of `remote`'s that may wait before it is asked whose they are, and of one link: no peer of
+/// ours has so many of its own to be answered.
+const OUT_MAX: usize = 1024;
+const OUT_LINK_MAX: usize = 512;
+
 /// Links told in one poll that there may be room again.
 const UNBLOCKED: usize = 32;
 
@@ -224,8 +229,8 @@ impl RdmPort {
             }
             Turn::Early => {
                 self.stats.early += 1;
-                if !link.sequence.hold(frame.number, frame.kind, body, self.now) {
-                    log::debug!("link {id:?}: a frame has been lost");
+                if !self.links.hold(id, &frame, body, self.now) {
+                    log::debug!("link {id:?}: too much of it comes before its turn");
                     self.fail(id, LinkDown::Reset);
                 }
                 return;
@@ -254,9 +259,7 @@ impl RdmPort {
 
     /// Frames that came before the one that has just been taken, and follow it.
     fn handle_held<M: Memory, S: Sink<M>>(&mut self, id: LinkId, word: u64, sink: &mut S) {
-        while let Some(link) = self.links.of_mut(id)
-            && let Some((kind, body)) = link.sequence.next_held(self.now)
-        {
+        while let Some((kind, body)) = self.links.next_held(id, self.now) {
             match kind {
                 Kind::Packet => self.stats.malformed += u64::from(!deliver(id, word, &body, sink)),
                 Kind::Remote => self.handle_remote(id, &body),
@@ -323,6 +326,12 @@ impl RdmPort {
             let full = |link: &Link| link.control.len() >= CONTROL_MAX;
             if self.links.of(id).is_some_and(full) {
                 fabric.out.push_back((id, frame));
+                if fabric.out.len() > OUT_MAX
+                    && fabric.out.iter().filter(|(to, _)| *to == id).count() > OUT_LINK_MAX
+                {
+                    log::debug!("link {id:?}: it asks and does not read");
+                    self.fail(id, LinkDown::Reset);
+                }
             } else {
                 self.send_control(id, Kind::Remote, &frame.emit());
             }

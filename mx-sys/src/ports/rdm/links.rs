@@ -17,7 +17,7 @@
 //! Cost: a few hundred bytes a link; looking one up is O(1).
 
 use super::card::Card;
-use super::frame::Kind;
+use super::frame::{Frame, Kind};
 use super::sequence::Sequence;
 use mx_proto::port::LinkDown;
 use mx_proto::{Instant, LinkId, Route};
@@ -40,6 +40,10 @@ const LOCATING: Duration = Duration::from_secs(60);
 /// Links that have been answered and not heard of. Each costs its asker a TCP connection and us a
 /// table entry; what is more than this is a storm, and told to come over TCP.
 const WAITING_MAX: usize = 4096;
+
+/// Bytes of frames before their turn, on all links: what a few fast senders have on the way, and as
+/// much as many strangers together can make us keep.
+const HELD_MAX: usize = 64 << 20;
 
 /// One link.
 #[derive(Debug)]
@@ -161,6 +165,8 @@ pub(super) struct Links {
     /// Links that are not up and have to be looked at often.
     young: Vec<LinkId>,
     waiting: usize,
+    /// Bytes of frames that came before their turn, on all links.
+    held: usize,
     keepalive: Duration,
     next_look: Instant,
     next_round: Instant,
@@ -178,6 +184,7 @@ impl Links {
             next_generation: 1,
             young: Vec::new(),
             waiting: 0,
+            held: 0,
             keepalive,
             next_look: Instant(0),
             next_round: Instant(0),
@@ -322,6 +329,39 @@ impl Links {
         }
     }
 
+    /// Keeps a frame that came before its turn. False when it must not have been sent, or that is
+    /// one too many.
+    #[cold]
+    pub(super) fn hold(&mut self, id: LinkId, frame: &Frame, body: &[u8], now: Instant) -> bool {
+        let Some(link) = self.of_mut(id) else {
+            return true;
+        };
+        if !matches!(link.state, State::Up | State::Greeting { .. }) {
+            // Nothing follows a Hello that has not been answered, and nobody waits for more on a
+            // link that is being closed.
+            return matches!(link.state, State::Closing { .. });
+        }
+        let before = link.sequence.held_bytes();
+        let few = link.sequence.hold(frame.number, frame.kind, body, now);
+        let after = link.sequence.held_bytes();
+        self.held = self.held - before + after;
+        few && self.held <= HELD_MAX
+    }
+
+    /// The next frame of a link if it came before its turn, which is now.
+    #[inline]
+    pub(super) fn next_held(&mut self, id: LinkId, now: Instant) -> Option<(Kind, Box<[u8]>)> {
+        if self.held == 0 {
+            return None;
+        }
+        let link = self.of_mut(id)?;
+        let before = link.sequence.held_bytes();
+        let next = link.sequence.next_held(now);
+        let after = link.sequence.held_bytes();
+        self.held = self.held - before + after;
+        next
+    }
+
     /// The endpoint has done with a link, but not all it accepted has left.
     pub(super) fn closing(&mut self, id: LinkId, now: Instant) {
         let Some(link) = self.of_mut(id) else { return };
@@ -335,6 +375,7 @@ impl Links {
     pub(super) fn take(&mut self, id: LinkId) -> Option<Link> {
         self.of(id)?;
         let link = self.slots.get_mut(id.index() as usize)?.take()?;
+        self.held -= link.sequence.held_bytes();
         self.waiting -= usize::from(matches!(link.state, State::Waiting { .. }));
         self.free.push(id.index());
         Some(link)
@@ -516,6 +557,40 @@ mod tests {
         let gone = alarms(&mut links, at(1));
         assert!(gone.contains(&Alarm::Gone(a)) && !gone.contains(&Alarm::Gone(b)));
         assert!(alarms(&mut links, at(2)).contains(&Alarm::Gone(b)));
+    }
+
+    #[test]
+    fn frames_before_their_turn_are_bounded_on_all_links_together() {
+        let mut links = Links::new(Duration::from_secs(20));
+        let early = Frame {
+            kind: Kind::Packet,
+            number: 1,
+            link: 0,
+            cookie: 7,
+        };
+        let body = vec![0; 4_000_000];
+        let mut kept = Vec::new();
+        for _ in 0..16 {
+            let id = links.answer(7, PEER, at(0)).unwrap();
+            let before = links.held;
+            assert!(!links.hold(id, &early, &body, at(0)), "of a stranger");
+            assert_eq!(links.held, before);
+            links.on_frame(id, Kind::Hello);
+            assert!(links.hold(id, &early, &body, at(0)));
+            kept.push(id);
+        }
+        let id = links.answer(7, PEER, at(0)).unwrap();
+        links.on_frame(id, Kind::Hello);
+        assert!(!links.hold(id, &early, &body, at(0)), "one too many");
+        links.take(id).unwrap();
+        let next = links.of_mut(kept[0]).unwrap().sequence.arrived(0);
+        assert_eq!(next, crate::ports::rdm::sequence::Turn::Now);
+        assert!(links.next_held(kept[0], at(0)).is_some());
+        assert!(links.next_held(kept[0], at(0)).is_none());
+        for id in kept {
+            links.take(id).unwrap();
+        }
+        assert_eq!(links.held, 0);
     }
 
     #[test]

@@ -337,7 +337,11 @@ impl Rma {
             }
             self.end_read(outlet, news, *id);
         }
-        let mut patience = Patience::new();
+        let revocable = self.local;
+        let mut patience = match revocable {
+            true => Patience::new(),
+            false => Patience::last(),
+        };
         while ids.iter().any(|id| self.reads.contains(*id)) {
             news.look(outlet);
             while let Some((op, outcome)) = news.next_met() {
@@ -514,8 +518,12 @@ impl Read {
 /// it handles what has arrived.
 fn finish(outlet: &mut Outlet<'_>, news: &mut News, closed: Result<(), (Mr, i32)>) {
     let mut closed = closed;
-    let mut patience = Patience::new();
+    let mut patience = Patience::last();
     while let Err((mr, code)) = closed {
+        if news.renewal_is_due() {
+            // That closes this one, too.
+            return;
+        }
         news.look(outlet);
         if !patience.again() {
             log::warn!("rdm: a registration cannot be closed (error {code})");

@@ -55,6 +55,9 @@ const HELD_FRAMES: usize = 1024;
 /// And their bytes.
 const HELD_BYTES: usize = 4 << 20;
 
+/// What keeping one costs beside its bytes.
+const HELD_COST: usize = 64;
+
 impl Sequence {
     /// The number for the next frame. It is used up by [`Sequence::sent`].
     #[inline]
@@ -92,7 +95,9 @@ impl Sequence {
             })
         });
         held.bytes += body.len();
-        held.frames.insert(number, (kind, body.into()));
+        if let Some((_, old)) = held.frames.insert(number, (kind, body.into())) {
+            held.bytes -= old.len();
+        }
         held.frames.len() <= HELD_FRAMES && held.bytes <= HELD_BYTES
     }
 
@@ -113,6 +118,12 @@ impl Sequence {
             self.held = None;
         }
         Some((kind, body))
+    }
+
+    /// Bytes of frames before their turn, and of what it takes to keep them.
+    pub(super) fn held_bytes(&self) -> usize {
+        let held = self.held.as_ref();
+        held.map_or(0, |held| held.bytes + held.frames.len() * HELD_COST)
     }
 
     /// Since when a frame has been missing that others wait for.
