@@ -24,7 +24,7 @@ use super::provider::Choice;
 use super::receive::Receive;
 use super::remote::{Outlet, Remote};
 use super::remote_frame::RemoteFrame;
-use super::slots::{PER_LINK, Slots, TOTAL};
+use super::slots::{Slots, TOTAL};
 use libfabric_sys::Library;
 use mx_proto::LinkId;
 use std::collections::{HashMap, VecDeque};
@@ -59,6 +59,10 @@ pub(super) enum NotSent {
     /// The provider will not send to that peer: its error number.
     Failed(i32),
 }
+
+/// One small frame in so many takes a slot. What is injected has no completion, and `tcp` takes any
+/// number for a peer that does not read; a slot that does not come back is the end of that.
+const INJECT_RUN: u16 = 32;
 
 /// How a frame may be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,18 +143,18 @@ impl Fabric {
         let plan = self.domain.plan();
         let (prefix, total) = (plan.prefix, FRAME_LEN + len);
         debug_assert!(total <= plan.slot_bytes, "a frame of {total} bytes");
-        if total <= plan.inject_max && manner == Manner::Fast {
-            let bytes = &mut self.scratch[..prefix + total];
-            write(&mut bytes[prefix..], (kind, number), &peer, fill);
-            main.inject(bytes, peer.address).map_err(NotSent::of)?;
-            link.sequence.sent();
-            return Ok(());
+        let small = total <= plan.inject_max && manner == Manner::Fast;
+        if small && number % INJECT_RUN != INJECT_RUN - 1 {
+            return self.inject(link, kind, total, fill);
         }
-        if link.slots >= PER_LINK && manner == Manner::Fast {
+        if link.slots >= self.slots.allowance() && manner == Manner::Fast {
             return Err(NotSent::Busy);
         }
         let Some(slot) = self.slots.take(&self.domain, main, link.id) else {
-            return Err(NotSent::Busy);
+            return match small {
+                true => self.inject(link, kind, total, fill),
+                false => Err(NotSent::Busy),
+            };
         };
         let slot_number = slot.number;
         let bytes = &mut slot.bytes[..prefix + total];
@@ -173,6 +177,27 @@ impl Fabric {
             return Err(NotSent::of(code));
         }
         link.slots += 1;
+        link.sequence.sent();
+        Ok(())
+    }
+
+    /// Sends a frame that the provider copies at once, and never speaks of again.
+    #[inline]
+    fn inject(
+        &mut self,
+        link: &mut Link,
+        kind: Kind,
+        total: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), NotSent> {
+        let (Some(peer), Some(main)) = (link.peer, &self.main) else {
+            return Err(NotSent::Busy);
+        };
+        let prefix = self.domain.plan().prefix;
+        let bytes = &mut self.scratch[..prefix + total];
+        let head = (kind, link.sequence.number());
+        write(&mut bytes[prefix..], head, &peer, fill);
+        main.inject(bytes, peer.address).map_err(NotSent::of)?;
         link.sequence.sent();
         Ok(())
     }

@@ -25,7 +25,7 @@ pub(super) const TOTAL: usize = 512;
 
 /// Slots one link may have with the provider: enough to fill a fast fabric's pipe with 16 KiB
 /// frames, and few enough that a dead peer cannot take them all.
-pub(super) const PER_LINK: u32 = 64;
+const PER_LINK: usize = 64;
 
 /// The send slots of one port.
 pub(super) struct Slots {
@@ -88,6 +88,14 @@ impl Slots {
                 .as_ref()
                 .map_or(ptr::null_mut(), Mr::desc),
         })
+    }
+
+    /// Slots one link may have now. The fewer are left, the fewer: peers that have stopped reading
+    /// never get all of them.
+    #[inline]
+    pub(super) fn allowance(&self) -> u32 {
+        let left = TOTAL - self.owners.len().min(TOTAL) + self.free.len();
+        PER_LINK.min(1 + left / 4) as u32
     }
 
     /// A slot is free again. Returns whose frame it held; `None` when it was free already.
