@@ -134,4 +134,6 @@ fn runs_that_once_failed_go_well() {
     for seed in [8, 17, 28] {
         over_a_fabric(seed, &mut Tally::new());
     }
+    // Sends to a peer without power filled a short queue for good.
+    interrupted(5040, &mut Tally::new());
 }

@@ -24,7 +24,7 @@ use super::provider::Choice;
 use super::receive::Receive;
 use super::remote::{Outlet, Remote};
 use super::remote_frame::RemoteFrame;
-use super::slots::{Slots, TOTAL};
+use super::slots::Slots;
 use libfabric_sys::Library;
 use mx_proto::LinkId;
 use std::collections::{HashMap, VecDeque};
@@ -47,6 +47,8 @@ pub(super) struct Fabric {
     pub(super) backlog: VecDeque<CqEvent>,
     /// Links that have gone while the provider had slots of theirs: their address and how many.
     orphans: HashMap<LinkId, (u64, u32)>,
+    /// They are too many.
+    clogged: bool,
     /// What is to be injected is put together here.
     scratch: Vec<u8>,
 }
@@ -86,13 +88,14 @@ impl Fabric {
         let receive = Receive::new(&domain, &main, plan)?;
         let mut fabric = Self {
             remote: Remote::new(plan, lanes_max),
-            slots: Slots::new(plan.prefix + plan.slot_bytes, plan.mr_local),
+            slots: Slots::new(plan.prefix + plan.slot_bytes, plan.mr_local, plan.tx_depth),
             receive,
             ops: Ops::new(),
             addresses: Addresses::default(),
             out: VecDeque::new(),
             backlog: VecDeque::new(),
             orphans: HashMap::new(),
+            clogged: false,
             scratch: vec![0; plan.prefix + plan.inject_max],
             main: Some(main),
             domain,
@@ -213,6 +216,7 @@ impl Fabric {
             self.orphans.remove(&owner);
             self.addresses.give(&self.domain, address);
         }
+        self.count_orphans();
     }
 
     /// A link has been taken out of the table: what it still has here is let go of. Its memory has
@@ -224,6 +228,7 @@ impl Fabric {
         };
         if link.slots > 0 {
             self.orphans.insert(link.id, (address, link.slots));
+            self.count_orphans();
         } else {
             self.addresses.give(&self.domain, address);
         }
@@ -231,8 +236,12 @@ impl Fabric {
 
     /// Dead peers' frames have taken up so much that the living suffer.
     pub(super) fn is_clogged(&self) -> bool {
+        self.clogged
+    }
+
+    fn count_orphans(&mut self) {
         let lost: u32 = self.orphans.values().map(|(_, slots)| slots).sum();
-        lost as usize > TOTAL / 2
+        self.clogged = self.slots.lose(lost as usize);
     }
 }
 

@@ -48,9 +48,10 @@ impl RdmPort {
         sink: &mut S,
     ) -> bool {
         self.now = now;
-        if now.since(self.polled) > self.links.patience() {
+        let away = now.since(self.polled);
+        if away > self.links.patience() {
             // Stopped, or busy elsewhere: the answers may be here already, unread.
-            self.links.forgive(now);
+            self.links.forgive(away, now);
         }
         self.polled = now;
         if self.fabric.is_none() && self.links.len() == 0 {

@@ -116,8 +116,7 @@ impl Lanes {
             wake: plan.lanes_wake,
             alarm: None,
             open: 0,
-            // One endpoint of the domain is the shared one.
-            most: most.min(plan.endpoints.saturating_sub(1)),
+            most: most.min(plan.lanes_max),
             generation: 0,
             tags: RandomState::new(),
             tag_mask: u64::MAX >> 64u32.saturating_sub(plan.tag_bits).min(63),

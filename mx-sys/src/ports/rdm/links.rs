@@ -37,6 +37,9 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// How long the locator has. It has a time-out of its own; this one is for safety.
 const LOCATING: Duration = Duration::from_secs(60);
 
+/// Links of one port, those of strangers included; as many as the TCP port has.
+const LINKS_MAX: usize = 16 << 10;
+
 /// Links that have been answered and not heard of. Each costs its asker a TCP connection and us a
 /// table entry; what is more than this is a storm, and told to come over TCP.
 const WAITING_MAX: usize = 4096;
@@ -223,6 +226,11 @@ impl Links {
         Some(link)
     }
 
+    /// There are as many links as there may be.
+    pub(super) fn is_full(&self) -> bool {
+        self.len() >= LINKS_MAX
+    }
+
     /// A link whose peer is not known yet.
     pub(super) fn reserve(&mut self, cookie: u64, detour: Option<Route>, now: Instant) -> LinkId {
         let until = now.after(LOCATING);
@@ -231,7 +239,7 @@ impl Links {
 
     /// A link for somebody who has introduced itself. `None` when too many of that kind wait.
     pub(super) fn answer(&mut self, cookie: u64, peer: Peer, now: Instant) -> Option<LinkId> {
-        if self.waiting >= WAITING_MAX {
+        if self.waiting >= WAITING_MAX || self.is_full() {
             return None;
         }
         self.waiting += 1;
@@ -381,15 +389,16 @@ impl Links {
         Some(link)
     }
 
-    /// We have been away for so long that silence means nothing.
-    pub(super) fn forgive(&mut self, now: Instant) {
+    /// We have been away for so long that silence means little: it counts no more than
+    /// [`Links::patience`]. (Something, so that who is always away for long finds out too.)
+    pub(super) fn forgive(&mut self, away: Duration, now: Instant) {
+        let excused = away.saturating_sub(self.patience());
         for link in self.slots.iter_mut().flatten() {
-            link.heard = now;
-            link.pinged = false;
+            link.heard = link.heard.after(excused).min(now);
         }
     }
 
-    /// How long we may be away before silence means nothing.
+    /// How long we may be away before silence means little.
     pub(super) fn patience(&self) -> Duration {
         self.keepalive / 8
     }

@@ -236,6 +236,9 @@ impl RdmPort {
         if !self.is_open(now) {
             return Err(ConnectError::NoRoute);
         }
+        if self.links.is_full() {
+            return Err(ConnectError::NoResources);
+        }
         let cookie = random::nonzero().map_err(|_| ConnectError::NoResources)?;
         Ok(self.links.reserve(cookie, detour, now))
     }

@@ -50,8 +50,9 @@ pub(super) enum Turn {
     Past,
 }
 
-/// Frames that may come early: more than any sender of ours has with its provider at once.
-const HELD_FRAMES: usize = 1024;
+/// Frames that may come early. Small ones are not limited by send slots, and many may overtake one
+/// long frame on a fabric that takes several ways.
+const HELD_FRAMES: usize = 16 << 10;
 /// And their bytes.
 const HELD_BYTES: usize = 4 << 20;
 

@@ -21,7 +21,11 @@ use std::ptr;
 const CHUNK: usize = 32;
 
 /// Slots of one port. With the 16 KiB of rxm 8 MiB, reached only when many peers are slow at once.
-pub(super) const TOTAL: usize = 512;
+const TOTAL: usize = 512;
+
+/// Providers' queues that are longer than this do not make us keep more for the dead: twice as many
+/// slots as half of it, with the 16 KiB of rxm 16 MiB.
+const LOST_MAX: usize = 2048;
 
 /// Slots one link may have with the provider: enough to fill a fast fabric's pipe with 16 KiB
 /// frames, and few enough that a dead peer cannot take them all.
@@ -36,6 +40,10 @@ pub(super) struct Slots {
     /// Whose frame is in a slot.
     owners: Vec<Option<LinkId>>,
     register: bool,
+    /// Sends the provider takes at once.
+    depth: usize,
+    /// Slots with frames to peers that have gone; they do not count against the living.
+    lost: usize,
 }
 
 struct Chunk {
@@ -52,21 +60,29 @@ pub(super) struct Slot<'a> {
 }
 
 impl Slots {
-    /// Slots of `size` bytes, registered if the provider wants that.
-    pub(super) fn new(size: usize, register: bool) -> Self {
+    /// Slots of `size` bytes, registered if the provider wants that, which takes `depth` sends at
+    /// once.
+    pub(super) fn new(size: usize, register: bool, depth: usize) -> Self {
         Self {
             size,
             chunks: Vec::new(),
             free: Vec::new(),
             owners: Vec::new(),
             register,
+            depth,
+            lost: 0,
         }
+    }
+
+    /// Slots there may be.
+    fn room(&self) -> usize {
+        (TOTAL + self.lost).min(self.depth)
     }
 
     /// A free slot for a frame to `owner`; `None` when there is none, or no memory for more.
     pub(super) fn take(&mut self, domain: &Domain, main: &Ep, owner: LinkId) -> Option<Slot<'_>> {
         if self.free.is_empty() {
-            if self.owners.len() >= TOTAL {
+            if self.owners.len() >= self.room() {
                 return None;
             }
             if let Err(error) = self.grow(domain, main) {
@@ -94,7 +110,8 @@ impl Slots {
     /// never get all of them.
     #[inline]
     pub(super) fn allowance(&self) -> u32 {
-        let left = TOTAL - self.owners.len().min(TOTAL) + self.free.len();
+        let taken = self.owners.len() - self.free.len();
+        let left = self.room().saturating_sub(taken);
         PER_LINK.min(1 + left / 4) as u32
     }
 
@@ -103,6 +120,13 @@ impl Slots {
         let owner = self.owners.get_mut(number as usize)?.take()?;
         self.free.push(number);
         Some(owner)
+    }
+
+    /// So many slots hold frames to peers that have gone. True when they fill so much of what the
+    /// provider takes at once that the living suffer.
+    pub(super) fn lose(&mut self, lost: usize) -> bool {
+        self.lost = lost;
+        lost > self.depth.min(LOST_MAX) / 2
     }
 
     /// Gives up the registrations; the memory stays.

@@ -107,8 +107,8 @@ pub(super) struct Plan {
     pub tx_depth: usize,
     /// Receives that can be outstanding on an endpoint.
     pub rx_depth: usize,
-    /// How many endpoints the domain is meant to have, the shared one among them.
-    pub endpoints: usize,
+    /// Lanes there may be, whatever is asked for.
+    pub lanes_max: usize,
     /// The queue of a lane is woken by its own descriptor; otherwise the shared endpoint's is
     /// readable for every socket of the domain.
     pub lanes_wake: bool,
@@ -205,7 +205,10 @@ impl Plan {
             },
             tx_depth: offer.tx_size.max(1),
             rx_depth: offer.rx_size.max(1),
-            endpoints: offer.ep_cnt.max(1),
+            lanes_max: match is_rxm(&offer.provider) {
+                true => LANES_RXM,
+                false => offer.ep_cnt.saturating_sub(1),
+            },
             // 2.x's tcp keeps all sockets of a domain in one epoll instance, which stands behind
             // the queue of each endpoint. All of them in one more would be more paths from one
             // socket than the kernel allows: 50 lanes, or 10 with two levels above.
@@ -232,7 +235,7 @@ impl Plan {
         // Endpoints of hardware are contexts of the card: few, and slow to open.
         let lanes = software
             && offer.caps & FI_TAGGED != 0
-            && self.endpoints >= LANE_ENDPOINTS
+            && offer.ep_cnt >= LANE_ENDPOINTS
             && self.tag_bits >= LANE_TAG_BITS;
         if lanes { Large::Lanes } else { Large::Copied }
     }
@@ -302,6 +305,10 @@ fn loses_multi_receives(offer: &Offer) -> bool {
 fn is_rxm(provider: &str) -> bool {
     provider.split(';').any(|layer| layer == "ofi_rxm")
 }
+
+/// An endpoint of 1.17's rxm takes 18 MB of buffers when it is opened, and 44 MB after a while; the
+/// allocator keeps them.
+const LANES_RXM: usize = 8;
 
 /// The longest frame for `provider`.
 fn slot_bytes(provider: &str) -> usize {

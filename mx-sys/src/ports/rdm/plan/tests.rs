@@ -402,7 +402,7 @@ fn zeroes_of_a_provider_become_something_to_work_with() {
         ..tcp()
     });
     assert_eq!((plan.iov_limit, plan.tx_depth, plan.rx_depth), (1, 1, 1));
-    assert_eq!((plan.endpoints, plan.mr_key_bytes), (1, 8));
+    assert_eq!((plan.lanes_max, plan.mr_key_bytes), (0, 8));
 }
 
 #[test]
