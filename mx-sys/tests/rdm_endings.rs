@@ -2,31 +2,11 @@
 
 mod direct;
 
+use direct::made_up::{nodes, shapes};
 use direct::nodes::{Nodes, pattern};
-use libfabric_fake::{Fake, Faults, Shape};
-use mx_proto::{Config, KeepAll, Status};
-use mx_sys::ports::rdm::RdmOptions;
+use libfabric_fake::{Fake, Faults};
+use mx_proto::{KeepAll, Status};
 use std::time::{Duration, Instant};
-
-fn shapes() -> [Shape; 7] {
-    [
-        Shape::tcp(),
-        Shape::tcp_rxm(),
-        Shape::verbs_rxm(),
-        Shape::cxi(),
-        Shape::psm3(),
-        Shape::efa(),
-        Shape::odd(),
-    ]
-}
-
-fn nodes(fake: &Fake, count: usize) -> Nodes {
-    let options = RdmOptions {
-        library: Some(fake.library()),
-        ..RdmOptions::default()
-    };
-    Nodes::over(count, Config::default(), options).expect("the fake is always there")
-}
 
 #[test]
 fn registrations_that_are_busy_now_and_then_harm_nobody() {

@@ -7,11 +7,11 @@
 
 mod direct;
 
-use direct::nodes::{Nodes, pattern};
+use direct::made_up::nodes;
+use direct::nodes::pattern;
 use libfabric_fake::{Death, Fake, Faults, Shape};
 use libfabric_sys::abi::FI_ECONNRESET;
-use mx_proto::{Config, Status};
-use mx_sys::ports::rdm::RdmOptions;
+use mx_proto::Status;
 
 /// The provider has a buffer until it says so, and a frame that failed in it does not say that.
 #[test]
@@ -26,11 +26,7 @@ fn a_frame_that_fails_half_way_costs_nobody_else_a_frame() {
         let mut failed = 0;
         for seed in 1..16 {
             let fake = Fake::new(shape.clone(), seed);
-            let options = RdmOptions {
-                library: Some(fake.library()),
-                ..RdmOptions::default()
-            };
-            let mut nodes = Nodes::over(3, Config::default(), options).expect("it is always there");
+            let mut nodes = nodes(&fake, 3);
             let good = nodes.connect(1, 0);
             for round in 0..6 {
                 nodes.kill(2);

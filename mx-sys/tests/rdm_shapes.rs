@@ -2,22 +2,10 @@
 
 mod direct;
 
+use direct::made_up::{nodes, shapes};
 use direct::nodes::{Nodes, pattern};
 use libfabric_fake::{Fake, Faults, Shape};
-use mx_proto::{Config, Status};
-use mx_sys::ports::rdm::RdmOptions;
-
-fn shapes() -> [Shape; 7] {
-    [
-        Shape::tcp(),
-        Shape::tcp_rxm(),
-        Shape::verbs_rxm(),
-        Shape::cxi(),
-        Shape::psm3(),
-        Shape::efa(),
-        Shape::odd(),
-    ]
-}
+use mx_proto::Status;
 
 /// Prints what the fake saw when a test fails.
 struct Witness(Fake, String);
@@ -36,14 +24,6 @@ fn witnessed(shape: &Shape, faults: Faults, seed: u64) -> (Fake, Witness) {
     fake.faults(|all| *all = faults);
     let name = format!("{}, seed {seed}", shape.provider);
     (fake.clone(), Witness(fake, name))
-}
-
-fn nodes(fake: &Fake, count: usize) -> Nodes {
-    let options = RdmOptions {
-        library: Some(fake.library()),
-        ..RdmOptions::default()
-    };
-    Nodes::over(count, Config::default(), options).expect("the fake is always there")
 }
 
 /// Messages of every class in both directions, twice: the first round is copied where lanes have

@@ -6,6 +6,7 @@
 
 #![allow(dead_code, reason = "every test binary uses another part of it")]
 
+pub(crate) mod made_up;
 pub(crate) mod nodes;
 
 use mx_proto::port::{

@@ -17,9 +17,9 @@
 //! flow control, cancellation and liveness are ours, because no provider we measured does them so
 //! that one can rely on it.
 //!
-//! The rule of this port: **what an application owns is never given to the provider on the shared
-//! endpoint**, for it could not be had back. It is copied, or it goes through `remote`, which can
-//! always revoke it.
+//! The rule of this port: **what an application owns is given to the provider only where it can be
+//! had back**. It is copied, or it goes through `remote`: registered, which ends when the registration
+//! is closed, or over an endpoint for that peer alone, which can be closed.
 //!
 //! Owns: the links, and when everything is opened anew.
 //! Knows nothing of: TCP, how peers find each other, what is in the packets.
@@ -152,7 +152,7 @@ pub struct RdmStats {
     pub stale: u64,
     /// Frames that came before their turn.
     pub early: u64,
-    /// What arrived and was no frame.
+    /// What arrived and made no sense.
     pub malformed: u64,
     /// Completions of nothing we know.
     pub strange: u64,

@@ -1,0 +1,28 @@
+//! Providers this machine does not have, made up.
+
+use super::nodes::Nodes;
+use libfabric_fake::{Fake, Shape};
+use mx_proto::Config;
+use mx_sys::ports::rdm::RdmOptions;
+
+/// One of each kind.
+pub(crate) fn shapes() -> [Shape; 7] {
+    [
+        Shape::tcp(),
+        Shape::tcp_rxm(),
+        Shape::verbs_rxm(),
+        Shape::cxi(),
+        Shape::psm3(),
+        Shape::efa(),
+        Shape::odd(),
+    ]
+}
+
+/// Nodes over a fake provider.
+pub(crate) fn nodes(fake: &Fake, count: usize) -> Nodes {
+    let options = RdmOptions {
+        library: Some(fake.library()),
+        ..RdmOptions::default()
+    };
+    Nodes::over(count, Config::default(), options).expect("the fake is always there")
+}
