@@ -24,7 +24,7 @@ pub mod interfaces;
 pub mod nic;
 pub mod ports;
 pub mod progress;
-pub mod random;
+mod random;
 pub mod regions;
 pub mod user_memory;
 

@@ -3,7 +3,7 @@
 use std::io;
 
 /// 64 bits from the kernel, never 0.
-pub fn nonzero() -> io::Result<u64> {
+pub(crate) fn nonzero() -> io::Result<u64> {
     let mut bytes = [0u8; 8];
     loop {
         // SAFETY: `bytes` is valid for writing; so few bytes come whole or not at all.

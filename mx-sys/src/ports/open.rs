@@ -25,6 +25,7 @@ use super::rdm::{RdmError, RdmOptions, RdmPort, hardware};
 use super::tcp::{Resolver, TcpOptions, TcpPort};
 use crate::endpoint_port::{EndpointRange, PortMap};
 use crate::nic::{self, ResolveError};
+use crate::random;
 use mx_proto::port::ConnectError;
 use mx_proto::{EndpointId, Identity, NicId, Route, SessionId};
 use std::fmt;
@@ -145,11 +146,11 @@ impl HostPorts {
             ..options.rdm
         };
         let rdm = open_rdm(options.policy, options.rdm_required, rdm)?;
-        let session = random_session().map_err(OpenError::System)?;
+        let session = random::nonzero().map_err(OpenError::System)?;
         let own = Identity {
             nic,
             endpoint,
-            session,
+            session: SessionId(session),
         };
         let ports = Self::new(own, options.policy, options.ports, local, tcp, rdm);
         Ok((ports.map_err(OpenError::System)?, own))
@@ -292,23 +293,6 @@ fn refused(endpoint: EndpointId, port: u16, address: SocketAddr, error: io::Erro
     match error.kind() {
         io::ErrorKind::AddrInUse => OpenError::InUse { endpoint, port },
         _ => OpenError::Listen { address, error },
-    }
-}
-
-/// A number nobody can guess, and never 0.
-fn random_session() -> io::Result<SessionId> {
-    let mut bytes = [0u8; 8];
-    loop {
-        // SAFETY: `bytes` is valid for writing; so few bytes come whole or not at all.
-        let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-        match u64::from_ne_bytes(bytes) {
-            session if got == 8 && session != 0 => return Ok(SessionId(session)),
-            _ => {}
-        }
-        let error = io::Error::last_os_error();
-        if got < 0 && error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
     }
 }
 
