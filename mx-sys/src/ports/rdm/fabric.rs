@@ -14,6 +14,7 @@
 //! Knows nothing of: links beyond their names, the endpoint.
 
 use super::addresses::Addresses;
+use super::card::Card;
 use super::error::RdmError;
 use super::frame::{FRAME_LEN, Frame, Kind};
 use super::links::{Link, Peer};
@@ -100,12 +101,30 @@ impl Fabric {
             main: Some(main),
             domain,
         };
-        let posted = match &fabric.main {
-            Some(main) => fabric.receive.post(main, &mut fabric.ops),
-            None => Ok(false),
-        };
-        posted.map_err(|code| FabricError::new(library, "fi_recv", code))?;
+        fabric
+            .post_buffers()
+            .map_err(|code| FabricError::new(library, "fi_recv", code))?;
         Ok(fabric)
+    }
+
+    /// Gives the provider every receive buffer it does not have.
+    pub(super) fn post_buffers(&mut self) -> Result<(), i32> {
+        match &self.main {
+            Some(main) => self.receive.post(main, &mut self.ops),
+            None => Ok(()),
+        }
+    }
+
+    /// Whom a card describes. The address is given back by [`Fabric::forget`]. `None` when the
+    /// provider will not have it.
+    pub(super) fn peer_of(&mut self, card: &Card) -> Option<Peer> {
+        match self.addresses.take(&self.domain, &card.address) {
+            Ok(address) => Some(Peer::new(address, card)),
+            Err(error) => {
+                log::debug!("the address of a peer on {}: {error}", card.provider);
+                None
+            }
+        }
     }
 
     pub(super) fn plan(&self) -> &Plan {

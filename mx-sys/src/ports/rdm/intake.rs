@@ -305,8 +305,7 @@ impl RdmPort {
         if !fabric.receive.owes() {
             return;
         }
-        let Some(main) = &fabric.main else { return };
-        if let Err(code) = fabric.receive.post(main, &mut fabric.ops) {
+        if let Err(code) = fabric.post_buffers() {
             let text = self.library.strerror(code);
             log::error!("provider {}: fi_recv: {text}", self.choice.provider());
             self.renew();

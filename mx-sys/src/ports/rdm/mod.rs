@@ -272,15 +272,11 @@ impl RdmPort {
             return Err(Refusal::Format);
         }
         let cookie = random::nonzero().map_err(|_| Refusal::Failed)?;
-        let address = match fabric.addresses.take(&fabric.domain, &theirs.address) {
-            Ok(address) => address,
-            Err(error) => {
-                log::debug!("the address of a peer on {}: {error}", theirs.provider);
-                self.stats.malformed += 1;
-                return Err(Refusal::Failed);
-            }
+        let Some(peer) = fabric.peer_of(theirs) else {
+            self.stats.malformed += 1;
+            return Err(Refusal::Failed);
         };
-        let peer = Peer::new(address, theirs);
+        let address = peer.address;
         let Some(id) = self.links.answer(cookie, peer, now) else {
             fabric.addresses.give(&fabric.domain, address);
             return Err(Refusal::Full);
@@ -298,15 +294,12 @@ impl RdmPort {
         if self.links.of(link).is_none() {
             return;
         }
-        let address = match fabric.addresses.take(&fabric.domain, &theirs.address) {
-            Ok(address) => address,
-            Err(error) => {
-                log::debug!("the address of a peer on {}: {error}", theirs.provider);
-                self.stats.malformed += 1;
-                return self.give_up(link, LinkDown::Unreachable);
-            }
+        let Some(peer) = fabric.peer_of(theirs) else {
+            self.stats.malformed += 1;
+            return self.give_up(link, LinkDown::Unreachable);
         };
-        if !self.links.greet(link, Peer::new(address, theirs), now) {
+        let address = peer.address;
+        if !self.links.greet(link, peer, now) {
             fabric.addresses.give(&fabric.domain, address);
             return;
         }

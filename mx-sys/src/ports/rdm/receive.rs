@@ -66,8 +66,8 @@ impl Receive {
         })
     }
 
-    /// Gives the provider every buffer it does not have. False when it would not take one now.
-    pub(super) fn post(&mut self, main: &Ep, ops: &mut Ops) -> Result<bool, i32> {
+    /// Gives the provider every buffer it does not have, as far as it takes them now.
+    pub(super) fn post(&mut self, main: &Ep, ops: &mut Ops) -> Result<(), i32> {
         let desc = self.desc();
         while let Some(&number) = self.owed.last() {
             let start = self.memory[number as usize * self.size..].as_mut_ptr();
@@ -78,13 +78,13 @@ impl Receive {
             if let Err(error) = posted {
                 ops.end(context);
                 return match error {
-                    libc::EAGAIN => Ok(false),
+                    libc::EAGAIN => Ok(()),
                     error => Err(error),
                 };
             }
             self.owed.pop();
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The provider has done with a buffer, which is to be posted again.
