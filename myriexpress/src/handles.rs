@@ -1,0 +1,165 @@
+//! What C programs hold: endpoints, requests and addresses, as words that can be checked.
+//!
+//! ```text
+//!   mx_endpoint_t       64 bits   generation (32) | slot + 1 (32)             slot of the process's table
+//!   mx_request_t        64 bits   generation (30) | request (24) | slot + 1 (10)
+//!   mx_endpoint_addr_t 128 bits   an mx_endpoint_t, then  generation (32) | peer + 1 (32)
+//! ```
+//!
+//! None of them is a pointer, whatever its C type says: a stale or made-up one is recognised
+//! instead of followed. Zero is none of them. Calls that take a request or an address without an
+//! endpoint find the endpoint in it.
+//!
+//! Knows nothing of: what the numbers name.
+
+/// Endpoints one process may have open; the slot part of a request holds one more.
+pub const SLOTS_MAX: usize = 1023;
+
+/// Requests one endpoint may have at the same time.
+pub const REQUESTS_MAX: usize = 1 << REQUEST_BITS;
+
+const SLOT_BITS: u32 = 10;
+const REQUEST_BITS: u32 = 24;
+const GENERATION_BITS: u32 = 64 - SLOT_BITS - REQUEST_BITS;
+
+/// An open endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct EndpointHandle(pub u64);
+
+impl EndpointHandle {
+    /// Puts a handle together. `slot` is below [`SLOTS_MAX`].
+    pub fn new(slot: usize, generation: u32) -> Self {
+        debug_assert!(slot < SLOTS_MAX);
+        Self(u64::from(generation) << 32 | (slot as u64 + 1))
+    }
+
+    /// The place in the process's table; `None` for what was never a handle.
+    pub fn slot(self) -> Option<usize> {
+        let slot = (self.0 as u32).checked_sub(1)? as usize;
+        (slot < SLOTS_MAX).then_some(slot)
+    }
+
+    /// Which use of that place.
+    pub fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// A request that has not been tested to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RequestHandle(pub u64);
+
+/// What a request is within its endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RequestKey {
+    /// Its place, below [`REQUESTS_MAX`].
+    pub index: u32,
+    /// Which use of that place; only the lower bits count (see [`RequestKey::GENERATIONS`]).
+    pub generation: u32,
+}
+
+impl RequestKey {
+    /// Generations are counted modulo this.
+    pub const GENERATIONS: u32 = 1 << GENERATION_BITS;
+}
+
+impl RequestHandle {
+    /// Puts a handle together.
+    pub fn new(slot: usize, key: RequestKey) -> Self {
+        debug_assert!(slot < SLOTS_MAX && (key.index as usize) < REQUESTS_MAX);
+        let generation = u64::from(key.generation % RequestKey::GENERATIONS);
+        let word = generation << (SLOT_BITS + REQUEST_BITS)
+            | u64::from(key.index) << SLOT_BITS
+            | (slot as u64 + 1);
+        Self(word)
+    }
+
+    /// The place of its endpoint in the process's table.
+    pub fn slot(self) -> Option<usize> {
+        let slot = self.0 & ((1 << SLOT_BITS) - 1);
+        (slot as usize).checked_sub(1)
+    }
+
+    /// What it is there.
+    pub fn key(self) -> RequestKey {
+        RequestKey {
+            index: (self.0 >> SLOT_BITS) as u32 & ((1 << REQUEST_BITS) - 1),
+            generation: (self.0 >> (SLOT_BITS + REQUEST_BITS)) as u32,
+        }
+    }
+}
+
+/// A peer as one endpoint knows it: `mx_endpoint_addr_t`, passed in two integer registers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(C)]
+pub struct Address {
+    words: [u64; 2],
+}
+
+/// What a peer is within its endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PeerKey {
+    /// Its place.
+    pub index: u32,
+    /// Which use of that place.
+    pub generation: u32,
+}
+
+impl Address {
+    /// Nobody's: what a status without a source holds.
+    pub const NOBODY: Self = Self { words: [0, 0] };
+
+    /// Puts an address together.
+    pub fn new(endpoint: EndpointHandle, peer: PeerKey) -> Self {
+        let peer = u64::from(peer.generation) << 32 | (u64::from(peer.index) + 1);
+        Self {
+            words: [endpoint.0, peer],
+        }
+    }
+
+    /// Whose address it is; it need not be open any more.
+    pub fn endpoint(self) -> EndpointHandle {
+        EndpointHandle(self.words[0])
+    }
+
+    /// The peer there; `None` for what was never an address.
+    pub fn peer(self) -> Option<PeerKey> {
+        let index = (self.words[1] as u32).checked_sub(1)?;
+        let generation = (self.words[1] >> 32) as u32;
+        Some(PeerKey { index, generation })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_into_a_handle_comes_out() {
+        let handle = EndpointHandle::new(SLOTS_MAX - 1, u32::MAX);
+        assert_eq!(handle.slot(), Some(SLOTS_MAX - 1));
+        assert_eq!(handle.generation(), u32::MAX);
+        let key = RequestKey {
+            index: REQUESTS_MAX as u32 - 1,
+            generation: RequestKey::GENERATIONS - 1,
+        };
+        let request = RequestHandle::new(SLOTS_MAX - 1, key);
+        assert_eq!(request.slot(), Some(SLOTS_MAX - 1));
+        assert_eq!(request.key(), key);
+        let peer = PeerKey {
+            index: 7,
+            generation: 9,
+        };
+        let address = Address::new(handle, peer);
+        assert_eq!(address.endpoint(), handle);
+        assert_eq!(address.peer(), Some(peer));
+    }
+
+    #[test]
+    fn zero_is_nobody_and_what_is_out_of_range_is_refused() {
+        assert_eq!(EndpointHandle(0).slot(), None);
+        assert_eq!(EndpointHandle(SLOTS_MAX as u64 + 1).slot(), None);
+        assert_eq!(RequestHandle(0).slot(), None);
+        assert_eq!(Address::NOBODY.peer(), None);
+    }
+}

@@ -1,0 +1,18 @@
+//! The MX C API over `mx-sys`.
+//!
+//! ```text
+//!   C program ---> exports    pointers and numbers checked, panics caught      (boundary)
+//!                    |        error handlers, init and finalize, names, get_info
+//!                    v
+//!                  process    endpoints of the process, one lock each, waiting, handler runs
+//!                    v
+//!                  engine     requests, completions, peers; pure but for its port and clock
+//!                    v
+//!                  mx-proto   matching, eager, rendezvous          mx-sys   ports, progress
+//! ```
+//!
+//! Modules use their own group and those above it.
+
+pub mod error;
+pub mod handles;
+pub mod status;
