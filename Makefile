@@ -1,6 +1,6 @@
-# libbmi_mx: build, test, run, install. `make help` lists the targets.
+# libbmi_mx and libmyriexpress: build, test, run, install. `make help` lists the targets.
 #
-#   make          library and programs under build/
+#   make          libraries and programs under build/
 #   make check    everything a change must pass
 #   make run      the main job: a file server, a client, a real file there and back
 #
@@ -14,8 +14,6 @@ SHELL         := /bin/bash
 .NOTPARALLEL:
 
 VERSION       := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-# Changes when programs linked against an older library would break (also in build.rs).
-SOVERSION     := 0
 
 BUILD         ?= build
 LIBDIR        := $(BUILD)/lib
@@ -45,7 +43,7 @@ check: deps $(CHECK_TARGETS)
 	@echo "check: all of $(CHECK_TARGETS)"
 
 help:
-	@echo "all         library and programs under $(BUILD)/ (the default)"
+	@echo "all         libraries and programs under $(BUILD)/ (the default)"
 	@echo "check       $(CHECK_TARGETS)"
 	@echo "check-asan, check-valgrind   the C tests under the memory checkers"
 	@echo "            PORT=local, tcp or rdm: the C tests and the example over that port only"

@@ -12,24 +12,31 @@ INSTALL_DOC  := $(PREFIX)/share/doc/bmi_mx
 
 # Programs, when they have been built by their own parts.
 INSTALL_BINS += $(filter $(BINDIR)/%,$(BIN_TARGETS)) $(EXAMPLES_BIN)
+INSTALL_HDRS := $(wildcard include/*.h)
 INSTALL_DOCS := README.md CHANGELOG.md $(wildcard LICENSE*) $(wildcard docs/*.md)
 
 CHECK_TARGETS += install-check
 
 .PHONY: install uninstall install-check
 
+# Installed from $(LIBDIR), with the links the loader and the linker look for.
+define install_library
+install -m 755 $(LIBDIR)/$(realname) $(DESTDIR)$(INSTALL_LIB)/
+ln -sfn $(realname) $(DESTDIR)$(INSTALL_LIB)/$(soname)
+ln -sfn $(soname) $(DESTDIR)$(INSTALL_LIB)/lib$(1).so
+install -m 644 $(LIBDIR)/lib$(1).a $(DESTDIR)$(INSTALL_LIB)/
+$(STRIP) $(DESTDIR)$(INSTALL_LIB)/$(realname) $(DESTDIR)$(INSTALL_LIB)/lib$(1).a
+sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$${prefix}/lib|' \
+    -e 's|@INCLUDEDIR@|$${prefix}/include|' -e 's|@VERSION@|$(VERSION)|' \
+    pkgconfig/$(1).pc.in > $(DESTDIR)$(INSTALL_PC)/$(1).pc
+
+endef
+
 install: all
 	install -d $(addprefix $(DESTDIR),$(INSTALL_LIB) $(INSTALL_INC) $(INSTALL_BIN) $(INSTALL_PC) \
 	    $(INSTALL_DOC))
-	install -m 755 $(LIBDIR)/$(REALNAME) $(DESTDIR)$(INSTALL_LIB)/
-	ln -sfn $(REALNAME) $(DESTDIR)$(INSTALL_LIB)/$(SONAME)
-	ln -sfn $(SONAME) $(DESTDIR)$(INSTALL_LIB)/libbmi_mx.so
-	install -m 644 $(LIBDIR)/libbmi_mx.a $(DESTDIR)$(INSTALL_LIB)/
-	$(STRIP) $(DESTDIR)$(INSTALL_LIB)/$(REALNAME) $(DESTDIR)$(INSTALL_LIB)/libbmi_mx.a
-	install -m 644 include/bmi_mx.h $(DESTDIR)$(INSTALL_INC)/
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$${prefix}/lib|' \
-	    -e 's|@INCLUDEDIR@|$${prefix}/include|' -e 's|@VERSION@|$(VERSION)|' \
-	    pkgconfig/bmi_mx.pc.in > $(DESTDIR)$(INSTALL_PC)/bmi_mx.pc
+	$(foreach library,$(LIBRARIES),$(call install_library,$(library)))
+	install -m 644 $(INSTALL_HDRS) $(DESTDIR)$(INSTALL_INC)/
 	for program in $(sort $(INSTALL_BINS)); do \
 	    install -m 755 $$program $(DESTDIR)$(INSTALL_BIN)/; \
 	done
@@ -40,8 +47,9 @@ install: all
 # Only what install put there. In a prefix of its own the directories go too, when they are empty;
 # those of /usr and /usr/local belong to the system.
 uninstall:
-	rm -f $(DESTDIR)$(INSTALL_LIB)/libbmi_mx.so* $(DESTDIR)$(INSTALL_LIB)/libbmi_mx.a
-	rm -f $(DESTDIR)$(INSTALL_INC)/bmi_mx.h $(DESTDIR)$(INSTALL_PC)/bmi_mx.pc
+	rm -f $(foreach library,$(LIBRARIES),$(DESTDIR)$(INSTALL_LIB)/lib$(library).so* \
+	    $(DESTDIR)$(INSTALL_LIB)/lib$(library).a $(DESTDIR)$(INSTALL_PC)/$(library).pc)
+	rm -f $(addprefix $(DESTDIR)$(INSTALL_INC)/,$(notdir $(INSTALL_HDRS)))
 	rm -f $(addprefix $(DESTDIR)$(INSTALL_BIN)/,$(notdir $(INSTALL_BINS)))
 	rm -rf $(DESTDIR)$(INSTALL_DOC)
 ifeq ($(filter /usr /usr/local,$(PREFIX)),)

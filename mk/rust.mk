@@ -1,22 +1,34 @@
-# The library, its header, and everything cargo checks.
+# The libraries, their headers, and everything cargo checks.
 
 .PHONY: lib header header-check fmt clippy docs test exports layering clean
 
 CHECK_TARGETS += fmt clippy docs lib header-check test
 
-SONAME   := libbmi_mx.so.$(SOVERSION)
-REALNAME := libbmi_mx.so.$(VERSION)
+# Each library: its name and the number that changes when programs linked against an older one would
+# break (also in the crates' build.rs).
+LIBRARIES := bmi_mx myriexpress
+SO_bmi_mx      := 0
+SO_myriexpress := 1
+
+# lib$(1).so -> soname -> the file itself.
+soname   = lib$(1).so.$(SO_$(1))
+realname = lib$(1).so.$(if $(filter $(SO_$(1)).%,$(VERSION)),,$(SO_$(1)).)$(VERSION)
 
 # Copied only when it changed, so that what is linked against it is not linked again.
+define place_library
+@cmp -s $(CARGO_TARGET)/release/lib$(1).so $(LIBDIR)/$(realname) || \
+    install -m 755 $(CARGO_TARGET)/release/lib$(1).so $(LIBDIR)/$(realname)
+@cmp -s $(CARGO_TARGET)/release/lib$(1).a $(LIBDIR)/lib$(1).a || \
+    install -m 644 $(CARGO_TARGET)/release/lib$(1).a $(LIBDIR)/lib$(1).a
+@ln -sfn $(realname) $(LIBDIR)/$(soname)
+@ln -sfn $(soname) $(LIBDIR)/lib$(1).so
+
+endef
+
 lib:
-	$(CARGO) build --release -p bmi-mx --lib
+	$(CARGO) build --release -p bmi-mx -p myriexpress --lib
 	@mkdir -p $(LIBDIR)
-	@cmp -s $(CARGO_TARGET)/release/libbmi_mx.so $(LIBDIR)/$(REALNAME) || \
-	    install -m 755 $(CARGO_TARGET)/release/libbmi_mx.so $(LIBDIR)/$(REALNAME)
-	@cmp -s $(CARGO_TARGET)/release/libbmi_mx.a $(LIBDIR)/libbmi_mx.a || \
-	    install -m 644 $(CARGO_TARGET)/release/libbmi_mx.a $(LIBDIR)/libbmi_mx.a
-	@ln -sfn $(REALNAME) $(LIBDIR)/$(SONAME)
-	@ln -sfn $(SONAME) $(LIBDIR)/libbmi_mx.so
+	$(foreach library,$(LIBRARIES),$(call place_library,$(library)))
 
 header:
 	$(CARGO) run -q -p gen_header -- .
