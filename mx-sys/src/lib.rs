@@ -26,6 +26,8 @@ pub mod ports;
 pub mod progress;
 mod random;
 pub mod regions;
+pub mod settings;
+pub mod tunable;
 pub mod user_memory;
 
 pub use clock::MonotonicClock;
@@ -35,4 +37,5 @@ pub use ports::host::{HostPorts, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 pub use ports::open::{EndpointChoice, OpenError, OpenOptions};
 pub use ports::rdm::RdmOptions;
 pub use progress::{Guard, Helper, Interest, Progress, Shared, Tuning};
+pub use settings::{PortChoice, Settings};
 pub use user_memory::{Lent, MallocBuffer, SegmentError, UserMemory};

@@ -3,6 +3,7 @@
 //! ```text
 //!   Exact(3)   Unix name "..-3"  and  TCP port base+3     both, or "endpoint 3 is in use"
 //!   Any        TCP port of the kernel's choice, and the Unix name of that number
+//!   Lowest     Exact(0), Exact(1), ... Exact(1023), the first that is free; then Any
 //! ```
 //!
 //! Endpoint numbers are per host: two boards of one host do not have an endpoint 3 each. The board
@@ -15,15 +16,18 @@
 //!     the others  opened for the first address that asks for it
 //! ```
 //!
+//! Without shared memory, `auto` is `rdm` where that port is opened, and `tcp` where it is not, but
+//! the Unix name is claimed all the same and peers may come through it.
+//!
 //! Nothing of libfabric is loaded before.
 //!
 //! Knows nothing of: links.
 
-use super::host::{HostPorts, ROUTE_LOCAL, ROUTE_RDM, Rdm};
+use super::host::{HostPorts, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, Rdm};
 use super::local::LocalPort;
 use super::rdm::{RdmError, RdmOptions, RdmPort, hardware};
 use super::tcp::{Resolver, TcpOptions, TcpPort};
-use crate::endpoint_port::{EndpointRange, PortMap};
+use crate::endpoint_port::{EndpointRange, PortMap, SMALL_IDS};
 use crate::nic::{self, ResolveError};
 use crate::random;
 use mx_proto::port::ConnectError;
@@ -39,6 +43,8 @@ pub enum EndpointChoice {
     Exact(EndpointId),
     /// One that is free.
     Any,
+    /// The lowest below [`SMALL_IDS`] that is free; where none is, as [`Any`](Self::Any).
+    Lowest,
 }
 
 /// How to open an endpoint.
@@ -51,6 +57,8 @@ pub struct OpenOptions {
     /// Which port carries the traffic to targets that do not ask for one ([`Route::AUTO`]: shared
     /// memory on this host; to others libfabric when that is open, else TCP).
     pub policy: Route,
+    /// [`Route::AUTO`] takes shared memory on this host; otherwise this host is one like others.
+    pub shared_memory: bool,
     /// Endpoint numbers and TCP ports.
     pub ports: PortMap,
     /// The only address TCP listens on, instead of all of them.
@@ -68,6 +76,7 @@ impl OpenOptions {
             board: None,
             endpoint,
             policy: Route::AUTO,
+            shared_memory: true,
             ports: PortMap::default(),
             tcp_bind: None,
             rdm_required: false,
@@ -131,28 +140,28 @@ impl HostPorts {
     pub fn open(options: OpenOptions) -> Result<(Self, Identity), OpenError> {
         let nic = nic::own_nic(options.board).map_err(OpenError::Board)?;
         let (endpoint, local, tcp) = match options.endpoint {
-            EndpointChoice::Exact(endpoint) => {
-                let port = options.ports.port(endpoint).map_err(OpenError::Endpoint)?;
-                // The Unix name first: of two servers one gets neither.
-                let local = claim_name(&options, endpoint, port)?;
-                let tcp = listen(&options, port)
-                    .map_err(|(address, error)| refused(endpoint, port, address, error))?;
-                (endpoint, local, tcp)
-            }
+            EndpointChoice::Exact(endpoint) => claim(&options, endpoint)?,
             EndpointChoice::Any => claim_any(&options)?,
+            EndpointChoice::Lowest => claim_lowest(&options, SMALL_IDS)?,
         };
+        let local = shared_memory(&options, endpoint, local)?;
         let rdm = RdmOptions {
             bind: options.rdm.bind.or_else(|| bind_address(&options, nic)),
             ..options.rdm
         };
         let rdm = open_rdm(options.policy, options.rdm_required, rdm)?;
+        let policy = match options.policy {
+            Route::AUTO if !options.shared_memory && rdm.offered => ROUTE_RDM,
+            Route::AUTO if !options.shared_memory => ROUTE_TCP,
+            policy => policy,
+        };
         let session = random::nonzero().map_err(OpenError::System)?;
         let own = Identity {
             nic,
             endpoint,
             session: SessionId(session),
         };
-        let ports = Self::new(own, options.policy, options.ports, local, tcp, rdm);
+        let ports = Self::new(own, policy, options.ports, local, tcp, rdm);
         Ok((ports.map_err(OpenError::System)?, own))
     }
 }
@@ -210,6 +219,19 @@ fn open_rdm(policy: Route, required: bool, options: RdmOptions) -> Result<Rdm<Rd
     Ok(Rdm::new(None, Some(Box::new(later))))
 }
 
+/// A number, and what was claimed for it. The port over shared memory may be missing where Unix
+/// sockets cannot be had at all.
+type Claim = (EndpointId, io::Result<LocalPort>, TcpPort);
+
+fn claim(options: &OpenOptions, endpoint: EndpointId) -> Result<Claim, OpenError> {
+    let port = options.ports.port(endpoint).map_err(OpenError::Endpoint)?;
+    // The Unix name first: of two servers one gets neither.
+    let local = claim_name(options, endpoint, port)?;
+    let tcp = listen(options, port)
+        .map_err(|(address, error)| refused(endpoint, port, address, error))?;
+    Ok((endpoint, local, tcp))
+}
+
 fn claim_any(options: &OpenOptions) -> Result<Claim, OpenError> {
     for _ in 0..DRAWS {
         let tcp =
@@ -227,20 +249,39 @@ fn claim_any(options: &OpenOptions) -> Result<Claim, OpenError> {
     Err(OpenError::NoneFree)
 }
 
-type Claim = (EndpointId, Option<LocalPort>, TcpPort);
+/// The lowest free number below `end`, or any. One that is taken costs a system call or a few.
+fn claim_lowest(options: &OpenOptions, end: u32) -> Result<Claim, OpenError> {
+    for id in 0..end {
+        match claim(options, EndpointId(id)) {
+            Err(OpenError::InUse { .. }) => {}
+            other => return other,
+        }
+    }
+    claim_any(options)
+}
 
-/// The port over shared memory. Where Unix sockets cannot be had at all, there is none, and TCP
-/// carries everything unless it must not.
+/// Only a name that somebody has is an error of this endpoint.
 fn claim_name(
     options: &OpenOptions,
     endpoint: EndpointId,
     port: u16,
-) -> Result<Option<LocalPort>, OpenError> {
+) -> Result<io::Result<LocalPort>, OpenError> {
     match LocalPort::open(options.ports.base(), BOARD, endpoint.0) {
-        Ok(local) => Ok(Some(local)),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             Err(OpenError::InUse { endpoint, port })
         }
+        other => Ok(other),
+    }
+}
+
+/// The port over shared memory. Without it TCP carries everything, unless it must not.
+fn shared_memory(
+    options: &OpenOptions,
+    endpoint: EndpointId,
+    local: io::Result<LocalPort>,
+) -> Result<Option<LocalPort>, OpenError> {
+    match local {
+        Ok(local) => Ok(Some(local)),
         Err(error) if options.policy == ROUTE_LOCAL => Err(OpenError::System(error)),
         Err(error) => {
             log::warn!(

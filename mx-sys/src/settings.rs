@@ -1,0 +1,499 @@
+//! Every `MX_` knob: its environment name, default, range and reason, in one table for both libraries.
+//!
+//! ```text
+//!                          bmi-mx: Config              myriexpress: Settings
+//!   rows::<S>()            MX_*                        MX_*
+//!   MX_ROWS                                            those of MX programs alone
+//!   its own                BMI_MX_*
+//! ```
+//!
+//! `docs/tuning.md` shows the same tables; a test compares them.
+//!
+//! Owns: names, defaults, ranges of what both libraries have, and what they mean for opening an
+//! endpoint.
+//! Knows nothing of: what a knob turns.
+
+use crate::endpoint_port::{self, PortMap};
+use crate::ports::host::{ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
+use crate::ports::open::{EndpointChoice, OpenOptions};
+use crate::ports::rdm::{RdmOptions, Wait};
+use crate::progress::Tuning;
+use crate::tunable::{self, Access, G, K, Kind, M, Refused, Tunable, millis, of_millis};
+use mx_proto::Route;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What can be set about endpoints, their ports and their threads.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Which ports may carry traffic.
+    pub port: PortChoice,
+    /// First TCP port of the block for endpoints below 1024.
+    pub port_base: u16,
+    /// How the protocol endpoint behaves.
+    pub endpoint: mx_proto::Config,
+    /// How long a blocked test call polls before it sleeps in the kernel.
+    pub spin: Duration,
+    /// Whether a helper thread keeps connections moving while the application computes.
+    pub helper: bool,
+    /// The only libfabric provider that will do.
+    pub provider: Option<String>,
+    /// How long a peer may be silent over a fabric.
+    pub rdm_keepalive: Duration,
+    /// How threads that wait for a fabric do so.
+    pub rdm_wait: Wait,
+    /// Peers at a time that get a lane of their own over a fabric without RDMA.
+    pub rdm_lanes: usize,
+    /// The file with names and addresses of hosts, if one is used.
+    pub peers: Option<PathBuf>,
+    /// Whether [`PortChoice::Auto`] takes shared memory on this host.
+    pub shared_memory: bool,
+}
+
+/// The answer to "which port?" for the whole process; an address may say otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PortChoice {
+    /// Shared memory on this host; to others libfabric where there is an adapter for it, else TCP.
+    Auto,
+    /// Shared memory only.
+    Local,
+    /// TCP only.
+    Tcp,
+    /// libfabric, also on this host; TCP to peers that cannot be reached over it.
+    Rdm,
+}
+
+/// The peers file unless `MX_PEERS` names another.
+pub const PEERS_FILE: &str = "/etc/mx_peers";
+
+/// The variable that names the peers file.
+const PEERS: &str = "MX_PEERS";
+
+/// The rows that both libraries have, in the order of the documentation, for any settings that
+/// contain [`Settings`].
+pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunable<S>] {
+    const {
+        &[
+            Tunable {
+                name: "MX_PORT",
+                kind: Kind::Choice(&["auto", "local", "tcp", "rdm"]),
+                about: "which ports carry traffic; `/local`, `/tcp` or `/rdm` at the end of an \
+                        address wins",
+                access: Access::Number {
+                    set: |s, v| {
+                        s.as_mut().port = match v {
+                            1 => PortChoice::Local,
+                            2 => PortChoice::Tcp,
+                            3 => PortChoice::Rdm,
+                            _ => PortChoice::Auto,
+                        }
+                    },
+                    get: |s| match s.as_ref().port {
+                        PortChoice::Auto => 0,
+                        PortChoice::Local => 1,
+                        PortChoice::Tcp => 2,
+                        PortChoice::Rdm => 3,
+                    },
+                },
+            },
+            Tunable {
+                name: "MX_PORT_BASE",
+                kind: Kind::Number(1024, 64512),
+                about: "TCP port of endpoint 0; endpoints below 1024 use the block from here on, \
+                        and all hosts must agree on it",
+                access: Access::Number {
+                    // The range keeps it within 16 bits.
+                    set: |s, v| s.as_mut().port_base = v as u16,
+                    get: |s| s.as_ref().port_base.into(),
+                },
+            },
+            Tunable {
+                name: "MX_SPIN_US",
+                kind: Kind::Number(0, 1_000_000),
+                about: "microseconds a blocked test call polls before it sleeps in the kernel",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().spin = Duration::from_micros(v),
+                    get: |s| s.as_ref().spin.as_micros() as u64,
+                },
+            },
+            Tunable {
+                name: "MX_HELPER",
+                kind: Kind::Switch,
+                about: "a helper thread, asleep in the kernel, keeps connections moving while the \
+                        application computes",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().helper = v == 1,
+                    get: |s| s.as_ref().helper.into(),
+                },
+            },
+            Tunable {
+                name: "MX_EAGER_MAX",
+                kind: Kind::Bytes(128, 32 * K),
+                about: "messages up to this size travel at once; larger ones are offered and \
+                        pulled",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().endpoint.eager_max = v as usize,
+                    get: |s| s.as_ref().endpoint.eager_max as u64,
+                },
+            },
+            Tunable {
+                name: "MX_UNEXPECTED_BYTES",
+                kind: Kind::Bytes(M, 64 * G),
+                about: "bytes of early messages that all peers together may leave here",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().endpoint.unexpected_bytes = v as usize,
+                    get: |s| s.as_ref().endpoint.unexpected_bytes as u64,
+                },
+            },
+            Tunable {
+                name: "MX_WINDOW_BYTES",
+                kind: Kind::Bytes(32 * K, G),
+                about: "bytes of early messages that one busy peer may leave here",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().endpoint.partner_window_bytes = v as u32,
+                    get: |s| s.as_ref().endpoint.partner_window_bytes.into(),
+                },
+            },
+            Tunable {
+                name: "MX_WINDOW_MESSAGES",
+                kind: Kind::Number(8, 65536),
+                about: "early messages that one peer may leave here, whatever their size",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().endpoint.partner_window_messages = v as u32,
+                    get: |s| s.as_ref().endpoint.partner_window_messages.into(),
+                },
+            },
+            Tunable {
+                name: "MX_REQUEST_TIMEOUT_MS",
+                kind: Kind::Number(0, 86_400_000),
+                about: "milliseconds without any progress after which a transfer fails; 0: never",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().endpoint.request_timeout = millis(v),
+                    get: |s| of_millis(s.as_ref().endpoint.request_timeout),
+                },
+            },
+            Tunable {
+                name: "MX_POLL_BUDGET",
+                kind: Kind::Number(1, 4096),
+                about: "packets taken in by one progress call",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().endpoint.poll_budget = v as usize,
+                    get: |s| s.as_ref().endpoint.poll_budget as u64,
+                },
+            },
+            Tunable {
+                name: "MX_MAX_PARTNERS",
+                kind: Kind::Number(1, 1 << 20),
+                about: "connections at the same time; strangers beyond it are refused",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().endpoint.max_partners = v as usize,
+                    get: |s| s.as_ref().endpoint.max_partners as u64,
+                },
+            },
+            Tunable {
+                name: "MX_PROVIDER",
+                kind: Kind::Name,
+                about: "the libfabric provider of the rdm port, by its exact name; auto: the best \
+                        there is",
+                access: Access::Text {
+                    set: |s, v| s.as_mut().provider = v,
+                    get: |s| s.as_ref().provider.as_deref(),
+                },
+            },
+            Tunable {
+                name: "MX_RDM_KEEPALIVE_MS",
+                kind: Kind::Number(1000, 86_400_000),
+                about: "milliseconds after which a peer that is silent over a fabric is taken for \
+                        dead",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().rdm_keepalive = Duration::from_millis(v),
+                    get: |s| s.as_ref().rdm_keepalive.as_millis() as u64,
+                },
+            },
+            Tunable {
+                name: "MX_RDM_WAIT",
+                kind: Kind::Choice(&["sleep", "poll"]),
+                about: "what a blocked test call does for a fabric: sleep in the kernel, or look \
+                        every millisecond or ten, which spares some providers work with every \
+                        message",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().rdm_wait = if v == 1 { Wait::Poll } else { Wait::Fd },
+                    get: |s| (s.as_ref().rdm_wait == Wait::Poll).into(),
+                },
+            },
+            Tunable {
+                name: "MX_RDM_LANES",
+                kind: Kind::Number(0, 4096),
+                about: "peers at a time to which large messages go uncopied over a provider \
+                        without RDMA",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().rdm_lanes = v as usize,
+                    get: |s| s.as_ref().rdm_lanes as u64,
+                },
+            },
+            Tunable {
+                name: PEERS,
+                kind: Kind::Path,
+                about: "the file with addresses and names of hosts, which is asked before the \
+                        resolver; it need not exist",
+                access: Access::Text {
+                    set: |s, v| s.as_mut().peers = v.map(PathBuf::from),
+                    // What was set is UTF-8, so that this is the same again.
+                    get: |s| s.as_ref().peers.as_deref().and_then(Path::to_str),
+                },
+            },
+        ]
+    }
+}
+
+/// The rows that only programs for the MX C API have. They set variables for themselves that other
+/// users of this host's ports must not obey.
+pub static MX_ROWS: &[Tunable<Settings>] = &[Tunable {
+    name: "MX_DISABLE_SHMEM",
+    kind: Kind::Switch,
+    about: "`MX_PORT=auto` does not take shared memory on this host; peers may use it to come here",
+    access: Access::Number {
+        set: |s, v| s.shared_memory = v == 0,
+        get: |s| (!s.shared_memory).into(),
+    },
+}];
+
+impl Default for Settings {
+    /// What the method of file systems uses.
+    fn default() -> Self {
+        Self {
+            port: PortChoice::Auto,
+            port_base: endpoint_port::DEFAULT_PORT_BASE,
+            endpoint: mx_proto::Config::default(),
+            // Twice what waking a sleeping thread costs on the reference machine (24 us).
+            spin: Duration::from_micros(50),
+            helper: true,
+            provider: None,
+            rdm_keepalive: Duration::from_secs(20),
+            rdm_wait: Wait::Fd,
+            // As many peers as a busy process streams to at the same time; each costs descriptors.
+            rdm_lanes: 64,
+            peers: Some(PathBuf::from(PEERS_FILE)),
+            shared_memory: true,
+        }
+    }
+}
+
+impl AsRef<Self> for Settings {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
+impl AsMut<Self> for Settings {
+    fn as_mut(&mut self) -> &mut Self {
+        self
+    }
+}
+
+impl Settings {
+    /// What programs for the MX C API get. Their requests have no time-out until they set one.
+    pub fn for_mx() -> Self {
+        Self {
+            endpoint: mx_proto::Config {
+                request_timeout: None,
+                ..mx_proto::Config::default()
+            },
+            ..Self::default()
+        }
+    }
+
+    /// [`for_mx`](Self::for_mx) with what `environment` says, and what of it was refused.
+    pub fn load(environment: impl Fn(&str) -> Option<String>) -> (Self, Vec<Refused>) {
+        let mut settings = Self::for_mx();
+        let refused = tunable::load(Self::mx_rows(), &mut settings, environment, "");
+        (settings, refused)
+    }
+
+    /// All rows for [`load`](Self::load), in the order of the documentation.
+    pub fn mx_rows() -> impl Iterator<Item = &'static Tunable<Self>> + Clone {
+        rows().iter().chain(MX_ROWS)
+    }
+
+    /// How to open `endpoint`, on the first board.
+    pub fn open_options(&self, endpoint: EndpointChoice) -> OpenOptions {
+        OpenOptions {
+            policy: self.port.route(),
+            shared_memory: self.shared_memory,
+            rdm: RdmOptions {
+                provider: self.provider.clone(),
+                keepalive: self.rdm_keepalive,
+                wait: self.rdm_wait,
+                lanes: self.rdm_lanes,
+                ..RdmOptions::default()
+            },
+            // The table lets no other base through.
+            ports: PortMap::new(self.port_base).unwrap_or_default(),
+            ..OpenOptions::new(endpoint)
+        }
+    }
+
+    /// How threads wait.
+    pub fn tuning(&self) -> Tuning {
+        Tuning { spin: self.spin }
+    }
+}
+
+impl PortChoice {
+    /// The policy of an endpoint.
+    pub fn route(self) -> Route {
+        match self {
+            Self::Auto => Route::AUTO,
+            Self::Local => ROUTE_LOCAL,
+            Self::Tcp => ROUTE_TCP,
+            Self::Rdm => ROUTE_RDM,
+        }
+    }
+}
+
+/// The peers file of a process that has not loaded its settings yet. A value that would be refused
+/// is left to [`tunable::load`] to complain about.
+pub fn peers_file(environment: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let only_it = |name: &str| environment(name).filter(|_| name == PEERS);
+    Settings::load(only_it).0.peers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tunable::{NAME_MAX, PATH_MAX};
+
+    fn load(pairs: &[(&str, &str)]) -> (Settings, Vec<String>) {
+        let (settings, refused) = Settings::load(|name| {
+            let found = pairs.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        });
+        (settings, refused.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn every_default_lies_in_its_own_range_and_is_read_back() {
+        for defaults in [Settings::default(), Settings::for_mx()] {
+            for row in Settings::mx_rows() {
+                let text = row.text(&defaults);
+                let mut settings = Settings::default();
+                row.apply(&mut settings, &text).unwrap();
+                assert_eq!(row.text(&settings), text, "{}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_row_sets_what_it_reads_at_both_ends_of_its_range_and_nothing_else() {
+        for row in Settings::mx_rows() {
+            let texts: Vec<String> = match row.kind {
+                Kind::Number(min, max) | Kind::Bytes(min, max) => {
+                    vec![min.to_string(), max.to_string()]
+                }
+                Kind::Switch => vec!["on".into(), "off".into()],
+                Kind::Choice(words) => words.iter().map(ToString::to_string).collect(),
+                Kind::Name => vec!["auto".into(), "x".into(), "y".repeat(NAME_MAX)],
+                Kind::Path => vec!["none".into(), "/x".into(), "y".repeat(PATH_MAX)],
+            };
+            let mut seen = Vec::new();
+            for text in texts {
+                let (mut settings, refused) = load(&[(row.name, &text)]);
+                assert!(refused.is_empty(), "{refused:?}");
+                let read = row.text(&settings);
+                let mut again = Settings::for_mx();
+                row.apply(&mut again, &read).unwrap();
+                assert_eq!(row.text(&again), read);
+                assert!(!seen.contains(&read), "{}={text} reads {read}", row.name);
+                row.apply(&mut settings, &row.text(&Settings::for_mx()))
+                    .unwrap();
+                let (changed, default) = (format!("{settings:?}"), Settings::for_mx());
+                assert_eq!(changed, format!("{default:?}"), "{}", row.name);
+                seen.push(read);
+            }
+        }
+    }
+
+    #[test]
+    fn values_just_outside_a_range_are_refused_and_named() {
+        for row in Settings::mx_rows() {
+            if let Kind::Number(min, max) | Kind::Bytes(min, max) = row.kind {
+                let outside = [max.checked_add(1), min.checked_sub(1)];
+                for value in outside.into_iter().flatten() {
+                    let (settings, refused) = load(&[(row.name, &value.to_string())]);
+                    assert_eq!(refused.len(), 1, "{}={value}", row.name);
+                    assert!(refused[0].starts_with(&format!("{}=\"{value}\" ", row.name)));
+                    assert_eq!(row.text(&settings), row.text(&Settings::for_mx()));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = Settings::mx_rows().map(|row| row.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn only_the_time_out_of_requests_differs_for_mx() {
+        let (mx, _) = load(&[("MX_REQUEST_TIMEOUT_MS", "20000")]);
+        assert_eq!(format!("{mx:?}"), format!("{:?}", Settings::default()));
+        assert_eq!(load(&[]).0.endpoint.request_timeout, None);
+    }
+
+    #[test]
+    fn what_is_set_gets_into_the_options_of_an_endpoint() {
+        let (settings, refused) = load(&[
+            ("MX_PORT", "tcp"),
+            ("MX_PORT_BASE", "2048"),
+            ("MX_SPIN_US", "3"),
+            ("MX_PROVIDER", "psm3"),
+            ("MX_RDM_KEEPALIVE_MS", "5000"),
+            ("MX_RDM_WAIT", "poll"),
+            ("MX_RDM_LANES", "5"),
+            ("MX_DISABLE_SHMEM", "1"),
+            ("MX_ZOMBIE", "0"),
+        ]);
+        assert!(refused.is_empty(), "{refused:?}");
+        let options = settings.open_options(EndpointChoice::Lowest);
+        assert_eq!(options.endpoint, EndpointChoice::Lowest);
+        assert_eq!((options.policy, options.board), (ROUTE_TCP, None));
+        assert_eq!(options.ports.base(), 2048);
+        assert!(!options.shared_memory && !options.rdm_required);
+        assert_eq!(options.rdm.provider.as_deref(), Some("psm3"));
+        assert_eq!(options.rdm.keepalive, Duration::from_secs(5));
+        assert_eq!((options.rdm.wait, options.rdm.lanes), (Wait::Poll, 5));
+        assert_eq!(settings.tuning().spin, Duration::from_micros(3));
+        let usual = Settings::default().open_options(EndpointChoice::Any);
+        let plain = OpenOptions::new(EndpointChoice::Any);
+        assert_eq!(format!("{usual:?}"), format!("{plain:?}"));
+        for (word, route) in [
+            ("auto", Route::AUTO),
+            ("local", ROUTE_LOCAL),
+            ("rdm", ROUTE_RDM),
+        ] {
+            assert_eq!(load(&[("MX_PORT", word)]).0.port.route(), route);
+        }
+    }
+
+    #[test]
+    fn the_peers_file_is_one_none_or_the_usual() {
+        let of = |value: Option<&str>| {
+            let environment = |name: &str| match name {
+                "MX_PEERS" => value.map(str::to_owned),
+                _ => Some("nonsense".to_owned()),
+            };
+            peers_file(environment)
+        };
+        assert_eq!(of(None), Some(PathBuf::from("/etc/mx_peers")));
+        assert_eq!(of(Some("/srv/hosts")), Some(PathBuf::from("/srv/hosts")));
+        assert_eq!(of(Some("none")), None);
+        assert_eq!(of(Some("")), of(None));
+        assert_eq!(load(&[("MX_PEERS", "none")]).0.peers, None);
+        let says = "MX_PEERS=\"\" ignored: not one of none, a path";
+        assert_eq!(load(&[("MX_PEERS", "")]).1, [says]);
+    }
+}

@@ -1,0 +1,469 @@
+//! A row of a table of settings: its environment name, range and reason, and how it is read.
+//!
+//! ```text
+//!   environment  MX_SPIN_US=100 --+
+//!                                 +--> rows --> S   and one Refused for every value
+//!   options     "MX_SPIN_US=100"--+                 that was not taken
+//!   (they win)
+//! ```
+//!
+//! Sizes take the suffixes K, M and G (powers of 1024), switches `on` and `off`. A value that is
+//! refused leaves what was there in place.
+//!
+//! Owns: how values are written.
+//! Knows nothing of: which settings there are (`settings`, and the libraries above).
+
+use std::fmt;
+use std::time::Duration;
+
+/// One setting of `S`.
+#[derive(Debug)]
+pub struct Tunable<S> {
+    /// The environment variable, and the option's name.
+    pub name: &'static str,
+    /// What it takes.
+    pub kind: Kind,
+    /// What it does, in one sentence without a full stop.
+    pub about: &'static str,
+    /// Where in `S` it is.
+    pub access: Access<S>,
+}
+
+/// How a tunable gets in and out. What is set is of its [`Kind`].
+#[derive(Debug)]
+pub enum Access<S> {
+    /// As a number; words stand for their places.
+    Number {
+        /// In.
+        set: fn(&mut S, u64),
+        /// And out.
+        get: fn(&S) -> u64,
+    },
+    /// As a text, or none.
+    Text {
+        /// In.
+        set: fn(&mut S, Option<String>),
+        /// And out.
+        get: fn(&S) -> Option<&str>,
+    },
+}
+
+/// What values a tunable takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A whole number from the first to the second.
+    Number(u64, u64),
+    /// A number of bytes from the first to the second.
+    Bytes(u64, u64),
+    /// `off` or `on`.
+    Switch,
+    /// One of these words; the number is its place.
+    Choice(&'static [&'static str]),
+    /// A name, or `auto` for none.
+    Name,
+    /// The path of a file, or `none`.
+    Path,
+}
+
+/// What stands for no name.
+const NO_NAME: &str = "auto";
+
+/// What stands for no file.
+const NO_PATH: &str = "none";
+
+/// Longest name: longer than any provider's.
+pub const NAME_MAX: usize = 64;
+
+/// Longest path: Linux takes no longer one.
+pub const PATH_MAX: usize = libc::PATH_MAX as usize - 1;
+
+/// 1024 bytes.
+pub const K: u64 = 1024;
+/// 1024 K.
+pub const M: u64 = 1024 * K;
+/// 1024 M.
+pub const G: u64 = 1024 * M;
+
+/// A value as it is set.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Value {
+    Number(u64),
+    Text(Option<String>),
+}
+
+/// A setting that was not taken.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// Its name.
+    pub name: String,
+    /// The text given.
+    pub value: String,
+    /// What would have been right; `None` for a name that does not exist.
+    pub wanted: Option<Kind>,
+}
+
+/// Reads settings: `environment` first, then `options` (`NAME=value`, separated by commas or
+/// blanks). Gives what was refused, in that order.
+pub fn load<'a, S: 'static>(
+    rows: impl Iterator<Item = &'a Tunable<S>> + Clone,
+    settings: &mut S,
+    environment: impl Fn(&str) -> Option<String>,
+    options: &str,
+) -> Vec<Refused> {
+    let mut refused = Vec::new();
+    for row in rows.clone() {
+        if let Some(value) = environment(row.name) {
+            refused.extend(row.apply(settings, value.trim()).err());
+        }
+    }
+    let named = |name: &str| rows.clone().find(|row| row.name == name);
+    let is_text = |name: &str| matches!(named(name), Some(row) if row.kind.is_text());
+    for option in split_options(options, is_text) {
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        match named(name) {
+            Some(row) => refused.extend(row.apply(settings, value).err()),
+            None => refused.push(Refused {
+                name: name.to_owned(),
+                value: value.to_owned(),
+                wanted: None,
+            }),
+        }
+    }
+    refused
+}
+
+/// The entries of an option string. A semicolon separates them too, unless it is in the middle of
+/// a name, such as the provider `tcp;ofi_rxm`, or of a path.
+fn split_options(options: &str, is_text: impl Fn(&str) -> bool) -> Vec<&str> {
+    let mut entries = Vec::new();
+    for chunk in options.split(|c: char| c == ',' || c.is_whitespace()) {
+        let mut rest = chunk;
+        while !rest.is_empty() {
+            let name = rest.split_once('=').map_or("", |(name, _)| name);
+            let end = match is_text(name) {
+                false => rest.find(';'),
+                // The last one before the next `NAME=`.
+                true => {
+                    let value = name.len() + 1;
+                    let next = rest[value..].find('=');
+                    next.and_then(|next| rest[value..value + next].rfind(';'))
+                        .map(|at| value + at)
+                }
+            };
+            let (entry, after) = match end {
+                Some(at) => (&rest[..at], &rest[at + 1..]),
+                None => (rest, ""),
+            };
+            entries.push(entry.trim_end_matches(';'));
+            rest = after;
+        }
+    }
+    entries.retain(|entry| !entry.is_empty());
+    entries
+}
+
+impl<S> Tunable<S> {
+    /// Sets it in `settings` to what `text` says.
+    pub fn apply(&self, settings: &mut S, text: &str) -> Result<(), Refused> {
+        match (&self.access, self.kind.parse(text)) {
+            (Access::Number { set, .. }, Some(Value::Number(value))) => set(settings, value),
+            (Access::Text { set, .. }, Some(Value::Text(value))) => set(settings, value),
+            _ => {
+                return Err(Refused {
+                    name: self.name.to_owned(),
+                    value: text.to_owned(),
+                    wanted: Some(self.kind),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Its value in `settings`, as people write it.
+    pub fn text(&self, settings: &S) -> String {
+        match self.access {
+            Access::Number { get, .. } => self.kind.number_text(get(settings)),
+            Access::Text { get, .. } => match (get(settings), self.kind) {
+                (Some(text), _) => text.to_owned(),
+                (None, Kind::Path) => NO_PATH.to_owned(),
+                (None, _) => NO_NAME.to_owned(),
+            },
+        }
+    }
+}
+
+impl Kind {
+    fn is_text(self) -> bool {
+        matches!(self, Self::Name | Self::Path)
+    }
+
+    fn number_text(self, value: u64) -> String {
+        match self {
+            Self::Number(..) | Self::Name | Self::Path => value.to_string(),
+            Self::Bytes(..) => match value {
+                0 => "0".to_owned(),
+                v if v % G == 0 => format!("{}G", v / G),
+                v if v % M == 0 => format!("{}M", v / M),
+                v if v % K == 0 => format!("{}K", v / K),
+                v => v.to_string(),
+            },
+            Self::Switch => if value == 1 { "on" } else { "off" }.to_owned(),
+            Self::Choice(words) => words
+                .get(value as usize)
+                .map_or_else(|| value.to_string(), |word| (*word).to_owned()),
+        }
+    }
+
+    fn parse(self, text: &str) -> Option<Value> {
+        let number = match self {
+            Self::Number(min, max) => text.parse().ok().filter(|v| (min..=max).contains(v)),
+            Self::Bytes(min, max) => {
+                let (digits, unit) = match text.as_bytes().last()? {
+                    b'K' | b'k' => (&text[..text.len() - 1], K),
+                    b'M' | b'm' => (&text[..text.len() - 1], M),
+                    b'G' | b'g' => (&text[..text.len() - 1], G),
+                    _ => (text, 1),
+                };
+                let value = digits.parse::<u64>().ok()?.checked_mul(unit)?;
+                (min..=max).contains(&value).then_some(value)
+            }
+            Self::Switch => match text {
+                "on" | "1" | "yes" | "true" => Some(1),
+                "off" | "0" | "no" | "false" => Some(0),
+                _ => None,
+            },
+            Self::Choice(words) => words
+                .iter()
+                .position(|word| *word == text)
+                .map(|place| place as u64),
+            Self::Name => {
+                let fits = text.len() <= NAME_MAX && text.bytes().all(|b| b.is_ascii_graphic());
+                let name = Some(text).filter(|text| !matches!(*text, "" | NO_NAME));
+                return fits.then(|| Value::Text(name.map(str::to_owned)));
+            }
+            Self::Path => {
+                let fits = (1..=PATH_MAX).contains(&text.len()) && !text.contains('\0');
+                let path = Some(text).filter(|text| *text != NO_PATH);
+                return fits.then(|| Value::Text(path.map(str::to_owned)));
+            }
+        };
+        number.map(Value::Number)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Number(min, max) | Self::Bytes(min, max) => {
+                write!(f, "{} to {}", self.number_text(min), self.number_text(max))
+            }
+            Self::Switch => f.write_str("on, off"),
+            Self::Choice(words) => f.write_str(&words.join(", ")),
+            Self::Name => write!(f, "{NO_NAME}, a name"),
+            Self::Path => write!(f, "{NO_PATH}, a path"),
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.wanted {
+            Some(kind) => write!(
+                f,
+                "{}={:?} ignored: not one of {kind}",
+                self.name, self.value
+            ),
+            None => write!(f, "unknown option {:?} ignored", self.name),
+        }
+    }
+}
+
+/// A time-out of so many milliseconds; 0: none.
+pub fn millis(value: u64) -> Option<Duration> {
+    (value > 0).then(|| Duration::from_millis(value))
+}
+
+/// The inverse of [`millis`].
+pub fn of_millis(value: Option<Duration>) -> u64 {
+    value.map_or(0, |value| value.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One setting of each kind.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    struct Sample {
+        number: u64,
+        bytes: u64,
+        switch: u64,
+        choice: u64,
+        name: Option<String>,
+        path: Option<String>,
+    }
+
+    const SAMPLE: Sample = Sample {
+        number: 7,
+        bytes: 4 * K,
+        switch: 0,
+        choice: 1,
+        name: None,
+        path: None,
+    };
+
+    macro_rules! row {
+        ($name:literal, $kind:expr, $access:ident, $field:ident, $get:expr) => {
+            Tunable {
+                name: $name,
+                kind: $kind,
+                about: "a sample",
+                access: Access::$access {
+                    set: |sample, value| sample.$field = value,
+                    get: $get,
+                },
+            }
+        };
+    }
+
+    static ROWS: [Tunable<Sample>; 6] = [
+        row!("NUMBER", Kind::Number(5, 10), Number, number, |s| s.number),
+        row!("BYTES", Kind::Bytes(K, G), Number, bytes, |s| s.bytes),
+        row!("SWITCH", Kind::Switch, Number, switch, |s| s.switch),
+        row!("CHOICE", Kind::Choice(&["a", "b"]), Number, choice, |s| s
+            .choice),
+        row!("NAME", Kind::Name, Text, name, |s| s.name.as_deref()),
+        row!("FILE", Kind::Path, Text, path, |s| s.path.as_deref()),
+    ];
+
+    fn read(environment: &[(&str, &str)], options: &str) -> (Sample, Vec<String>) {
+        let mut sample = SAMPLE;
+        let value = |name: &str| {
+            let found = environment.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let refused = load(ROWS.iter(), &mut sample, value, options);
+        (sample, refused.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn each_kind_takes_what_it_says_in_every_spelling() {
+        let all = [
+            ("NUMBER", vec!["5", "10"]),
+            (
+                "BYTES",
+                vec!["1024", "1K", "1k", "3M", "3m", "1G", "1g", "1025"],
+            ),
+            (
+                "SWITCH",
+                vec!["on", "1", "yes", "true", "off", "0", "no", "false"],
+            ),
+            ("CHOICE", vec!["a", "b"]),
+            ("NAME", vec!["auto", "", "verbs;ofi_rxm"]),
+            ("FILE", vec!["none", "/etc/mx peers", "here;there"]),
+        ];
+        for (name, texts) in all {
+            for text in texts {
+                let (_, refused) = read(&[(name, text)], "");
+                assert!(refused.is_empty(), "{refused:?}");
+            }
+        }
+        assert_eq!(read(&[("SWITCH", "yes")], "").0.switch, 1);
+        assert_eq!(read(&[("BYTES", "2k")], "").0.bytes, 2048);
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_refused_with_what_would_have_been_right() {
+        let all = [
+            ("NUMBER", vec!["4", "11", "-6", "", "six", "6.0"], "5 to 10"),
+            (
+                "BYTES",
+                vec![
+                    "1023",
+                    "2G",
+                    "99999999999G",
+                    "K",
+                    "1T",
+                    "",
+                    "18446744073709551616",
+                ],
+                "1K to 1G",
+            ),
+            ("SWITCH", vec!["", "2", "ON"], "on, off"),
+            ("CHOICE", vec!["", "c", "A"], "a, b"),
+            ("NAME", vec!["two words", "t\u{e9}"], "auto, a name"),
+            ("FILE", vec!["", "a\0b"], "none, a path"),
+        ];
+        for (name, texts, wanted) in all {
+            for text in texts {
+                let (sample, refused) = read(&[(name, text)], "");
+                assert_eq!(sample, SAMPLE);
+                let says = format!("{name}={text:?} ignored: not one of {wanted}");
+                assert_eq!(refused, [says]);
+            }
+        }
+    }
+
+    #[test]
+    fn texts_are_taken_up_to_their_longest_and_no_further() {
+        for (name, max) in [("NAME", NAME_MAX), ("FILE", PATH_MAX)] {
+            assert!(read(&[(name, &"x".repeat(max))], "").1.is_empty());
+            assert_eq!(read(&[(name, &"x".repeat(max + 1))], "").1.len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_value_is_written_as_it_can_be_read_back() {
+        let (sample, _) = read(
+            &[("BYTES", "1536K"), ("SWITCH", "on"), ("FILE", "/a/b")],
+            "NUMBER=10,NAME=psm3;CHOICE=a",
+        );
+        let texts: Vec<String> = ROWS.iter().map(|row| row.text(&sample)).collect();
+        assert_eq!(texts, ["10", "1536K", "on", "a", "psm3", "/a/b"]);
+        let mut again = SAMPLE;
+        for (row, text) in ROWS.iter().zip(&texts) {
+            row.apply(&mut again, text).unwrap();
+        }
+        assert_eq!(again, sample);
+        let (sample, _) = read(&[("NAME", "x"), ("FILE", "x")], "NAME=auto FILE=none");
+        assert_eq!(
+            (ROWS[4].text(&sample), ROWS[5].text(&sample)),
+            ("auto".to_owned(), "none".to_owned())
+        );
+        assert_eq!((sample.name, sample.path), (None, None));
+    }
+
+    #[test]
+    fn options_win_and_unknown_ones_are_named() {
+        let (sample, refused) = read(&[("NUMBER", " 5 "), ("CHOICE", "a")], "NUMBER=6,WHAT=1 b");
+        assert_eq!((sample.number, sample.choice), (6, 0));
+        let says = [
+            "unknown option \"WHAT\" ignored",
+            "unknown option \"b\" ignored",
+        ];
+        assert_eq!(refused, says);
+    }
+
+    #[test]
+    fn semicolons_separate_unless_they_are_in_a_name_or_a_path() {
+        let texts = |options| {
+            let (sample, refused) = read(&[], options);
+            assert!(refused.is_empty(), "{refused:?}");
+            (sample.number, sample.name, sample.path)
+        };
+        let expected = (9, Some("tcp;ofi_rxm".to_owned()), Some("/a;b".to_owned()));
+        for options in [
+            "NUMBER=9;NAME=tcp;ofi_rxm;FILE=/a;b",
+            "NAME=tcp;ofi_rxm;FILE=/a;b;NUMBER=9;",
+            ";;FILE=/a;b,NAME=tcp;ofi_rxm NUMBER=9",
+        ] {
+            assert_eq!(texts(options), expected, "{options}");
+        }
+    }
+
+    #[test]
+    fn no_milliseconds_are_no_time_out() {
+        assert_eq!((millis(0), of_millis(None)), (None, 0));
+        assert_eq!(of_millis(millis(86_400_000)), 86_400_000);
+    }
+}
