@@ -1,0 +1,148 @@
+#define _GNU_SOURCE
+#include "link.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <time.h>
+
+/* A peer that says nothing for so long, in the middle of a measurement, is gone. */
+#define PATIENCE_MS 10000u
+/* How often a request is tested between two looks at the clock. */
+#define POLLS 10000
+
+/* The last text that had to be put together. One thread, and only the last one counts. */
+static char text[256];
+
+static const char *failed(const char *what, mx_return_t code)
+{
+    if (code == MX_SUCCESS)
+        return NULL;
+    snprintf(text, sizeof(text), "%s: %s", what, mx_strerror(code));
+    return text;
+}
+
+double link_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+const char *link_open(struct link *link, const struct options *options)
+{
+    mx_endpoint_addr_t own;
+    const char *error;
+    char what[64];
+
+    mx_set_error_handler(MX_ERRORS_RETURN);
+    link->sleep = options->sleep;
+    if ((error = failed("mx_init", mx_init())) != NULL)
+        return error;
+    if (options->endpoint == MX_ANY_ENDPOINT)
+        snprintf(what, sizeof(what), "opening an endpoint");
+    else
+        snprintf(what, sizeof(what), "opening endpoint %u", options->endpoint);
+    error = failed(what, mx_open_endpoint(options->board, options->endpoint, options->key, NULL, 0,
+                                          &link->endpoint));
+    if (error == NULL)
+        error = failed("own address", mx_get_endpoint_addr(link->endpoint, &own));
+    if (error == NULL)
+        error = failed("own address", mx_decompose_endpoint_addr(own, &link->nic_id, &link->id));
+    return error;
+}
+
+void link_close(struct link *link)
+{
+    mx_close_endpoint(link->endpoint);
+    mx_finalize();
+}
+
+const char *link_connect(struct link *link, uint64_t nic_id, uint32_t id, uint32_t key,
+                         mx_endpoint_addr_t *peer)
+{
+    char what[64];
+
+    snprintf(what, sizeof(what), "connecting to endpoint %u", id);
+    return failed(what, mx_connect(link->endpoint, nic_id, id, key, PATIENCE_MS, peer));
+}
+
+const char *link_post_recv(struct link *link, void *data, uint32_t size, uint64_t bits,
+                           mx_request_t *request)
+{
+    mx_segment_t segment = {data, size};
+
+    return failed("mx_irecv", mx_irecv(link->endpoint, &segment, 1, bits, MX_MATCH_MASK_NONE, NULL,
+                                       request));
+}
+
+const char *link_post_send(struct link *link, const void *data, uint32_t size,
+                           mx_endpoint_addr_t peer, uint64_t bits, mx_request_t *request)
+{
+    mx_segment_t segment = {(void *)data, size};
+
+    return failed("mx_isend", mx_isend(link->endpoint, &segment, 1, peer, bits, NULL, request));
+}
+
+/* Tests, or sleeps, until the request is done or patience has run out. */
+static mx_return_t await(struct link *link, mx_request_t *request, mx_status_t *status,
+                         uint32_t *done)
+{
+    double deadline = 0;
+    int n;
+
+    if (link->sleep)
+        return mx_wait(link->endpoint, request, PATIENCE_MS, status, done);
+    do {
+        for (n = 0; n < POLLS; n++) {
+            mx_return_t code = mx_test(link->endpoint, request, status, done);
+            if (code != MX_SUCCESS || *done)
+                return code;
+        }
+        if (deadline == 0)
+            deadline = link_now() + PATIENCE_MS * 1e-3;
+        /* The peer may be waiting for this very core. */
+        sched_yield();
+    } while (link_now() < deadline);
+    return MX_SUCCESS;
+}
+
+const char *link_finish(struct link *link, mx_request_t *request, uint32_t size)
+{
+    mx_status_t status;
+    uint32_t done = 0;
+    mx_return_t code;
+
+    if (*request == NULL)
+        return NULL;
+    code = await(link, request, &status, &done);
+    if (code != MX_SUCCESS)
+        return failed("waiting", code);
+    if (!done) {
+        snprintf(text, sizeof(text), "the other side has said nothing for %u s",
+                 PATIENCE_MS / 1000);
+        return text;
+    }
+    if (status.code != MX_STATUS_SUCCESS)
+        return mx_strstatus(status.code);
+    if (status.xfer_length != size) {
+        snprintf(text, sizeof(text), "a message of %u bytes instead of %u", status.xfer_length,
+                 size);
+        return text;
+    }
+    return NULL;
+}
+
+int link_give_up(struct link *link, mx_request_t *request)
+{
+    mx_status_t status;
+    uint32_t gone = 0;
+
+    if (*request == NULL)
+        return 1;
+    if (mx_cancel(link->endpoint, request, &gone) == MX_SUCCESS && gone)
+        return 1;
+    /* A send, or a receive that had been matched: ended by the disconnect. */
+    mx_wait(link->endpoint, request, PATIENCE_MS, &status, &gone);
+    return *request == NULL;
+}

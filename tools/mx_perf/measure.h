@@ -1,0 +1,43 @@
+/*
+ * The measuring side, and the main function of both programs.
+ *
+ *   options --> (--self: the other side, in a process of its own) --> connect
+ *     each size:  one repeat to warm up, then all that count  -->  median, smallest, largest
+ */
+#ifndef MX_PERF_MEASURE_H
+#define MX_PERF_MEASURE_H
+
+#include "plan.h"
+
+/* One side of what is being measured. */
+struct session {
+    const struct options *options;
+    struct link link;
+    mx_endpoint_addr_t peer;
+    struct plan plan;
+};
+
+/* Seconds that a repeat took. */
+struct times {
+    double median;
+    double least;
+    double most;
+};
+
+struct measurement {
+    struct program program;
+    enum plan_kind kind;
+    /* How many of what is counted make one repeat, unless -N says so. */
+    uint32_t (*count)(uint32_t size);
+    /* One repeat, as session->plan says; how long it took. */
+    const char *(*repeat)(struct session *session, double *seconds);
+    void (*heading)(void);
+    void (*row)(const struct session *session, const struct times *times);
+};
+
+int measure_main(const struct measurement *measurement, int argc, char **argv);
+
+/* Receives an answer; NULL unless the other side refused or found bytes that were wrong. */
+const char *measure_answer(struct session *session);
+
+#endif

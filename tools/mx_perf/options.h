@@ -1,0 +1,53 @@
+/*
+ * The command line of mx_pingpong and mx_stream.
+ *
+ *   mx_pingpong [-e ID]                  be the other side, until killed
+ *   mx_pingpong -d HOST [-r ID] ...      measure against it
+ *   mx_pingpong --self ...               both, in two processes
+ */
+#ifndef MX_PERF_OPTIONS_H
+#define MX_PERF_OPTIONS_H
+
+#include <stdint.h>
+
+/* What a program is called and what it adds to the options that both have. */
+struct program {
+    const char *name;
+    const char *summary;
+    /* What one repeat counts: "round trips" or "messages". */
+    const char *counted;
+    uint32_t first_size;
+    uint32_t last_size;
+    /* Whether there is a -W. */
+    int has_window;
+};
+
+struct options {
+    const struct program *program;
+    /* The other side's host; NULL when this is the other side. */
+    char *host;
+    /* Start the other side too. */
+    int self;
+    int pin;
+    uint32_t board;
+    uint32_t endpoint;
+    uint32_t remote;
+    uint32_t key;
+    uint32_t first_size;
+    uint32_t last_size;
+    /* 0: chosen by size. */
+    uint32_t iterations;
+    uint32_t repeats;
+    uint32_t window;
+    int sleep;
+    int verify;
+    int json;
+};
+
+/* Ends the process with 2 and the usage when the command line makes no sense, with 0 for --help. */
+struct options options_parse(const struct program *program, int argc, char **argv);
+
+/* The size after `size`: 0, 1, 2, 4 and so on. */
+uint64_t options_next_size(uint64_t size);
+
+#endif

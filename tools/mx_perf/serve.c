@@ -1,0 +1,163 @@
+#include "serve.h"
+
+#include "plan.h"
+
+#include <mx_extensions.h>
+#include <stdio.h>
+
+/* What a stranger may make this process allocate. */
+#define SIZE_LIMIT (1024u << 20)
+#define WINDOW_LIMIT 1024u
+
+/* One client being served. Stays where it is until nothing of it is under way. */
+struct client {
+    struct link *link;
+    mx_endpoint_addr_t peer;
+    struct plan plan;
+    struct ring ring;
+    /* Sends of an echo, beside the ring's receives. */
+    mx_request_t sends[2];
+    struct answer answer;
+    mx_request_t answering;
+};
+
+static const char *answer(struct client *client, uint32_t refused, uint32_t bad)
+{
+    const char *error;
+
+    client->answer = answer_wire((struct answer){PLAN_MAGIC, refused, bad});
+    error = link_post_send(client->link, &client->answer, sizeof(client->answer), client->peer,
+                           MATCH_ANSWER | client->plan.id, &client->answering);
+    return error != NULL ? error
+                         : link_finish(client->link, &client->answering, sizeof(client->answer));
+}
+
+static const char *post(struct client *client, uint32_t n)
+{
+    return link_post_recv(client->link, ring_data(&client->ring, n), client->plan.size,
+                          MATCH_DATA | client->plan.id, ring_request(&client->ring, n));
+}
+
+/* Sends every message back. The next receive is posted before that, into the other buffer. */
+static const char *echo(struct client *client)
+{
+    const struct plan *plan = &client->plan;
+    const char *error;
+    uint32_t n;
+
+    if ((error = post(client, 0)) != NULL || (error = answer(client, 0, 0)) != NULL)
+        return error;
+    for (n = 0; n < plan->count; n++) {
+        error = link_finish(client->link, ring_request(&client->ring, n), plan->size);
+        /* What the next receive goes into has been sent from. */
+        if (error == NULL)
+            error = link_finish(client->link, &client->sends[(n + 1) % 2], plan->size);
+        if (error == NULL && n + 1 < plan->count)
+            error = post(client, n + 1);
+        if (error == NULL)
+            error = link_post_send(client->link, ring_data(&client->ring, n), plan->size,
+                                   client->peer, MATCH_DATA | plan->id, &client->sends[n % 2]);
+        if (error != NULL)
+            return error;
+    }
+    return link_finish(client->link, &client->sends[(n + 1) % 2], plan->size);
+}
+
+/* Receives every message, and answers when all are there. */
+static const char *sink(struct client *client)
+{
+    const struct plan *plan = &client->plan;
+    uint32_t bad = 0, posted = 0, n;
+    const char *error;
+
+    for (; posted < plan->count && posted < client->ring.slots; posted++)
+        if ((error = post(client, posted)) != NULL)
+            return error;
+    if ((error = answer(client, 0, 0)) != NULL)
+        return error;
+    for (n = 0; n < plan->count; n++) {
+        error = link_finish(client->link, ring_request(&client->ring, n), plan->size);
+        if (error != NULL)
+            return error;
+        if (plan->verify && !plan_intact(ring_data(&client->ring, n), plan->size, n))
+            bad++;
+        if (posted < plan->count && (error = post(client, posted++)) != NULL)
+            return error;
+    }
+    return answer(client, 0, bad);
+}
+
+/* Whether a stranger may ask for that. */
+static int acceptable(const struct plan *plan)
+{
+    return plan->size <= SIZE_LIMIT && plan->count > 0 && plan->window > 0 &&
+           plan->window <= WINDOW_LIMIT;
+}
+
+/* Takes back whatever is under way. 0 when the buffers must stay. */
+static int give_up(struct client *client)
+{
+    int free = link_give_up(client->link, &client->sends[0]);
+    uint32_t n;
+
+    free &= link_give_up(client->link, &client->sends[1]);
+    free &= link_give_up(client->link, &client->answering);
+    for (n = 0; n < client->ring.slots; n++)
+        free &= link_give_up(client->link, ring_request(&client->ring, n));
+    return free;
+}
+
+/* Does what the plan says. */
+static const char *run(struct client *client)
+{
+    const struct plan *plan = &client->plan;
+    uint32_t slots = plan->kind == PLAN_PING ? 2 : plan_buffers(plan->size, plan->window);
+    const char *error;
+    int free = 1;
+
+    client->link->sleep = plan->sleep != 0;
+    if (!acceptable(plan) || !ring_make(&client->ring, slots, plan->size))
+        error = answer(client, 1, 0);
+    else
+        error = plan->kind == PLAN_PING ? echo(client) : sink(client);
+    if (error != NULL) {
+        mx_disconnect(client->link->endpoint, client->peer);
+        free = give_up(client);
+    }
+    if (free)
+        ring_free(&client->ring);
+    return error;
+}
+
+const char *serve(struct link *link, const char *program, int until_quit)
+{
+    static struct client client;
+
+    for (;;) {
+        mx_segment_t segment = {&client.plan, sizeof(client.plan)};
+        mx_request_t request;
+        mx_status_t status;
+        mx_return_t code;
+        uint32_t done = 0;
+        const char *error = NULL;
+
+        client = (struct client){.link = link};
+        code = mx_irecv(link->endpoint, &segment, 1, MATCH_PLAN, MX_MATCH_MASK_NONE, NULL,
+                        &request);
+        while (code == MX_SUCCESS && !done)
+            code = mx_wait(link->endpoint, &request, MX_INFINITE, &status, &done);
+        if (code != MX_SUCCESS)
+            return mx_strerror(code);
+        client.plan = plan_wire(client.plan);
+        client.peer = status.source;
+        if (status.code != MX_STATUS_SUCCESS || status.xfer_length != sizeof(client.plan) ||
+            client.plan.magic != PLAN_MAGIC)
+            error = "a message that is no plan";
+        else if (client.plan.kind == PLAN_QUIT && until_quit)
+            return NULL;
+        else if (client.plan.kind == PLAN_PING || client.plan.kind == PLAN_STREAM)
+            error = run(&client);
+        if (error != NULL)
+            fprintf(stderr, "%s: a client failed: %s\n", program, error);
+    }
+}
