@@ -18,21 +18,19 @@ pub use crate::method::{Post, PostKind, Posted, Unexpected};
 use crate::abi::constants::BMI_INIT_SERVER;
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
 use crate::address::{self, Address};
-use crate::config::{Config, PortChoice};
+use crate::config::Config;
 use crate::error::Error;
 use crate::match_layout::{KEY, PEER_ID_MAX};
 use crate::method::{Handout, Method, Settings, UNEXPECTED_READY};
 use crate::peer::table::PeerKey;
-use crate::peer_name::{self, PeerName, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
+use crate::peer_name::{self, PeerName, ROUTE_RDM};
 use crate::{address_range, host};
 use libc::{c_char, c_int};
 use mx_proto::port::WakeDescriptors;
 use mx_proto::{Endpoint, EndpointId, Instant, NicId, Route};
 use mx_sys::ports::host::HostPorts;
 use mx_sys::ports::open::{EndpointChoice, OpenOptions};
-use mx_sys::{
-    Helper, Interest, MonotonicClock, PortMap, Progress, RdmOptions, Shared, Tuning, nic,
-};
+use mx_sys::{Helper, Interest, MonotonicClock, Progress, Shared, nic};
 use parking_lot::{Mutex, RwLock};
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -201,7 +199,7 @@ fn start(
         peer_limit: PEER_ID_MAX,
     };
     let endpoint = Endpoint::new(
-        config.endpoint.clone(),
+        config.mx.endpoint.clone(),
         identity,
         KEY,
         ports,
@@ -218,12 +216,12 @@ fn start(
         method: Some(method),
         ended: false,
     };
-    let shared = Shared::new(engine, tuning(&config)).map_err(|reason| Error::System {
+    let shared = Shared::new(engine, config.mx.tuning()).map_err(|reason| Error::System {
         what: "descriptors for waking threads",
         reason,
     })?;
     let shared = Arc::new(shared);
-    let helper = match config.helper {
+    let helper = match config.mx.helper {
         false => None,
         true => {
             let helper = Helper::start(Arc::clone(&shared));
@@ -249,29 +247,10 @@ fn open_options(listen: Option<&PeerName>, config: &Config) -> OpenOptions {
     };
     OpenOptions {
         board: listen.and_then(|name| name.board),
-        policy: match config.port {
-            PortChoice::Auto => Route::AUTO,
-            PortChoice::Local => ROUTE_LOCAL,
-            PortChoice::Tcp => ROUTE_TCP,
-            PortChoice::Rdm => ROUTE_RDM,
-        },
         // Peers that know us by that name come over it or not at all.
         rdm_required: listen.is_some_and(|name| name.route == ROUTE_RDM),
-        rdm: RdmOptions {
-            provider: config.provider.clone(),
-            keepalive: config.rdm_keepalive,
-            wait: config.rdm_wait,
-            lanes: config.rdm_lanes,
-            ..RdmOptions::default()
-        },
-        // The table of tunables lets no other base through.
-        ports: PortMap::new(config.port_base).unwrap_or_default(),
-        ..OpenOptions::new(endpoint)
+        ..config.mx.open_options(endpoint)
     }
-}
-
-fn tuning(config: &Config) -> Tuning {
-    Tuning { spin: config.spin }
 }
 
 /// Stops the method. See `BMI_mx_finalize`.

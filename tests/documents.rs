@@ -1,7 +1,9 @@
 //! Numbers in documents are those of the code.
 
-use bmi_mx::config::TUNABLES;
+use bmi_mx::config::{self, Config};
 use mx_sys::ports::rdm::card::{ADDRESS_MAX, Answer, Card, PROVIDER_MAX, Refusal};
+use mx_sys::settings::{self, MX_ROWS, PEERS_FILE, Settings};
+use mx_sys::tunable::Tunable;
 
 fn text_of(path: &str) -> String {
     std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
@@ -20,24 +22,51 @@ fn numbered(path: &str) -> Vec<(String, u8)> {
     text_of(path).lines().filter_map(line).collect()
 }
 
+/// A table's rows with their defaults in one library.
+fn rows_of<S: 'static>(rows: &[Tunable<S>], defaults: &S) -> Vec<String> {
+    let row = |row: &Tunable<S>| {
+        let (name, kind, about) = (row.name, row.kind, row.about);
+        format!("| `{name}` | {} | {kind} | {about} |", row.text(defaults))
+    };
+    rows.iter().map(row).collect()
+}
+
 #[test]
-fn the_table_of_tunables_is_the_one_in_the_code() {
+fn the_tables_of_tunables_are_those_in_the_code() {
     let text = text_of("docs/tuning.md");
-    let rows: Vec<String> = TUNABLES
+    let tables = [
+        ("Both libraries", rows_of(settings::rows(), &Settings::default())),
+        ("Only libbmi_mx", rows_of(config::OWN, &Config::default())),
+        ("Only libmyriexpress", rows_of(MX_ROWS, &Settings::for_mx())),
+    ];
+    for (title, rows) in tables {
+        let (_, section) = text.split_once(&format!("\n### {title}\n")).unwrap();
+        let section = section.split("\n#").next().unwrap();
+        let found = section.lines().filter(|line| line.starts_with("| `"));
+        let rows = rows.join("\n");
+        assert!(
+            found.eq(rows.lines()),
+            "docs/tuning.md should have these rows and no more under {title}:\n{rows}"
+        );
+    }
+}
+
+#[test]
+fn what_differs_by_library_is_told_in_the_documentation() {
+    let differ = settings::rows()
         .iter()
-        .map(|tunable| {
-            let (name, kind, about) = (tunable.name, tunable.kind, tunable.about);
-            format!(
-                "| `{name}` | {} | {kind} | {about} |",
-                tunable.default_text()
-            )
-        })
-        .collect();
-    let table = rows.join("\n");
-    assert!(
-        text.contains(&table),
-        "docs/tuning.md should have these rows:\n{table}"
-    );
+        .map(|row| (row, row.text(&Settings::for_mx())))
+        .filter(|(row, mx)| row.text(&Settings::default()) != *mx);
+    let text = text_of("docs/tuning.md");
+    let mut count = 0;
+    for (row, mx) in differ {
+        let claim = format!("`{}` is {mx} by default in `libmyriexpress`", row.name);
+        assert!(text.contains(&claim), "docs/tuning.md: {claim}");
+        count += 1;
+    }
+    let claims = text.matches("by default in `libmyriexpress`").count();
+    assert_eq!(claims, count, "docs/tuning.md says more than the code");
+    assert!(text.contains(PEERS_FILE));
 }
 
 #[test]
