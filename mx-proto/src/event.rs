@@ -1,6 +1,7 @@
 //! What an endpoint tells the layer above it.
 
 use crate::ids::{EndpointId, MatchBits, NicId, PartnerId, RequestId, SessionId};
+use crate::matching::{Payload, Waiting};
 use crate::memory::Source;
 use crate::status::{DownReason, Kind, Status};
 
@@ -76,6 +77,10 @@ pub enum Verdict<M> {
     Continue,
     /// It has been consumed, or nobody wants it.
     Finished,
+    /// It is decided later, see [`crate::Endpoint::next_deferred`]. Until then nothing further is
+    /// taken in; what the same poll still brings and no receive accepts is deferred as well,
+    /// without asking, so that it does not overtake this one.
+    Defer,
     /// It is to be received into `memory`; a completion with `context` follows.
     Receive {
         /// The buffer.
@@ -83,6 +88,44 @@ pub enum Verdict<M> {
         /// The word the completion will carry.
         context: u64,
     },
+}
+
+/// A message that waits for a [`Decision`]. It has to come back to [`crate::Endpoint::decide`]: the
+/// endpoint takes nothing in before.
+#[derive(Debug)]
+#[must_use = "the endpoint stands still until the message is decided"]
+pub struct Deferred {
+    /// What it is.
+    pub arrival: Arrival,
+    pub(crate) waiting: Waiting,
+}
+
+impl Deferred {
+    /// All of its bytes; `None` for one that has been offered, whose bytes are still with its sender.
+    pub fn body(&self) -> Option<&[u8]> {
+        match &self.waiting.payload {
+            Payload::Eager(data) => Some(data),
+            Payload::Offer { .. } => None,
+        }
+    }
+
+    /// The same for one that hands out a pointer to whoever may write there.
+    pub fn body_mut(&mut self) -> Option<&mut [u8]> {
+        match &mut self.waiting.payload {
+            Payload::Eager(data) => Some(data),
+            Payload::Offer { .. } => None,
+        }
+    }
+}
+
+/// What is to become of a [`Deferred`] message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// It goes into the oldest posted receive that accepts it, if one has been posted meanwhile;
+    /// otherwise it waits for one as an unexpected message.
+    Continue,
+    /// It has been consumed, or nobody wants it. The sender of an offered message learns of it.
+    Finished,
 }
 
 /// Decides about messages that match no posted receive, before they become unexpected.

@@ -37,10 +37,13 @@ pub mod wire;
 
 pub use config::Config;
 pub use endpoint::{Cancelled, Endpoint, PostError, Posted, Received, SendMode};
-pub use event::{Arrival, Completion, Event, Handler, Identity, KeepAll, Verdict};
+pub use event::{
+    Arrival, Completion, Decision, Deferred, Event, Handler, Identity, KeepAll, Verdict,
+};
 pub use ids::{
     EndpointId, LinkId, MatchBits, MatchMask, NicId, PartnerId, RequestId, Route, SessionId, Target,
 };
+pub use matching::{EntryId, MatchIndex};
 pub use memory::{Memory, Source};
 pub use stats::Stats;
 pub use status::{DownReason, Kind, Status};

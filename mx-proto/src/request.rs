@@ -16,6 +16,7 @@ use crate::matching::{Position, PostedKey};
 use crate::port::RemoteKey;
 use crate::table::Table;
 use crate::timer::TimerId;
+use std::time::Duration;
 
 /// One operation that has not completed.
 #[derive(Debug)]
@@ -25,9 +26,28 @@ pub(crate) struct Request<M> {
     /// `None` for connects.
     pub(crate) memory: Option<M>,
     pub(crate) timer: Option<TimerId>,
+    pub(crate) patience: Patience,
     /// Something has happened since the timer was last looked at.
     pub(crate) touched: bool,
     pub(crate) state: State,
+}
+
+/// How long an operation may go without progress, in four bytes: whole milliseconds, not less than
+/// asked for; 0 stands for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Patience(u32);
+
+impl Patience {
+    /// Spans of more than 49 days are for ever, those below a millisecond are one.
+    pub(crate) fn new(span: Option<Duration>) -> Self {
+        let millis = span.map(|span| span.as_nanos().div_ceil(1_000_000).max(1));
+        Self(millis.map_or(0, |millis| u32::try_from(millis).unwrap_or(0)))
+    }
+
+    /// `None`: for ever.
+    pub(crate) fn span(self) -> Option<Duration> {
+        (self.0 != 0).then(|| Duration::from_millis(self.0.into()))
+    }
 }
 
 #[derive(Debug)]
@@ -115,6 +135,7 @@ impl<M> Requests<M> {
         context: u64,
         bits: MatchBits,
         memory: Option<M>,
+        patience: Patience,
         state: State,
     ) -> RequestId {
         let request = Request {
@@ -122,6 +143,7 @@ impl<M> Requests<M> {
             bits,
             memory,
             timer: None,
+            patience,
             touched: false,
             state,
         };
@@ -172,5 +194,23 @@ impl State {
             Self::Pulling(pulling) => Some(pulling.from),
             Self::Posted { .. } => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_is_never_shorter_than_what_was_asked_for() {
+        let span = |span| Patience::new(Some(span)).span();
+        assert_eq!(Patience::new(None).span(), None);
+        let millis = Duration::from_millis;
+        assert_eq!(span(Duration::ZERO), Some(millis(1)));
+        assert_eq!(span(Duration::from_nanos(1_000_001)), Some(millis(2)));
+        let longest = millis(u32::MAX.into());
+        assert_eq!(span(longest), Some(longest));
+        assert_eq!(span(longest + Duration::from_nanos(1)), None);
+        assert_eq!(span(Duration::MAX), None);
     }
 }

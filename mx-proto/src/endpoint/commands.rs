@@ -8,11 +8,12 @@ use crate::matching::{Payload, Waiting};
 use crate::memory::Memory;
 use crate::partner::{Link, Partner};
 use crate::port::{Body, Close, ConnectError, LinkDown, Port, SendError, Sent};
-use crate::request::{Pulling, State};
+use crate::request::{Patience, Pulling, State};
 use crate::status::{DownReason, Kind, Status};
 use crate::time::Clock;
 use crate::wire;
 use std::fmt;
+use std::time::Duration;
 
 /// What became of a posted send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,7 +137,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         token: u64,
     ) -> Posted {
         let state = State::Draining { to };
-        let id = self.core.requests.add(context, bits, Some(memory), state);
+        let patience = self.core.patience;
+        let requests = &mut self.core.requests;
+        let id = requests.add(context, bits, Some(memory), patience, state);
         self.core.held.insert((link, token), id);
         let now = self.clock.now();
         self.core.start_timer(id, now);
@@ -156,7 +159,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             to,
             synchronous: mode == SendMode::Synchronous,
         };
-        let id = self.core.requests.add(context, bits, Some(memory), state);
+        let patience = self.core.patience;
+        let requests = &mut self.core.requests;
+        let id = requests.add(context, bits, Some(memory), patience, state);
         let now = self.clock.now();
         self.core.start_timer(id, now);
         if let Some(partner) = self.core.partners.of_mut(to) {
@@ -188,7 +193,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             to: NOBODY,
             synchronous: false,
         };
-        let id = core.requests.add(context, bits, Some(memory), placeholder);
+        let patience = core.patience;
+        let requests = &mut core.requests;
+        let id = requests.add(context, bits, Some(memory), patience, placeholder);
         let key = core.posted.post(bits, mask, id);
         if let Some(request) = core.requests.of_mut(id) {
             request.state = State::Posted { key };
@@ -235,10 +242,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                     to: NOBODY,
                     synchronous: false,
                 };
-                let id = self
-                    .core
-                    .requests
-                    .add(context, bits, Some(memory), placeholder);
+                let patience = self.core.patience;
+                let requests = &mut self.core.requests;
+                let id = requests.add(context, bits, Some(memory), patience, placeholder);
                 let now = self.clock.now();
                 self.core.match_offer(id, pulling, now);
                 Received::Pending(id)
@@ -265,6 +271,38 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         outcome
     }
 
+    /// Calls a request off if nothing has come of it: a receive that no message has matched, a
+    /// connect without an answer. It is then gone as if it had never been posted. False, and
+    /// nothing has changed, for any other request.
+    pub fn cancel_unmatched(&mut self, request: RequestId) -> bool {
+        let state = self.core.requests.of(request).map(|request| &request.state);
+        let unmatched = matches!(state, Some(State::Posted { .. } | State::Connecting { .. }));
+        unmatched && self.cancel(request) == Cancelled::Withdrawn
+    }
+
+    /// How long operations posted from now on may go without any progress: sends, connects, and
+    /// receives once they have matched. `None`: for ever.
+    pub fn set_request_timeout(&mut self, timeout: Option<Duration>) {
+        self.core.patience = Patience::new(timeout);
+    }
+
+    /// The same for one operation, counted from now. False when it has completed.
+    pub fn set_timeout_of(&mut self, request: RequestId, timeout: Option<Duration>) -> bool {
+        let Some(posted) = self.core.requests.of_mut(request) else {
+            return false;
+        };
+        posted.patience = Patience::new(timeout);
+        posted.touched = false;
+        if let Some(timer) = posted.timer.take() {
+            self.core.wheel.clear(timer);
+        }
+        if !matches!(posted.state, State::Posted { .. }) {
+            let now = self.clock.now();
+            self.core.start_timer(request, now);
+        }
+        true
+    }
+
     /// Starts talking to a remote endpoint. The completion carries the partner and `bits`.
     pub fn connect(
         &mut self,
@@ -277,10 +315,10 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             Some(partner) => partner,
             None => self.new_partner(target)?,
         };
-        let id = self
-            .core
-            .requests
-            .add(context, bits, None, State::Connecting { to, key });
+        let patience = self.core.patience;
+        let state = State::Connecting { to, key };
+        let requests = &mut self.core.requests;
+        let id = requests.add(context, bits, None, patience, state);
         let now = self.clock.now();
         self.core.start_timer(id, now);
         if let Some(partner) = self.core.partners.of_mut(to) {
@@ -390,7 +428,7 @@ impl<M: Memory> Core<M> {
         for request in self.requests.with_partner(id) {
             self.complete(request, status, 0);
         }
-        let freed = self.unexpected.forget(id);
+        let freed = self.unexpected.forget(id) + self.undecided.forget(id);
         self.budget.held = self.budget.held.saturating_sub(freed);
         let partner = self.partners.take(id)?;
         partner.credit.dissolve(&mut self.budget);

@@ -230,7 +230,19 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
         let Some(arrival) = self.core.arrival(from, bits, len) else {
             return;
         };
-        match self.handler.unexpected(&arrival, Some(body)) {
+        let waiting = || Waiting {
+            source: from,
+            bits,
+            length: len,
+            payload: Payload::Eager(body.to_vec()),
+        };
+        // What has been deferred is not overtaken.
+        let verdict = if self.core.undecided.is_empty() {
+            self.handler.unexpected(&arrival, Some(body))
+        } else {
+            Verdict::Defer
+        };
+        match verdict {
             Verdict::Finished => self.core.consumed(from, len),
             Verdict::Receive {
                 mut memory,
@@ -252,14 +264,9 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
             }
             Verdict::Continue => {
                 self.core.budget.held += len as usize;
-                let payload = Payload::Eager(body.to_vec());
-                self.core.unexpected.add(Waiting {
-                    source: from,
-                    bits,
-                    length: len,
-                    payload,
-                });
+                self.core.unexpected.add(waiting());
             }
+            Verdict::Defer => self.core.defer(waiting()),
         }
     }
 
@@ -285,29 +292,31 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
         let Some(arrival) = self.core.arrival(from, bits, header.length) else {
             return;
         };
-        match self.handler.unexpected::<[u8]>(&arrival, None) {
-            Verdict::Finished => {
-                self.core.consumed(from, 0);
-                let mut done = Header::new(wire::Kind::Notify, send_id, 0);
-                done.aux = notify_code(inbound_status(0, header.length));
-                self.core.push_control(from, done, &[]);
-            }
+        let verdict = if self.core.undecided.is_empty() {
+            self.handler.unexpected::<[u8]>(&arrival, None)
+        } else {
+            Verdict::Defer
+        };
+        let waiting = || Waiting {
+            source: from,
+            bits,
+            length: header.length,
+            payload: Payload::Offer { send_id, key },
+        };
+        match verdict {
+            Verdict::Finished => self.core.finish_offer(from, send_id, header.length),
+            Verdict::Defer => self.core.defer(waiting()),
             Verdict::Receive { memory, context } => {
                 self.core.consumed(from, 0);
                 let state = State::Pulling(offered(None));
-                let id = self.core.requests.add(context, bits, Some(memory), state);
+                let patience = self.core.patience;
+                let id = self
+                    .core
+                    .requests
+                    .add(context, bits, Some(memory), patience, state);
                 self.core.match_offer(id, offered(None), self.clock.now());
             }
-            Verdict::Continue => {
-                let payload = Payload::Offer { send_id, key };
-                let length = header.length;
-                self.core.unexpected.add(Waiting {
-                    source: from,
-                    bits,
-                    length,
-                    payload,
-                });
-            }
+            Verdict::Continue => self.core.unexpected.add(waiting()),
         }
     }
 
@@ -404,7 +413,12 @@ impl<M: Memory> Core<M> {
             .is_some_and(|partner| partner.credit.on_received(len, budget))
     }
 
-    fn arrival(&self, source: PartnerId, bits: MatchBits, length: u32) -> Option<Arrival> {
+    pub(super) fn arrival(
+        &self,
+        source: PartnerId,
+        bits: MatchBits,
+        length: u32,
+    ) -> Option<Arrival> {
         let partner = self.partners.of(source)?;
         let (source_context, identity) = (partner.context, partner.identity());
         Some(Arrival {
@@ -418,7 +432,7 @@ impl<M: Memory> Core<M> {
 
     /// The whole of a message goes into a posted receive.
     #[inline]
-    fn fill_posted<B: Source + ?Sized>(
+    pub(super) fn fill_posted<B: Source + ?Sized>(
         &mut self,
         id: RequestId,
         from: PartnerId,
@@ -530,7 +544,11 @@ impl<M: Memory> Core<M> {
     /// The sender calls an offered message off. A receive that had matched it goes back to where
     /// it was, as if the message had never been.
     fn on_withdraw(&mut self, from: PartnerId, header: &Header, now: Instant) {
-        if self.unexpected.withdraw(from, header.word).is_some() {
+        let unmatched = self.unexpected.withdraw(from, header.word);
+        if unmatched
+            .or_else(|| self.undecided.withdraw(from, header.word))
+            .is_some()
+        {
             return self.consumed(from, 0);
         }
         let matched = self.requests.with_partner(from).into_iter().find(|id| {
@@ -570,33 +588,18 @@ impl<M: Memory> Core<M> {
     }
 
     /// A receive whose message was withdrawn waits again, unless another message has come
-    /// meanwhile that it would have taken.
+    /// meanwhile that it would have taken. The undecided ones are the younger ones.
     fn repost(&mut self, id: RequestId, position: Position, now: Instant) {
-        let Some(waiting) = self.unexpected.take(position.bits(), position.mask()) else {
+        let (bits, mask) = (position.bits(), position.mask());
+        let waiting = self.unexpected.take(bits, mask);
+        let Some(waiting) = waiting.or_else(|| self.undecided.take(bits, mask)) else {
             let key = self.posted.put_back(position, id);
             if let Some(request) = self.requests.of_mut(id) {
                 request.state = State::Posted { key };
             }
             return;
         };
-        let Waiting {
-            source,
-            bits,
-            length,
-            payload,
-        } = waiting;
-        match payload {
-            Payload::Eager(data) => {
-                self.budget.held = self.budget.held.saturating_sub(data.len());
-                self.consumed(source, length);
-                self.fill_posted(id, source, bits, &data[..]);
-            }
-            Payload::Offer { send_id, key } => {
-                self.consumed(source, 0);
-                let pulling = Pulling::new(source, (send_id, key), bits, length, Some(position));
-                self.match_offer(id, pulling, now);
-            }
-        }
+        self.fill_waiting(id, position, waiting, now);
     }
 }
 

@@ -19,6 +19,7 @@
 //! the completions it caused.
 
 mod commands;
+mod deferred;
 mod inbound;
 mod outbound;
 mod sessions;
@@ -33,7 +34,7 @@ use crate::matching;
 use crate::memory::Memory;
 use crate::partner::{Control, Partial, Partners};
 use crate::port::{Close, Port, RemoteKey, WakeDescriptors};
-use crate::request::{Pulling, Request, Requests, State};
+use crate::request::{Patience, Pulling, Request, Requests, State};
 use crate::stats::Stats;
 use crate::status::{Kind, Status};
 use crate::time::{Clock, Instant};
@@ -61,6 +62,9 @@ struct Core<M> {
     partners: Partners,
     posted: matching::Posted,
     unexpected: matching::Unexpected,
+    undecided: matching::Undecided,
+    /// The time-out of what is posted from now on.
+    patience: Patience,
     budget: Budget,
     wheel: Wheel,
     /// Partners with something to send and room to send it; each at most once.
@@ -108,6 +112,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             held: 0,
         };
         let core = Core {
+            patience: Patience::new(config.request_timeout),
             config,
             identity,
             key,
@@ -115,6 +120,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             partners: Partners::new(),
             posted: matching::Posted::default(),
             unexpected: matching::Unexpected::default(),
+            undecided: matching::Undecided::default(),
             budget,
             wheel: Wheel::new(),
             ready: VecDeque::new(),
@@ -136,9 +142,12 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     }
 
     /// Takes in what has arrived and gives out what can go. Returns true when anything happened.
-    /// Never blocks.
+    /// Never blocks. While a message is [undecided](Self::undecided) it does nothing.
     #[inline]
     pub fn progress<H: Handler<M>>(&mut self, handler: &mut H) -> bool {
+        if !self.core.undecided.is_empty() {
+            return false;
+        }
         let budget = self.core.config.poll_budget;
         let mut sink = Inbound {
             core: &mut self.core,
@@ -167,8 +176,12 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         self.core.events.pop_front()
     }
 
-    /// When [`Self::progress`] wants to be called although nothing arrives.
+    /// When [`Self::progress`] wants to be called although nothing arrives. Not while it would do
+    /// nothing.
     pub fn deadline(&self) -> Option<Instant> {
+        if !self.core.undecided.is_empty() {
+            return None;
+        }
         match (self.port.deadline(), self.core.wheel.next()) {
             (Some(port), Some(wheel)) => Some(port.min(wheel)),
             (port, wheel) => port.or(wheel),
@@ -180,6 +193,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         self.core.completions.is_empty()
             && self.core.events.is_empty()
             && self.core.ready.is_empty()
+            && !self.core.undecided.waits()
             && self.port.arm()
     }
 
@@ -218,7 +232,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         self.core.posted.len()
     }
 
-    /// Bytes of unexpected messages that wait here with their data.
+    /// Bytes of unexpected and undecided messages that wait here with their data.
     pub fn unexpected_bytes(&self) -> usize {
         self.core.budget.held
     }
@@ -345,12 +359,11 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
 }
 
 impl<M: Memory> Core<M> {
-    /// Starts the request's time-out, if there is one.
+    /// Starts the request's time-out, if it has one.
     fn start_timer(&mut self, id: RequestId, now: Instant) {
-        let Some(timeout) = self.config.request_timeout else {
-            return;
-        };
-        if let Some(request) = self.requests.of_mut(id) {
+        if let Some(request) = self.requests.of_mut(id)
+            && let Some(timeout) = request.patience.span()
+        {
             request.timer = Some(self.wheel.set(now, now.after(timeout), id));
         }
     }

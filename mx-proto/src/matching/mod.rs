@@ -11,8 +11,12 @@
 //!
 //! Knows nothing of: payload, partners' states, the wire.
 
+mod deferred;
+mod index;
 mod posted;
 mod unexpected;
 
+pub(crate) use deferred::Undecided;
+pub use index::{EntryId, MatchIndex};
 pub(crate) use posted::{Position, Posted, PostedKey};
 pub(crate) use unexpected::{Payload, Unexpected, Waiting};

@@ -1,6 +1,8 @@
 //! The rules of an endpoint, one test each, over a port that is two queues.
 
+mod deferred;
 mod pair;
+mod requests;
 
 use mx_proto::wire::{Header, Kind as Packet};
 use mx_proto::{

@@ -1,0 +1,149 @@
+//! Messages whose fate the layer above decides outside of [`Endpoint::progress`].
+//!
+//! ```text
+//!                      progress                next_deferred                  decide
+//!   arrival --> posted receive? --> Defer --> posted receive? --> shown ----> Continue: posted receive?
+//!                    |                             |                |               |         |
+//!                    v                             v                v Finished      v         v
+//!                 received                      received          consumed      received   unexpected
+//! ```
+//!
+//! While a message is undecided nothing is taken in, so nothing can overtake it; that is what keeps
+//! messages in order and handlers free to take as long as they like. Everything else goes on:
+//! posting, cancelling, connecting and disconnecting, also from inside of whatever decides.
+
+use super::commands::inbound_status;
+use super::outbound::notify_code;
+use super::{Core, Endpoint};
+use crate::event::{Decision, Deferred};
+use crate::ids::{PartnerId, RequestId};
+use crate::matching::{Payload, Position, Waiting};
+use crate::memory::Memory;
+use crate::port::Port;
+use crate::request::Pulling;
+use crate::time::{Clock, Instant};
+use crate::wire::{self, Header};
+
+impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
+    /// Messages that are not decided: those that wait for [`Self::next_deferred`] and the one that
+    /// has not come back to [`Self::decide`]. While there is one, [`Self::progress`] does nothing.
+    #[inline]
+    pub fn undecided(&self) -> usize {
+        self.core.undecided.len()
+    }
+
+    /// The oldest message that is to be decided; `None` when there is none, and while another one
+    /// is out. A message for which a receive has been posted meanwhile goes into that receive
+    /// without being shown, so this may cause completions.
+    pub fn next_deferred(&mut self) -> Option<Deferred> {
+        let mut next = None;
+        while let Some(waiting) = self.core.undecided.next() {
+            let Some(waiting) = self.receive(waiting) else {
+                continue;
+            };
+            let (source, bits) = (waiting.source, waiting.bits);
+            if let Some(arrival) = self.core.arrival(source, bits, waiting.length) {
+                self.core.undecided.hand_out();
+                next = Some(Deferred { arrival, waiting });
+                break;
+            }
+            debug_assert!(false, "a message outlived its partner");
+            self.core.let_go(&waiting);
+        }
+        if self.has_work() {
+            self.settle();
+        }
+        next
+    }
+
+    /// Says what becomes of a message that [`Self::next_deferred`] gave out. One whose source has
+    /// gone meanwhile is dropped.
+    pub fn decide(&mut self, deferred: Deferred, decision: Decision) {
+        let waiting = deferred.waiting;
+        if !self.core.undecided.take_back() {
+            debug_assert!(false, "a message of another endpoint");
+            return;
+        }
+        if self.core.partners.of(waiting.source).is_none() {
+            self.core.let_go(&waiting);
+        } else {
+            match decision {
+                Decision::Finished => self.core.finish(&waiting),
+                Decision::Continue => {
+                    if let Some(waiting) = self.receive(waiting) {
+                        self.core.unexpected.add(waiting);
+                    }
+                }
+            }
+        }
+        if self.has_work() {
+            self.settle();
+        }
+    }
+
+    /// Gives a message to the oldest posted receive that accepts it; back when there is none.
+    fn receive(&mut self, waiting: Waiting) -> Option<Waiting> {
+        let Some((id, position)) = self.core.posted.take(waiting.bits) else {
+            return Some(waiting);
+        };
+        self.core
+            .fill_waiting(id, position, waiting, self.clock.now());
+        None
+    }
+}
+
+impl<M: Memory> Core<M> {
+    /// Keeps a message until it is decided.
+    #[cold]
+    pub(super) fn defer(&mut self, waiting: Waiting) {
+        self.budget.held += waiting.held();
+        self.undecided.add(waiting);
+    }
+
+    /// A message that lay here goes into a receive that was posted at `position`.
+    pub(super) fn fill_waiting(
+        &mut self,
+        id: RequestId,
+        position: Position,
+        waiting: Waiting,
+        now: Instant,
+    ) {
+        let (source, bits, length) = (waiting.source, waiting.bits, waiting.length);
+        match waiting.payload {
+            Payload::Eager(data) => {
+                self.budget.held = self.budget.held.saturating_sub(data.len());
+                self.consumed(source, length);
+                self.fill_posted(id, source, bits, &data[..]);
+            }
+            Payload::Offer { send_id, key } => {
+                self.consumed(source, 0);
+                let pulling = Pulling::new(source, (send_id, key), bits, length, Some(position));
+                self.match_offer(id, pulling, now);
+            }
+        }
+    }
+
+    /// A message has been consumed by other means than a receive.
+    fn finish(&mut self, waiting: &Waiting) {
+        self.let_go(waiting);
+        match waiting.payload {
+            Payload::Eager(_) => self.consumed(waiting.source, waiting.length),
+            Payload::Offer { send_id, .. } => {
+                self.finish_offer(waiting.source, send_id, waiting.length);
+            }
+        }
+    }
+
+    /// The sender of an offer learns that nobody will ask for its bytes.
+    pub(super) fn finish_offer(&mut self, source: PartnerId, send_id: u64, length: u32) {
+        self.consumed(source, 0);
+        let mut done = Header::new(wire::Kind::Notify, send_id, 0);
+        done.aux = notify_code(inbound_status(0, length));
+        self.push_control(source, done, &[]);
+    }
+
+    /// The bytes of a message are about to go.
+    fn let_go(&mut self, waiting: &Waiting) {
+        self.budget.held = self.budget.held.saturating_sub(waiting.held());
+    }
+}

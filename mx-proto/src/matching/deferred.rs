@@ -1,0 +1,91 @@
+//! Messages that match no receive and whose fate is decided later.
+//!
+//! ```text
+//!   arrival, unmatched --> [ oldest ... youngest ] -- next --> out, being decided -- back -->
+//!                              |           `-- withdraw, forget: its sender takes it back, or is gone
+//!                              `-- take: a receive that waits again
+//! ```
+//!
+//! Owns: their bytes, but for those of the one that is out. Knows nothing of: what is decided.
+//! Cost: a few messages, those of one poll, so everything but the ends is a linear search.
+
+use crate::ids::{MatchBits, MatchMask, PartnerId};
+use crate::matching::Waiting;
+use std::collections::VecDeque;
+
+/// All undecided messages of one endpoint. Every one is younger than every unexpected message.
+#[derive(Debug, Default)]
+pub(crate) struct Undecided {
+    queue: VecDeque<Waiting>,
+    /// One has been handed out and has not come back.
+    out: bool,
+}
+
+impl Undecided {
+    /// Nothing waits and nothing is out.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty() && !self.out
+    }
+
+    /// How many wait, and the one that is out.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len() + usize::from(self.out)
+    }
+
+    /// One waits and can be handed out.
+    pub(crate) fn waits(&self) -> bool {
+        !self.out && !self.queue.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, waiting: Waiting) {
+        self.queue.push_back(waiting);
+    }
+
+    /// Takes out the oldest; `None` while one is out.
+    pub(crate) fn next(&mut self) -> Option<Waiting> {
+        if self.out {
+            return None;
+        }
+        self.queue.pop_front()
+    }
+
+    /// What [`Self::next`] gave is about to be decided elsewhere.
+    pub(crate) fn hand_out(&mut self) {
+        debug_assert!(!self.out, "two messages are being decided");
+        self.out = true;
+    }
+
+    /// It is decided. False when none was out.
+    pub(crate) fn take_back(&mut self) -> bool {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Takes out the oldest that a receive with `bits` and `mask` accepts.
+    pub(crate) fn take(&mut self, bits: MatchBits, mask: MatchMask) -> Option<Waiting> {
+        self.remove(|waiting| mask.apply(waiting.bits) == mask.apply(bits))
+    }
+
+    /// Takes out the offer `send_id` of `source`.
+    pub(crate) fn withdraw(&mut self, source: PartnerId, send_id: u64) -> Option<Waiting> {
+        self.remove(|waiting| waiting.is_offer(source, send_id))
+    }
+
+    /// Throws away everything from `source`; tells how many bytes of messages that were.
+    pub(crate) fn forget(&mut self, source: PartnerId) -> usize {
+        let mut bytes = 0;
+        self.queue.retain(|waiting| {
+            let keep = waiting.source != source;
+            if !keep {
+                bytes += waiting.held();
+            }
+            keep
+        });
+        bytes
+    }
+
+    fn remove(&mut self, wanted: impl FnMut(&Waiting) -> bool) -> Option<Waiting> {
+        let at = self.queue.iter().position(wanted)?;
+        self.queue.remove(at)
+    }
+}

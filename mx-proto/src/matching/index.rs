@@ -1,0 +1,384 @@
+//! Things with match bits, in the order they came, and the oldest of those that agree under a mask.
+//!
+//! ```text
+//!   all, by age:           #0 <-> #1 <-> #2 <-> #3        #n: places in one slab
+//!   per mask in use:  hash(bits & mask) --> #0 <-> #2
+//!                     hash(bits & mask) --> #1 <-> #3
+//! ```
+//!
+//! Owns: the values. Knows nothing of: what they are.
+//! Cost: add, find and remove are O(1) per mask in use, and allocate nothing once everything has
+//! grown to its size. A mask costs nothing until something is looked up with it; then it is one
+//! pass over what is there. Mask 0 is the order of age, and free.
+
+use crate::ids::{MatchBits, MatchMask};
+use foldhash::fast::RandomState;
+use slab::Slab;
+use std::collections::HashMap;
+
+/// Names a value in a [`MatchIndex`]; stale once it has been removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EntryId {
+    index: u32,
+    generation: u32,
+}
+
+/// Values with match bits, found by bits and mask, oldest first.
+#[derive(Debug)]
+pub struct MatchIndex<K> {
+    entries: Slab<Entry<K>>,
+    next_generation: u32,
+    by_age: Chains,
+    all: Ends,
+    classes: Vec<Class>,
+    /// Counts look-ups, to tell which class has not been used for longest.
+    turn: u64,
+}
+
+#[derive(Debug)]
+struct Entry<K> {
+    generation: u32,
+    bits: MatchBits,
+    value: K,
+}
+
+/// Everything there is, arranged by its bits under one mask.
+#[derive(Debug)]
+struct Class {
+    mask: MatchMask,
+    used: u64,
+    queues: HashMap<u64, Ends, RandomState>,
+    chains: Chains,
+}
+
+impl<K> Default for MatchIndex<K> {
+    fn default() -> Self {
+        Self {
+            entries: Slab::new(),
+            next_generation: 0,
+            by_age: Chains::default(),
+            all: Ends::EMPTY,
+            classes: Vec::new(),
+            turn: 0,
+        }
+    }
+}
+
+impl<K> MatchIndex<K> {
+    /// How many values there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True when there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Adds the youngest value.
+    pub fn add(&mut self, bits: MatchBits, value: K) -> EntryId {
+        let generation = self.next_generation;
+        self.next_generation = generation.wrapping_add(1);
+        let entry = Entry {
+            generation,
+            bits,
+            value,
+        };
+        // 2^32 entries would not fit into memory.
+        let index = self.entries.insert(entry) as u32;
+        self.by_age.append(&mut self.all, index);
+        for class in &mut self.classes {
+            class.append(bits, index);
+        }
+        EntryId { index, generation }
+    }
+
+    /// The oldest value, whatever its bits.
+    pub fn oldest(&self) -> Option<EntryId> {
+        self.id_of(self.all.oldest)
+    }
+
+    /// The oldest value whose bits agree with `bits` where `mask` has ones.
+    #[inline]
+    pub fn front(&mut self, bits: MatchBits, mask: MatchMask) -> Option<EntryId> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        if mask.0 == 0 {
+            return self.oldest();
+        }
+        let at = self.class_of(mask);
+        let class = &mut self.classes[at];
+        self.turn += 1;
+        class.used = self.turn;
+        let queue = class.queues.get(&mask.apply(bits).0)?;
+        let oldest = queue.oldest;
+        self.id_of(oldest)
+    }
+
+    /// A value; `None` when it has been removed.
+    #[inline]
+    pub fn get(&self, id: EntryId) -> Option<&K> {
+        let entry = self.entries.get(id.index as usize)?;
+        (entry.generation == id.generation).then_some(&entry.value)
+    }
+
+    /// Takes a value out; `None` when it has been removed.
+    pub fn remove(&mut self, id: EntryId) -> Option<K> {
+        self.get(id)?;
+        let entry = self.entries.try_remove(id.index as usize)?;
+        self.by_age.unlink(&mut self.all, id.index);
+        for class in &mut self.classes {
+            class.unlink(entry.bits, id.index);
+        }
+        if self.entries.is_empty() && self.entries.capacity() > ROOM_KEPT {
+            // What a flood has left behind: a program may never see another one.
+            self.entries = Slab::new();
+            self.by_age = Chains::default();
+            self.classes.clear();
+        }
+        Some(entry.value)
+    }
+
+    /// Takes out what [`Self::front`] finds.
+    #[inline]
+    pub fn take(&mut self, bits: MatchBits, mask: MatchMask) -> Option<K> {
+        let id = self.front(bits, mask)?;
+        self.remove(id)
+    }
+
+    /// Every value, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (EntryId, &K)> {
+        let mut next = self.all.oldest;
+        std::iter::from_fn(move || {
+            let id = self.id_of(next)?;
+            next = self.by_age.after(next);
+            Some((id, &self.entries.get(id.index as usize)?.value))
+        })
+    }
+
+    fn id_of(&self, index: u32) -> Option<EntryId> {
+        let entry = self.entries.get(index as usize)?;
+        let generation = entry.generation;
+        Some(EntryId { index, generation })
+    }
+
+    #[inline]
+    fn class_of(&mut self, mask: MatchMask) -> usize {
+        match self.classes.iter().position(|class| class.mask == mask) {
+            Some(at) => at,
+            None => self.new_class(mask),
+        }
+    }
+
+    #[cold]
+    fn new_class(&mut self, mask: MatchMask) -> usize {
+        let classes = self.classes.iter().enumerate();
+        if self.classes.len() >= CLASSES_KEPT
+            && let Some((idle, _)) = classes.min_by_key(|(_, class)| class.used)
+        {
+            self.classes.swap_remove(idle);
+        }
+        let mut class = Class {
+            mask,
+            used: self.turn,
+            queues: HashMap::default(),
+            chains: Chains::default(),
+        };
+        let mut index = self.all.oldest;
+        while let Some(entry) = self.entries.get(index as usize) {
+            class.append(entry.bits, index);
+            index = self.by_age.after(index);
+        }
+        self.classes.push(class);
+        self.classes.len() - 1
+    }
+}
+
+impl Class {
+    #[inline]
+    fn append(&mut self, bits: MatchBits, index: u32) {
+        let queue = self.queues.entry(self.mask.apply(bits).0);
+        self.chains.append(queue.or_insert(Ends::EMPTY), index);
+    }
+
+    #[inline]
+    fn unlink(&mut self, bits: MatchBits, index: u32) {
+        let key = self.mask.apply(bits).0;
+        let Some(queue) = self.queues.get_mut(&key) else {
+            debug_assert!(false, "an entry that is in no queue");
+            return;
+        };
+        self.chains.unlink(queue, index);
+        if queue.oldest == NONE {
+            self.queues.remove(&key);
+        }
+    }
+}
+
+/// First and last of one chain.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    oldest: u32,
+    youngest: u32,
+}
+
+impl Ends {
+    const EMPTY: Self = Self {
+        oldest: NONE,
+        youngest: NONE,
+    };
+}
+
+/// The neighbours of every entry, by its place in the slab. Each entry is in one chain.
+#[derive(Debug, Default)]
+struct Chains(Vec<Neighbours>);
+
+#[derive(Clone, Copy, Debug)]
+struct Neighbours {
+    older: u32,
+    younger: u32,
+}
+
+impl Chains {
+    #[inline]
+    fn append(&mut self, ends: &mut Ends, index: u32) {
+        let place = index as usize;
+        if place >= self.0.len() {
+            let nothing = Neighbours {
+                older: NONE,
+                younger: NONE,
+            };
+            self.0.resize(place + 1, nothing);
+        }
+        let older = std::mem::replace(&mut ends.youngest, index);
+        self.0[place] = Neighbours {
+            older,
+            younger: NONE,
+        };
+        match self.0.get_mut(older as usize) {
+            Some(before) => before.younger = index,
+            None => ends.oldest = index,
+        }
+    }
+
+    #[inline]
+    fn unlink(&mut self, ends: &mut Ends, index: u32) {
+        let Some(&Neighbours { older, younger }) = self.0.get(index as usize) else {
+            return;
+        };
+        match self.0.get_mut(older as usize) {
+            Some(before) => before.younger = younger,
+            None => ends.oldest = younger,
+        }
+        match self.0.get_mut(younger as usize) {
+            Some(behind) => behind.older = older,
+            None => ends.youngest = older,
+        }
+    }
+
+    fn after(&self, index: u32) -> u32 {
+        self.0
+            .get(index as usize)
+            .map_or(NONE, |neighbours| neighbours.younger)
+    }
+}
+
+/// No entry: no slab grows so far.
+const NONE: u32 = u32::MAX;
+/// Masks for which things stay arranged; a program with more pays for arranging them again.
+const CLASSES_KEPT: usize = 8;
+/// Entries for which memory is kept when there is none any more: about half a megabyte.
+const ROOM_KEPT: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXACT: MatchMask = MatchMask::EXACT;
+    const TOP: MatchMask = MatchMask(0xf000_0000_0000_0000);
+
+    #[test]
+    fn the_oldest_that_agrees_comes_out_whatever_the_mask() {
+        let mut index = MatchIndex::default();
+        for (n, bits) in [0xe << 60 | 1, 0xd << 60, 0xe << 60 | 2, 0xe << 60 | 1u64]
+            .into_iter()
+            .enumerate()
+        {
+            index.add(MatchBits(bits), n);
+        }
+        assert_eq!(index.take(MatchBits(0xe << 60 | 2), EXACT), Some(2));
+        assert_eq!(index.take(MatchBits(0xe << 60), TOP), Some(0));
+        assert_eq!(index.take(MatchBits(0xe << 60 | 1), EXACT), Some(3));
+        assert_eq!(index.take(MatchBits(0xe << 60), TOP), None);
+        assert_eq!(index.take(MatchBits(7), MatchMask(0)), Some(1));
+        assert!(index.is_empty() && index.oldest().is_none());
+    }
+
+    #[test]
+    fn an_id_is_stale_once_its_value_is_gone() {
+        let mut index = MatchIndex::default();
+        let first = index.add(MatchBits(1), 'a');
+        assert_eq!(index.remove(first), Some('a'));
+        let second = index.add(MatchBits(1), 'b');
+        assert_eq!(index.get(first), None);
+        assert_eq!(index.remove(first), None);
+        assert_eq!(index.get(second), Some(&'b'));
+    }
+
+    #[test]
+    fn values_leave_from_anywhere_and_the_rest_keeps_its_order() {
+        let mut index = MatchIndex::default();
+        let ids: Vec<_> = (0..6).map(|n| index.add(MatchBits(n % 2), n)).collect();
+        assert_eq!(index.front(MatchBits(0), EXACT), Some(ids[0]));
+        for n in [0, 3, 4] {
+            assert_eq!(index.remove(ids[n]), Some(n as u64));
+        }
+        let left: Vec<_> = index.iter().map(|(_, value)| *value).collect();
+        assert_eq!(left, [1, 2, 5]);
+        assert_eq!(index.take(MatchBits(1), EXACT), Some(1));
+        assert_eq!(index.take(MatchBits(1), EXACT), Some(5));
+        assert_eq!(index.take(MatchBits(1), EXACT), None);
+        assert_eq!(index.len(), 1);
+    }
+
+    #[test]
+    fn ever_new_masks_neither_pile_up_nor_displace_the_one_in_use() {
+        let mut index = MatchIndex::default();
+        index.add(MatchBits(0), 0);
+        for n in 1..1000 {
+            assert!(index.front(MatchBits(0), TOP).is_some());
+            assert!(index.front(MatchBits(0), MatchMask(n)).is_some());
+        }
+        assert_eq!(index.classes.len(), CLASSES_KEPT);
+        assert!(index.classes.iter().any(|class| class.mask == TOP));
+    }
+
+    #[test]
+    fn what_comes_and_goes_takes_no_further_memory() {
+        let mut index = MatchIndex::default();
+        for n in 0..10_000u64 {
+            index.add(MatchBits(n), n);
+            assert_eq!(index.front(MatchBits(0), TOP), index.oldest());
+            assert_eq!(index.take(MatchBits(n), EXACT), Some(n));
+        }
+        assert!(index.entries.capacity() <= 8 && index.by_age.0.len() <= 8);
+        assert!(index.classes.iter().all(|class| class.queues.is_empty()));
+    }
+
+    #[test]
+    fn the_memory_of_a_flood_is_given_back() {
+        let mut index = MatchIndex::default();
+        for n in 0..3 * ROOM_KEPT as u64 {
+            index.add(MatchBits(n), n);
+        }
+        while let Some(id) = index.oldest() {
+            assert!(index.front(MatchBits(0), TOP).is_some());
+            assert!(index.remove(id).is_some());
+        }
+        assert_eq!(index.entries.capacity(), 0);
+        index.add(MatchBits(5), 5);
+        assert_eq!(index.take(MatchBits(5), EXACT), Some(5));
+    }
+}

@@ -1,0 +1,347 @@
+//! Messages whose fate is decided later: nothing overtakes them, nothing is lost, credit is exact.
+
+use super::pair::{self, Pair, Shared};
+use super::{EXACT, bits, completions, connected, pattern, pending, waiting};
+use mx_proto::{
+    Arrival, Clock, Decision, Deferred, Handler, KeepAll, MatchMask, PartnerId, Received,
+    RequestId, SendMode, Source, Status, Verdict,
+};
+use std::time::Duration;
+
+/// Defers everything it is asked about, and counts how often that is.
+#[derive(Default)]
+struct DeferAll {
+    asked: usize,
+}
+
+impl Handler<Shared> for DeferAll {
+    fn unexpected<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict<Shared> {
+        self.asked += 1;
+        Verdict::Defer
+    }
+}
+
+/// Two endpoints that know each other, and what a calls b.
+fn acquainted() -> (Pair, PartnerId) {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    (pair, b)
+}
+
+fn send(pair: &mut Pair, to: PartnerId, tag: u64, data: Vec<u8>) -> Option<RequestId> {
+    let data = pair.filled(data);
+    let posted = pair.a.send(to, bits(tag), data, 0, SendMode::Standard);
+    match posted.unwrap() {
+        mx_proto::Posted::Pending(id) => Some(id),
+        mx_proto::Posted::Complete => None,
+    }
+}
+
+fn arrive(pair: &mut Pair) {
+    pair.run_with(&mut DeferAll::default());
+}
+
+fn next(pair: &mut Pair) -> Deferred {
+    pair.b.next_deferred().expect("a message is undecided")
+}
+
+#[test]
+fn nothing_is_taken_in_before_a_deferred_message_is_decided() {
+    let (mut pair, b) = acquainted();
+    send(&mut pair, b, 1, vec![1]);
+    arrive(&mut pair);
+    assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (1, 1));
+    send(&mut pair, b, 2, vec![2]);
+    waiting(pair.b.recv(bits(2), EXACT, pair.shared(1), 2).unwrap());
+    arrive(&mut pair);
+    assert!(!pair.b.progress(&mut DeferAll::default()));
+    assert_eq!(pair.b.poll_completion(), None);
+    let first = next(&mut pair);
+    assert_eq!(
+        (first.arrival.bits, first.body()),
+        (bits(1), Some(&[1][..]))
+    );
+    // It is still undecided, and it is the only one to be had.
+    assert!(pair.b.next_deferred().is_none());
+    assert_eq!(pair.b.undecided(), 1);
+    assert!(!pair.b.progress(&mut DeferAll::default()));
+    pair.b.decide(first, Decision::Finished);
+    assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (0, 0));
+    arrive(&mut pair);
+    assert_eq!(pair.b.poll_completion().unwrap().bits, bits(2));
+}
+
+#[test]
+fn posting_cancelling_and_sending_go_on_while_a_message_is_being_decided() {
+    let (mut pair, b) = acquainted();
+    send(&mut pair, b, 1, vec![1]);
+    arrive(&mut pair);
+    let message = next(&mut pair);
+    let source = message.arrival.source;
+    let answer = pair.filled(vec![5; 100_000]);
+    let answer = pair.b.send(source, bits(3), answer, 0, SendMode::Standard);
+    let answer = pending(answer.unwrap());
+    let receive = waiting(pair.b.recv(bits(9), EXACT, pair.shared(1), 0).unwrap());
+    assert!(pair.b.cancel_unmatched(receive));
+    // The offer goes out although b takes nothing in.
+    waiting(
+        pair.a
+            .recv(bits(3), EXACT, pair.shared(100_000), 3)
+            .unwrap(),
+    );
+    arrive(&mut pair);
+    assert_eq!((pair.a.posted_receives(), pair.b.requests()), (0, 1));
+    pair.b.decide(message, Decision::Continue);
+    arrive(&mut pair);
+    assert_eq!(pair.a.poll_completion().unwrap().context, 3);
+    assert_eq!(pair.b.poll_completion().unwrap().request, answer);
+}
+
+#[test]
+fn continue_leaves_a_message_as_unexpected_unless_a_receive_was_posted_meanwhile() {
+    for len in [0, 5, 100_000] {
+        for posted_meanwhile in [false, true] {
+            let (mut pair, b) = acquainted();
+            send(&mut pair, b, 1, pattern(len, 7));
+            arrive(&mut pair);
+            let message = next(&mut pair);
+            assert_eq!(message.arrival.length as usize, len);
+            assert_eq!(message.body().is_some(), len < 100_000);
+            let buffer = pair.shared(len);
+            if posted_meanwhile {
+                waiting(pair.b.recv(bits(1), EXACT, buffer.clone(), 1).unwrap());
+            }
+            pair.b.decide(message, Decision::Continue);
+            if !posted_meanwhile {
+                assert_eq!(pair.b.probe(bits(1), EXACT).unwrap().length as usize, len);
+                match pair.b.recv(bits(1), EXACT, buffer.clone(), 1).unwrap() {
+                    Received::Complete(done) => assert_eq!(done.status, Status::Success),
+                    Received::Pending(_) => assert_eq!(len, 100_000),
+                }
+            }
+            arrive(&mut pair);
+            let late = posted_meanwhile || len == 100_000;
+            assert_eq!(pair.b.poll_completion().is_some(), late);
+            assert_eq!(buffer.bytes(), pattern(len, 7));
+            assert_eq!(pair.b.unexpected_bytes() + pair.a.requests(), 0);
+        }
+    }
+}
+
+#[test]
+fn the_sender_of_a_message_finished_later_learns_it() {
+    for (len, status) in [(0, Status::Success), (3, Status::Truncated)] {
+        let (mut pair, b) = acquainted();
+        let data = pair.filled(vec![1; len]);
+        pending(
+            pair.a
+                .send(b, bits(1), data, 0, SendMode::Synchronous)
+                .unwrap(),
+        );
+        arrive(&mut pair);
+        let message = next(&mut pair);
+        assert!(message.body().is_none());
+        assert_eq!(pair.a.poll_completion(), None);
+        pair.b.decide(message, Decision::Finished);
+        arrive(&mut pair);
+        assert_eq!(pair.a.poll_completion().unwrap().status, status);
+        assert!(pair.b.probe(bits(1), EXACT).is_none());
+    }
+}
+
+#[test]
+fn messages_of_one_poll_are_deferred_without_asking_again_and_decided_in_order() {
+    let (mut pair, b) = acquainted();
+    waiting(pair.b.recv(bits(50), EXACT, pair.shared(1), 50).unwrap());
+    for n in 0..4u8 {
+        let large = usize::from(n % 2) * 50_000;
+        send(&mut pair, b, n.into(), vec![n; large + 1]);
+    }
+    send(&mut pair, b, 50, vec![50]);
+    let mut handler = DeferAll::default();
+    pair.run_with(&mut handler);
+    assert_eq!((handler.asked, pair.b.undecided()), (1, 4));
+    // One for which a receive was posted is received as ever.
+    assert_eq!(pair.b.poll_completion().unwrap().context, 50);
+    for n in 0..4 {
+        let message = next(&mut pair);
+        assert_eq!(message.arrival.bits, bits(n));
+        pair.b.decide(message, Decision::Continue);
+    }
+    assert!(pair.b.next_deferred().is_none());
+    for n in 0..4 {
+        let oldest = pair.b.probe(bits(0), MatchMask(0)).unwrap();
+        assert_eq!(oldest.bits, bits(n));
+        let _ = pair.b.recv(oldest.bits, EXACT, pair.shared(50_001), n);
+        pair.run();
+    }
+}
+
+#[test]
+fn a_receive_posted_meanwhile_gets_the_oldest_message_without_its_being_shown() {
+    let (mut pair, b) = acquainted();
+    for n in 0..3 {
+        send(&mut pair, b, 1, vec![n]);
+    }
+    arrive(&mut pair);
+    let first = next(&mut pair);
+    let buffers = [pair.shared(1), pair.shared(1)];
+    for (n, buffer) in buffers.iter().enumerate() {
+        let received = pair.b.recv(bits(1), EXACT, buffer.clone(), n as u64);
+        waiting(received.unwrap());
+    }
+    pair.b.decide(first, Decision::Continue);
+    let third = next(&mut pair);
+    let done = completions(&mut pair.b);
+    assert_eq!(
+        done.iter().map(|done| done.context).collect::<Vec<_>>(),
+        [0, 1]
+    );
+    assert_eq!([buffers[0].bytes(), buffers[1].bytes()], [[0], [1]]);
+    assert_eq!(third.body(), Some(&[2][..]));
+    pair.b.decide(third, Decision::Finished);
+    assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (0, 0));
+}
+
+#[test]
+fn the_bytes_of_a_deferred_message_may_be_changed_by_who_decides() {
+    let (mut pair, b) = acquainted();
+    send(&mut pair, b, 1, vec![1, 2]);
+    arrive(&mut pair);
+    let mut message = next(&mut pair);
+    message.body_mut().unwrap()[0] = 9;
+    // What is said of it elsewhere does not count.
+    message.arrival.bits = bits(2);
+    let buffer = pair.shared(2);
+    waiting(pair.b.recv(bits(1), EXACT, buffer.clone(), 1).unwrap());
+    pair.b.decide(message, Decision::Continue);
+    assert_eq!(buffer.bytes(), [9, 2]);
+}
+
+#[test]
+fn a_source_that_goes_takes_its_undecided_messages_along() {
+    for close in [false, true] {
+        let (mut pair, b) = acquainted();
+        send(&mut pair, b, 1, vec![1; 10]);
+        send(&mut pair, b, 2, vec![2; 20]);
+        send(&mut pair, b, 3, vec![3; 50_000]);
+        arrive(&mut pair);
+        let message = next(&mut pair);
+        assert_eq!(pair.b.undecided(), 3);
+        if close {
+            pair.b.close();
+        } else {
+            pair.b.disconnect(message.arrival.source);
+        }
+        // Its bytes are there as long as somebody looks at them.
+        assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (1, 10));
+        assert_eq!(message.body(), Some(&[1; 10][..]));
+        waiting(pair.b.recv(bits(1), EXACT, pair.shared(10), 1).unwrap());
+        let decision = if close {
+            Decision::Finished
+        } else {
+            Decision::Continue
+        };
+        pair.b.decide(message, decision);
+        assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (0, 0));
+        assert!(pair.b.next_deferred().is_none());
+        assert_eq!(completions(&mut pair.b), []);
+        assert!(pair.b.probe(bits(0), MatchMask(0)).is_none());
+    }
+}
+
+#[test]
+fn an_offer_withdrawn_in_the_poll_that_brought_it_is_not_shown() {
+    let (mut pair, b) = acquainted();
+    send(&mut pair, b, 1, vec![1]);
+    let offer = send(&mut pair, b, 1, vec![2; 50_000]).unwrap();
+    pair.a.cancel(offer);
+    arrive(&mut pair);
+    let message = next(&mut pair);
+    assert_eq!(message.arrival.length, 1);
+    pair.b.decide(message, Decision::Finished);
+    assert!(pair.b.next_deferred().is_none());
+}
+
+#[test]
+fn a_receive_whose_message_was_withdrawn_gets_what_lies_there_oldest_first() {
+    for unexpected_first in [false, true] {
+        let (mut pair, b) = acquainted();
+        let buffer = pair.shared(50_000);
+        waiting(pair.b.recv(bits(1), EXACT, buffer.clone(), 1).unwrap());
+        let offer = send(&mut pair, b, 1, vec![1; 50_000]).unwrap();
+        // Only b works, so that a does not hear that it is asked for the bytes.
+        pair.b.progress(&mut KeepAll);
+        assert_eq!(pair.b.posted_receives(), 0);
+        if unexpected_first {
+            send(&mut pair, b, 1, vec![2]);
+            pair.b.progress(&mut KeepAll);
+        }
+        send(&mut pair, b, 1, vec![3]);
+        pair.a.cancel(offer);
+        pair.b.progress(&mut DeferAll::default());
+        let done = pair.b.poll_completion().expect("it has another message");
+        assert_eq!((done.context, done.length), (1, 1));
+        assert_eq!(buffer.bytes()[0], if unexpected_first { 2 } else { 3 });
+        assert_eq!(pair.b.undecided(), usize::from(unexpected_first));
+    }
+}
+
+#[test]
+fn credit_returns_whatever_is_decided() {
+    let (mut pair, b) = acquainted();
+    for n in 0..600u32 {
+        let len = [9_000, 0, 40_000][n as usize % 3];
+        send(&mut pair, b, n.into(), pattern(len, n as u8));
+        arrive(&mut pair);
+        assert!(pair.b.unexpected_bytes() <= pair::UNEXPECTED_MAX);
+        let message = next(&mut pair);
+        assert_eq!(message.arrival.bits, bits(n.into()));
+        match n % 4 {
+            0 => pair.b.decide(message, Decision::Finished),
+            1 => {
+                let buffer = pair.shared(len);
+                waiting(pair.b.recv(bits(n.into()), EXACT, buffer, 0).unwrap());
+                pair.b.decide(message, Decision::Continue);
+            }
+            _ => {
+                pair.b.decide(message, Decision::Continue);
+                let received = pair.b.recv(bits(n.into()), EXACT, pair.shared(len), 0);
+                received.unwrap();
+            }
+        }
+        arrive(&mut pair);
+        completions(&mut pair.b);
+        assert_eq!(pair.b.unexpected_bytes() + pair.b.requests(), 0, "{n}");
+    }
+    assert_eq!(pair.a.requests(), 0);
+    assert_eq!(pair.a.stats().offered_for_credit, 0);
+}
+
+#[test]
+fn an_endpoint_with_something_to_decide_neither_sleeps_nor_waits_for_time() {
+    let (mut pair, b) = acquainted();
+    send(&mut pair, b, 1, vec![1]);
+    arrive(&mut pair);
+    let receive = pair.b.recv(bits(2), EXACT, pair.shared(0), 0).unwrap();
+    let receive = waiting(receive);
+    assert!(pair.b.set_timeout_of(receive, Some(Duration::from_secs(1))));
+    assert!(!pair.b.arm());
+    let source = {
+        let message = next(&mut pair);
+        let source = message.arrival.source;
+        let data = pair.filled(vec![0; 50_000]);
+        let posted = pair.b.send(source, bits(1), data, 0, SendMode::Standard);
+        pending(posted.unwrap());
+        assert_eq!(pair.b.deadline(), None);
+        assert!(pair.b.arm());
+        pair.b.decide(message, Decision::Finished);
+        source
+    };
+    assert!(pair.b.partner_identity(source).is_some());
+    assert!(
+        pair.b
+            .deadline()
+            .is_some_and(|at| at > pair.b.clock().now())
+    );
+}

@@ -1,0 +1,137 @@
+//! What is set and asked for one request: time-outs, and cancelling only what nothing has matched.
+
+use super::pair::{self, Pair, Side, TIMEOUT};
+use super::{EXACT, bits, completions, connected, pattern, pending, waiting};
+use mx_proto::{Cancelled, Completion, PartnerId, RequestId, SendMode, Status};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A send that nobody answers.
+fn unanswered(pair: &mut Pair, to: PartnerId, context: u64) -> RequestId {
+    let data = pair.filled(vec![1]);
+    let posted = pair
+        .a
+        .send(to, bits(1), data, context, SendMode::Synchronous);
+    pending(posted.unwrap())
+}
+
+fn timed_out(done: &[Completion]) -> Vec<u64> {
+    assert!(done.iter().all(|done| done.status == Status::Timeout));
+    done.iter().map(|done| done.context).collect()
+}
+
+#[test]
+fn a_new_time_out_concerns_later_requests_only() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    unanswered(&mut pair, b, 1);
+    pair.a.set_request_timeout(Some(2 * SECOND));
+    unanswered(&mut pair, b, 2);
+    pair.a.set_request_timeout(None);
+    unanswered(&mut pair, b, 3);
+    pair.advance(SECOND);
+    assert_eq!(completions(&mut pair.a), []);
+    pair.advance(2 * SECOND);
+    assert_eq!(timed_out(&completions(&mut pair.a)), [2]);
+    pair.advance(TIMEOUT);
+    assert_eq!(timed_out(&completions(&mut pair.a)), [1]);
+    pair.advance(100 * TIMEOUT);
+    assert_eq!(completions(&mut pair.a), []);
+    assert_eq!(pair.a.requests(), 1);
+}
+
+#[test]
+fn one_request_gets_a_time_out_of_its_own_counted_from_now() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    let [shorter, longer, never] = [1, 2, 3].map(|context| unanswered(&mut pair, b, context));
+    pair.advance(SECOND);
+    assert!(pair.a.set_timeout_of(shorter, Some(SECOND)));
+    assert!(pair.a.set_timeout_of(longer, Some(2 * TIMEOUT)));
+    assert!(pair.a.set_timeout_of(never, None));
+    pair.advance(SECOND / 2);
+    assert_eq!(completions(&mut pair.a), []);
+    pair.advance(SECOND);
+    assert_eq!(timed_out(&completions(&mut pair.a)), [1]);
+    assert!(!pair.a.set_timeout_of(shorter, Some(SECOND)));
+    pair.advance(TIMEOUT);
+    assert_eq!(completions(&mut pair.a), []);
+    pair.advance(TIMEOUT);
+    assert_eq!(timed_out(&completions(&mut pair.a)), [2]);
+    pair.advance(100 * TIMEOUT);
+    assert_eq!(pair.a.requests(), 1);
+    assert!(pair.a.set_timeout_of(never, Some(SECOND)));
+    pair.advance(2 * SECOND);
+    assert_eq!(timed_out(&completions(&mut pair.a)), [3]);
+}
+
+#[test]
+fn a_receive_has_no_time_out_before_a_message_matches_it() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    let buffer = pair.shared(100_000);
+    let receive = waiting(pair.b.recv(bits(1), EXACT, buffer, 7).unwrap());
+    assert!(pair.b.set_timeout_of(receive, Some(SECOND)));
+    pair.advance(10 * SECOND);
+    assert_eq!(completions(&mut pair.b), []);
+    pair.hold_data = true;
+    let data = pair.filled(pattern(100_000, 1));
+    pending(
+        pair.a
+            .send(b, bits(1), data, 0, SendMode::Standard)
+            .unwrap(),
+    );
+    pair.run();
+    assert_eq!(completions(&mut pair.b), []);
+    pair.advance(2 * SECOND);
+    assert_eq!(timed_out(&completions(&mut pair.b)), [7]);
+}
+
+#[test]
+fn an_unmatched_receive_can_be_taken_back_and_a_matched_one_is_left_alone() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    let first = pair.shared(100_000);
+    let receive = waiting(pair.b.recv(bits(1), EXACT, first.clone(), 1).unwrap());
+    assert!(pair.b.cancel_unmatched(receive));
+    first.forbid();
+    assert!(!pair.b.cancel_unmatched(receive));
+    let second = pair.shared(100_000);
+    let receive = waiting(pair.b.recv(bits(1), EXACT, second.clone(), 2).unwrap());
+    pair.hold_data = true;
+    let data = pair.filled(pattern(100_000, 1));
+    let posted = pair.a.send(b, bits(1), data, 3, SendMode::Standard);
+    let send = pending(posted.unwrap());
+    pair.run();
+    assert!(!pair.b.cancel_unmatched(receive));
+    assert!(!pair.a.cancel_unmatched(send));
+    pair.hold_data = false;
+    // What was held is asked for again when there is anything to do.
+    unanswered(&mut pair, b, 4);
+    pair.run();
+    let done = completions(&mut pair.b);
+    assert_eq!((done.len(), done[0].context), (1, 2));
+    assert_eq!(second.bytes(), pattern(100_000, 1));
+    assert_eq!(completions(&mut pair.a)[0].context, 3);
+    assert!(!pair.b.cancel_unmatched(receive) && !pair.a.cancel_unmatched(send));
+}
+
+#[test]
+fn a_connect_without_an_answer_can_be_taken_back() {
+    let mut pair = Pair::new();
+    pair.freeze_b = true;
+    let target = pair.target(Side::B);
+    let connect = pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
+    pair.run();
+    assert!(pair.a.cancel_unmatched(connect));
+    assert_eq!((pair.a.requests(), pair.a.partners()), (0, 0));
+    pair.freeze_b = false;
+    pair.run();
+    assert_eq!(completions(&mut pair.a), []);
+    let connect = pair.a.connect(target, pair::KEY, bits(0), 2).unwrap();
+    pair.run();
+    assert_eq!(completions(&mut pair.a)[0].context, 2);
+    assert!(!pair.a.cancel_unmatched(connect));
+    assert_eq!(pair.a.cancel(connect), Cancelled::Unknown);
+}
