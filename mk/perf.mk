@@ -3,7 +3,7 @@
 BIN_TARGETS += $(BINDIR)/bmi_mx_perf
 BENCH_FLAGS ?=
 
-.PHONY: bench bench-rdm bench-startup $(BINDIR)/bmi_mx_perf
+.PHONY: bench bench-mx bench-rdm bench-startup $(BINDIR)/bmi_mx_perf
 
 $(BINDIR)/bmi_mx_perf:
 	@mkdir -p $(@D)
@@ -16,6 +16,11 @@ bench: lib $(BINDIR)/bmi_mx_perf
 	@mkdir -p $(BUILD)/bench
 	$(BINDIR)/bmi_mx_perf all --library $(LIBDIR)/libbmi_mx.so --plots $(BUILD)/bench \
 	    $(BENCH_FLAGS) | tee $(BUILD)/bench/table.txt
+
+# The MX library beside the method: the same round trips through both, and matching.
+bench-mx: lib $(BINDIR)/bmi_mx_perf
+	$(BINDIR)/bmi_mx_perf mx --library $(LIBDIR)/libbmi_mx.so \
+	    --mx-library $(LIBDIR)/libmyriexpress.so $(if $(PORT),--port $(PORT)) $(BENCH_FLAGS)
 
 # The rdm port beside libfabric itself, and libfabric alone. MX_PROVIDER= and MX_LIBFABRIC= choose
 # provider and library. Fails where there is none.

@@ -1,8 +1,8 @@
 //! The method's table of functions, as any C program sees it.
 
+use crate::library::Library;
 use libc::{c_char, c_int, c_void};
-use std::ffi::{CStr, CString, OsStr};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsStr;
 
 /// `struct bmi_method_ops` of OrangeFS 2.10; members this program does not call are left opaque.
 #[repr(C)]
@@ -85,30 +85,8 @@ pub(crate) const DROP_ADDR: c_int = 1;
 
 /// Loads the library and finds its table. It stays loaded.
 pub(crate) fn load(library: &OsStr) -> Result<&'static Ops, String> {
-    let path = CString::new(library.as_bytes()).map_err(|_| "a NUL in the library's name")?;
-    // SAFETY: `path` is a C string; loading the method runs no code but its constructors.
-    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
-    if handle.is_null() {
-        return Err(last_error());
-    }
-    // SAFETY: `handle` is open and the name is a C string.
-    let table = unsafe { libc::dlsym(handle, c"bmi_mx_ops".as_ptr()) };
-    if table.is_null() {
-        return Err(last_error());
-    }
+    let table = Library::open(library)?.symbol(c"bmi_mx_ops")?;
     // SAFETY: `bmi_mx_ops` is a constant table with the layout above, none of whose entries is
     // NULL, and the library is never unloaded.
-    Ok(unsafe { &*table.cast::<Ops>() })
-}
-
-fn last_error() -> String {
-    // SAFETY: takes nothing; the text is copied before anything else can call `dlerror`.
-    let text = unsafe { libc::dlerror() };
-    if text.is_null() {
-        return "unknown error".into();
-    }
-    // SAFETY: a non-null result is a C string.
-    unsafe { CStr::from_ptr(text) }
-        .to_string_lossy()
-        .into_owned()
+    Ok(unsafe { table.cast::<Ops>().as_ref() })
 }

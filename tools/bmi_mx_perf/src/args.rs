@@ -7,6 +7,7 @@ use std::path::PathBuf;
 /// What `--help` prints.
 pub(crate) const USAGE: &str = "\
 usage: bmi_mx_perf latency|bandwidth|rate|wakeup|idle|matching|all [OPTIONS]
+       bmi_mx_perf mx [OPTIONS]         libmyriexpress beside the method
        bmi_mx_perf fabric [OPTIONS]     libfabric's own ping-pong and bandwidth alone
        bmi_mx_perf startup [OPTIONS]    initialize and finalize in fresh processes
        bmi_mx_perf --listen ADDRESS
@@ -14,13 +15,14 @@ usage: bmi_mx_perf latency|bandwidth|rate|wakeup|idle|matching|all [OPTIONS]
   --port local|tcp|rdm  the port to measure (default: all there are)
   --provider NAME       libfabric's provider for rdm, e.g. 'tcp;ofi_rxm' (default: MX_PROVIDER,
                         or the best one there is); MX_LIBFABRIC names the library
-  --sizes LIST          message sizes, e.g. 0,8,1K,64K,1M (latency, bandwidth and fabric)
+  --sizes LIST          message sizes, e.g. 0,8,1K,64K,1M (latency, bandwidth, mx and fabric)
   --repeats N           how often each measurement is repeated (default 7)
   --json                one JSON object a line instead of a table
   --plots DIRECTORY     also write SVG plots there
   --connect ADDRESS     measure against a bmi_mx_perf --listen elsewhere
   --listen ADDRESS      be that other side, e.g. mx://host:5
   --library FILE        the method's library (default: libbmi_mx.so.0)
+  --mx-library FILE     the MX library (default: libmyriexpress.so.1)
   --against FILE        another build of it that startup is compared with
   --no-pin              leave the processes on whatever core they run
 ";
@@ -88,6 +90,10 @@ pub(crate) enum Role {
     },
     /// Measure libfabric alone.
     Fabric,
+    /// Measure libmyriexpress beside the method.
+    Mx,
+    /// Serve measurements through libmyriexpress; started by the measuring process.
+    MxPeer,
     /// Time the start of fresh processes.
     Startup { against: Option<OsString> },
     /// Be such a process.
@@ -113,6 +119,7 @@ pub(crate) struct Args {
     pub(crate) json: bool,
     pub(crate) plots: Option<PathBuf>,
     pub(crate) library: OsString,
+    pub(crate) mx_library: OsString,
     pub(crate) pin: bool,
 }
 
@@ -138,6 +145,8 @@ impl Args {
             json: false,
             plots: None,
             library: std::env::var_os("BMI_MX_LIBRARY").unwrap_or_else(|| "libbmi_mx.so.0".into()),
+            mx_library: std::env::var_os("MYRIEXPRESS_LIBRARY")
+                .unwrap_or_else(|| "libmyriexpress.so.1".into()),
             pin: true,
         };
         while let Some(arg) = parser.next()? {
@@ -169,9 +178,12 @@ impl Args {
                         address: parser.value()?.string()?,
                     })
                 }
+                Long("mx-peer") => role = Some(Role::MxPeer),
                 Long("library") => parsed.library = parser.value()?,
+                Long("mx-library") => parsed.mx_library = parser.value()?,
                 Long("no-pin") => parsed.pin = false,
                 Value(name) if name == "fabric" => role = Some(Role::Fabric),
+                Value(name) if name == "mx" => role = Some(Role::Mx),
                 Value(name) if name == "startup" => role = Some(Role::Startup { against: None }),
                 Value(name) => tests.extend(test(&name.string()?)?),
                 other => return Err(other.unexpected()),

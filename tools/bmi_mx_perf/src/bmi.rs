@@ -2,6 +2,7 @@
 //! buffer has to outlive the call.
 
 use crate::abi::{self, Ops};
+use crate::messages::Messages;
 use libc::c_void;
 use std::cell::RefCell;
 use std::ffi::{CString, OsStr};
@@ -63,9 +64,12 @@ impl Bmi {
     pub(crate) fn lookup(&self, name: &str) -> Result<Remote, String> {
         lookup(self.ops, name).map(Remote)
     }
+}
 
-    /// Sends a request that the other side does not expect.
-    pub(crate) fn request(&self, to: Remote, words: &[u64]) -> Result<(), String> {
+impl Messages for Bmi {
+    type Remote = Remote;
+
+    fn request(&self, to: Remote, words: &[u64]) -> Result<(), String> {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut id = 0;
         // SAFETY: `bytes` lives until the operation is complete, which is waited for below.
@@ -89,8 +93,7 @@ impl Bmi {
         }
     }
 
-    /// Waits for a request.
-    pub(crate) fn next_request(&self) -> Result<(Remote, Vec<u64>), String> {
+    fn next_request(&self) -> Result<(Remote, Vec<u64>), String> {
         let mut info = abi::Unexpected {
             error_code: 0,
             addr: null_mut(),
@@ -121,12 +124,8 @@ impl Bmi {
         Ok((Remote(info.addr), words))
     }
 
-    /// Posts a send; true when it is complete already.
-    ///
-    /// # Safety
-    /// `data` stays valid and unchanged until the operation has been waited for.
     #[inline]
-    pub(crate) unsafe fn send(&self, to: Remote, data: &[u8], tag: i32) -> Result<bool, String> {
+    unsafe fn send(&self, to: Remote, data: &[u8], tag: i32) -> Result<bool, String> {
         let mut id = 0;
         // SAFETY: the caller's promise.
         let rc = unsafe {
@@ -149,17 +148,8 @@ impl Bmi {
         }
     }
 
-    /// Posts a receive; true when it is complete already.
-    ///
-    /// # Safety
-    /// `data` stays valid and is not looked at until the operation has been waited for.
     #[inline]
-    pub(crate) unsafe fn recv(
-        &self,
-        from: Remote,
-        data: &mut [u8],
-        tag: i32,
-    ) -> Result<bool, String> {
+    unsafe fn recv(&self, from: Remote, data: &mut [u8], tag: i32) -> Result<bool, String> {
         let (mut id, mut actual) = (0, 0);
         // SAFETY: the caller's promise.
         let rc = unsafe {
@@ -183,9 +173,8 @@ impl Bmi {
         }
     }
 
-    /// Hands out up to 64 completions; how many there were.
     #[inline]
-    pub(crate) fn test(&self, idle_ms: i32) -> Result<usize, String> {
+    fn test(&self, idle_ms: i32) -> Result<usize, String> {
         let results = &mut **self.results.borrow_mut();
         let mut count = 0;
         // SAFETY: every output has room for BATCH.
@@ -209,16 +198,6 @@ impl Bmi {
             Some(error) => Err(format!("an operation ended with error {error}")),
             None => Ok(count as usize),
         }
-    }
-
-    /// Waits until `count` operations have completed.
-    #[inline]
-    pub(crate) fn wait(&self, count: usize, idle_ms: i32) -> Result<(), String> {
-        let mut done = 0;
-        while done < count {
-            done += self.test(idle_ms)?;
-        }
-        Ok(())
     }
 }
 

@@ -15,6 +15,9 @@ mod abi;
 mod args;
 mod bmi;
 mod figures;
+mod library;
+mod messages;
+mod mx;
 mod peer;
 mod pin;
 mod plot;
@@ -43,7 +46,9 @@ fn main() -> ExitCode {
         Role::Peer { address } => peer::serve(&args, address, false),
         Role::Listen { address } => peer::serve(&args, address, true),
         Role::Measure { .. } => tests::run(&args),
+        Role::MxPeer => peer::serve_mx(&args),
         Role::Fabric => tests::fabric(&args),
+        Role::Mx => tests::mx(&args),
         Role::Startup { against } => startup::run(&args, against.as_deref()),
         Role::Probe => startup::probe(&args),
         Role::FabricSide { second } => fabric_side(&args, *second),

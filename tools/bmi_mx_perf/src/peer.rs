@@ -8,7 +8,9 @@
 //! | Quit             | ends                                                               |
 
 use crate::args::Args;
-use crate::bmi::{Bmi, Remote};
+use crate::bmi::Bmi;
+use crate::messages::Messages;
+use crate::mx::Mx;
 use std::io::Write;
 
 /// Receives posted at once by a sink.
@@ -35,6 +37,15 @@ pub(crate) enum What {
 }
 
 impl Request {
+    /// Tells the peer to end.
+    pub(crate) const QUIT: Self = Self {
+        what: What::Quit,
+        size: 0,
+        count: 0,
+        idle_ms: 0,
+        tag: 0,
+    };
+
     pub(crate) fn words(&self) -> [u64; 5] {
         let Self {
             what,
@@ -77,26 +88,42 @@ impl Request {
     }
 }
 
-/// Serves until it is told to quit, or for ever.
+/// Serves the method's side until it is told to quit, or for ever.
 pub(crate) fn serve(args: &Args, address: &str, for_ever: bool) -> Result<(), String> {
+    begin(args, for_ever);
+    let bmi = Bmi::start(&args.library, Some(address))?;
+    answer(&bmi, address, for_ever)
+}
+
+/// Serves libmyriexpress's side until it is told to quit.
+pub(crate) fn serve_mx(args: &Args) -> Result<(), String> {
+    begin(args, false);
+    let mx = Mx::start(&args.mx_library)?;
+    answer(&mx, &mx.place()?.to_string(), false)
+}
+
+fn begin(args: &Args, for_ever: bool) {
     if args.pin {
         crate::pin::to_core(1);
     }
     if !for_ever {
         end_with_parent();
     }
-    let bmi = Bmi::start(&args.library, Some(address))?;
-    println!("ready on {address}");
+}
+
+/// Says where it is, and does what it is asked for.
+fn answer<M: Messages>(side: &M, place: &str, for_ever: bool) -> Result<(), String> {
+    println!("ready on {place}");
     std::io::stdout()
         .flush()
         .map_err(|error| error.to_string())?;
     loop {
-        let (from, words) = bmi.next_request()?;
+        let (from, words) = side.next_request()?;
         let request = Request::parse(&words)?;
         let outcome = match request.what {
-            What::Echo => echo(&bmi, from, request),
-            What::Sink => sink(&bmi, from, request),
-            What::Flood => flood(&bmi, from, request),
+            What::Echo => echo(side, from, request),
+            What::Sink => sink(side, from, request),
+            What::Flood => flood(side, from, request),
             What::Quit if for_ever => Ok(()),
             What::Quit => return Ok(()),
         };
@@ -113,7 +140,7 @@ fn end_with_parent() {
     let _ = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
-fn echo(bmi: &Bmi, from: Remote, request: Request) -> Result<(), String> {
+fn echo<M: Messages>(side: &M, from: M::Remote, request: Request) -> Result<(), String> {
     let Request {
         size,
         count,
@@ -125,9 +152,9 @@ fn echo(bmi: &Bmi, from: Remote, request: Request) -> Result<(), String> {
     let mut buffers = [vec![0u8; size], vec![0u8; size]];
     // SAFETY: the buffers outlive every operation, for all are waited for or the process ends; a
     // buffer is received into again only after the send from it has been waited for.
-    let mut pending = usize::from(!unsafe { bmi.recv(from, &mut buffers[0], tag)? });
+    let mut pending = usize::from(!unsafe { side.recv(from, &mut buffers[0], tag)? });
     for round in 0..count {
-        bmi.wait(pending, idle_ms)?;
+        side.wait(pending, idle_ms)?;
         pending = 0;
         let [first, second] = &mut buffers;
         let (arrived, next) = if round % 2 == 0 {
@@ -137,15 +164,15 @@ fn echo(bmi: &Bmi, from: Remote, request: Request) -> Result<(), String> {
         };
         if round + 1 < count {
             // SAFETY: as above.
-            pending += usize::from(!unsafe { bmi.recv(from, next, tag)? });
+            pending += usize::from(!unsafe { side.recv(from, next, tag)? });
         }
         // SAFETY: as above.
-        pending += usize::from(!unsafe { bmi.send(from, arrived, tag)? });
+        pending += usize::from(!unsafe { side.send(from, arrived, tag)? });
     }
-    bmi.wait(pending, idle_ms)
+    side.wait(pending, idle_ms)
 }
 
-fn sink(bmi: &Bmi, from: Remote, request: Request) -> Result<(), String> {
+fn sink<M: Messages>(side: &M, from: M::Remote, request: Request) -> Result<(), String> {
     let Request {
         size, count, tag, ..
     } = request;
@@ -155,34 +182,34 @@ fn sink(bmi: &Bmi, from: Remote, request: Request) -> Result<(), String> {
         while posted < count && posted - done < WINDOW {
             // SAFETY: the buffers outlive every operation, for all are waited for; that several
             // receives share one is of no consequence, nobody reads what arrives.
-            if unsafe { bmi.recv(from, &mut buffers[posted % BUFFERS], tag)? } {
+            if unsafe { side.recv(from, &mut buffers[posted % BUFFERS], tag)? } {
                 done += 1;
             }
             posted += 1;
         }
         if done < posted {
-            done += bmi.test(0)?;
+            done += side.test(0)?;
         }
     }
     // SAFETY: a static byte.
-    if !unsafe { bmi.send(from, &[1], tag)? } {
-        bmi.wait(1, 10)?;
+    if !unsafe { side.send(from, &[1], tag)? } {
+        side.wait(1, 10)?;
     }
     Ok(())
 }
 
-fn flood(bmi: &Bmi, from: Remote, request: Request) -> Result<(), String> {
+fn flood<M: Messages>(side: &M, from: M::Remote, request: Request) -> Result<(), String> {
     let mut under_way = 0;
     for n in 0..request.count {
         // SAFETY: an empty message has no bytes to outlive.
-        if !unsafe { bmi.send(from, &[], request.tag + n as i32)? } {
+        if !unsafe { side.send(from, &[], request.tag + n as i32)? } {
             under_way += 1;
         }
         if under_way > WINDOW {
-            under_way -= bmi.test(0)?;
+            under_way -= side.test(0)?;
         }
     }
-    bmi.wait(under_way, 10)
+    side.wait(under_way, 10)
 }
 
 #[cfg(test)]

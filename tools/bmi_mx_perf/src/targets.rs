@@ -31,6 +31,8 @@ impl Target {
             ("bandwidth", "rdm", MIB | FOUR_MIB) => (0.9, 1.0),
             ("wakeup", ..) => (1.5, 1.2),
             ("matching", ..) => (1.5, 1.1),
+            ("mx", ..) => (1.1, 1.0),
+            ("mx_match", ..) => (1.5, 1.1),
             ("idle", ..) => (1.0, 0.2),
             _ => return None,
         };

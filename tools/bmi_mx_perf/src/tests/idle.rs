@@ -2,6 +2,7 @@
 
 use super::Bench;
 use crate::figures::percentile;
+use crate::messages::Messages;
 use crate::peer::{Request, What};
 use crate::report::Row;
 use std::time::{Duration, Instant};

@@ -3,6 +3,7 @@
 use super::{Bench, SIZES, group};
 use crate::args::Port;
 use crate::figures::{Spread, percentile};
+use crate::messages::{Messages, Side};
 use crate::peer::{Request, What};
 use crate::reference::{self, ring, tcp};
 use crate::report::Row;
@@ -18,7 +19,7 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
         let group = group(size, bench.port);
         for _ in 0..bench.args.repeats {
             let bare = bare(bench, size, group)?;
-            let times = method(bench, size, GROUPS, group, 0)?;
+            let times = echoed(&bench.side(), size, GROUPS, group, 0)?;
             ratios.push(percentile(&times, 50.0) / percentile(&bare, 50.0));
             ours.extend(times);
             theirs.extend(bare);
@@ -50,17 +51,17 @@ fn bare(bench: &Bench<'_>, size: usize, group: usize) -> Result<Vec<f64>, String
     }
 }
 
-/// Half round trips through the method in microseconds, one value per group.
-pub(super) fn method(
-    bench: &Bench<'_>,
+/// Half round trips of messages in microseconds, one value per group.
+pub(super) fn echoed<M: Messages>(
+    side: &Side<'_, M>,
     size: usize,
     groups: usize,
     group: usize,
     idle_ms: i32,
 ) -> Result<Vec<f64>, String> {
-    let bmi = bench.bmi;
+    let Side { messages, peer } = *side;
     let count = (groups + 1) * group;
-    bench.ask(Request {
+    side.ask(Request {
         what: What::Echo,
         size,
         count,
@@ -75,10 +76,10 @@ pub(super) fn method(
         for _ in 0..group {
             // SAFETY: both buffers outlive the operations, which are waited for right below; an
             // error ends the process.
-            let mut pending = usize::from(!unsafe { bmi.recv(bench.peer, &mut back, TAG)? });
+            let mut pending = usize::from(!unsafe { messages.recv(peer, &mut back, TAG)? });
             // SAFETY: as above.
-            pending += usize::from(!unsafe { bmi.send(bench.peer, &data, TAG)? });
-            bmi.wait(pending, idle_ms)?;
+            pending += usize::from(!unsafe { messages.send(peer, &data, TAG)? });
+            messages.wait(pending, idle_ms)?;
         }
         if n > 0 {
             times.push(start.elapsed().as_secs_f64() * 1e6 / (2 * group) as f64);

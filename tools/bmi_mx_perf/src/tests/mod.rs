@@ -5,14 +5,17 @@ mod fabric;
 mod idle;
 mod latency;
 mod matching;
+mod mx;
 mod rate;
 mod wakeup;
 
 pub(crate) use fabric::run as fabric;
+pub(crate) use mx::run as mx;
 
 use crate::args::{Args, Port, Role, Test};
 use crate::bmi::{Bmi, Remote};
-use crate::peer::{Request, What};
+use crate::messages::Side;
+use crate::peer::Request;
 use crate::reference::fabric::Fabric;
 use crate::report::{self, Row};
 use crate::{pin, plot};
@@ -47,8 +50,16 @@ impl Bench<'_> {
         Ok(fabric.borrow_mut())
     }
 
+    /// The method and its peer.
+    fn side(&self) -> Side<'_, Bmi> {
+        Side {
+            messages: self.bmi,
+            peer: self.peer,
+        }
+    }
+
     fn ask(&self, request: Request) -> Result<(), String> {
-        self.bmi.request(self.peer, &request.words())
+        self.side().ask(request)
     }
 
     fn sizes(&self, default: &[usize]) -> Vec<usize> {
@@ -141,47 +152,47 @@ fn measure(
             Test::Matching => matching::run(&bench, &mut emit)?,
         }
     }
-    bench.ask(Request {
-        what: What::Quit,
-        size: 0,
-        count: 0,
-        idle_ms: 0,
-        tag: 0,
-    })
+    bench.ask(Request::QUIT)
 }
 
 /// Starts this program again as the other side, on an endpoint that nobody uses.
 fn start_peer(args: &Args, port: Port) -> Result<(Child, String), String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let seed = std::process::id();
-    let mut said = String::new();
     for attempt in 0..20 {
         let address = format!(
             "mx://localhost:{}",
             1024 + (seed * 31 + attempt * 977) % 12000
         );
-        let mut command = Command::new(&program);
-        command
-            .args(["--peer", &address])
-            .arg("--library")
-            .arg(&args.library);
-        command.env("MX_PORT", port.name()).stdout(Stdio::piped());
-        if !args.pin {
-            command.arg("--no-pin");
-        }
-        let mut child = command
-            .spawn()
-            .map_err(|error| format!("starting the peer: {error}"))?;
-        said.clear();
-        if let Some(out) = child.stdout.take() {
-            let _ = BufReader::new(out).read_line(&mut said);
-        }
-        if said.starts_with("ready") {
+        if let Some((child, _)) = spawn_peer(args, port, &["--peer", &address])? {
             return Ok((child, address));
         }
-        child.wait().map_err(|error| error.to_string())?;
     }
     Err("no peer could be started".into())
+}
+
+/// Starts this program as a peer, and where it says it is; `None` when it ends without that.
+fn spawn_peer(args: &Args, port: Port, role: &[&str]) -> Result<Option<(Child, String)>, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new(program);
+    command.args(role);
+    command.arg("--library").arg(&args.library);
+    command.arg("--mx-library").arg(&args.mx_library);
+    command.env("MX_PORT", port.name()).stdout(Stdio::piped());
+    if !args.pin {
+        command.arg("--no-pin");
+    }
+    let mut child = command
+        .spawn()
+        .map_err(|error| format!("starting the peer: {error}"))?;
+    let mut said = String::new();
+    if let Some(out) = child.stdout.take() {
+        let _ = BufReader::new(out).read_line(&mut said);
+    }
+    if let Some(place) = said.strip_prefix("ready on ") {
+        return Ok(Some((child, place.trim_end().to_owned())));
+    }
+    child.wait().map_err(|error| error.to_string())?;
+    Ok(None)
 }
 
 /// Sizes of the table in the design documents.

@@ -3,6 +3,7 @@
 use super::Bench;
 use crate::args::Port;
 use crate::figures::{Spread, percentile};
+use crate::messages::Messages;
 use crate::peer::{Request, WINDOW, What};
 use crate::reference::{self, ring, tcp};
 use crate::report::Row;

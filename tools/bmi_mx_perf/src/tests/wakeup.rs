@@ -2,6 +2,7 @@
 
 use super::Bench;
 use crate::figures::{Spread, percentile};
+use crate::messages::Messages;
 use crate::peer::{Request, What};
 use crate::reference::eventfd;
 use crate::report::Row;
