@@ -341,3 +341,84 @@ fn refused(endpoint: EndpointId, port: u16, address: SocketAddr, error: io::Erro
 pub(super) fn is_oneself(own: &Identity, nic: NicId, endpoint: EndpointId) -> bool {
     endpoint == own.endpoint && (nic == own.nic || nic::is_local(nic))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::sync::atomic::{AtomicU16, Ordering};
+
+    /// Options with a block of numbers that no other test has.
+    fn lowest() -> OpenOptions {
+        static NEXT: AtomicU16 = AtomicU16::new(0);
+        let nth = NEXT.fetch_add(1, Ordering::Relaxed);
+        let base = 1024 + std::process::id() as u16 % 20_000 + 1024 * nth;
+        OpenOptions {
+            tcp_bind: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            ports: PortMap::new(base).unwrap(),
+            ..OpenOptions::new(EndpointChoice::Lowest)
+        }
+    }
+
+    fn open(options: &OpenOptions) -> (HostPorts, u32) {
+        let (ports, identity) = HostPorts::open(options.clone()).unwrap();
+        (ports, identity.endpoint.0)
+    }
+
+    /// Whether every number from `from` to before `to` is somebody's.
+    fn all_taken(options: &OpenOptions, mut numbers: std::ops::Range<u32>) -> bool {
+        numbers.all(|id| {
+            let taken = claim(options, EndpointId(id));
+            matches!(taken, Err(OpenError::InUse { .. }))
+        })
+    }
+
+    #[test]
+    fn lowest_numbers_are_given_out_in_order_and_again_when_they_are_free() {
+        let options = lowest();
+        let (_a, first) = open(&options);
+        let (b, second) = open(&options);
+        let (_c, third) = open(&options);
+        assert!(first < second && second < third);
+        // Other programs' ports may lie in the block.
+        assert!(all_taken(&options, 0..third));
+        drop(b);
+        assert_eq!(open(&options).1, second);
+    }
+
+    #[test]
+    fn a_number_of_which_anything_is_in_use_is_passed_over() {
+        let options = lowest();
+        let base = options.ports.base();
+        let _name = LocalPort::open(base, BOARD, 0).unwrap();
+        // Where this fails, somebody else listens there.
+        let _port = TcpListener::bind((Ipv4Addr::LOCALHOST, base + 1));
+        let (_held, third) = open(&options);
+        assert!(third >= 2 && all_taken(&options, 0..third));
+    }
+
+    #[test]
+    fn where_no_low_number_is_free_any_is_taken() {
+        let options = lowest();
+        let _names = [0, 1].map(|id| LocalPort::open(options.ports.base(), BOARD, id).unwrap());
+        let (endpoint, local, tcp) = claim_lowest(&options, 2).unwrap();
+        assert!(endpoint.0 >= 2 && local.is_ok());
+        assert_eq!(options.ports.port(endpoint), Ok(tcp.local_port()));
+        let other = claim_lowest(&options, 0).unwrap();
+        assert_ne!(other.0, endpoint);
+    }
+
+    #[test]
+    fn another_reason_than_being_in_use_ends_the_search() {
+        let mut options = lowest();
+        // Reserved for documentation: nobody's own.
+        let foreign = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+        options.tcp_bind = Some(foreign);
+        let error = HostPorts::open(options.clone()).unwrap_err();
+        let first = SocketAddr::new(foreign, options.ports.base());
+        assert!(
+            matches!(&error, OpenError::Listen { address, .. } if *address == first),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,89 @@
+//! Endpoints opened as settings say, and what their messages travel over.
+
+mod node;
+
+use libfabric_fake::{Fake, Shape};
+use mx_proto::{Route, Status};
+use mx_sys::{EndpointChoice, OpenOptions, RdmOptions, Settings};
+use node::Node;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// What a program that sets these variables opens.
+fn options(variables: &[(&str, &str)]) -> OpenOptions {
+    let (settings, refused) = Settings::load(|name| {
+        let found = variables.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| (*value).to_owned())
+    });
+    assert!(refused.is_empty(), "{refused:?}");
+    OpenOptions {
+        tcp_bind: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        ..settings.open_options(EndpointChoice::Any)
+    }
+}
+
+fn open(options: OpenOptions) -> Node {
+    Node::open(options, mx_proto::Config::default(), true).unwrap()
+}
+
+/// Links over shared memory, TCP and the fabric, once `from` has sent to `to`.
+fn links_of_a_message(from: &Node, to: &Node) -> (usize, usize, usize) {
+    let partner = from.connect(to.target(Route::AUTO)).unwrap();
+    assert_eq!(from.send_all(partner, 1, b"message"), Status::Success);
+    let mut got = [0; 7];
+    assert_eq!(to.receive(1, &mut got).status, Status::Success);
+    assert_eq!(&got, b"message");
+    let engine = from.shared.lock();
+    let ports = engine.endpoint.port();
+    (
+        ports.local().map_or(0, |local| local.link_count()),
+        ports.tcp().link_count(),
+        ports.rdm().map_or(0, |rdm| rdm.link_count()),
+    )
+}
+
+const DISABLED: (&str, &str) = ("MX_DISABLE_SHMEM", "1");
+
+#[test]
+fn without_shared_memory_this_host_is_reached_over_tcp_and_may_come_through_it() {
+    for (variables, expected) in [
+        (vec![], (1, 0, 0)),
+        (vec![DISABLED], (0, 1, 0)),
+        (vec![DISABLED, ("MX_PORT", "tcp")], (0, 1, 0)),
+        (vec![DISABLED, ("MX_PORT", "local")], (1, 0, 0)),
+    ] {
+        let (a, b) = (open(options(&variables)), open(options(&[])));
+        assert_eq!(links_of_a_message(&a, &b), expected, "{variables:?}");
+    }
+    let (a, b) = (open(options(&[])), open(options(&[DISABLED])));
+    assert_eq!(links_of_a_message(&a, &b), (1, 0, 0));
+    // Both are, and one of them is found by the other once more.
+    let c = open(options(&[DISABLED]));
+    assert_eq!(links_of_a_message(&c, &b), (0, 1, 0));
+}
+
+#[test]
+fn without_shared_memory_this_host_is_reached_over_the_fabric_where_there_is_one() {
+    let fake = Fake::new(Shape::psm3(), 1);
+    let on_fabric = |variables: &[(&str, &str)], library| {
+        open(OpenOptions {
+            rdm_required: true,
+            rdm: RdmOptions {
+                library: Some(library),
+                ..RdmOptions::default()
+            },
+            ..options(variables)
+        })
+    };
+    let a = on_fabric(&[DISABLED], fake.library());
+    let b = on_fabric(&[], fake.machine(&[]).library());
+    let (local, _, fabric) = links_of_a_message(&a, &b);
+    assert_eq!((local, fabric), (0, 1));
+    let c = on_fabric(&[], fake.machine(&[]).library());
+    assert_eq!(links_of_a_message(&c, &b).0, 1);
+}
+
+#[test]
+fn without_shared_memory_an_endpoint_still_talks_to_itself() {
+    let node = open(options(&[DISABLED]));
+    assert_eq!(links_of_a_message(&node, &node), (0, 0, 0));
+}
