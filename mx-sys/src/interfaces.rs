@@ -17,7 +17,7 @@
 use std::ffi::CStr;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ptr;
 
 /// One usable interface.
@@ -29,6 +29,17 @@ pub struct Board {
     pub address: IpAddr,
     /// The interface's number, which link-local addresses need.
     pub scope: u32,
+}
+
+impl Board {
+    /// Its address with what is needed to reach it; the port is 0.
+    pub fn socket_address(&self) -> SocketAddr {
+        let mut address = SocketAddr::from((self.address, 0));
+        if let SocketAddr::V6(v6) = &mut address {
+            v6.set_scope_id(self.scope);
+        }
+        address
+    }
 }
 
 /// What this machine's interfaces were at one moment.

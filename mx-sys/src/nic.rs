@@ -2,32 +2,37 @@
 //!
 //! ```text
 //!   "server7", "10.0.0.5"  --resolve-->  NicId  --socket_addresses-->  10.0.0.5:28675
-//!   "localhost", own names                 |    --host_name--------->  "server7"
-//!                                          |    --is_local
-//!   IPv4:  4d580004 aabbccdd    tag and address: reversible anywhere
-//!   IPv6:  1 hash (63 bits)     known to a process that has resolved or seen it
+//!   "localhost", own names     ^           |    --host_name--------->  "server7"
+//!                              |           |    --mx_name----------->  "server7:0"
+//!           peers file, resolver           |    --is_local, board_number
 //! ```
 //!
 //! All names and addresses of this machine resolve to its own NIC id, that of board 0 unless a
-//! board is given: `localhost`, `127.0.0.1` and the host name are one peer, not three.
+//! board is given: `localhost`, `127.0.0.1` and the host name are one peer, not three. The id of
+//! an IPv4 interface contains its address; that of an IPv6 one is known to a process that has
+//! resolved or seen it, or has it in the peers file.
 //!
 //! Owns: the process-wide table of names and IPv6 addresses met so far.
 //! Knows nothing of: endpoints, sockets.
 
-use crate::interfaces::{Interfaces, is_link_local};
+mod error;
+mod id;
+mod lookup;
+mod mx_name;
+mod table;
+
+pub use error::ResolveError;
+pub use mx_name::{MX_NAME_MAX, mx_name, resolve_mx_name};
+
+use crate::interfaces::{Board, Interfaces};
+use crate::literal;
+use lookup::Known;
 use mx_proto::NicId;
-use parking_lot::{Mutex, MutexGuard};
-use std::collections::HashMap;
 use std::ffi::CStr;
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::OnceLock;
-
-/// The upper half of an IPv4 interface's id: "MX", 4.
-const IPV4_TAG: u64 = 0x4d58_0004 << 32;
-
-/// Set in every IPv6 interface's id, clear in every IPv4 one's.
-const IPV6_TAG: u64 = 1 << 63;
+use table::{address_in, fresh_table, table};
 
 /// A host that has been found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,94 +43,63 @@ pub struct Resolved {
     pub is_local: bool,
 }
 
-/// Why a host has not been found.
+/// An interface that has a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ResolveError {
-    /// No name at all.
-    EmptyHost,
-    /// Something in brackets that is not an IPv6 address.
-    BadBrackets {
-        /// The text.
-        host: String,
-    },
-    /// An address that no host has, such as 0.0.0.0.
-    NoHost {
-        /// The text.
-        host: String,
-    },
-    /// The resolver does not know the name.
-    Unknown {
-        /// The name.
-        host: String,
-        /// What the resolver says.
-        reason: String,
-    },
-    /// This machine has no such interface.
-    BadBoard {
-        /// The number.
-        board: u32,
-        /// What there is.
-        interfaces: Interfaces,
-    },
-}
-
-impl fmt::Display for ResolveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::EmptyHost => f.write_str("empty host name"),
-            Self::BadBrackets { host } => write!(f, "'{host}' is not an IPv6 address in brackets"),
-            Self::NoHost { host } => write!(f, "'{host}' is not the address of a host"),
-            Self::Unknown { host, reason } => write!(f, "unknown host '{host}' ({reason})"),
-            Self::BadBoard { board, interfaces } => {
-                let have = interfaces.boards().len();
-                write!(f, "board {board}: this host has {have} ({interfaces})")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ResolveError {}
-
-/// What the process has learnt.
-struct Table {
-    /// Taken when the table is first used and again at every [`resolve`] and [`own_nic`].
-    interfaces: Interfaces,
-    /// Addresses that cannot be had back from their id. The scope is kept for link-local ones.
-    v6: HashMap<NicId, SocketAddrV6>,
-    /// Under which name another host was resolved.
-    names: HashMap<NicId, String>,
+pub struct KnownPeer {
+    /// Its id.
+    pub nic: NicId,
+    /// Its address.
+    pub address: IpAddr,
+    /// What its host is called; may be empty.
+    pub names: Vec<String>,
+    /// It is one of this machine's.
+    pub is_local: bool,
 }
 
 /// Looks a host up: a name, an IPv4 address, or an IPv6 address with or without brackets.
 ///
 /// `board` is the interface's number on that host. It is checked when the host is this machine.
 /// Another machine's interfaces cannot be seen from here: a name of several addresses gives the
-/// one numbered `board`, and when it has not that many, its first. May ask the network (DNS).
+/// one numbered `board`, and when it has not that many, its first. The peers file is looked at
+/// first; then it may ask the network (DNS).
 pub fn resolve(host: &str, board: Option<u32>) -> Result<Resolved, ResolveError> {
-    let addresses = addresses_of(host)?;
+    let known = lookup::classify(host)?;
+    let is_name = matches!(known, Known::Name);
+    let addresses = match known {
+        Known::Address(address) => vec![address],
+        Known::Own => Vec::new(),
+        Known::Name => {
+            let listed = fresh_table().peers().addresses_of(host);
+            match listed.is_empty() {
+                true => lookup::ask(host)?,
+                false => listed,
+            }
+        }
+    };
     let mut table = table();
     table.interfaces = Interfaces::now();
     let own = addresses.is_empty() || addresses.iter().any(|a| table.interfaces.has(a.ip()));
     if own {
-        let nic = board_nic(&mut table, board)?;
+        let nic = table.board_nic(board)?;
         return Ok(Resolved {
             nic,
             is_local: true,
         });
     }
-    let wanted = board
-        .and_then(|n| addresses.get(n as usize))
-        .or_else(|| addresses.first());
+    let place = board
+        .and_then(|board| usize::try_from(board).ok())
+        .filter(|place| *place < addresses.len())
+        .unwrap_or(0);
     // Not empty: an empty list means this machine.
-    let Some(&address) = wanted else {
+    let Some(&address) = addresses.get(place) else {
         return Err(ResolveError::Unknown {
             host: host.to_owned(),
             reason: "no address".into(),
         });
     };
-    let nic = remember(&mut table, address);
-    if address_text(address.ip()) != host && !host.contains(':') {
-        table.names.insert(nic, host.to_owned());
+    let nic = table.remember(address);
+    if is_name {
+        table.name(nic, host, place);
     }
     Ok(Resolved {
         nic,
@@ -137,17 +111,21 @@ pub fn resolve(host: &str, board: Option<u32>) -> Result<Resolved, ResolveError>
 pub fn own_nic(board: Option<u32>) -> Result<NicId, ResolveError> {
     let mut table = table();
     table.interfaces = Interfaces::now();
-    board_nic(&mut table, board)
+    table.board_nic(board)
+}
+
+/// This machine's interfaces as they are now, by their numbers. There is at least one.
+pub fn boards() -> Vec<(NicId, Board)> {
+    let mut table = table();
+    table.interfaces = Interfaces::now();
+    let boards = table.interfaces.boards().to_vec();
+    let with_id = |board: Board| (table.remember(board.socket_address()), board);
+    boards.into_iter().map(with_id).collect()
 }
 
 /// The number of one of this machine's interfaces; `None` for everybody else's.
 pub fn board_number(nic: NicId) -> Option<u32> {
-    let table = table();
-    let boards = table.interfaces.boards();
-    let number = boards
-        .iter()
-        .position(|board| nic_of(board.address) == nic)?;
-    u32::try_from(number).ok()
+    table().board_number(nic)
 }
 
 /// True when `nic` is this machine's.
@@ -160,8 +138,14 @@ pub fn is_local(nic: NicId) -> bool {
 /// the loopback, or at its address when a server listens only there. Empty for an id that this
 /// process has not heard of.
 pub fn socket_addresses(nic: NicId, port: u16) -> Vec<SocketAddr> {
-    let table = table();
-    let Some(mut address) = address_in(&table, nic) else {
+    let mut table = table();
+    let mut known = address_in(&table, nic);
+    if known.is_none() {
+        drop(table);
+        table = fresh_table();
+        known = address_in(&table, nic);
+    }
+    let Some(mut address) = known else {
         return Vec::new();
     };
     address.set_port(port);
@@ -176,34 +160,32 @@ pub fn socket_addresses(nic: NicId, port: u16) -> Vec<SocketAddr> {
 }
 
 /// The name of the interface's host, which [`resolve`] takes back: this machine's name, the name a
-/// host was resolved under, or else its address. `None` for an id nothing is known of.
+/// host was resolved under or has in the peers file, or else its address. `None` for an id nothing
+/// is known of.
 pub fn host_name(nic: NicId) -> Option<String> {
-    let table = table();
-    let address = address_in(&table, nic)?.ip();
-    if table.interfaces.has(address) {
+    let table = fresh_table();
+    let address = address_in(&table, nic)?;
+    if table.interfaces.has(address.ip()) {
         return Some(machine_name().to_owned());
     }
-    Some(
-        table
-            .names
-            .get(&nic)
-            .cloned()
-            .unwrap_or_else(|| address_text(address)),
-    )
+    let named = table.names_of(nic, address.ip()).into_iter().next();
+    Some(named.map_or_else(|| literal::text(address), |(name, _)| name))
 }
 
-/// An address as it stands in `mx://`.
-fn address_text(address: IpAddr) -> String {
-    match address {
-        IpAddr::V4(v4) => v4.to_string(),
-        IpAddr::V6(v6) => format!("[{v6}]"),
-    }
+/// The hosts that have names: those of the peers file, in its order, then those this process has
+/// resolved, by name.
+pub fn known_peers() -> Vec<KnownPeer> {
+    fresh_table().known_peers()
+}
+
+/// Names the peers file; `None`: there is none. Until this is called it is what `MX_PEERS` says.
+pub fn set_peers_file(path: Option<PathBuf>) {
+    table().set_file(path);
 }
 
 /// The id of the interface that has this address, remembered so that it can be had back.
 pub fn nic_of_address(address: SocketAddr) -> NicId {
-    let mut table = table();
-    remember(&mut table, address)
+    table().remember(address)
 }
 
 /// What this machine calls itself (`gethostname`), or `localhost`.
@@ -221,176 +203,6 @@ pub fn machine_name() -> &'static str {
             _ => "localhost".to_owned(),
         }
     })
-}
-
-/// The addresses behind `host`, IPv4 first. Empty: it is a name of this machine's.
-fn addresses_of(host: &str) -> Result<Vec<SocketAddr>, ResolveError> {
-    if host.is_empty() {
-        return Err(ResolveError::EmptyHost);
-    }
-    if host.starts_with('[') || host.ends_with(']') {
-        let inner = host
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'));
-        let parsed = inner.and_then(v6_literal);
-        let bad = || ResolveError::BadBrackets {
-            host: host.to_owned(),
-        };
-        return literal(SocketAddr::V6(parsed.ok_or_else(bad)?), host);
-    }
-    if let Some(address) = v6_literal(host) {
-        return literal(SocketAddr::V6(address), host);
-    }
-    if let Ok(address) = host.parse::<Ipv4Addr>() {
-        return literal(SocketAddr::from((address, 0)), host);
-    }
-    let plain = host.strip_suffix('.').unwrap_or(host);
-    if plain.eq_ignore_ascii_case("localhost") || plain.eq_ignore_ascii_case(machine_name()) {
-        return Ok(Vec::new());
-    }
-    let unknown = |reason: String| ResolveError::Unknown {
-        host: host.to_owned(),
-        reason,
-    };
-    let found = (host, 0)
-        .to_socket_addrs()
-        .map_err(|error| unknown(reason_of(&error)))?;
-    let mut addresses: Vec<SocketAddr> = Vec::new();
-    for address in found
-        .map(plain_v4)
-        .filter(|address| !address.ip().is_unspecified())
-    {
-        if !addresses.contains(&address) {
-            addresses.push(address);
-        }
-    }
-    // Stable: within a family the resolver's order stays.
-    addresses.sort_by_key(SocketAddr::is_ipv6);
-    match addresses.is_empty() {
-        true => Err(unknown("no address".to_owned())),
-        false => Ok(addresses),
-    }
-}
-
-fn literal(address: SocketAddr, host: &str) -> Result<Vec<SocketAddr>, ResolveError> {
-    let address = plain_v4(address);
-    let ip = address.ip();
-    let broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
-    if ip.is_unspecified() || ip.is_multicast() || broadcast {
-        return Err(ResolveError::NoHost {
-            host: host.to_owned(),
-        });
-    }
-    Ok(vec![address])
-}
-
-/// `fe80::1%eth0`, `fe80::1%2` or an address without a scope.
-fn v6_literal(text: &str) -> Option<SocketAddrV6> {
-    let (address, scope) = match text.split_once('%') {
-        Some((address, scope)) => (address, scope_number(scope)?),
-        None => (text, 0),
-    };
-    let address: Ipv6Addr = address.parse().ok()?;
-    Some(SocketAddrV6::new(address, 0, 0, scope))
-}
-
-fn scope_number(scope: &str) -> Option<u32> {
-    if let Ok(number) = scope.parse() {
-        return Some(number);
-    }
-    let name = std::ffi::CString::new(scope).ok()?;
-    // SAFETY: `name` is a C string.
-    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
-        0 => None,
-        number => Some(number),
-    }
-}
-
-/// `::ffff:10.0.0.5` is 10.0.0.5.
-fn plain_v4(address: SocketAddr) -> SocketAddr {
-    match address {
-        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
-            Some(v4) => SocketAddr::from((v4, v6.port())),
-            None => address,
-        },
-        SocketAddr::V4(_) => address,
-    }
-}
-
-/// The resolver's own words, without std's preamble.
-fn reason_of(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    match text.strip_prefix("failed to lookup address information: ") {
-        Some(reason) => reason.to_owned(),
-        None => text,
-    }
-}
-
-fn table() -> MutexGuard<'static, Table> {
-    static TABLE: OnceLock<Mutex<Table>> = OnceLock::new();
-    let fresh = || {
-        let interfaces = Interfaces::now();
-        Mutex::new(Table {
-            interfaces,
-            v6: HashMap::new(),
-            names: HashMap::new(),
-        })
-    };
-    TABLE.get_or_init(fresh).lock()
-}
-
-fn board_nic(table: &mut Table, board: Option<u32>) -> Result<NicId, ResolveError> {
-    let number = board.unwrap_or(0);
-    let Some(found) = table.interfaces.boards().get(number as usize) else {
-        return Err(ResolveError::BadBoard {
-            board: number,
-            interfaces: table.interfaces.clone(),
-        });
-    };
-    let mut address = SocketAddr::from((found.address, 0));
-    if let SocketAddr::V6(v6) = &mut address {
-        v6.set_scope_id(found.scope);
-    }
-    Ok(remember(table, address))
-}
-
-fn remember(table: &mut Table, address: SocketAddr) -> NicId {
-    let nic = nic_of(address.ip());
-    if let SocketAddr::V6(mut v6) = plain_v4(address) {
-        v6.set_port(0);
-        if !is_link_local(*v6.ip()) {
-            v6.set_scope_id(0);
-        }
-        table.v6.insert(nic, v6);
-    }
-    nic
-}
-
-fn address_in(table: &Table, nic: NicId) -> Option<SocketAddr> {
-    if nic.0 & !0xffff_ffff == IPV4_TAG {
-        return Some(SocketAddr::from((Ipv4Addr::from_bits(nic.0 as u32), 0)));
-    }
-    table.v6.get(&nic).copied().map(SocketAddr::V6)
-}
-
-/// The id of the interface with this address; the same in every process of the cluster.
-fn nic_of(address: IpAddr) -> NicId {
-    match plain_v4(SocketAddr::from((address, 0))).ip() {
-        IpAddr::V4(v4) => NicId(IPV4_TAG | u64::from(v4.to_bits())),
-        IpAddr::V6(v6) => {
-            let bits = v6.to_bits();
-            let hash = mix(mix(bits as u64) ^ (bits >> 64) as u64);
-            NicId(IPV6_TAG | hash)
-        }
-    }
-}
-
-/// The finaliser of splitmix64, a bijection that spreads every bit over all others. Part of the
-/// wire format: it must never change.
-const fn mix(word: u64) -> u64 {
-    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }
 
 #[cfg(test)]
@@ -426,6 +238,7 @@ mod tests {
         assert_eq!(resolve("localhost", Some(0)).unwrap().nic, nic);
         assert!(is_local(nic));
         assert_eq!(board_number(nic), Some(0));
+        assert_eq!(boards()[0].0, nic);
         assert_eq!(host_name(nic).unwrap(), machine_name());
         assert_eq!(socket_addresses(nic, 7)[0], "127.0.0.1:7".parse().unwrap());
     }
@@ -451,13 +264,6 @@ mod tests {
         );
         assert_eq!(host_name(v6.nic).unwrap(), "[2001:db8::5]");
         assert_eq!(nic_of_address("[2001:db8::5]:1".parse().unwrap()), v6.nic);
-    }
-
-    #[test]
-    fn ids_of_ipv6_addresses_never_change() {
-        let nic = nic_of_address("[2001:db8::1]:0".parse().unwrap());
-        assert_eq!(nic, NicId(IPV6_TAG | mix(mix(1) ^ 0x2001_0db8_0000_0000)));
-        assert_eq!(mix(1), 0x5692_161d_100b_05e5);
     }
 
     #[test]

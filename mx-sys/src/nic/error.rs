@@ -1,0 +1,60 @@
+//! Why a host has not been found.
+//!
+//! ```text
+//!   text --> "", "[x]", 0.0.0.0: no host can be called so      EmptyHost, BadBrackets, NoHost
+//!        --> nobody knows it                                   Unknown
+//!        --> this machine, but it has no such interface        BadBoard
+//! ```
+//!
+//! Knows nothing of: codes; the libraries above have their own.
+
+use crate::interfaces::Interfaces;
+use std::fmt;
+
+/// Why a host has not been found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ResolveError {
+    /// No name at all.
+    EmptyHost,
+    /// Something in brackets that is not an IPv6 address.
+    BadBrackets {
+        /// The text.
+        host: String,
+    },
+    /// An address that no host has, such as 0.0.0.0.
+    NoHost {
+        /// The text.
+        host: String,
+    },
+    /// The resolver does not know the name.
+    Unknown {
+        /// The name.
+        host: String,
+        /// What the resolver says.
+        reason: String,
+    },
+    /// This machine has no such interface.
+    BadBoard {
+        /// The number.
+        board: u32,
+        /// What there is.
+        interfaces: Interfaces,
+    },
+}
+
+impl fmt::Display for ResolveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EmptyHost => f.write_str("empty host name"),
+            Self::BadBrackets { host } => write!(f, "'{host}' is not an IPv6 address in brackets"),
+            Self::NoHost { host } => write!(f, "'{host}' is not the address of a host"),
+            Self::Unknown { host, reason } => write!(f, "unknown host '{host}' ({reason})"),
+            Self::BadBoard { board, interfaces } => {
+                let have = interfaces.boards().len();
+                write!(f, "board {board}: this host has {have} ({interfaces})")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ResolveError {}

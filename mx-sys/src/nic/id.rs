@@ -1,0 +1,69 @@
+//! The 64-bit id of a network interface, made from its address.
+//!
+//! ```text
+//!   IPv4:  4d580004 aabbccdd    tag and address: reversible anywhere
+//!   IPv6:  1 hash (63 bits)     only the way there
+//! ```
+//!
+//! Part of the wire format: the same in every process of the cluster, and never changed.
+//!
+//! Knows nothing of: names, whose interface it is.
+
+use crate::literal::plain_v4;
+use mx_proto::NicId;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// The upper half of an IPv4 interface's id: "MX", 4.
+const IPV4_TAG: u64 = 0x4d58_0004 << 32;
+
+/// Set in every IPv6 interface's id, clear in every IPv4 one's.
+const IPV6_TAG: u64 = 1 << 63;
+
+/// The id of the interface with this address.
+pub(super) fn of_address(address: IpAddr) -> NicId {
+    match plain_v4(SocketAddr::from((address, 0))).ip() {
+        IpAddr::V4(v4) => NicId(IPV4_TAG | u64::from(v4.to_bits())),
+        IpAddr::V6(v6) => {
+            let bits = v6.to_bits();
+            let hash = mix(mix(bits as u64) ^ (bits >> 64) as u64);
+            NicId(IPV6_TAG | hash)
+        }
+    }
+}
+
+/// The address in the id, if it is that of an IPv4 interface.
+pub(super) fn v4(nic: NicId) -> Option<Ipv4Addr> {
+    (nic.0 & !0xffff_ffff == IPV4_TAG).then(|| Ipv4Addr::from_bits(nic.0 as u32))
+}
+
+/// The finaliser of splitmix64, a bijection that spreads every bit over all others.
+const fn mix(word: u64) -> u64 {
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(address: &str) -> NicId {
+        of_address(address.parse().unwrap())
+    }
+
+    #[test]
+    fn ids_of_ipv4_addresses_contain_them() {
+        assert_eq!(id("192.0.2.77"), NicId(0x4d58_0004_c000_024d));
+        assert_eq!(id("::ffff:192.0.2.77"), id("192.0.2.77"));
+        assert_eq!(v4(id("192.0.2.77")), Some(Ipv4Addr::new(192, 0, 2, 77)));
+        assert_eq!(v4(NicId(0x4d58_0005_c000_024d)), None);
+    }
+
+    #[test]
+    fn ids_of_ipv6_addresses_never_change() {
+        let nic = id("2001:db8::1");
+        assert_eq!(nic, NicId(IPV6_TAG | mix(mix(1) ^ 0x2001_0db8_0000_0000)));
+        assert_eq!(mix(1), 0x5692_161d_100b_05e5);
+        assert_eq!(v4(nic), None);
+    }
+}

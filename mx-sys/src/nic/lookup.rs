@@ -1,0 +1,84 @@
+//! The addresses behind a host's name.
+//!
+//! ```text
+//!   address  -->  itself
+//!   own name -->  none: this machine
+//!   name     -->  the peers file's, in its order
+//!            -->  or the resolver's, IPv4 first
+//! ```
+//!
+//! Knows nothing of: NIC ids, boards.
+
+use super::ResolveError;
+use super::machine_name;
+use crate::literal::{self, BadLiteral, plain_v4};
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// What is known of a host name without asking the network.
+#[derive(Debug)]
+pub(super) enum Known {
+    /// It is an address.
+    Address(SocketAddr),
+    /// It is one of this machine's names.
+    Own,
+    /// It has to be looked up.
+    Name,
+}
+
+/// What kind of name `host` is.
+pub(super) fn classify(host: &str) -> Result<Known, ResolveError> {
+    if host.is_empty() {
+        return Err(ResolveError::EmptyHost);
+    }
+    match literal::parse(host) {
+        Ok(Some(address)) => Ok(Known::Address(address)),
+        Ok(None) if is_own_name(host) => Ok(Known::Own),
+        Ok(None) => Ok(Known::Name),
+        Err(BadLiteral::Brackets) => Err(ResolveError::BadBrackets {
+            host: host.to_owned(),
+        }),
+        Err(BadLiteral::NoHost) => Err(ResolveError::NoHost {
+            host: host.to_owned(),
+        }),
+    }
+}
+
+fn is_own_name(host: &str) -> bool {
+    let plain = host.strip_suffix('.').unwrap_or(host);
+    plain.eq_ignore_ascii_case("localhost") || plain.eq_ignore_ascii_case(machine_name())
+}
+
+/// Asks the resolver, which may ask the network. Gives at least one address.
+pub(super) fn ask(host: &str) -> Result<Vec<SocketAddr>, ResolveError> {
+    let unknown = |reason: String| ResolveError::Unknown {
+        host: host.to_owned(),
+        reason,
+    };
+    let found = (host, 0)
+        .to_socket_addrs()
+        .map_err(|error| unknown(reason_of(&error)))?;
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    for address in found
+        .map(plain_v4)
+        .filter(|address| !address.ip().is_unspecified())
+    {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    // Stable: within a family the resolver's order stays.
+    addresses.sort_by_key(SocketAddr::is_ipv6);
+    match addresses.is_empty() {
+        true => Err(unknown("no address".to_owned())),
+        false => Ok(addresses),
+    }
+}
+
+/// The resolver's own words, without std's preamble.
+fn reason_of(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    match text.strip_prefix("failed to lookup address information: ") {
+        Some(reason) => reason.to_owned(),
+        None => text,
+    }
+}

@@ -1,0 +1,177 @@
+//! What this process has learnt about hosts.
+//!
+//! ```text
+//!   resolve, peers file, peers that connect ---> IPv6 address of each id
+//!                                           ---> name and place of each id
+//!   kernel --------------------------------> this machine's interfaces
+//! ```
+//!
+//! Owns: the table, behind one lock.
+//! Knows nothing of: the resolver.
+
+use super::{KnownPeer, ResolveError, id};
+use crate::interfaces::{Interfaces, is_link_local};
+use crate::literal::plain_v4;
+use crate::peers_file::{Peers, PeersFile};
+use crate::settings;
+use mx_proto::NicId;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+/// What the process has learnt.
+pub(super) struct Table {
+    /// Taken when the table is first used and again whenever names are resolved.
+    pub(super) interfaces: Interfaces,
+    /// Addresses that cannot be had back from their id. The scope is kept for link-local ones.
+    v6: HashMap<NicId, SocketAddrV6>,
+    /// Under which name another host was resolved, and the place of its address among the name's.
+    names: HashMap<NicId, (String, usize)>,
+    file: PeersFile,
+}
+
+/// The table as it is.
+pub(super) fn table() -> MutexGuard<'static, Table> {
+    static TABLE: OnceLock<Mutex<Table>> = OnceLock::new();
+    // Until somebody says otherwise.
+    let environment = |name: &str| std::env::var(name).ok();
+    let empty = || {
+        Mutex::new(Table {
+            interfaces: Interfaces::now(),
+            v6: HashMap::new(),
+            names: HashMap::new(),
+            file: PeersFile::new(settings::peers_file(environment)),
+        })
+    };
+    TABLE.get_or_init(empty).lock()
+}
+
+/// The table, with what the peers file says now.
+pub(super) fn fresh_table() -> MutexGuard<'static, Table> {
+    let mut table = table();
+    table.look_at_file();
+    table
+}
+
+/// The address of an interface, as far as it is known.
+pub(super) fn address_in(table: &Table, nic: NicId) -> Option<SocketAddr> {
+    match id::v4(nic) {
+        Some(v4) => Some(SocketAddr::from((v4, 0))),
+        None => table.v6.get(&nic).copied().map(SocketAddr::V6),
+    }
+}
+
+impl Table {
+    pub(super) fn peers(&self) -> &Peers {
+        self.file.peers()
+    }
+
+    pub(super) fn set_file(&mut self, path: Option<PathBuf>) {
+        self.file = PeersFile::new(path);
+    }
+
+    fn look_at_file(&mut self) {
+        if !self.file.refresh() {
+            return;
+        }
+        // Their ids must lead back to them, also when only an id comes from somewhere.
+        let peers = self.file.peers().all().iter();
+        let addresses: Vec<SocketAddr> = peers.map(|peer| peer.address).collect();
+        for address in addresses {
+            self.remember(address);
+        }
+    }
+
+    /// This machine's interface number `board`, or its first.
+    pub(super) fn board_nic(&mut self, board: Option<u32>) -> Result<NicId, ResolveError> {
+        let number = board.unwrap_or(0);
+        let Some(found) = self.interfaces.boards().get(number as usize) else {
+            return Err(ResolveError::BadBoard {
+                board: number,
+                interfaces: self.interfaces.clone(),
+            });
+        };
+        let address = found.socket_address();
+        Ok(self.remember(address))
+    }
+
+    pub(super) fn board_number(&self, nic: NicId) -> Option<u32> {
+        let mut boards = self.interfaces.boards().iter();
+        let number = boards.position(|board| id::of_address(board.address) == nic)?;
+        u32::try_from(number).ok()
+    }
+
+    /// The id of an address, which from now on leads back to it.
+    pub(super) fn remember(&mut self, address: SocketAddr) -> NicId {
+        let nic = id::of_address(address.ip());
+        if let SocketAddr::V6(mut v6) = plain_v4(address) {
+            v6.set_port(0);
+            if !is_link_local(*v6.ip()) {
+                v6.set_scope_id(0);
+            }
+            let known = self.v6.entry(nic).or_insert(v6);
+            // Who says nothing about the interface does not know better.
+            if v6.scope_id() != 0 {
+                *known = v6;
+            }
+        }
+        nic
+    }
+
+    /// A host was resolved under this name; its address is the one at `place`.
+    pub(super) fn name(&mut self, nic: NicId, host: &str, place: usize) {
+        self.names.insert(nic, (host.to_owned(), place));
+    }
+
+    /// Names that lead to this interface of another machine, best first, each with the board that
+    /// does so.
+    pub(super) fn names_of(&self, nic: NicId, address: IpAddr) -> Vec<(String, usize)> {
+        let peers = self.file.peers();
+        let mut names = Vec::new();
+        if let Some((name, place)) = self.names.get(&nic) {
+            // In the peers file it may have come to mean somebody else meanwhile.
+            if peers.addresses_of(name).is_empty() {
+                names.push((name.clone(), *place));
+            }
+        }
+        let listed = peers.with_address(address);
+        for name in listed.map(|peer| peer.names.as_slice()).unwrap_or_default() {
+            let mut places = peers.addresses_of(name).into_iter();
+            if let Some(place) = places.position(|other| other.ip() == address) {
+                names.push((name.clone(), place));
+            }
+        }
+        // As the application calls it.
+        if let Some((asked, _)) = self.names.get(&nic) {
+            names.sort_by_key(|(name, _)| name != asked);
+        }
+        names
+    }
+
+    pub(super) fn known_peers(&self) -> Vec<KnownPeer> {
+        let known = |address: IpAddr, names: Vec<String>| KnownPeer {
+            nic: id::of_address(address),
+            address,
+            names,
+            is_local: self.interfaces.has(address),
+        };
+        let peers = self.file.peers();
+        let listed = peers.all().iter();
+        let mut all: Vec<KnownPeer> = listed
+            .map(|peer| known(peer.address.ip(), peer.names.clone()))
+            .collect();
+        let mut resolved: Vec<KnownPeer> = Vec::new();
+        for (nic, (name, _)) in &self.names {
+            if let Some(address) = address_in(self, *nic)
+                && peers.with_address(address.ip()).is_none()
+            {
+                resolved.push(known(address.ip(), vec![name.clone()]));
+            }
+        }
+        resolved.sort_by(|a, b| a.names.cmp(&b.names));
+        all.append(&mut resolved);
+        all
+    }
+}

@@ -1,0 +1,267 @@
+//! The peers file: names and addresses of hosts that the resolver does not know.
+//!
+//! ```text
+//!   # address          names                        server7    --> 10.0.0.7, 10.1.0.7
+//!   10.0.0.7           server7 s7                   s7         --> 10.0.0.7
+//!   10.1.0.7           server7                      10.1.0.7   --> server7, its second
+//!   2001:db8::8        server8   # no brackets      [..::8]    --> server8
+//! ```
+//!
+//! As `/etc/hosts`, and with more weight than the resolver. A name on several lines has several
+//! addresses, in the order of the lines: its boards. What is wrong with a line is told; what is
+//! right in it, and all other lines, count all the same.
+//!
+//! Owns: what one text says.
+//! Knows nothing of: files (`reload` reads them), NIC ids, the resolver.
+//! Cost: finding a name or an address is O(1).
+
+mod reload;
+
+pub(crate) use reload::PeersFile;
+
+use crate::literal;
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+/// One host's interface, as the file has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Its address; the port is 0.
+    pub address: SocketAddr,
+    /// What it is called, in the order of the file. May be empty.
+    pub names: Vec<String>,
+}
+
+/// What a peers file says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Peers {
+    peers: Vec<Peer>,
+    /// Which of `peers` a name in lower case stands for, in order.
+    by_name: HashMap<String, Vec<usize>>,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+/// Something in the file that cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BadLine {
+    /// Its number, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Problem {
+    /// It does not begin with the address of a host.
+    Address(String),
+    /// Nothing follows the address.
+    NoName,
+    /// A host cannot be called that.
+    Name(String),
+}
+
+impl fmt::Display for BadLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.problem {
+            Problem::Address(text) => write!(f, "{:?} is not the address of a host", Short(text)),
+            Problem::NoName => f.write_str("no name after the address"),
+            Problem::Name(text) => write!(f, "{:?} cannot be a host's name", Short(text)),
+        }
+    }
+}
+
+/// The beginning of a text, for the log.
+struct Short<'a>(&'a str);
+
+impl fmt::Debug for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut chars = self.0.chars();
+        let begin: String = chars.by_ref().take(64).collect();
+        let more = if chars.next().is_some() { "..." } else { "" };
+        write!(f, "{begin:?}{more}")
+    }
+}
+
+/// Reads the text of a peers file. Every line that is not as it should be is in the second list,
+/// once.
+pub fn parse(text: &str) -> (Peers, Vec<BadLine>) {
+    let mut peers = Peers::default();
+    let mut bad = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default();
+        let mut words = line.split_whitespace();
+        let Some(address) = words.next() else {
+            continue;
+        };
+        if let Err(problem) = peers.add(address, words) {
+            let line = index + 1;
+            bad.push(BadLine { line, problem });
+        }
+    }
+    (peers, bad)
+}
+
+impl Peers {
+    /// All of them, in the order of the file; lines with the same address are one.
+    pub fn all(&self) -> &[Peer] {
+        &self.peers
+    }
+
+    /// The addresses of the host called `name`, in the order of the file. Capitals do not matter.
+    pub fn addresses_of(&self, name: &str) -> Vec<SocketAddr> {
+        let places = self.by_name.get(&key(name)).map(Vec::as_slice);
+        let places = places.unwrap_or_default().iter();
+        places
+            .filter_map(|place| Some(self.peers.get(*place)?.address))
+            .collect()
+    }
+
+    /// The host with this address.
+    pub fn with_address(&self, address: IpAddr) -> Option<&Peer> {
+        self.peers.get(*self.by_address.get(&address)?)
+    }
+
+    fn add<'a>(
+        &mut self,
+        address: &str,
+        names: impl Iterator<Item = &'a str>,
+    ) -> Result<(), Problem> {
+        let Ok(Some(address)) = literal::parse(address) else {
+            return Err(Problem::Address(address.to_owned()));
+        };
+        let place = *self.by_address.entry(address.ip()).or_insert_with(|| {
+            let names = Vec::new();
+            self.peers.push(Peer { address, names });
+            self.peers.len() - 1
+        });
+        let mut result = Err(Problem::NoName);
+        for name in names {
+            if !is_name(name) {
+                result = Err(Problem::Name(name.to_owned()));
+                continue;
+            }
+            if result == Err(Problem::NoName) {
+                result = Ok(());
+            }
+            let places = self.by_name.entry(key(name)).or_default();
+            if !places.contains(&place) {
+                places.push(place);
+                self.peers[place].names.push(name.to_owned());
+            }
+        }
+        result
+    }
+}
+
+/// Names are compared without regard to capitals and to the dot of a complete name.
+fn key(name: &str) -> String {
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
+}
+
+/// What `mx://` takes for a host name.
+fn is_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    name.len() <= NAME_MAX
+        && name.chars().all(allowed)
+        && !name.starts_with('.')
+        && !name.contains("..")
+        // It would never be looked up.
+        && literal::parse(name) == Ok(None)
+}
+
+/// As in the DNS.
+const NAME_MAX: usize = 253;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(peers: &Peers, name: &str) -> Vec<String> {
+        let found = peers.addresses_of(name).into_iter();
+        found.map(|address| address.ip().to_string()).collect()
+    }
+
+    fn told(bad: &[BadLine]) -> Vec<String> {
+        bad.iter()
+            .map(|bad| format!("{}: {bad}", bad.line))
+            .collect()
+    }
+
+    #[test]
+    fn names_have_addresses_in_the_order_of_the_file() {
+        let (peers, bad) = parse(
+            "# the cluster\n\n10.0.0.7\tserver7 S7 # the first\r\n  10.1.0.7 server7\n\
+             2001:db8::8 server8.example.\n[2001:db8::9] server9\n::ffff:10.0.0.7 also7\n",
+        );
+        assert_eq!(bad, []);
+        assert_eq!(addresses(&peers, "server7"), ["10.0.0.7", "10.1.0.7"]);
+        assert_eq!(addresses(&peers, "s7"), ["10.0.0.7"]);
+        assert_eq!(addresses(&peers, "ALSO7"), ["10.0.0.7"]);
+        assert_eq!(addresses(&peers, "server8.example"), ["2001:db8::8"]);
+        assert_eq!(addresses(&peers, "server9."), ["2001:db8::9"]);
+        assert!(addresses(&peers, "server10").is_empty());
+        let seven = peers.with_address("10.0.0.7".parse().unwrap()).unwrap();
+        assert_eq!(seven.names, ["server7", "S7", "also7"]);
+        assert_eq!(peers.all().len(), 4);
+        assert_eq!(peers.with_address("10.0.0.8".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn a_bad_line_is_told_once_and_costs_only_what_is_wrong_in_it() {
+        let long = "n".repeat(NAME_MAX + 1);
+        let text = format!(
+            "server7 10.0.0.7\n10.0.0.8\n10.0.0.9 ok bad:name b\u{e4}d also-ok\n0.0.0.0 nobody\n\
+             10.0.0.300 x\n10.0.0.10 {long} {}\n10.0.0.11 10.0.0.12\n10.0.0.13 a..b .c last\n",
+            "n".repeat(NAME_MAX)
+        );
+        let (peers, bad) = parse(&text);
+        assert_eq!(
+            told(&bad),
+            [
+                "1: \"server7\" is not the address of a host".to_owned(),
+                "2: no name after the address".to_owned(),
+                "3: \"b\u{e4}d\" cannot be a host's name".to_owned(),
+                "4: \"0.0.0.0\" is not the address of a host".to_owned(),
+                "5: \"10.0.0.300\" is not the address of a host".to_owned(),
+                format!("6: \"{}\"... cannot be a host's name", "n".repeat(64)),
+                "7: \"10.0.0.12\" cannot be a host's name".to_owned(),
+                "8: \".c\" cannot be a host's name".to_owned(),
+            ]
+        );
+        for (name, address) in [
+            ("ok", "10.0.0.9"),
+            ("also-ok", "10.0.0.9"),
+            ("last", "10.0.0.13"),
+        ] {
+            assert_eq!(addresses(&peers, name), [address]);
+        }
+        assert_eq!(addresses(&peers, &"n".repeat(NAME_MAX)), ["10.0.0.10"]);
+        // Known without a name.
+        assert!(
+            peers
+                .with_address("10.0.0.8".parse().unwrap())
+                .unwrap()
+                .names
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_harm() {
+        for text in [
+            "",
+            "\n\n",
+            "#",
+            "\0",
+            "%",
+            "[",
+            "1.2.3.4 \0 \u{fffd}",
+            "::1%",
+        ] {
+            let (peers, _) = parse(text);
+            assert!(peers.addresses_of("").is_empty());
+        }
+    }
+}

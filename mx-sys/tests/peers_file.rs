@@ -1,0 +1,142 @@
+//! Names out of a peers file, as programs see them.
+//!
+//! Alone in its process: the peers file is the process's.
+
+use mx_proto::NicId;
+use mx_sys::nic;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+struct File(PathBuf);
+
+impl File {
+    fn new() -> Self {
+        let name = format!("mx-peers-file-{}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(&self.0, text).unwrap();
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn id(name: &str) -> NicId {
+    let found = nic::resolve_mx_name(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert!(!found.is_local, "{name}");
+    found.nic
+}
+
+fn address(nic: NicId) -> String {
+    let addresses: Vec<SocketAddr> = nic::socket_addresses(nic, 0);
+    assert_eq!(addresses.len(), 1);
+    addresses[0].ip().to_string()
+}
+
+#[test]
+fn a_peers_file_names_hosts_the_resolver_does_not_know() {
+    let file = File::new();
+    nic::set_peers_file(Some(file.0.clone()));
+    assert!(nic::resolve("mars.invalid", None).is_err());
+    assert!(nic::known_peers().is_empty());
+
+    // That of 2001:db8::9, which cannot be had back from it: another process may have said it.
+    let from_elsewhere = NicId(0xab22_ac12_f104_4ac8);
+    assert!(nic::socket_addresses(from_elsewhere, 0).is_empty());
+    file.write("2001:db8::9 pluto.invalid\n");
+    assert_eq!(address(from_elsewhere), "2001:db8::9");
+    assert_eq!(nic::mx_name(from_elsewhere).unwrap(), "pluto.invalid:0");
+
+    file.write(
+        "192.0.2.4  mars.invalid red\n192.0.2.5 mars.invalid\n2001:db8::6 venus.invalid\n\
+         127.0.0.1 here.invalid\n192.0.2.7 localhost\nnonsense\n2001:db8::8\n",
+    );
+    names_lead_to_addresses_and_back();
+    own_names_stay_own();
+    known_are_those_of_the_file();
+
+    // A host that moves is found at its new place, and its old id is not called that any more.
+    let old = id("mars.invalid");
+    file.write("192.0.2.40 mars.invalid\n");
+    let new = id("mars.invalid");
+    assert_eq!(address(new), "192.0.2.40");
+    assert_eq!(nic::mx_name(new).unwrap(), "mars.invalid:0");
+    assert_eq!(nic::mx_name(old).unwrap(), "192.0.2.4:0");
+    assert_eq!(nic::host_name(old).unwrap(), "192.0.2.4");
+
+    // A name that does not fit what the MX API has room for.
+    let long = "n".repeat(nic::MX_NAME_MAX - 1);
+    file.write(&format!("192.0.2.41 {long} {}\n", &long[1..]));
+    assert_eq!(
+        nic::mx_name(id(&long)).unwrap(),
+        format!("{}:0", &long[1..])
+    );
+    assert_eq!(nic::host_name(id(&long)).unwrap(), long);
+
+    // The names of a file that is no longer there are no longer known.
+    nic::set_peers_file(None);
+    assert!(nic::resolve("mars.invalid", None).is_err());
+    nic::set_peers_file(Some(Path::new("/nonexistent/peers").into()));
+    assert!(nic::resolve("mars.invalid", None).is_err());
+}
+
+fn names_lead_to_addresses_and_back() {
+    let mars = id("mars.invalid");
+    assert_eq!(address(mars), "192.0.2.4");
+    assert_eq!(nic::mx_name(mars).unwrap(), "mars.invalid:0");
+    assert_eq!(id("RED"), mars);
+    let second = id("mars.invalid:1");
+    assert_eq!(address(second), "192.0.2.5");
+    assert_eq!(nic::mx_name(second).unwrap(), "mars.invalid:1");
+    assert_eq!(id("mars.invalid:1"), second);
+    // It has no third.
+    assert_eq!(id("mars.invalid:2"), mars);
+    let venus = id("venus.invalid:0");
+    assert_eq!(address(venus), "2001:db8::6");
+    assert_eq!(nic::mx_name(venus).unwrap(), "venus.invalid:0");
+    assert_eq!(nic::host_name(venus).unwrap(), "venus.invalid");
+    // Never resolved by that name.
+    assert_eq!(nic::mx_name(id("192.0.2.5")).unwrap(), "mars.invalid:1");
+    let nameless = id("2001:db8::8");
+    assert_eq!(nic::mx_name(nameless).unwrap(), "[2001:db8::8]:0");
+}
+
+fn own_names_stay_own() {
+    let own = nic::own_nic(None).unwrap();
+    for name in ["localhost", "localhost:0", "here.invalid", "here.invalid:0"] {
+        let found = nic::resolve_mx_name(name).unwrap();
+        assert!(found.is_local && found.nic == own, "{name}");
+    }
+}
+
+fn known_are_those_of_the_file() {
+    let known = nic::known_peers();
+    let lines: Vec<String> = known
+        .iter()
+        .map(|peer| {
+            format!(
+                "{} {} {}",
+                peer.address,
+                peer.names.join(" "),
+                peer.is_local
+            )
+        })
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "192.0.2.4 mars.invalid red false",
+            "192.0.2.5 mars.invalid false",
+            "2001:db8::6 venus.invalid false",
+            "127.0.0.1 here.invalid true",
+            "192.0.2.7 localhost false",
+            "2001:db8::8  false",
+        ]
+    );
+    assert_eq!(known[2].nic, id("venus.invalid"));
+}
