@@ -28,6 +28,7 @@ pub mod ports;
 pub mod progress;
 mod random;
 pub mod regions;
+mod sealed;
 pub mod settings;
 pub mod tunable;
 pub mod user_memory;

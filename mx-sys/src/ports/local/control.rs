@@ -15,9 +15,9 @@ use super::epoll::{BATCH, Interest};
 use super::handshake::{Hello, MESSAGE_LEN, Welcome};
 use super::layout::Geometry;
 use super::link::{Dialing, Entry, Link, State};
-use super::region::Region;
 use super::socket::{Name, Received, Socket, is_exhaustion, is_transient};
 use super::{LocalPort, barrier};
+use crate::sealed::Region;
 use mx_proto::port::{ConnectError, LinkDown, Sink};
 use mx_proto::{Clock, LinkId, Memory};
 use std::io;
@@ -397,7 +397,7 @@ impl LocalPort {
 /// Makes the shared memory of a new link and hands it over.
 fn greet(socket: &Socket) -> io::Result<Region> {
     let geometry = Geometry::STANDARD;
-    let (region, fd) = Region::create(geometry.total())?;
+    let (region, fd) = Region::create(c"mx-local", geometry.total())?;
     let hello = Hello {
         geometry,
         asymmetric: barrier::is_asymmetric(),

@@ -13,9 +13,9 @@
 
 use super::barrier;
 use super::layout::Geometry;
-use super::region::Region;
 use super::ring::{Consumer, Corrupt, Producer};
 use super::socket::Socket;
+use crate::sealed::Region;
 use mx_proto::Instant;
 use mx_proto::port::LinkDown;
 use std::time::Duration;

@@ -26,7 +26,6 @@ mod epoll;
 mod handshake;
 mod layout;
 mod link;
-mod region;
 mod ring;
 mod socket;
 mod table;

@@ -25,7 +25,7 @@ use super::layout::{
     BODY_MAX, CELL, CELL_TAIL_AT, CLOSED_AT, DATA_ALIGN, DATA_TAIL_AT, Geometry, HEADER_AT,
     INLINE_AT, INLINE_MAX, SLEEPING_AT, WAITING_AT,
 };
-use super::region::Region;
+use crate::sealed::Region;
 use mx_proto::memory::{Memory, Source};
 use mx_proto::port::{BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
@@ -569,7 +569,7 @@ mod tests {
 
     /// Both ends of a ring that has been in use for `cells` packets and `data` bytes of long bodies.
     fn pair_at(cells: u64, data: u64) -> Pair {
-        let (region, _fd) = Region::create(SMALL.total()).unwrap();
+        let (region, _fd) = Region::create(c"test", SMALL.total()).unwrap();
         // SAFETY: the region has the right length and is kept beside the ends.
         let (mut producer, mut consumer) = unsafe {
             (

@@ -3,9 +3,9 @@
 use super::handshake::{Hello, MESSAGE_LEN, Welcome};
 use super::layout::{BODY_MAX, CELL, CELL_TAIL_AT, Geometry};
 use super::link::State;
-use super::region::Region;
 use super::socket::{Name, Received, Socket};
 use super::{COOL_AFTER, HOT_KEPT, HOT_MAX, LISTEN_EVERY, LocalPort};
+use crate::sealed::Region;
 use mx_proto::port::{
     BODY_LEN_AT, Body, Close, ConnectError, HEADER_LEN, HeaderBytes, LinkDown, Place, SendError,
     Sent, Sink,
@@ -816,7 +816,7 @@ const GEOMETRY: Geometry = Geometry::STANDARD;
 
 impl Rogue {
     fn connect(to: &mut Node) -> Self {
-        let (region, fd) = Region::create(GEOMETRY.total()).unwrap();
+        let (region, fd) = Region::create(c"test", GEOMETRY.total()).unwrap();
         let socket = Socket::new().unwrap();
         socket.connect(to.name()).unwrap();
         let hello = Hello {
@@ -1016,7 +1016,7 @@ fn say(to: &mut Node, message: &[u8], fd: Option<&OwnedFd>) -> Socket {
 }
 
 fn sealed_memfd(len: usize) -> OwnedFd {
-    Region::create(len).unwrap().1
+    Region::create(c"test", len).unwrap().1
 }
 
 #[test]

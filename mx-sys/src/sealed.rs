@@ -1,26 +1,27 @@
-//! The shared memory of one link: a sealed `memfd`, mapped.
+//! Memory shared between processes: a sealed `memfd`, mapped.
 //!
 //! ```text
-//!   initiator: create --> memfd, sized, sealed --fd over the socket--> acceptor: adopt
-//!                  `--> Region (mapped)                                   `--> checks, Region
+//!   maker: create --> memfd, sized, sealed --descriptor--> other process: adopt
+//!              `--> Region (mapped)                           `--> checks, Region
 //! ```
 //!
 //! The seals make the size final, so that neither side can make the other touch memory that is
-//! not there (which would end the process with `SIGBUS`). The acceptor checks them, the size and
-//! the kind of file before it maps anything. The memory has no name: when the last process that
-//! has it is gone, it is gone.
+//! not there (which would end the process with `SIGBUS`). Who adopts it checks them, the size and
+//! the kind of file before it maps anything. The memory has no place in any directory: when the
+//! last process that has it is gone, it is gone.
 //!
 //! Owns: one mapping, unmapped on drop.
 //! Knows nothing of: what is in it.
 
+use std::ffi::CStr;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
-/// Memory shared with one peer, mapped readable and writable.
+/// Memory shared with other processes, mapped readable and writable.
 #[derive(Debug)]
-pub(super) struct Region {
+pub(crate) struct Region {
     base: NonNull<u8>,
     len: usize,
 }
@@ -31,7 +32,7 @@ unsafe impl Send for Region {}
 
 /// Why memory that a peer offered is not mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Unfit {
+pub(crate) enum Unfit {
     /// Its size could still change.
     Unsealed,
     /// Not as long as the peer says, by its own account.
@@ -54,15 +55,12 @@ impl fmt::Display for Unfit {
 }
 
 impl Region {
-    /// Makes `len` bytes of zeroed shared memory, whose size can never change.
-    pub(super) fn create(len: usize) -> io::Result<(Self, OwnedFd)> {
-        // SAFETY: the name is a NUL-terminated literal; the call touches no other memory.
-        let fd = unsafe {
-            libc::memfd_create(
-                c"mx-local".as_ptr(),
-                libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
-            )
-        };
+    /// Makes `len` bytes of zeroed shared memory, whose size can never change. `name` is what
+    /// people see in `/proc`.
+    pub(crate) fn create(name: &CStr, len: usize) -> io::Result<(Self, OwnedFd)> {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // SAFETY: the name is a C string; the call touches no other memory.
+        let fd = unsafe { libc::memfd_create(name.as_ptr(), flags) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -81,41 +79,19 @@ impl Region {
     }
 
     /// Maps memory that a peer made with [`Region::create`] and says to be `len` bytes long.
-    pub(super) fn adopt(fd: &OwnedFd, len: usize) -> Result<Self, Unfit> {
-        // Only files that are memory have seals at all, so this refuses everything else.
-        // SAFETY: plain system call on a descriptor we own.
-        let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
-        if seals < 0 || seals & SEALS != SEALS {
-            return Err(Unfit::Unsealed);
-        }
-        // SAFETY: both structures are plain integers, for which all zeroes is a value.
-        let (mut stat, mut fs): (libc::stat, libc::statfs) =
-            unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-        // SAFETY: `stat` is valid for writing for the time of the call.
-        if unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) } < 0 {
-            return Err(Unfit::WrongKind);
-        }
-        // SAFETY: `fs` is valid for writing for the time of the call.
-        if unsafe { libc::fstatfs(fd.as_raw_fd(), &raw mut fs) } < 0 {
-            return Err(Unfit::WrongKind);
-        }
-        if stat.st_mode & libc::S_IFMT != libc::S_IFREG || fs.f_type != libc::TMPFS_MAGIC {
-            return Err(Unfit::WrongKind);
-        }
-        if stat.st_size != len as libc::off_t {
-            return Err(Unfit::WrongSize(stat.st_size as u64));
-        }
+    pub(crate) fn adopt(fd: &OwnedFd, len: usize) -> Result<Self, Unfit> {
+        check(fd, len)?;
         Self::map(fd, len).map_err(|error| Unfit::Map(error.raw_os_error().unwrap_or(0)))
     }
 
     /// First byte. Valid for [`Region::len`] bytes while the region lives; another process may
     /// change what is there at any moment, so nobody makes a reference into it.
-    pub(super) fn base(&self) -> *mut u8 {
+    pub(crate) fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
     /// Bytes mapped.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
@@ -141,10 +117,38 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping that `map` made. The rings that point into it are fields
-        // beside it in one `Link` and are not used again.
+        // SAFETY: exactly the mapping that `map` made. Whoever has pointers into it from `base`
+        // keeps them in fields beside it and does not use them again.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
+}
+
+/// Finds out whether this is memory that somebody made with [`Region::create`], `len` bytes long.
+pub(crate) fn check(fd: &OwnedFd, len: usize) -> Result<(), Unfit> {
+    // Only files that are memory have seals at all, so this refuses everything else.
+    // SAFETY: plain system call on a descriptor we own.
+    let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
+    if seals < 0 || seals & SEALS != SEALS {
+        return Err(Unfit::Unsealed);
+    }
+    // SAFETY: both structures are plain integers, for which all zeroes is a value.
+    let (mut stat, mut fs): (libc::stat, libc::statfs) =
+        unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+    // SAFETY: `stat` is valid for writing for the time of the call.
+    if unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) } < 0 {
+        return Err(Unfit::WrongKind);
+    }
+    // SAFETY: `fs` is valid for writing for the time of the call.
+    if unsafe { libc::fstatfs(fd.as_raw_fd(), &raw mut fs) } < 0 {
+        return Err(Unfit::WrongKind);
+    }
+    if stat.st_mode & libc::S_IFMT != libc::S_IFREG || fs.f_type != libc::TMPFS_MAGIC {
+        return Err(Unfit::WrongKind);
+    }
+    if stat.st_size != len as libc::off_t {
+        return Err(Unfit::WrongSize(stat.st_size as u64));
+    }
+    Ok(())
 }
 
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -169,7 +173,7 @@ mod tests {
 
     #[test]
     fn both_sides_see_the_same_bytes() {
-        let (ours, fd) = Region::create(8192).unwrap();
+        let (ours, fd) = Region::create(c"test", 8192).unwrap();
         let theirs = Region::adopt(&fd, 8192).unwrap();
         assert_eq!((ours.len(), theirs.len()), (8192, 8192));
         // SAFETY: offset 8191 is inside both mappings.
