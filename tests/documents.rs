@@ -35,7 +35,10 @@ fn rows_of<S: 'static>(rows: &[Tunable<S>], defaults: &S) -> Vec<String> {
 fn the_tables_of_tunables_are_those_in_the_code() {
     let text = text_of("docs/tuning.md");
     let tables = [
-        ("Both libraries", rows_of(settings::rows(), &Settings::default())),
+        (
+            "Both libraries",
+            rows_of(settings::rows(), &Settings::default()),
+        ),
         ("Only libbmi_mx", rows_of(config::OWN, &Config::default())),
         ("Only libmyriexpress", rows_of(MX_ROWS, &Settings::for_mx())),
     ];
