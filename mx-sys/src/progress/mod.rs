@@ -98,6 +98,15 @@ impl Default for Tuning {
     }
 }
 
+impl Tuning {
+    fn spin(self) -> Spin {
+        Spin::new(match processors() {
+            1 => Duration::ZERO,
+            _ => self.spin,
+        })
+    }
+}
+
 /// How often what happened; for tests and for people.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WaitStats {
@@ -139,12 +148,7 @@ type Held<'a, T> = MutexGuard<'a, Core<T>>;
 impl<T: Progress> Shared<T> {
     /// Puts `value` behind a lock. Fails when there are no descriptors left.
     pub fn new(value: T, tuning: Tuning) -> io::Result<Self> {
-        let spin = if processors() == 1 {
-            Duration::ZERO
-        } else {
-            tuning.spin
-        };
-        let waiting = Waiting::new(Spin::new(spin));
+        let waiting = Waiting::new(tuning.spin());
         Ok(Self {
             core: Mutex::new(Core { value, waiting }),
             contenders: AtomicU32::new(0),
@@ -153,6 +157,13 @@ impl<T: Progress> Shared<T> {
             helper_bell: EventFd::new()?,
             mark: ForkMark::new(),
         })
+    }
+
+    /// Tunes waiting anew, for another engine behind the same lock.
+    pub fn retune(&self, tuning: Tuning) {
+        let mut core = self.acquire();
+        core.waiting.spin = tuning.spin();
+        self.release(core);
     }
 
     /// Access to the engine, to post operations. Who was waiting for what comes out of it is woken
