@@ -16,3 +16,7 @@
 pub mod error;
 pub mod handles;
 pub mod status;
+
+mod engine;
+
+pub mod process;

@@ -1,0 +1,105 @@
+//! Context ids: a field of the match bits that names one of an endpoint's consumers.
+//!
+//! ```text
+//!   match bits   63 ........ [ id ] ........ 0       bits = 4, shift = 20
+//!                             20..24
+//! ```
+//!
+//! Receives must name their id, so that every completion belongs to one; whoever waits for one id
+//! is not woken for others.
+//!
+//! Knows nothing of: requests, threads.
+
+use mx_sys::Interest;
+
+/// Where the id lies in the match bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ContextIds {
+    bits: u8,
+    shift: u8,
+}
+
+/// Interests that stand for completions: an id's number modulo this many.
+const CLASSES: u64 = 60;
+
+/// All interests that stand for completions.
+pub(crate) const COMPLETIONS: Interest = (1 << CLASSES) - 1;
+
+/// The widest an id can be (`MX_CONTEXT_ID_BITS_MAX`).
+pub const CONTEXT_ID_BITS_MAX: u8 = 16;
+
+impl ContextIds {
+    /// An id of `bits` bits beginning with bit `shift`; `None` when it is wider than
+    /// [`CONTEXT_ID_BITS_MAX`] or does not fit into the match bits.
+    pub fn new(bits: u8, shift: u8) -> Option<Self> {
+        let fits = bits <= CONTEXT_ID_BITS_MAX && u32::from(bits) + u32::from(shift) <= 64;
+        fits.then_some(Self { bits, shift })
+    }
+
+    /// The match bits it takes.
+    #[inline]
+    pub fn field(self) -> u64 {
+        match self.bits {
+            0 => 0,
+            bits => ((1 << bits) - 1) << self.shift,
+        }
+    }
+
+    /// Both numbers as one, never 0 (see [`Self::from_word`]).
+    pub(crate) fn to_word(self) -> u32 {
+        1 << 16 | u32::from(self.bits) << 8 | u32::from(self.shift)
+    }
+
+    /// The inverse of [`Self::to_word`]; `None` for 0.
+    #[inline]
+    pub(crate) fn from_word(word: u32) -> Option<Self> {
+        (word != 0).then_some(Self {
+            bits: (word >> 8) as u8,
+            shift: word as u8,
+        })
+    }
+
+    /// The interest that stands for completions with these match bits.
+    #[inline]
+    pub(crate) fn interest(self, match_info: u64) -> Interest {
+        match self.bits {
+            0 => 1,
+            _ => 1 << (((match_info & self.field()) >> self.shift) % CLASSES),
+        }
+    }
+
+    /// The interest of somebody who looks for completions with these bits under this mask.
+    pub(crate) fn interest_in(self, match_info: u64, mask: u64) -> Interest {
+        match mask & self.field() == self.field() {
+            true => self.interest(match_info),
+            false => COMPLETIONS,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_at_most_sixteen_bits_and_ends_within_the_word() {
+        assert_eq!(ContextIds::new(0, 0).unwrap().field(), 0);
+        assert_eq!(ContextIds::new(0, 64).unwrap().field(), 0);
+        assert_eq!(ContextIds::new(16, 48).unwrap().field(), 0xffff << 48);
+        assert_eq!(ContextIds::new(4, 8).unwrap().field(), 0xf00);
+        for (bits, shift) in [(17, 0), (16, 49), (1, 64), (0, 65), (255, 255)] {
+            assert_eq!(ContextIds::new(bits, shift), None, "{bits} {shift}");
+        }
+    }
+
+    #[test]
+    fn a_mask_that_covers_the_field_concerns_one_class_of_completions() {
+        let ids = ContextIds::new(8, 4).unwrap();
+        assert_eq!(ids.interest(0x3f), 1 << 3);
+        assert_eq!(ids.interest((CLASSES + 2) << 4), 1 << 2);
+        assert_eq!(ids.interest_in(0x30, 0xff0), 1 << 3);
+        assert_eq!(ids.interest_in(0x30, 0x0f0), COMPLETIONS);
+        assert_eq!(ContextIds::from_word(ids.to_word()), Some(ids));
+        assert_eq!(ContextIds::from_word(0), None);
+    }
+}

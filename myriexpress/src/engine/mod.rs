@@ -1,0 +1,466 @@
+//! One open endpoint as MX programs see it.
+//!
+//! ```text
+//!   isend irecv iconnect cancel      test test_any peek        probe      disconnect decompose
+//!        |                               ^                       ^             |
+//!        v                               |                       |             v
+//!     Requests ---- completion ------> done (MatchIndex)         |           Peers
+//!        |               ^                                       |             |
+//!        v               |           Door: unexpected messages --'             v
+//!   +------------------- Endpoint (mx-proto) over some port and clock -----------+
+//! ```
+//!
+//! It knows no lock, no thread and no C: `process` puts it behind a lock, and on the simulator
+//! several run in one thread. What the protocol endpoint has to say is taken in before a call
+//! returns, its events first, so that a completion from a partner that has gone meanwhile still
+//! finds its name.
+//!
+//! Owns: everything of one endpoint. The files beside this one hold its parts: `post` posting and
+//! cancelling, `results` what comes out, `turns` the unexpected handler's.
+//! Cost: posting and testing a small message allocate nothing once the tables have grown.
+
+mod context_ids;
+mod peers;
+mod post;
+mod requests;
+mod results;
+mod turns;
+
+pub use context_ids::{CONTEXT_ID_BITS_MAX, ContextIds};
+pub use turns::{UnexpectedFunction, UnexpectedHandler};
+
+pub(crate) use context_ids::COMPLETIONS;
+pub(crate) use turns::Turn;
+
+use crate::error::{Code, Error};
+use crate::handles::{Address, EndpointHandle, PeerKey, RequestHandle, RequestKey};
+use crate::status::{Status, StatusCode};
+use mx_proto::port::{Port, WakeDescriptors};
+use mx_proto::{Clock, Endpoint, Event, Identity, Instant, MatchIndex, PartnerId, Stats};
+use mx_sys::{Interest, UserMemory};
+use peers::{Lookup, Peers};
+use post::ToSelf;
+use requests::{Owner, Requests, Stage};
+use std::time::Duration;
+use turns::{Door, Handling};
+
+/// An unexpected message has come (see [`Engine::probe`]).
+pub(crate) const UNEXPECTED: Interest = 1 << 60;
+/// The unexpected handler is wanted, or has finished.
+pub(crate) const HANDLER: Interest = 1 << 61;
+/// [`Engine::wake_up`] was called.
+pub(crate) const WAKEUP: Interest = 1 << 62;
+
+/// What an engine is made with, beside its protocol endpoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    /// What the program calls the endpoint.
+    pub(crate) handle: EndpointHandle,
+    /// The key the protocol endpoint was made with, to connect to oneself.
+    pub(crate) key: u32,
+    /// Whether match bits carry a context id.
+    pub(crate) context_ids: Option<ContextIds>,
+    /// See [`Engine::next_generation`].
+    pub(crate) generation: u32,
+}
+
+/// An open endpoint over port `P` with clock `C`.
+#[derive(Debug)]
+pub(crate) struct Engine<P, C> {
+    endpoint: Endpoint<P, UserMemory, C>,
+    options: Options,
+    requests: Requests,
+    /// The requests that have ended and wait to be tested, oldest first.
+    done: MatchIndex<RequestKey>,
+    peers: Peers,
+    door: Door,
+    handling: Handling,
+    to_self: ToSelf,
+    /// Partners that went down since the last completion was taken in.
+    departed: Vec<(PartnerId, Identity)>,
+    /// What has come up since [`Engine::take_produced`] was called last.
+    produced: Interest,
+    /// The program has forbidden progress.
+    disabled: bool,
+    wakeups: u64,
+}
+
+impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
+    /// An engine that uses `endpoint`.
+    pub(crate) fn new(endpoint: Endpoint<P, UserMemory, C>, options: Options) -> Self {
+        let own = endpoint.identity();
+        Self {
+            endpoint,
+            options,
+            requests: Requests::new(options.generation),
+            done: MatchIndex::default(),
+            peers: Peers::new(own),
+            door: Door::default(),
+            handling: Handling::default(),
+            to_self: ToSelf::default(),
+            departed: Vec::new(),
+            produced: 0,
+            disabled: false,
+            wakeups: 0,
+        }
+    }
+
+    /// What the next engine with the same slot is to begin with, so that no handle of a request of
+    /// this one fits there.
+    pub(crate) fn next_generation(&self) -> u32 {
+        self.requests.next_generation()
+    }
+
+    /// The protocol endpoint.
+    pub(crate) fn endpoint(&self) -> &Endpoint<P, UserMemory, C> {
+        &self.endpoint
+    }
+
+    /// The protocol endpoint, to arm and disarm it and to reach its port.
+    pub(crate) fn endpoint_mut(&mut self) -> &mut Endpoint<P, UserMemory, C> {
+        &mut self.endpoint
+    }
+
+    /// Who it is.
+    pub(crate) fn identity(&self) -> Identity {
+        self.endpoint.identity()
+    }
+
+    /// What has been counted below.
+    pub(crate) fn stats(&self) -> &Stats {
+        self.endpoint.stats()
+    }
+
+    /// Requests the program has not taken back.
+    pub(crate) fn requests(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Whether match bits carry a context id.
+    pub(crate) fn context_ids(&self) -> Option<ContextIds> {
+        self.options.context_ids
+    }
+
+    /// Takes in what has arrived and gives out what can go, unless the program's handler has to
+    /// decide about a message first. Never blocks. Returns whether anything happened.
+    #[inline]
+    pub(crate) fn progress(&mut self) -> bool {
+        if self.halted() {
+            return false;
+        }
+        let busy = self.endpoint.progress(&mut self.door);
+        busy | self.drain()
+    }
+
+    /// Nothing may be taken in: until the handler has decided, or until the program allows it.
+    #[inline]
+    fn halted(&self) -> bool {
+        self.disabled || self.endpoint.undecided() > 0
+    }
+
+    /// Forbids progress, or allows it again. A handler that runs is not stopped by it.
+    pub(crate) fn set_progression(&mut self, on: bool) {
+        self.disabled = !on;
+        // Who waits must look again: there may be a handler to run.
+        self.produced |= HANDLER;
+    }
+
+    /// Whether the program has forbidden progress.
+    pub(crate) fn disabled(&self) -> bool {
+        self.disabled
+    }
+
+    /// What has come up since the last call: see [`COMPLETIONS`], [`UNEXPECTED`], [`HANDLER`],
+    /// [`WAKEUP`].
+    #[inline]
+    pub(crate) fn take_produced(&mut self) -> Interest {
+        std::mem::take(&mut self.produced) | std::mem::take(&mut self.door.produced)
+    }
+
+    /// See [`mx_sys::Progress::arm`].
+    pub(crate) fn arm(&mut self) -> bool {
+        // Whoever ends the halt wakes sleepers, because the descriptors change.
+        self.halted() || self.endpoint.arm()
+    }
+
+    /// See [`mx_sys::Progress::disarm`].
+    pub(crate) fn disarm(&mut self) {
+        self.endpoint.disarm();
+    }
+
+    /// See [`mx_sys::Progress::deadline`].
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        match self.halted() {
+            true => None,
+            false => self.endpoint.deadline(),
+        }
+    }
+
+    /// See [`mx_sys::Progress::descriptors`].
+    pub(crate) fn descriptors(&self) -> WakeDescriptors {
+        match self.halted() {
+            true => WakeDescriptors::default(),
+            false => self.endpoint.descriptors(),
+        }
+    }
+
+    /// Every thread that waits for something is to come back.
+    pub(crate) fn wake_up(&mut self) {
+        self.wakeups += 1;
+        self.produced |= WAKEUP;
+    }
+
+    /// How often [`Engine::wake_up`] was called.
+    #[inline]
+    pub(crate) fn wakeups(&self) -> u64 {
+        self.wakeups
+    }
+
+    /// For requests posted from now on; `None`: never.
+    pub(crate) fn set_request_timeout(&mut self, timeout: Option<Duration>) {
+        self.endpoint.set_request_timeout(timeout);
+    }
+
+    /// For one request from now on. A receive that nothing has matched waits for ever all the same.
+    pub(crate) fn set_timeout_of(
+        &mut self,
+        request: RequestHandle,
+        timeout: Option<Duration>,
+    ) -> Result<(), Error> {
+        let (_, found) = self.find(request)?;
+        if let Stage::Pending(id) = found.stage {
+            self.endpoint.set_timeout_of(id, timeout);
+            self.drain();
+        }
+        Ok(())
+    }
+
+    /// The endpoint's own address.
+    pub(crate) fn own_address(&self) -> Address {
+        self.address(Peers::OWN)
+    }
+
+    /// Name and life of a peer.
+    pub(crate) fn decompose(&self, address: Address) -> Result<Identity, Error> {
+        let key = self.peer_of(address)?;
+        match self.peers.look_up(key) {
+            Lookup::Peer(peer) => Ok(peer.identity),
+            _ => Err(disconnected()),
+        }
+    }
+
+    /// The pointer attached to a peer, 0 if none was.
+    pub(crate) fn peer_context(&self, address: Address) -> Result<usize, Error> {
+        let key = self.peer_of(address)?;
+        match self.peers.look_up(key) {
+            Lookup::Peer(peer) => Ok(peer.context),
+            _ => Err(disconnected()),
+        }
+    }
+
+    /// Attaches a pointer to a peer.
+    pub(crate) fn set_peer_context(
+        &mut self,
+        address: Address,
+        context: usize,
+    ) -> Result<(), Error> {
+        let key = self.peer_of(address)?;
+        match self.peers.set_context(key, context) {
+            true => Ok(()),
+            false => Err(disconnected()),
+        }
+    }
+
+    /// Ends the connection with a peer and forgets it. What is under way with it completes as
+    /// unreachable, its unexpected messages are thrown away. A peer that has been disconnected
+    /// before is left alone.
+    pub(crate) fn disconnect(&mut self, address: Address) -> Result<(), Error> {
+        let key = self.peer_of(address)?;
+        let (identity, partner) = match self.peers.look_up(key) {
+            Lookup::Peer(peer) => (peer.identity, peer.partner),
+            _ => return Ok(()),
+        };
+        if let Some(partner) = partner {
+            self.departed.push((partner, identity));
+            self.endpoint.disconnect(partner);
+        }
+        // What ended with it is reported under its name.
+        self.drain();
+        self.peers.remove(key);
+        if key == Peers::OWN {
+            self.fail_to_self(StatusCode::EndpointUnreachable);
+        }
+        Ok(())
+    }
+
+    /// Ends everything: peers are told, requests are gone without a completion.
+    pub(crate) fn close(&mut self) {
+        self.endpoint.close();
+        while self.endpoint.poll_completion().is_some() {}
+        while self.endpoint.poll_event().is_some() {}
+    }
+
+    /// Takes in everything the protocol endpoint has to say. Returns whether there was anything.
+    #[inline]
+    fn drain(&mut self) -> bool {
+        let mut busy = false;
+        loop {
+            while let Some(event) = self.endpoint.poll_event() {
+                self.on_event(event);
+                busy = true;
+            }
+            if !self.door.newcomers.is_empty() {
+                self.greet();
+            }
+            match self.endpoint.poll_completion() {
+                Some(completion) => self.on_completion(&completion),
+                None => break,
+            }
+            busy = true;
+        }
+        if !self.departed.is_empty() {
+            self.departed.clear();
+        }
+        busy
+    }
+
+    #[cold]
+    fn on_event(&mut self, event: Event) {
+        let Event::PartnerDown {
+            partner,
+            identity,
+            reason,
+            ..
+        } = event;
+        log::debug!(
+            "endpoint {}: peer {identity:?} is gone: {reason}",
+            self.identity().endpoint.0
+        );
+        self.peers.lost(identity, partner);
+        self.departed.push((partner, identity));
+    }
+
+    /// Makes peers of those whose first message has come.
+    #[cold]
+    fn greet(&mut self) {
+        for partner in std::mem::take(&mut self.door.newcomers) {
+            self.peer_of_partner(partner);
+        }
+    }
+
+    /// The peer behind a partner, also behind one that has just gone.
+    #[inline]
+    fn peer_of_partner(&mut self, partner: PartnerId) -> Option<PeerKey> {
+        if let Some(word) = self.endpoint.partner_context(partner)
+            && let Some(key) = peers::from_word(word)
+            && self.peers.get(key).is_some()
+        {
+            return Some(key);
+        }
+        self.new_peer_of_partner(partner)
+    }
+
+    #[cold]
+    fn new_peer_of_partner(&mut self, partner: PartnerId) -> Option<PeerKey> {
+        if let Some(identity) = self.endpoint.partner_identity(partner) {
+            let key = self.peers.connected(identity, partner);
+            self.endpoint
+                .set_partner_context(partner, peers::to_word(key));
+            return Some(key);
+        }
+        let (_, identity) = self.departed.iter().find(|(gone, _)| *gone == partner)?;
+        Some(self.peers.known(*identity))
+    }
+
+    /// The address of the peer behind a partner.
+    #[inline]
+    fn source(&mut self, partner: PartnerId) -> Address {
+        match self.peer_of_partner(partner) {
+            Some(key) => self.address(key),
+            None => Address::NOBODY,
+        }
+    }
+
+    #[inline]
+    fn address(&self, key: PeerKey) -> Address {
+        Address::new(self.options.handle, key)
+    }
+
+    /// What an address from the program names here; it need not be connected any more.
+    #[inline]
+    fn peer_of(&self, address: Address) -> Result<PeerKey, Error> {
+        if address.endpoint() == self.options.handle
+            && let Some(key) = address.peer()
+            && !matches!(self.peers.look_up(key), Lookup::Never)
+        {
+            return Ok(key);
+        }
+        Err(Error::new(
+            Code::BadEndpoint,
+            "the address is none this endpoint gave out",
+        ))
+    }
+
+    #[inline]
+    fn name(&self, key: RequestKey) -> RequestHandle {
+        // An engine's handle has been given a slot when it was made.
+        RequestHandle::new(self.options.handle.slot().unwrap_or_default(), key)
+    }
+
+    /// The program's request behind a handle.
+    #[inline]
+    fn find(&self, handle: RequestHandle) -> Result<(RequestKey, &requests::Request), Error> {
+        let key = handle.key();
+        match self.requests.get(key) {
+            Some(request)
+                if request.owner != Owner::Nobody
+                    && handle.slot() == self.options.handle.slot() =>
+            {
+                Ok((key, request))
+            }
+            _ => Err(Error::new(
+                Code::BadRequest,
+                format!("{:#x} is no request of this endpoint", handle.0),
+            )),
+        }
+    }
+
+    /// The interest that stands for completions with these match bits.
+    #[inline]
+    fn class(&self, match_info: u64) -> Interest {
+        match self.options.context_ids {
+            None => 1,
+            Some(ids) => ids.interest(match_info),
+        }
+    }
+}
+
+#[cold]
+fn disconnected() -> Error {
+    Error::new(Code::BadEndpoint, "the address has been disconnected")
+}
+
+/// Bits outside the mask could match nothing.
+#[inline]
+fn check_mask(match_info: u64, mask: u64) -> Result<(), Error> {
+    match match_info & !mask {
+        0 => Ok(()),
+        _ => Err(Error::new(
+            Code::BadMatchMask,
+            format!("match bits {match_info:#x} lie outside the mask {mask:#x}"),
+        )),
+    }
+}
+
+/// A status as far as it is known when the request is posted.
+#[inline]
+fn posted(source: Address, match_info: u64, msg_length: u32, context: usize) -> Status {
+    Status {
+        code: StatusCode::Success as u32,
+        source,
+        match_info,
+        msg_length,
+        xfer_length: 0,
+        context,
+    }
+}

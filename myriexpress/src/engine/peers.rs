@@ -1,0 +1,335 @@
+//! Whom an endpoint knows: what `mx_endpoint_addr_t` names.
+//!
+//! ```text
+//!   (NIC, endpoint id) --by_name--> peer: session, partner, the program's pointer
+//!                                     |  ^
+//!                partner of mx-proto  v  |  its context word
+//! ```
+//!
+//! A peer is the same one for as long as the endpoint is open, through restarts of the other side:
+//! the address stays good and keeps the program's pointer. It goes when the program disconnects,
+//! or, dead and without a pointer, when [`DEAD_KEPT`] others have died after it. Peer 0 is the
+//! endpoint itself and never goes.
+//!
+//! Owns: the peers. Knows nothing of: requests, messages.
+
+use crate::handles::PeerKey;
+use foldhash::fast::RandomState;
+use mx_proto::{EndpointId, Identity, NicId, PartnerId};
+use std::collections::{HashMap, VecDeque};
+
+/// Somebody messages can come from or go to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    /// Its name, and its life as known last.
+    pub(crate) identity: Identity,
+    /// The protocol endpoint's name for it, while there is a connection.
+    pub(crate) partner: Option<PartnerId>,
+    /// The program's pointer; only handed through.
+    pub(crate) context: usize,
+    /// Its latest death.
+    death: u64,
+}
+
+/// What became of a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lookup<'a> {
+    Peer(&'a Peer),
+    /// It was one once.
+    Gone,
+    /// Nobody ever had it.
+    Never,
+}
+
+/// All peers of one endpoint.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    next_generation: u32,
+    by_name: HashMap<(NicId, EndpointId), PeerKey, RandomState>,
+    /// Those that died, oldest first, with the death meant.
+    dead: VecDeque<(PeerKey, u64)>,
+    deaths: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    peer: Option<Peer>,
+}
+
+/// Dead peers without a pointer that are remembered, so that addresses in statuses the program has
+/// not looked at yet stay good. A server of short-lived clients has no more than these.
+const DEAD_KEPT: usize = 4096;
+
+impl Peers {
+    /// The endpoint itself.
+    pub(crate) const OWN: PeerKey = PeerKey {
+        index: 0,
+        generation: 1,
+    };
+
+    /// Nobody but the endpoint itself.
+    pub(crate) fn new(own: Identity) -> Self {
+        let mut peers = Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            next_generation: Self::OWN.generation,
+            by_name: HashMap::default(),
+            dead: VecDeque::new(),
+            deaths: 0,
+        };
+        let key = peers.known(own);
+        debug_assert_eq!(key, Self::OWN);
+        peers
+    }
+
+    /// How many there are, the endpoint itself included.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, key: PeerKey) -> Option<&Peer> {
+        let slot = self.slots.get(key.index as usize)?;
+        match &slot.peer {
+            Some(peer) if slot.generation == key.generation => Some(peer),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn get_mut(&mut self, key: PeerKey) -> Option<&mut Peer> {
+        let slot = self.slots.get_mut(key.index as usize)?;
+        match &mut slot.peer {
+            Some(peer) if slot.generation == key.generation => Some(peer),
+            _ => None,
+        }
+    }
+
+    /// The peer of a key that comes from the program.
+    #[inline]
+    pub(crate) fn look_up(&self, key: PeerKey) -> Lookup<'_> {
+        match self.get(key) {
+            Some(peer) => Lookup::Peer(peer),
+            None => self.former(key),
+        }
+    }
+
+    #[cold]
+    fn former(&self, key: PeerKey) -> Lookup<'_> {
+        let existed = (key.index as usize) < self.slots.len()
+            && key.generation != 0
+            && key.generation < self.next_generation;
+        match existed {
+            true => Lookup::Gone,
+            false => Lookup::Never,
+        }
+    }
+
+    /// The peer of that name, made if need be.
+    pub(crate) fn known(&mut self, identity: Identity) -> PeerKey {
+        let name = (identity.nic, identity.endpoint);
+        if let Some(key) = self.by_name.get(&name) {
+            return *key;
+        }
+        let generation = self.next_generation;
+        self.next_generation = generation.checked_add(1).unwrap_or(1);
+        let slot = Slot {
+            generation,
+            peer: Some(Peer {
+                identity,
+                partner: None,
+                context: 0,
+                death: 0,
+            }),
+        };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.slots[index as usize] = slot;
+                index
+            }
+            None => {
+                self.slots.push(slot);
+                // There are never more than partners, of which there are at most 2^20.
+                self.slots.len() as u32 - 1
+            }
+        };
+        let key = PeerKey { index, generation };
+        self.by_name.insert(name, key);
+        key
+    }
+
+    /// There is a connection to the peer of that name.
+    pub(crate) fn connected(&mut self, identity: Identity, partner: PartnerId) -> PeerKey {
+        let key = self.known(identity);
+        if let Some(peer) = self.get_mut(key) {
+            peer.identity = identity;
+            peer.partner = Some(partner);
+        }
+        key
+    }
+
+    /// The connection of the peer of that name has ended.
+    pub(crate) fn lost(&mut self, identity: Identity, partner: PartnerId) {
+        let name = (identity.nic, identity.endpoint);
+        let Some(key) = self.by_name.get(&name).copied() else {
+            return;
+        };
+        match self.get_mut(key) {
+            Some(peer) if peer.partner == Some(partner) => peer.partner = None,
+            _ => return,
+        }
+        self.mourn(key);
+    }
+
+    /// Attaches the program's pointer. False for a key that names nobody.
+    pub(crate) fn set_context(&mut self, key: PeerKey, context: usize) -> bool {
+        let Some(peer) = self.get_mut(key) else {
+            return false;
+        };
+        peer.context = context;
+        if context == 0 && peer.partner.is_none() {
+            self.mourn(key);
+        }
+        true
+    }
+
+    /// Drops a peer; tells its connection, if there was one. The endpoint itself stays, without
+    /// its pointer.
+    pub(crate) fn remove(&mut self, key: PeerKey) -> Option<PartnerId> {
+        let peer = self.get_mut(key)?;
+        let partner = peer.partner.take();
+        if key == Self::OWN {
+            peer.context = 0;
+            return partner;
+        }
+        let name = (peer.identity.nic, peer.identity.endpoint);
+        self.slots[key.index as usize].peer = None;
+        self.free.push(key.index);
+        self.by_name.remove(&name);
+        partner
+    }
+
+    /// Remembers that a peer is dead, and forgets those that have been for long.
+    fn mourn(&mut self, key: PeerKey) {
+        self.deaths += 1;
+        let death = self.deaths;
+        if let Some(peer) = self.get_mut(key) {
+            peer.death = death;
+        }
+        self.dead.push_back((key, death));
+        if self.dead.len() <= DEAD_KEPT {
+            return;
+        }
+        let Some((oldest, death)) = self.dead.pop_front() else {
+            return;
+        };
+        let unwanted = self
+            .get(oldest)
+            .is_some_and(|peer| peer.death == death && peer.partner.is_none() && peer.context == 0);
+        if unwanted && oldest != Self::OWN {
+            self.remove(oldest);
+        }
+    }
+}
+
+/// A key as the word attached to a partner; never 0.
+#[inline]
+pub(crate) fn to_word(key: PeerKey) -> u64 {
+    u64::from(key.generation) << 32 | (u64::from(key.index) + 1)
+}
+
+/// The inverse of [`to_word`].
+#[inline]
+pub(crate) fn from_word(word: u64) -> Option<PeerKey> {
+    Some(PeerKey {
+        index: (word as u32).checked_sub(1)?,
+        generation: (word >> 32) as u32,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mx_proto::SessionId;
+
+    fn identity(endpoint: u32, session: u64) -> Identity {
+        Identity {
+            nic: NicId(7),
+            endpoint: EndpointId(endpoint),
+            session: SessionId(session),
+        }
+    }
+
+    fn partner(n: u32) -> PartnerId {
+        PartnerId::new(n, 1)
+    }
+
+    #[test]
+    fn a_peer_that_restarts_keeps_its_key_and_its_pointer() {
+        let mut peers = Peers::new(identity(0, 1));
+        let key = peers.connected(identity(3, 10), partner(1));
+        assert!(peers.set_context(key, 0x77));
+        peers.lost(identity(3, 10), partner(1));
+        assert_eq!(peers.get(key).unwrap().partner, None);
+        assert_eq!(peers.connected(identity(3, 11), partner(2)), key);
+        // News of the former life are no news.
+        peers.lost(identity(3, 10), partner(1));
+        let peer = peers.get(key).unwrap();
+        assert_eq!(peer.identity, identity(3, 11));
+        assert_eq!((peer.partner, peer.context), (Some(partner(2)), 0x77));
+    }
+
+    #[test]
+    fn a_removed_peer_is_gone_and_a_made_up_one_never_was() {
+        let mut peers = Peers::new(identity(0, 1));
+        let key = peers.connected(identity(3, 10), partner(1));
+        assert_eq!(peers.remove(key), Some(partner(1)));
+        assert!(matches!(peers.look_up(key), Lookup::Gone));
+        let again = peers.connected(identity(3, 10), partner(2));
+        assert_eq!(again.index, key.index);
+        assert!(matches!(peers.look_up(key), Lookup::Gone));
+        assert!(matches!(peers.look_up(again), Lookup::Peer(_)));
+        for (index, generation) in [(1, 0), (1, 9), (2, 1), (u32::MAX, u32::MAX)] {
+            let made_up = PeerKey { index, generation };
+            assert!(matches!(peers.look_up(made_up), Lookup::Never));
+            assert!(!peers.set_context(made_up, 1));
+        }
+        assert_eq!(from_word(to_word(again)), Some(again));
+        assert_eq!(from_word(0), None);
+    }
+
+    #[test]
+    fn the_endpoint_itself_cannot_be_removed() {
+        let mut peers = Peers::new(identity(0, 1));
+        assert_eq!(peers.connected(identity(0, 1), partner(4)), Peers::OWN);
+        peers.set_context(Peers::OWN, 5);
+        assert_eq!(peers.remove(Peers::OWN), Some(partner(4)));
+        let own = peers.get(Peers::OWN).unwrap();
+        assert_eq!((own.partner, own.context), (None, 0));
+    }
+
+    #[test]
+    fn of_many_dead_peers_the_oldest_without_a_pointer_go() {
+        let mut peers = Peers::new(identity(0, 1));
+        let wanted = peers.connected(identity(1, 1), partner(1));
+        peers.set_context(wanted, 1);
+        peers.lost(identity(1, 1), partner(1));
+        let mut keys = Vec::new();
+        for n in 0..DEAD_KEPT as u32 + 10 {
+            let who = identity(1000 + n, 1);
+            keys.push(peers.connected(who, partner(2 + n)));
+            peers.lost(who, partner(2 + n));
+        }
+        assert!(peers.get(wanted).is_some());
+        assert!(peers.get(keys[0]).is_none() && peers.get(keys[9]).is_none());
+        assert!(peers.get(keys[10]).is_some());
+        assert_eq!(peers.len(), DEAD_KEPT + 2);
+        // Without its pointer it is the youngest of the dead.
+        peers.set_context(wanted, 0);
+        assert!(peers.get(wanted).is_some() && peers.get(keys[10]).is_none());
+    }
+}

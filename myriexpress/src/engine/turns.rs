@@ -1,0 +1,163 @@
+//! The program's handler for unexpected messages: when it is its turn, and what follows.
+//!
+//! ```text
+//!   message without a receive --Door--> deferred (a handler is registered)
+//!        next_turn --> Turn: what the handler is told     the lock is given back, C runs
+//!        end_turn(decision) --> receives looked at again, then unexpected | consumed
+//! ```
+//!
+//! One turn at a time, in the order messages came. While one is under way, or a message waits for
+//! one, nothing is taken in.
+//!
+//! Knows nothing of: how the function is called.
+
+use super::{Engine, HANDLER, UNEXPECTED};
+use crate::handles::Address;
+use mx_proto::port::Port;
+use mx_proto::{Arrival, Clock, Decision, Deferred, Handler, PartnerId, Source, Verdict};
+use mx_sys::{Interest, UserMemory};
+use std::ffi::c_void;
+
+/// The C function: context, source, match bits, length, data or null. Non-zero: it has consumed the
+/// message.
+pub type UnexpectedFunction =
+    unsafe extern "C" fn(*mut c_void, Address, u64, u32, *mut c_void) -> u32;
+
+/// A registered handler.
+#[derive(Clone, Copy, Debug)]
+pub struct UnexpectedHandler {
+    /// What is called.
+    pub function: UnexpectedFunction,
+    /// Its first argument; only handed through, so a number here.
+    pub context: usize,
+}
+
+/// The handler is to be called with this.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    pub(crate) handler: UnexpectedHandler,
+    pub(crate) source: Address,
+    pub(crate) deferred: Deferred,
+}
+
+/// What decides about messages while the protocol endpoint is busy.
+#[derive(Debug, Default)]
+pub(super) struct Door {
+    /// A handler is registered.
+    deferring: bool,
+    pub(super) produced: Interest,
+    /// Those who have sent something and are no peers yet.
+    pub(super) newcomers: Vec<PartnerId>,
+}
+
+/// The handler and its turns.
+#[derive(Debug, Default)]
+pub(super) struct Handling {
+    handler: Option<UnexpectedHandler>,
+    /// The thread that runs it now.
+    running: Option<usize>,
+    /// No more turns: the endpoint is about to be closed.
+    closing: bool,
+}
+
+impl Handler<UserMemory> for Door {
+    #[inline]
+    fn unexpected<B: Source + ?Sized>(
+        &mut self,
+        arrival: &Arrival,
+        _: Option<&B>,
+    ) -> Verdict<UserMemory> {
+        if arrival.source_context == 0 && self.newcomers.last() != Some(&arrival.source) {
+            self.newcomers.push(arrival.source);
+        }
+        if self.deferring {
+            self.produced |= HANDLER;
+            return Verdict::Defer;
+        }
+        self.produced |= UNEXPECTED;
+        Verdict::Continue
+    }
+}
+
+impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
+    /// Registers a handler, or none. A turn that is under way goes on; see [`Self::running`].
+    pub(crate) fn set_handler(&mut self, handler: Option<UnexpectedHandler>) {
+        self.handling.handler = handler;
+        self.door.deferring = handler.is_some();
+        if handler.is_none() {
+            self.keep_deferred();
+        }
+    }
+
+    /// The thread that runs the handler now.
+    pub(crate) fn running(&self) -> Option<usize> {
+        self.handling.running
+    }
+
+    /// No turn begins from now on.
+    pub(crate) fn end_turns(&mut self) {
+        self.handling.closing = true;
+    }
+
+    /// The handler's next turn, if there is one: `thread` calls it and must come back with
+    /// [`Self::end_turn`].
+    #[inline]
+    pub(crate) fn next_turn(&mut self, thread: impl FnOnce() -> usize) -> Option<Turn> {
+        let handler = self.handling.handler?;
+        if self.endpoint.undecided() == 0 {
+            return None;
+        }
+        self.begin_turn(handler, thread())
+    }
+
+    #[cold]
+    fn begin_turn(&mut self, handler: UnexpectedHandler, thread: usize) -> Option<Turn> {
+        if self.handling.running.is_some() || self.handling.closing || self.disabled {
+            return None;
+        }
+        let deferred = self.endpoint.next_deferred();
+        // Receives posted meanwhile may have taken messages.
+        self.drain();
+        let deferred = deferred?;
+        let source = self.source(deferred.arrival.source);
+        self.handling.running = Some(thread);
+        Some(Turn {
+            handler,
+            source,
+            deferred,
+        })
+    }
+
+    /// The handler has come back. True: it has consumed the message.
+    #[cold]
+    pub(crate) fn end_turn(&mut self, deferred: Deferred, consumed: bool) {
+        self.handling.running = None;
+        self.decide(deferred, consumed);
+        if self.handling.handler.is_none() {
+            self.keep_deferred();
+        }
+        // Others wait for the end of it, or have to run it for the next message.
+        self.produced |= HANDLER;
+    }
+
+    /// Without a handler, messages that wait for it are unexpected ones.
+    #[cold]
+    fn keep_deferred(&mut self) {
+        while let Some(deferred) = self.endpoint.next_deferred() {
+            self.decide(deferred, false);
+        }
+        self.drain();
+    }
+
+    fn decide(&mut self, deferred: Deferred, consumed: bool) {
+        let decision = match consumed {
+            true => Decision::Finished,
+            false => Decision::Continue,
+        };
+        self.endpoint.decide(deferred, decision);
+        if !consumed {
+            self.produced |= UNEXPECTED;
+        }
+        self.drain();
+    }
+}

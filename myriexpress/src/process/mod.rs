@@ -1,0 +1,334 @@
+//! The endpoints of this process, for every thread.
+//!
+//! ```text
+//!   any thread --handle--> table of slots --> Shared<Slot> (one lock each) --> Engine
+//!                                                 ^
+//!                          helper thread ---------'     one per open endpoint
+//! ```
+//!
+//! Everything here may be called at any time from any thread, with any handle: one that is stale,
+//! made up, or the parent's in a child of fork is refused. C functions, which is to say unexpected
+//! handlers, run without a lock.
+//!
+//! Owns: the table, the start and the end of endpoints (`open`), waiting (`wait`).
+//! Knows nothing of: the protocol, C's pointers, error handlers except for the word they are.
+//! Cost: a call finds its endpoint without a lock and takes one lock.
+
+mod open;
+mod slot;
+mod table;
+mod wait;
+
+pub use crate::engine::{CONTEXT_ID_BITS_MAX, ContextIds, UnexpectedFunction, UnexpectedHandler};
+pub use mx_proto::{NicId, SendMode};
+pub use mx_sys::UserMemory;
+pub use open::{OpenParams, close, close_all, open};
+
+use crate::engine::{COMPLETIONS, UNEXPECTED};
+use crate::error::{Code, Error};
+use crate::handles::{Address, EndpointHandle, RequestHandle};
+use crate::status::{Status, StatusCode};
+use slot::HostEngine;
+use std::time::Duration;
+use table::{find, of_request, with};
+use wait::{own_turn, settled, wait};
+
+/// Sends all of `memory` to `to`.
+#[inline]
+pub fn isend(
+    ep: EndpointHandle,
+    memory: UserMemory,
+    to: Address,
+    bits: u64,
+    context: usize,
+    mode: SendMode,
+) -> Result<RequestHandle, Error> {
+    with(ep, |engine| engine.isend(memory, to, bits, context, mode))
+}
+
+/// Receives the oldest message whose bits agree with `bits` where `mask` has ones.
+#[inline]
+pub fn irecv(
+    ep: EndpointHandle,
+    memory: UserMemory,
+    bits: u64,
+    mask: u64,
+    context: usize,
+) -> Result<RequestHandle, Error> {
+    with(ep, |engine| engine.irecv(memory, bits, mask, context))
+}
+
+/// Starts talking to an endpoint; the status's source is its address.
+pub fn iconnect(
+    ep: EndpointHandle,
+    nic: NicId,
+    endpoint: u32,
+    key: u32,
+    bits: u64,
+    context: usize,
+) -> Result<RequestHandle, Error> {
+    with(ep, |engine| {
+        engine.iconnect((nic, endpoint), key, bits, context, false)
+    })
+}
+
+/// Connects to an endpoint and waits for its answer, without end if there is no time-out.
+pub fn connect(
+    ep: EndpointHandle,
+    nic: NicId,
+    endpoint: u32,
+    key: u32,
+    timeout: Option<Duration>,
+) -> Result<Address, Error> {
+    let request = with(ep, |engine| {
+        engine.iconnect((nic, endpoint), key, 0, 0, true)
+    })?;
+    let answer = wait(ep, COMPLETIONS, timeout, |engine| engine.test(request))?;
+    let answer = match answer {
+        Some(answer) => Some(answer),
+        None => with(ep, |engine| Ok(engine.abandon(request)))?,
+    };
+    let code = match answer {
+        Some(answer) if answer.code == StatusCode::Success as u32 => return Ok(answer.source),
+        Some(answer) => connect_code(answer.code),
+        None => Code::Timeout,
+    };
+    let what = match code {
+        Code::ConnectionFailed => "nobody has that endpoint open",
+        Code::BadConnectionKey => "the connection key is another one",
+        Code::BadEndpointId => "the endpoint id is out of range, or its library is another version",
+        Code::NoResources => "there is no room for another connection",
+        _ => "no answer",
+    };
+    let what = format!("connect to NIC {:#x}, endpoint {endpoint}: {what}", nic.0);
+    Err(Error::new(code, what))
+}
+
+/// What `mx_connect` says of a connect that has ended without success.
+fn connect_code(status: u32) -> Code {
+    const UNREACHABLE: u32 = StatusCode::EndpointUnreachable as u32;
+    const CLOSED: u32 = StatusCode::EndpointClosed as u32;
+    const BAD_KEY: u32 = StatusCode::BadKey as u32;
+    const BAD_ENDPOINT: u32 = StatusCode::BadEndpoint as u32;
+    const UNKNOWN: u32 = StatusCode::EndpointUnknown as u32;
+    const NO_RESOURCES: u32 = StatusCode::NoResources as u32;
+    const TIMEOUT: u32 = StatusCode::Timeout as u32;
+    match status {
+        TIMEOUT | UNREACHABLE => Code::Timeout,
+        BAD_KEY => Code::BadConnectionKey,
+        BAD_ENDPOINT | UNKNOWN => Code::BadEndpointId,
+        NO_RESOURCES => Code::NoResources,
+        CLOSED => Code::ConnectionFailed,
+        _ => Code::ConnectionFailed,
+    }
+}
+
+/// How a request ended, if it has; its handle is stale then.
+#[inline]
+pub fn test(ep: EndpointHandle, request: RequestHandle) -> Result<Option<Status>, Error> {
+    wait(ep, COMPLETIONS, Some(Duration::ZERO), |engine| {
+        engine.test(request)
+    })
+}
+
+/// [`test`] that waits. `None`: the time is over, or somebody called [`wakeup`].
+#[inline]
+pub fn wait_for(
+    ep: EndpointHandle,
+    request: RequestHandle,
+    timeout: Option<Duration>,
+) -> Result<Option<Status>, Error> {
+    let place = find(ep)?;
+    // Without context ids all completions are of one class.
+    let interest = match place.has_context_ids() {
+        false => COMPLETIONS,
+        true => with(ep, |engine| Ok(engine.interest_of(request)))?,
+    };
+    wait(ep, interest, timeout, |engine| engine.test(request))
+}
+
+/// The end of the oldest request that has ended with bits that agree with `bits` where `mask` has
+/// ones.
+#[inline]
+pub fn test_any(ep: EndpointHandle, bits: u64, mask: u64) -> Result<Option<Status>, Error> {
+    wait_any(ep, bits, mask, Some(Duration::ZERO))
+}
+
+/// [`test_any`] that waits. `None`: the time is over, or somebody called [`wakeup`].
+#[inline]
+pub fn wait_any(
+    ep: EndpointHandle,
+    bits: u64,
+    mask: u64,
+    timeout: Option<Duration>,
+) -> Result<Option<Status>, Error> {
+    let interest = find(ep)?.interest_in(bits, mask);
+    wait(ep, interest, timeout, |engine| engine.test_any(bits, mask))
+}
+
+/// The oldest request that has ended; it stays. `None`: there is none, the time is over, or
+/// somebody called [`wakeup`].
+pub fn peek(ep: EndpointHandle, timeout: Option<Duration>) -> Result<Option<RequestHandle>, Error> {
+    wait(ep, COMPLETIONS, timeout, |engine| engine.peek())
+}
+
+/// The oldest unexpected message that a receive with these bits and mask would take; it stays.
+/// `None` as for [`peek`].
+pub fn probe(
+    ep: EndpointHandle,
+    bits: u64,
+    mask: u64,
+    timeout: Option<Duration>,
+) -> Result<Option<Status>, Error> {
+    wait(ep, UNEXPECTED, timeout, |engine| engine.probe(bits, mask))
+}
+
+/// Calls off a receive or a connect. False: it is too late, the request has to be tested.
+pub fn cancel(ep: EndpointHandle, request: RequestHandle) -> Result<bool, Error> {
+    with(ep, |engine| engine.cancel(request))
+}
+
+/// Gives a request up: nobody is told of its end.
+pub fn forget(ep: EndpointHandle, request: RequestHandle) -> Result<(), Error> {
+    with(ep, |engine| engine.forget(request))
+}
+
+/// Whether the memory of a send is the program's again.
+pub fn is_buffered(ep: EndpointHandle, request: RequestHandle) -> Result<bool, Error> {
+    let buffered = wait(ep, COMPLETIONS, Some(Duration::ZERO), |engine| {
+        Ok(engine.is_buffered(request)?.then_some(()))
+    })?;
+    Ok(buffered.is_some())
+}
+
+/// [`is_buffered`] that waits until it is. False: the time is over, or somebody called [`wakeup`].
+pub fn wait_buffered(
+    ep: EndpointHandle,
+    request: RequestHandle,
+    timeout: Option<Duration>,
+) -> Result<bool, Error> {
+    let buffered = wait(ep, COMPLETIONS, timeout, |engine| {
+        Ok(engine.is_buffered(request)?.then_some(()))
+    })?;
+    Ok(buffered.is_some())
+}
+
+/// The pointer a request was posted with.
+pub fn context_of(request: RequestHandle) -> Result<usize, Error> {
+    of_request(request, |engine| engine.context_of(request))
+}
+
+/// Ends the connection with a peer; its address is invalid from then on.
+pub fn disconnect(ep: EndpointHandle, address: Address) -> Result<(), Error> {
+    with(ep, |engine| engine.disconnect(address))
+}
+
+/// The endpoint's own address.
+pub fn own_address(ep: EndpointHandle) -> Result<Address, Error> {
+    with(ep, |engine| Ok(engine.own_address()))
+}
+
+/// Attaches a pointer to a peer.
+pub fn set_context(address: Address, context: usize) -> Result<(), Error> {
+    with(address.endpoint(), |engine| {
+        engine.set_peer_context(address, context)
+    })
+}
+
+/// The pointer attached to a peer, 0 if none was.
+pub fn context(address: Address) -> Result<usize, Error> {
+    with(address.endpoint(), |engine| engine.peer_context(address))
+}
+
+/// A peer's NIC id, endpoint id and session. The session is another one for every opening of the
+/// endpoint.
+pub fn decompose(address: Address) -> Result<(NicId, u32, u32), Error> {
+    let identity = with(address.endpoint(), |engine| engine.decompose(address))?;
+    // Half of 64 random bits are as random.
+    let session = identity.session.0 as u32;
+    Ok((identity.nic, identity.endpoint.0, session))
+}
+
+/// How long a request, or with `None` every request posted from now on, may go without progress.
+pub fn set_timeout(
+    ep: EndpointHandle,
+    request: Option<RequestHandle>,
+    timeout: Option<Duration>,
+) -> Result<(), Error> {
+    with(ep, |engine| match request {
+        Some(request) => engine.set_timeout_of(request, timeout),
+        None => {
+            engine.set_request_timeout(timeout);
+            Ok(())
+        }
+    })
+}
+
+/// Registers a function for messages without a receive, or none. A call that is under way in
+/// another thread is over when this returns.
+pub fn register_handler(
+    ep: EndpointHandle,
+    handler: Option<UnexpectedHandler>,
+) -> Result<(), Error> {
+    with(ep, |engine| {
+        engine.set_handler(handler);
+        Ok(())
+    })?;
+    settled(ep)
+}
+
+/// One pass over everything.
+pub fn progress(ep: EndpointHandle) -> Result<(), Error> {
+    wait(ep, 0, Some(Duration::ZERO), |_: &mut HostEngine| {
+        Ok(None::<()>)
+    })?;
+    Ok(())
+}
+
+/// Every thread that waits on the endpoint returns without a result.
+pub fn wakeup(ep: EndpointHandle) -> Result<(), Error> {
+    with(ep, |engine| {
+        engine.wake_up();
+        Ok(())
+    })
+}
+
+/// Stops all processing of an endpoint, and waits for a handler that is running in another thread;
+/// or lets it go on.
+pub fn set_progression(ep: EndpointHandle, on: bool) -> Result<(), Error> {
+    with(ep, |engine| {
+        engine.set_progression(on);
+        Ok(())
+    })?;
+    match on {
+        true => progress(ep),
+        false => settled(ep),
+    }
+}
+
+/// The endpoint's counters, in the order of `mx_sys::published::labels`.
+pub fn counters(ep: EndpointHandle) -> Result<Vec<u64>, Error> {
+    find(ep)?.counters(ep)
+}
+
+/// The endpoints this process has open.
+pub fn open_endpoints() -> Vec<EndpointHandle> {
+    table::open_endpoints()
+}
+
+/// The number of the board an endpoint is on.
+pub fn board_of(ep: EndpointHandle) -> Result<u32, Error> {
+    let place = find(ep)?;
+    place.described(ep, |about| about.board)
+}
+
+/// The error handler word an endpoint was opened with; `None` when it is not open.
+pub fn error_handler_of(ep: EndpointHandle) -> Option<usize> {
+    let place = find(ep).ok()?;
+    place.described(ep, |about| about.error_handler).ok()
+}
+
+/// Whether the calling thread is inside the endpoint's unexpected handler.
+pub fn in_handler(ep: EndpointHandle) -> bool {
+    own_turn(ep)
+}

@@ -1,0 +1,192 @@
+//! How endpoints begin and end.
+//!
+//! ```text
+//!   open:   a free slot --> HostPorts::open --> Engine --> helper thread --> handle
+//!   close:  handler finished? --> out of the slot, who waits is told --> helper stopped
+//!           --> peers told, what was sent last leaves (bounded) --> slot free
+//! ```
+//!
+//! Knows nothing of: requests.
+
+use super::slot::{About, HostEngine, Open, Slot};
+use super::table::{Reserved, find, open_endpoints, release};
+use super::wait::this_thread;
+use crate::engine::{ContextIds, Engine, HANDLER, Options};
+use crate::error::{Code, Error};
+use crate::handles::EndpointHandle;
+use mx_proto::port::WakeDescriptors;
+use mx_proto::{Config, Endpoint, EndpointId, KeepAll};
+use mx_sys::{
+    EndpointChoice, Helper, HostPorts, MonotonicClock, OpenError, OpenOptions, Settings, nic,
+};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a program says about the endpoint it wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpenParams {
+    /// The number of the board; the first unless there is one.
+    pub board: Option<u32>,
+    /// The endpoint id; the lowest that is free unless there is one.
+    pub endpoint: Option<u32>,
+    /// What peers must know to connect.
+    pub key: u32,
+    /// Bytes of messages nobody asked for that may wait here, instead of the settings'.
+    pub unexpected_bytes: Option<usize>,
+    /// Where match bits carry a context id.
+    pub context_ids: Option<ContextIds>,
+    /// The error handler: a C function, only handed through.
+    pub error_handler: usize,
+}
+
+/// How long [`close`] waits for the last messages to leave.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Opens an endpoint.
+pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, Error> {
+    let reserved = Reserved::new(settings.tuning())?;
+    let choice = match params.endpoint {
+        Some(id) => EndpointChoice::Exact(EndpointId(id)),
+        None => EndpointChoice::Lowest,
+    };
+    let options = OpenOptions {
+        board: params.board,
+        ..settings.open_options(choice)
+    };
+    let (ports, identity) = HostPorts::open(options).map_err(|error| refused(&error))?;
+    let config = Config {
+        unexpected_bytes: params
+            .unexpected_bytes
+            .unwrap_or(settings.endpoint.unexpected_bytes),
+        ..settings.endpoint.clone()
+    };
+    let endpoint = Endpoint::new(config, identity, params.key, ports, MonotonicClock);
+    let board = params.board.or_else(|| nic::board_number(identity.nic));
+    let about = About {
+        board: board.unwrap_or_default(),
+        error_handler: params.error_handler,
+    };
+    let place = reserved.place;
+    place.set_context_ids(params.context_ids);
+    let handle = {
+        let mut slot = place.shared.lock();
+        let (generation, requests) = slot.next();
+        let handle = EndpointHandle::new(reserved.slot, generation);
+        let options = Options {
+            handle,
+            key: params.key,
+            context_ids: params.context_ids,
+            generation: requests,
+        };
+        slot.put(Open {
+            engine: Engine::new(endpoint, options),
+            about,
+        });
+        handle
+    };
+    if settings.helper {
+        match Helper::start(Arc::clone(&place.shared)) {
+            Ok(helper) => *place.helper.lock() = Some(helper),
+            Err(error) => {
+                place.shared.lock().take();
+                let what = format!("no helper thread: {error}");
+                return Err(Error::new(Code::NoResources, what));
+            }
+        }
+    }
+    reserved.keep();
+    log::info!(
+        "endpoint {} is open, session {:#x}",
+        identity.endpoint.0,
+        identity.session.0
+    );
+    Ok(handle)
+}
+
+fn refused(error: &OpenError) -> Error {
+    let code = match error {
+        OpenError::Board(_) => Code::BoardUnknown,
+        OpenError::Endpoint(_) => Code::BadEndpoint,
+        OpenError::InUse { .. } => Code::Busy,
+        OpenError::NoneFree | OpenError::System(_) => Code::NoResources,
+        OpenError::Listen { error, .. } if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            Code::NoPerm
+        }
+        OpenError::Listen { .. } => Code::NoResources,
+        OpenError::Rdm(_) => Code::NoDev,
+    };
+    Error::new(code, error.to_string())
+}
+
+/// Closes an endpoint. Its requests are gone, and who waits on it returns. A handler that runs in
+/// another thread is waited for.
+pub fn close(ep: EndpointHandle) -> Result<(), Error> {
+    let place = find(ep)?;
+    let take = |slot: &mut Slot| {
+        let engine = match slot.engine(ep) {
+            Ok(engine) => engine,
+            Err(error) => return Some(Err(error)),
+        };
+        match engine.running() {
+            Some(thread) if thread == this_thread() => Some(Err(Error::new(
+                Code::CloseInHandler,
+                "the endpoint cannot be closed by its own handler",
+            ))),
+            Some(_) => {
+                engine.end_turns();
+                None
+            }
+            None => slot.take().map(Ok),
+        }
+    };
+    // Without a time-out it ends with something.
+    let Some(taken) = place.shared.wait_for(HANDLER, None, take) else {
+        return Ok(());
+    };
+    let mut open = taken?;
+    // Not with the lock: the thread takes it.
+    let helper = place.helper.lock().take();
+    if let Some(mut helper) = helper {
+        helper.stop();
+    }
+    let id = open.engine.identity().endpoint.0;
+    open.engine.close();
+    linger(&mut open.engine);
+    drop(open);
+    if let Some(slot) = ep.slot() {
+        release(slot);
+    }
+    log::info!("endpoint {id} is closed");
+    Ok(())
+}
+
+/// Closes every endpoint of this process, except for one whose handler makes this call.
+pub fn close_all() {
+    for ep in open_endpoints() {
+        if let Err(error) = close(ep) {
+            log::warn!("{error}");
+        }
+    }
+}
+
+/// Lets what was sent last leave, for a bounded time.
+fn linger(engine: &mut HostEngine) {
+    let until = Instant::now() + LINGER;
+    let endpoint = engine.endpoint_mut();
+    while endpoint.port().link_count() > 0 && Instant::now() < until {
+        if !endpoint.progress(&mut KeepAll) {
+            wait_a_little(endpoint.descriptors());
+        }
+    }
+}
+
+/// Sleeps until a link changes, at most a few milliseconds.
+fn wait_a_little(descriptors: WakeDescriptors) {
+    let mut fd = libc::pollfd {
+        fd: descriptors.control.unwrap_or(-1),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one entry; a negative descriptor is ignored.
+    unsafe { libc::poll(&raw mut fd, 1, 2) };
+}

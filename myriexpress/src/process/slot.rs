@@ -1,0 +1,159 @@
+//! A place for an endpoint, one after the other: what the lock protects.
+//!
+//! ```text
+//!   Shared<Slot>:  generation 6, empty --open--> generation 7, engine --close--> 7, empty
+//! ```
+//!
+//! A slot is never freed, so that whoever holds a stale handle finds out instead of following it.
+//!
+//! Owns: the engine. Knows nothing of: the table, waiting.
+
+use crate::engine::Engine;
+use crate::error::{Code, Error};
+use crate::handles::EndpointHandle;
+use mx_proto::Instant;
+use mx_proto::port::WakeDescriptors;
+use mx_sys::progress::WaitStats;
+use mx_sys::{HostPorts, Interest, MonotonicClock, Progress};
+
+/// The engine on a real machine.
+pub(super) type HostEngine = Engine<HostPorts, MonotonicClock>;
+
+/// What the lock protects.
+#[derive(Default)]
+pub(super) struct Slot {
+    /// Counts the endpoints that were here.
+    generation: u32,
+    open: Option<Open>,
+    /// One has just been closed: everybody who waits must look.
+    ended: bool,
+    /// See [`Engine::next_generation`].
+    request_generation: u32,
+}
+
+/// An open endpoint.
+pub(super) struct Open {
+    pub(super) engine: HostEngine,
+    pub(super) about: About,
+}
+
+/// What does not change while it is open.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct About {
+    /// The number of its board.
+    pub(super) board: u32,
+    /// A C function, or 0: only handed through.
+    pub(super) error_handler: usize,
+}
+
+impl Slot {
+    /// What the next endpoint here has for a generation, and its requests for their first.
+    pub(super) fn next(&self) -> (u32, u32) {
+        (self.generation.wrapping_add(1), self.request_generation)
+    }
+
+    /// Takes in the endpoint that was made with what [`Self::next`] said.
+    pub(super) fn put(&mut self, open: Open) {
+        debug_assert!(self.open.is_none());
+        self.generation = self.generation.wrapping_add(1);
+        self.open = Some(open);
+    }
+
+    /// Takes the endpoint out.
+    pub(super) fn take(&mut self) -> Option<Open> {
+        let open = self.open.take()?;
+        self.request_generation = open.engine.next_generation();
+        self.ended = true;
+        Some(open)
+    }
+
+    /// The generation of the endpoint that is open.
+    pub(super) fn open_generation(&self) -> Option<u32> {
+        self.open.as_ref().map(|_| self.generation)
+    }
+
+    /// The endpoint a handle names.
+    #[inline]
+    pub(super) fn opened(&mut self, ep: EndpointHandle) -> Result<&mut Open, Error> {
+        match &mut self.open {
+            Some(open) if self.generation == ep.generation() => Ok(open),
+            _ => Err(not_open(ep)),
+        }
+    }
+
+    /// Its engine.
+    #[inline]
+    pub(super) fn engine(&mut self, ep: EndpointHandle) -> Result<&mut HostEngine, Error> {
+        self.opened(ep).map(|open| &mut open.engine)
+    }
+
+    /// The engine that is open, whichever it is.
+    #[inline]
+    pub(super) fn any_engine(&mut self) -> Option<&mut HostEngine> {
+        self.open.as_mut().map(|open| &mut open.engine)
+    }
+}
+
+/// A handle that names no open endpoint.
+#[cold]
+pub(super) fn not_open(ep: EndpointHandle) -> Error {
+    Error::new(
+        Code::BadEndpoint,
+        format!("{:#x} is no open endpoint of this process", ep.0),
+    )
+}
+
+impl Open {
+    /// The counters now.
+    pub(super) fn counters(&self, waits: WaitStats) -> Vec<u64> {
+        let stats = self.engine.stats();
+        vec![stats.packets_out, stats.packets_in, waits.leader_sleeps]
+    }
+}
+
+impl Progress for Slot {
+    #[inline]
+    fn progress(&mut self) -> bool {
+        let Some(open) = &mut self.open else {
+            return false;
+        };
+        open.engine.progress()
+    }
+
+    #[inline]
+    fn take_produced(&mut self) -> Interest {
+        if std::mem::take(&mut self.ended) {
+            return Interest::MAX;
+        }
+        self.any_engine().map_or(0, Engine::take_produced)
+    }
+
+    fn arm(&mut self) -> bool {
+        self.any_engine().is_some_and(Engine::arm)
+    }
+
+    fn disarm(&mut self) {
+        if let Some(engine) = self.any_engine() {
+            engine.disarm();
+        }
+    }
+
+    fn note_control(&mut self) {
+        if let Some(engine) = self.any_engine() {
+            engine.endpoint_mut().port_mut().note_control();
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.open.as_ref().and_then(|open| open.engine.deadline())
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        let engine = self.open.as_ref().map(|open| &open.engine);
+        engine.map_or_else(WakeDescriptors::default, Engine::descriptors)
+    }
+
+    fn active(&self) -> bool {
+        self.open.is_some()
+    }
+}

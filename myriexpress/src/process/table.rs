@@ -1,0 +1,200 @@
+//! From handles to endpoints.
+//!
+//! ```text
+//!   PLACES  [ Place | Place | - | - ... ]     made when first used, there for ever
+//!              |
+//!              +-- Shared<Slot>, helper thread, context ids
+//!   TAKEN   which of them have an endpoint, or are about to
+//! ```
+//!
+//! A child of fork finds its parent's places there, knows them for its parent's, and takes others.
+//!
+//! Owns: the places. Knows nothing of: how endpoints begin and end.
+//! Cost: one load to find a place, one to know it for one's own.
+
+use super::slot::{About, HostEngine, Slot, not_open};
+use crate::engine::{COMPLETIONS, ContextIds};
+use crate::error::{Code, Error};
+use crate::handles::{EndpointHandle, RequestHandle, SLOTS_MAX};
+use mx_sys::{Helper, Interest, Shared, Tuning};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Where an endpoint can be.
+pub(super) struct Place {
+    pub(super) shared: Arc<Shared<Slot>>,
+    /// The thread that looks after the endpoint.
+    pub(super) helper: Mutex<Option<Helper<Slot>>>,
+    /// The context ids of the endpoint that was opened last: bits and shift, or 0 for none. Only a
+    /// hint for whoever waits, which is why it lies outside the lock.
+    context_ids: AtomicU32,
+}
+
+static PLACES: [OnceLock<Place>; SLOTS_MAX] = [const { OnceLock::new() }; SLOTS_MAX];
+
+/// Which places have an endpoint, or are about to.
+static TAKEN: Mutex<[bool; SLOTS_MAX]> = Mutex::new([false; SLOTS_MAX]);
+
+/// A place for an endpoint that is being opened. Given back when dropped, unless it is kept.
+pub(super) struct Reserved {
+    pub(super) slot: usize,
+    pub(super) place: &'static Place,
+    kept: bool,
+}
+
+impl Reserved {
+    /// Takes a free place, with waiting tuned like this.
+    pub(super) fn new(tuning: Tuning) -> Result<Self, Error> {
+        let mut taken = TAKEN.lock();
+        for (slot, taken) in taken.iter_mut().enumerate() {
+            if *taken {
+                continue;
+            }
+            let place = match PLACES[slot].get() {
+                Some(place) => place,
+                None => {
+                    let made = Place::new(tuning)?;
+                    PLACES[slot].get_or_init(|| made)
+                }
+            };
+            if !place.shared.is_mine() {
+                // The parent's, empty when it forked.
+                continue;
+            }
+            *taken = true;
+            place.shared.retune(tuning);
+            return Ok(Self {
+                slot,
+                place,
+                kept: false,
+            });
+        }
+        let what = format!("{SLOTS_MAX} endpoints are open in this process");
+        Err(Error::new(Code::NoResources, what))
+    }
+
+    /// There is an endpoint now; [`release`] ends it.
+    pub(super) fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if !self.kept {
+            release(self.slot);
+        }
+    }
+}
+
+/// The place is free again.
+pub(super) fn release(slot: usize) {
+    if let Some(taken) = TAKEN.lock().get_mut(slot) {
+        *taken = false;
+    }
+}
+
+impl Place {
+    fn new(tuning: Tuning) -> Result<Self, Error> {
+        let shared = Shared::new(Slot::default(), tuning).map_err(|error| {
+            let what = format!("no descriptors for waking threads: {error}");
+            Error::new(Code::NoResources, what)
+        })?;
+        Ok(Self {
+            shared: Arc::new(shared),
+            helper: Mutex::new(None),
+            context_ids: AtomicU32::new(0),
+        })
+    }
+
+    /// Notes the context ids of the endpoint that is being opened.
+    pub(super) fn set_context_ids(&self, ids: Option<ContextIds>) {
+        let word = ids.map_or(0, ContextIds::to_word);
+        self.context_ids.store(word, Ordering::Release);
+    }
+
+    /// Whether completions are of several classes.
+    #[inline]
+    pub(super) fn has_context_ids(&self) -> bool {
+        self.context_ids.load(Ordering::Acquire) != 0
+    }
+
+    /// The interest of somebody who looks for completions with these bits under this mask.
+    #[inline]
+    pub(super) fn interest_in(&self, bits: u64, mask: u64) -> Interest {
+        match ContextIds::from_word(self.context_ids.load(Ordering::Acquire)) {
+            None => COMPLETIONS,
+            Some(ids) => ids.interest_in(bits, mask),
+        }
+    }
+
+    /// What is known of the endpoint.
+    pub(super) fn described<R>(
+        &self,
+        ep: EndpointHandle,
+        f: impl FnOnce(&About) -> R,
+    ) -> Result<R, Error> {
+        let mut slot = self.shared.lock();
+        slot.opened(ep).map(|open| f(&open.about))
+    }
+
+    /// The endpoint's counters.
+    pub(super) fn counters(&self, ep: EndpointHandle) -> Result<Vec<u64>, Error> {
+        let waits = self.shared.wait_stats();
+        let mut slot = self.shared.lock();
+        slot.opened(ep).map(|open| open.counters(waits))
+    }
+}
+
+/// The place of an endpoint; what is there now need not be that endpoint.
+#[inline]
+pub(super) fn find(ep: EndpointHandle) -> Result<&'static Place, Error> {
+    match ep.slot().and_then(of_slot) {
+        Some(place) => Ok(place),
+        None => Err(not_open(ep)),
+    }
+}
+
+#[inline]
+fn of_slot(slot: usize) -> Option<&'static Place> {
+    let place = PLACES.get(slot)?.get()?;
+    place.shared.is_mine().then_some(place)
+}
+
+/// Runs `f` with the engine of an endpoint.
+#[inline]
+pub(super) fn with<R>(
+    ep: EndpointHandle,
+    f: impl FnOnce(&mut HostEngine) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let place = find(ep)?;
+    let mut slot = place.shared.lock();
+    f(slot.engine(ep)?)
+}
+
+/// Runs `f` with the engine in the slot a request names; the engine has to know the request.
+pub(super) fn of_request<R>(
+    request: RequestHandle,
+    f: impl FnOnce(&mut HostEngine) -> Result<R, Error>,
+) -> Result<R, Error> {
+    if let Some(place) = request.slot().and_then(of_slot)
+        && let Some(engine) = place.shared.lock().any_engine()
+    {
+        return f(engine);
+    }
+    let what = format!("{:#x} is no request of an open endpoint", request.0);
+    Err(Error::new(Code::BadRequest, what))
+}
+
+/// Every endpoint of this process.
+pub(super) fn open_endpoints() -> Vec<EndpointHandle> {
+    let taken = *TAKEN.lock();
+    let slots = taken.iter().enumerate().filter(|(_, taken)| **taken);
+    slots
+        .filter_map(|(slot, _)| {
+            let generation = of_slot(slot)?.shared.lock().open_generation()?;
+            Some(EndpointHandle::new(slot, generation))
+        })
+        .collect()
+}

@@ -1,0 +1,137 @@
+//! Waiting for something, and running the program's unexpected handler meanwhile.
+//!
+//! ```text
+//!   wait(check):   wait_for --Found--> result
+//!                    ^   `----Turn---> lock given back, C handler runs, lock, decision --.
+//!                    `-------------------------------------------------------------------'
+//! ```
+//!
+//! Whichever thread finds that it is the handler's turn runs it, in whatever call it is.
+//!
+//! Knows nothing of: what is waited for.
+
+use super::slot::{HostEngine, Slot};
+use super::table::{Place, find, with};
+use crate::engine::{HANDLER, Turn, WAKEUP};
+use crate::error::Error;
+use crate::handles::EndpointHandle;
+use mx_proto::Clock;
+use mx_sys::{Interest, MonotonicClock};
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::time::Duration;
+
+/// Turns a call runs whose time is over, so that a stream of messages does not keep it for ever.
+const TURNS_MAX: u32 = 64;
+
+/// Why a wait came back.
+enum Step<R> {
+    Found(R),
+    Refused(Error),
+    Woken,
+    Turn(Turn),
+}
+
+/// Makes progress and calls `check` until it finds something, `timeout` is over, or somebody calls
+/// [`super::wakeup`]. With a time-out of zero once, without one for ever.
+#[inline]
+pub(super) fn wait<R>(
+    ep: EndpointHandle,
+    interest: Interest,
+    timeout: Option<Duration>,
+    mut check: impl FnMut(&mut HostEngine) -> Result<Option<R>, Error>,
+) -> Result<Option<R>, Error> {
+    let place = find(ep)?;
+    let interest = interest | HANDLER | WAKEUP;
+    let mut wakeups = None;
+    let may_turn = Cell::new(true);
+    let mut look = |slot: &mut Slot| {
+        let engine = match slot.engine(ep) {
+            Ok(engine) => engine,
+            Err(error) => return Some(Step::Refused(error)),
+        };
+        let known = *wakeups.get_or_insert(engine.wakeups());
+        if may_turn.get()
+            && let Some(turn) = engine.next_turn(this_thread)
+        {
+            return Some(Step::Turn(turn));
+        }
+        match check(engine) {
+            Ok(Some(found)) => Some(Step::Found(found)),
+            Ok(None) => (known != engine.wakeups()).then_some(Step::Woken),
+            Err(error) => Some(Step::Refused(error)),
+        }
+    };
+    let until = match timeout {
+        Some(timeout) if !timeout.is_zero() => Some(MonotonicClock.now().after(timeout)),
+        _ => None,
+    };
+    let mut left = timeout;
+    let mut turns = 0;
+    loop {
+        match place.shared.wait_for(interest, left, &mut look) {
+            Some(Step::Found(found)) => return Ok(Some(found)),
+            Some(Step::Refused(error)) => return Err(error),
+            Some(Step::Woken) | None => return Ok(None),
+            Some(Step::Turn(turn)) => run(place, ep, turn),
+        }
+        if let Some(until) = until {
+            left = Some(until.since(MonotonicClock.now()));
+        }
+        if left == Some(Duration::ZERO) {
+            turns += 1;
+            may_turn.set(turns < TURNS_MAX);
+        }
+    }
+}
+
+/// Calls the program's handler, without the lock.
+#[cold]
+fn run(place: &Place, ep: EndpointHandle, turn: Turn) {
+    let Turn {
+        handler,
+        source,
+        mut deferred,
+    } = turn;
+    let (bits, length) = (deferred.arrival.bits.0, deferred.arrival.length);
+    let data = deferred
+        .body_mut()
+        .map_or(std::ptr::null_mut(), |body| body.as_mut_ptr());
+    let context = handler.context as *mut c_void;
+    // SAFETY: the program registered this function for these arguments; the data are ours alone
+    // and stay until it has come back.
+    let answer = unsafe { (handler.function)(context, source, bits, length, data.cast()) };
+    let mut slot = place.shared.lock();
+    // Nobody closes an endpoint while its handler runs.
+    if let Ok(engine) = slot.engine(ep) {
+        engine.end_turn(deferred, answer != 0);
+    }
+}
+
+/// Waits until no handler runs in another thread.
+pub(super) fn settled(ep: EndpointHandle) -> Result<(), Error> {
+    let place = find(ep)?;
+    let look = |slot: &mut Slot| match slot.engine(ep) {
+        Ok(engine) => match engine.running() {
+            Some(thread) if thread != this_thread() => None,
+            _ => Some(Ok(())),
+        },
+        Err(error) => Some(Err(error)),
+    };
+    // Without a time-out it ends with something.
+    place.shared.wait_for(HANDLER, None, look).unwrap_or(Ok(()))
+}
+
+/// Whether this thread is inside the endpoint's handler.
+pub(super) fn own_turn(ep: EndpointHandle) -> bool {
+    let running = with(ep, |engine| Ok(engine.running()));
+    running == Ok(Some(this_thread()))
+}
+
+/// A number of the calling thread's own, while it lives.
+pub(super) fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    // A thread that is about to end has no number, and runs no handler.
+    HERE.try_with(|here| std::ptr::from_ref(here) as usize)
+        .unwrap_or_default()
+}
