@@ -18,8 +18,9 @@ pub struct Config {
     pub partner_window_bytes: u32,
     /// Messages (of any size, offers included) one partner may have here unmatched.
     pub partner_window_messages: u32,
-    /// How long a send, a connect or a matched receive may go without any progress. `None`: for
-    /// ever. 20 s is what the C method sets.
+    /// How long a send, a connect or a matched receive may go without any progress, until
+    /// [`crate::Endpoint::set_request_timeout`] says otherwise. `None`: for ever, and so are spans
+    /// of more than 49 days. 20 s is what the C method sets.
     pub request_timeout: Option<Duration>,
     /// Packets taken in by one progress call, so that it stays short.
     pub poll_budget: usize,

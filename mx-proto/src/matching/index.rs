@@ -381,4 +381,39 @@ mod tests {
         index.add(MatchBits(5), 5);
         assert_eq!(index.take(MatchBits(5), EXACT), Some(5));
     }
+
+    #[test]
+    fn a_list_searched_from_the_front_finds_the_same() {
+        mx_sim::seeds::each(2_000, |seed| {
+            let mut rng = mx_sim::Rng::new(seed);
+            let mut index = MatchIndex::default();
+            let mut list: Vec<(EntryId, u64)> = Vec::new();
+            for n in 0..rng.below(200) {
+                let (bits, mask) = (rng.below(16), MatchMask(rng.below(16)));
+                let front = list
+                    .iter()
+                    .position(|(_, other)| other & mask.0 == bits & mask.0);
+                match rng.below(4) {
+                    0 | 1 => list.push((index.add(MatchBits(bits), n), bits)),
+                    2 => {
+                        let found = index.front(MatchBits(bits), mask);
+                        assert_eq!(found, front.map(|at| list[at].0));
+                        if let Some(at) = front {
+                            assert!(index.take(MatchBits(bits), mask).is_some());
+                            list.remove(at);
+                        }
+                    }
+                    _ if list.is_empty() => {}
+                    _ => {
+                        let (id, _) = list.remove(rng.index(list.len()));
+                        assert!(index.remove(id).is_some() && index.remove(id).is_none());
+                    }
+                }
+                assert_eq!(index.oldest(), list.first().map(|(id, _)| *id));
+            }
+            let left: Vec<_> = index.iter().map(|(id, _)| id).collect();
+            assert_eq!(left, list.iter().map(|(id, _)| *id).collect::<Vec<_>>());
+            assert_eq!(index.len(), list.len());
+        });
+    }
 }

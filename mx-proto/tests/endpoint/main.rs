@@ -1,6 +1,8 @@
 //! The rules of an endpoint, one test each, over a port that is two queues.
 
 mod deferred;
+mod matching;
+mod naive;
 mod pair;
 mod requests;
 

@@ -17,6 +17,7 @@ pub(super) struct Judge {
     pub(super) life: LifeId,
     pub(super) mood: Mood,
     pub(super) message_max: usize,
+    pub(super) defers: bool,
     pub(super) next_context: u64,
     pub(super) adopted: Vec<(u64, Op)>,
 }
@@ -34,6 +35,9 @@ impl Handler<Buffer> for Judge {
         arrival: &Arrival,
         body: Option<&B>,
     ) -> Verdict<Buffer> {
+        if self.defers && self.rng.chance(0.3) {
+            return Verdict::Defer;
+        }
         let mut book = self.book.borrow_mut();
         let Some(from) = book.life_of(arrival.identity.session) else {
             panic!("a message from a session nobody ever had")

@@ -9,6 +9,7 @@
 //! Owns: the operations it has posted. Knows nothing of: which port it runs on, other nodes except
 //! through the [`Book`].
 
+mod deliberation;
 mod judge;
 mod results;
 mod turns;
@@ -19,6 +20,7 @@ use crate::clock::VirtualClock;
 use crate::cluster::Drive;
 use crate::rng::Rng;
 use crate::world::{NodeId, World};
+use deliberation::Thought;
 use judge::Judge;
 use mx_proto::port::Port;
 use mx_proto::{
@@ -82,6 +84,8 @@ pub struct Habits {
     pub outstanding: usize,
     /// Memory lies in several pieces, so that code meets seams.
     pub pieces: bool,
+    /// Some messages are thought about, at most for so long, before it is decided about them.
+    pub deliberates: Option<Duration>,
 }
 
 impl Default for Habits {
@@ -94,6 +98,7 @@ impl Default for Habits {
             cancels: true,
             outstanding: 40,
             pieces: true,
+            deliberates: None,
         }
     }
 }
@@ -110,6 +115,7 @@ pub struct Node<P> {
     nodes: usize,
     world: World,
     judge: Judge,
+    thought: Option<Thought>,
     ops: BTreeMap<u64, Op>,
     peers: Vec<PartnerId>,
     next_turn: Instant,
@@ -165,6 +171,7 @@ impl<P: Port<Buffer>> Node<P> {
             life,
             mood: Mood::Busy,
             message_max: habits.message_max,
+            defers: habits.deliberates.is_some(),
             next_context: 1,
             adopted: Vec::new(),
         };
@@ -178,6 +185,7 @@ impl<P: Port<Buffer>> Node<P> {
             nodes,
             world: world.clone(),
             judge,
+            thought: None,
             ops: BTreeMap::new(),
             peers: Vec::new(),
             next_turn: world.now(),
@@ -259,6 +267,7 @@ impl<P: Port<Buffer>> Node<P> {
             "operations survived the end: {}",
             self.describe()
         );
+        self.stop_thinking();
         self.mood = Mood::Quiet;
         self.peers.clear();
     }
@@ -342,6 +351,7 @@ impl<P: Port<Buffer>> Drive for Node<P> {
             self.on_event(event);
             busy = true;
         }
+        busy |= self.deliberate();
         self.check_limits();
         if self.mood != Mood::Quiet && self.next_turn <= self.world.now() {
             busy = true;
@@ -357,7 +367,8 @@ impl<P: Port<Buffer>> Drive for Node<P> {
     fn deadline(&self) -> Option<Instant> {
         let own = (self.mood != Mood::Quiet).then_some(self.next_turn);
         let endpoint = self.endpoint.deadline();
-        own.into_iter().chain(endpoint).min()
+        let thought = self.thought.as_ref().map(|thought| thought.until);
+        own.into_iter().chain(endpoint).chain(thought).min()
     }
 }
 impl<P> std::fmt::Debug for Node<P> {

@@ -73,6 +73,9 @@ impl<N: Network> Run<N> {
             cancels: !gentle && rng.chance(0.7),
             outstanding: rng.pick(&[5, 40]),
             pieces: true,
+            deliberates: rng
+                .pick(&[None, Some(0), Some(50), Some(8_000)])
+                .map(Duration::from_micros),
         };
         change(&mut habits);
         let config = random_config(&mut rng);
@@ -287,6 +290,7 @@ pub fn check_tally(tally: &Tally) {
         "Connect EndpointClosed",
         "cancel Withdrawn",
         "cancel Aborted",
+        "deferred",
         "down: connection reset",
         "down: disconnected by the peer",
     ];

@@ -1,0 +1,83 @@
+//! Deciding about a message at leisure, as an application's handler outside of the endpoint does.
+//!
+//! ```text
+//!   Judge: Defer --> next_deferred ... turns go on, nothing is taken in ... --> decide
+//! ```
+//!
+//! Knows nothing of: how the endpoint keeps what waits.
+
+use super::{FOR_HANDLER, Node};
+use crate::buffer::Buffer;
+use crate::check::Selector;
+use mx_proto::port::Port;
+use mx_proto::{Decision, Deferred, Instant};
+
+/// A message that is being thought about.
+#[derive(Debug)]
+pub(super) struct Thought {
+    message: Deferred,
+    pub(super) until: Instant,
+}
+
+impl<P: Port<Buffer>> Node<P> {
+    /// Decides what has been thought about for long enough, and takes up the next one.
+    pub(super) fn deliberate(&mut self) -> bool {
+        let now = self.world.now();
+        if let Some(thought) = self.thought.take_if(|thought| thought.until <= now) {
+            self.make_up_its_mind(thought.message);
+            return true;
+        }
+        if self.thought.is_some() || self.endpoint.undecided() == 0 {
+            return false;
+        }
+        if let Some(message) = self.endpoint.next_deferred() {
+            assert!(self.endpoint.next_deferred().is_none(), "two at once");
+            self.judge.book.borrow_mut().count("deferred");
+            let longest = self.habits.deliberates.unwrap_or_default();
+            let until = now.after(self.rng().span(longest));
+            self.thought = Some(Thought { message, until });
+        }
+        true
+    }
+
+    fn make_up_its_mind(&mut self, message: Deferred) {
+        let arrival = message.arrival;
+        let (bits, len) = (arrival.bits, arrival.length as usize);
+        let from = self.judge.book.borrow().life_of(arrival.identity.session);
+        let Some(from) = from else {
+            panic!("a message from a session nobody ever had")
+        };
+        let shown = message.body().map(|body| {
+            assert_eq!(body.len(), len);
+            let mut book = self.judge.book.borrow_mut();
+            book.shown(self.life, from, bits, body)
+        });
+        let decision = match shown {
+            Some(serial) if bits.0 & FOR_HANDLER != 0 && self.rng().chance(0.5) => {
+                self.judge.book.borrow_mut().arrived(serial);
+                Decision::Finished
+            }
+            _ => {
+                // As a handler does that posts the receive for what it was shown.
+                if self.rng().chance(0.3) {
+                    self.recv(Selector::exact(bits.0), len);
+                }
+                Decision::Continue
+            }
+        };
+        self.note(format!(
+            "decides about {:x}, {len} bytes: {decision:?}",
+            bits.0
+        ));
+        self.endpoint.decide(message, decision);
+    }
+
+    /// The endpoint is closed: what was thought about has no consequence.
+    pub(super) fn stop_thinking(&mut self) {
+        if let Some(thought) = self.thought.take() {
+            self.endpoint.decide(thought.message, Decision::Continue);
+        }
+        assert_eq!(self.endpoint.undecided(), 0, "messages survived the end");
+        assert_eq!(self.endpoint.poll_completion(), None);
+    }
+}
