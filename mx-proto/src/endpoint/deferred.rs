@@ -93,11 +93,15 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
 }
 
 impl<M: Memory> Core<M> {
-    /// Keeps a message until it is decided.
-    #[cold]
-    pub(super) fn defer(&mut self, waiting: Waiting) {
+    /// Keeps a message that no receive accepts: until it is decided, or until a receive comes.
+    #[inline(never)]
+    pub(super) fn keep(&mut self, waiting: Waiting, deferred: bool) {
         self.budget.held += waiting.held();
-        self.undecided.add(waiting);
+        if deferred {
+            self.undecided.add(waiting);
+        } else {
+            self.unexpected.add(waiting);
+        }
     }
 
     /// A message that lay here goes into a receive that was posted at `position`.

@@ -230,20 +230,14 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
         let Some(arrival) = self.core.arrival(from, bits, len) else {
             return;
         };
-        let waiting = || Waiting {
-            source: from,
-            bits,
-            length: len,
-            payload: Payload::Eager(body.to_vec()),
-        };
         // What has been deferred is not overtaken.
         let verdict = if self.core.undecided.is_empty() {
             self.handler.unexpected(&arrival, Some(body))
         } else {
             Verdict::Defer
         };
-        match verdict {
-            Verdict::Finished => self.core.consumed(from, len),
+        let deferred = match verdict {
+            Verdict::Finished => return self.core.consumed(from, len),
             Verdict::Receive {
                 mut memory,
                 context,
@@ -261,13 +255,18 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
                     length: len,
                     transferred,
                 });
+                return;
             }
-            Verdict::Continue => {
-                self.core.budget.held += len as usize;
-                self.core.unexpected.add(waiting());
-            }
-            Verdict::Defer => self.core.defer(waiting()),
-        }
+            Verdict::Continue => false,
+            Verdict::Defer => true,
+        };
+        let waiting = Waiting {
+            source: from,
+            bits,
+            length: len,
+            payload: Payload::Eager(body.to_vec()),
+        };
+        self.core.keep(waiting, deferred);
     }
 
     fn offer(&mut self, link: LinkId, cookie: u64, from: PartnerId, header: &Header, body: &[u8]) {
@@ -297,27 +296,28 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
         } else {
             Verdict::Defer
         };
-        let waiting = || Waiting {
+        let deferred = match verdict {
+            Verdict::Finished => {
+                return self.core.finish_offer(from, send_id, header.length);
+            }
+            Verdict::Receive { memory, context } => {
+                self.core.consumed(from, 0);
+                let state = State::Pulling(offered(None));
+                let patience = self.core.patience;
+                let requests = &mut self.core.requests;
+                let id = requests.add(context, bits, Some(memory), patience, state);
+                return self.core.match_offer(id, offered(None), self.clock.now());
+            }
+            Verdict::Continue => false,
+            Verdict::Defer => true,
+        };
+        let waiting = Waiting {
             source: from,
             bits,
             length: header.length,
             payload: Payload::Offer { send_id, key },
         };
-        match verdict {
-            Verdict::Finished => self.core.finish_offer(from, send_id, header.length),
-            Verdict::Defer => self.core.defer(waiting()),
-            Verdict::Receive { memory, context } => {
-                self.core.consumed(from, 0);
-                let state = State::Pulling(offered(None));
-                let patience = self.core.patience;
-                let id = self
-                    .core
-                    .requests
-                    .add(context, bits, Some(memory), patience, state);
-                self.core.match_offer(id, offered(None), self.clock.now());
-            }
-            Verdict::Continue => self.core.unexpected.add(waiting()),
-        }
+        self.core.keep(waiting, deferred);
     }
 
     fn data<B: Source + ?Sized>(&mut self, from: PartnerId, header: &Header, body: &B) {

@@ -19,18 +19,20 @@ pub(crate) struct Undecided {
     queue: VecDeque<Waiting>,
     /// One has been handed out and has not come back.
     out: bool,
+    /// All of them. Every call of progress asks whether it is 0.
+    count: usize,
 }
 
 impl Undecided {
     /// Nothing waits and nothing is out.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty() && !self.out
+        self.count == 0
     }
 
     /// How many wait, and the one that is out.
     pub(crate) fn len(&self) -> usize {
-        self.queue.len() + usize::from(self.out)
+        self.count
     }
 
     /// One waits and can be handed out.
@@ -40,6 +42,7 @@ impl Undecided {
 
     pub(crate) fn add(&mut self, waiting: Waiting) {
         self.queue.push_back(waiting);
+        self.recount();
     }
 
     /// Takes out the oldest; `None` while one is out.
@@ -47,18 +50,23 @@ impl Undecided {
         if self.out {
             return None;
         }
-        self.queue.pop_front()
+        let next = self.queue.pop_front();
+        self.recount();
+        next
     }
 
     /// What [`Self::next`] gave is about to be decided elsewhere.
     pub(crate) fn hand_out(&mut self) {
         debug_assert!(!self.out, "two messages are being decided");
         self.out = true;
+        self.recount();
     }
 
     /// It is decided. False when none was out.
     pub(crate) fn take_back(&mut self) -> bool {
-        std::mem::take(&mut self.out)
+        let was_out = std::mem::take(&mut self.out);
+        self.recount();
+        was_out
     }
 
     /// Takes out the oldest that a receive with `bits` and `mask` accepts.
@@ -81,11 +89,18 @@ impl Undecided {
             }
             keep
         });
+        self.recount();
         bytes
     }
 
     fn remove(&mut self, wanted: impl FnMut(&Waiting) -> bool) -> Option<Waiting> {
         let at = self.queue.iter().position(wanted)?;
-        self.queue.remove(at)
+        let found = self.queue.remove(at);
+        self.recount();
+        found
+    }
+
+    fn recount(&mut self) {
+        self.count = self.queue.len() + usize::from(self.out);
     }
 }
