@@ -26,6 +26,7 @@ pub mod nic;
 pub mod peers_file;
 pub mod ports;
 pub mod progress;
+pub mod published;
 mod random;
 pub mod regions;
 mod sealed;

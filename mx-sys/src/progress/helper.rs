@@ -171,6 +171,7 @@ fn round<T: Progress>(
         core.waiting.helper = HelperState::Armed(nap);
         core.waiting.stats.helper_arms += 1;
     }
+    core.rest();
     shared.release(core);
     if !mind_control {
         nap.fds.control = None;

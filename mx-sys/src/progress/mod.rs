@@ -82,6 +82,10 @@ pub trait Progress {
 
     /// There is an endpoint to look after.
     fn active(&self) -> bool;
+
+    /// A thread goes to sleep on the engine's descriptors: the time to write down what others may
+    /// look at meanwhile. `waits` is what has been counted of waiting threads.
+    fn on_rest(&mut self, _waits: &WaitStats) {}
 }
 
 /// What the administrator may set.

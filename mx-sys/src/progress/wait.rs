@@ -206,6 +206,11 @@ impl<T: Progress> Core<T> {
         sooner || (active && !self.value.arm())
     }
 
+    /// A thread is about to sleep on the engine's descriptors.
+    pub(super) fn rest(&mut self) {
+        self.value.on_rest(&self.waiting.stats);
+    }
+
     /// What a thread that goes to sleep now takes for granted. The engine is armed.
     pub(super) fn sleep_for(&self, interest: Interest, until: Option<Instant>) -> Sleep {
         let deadline = self.value.deadline();
@@ -356,6 +361,7 @@ impl<T: Progress> Shared<T> {
         let nap = core.sleep_for(interest, until);
         core.waiting.leader = Some(nap);
         core.waiting.stats.leader_sleeps += 1;
+        core.rest();
         drop(core);
         let woken = sleep(nap.fds.control, nap.fds.data, &self.leader_bell, nap.until);
         let mut core = self.acquire();

@@ -1,0 +1,220 @@
+//! The counters of an endpoint, one table for all who show them.
+//!
+//! ```text
+//!   mx_proto::Stats   Gauges   WaitStats   LocalStats, TcpStats, RdmStats     Sample
+//!        |              |          |               |
+//!   "matched"      "partners" "wait_.."   "local_..", "tcp_..", "rdm_.."      labels(), values()
+//! ```
+//!
+//! The table names every field of each: one that is missing does not compile.
+//!
+//! Owns: the labels and their order.
+//! Knows nothing of: pages, tools.
+//! Cost: [`values`] copies words; no allocation, no system call.
+
+use super::layout::{COUNTERS_MAX, LABEL_WORDS};
+use crate::ports::host::HostPorts;
+use crate::ports::local::{LocalPort, LocalStats};
+use crate::ports::rdm::{RdmPort, RdmStats};
+use crate::ports::tcp::TcpStats;
+use crate::progress::WaitStats;
+use mx_proto::port::Port;
+use mx_proto::{Clock, Endpoint, Memory, Stats};
+
+/// What an endpoint has at the moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Gauges {
+    /// Remote endpoints known.
+    pub partners: u64,
+    /// Operations that have not completed.
+    pub requests: u64,
+    /// Receives posted and not matched.
+    pub posted_receives: u64,
+    /// Bytes of unexpected messages that wait with their data.
+    pub unexpected_bytes: u64,
+    /// Links of all ports.
+    pub links: u64,
+}
+
+/// What the ports of an endpoint have to show. `None`: not open.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PortView<'a> {
+    /// Shared memory.
+    pub local: Option<LocalStats>,
+    /// TCP.
+    pub tcp: Option<TcpStats>,
+    /// libfabric, with the name of its provider.
+    pub rdm: Option<(&'a str, RdmStats)>,
+    /// Links of all of them.
+    pub links: usize,
+}
+
+impl<'a> PortView<'a> {
+    /// Of a host's ports.
+    pub fn of(ports: &'a HostPorts) -> Self {
+        Self {
+            local: ports.local().map(LocalPort::stats),
+            tcp: Some(ports.tcp().stats()),
+            rdm: ports
+                .rdm()
+                .map(|rdm: &RdmPort| (rdm.provider(), rdm.stats())),
+            links: ports.link_count(),
+        }
+    }
+}
+
+/// Everything there is to count of one endpoint, at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample<'a> {
+    /// The protocol's.
+    pub stats: Stats,
+    /// What there is now.
+    pub gauges: Gauges,
+    /// Of the threads that wait.
+    pub waits: WaitStats,
+    /// The ports'.
+    pub ports: PortView<'a>,
+}
+
+impl<'a> Sample<'a> {
+    /// Of this endpoint. Its ports' figures and those of who waits for it are the caller's to add.
+    pub fn of<M: Memory, P: Port<M>, C: Clock>(
+        endpoint: &Endpoint<P, M, C>,
+        ports: PortView<'a>,
+        waits: WaitStats,
+    ) -> Self {
+        Self {
+            stats: *endpoint.stats(),
+            gauges: Gauges {
+                partners: endpoint.partners() as u64,
+                requests: endpoint.requests() as u64,
+                posted_receives: endpoint.posted_receives() as u64,
+                unexpected_bytes: endpoint.unexpected_bytes() as u64,
+                links: ports.links as u64,
+            },
+            waits,
+            ports,
+        }
+    }
+}
+
+/// `prefix Type = where in a sample: fields;` for all of them, in the order they are shown.
+macro_rules! table {
+    ($sample:ident: $($prefix:literal $kind:ident = $source:expr, { $($field:ident),+ };)+) => {
+        const LABELS: &[&str] = &[$($(concat!($prefix, stringify!($field))),+),+];
+
+        /// The values of all counters, in the order of [`labels`].
+        pub fn values($sample: &Sample<'_>) -> [u64; COUNT] {
+            let mut values = [0; COUNT];
+            let mut next = values.iter_mut();
+            let mut put = |value: u64| {
+                if let Some(next) = next.next() {
+                    *next = value;
+                }
+            };
+            $(
+                // Without `..`: a field that is not in the table is an error.
+                let $kind { $($field),+ } = $source;
+                $(put($field);)+
+            )+
+            values
+        }
+    };
+}
+
+table! { sample:
+    "" Stats = sample.stats, {
+        packets_out, packets_in, eager_out, offers_out, matched, unmatched, queued,
+        offered_for_credit, stale, malformed, partners_up, partners_down, refused, timeouts
+    };
+    "" Gauges = sample.gauges, { partners, requests, posted_receives, unexpected_bytes, links };
+    "wait_" WaitStats = sample.waits, {
+        leader_sleeps, follower_sleeps, leader_kicks, follower_wakes, handovers, helper_arms,
+        stand_downs
+    };
+    "local_" LocalStats = sample.ports.local.unwrap_or_default(), {
+        accepted, initiated, refused, violations
+    };
+    "tcp_" TcpStats = sample.ports.tcp.unwrap_or_default(), {
+        accepted, connected, strangers, other_versions, silent, bad_lengths, turned_away, starved
+    };
+    "rdm_" RdmStats = sample.ports.rdm.unwrap_or_default().1, {
+        stale, early, malformed, strange, renewals, blocked
+    };
+}
+
+/// How many counters there are.
+pub const COUNT: usize = LABELS.len();
+
+/// What the counters are called, in a fixed order. Every label is of letters, digits and `_`, and
+/// shorter than 32 bytes.
+pub fn labels() -> &'static [&'static str] {
+    LABELS
+}
+
+const _: () = {
+    assert!(COUNT <= COUNTERS_MAX);
+    let mut index = 0;
+    while index < COUNT {
+        assert!(LABELS[index].len() < LABEL_WORDS * 8);
+        index += 1;
+    }
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_counter_has_a_label_of_its_own() {
+        let different: HashSet<&str> = labels().iter().copied().collect();
+        assert_eq!(different.len(), COUNT);
+        for label in labels() {
+            let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+            assert!(label.chars().all(plain), "{label}");
+        }
+    }
+
+    #[test]
+    fn every_field_of_stats_is_a_counter() {
+        let fields = format!("{:?}", Stats::default());
+        let fields = fields.trim_start_matches("Stats {").trim_end_matches('}');
+        let mut found = 0;
+        for field in fields.split(',') {
+            let name = field.split(':').next().unwrap().trim();
+            assert!(labels().contains(&name), "{name}");
+            found += 1;
+        }
+        assert!(found >= 14);
+    }
+
+    #[test]
+    fn values_stand_where_their_labels_do() {
+        let mut sample = Sample::default();
+        sample.stats.packets_out = 1;
+        sample.stats.timeouts = 2;
+        sample.gauges.links = 3;
+        sample.waits.stand_downs = 4;
+        let local = sample.ports.local.insert(LocalStats::default());
+        local.violations = 5;
+        let tcp = sample.ports.tcp.insert(TcpStats::default());
+        tcp.starved = 6;
+        let rdm = sample.ports.rdm.insert(("x", RdmStats::default()));
+        rdm.1.blocked = 7;
+        let values = values(&sample);
+        let of = |label: &str| values[labels().iter().position(|other| *other == label).unwrap()];
+        for (label, value) in [
+            ("packets_out", 1),
+            ("timeouts", 2),
+            ("links", 3),
+            ("wait_stand_downs", 4),
+            ("local_violations", 5),
+            ("tcp_starved", 6),
+            ("rdm_blocked", 7),
+        ] {
+            assert_eq!(of(label), value, "{label}");
+        }
+        assert_eq!(values.iter().sum::<u64>(), 28);
+    }
+}

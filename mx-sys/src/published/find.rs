@@ -1,0 +1,145 @@
+//! Finding the endpoints that the processes of this machine have open.
+//!
+//! ```text
+//!   /proc/<pid>/fd/*  "/memfd:mx-endpoint (deleted)"
+//!      --> an ordinary file? sealed, of a page's size?      descriptors can be swapped meanwhile
+//!      --> read until the sequence stands still             its owner may be writing
+//!      --> a page, and this process's?                      children of fork have the descriptor
+//! ```
+//!
+//! Pages are read and not mapped: a process that lies can show wrong numbers and do no harm.
+//! Processes we may not look into are left out.
+//!
+//! Owns: nothing.
+//! Cost: some system calls for each process, one for each of their descriptors.
+
+use super::layout::{LEN, LINK};
+use super::page::{Bytes, Page, sequence};
+use crate::sealed;
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{Ordering, fence};
+
+/// An endpoint that is open.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The process that has it, by its number here.
+    pub pid: u32,
+    /// What it says.
+    pub page: Page,
+}
+
+/// Endpoints of one process at most; whoever has more is up to something.
+const PROCESS_MAX: usize = 1024;
+
+/// How often a page that is being written is read again. Writing takes less than reading, so that
+/// twice is usual; a process that was stopped in the middle is not waited for.
+const TRIES: u32 = 32;
+
+/// All endpoints open on this machine, as far as we may see them, by process and number.
+pub fn find() -> Vec<Found> {
+    let mut found = Vec::new();
+    let Ok(processes) = std::fs::read_dir("/proc") else {
+        return found;
+    };
+    for process in processes.flatten() {
+        let name = process.file_name();
+        if let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) {
+            found.append(&mut find_in(pid));
+        }
+    }
+    found.sort_by_key(|found| (found.pid, found.page.endpoint.0));
+    found
+}
+
+/// The endpoints one process has open, by number.
+pub fn find_in(pid: u32) -> Vec<Found> {
+    let mut found = Vec::new();
+    let process = Path::new("/proc").join(pid.to_string());
+    let Ok(descriptors) = std::fs::read_dir(process.join("fd")) else {
+        return found;
+    };
+    let mut own_pids = None;
+    let mut seen = HashSet::new();
+    for descriptor in descriptors.flatten() {
+        let path = descriptor.path();
+        let is_page =
+            std::fs::read_link(&path).is_ok_and(|link| link.as_os_str().as_bytes() == LINK);
+        if !is_page || seen.len() == PROCESS_MAX {
+            continue;
+        }
+        let Ok((file, inode)) = open(&path) else {
+            continue;
+        };
+        // A descriptor may have been duplicated.
+        if !seen.insert(inode) {
+            continue;
+        }
+        let Some(page) = read(&file) else {
+            continue;
+        };
+        let own_pids = own_pids.get_or_insert_with(|| pids_of(&process, pid));
+        if own_pids.contains(&page.own_pid) {
+            found.push(Found { pid, page });
+        }
+    }
+    found.sort_by_key(|found| found.page.endpoint.0);
+    found
+}
+
+/// Opens what looked like a page, if it is sealed memory of a page's size.
+fn open(path: &Path) -> io::Result<(File, (u64, u64))> {
+    let handle = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_PATH)
+        .open(path)?;
+    let metadata = handle.metadata()?;
+    // Opening a device, or a pipe, can do things.
+    if !metadata.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let file = File::open(format!("/proc/self/fd/{}", handle.as_raw_fd()))?;
+    let fd = OwnedFd::from(file);
+    sealed::check(&fd, LEN).map_err(|unfit| io::Error::other(unfit.to_string()))?;
+    Ok((fd.into(), (metadata.dev(), metadata.ino())))
+}
+
+fn read(file: &File) -> Option<Page> {
+    let mut bytes: Bytes = [0; LEN];
+    for _ in 0..TRIES {
+        file.read_exact_at(&mut bytes, 0).ok()?;
+        // What the kernel has read for us before stays before.
+        fence(Ordering::SeqCst);
+        let mut again: Bytes = [0; LEN];
+        file.read_exact_at(&mut again, 0).ok()?;
+        // Whoever began to write before the first reading ended has by now changed the sequence,
+        // or what was read of it before.
+        if sequence(&bytes) % 2 == 0 && again == bytes {
+            return Page::parse(&bytes, true);
+        }
+        std::thread::yield_now();
+    }
+    Page::parse(&bytes, false)
+}
+
+/// The numbers of a process in all namespaces it is in, from ours to its own.
+fn pids_of(process: &Path, pid: u32) -> Vec<u32> {
+    let mut status = Vec::new();
+    let read = File::open(process.join("status"))
+        .and_then(|file| file.take(1 << 16).read_to_end(&mut status));
+    if let Err(error) = read {
+        log::debug!("{}: {error}", process.display());
+    }
+    // Its name may be of any bytes.
+    let status = String::from_utf8_lossy(&status);
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let numbers = line.unwrap_or_default().split_whitespace();
+    let mut pids: Vec<u32> = numbers.filter_map(|number| number.parse().ok()).collect();
+    pids.push(pid);
+    pids
+}

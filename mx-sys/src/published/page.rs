@@ -1,0 +1,192 @@
+//! A published page as a tool reads it.
+//!
+//! ```text
+//!   4096 bytes --parse--> Page, or None: not a page, or not one of this version
+//! ```
+//!
+//! The bytes are another process's: each is looked at once, numbers are checked before they count
+//! anything, and texts are printable.
+//!
+//! Owns: a copy.
+//! Knows nothing of: where the bytes come from.
+
+use super::layout::{self, halves};
+use mx_proto::{EndpointId, NicId, SessionId};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Which ports an endpoint has open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpenPorts {
+    /// Shared memory.
+    pub local: bool,
+    /// TCP.
+    pub tcp: bool,
+    /// libfabric.
+    pub rdm: bool,
+}
+
+/// What an endpoint says of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Page {
+    /// The library that opened it: `bmi_mx` or `myriexpress`.
+    pub library: String,
+    /// The process, by the number it knows itself by; another one than seen from outside when it
+    /// is in a container.
+    pub own_pid: u32,
+    /// The interface it goes under.
+    pub board: u32,
+    /// Its number.
+    pub endpoint: EndpointId,
+    /// The id of its interface.
+    pub nic: NicId,
+    /// This opening of it.
+    pub session: SessionId,
+    /// Since when it is open.
+    pub opened: SystemTime,
+    /// Its ports.
+    pub ports: OpenPorts,
+    /// libfabric's provider; empty when that is not open.
+    pub provider: String,
+    /// Its counters, each with what it is called.
+    pub counters: Vec<(String, u64)>,
+    /// All counters are of one moment.
+    pub consistent: bool,
+}
+
+/// The words of a page.
+pub(super) type Bytes = [u8; layout::LEN];
+
+fn word(bytes: &Bytes, at: usize) -> Option<u64> {
+    let bytes = bytes.get(at * 8..)?.first_chunk::<8>()?;
+    Some(u64::from_ne_bytes(*bytes))
+}
+
+/// The sequence number in a page.
+pub(super) fn sequence(bytes: &Bytes) -> u64 {
+    word(bytes, layout::SEQUENCE_AT).unwrap_or(1)
+}
+
+impl Page {
+    pub(super) fn parse(bytes: &Bytes, consistent: bool) -> Option<Self> {
+        if word(bytes, layout::MAGIC_AT)? != layout::MAGIC {
+            return None;
+        }
+        let (version, count) = halves(word(bytes, layout::VERSION_AT)?);
+        let count = usize::try_from(count).ok()?;
+        if version != layout::VERSION || count > layout::COUNTERS_MAX {
+            return None;
+        }
+        let (own_pid, board) = halves(word(bytes, layout::PROCESS_AT)?);
+        let (endpoint, ports) = halves(word(bytes, layout::ENDPOINT_AT)?);
+        let opened = Duration::from_nanos(word(bytes, layout::OPENED_AT)?);
+        let mut counters = Vec::with_capacity(count);
+        for place in 0..count {
+            let label = layout::LABELS_AT + place * layout::LABEL_WORDS;
+            let label = text(bytes, label, layout::LABEL_WORDS)?;
+            counters.push((label, word(bytes, layout::VALUES_AT + place)?));
+        }
+        Some(Self {
+            library: text(bytes, layout::LIBRARY_AT, layout::LIBRARY_WORDS)?,
+            own_pid,
+            board,
+            endpoint: EndpointId(endpoint),
+            nic: NicId(word(bytes, layout::NIC_AT)?),
+            session: SessionId(word(bytes, layout::SESSION_AT)?),
+            opened: UNIX_EPOCH.checked_add(opened)?,
+            ports: OpenPorts {
+                local: ports & layout::PORT_LOCAL != 0,
+                tcp: ports & layout::PORT_TCP != 0,
+                rdm: ports & layout::PORT_RDM != 0,
+            },
+            provider: text(bytes, layout::PROVIDER_AT, layout::PROVIDER_WORDS)?,
+            counters,
+            consistent,
+        })
+    }
+}
+
+/// A text of printable ASCII that ends in the room it has.
+fn text(bytes: &Bytes, at: usize, words: usize) -> Option<String> {
+    let room = bytes.get(at * 8..(at + words) * 8)?;
+    let text = room.split(|byte| *byte == 0).next()?;
+    let printable = text.iter().all(|byte| matches!(byte, b' '..=b'~'));
+    match text.len() < room.len() && printable {
+        true => String::from_utf8(text.to_vec()).ok(),
+        false => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(words: &[(usize, u64)]) -> Bytes {
+        let mut bytes = [0; layout::LEN];
+        for (at, word) in words {
+            bytes[at * 8..][..8].copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    fn good(count: u32) -> Vec<(usize, u64)> {
+        vec![
+            (layout::MAGIC_AT, layout::MAGIC),
+            (layout::VERSION_AT, layout::word(layout::VERSION, count)),
+        ]
+    }
+
+    #[test]
+    fn pages_of_other_kinds_are_no_pages() {
+        assert!(Page::parse(&page(&good(0)), true).is_some());
+        assert!(Page::parse(&page(&[]), true).is_none());
+        assert!(Page::parse(&[0xff; layout::LEN], true).is_none());
+        let mut other = good(0);
+        other[1].1 += 1;
+        assert!(Page::parse(&page(&other), true).is_none());
+    }
+
+    #[test]
+    fn more_counters_than_there_is_room_for_are_none() {
+        let most = layout::COUNTERS_MAX as u32;
+        let full = Page::parse(&page(&good(most)), true).unwrap();
+        assert_eq!(full.counters.len(), layout::COUNTERS_MAX);
+        assert!(Page::parse(&page(&good(most + 1)), true).is_none());
+        assert!(Page::parse(&page(&good(u32::MAX)), true).is_none());
+    }
+
+    #[test]
+    fn texts_that_do_not_end_or_cannot_be_printed_are_refused() {
+        for at in [layout::LIBRARY_AT, layout::PROVIDER_AT, layout::LABELS_AT] {
+            let with = |text: &[u8; 8], words: usize| {
+                let mut all = good(1);
+                for offset in 0..words {
+                    all.push((at + offset, u64::from_ne_bytes(*text)));
+                }
+                Page::parse(&page(&all), true)
+            };
+            assert!(with(b"library\0", 1).is_some());
+            assert!(with(b"libr\x1b[0m", 1).is_none());
+            assert!(with(b"libr\xff\0\0\0", 1).is_none());
+            assert!(with(b"libraryx", 6).is_none());
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_harm() {
+        let mut word = 1u64;
+        for _ in 0..2000 {
+            let mut bytes = page(&[]);
+            for at in 0..layout::LEN / 8 {
+                word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                bytes[at * 8..][..8].copy_from_slice(&(word >> 7).to_ne_bytes());
+            }
+            let count = (word >> 40) as u32 % 128;
+            for (at, word) in good(count) {
+                bytes[at * 8..][..8].copy_from_slice(&word.to_ne_bytes());
+            }
+            let _ = Page::parse(&bytes, false);
+        }
+        let latest = [(layout::OPENED_AT, u64::MAX)];
+        assert!(Page::parse(&page(&[good(0), latest.to_vec()].concat()), true).is_some());
+    }
+}

@@ -1,0 +1,188 @@
+//! The writing side: one page, brought up to date now and then.
+//!
+//! ```text
+//!   progress, progress, ... every 1024th ---.
+//!   a thread goes to sleep -----------------+--> publish: sequence odd, words, sequence even
+//! ```
+//!
+//! Owns: the page and its descriptor; both are gone when it is dropped.
+//! Knows nothing of: who reads.
+//! Cost: a call of [`Publisher::due`] is an addition; publishing is some sixty stores, and no
+//! allocation or system call.
+
+use super::counters::{COUNT, Sample, labels, values};
+use super::layout::{self, word};
+use crate::progress::WaitStats;
+use crate::sealed::Region;
+use mx_proto::Identity;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Publishes the counters of one endpoint, or silently nothing where that cannot be.
+#[derive(Debug)]
+pub struct Publisher {
+    page: Option<Published>,
+    /// Progress calls since it was last due.
+    calls: u32,
+    waits: WaitStats,
+}
+
+/// Progress calls between two updates: an update costs about as much as one of them.
+const EVERY: u32 = 1024;
+
+impl Publisher {
+    /// Publishes the endpoint `identity` of `board`, which `library` has opened. A failure is only
+    /// worth a line for who looks for bugs: the endpoint works without.
+    pub fn new(library: &str, identity: &Identity, board: u32) -> Self {
+        let page = Published::new(library, identity, board);
+        let page = page.map_err(|error| log::debug!("tools will not see the endpoint: {error}"));
+        Self {
+            page: page.ok(),
+            ..Self::silent()
+        }
+    }
+
+    /// Publishes nothing.
+    pub fn silent() -> Self {
+        Self {
+            page: None,
+            calls: 0,
+            waits: WaitStats::default(),
+        }
+    }
+
+    /// To be called at every progress. True when it is time for [`Publisher::publish`].
+    #[inline]
+    pub fn due(&mut self) -> bool {
+        self.calls += 1;
+        self.calls >= EVERY
+    }
+
+    /// Shows these figures from now on.
+    pub fn publish(&mut self, sample: &Sample<'_>) {
+        self.calls = 0;
+        if let Some(page) = &mut self.page {
+            page.update(sample);
+        }
+    }
+
+    /// Keeps what is known of waiting threads for the next samples.
+    pub fn note_waits(&mut self, waits: &WaitStats) {
+        self.waits = *waits;
+    }
+
+    /// What was noted last.
+    pub fn waits(&self) -> WaitStats {
+        self.waits
+    }
+}
+
+/// One page of one endpoint.
+#[derive(Debug)]
+pub(super) struct Published {
+    region: Region,
+    /// Tools find the page by it.
+    _fd: OwnedFd,
+    endpoint: u32,
+    /// Even; the page's is only ever written.
+    sequence: u64,
+}
+
+impl Published {
+    pub(super) fn new(library: &str, identity: &Identity, board: u32) -> io::Result<Self> {
+        let (region, fd) = Region::create(layout::NAME, layout::LEN)?;
+        let mut page = Self {
+            region,
+            _fd: fd,
+            endpoint: identity.endpoint.0,
+            sequence: 0,
+        };
+        let opened = SystemTime::now().duration_since(UNIX_EPOCH);
+        let opened = opened.map_or(0, |since| since.as_nanos() as u64);
+        page.store(
+            layout::VERSION_AT,
+            &[word(layout::VERSION, COUNT as u32), 0],
+        );
+        page.store(layout::PROCESS_AT, &[word(std::process::id(), board)]);
+        page.store(
+            layout::NIC_AT,
+            &[identity.nic.0, identity.session.0, opened],
+        );
+        let library: [u64; layout::LIBRARY_WORDS] = layout::text(library);
+        page.store(layout::LIBRARY_AT, &library);
+        for (place, label) in labels().iter().enumerate() {
+            let label: [u64; layout::LABEL_WORDS] = layout::text(label);
+            page.store(layout::LABELS_AT + place * layout::LABEL_WORDS, &label);
+        }
+        page.update(&Sample::default());
+        // Whoever sees the magic sees the rest.
+        page.word(layout::MAGIC_AT)
+            .store(layout::MAGIC, Ordering::Release);
+        Ok(page)
+    }
+
+    pub(super) fn update(&mut self, sample: &Sample<'_>) {
+        let values = values(sample);
+        let ports = &sample.ports;
+        let provider = ports.rdm.map_or("", |(provider, _)| provider);
+        let provider: [u64; layout::PROVIDER_WORDS] = layout::text(provider);
+        let bit = |open: bool, bit: u32| if open { bit } else { 0 };
+        let open = bit(ports.local.is_some(), layout::PORT_LOCAL)
+            | bit(ports.tcp.is_some(), layout::PORT_TCP)
+            | bit(ports.rdm.is_some(), layout::PORT_RDM);
+        self.store(layout::SEQUENCE_AT, &[self.sequence.wrapping_add(1)]);
+        // Nothing of what follows is seen with the even sequence of before.
+        fence(Ordering::Release);
+        self.store(layout::ENDPOINT_AT, &[word(self.endpoint, open)]);
+        self.store(layout::PROVIDER_AT, &provider);
+        self.store(layout::VALUES_AT, &values);
+        self.sequence = self.sequence.wrapping_add(2);
+        self.word(layout::SEQUENCE_AT)
+            .store(self.sequence, Ordering::Release);
+    }
+
+    fn store(&self, at: usize, words: &[u64]) {
+        for (offset, value) in words.iter().enumerate() {
+            self.word(at + offset).store(*value, Ordering::Relaxed);
+        }
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        debug_assert!((at + 1) * 8 <= self.region.len());
+        let base = self.region.base().cast::<u64>();
+        // SAFETY: `at` is a place of `layout`, which asserts that all of them lie in the page.
+        let word = unsafe { base.add(at) };
+        // SAFETY: mapped and aligned as long as `self` lives; every process uses it as an atomic.
+        unsafe { AtomicU64::from_ptr(word) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_due_after_so_many_calls_and_then_when_it_was_published() {
+        let mut publisher = Publisher::silent();
+        for _ in 1..EVERY {
+            assert!(!publisher.due());
+        }
+        assert!(publisher.due());
+        assert!(publisher.due());
+        publisher.publish(&Sample::default());
+        assert!(!publisher.due());
+    }
+
+    #[test]
+    fn what_was_noted_of_waiting_threads_is_kept() {
+        let mut publisher = Publisher::silent();
+        let waits = WaitStats {
+            leader_sleeps: 3,
+            ..WaitStats::default()
+        };
+        publisher.note_waits(&waits);
+        assert_eq!(publisher.waits(), waits);
+    }
+}

@@ -1,0 +1,180 @@
+//! Pages from their making to what tools read.
+
+use super::layout::{LEN, NAME};
+use super::publisher::Published;
+use super::*;
+use crate::ports::local::LocalStats;
+use crate::ports::rdm::RdmStats;
+use crate::sealed::Region;
+use mx_proto::{EndpointId, Identity, NicId, SessionId, Stats};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+fn identity(session: u64) -> Identity {
+    Identity {
+        nic: NicId(0x4d58_0004_c000_0201),
+        endpoint: EndpointId(7),
+        session: SessionId(session),
+    }
+}
+
+/// The pages of this test among those of the process.
+fn mine(session: u64) -> Vec<Page> {
+    let of_process = find_in(std::process::id()).into_iter();
+    of_process
+        .map(|found| found.page)
+        .filter(|page| page.session.0 == session)
+        .collect()
+}
+
+#[test]
+fn what_is_published_is_found_until_it_is_dropped() {
+    let session = 0x1001;
+    let mut published = Published::new("myriexpress", &identity(session), 2).unwrap();
+    let page = mine(session).pop().unwrap();
+    assert_eq!(page.library, "myriexpress");
+    assert_eq!(page.own_pid, std::process::id());
+    assert_eq!((page.board, page.endpoint), (2, EndpointId(7)));
+    assert_eq!(page.nic, identity(session).nic);
+    assert_eq!(page.ports, OpenPorts::default());
+    assert_eq!(page.provider, "");
+    assert!(page.consistent);
+    let age = SystemTime::now().duration_since(page.opened).unwrap();
+    assert!(age < Duration::from_secs(60), "{age:?}");
+    let names: Vec<&str> = page.counters.iter().map(|(label, _)| &**label).collect();
+    assert_eq!(names, labels());
+    assert!(page.counters.iter().all(|(_, value)| *value == 0));
+
+    let mut sample = Sample::default();
+    sample.stats.matched = u64::MAX;
+    sample.gauges.partners = 3;
+    sample.ports.local = Some(LocalStats::default());
+    sample.ports.rdm = Some(("tcp;ofi_rxm", RdmStats::default()));
+    published.update(&sample);
+    let page = mine(session).pop().unwrap();
+    let of = |label: &str| {
+        page.counters
+            .iter()
+            .find(|(name, _)| name == label)
+            .unwrap()
+            .1
+    };
+    assert_eq!((of("matched"), of("partners")), (u64::MAX, 3));
+    assert_eq!(page.provider, "tcp;ofi_rxm");
+    let open = (page.ports.local, page.ports.tcp, page.ports.rdm);
+    assert_eq!(open, (true, false, true));
+
+    let everywhere = find();
+    assert!(everywhere.iter().any(|found| found.page == page));
+    drop(published);
+    assert!(mine(session).is_empty());
+}
+
+/// A file of zeroes with the name of a page, as a process could make one to confuse.
+#[test]
+fn what_only_looks_like_a_page_is_left_out() {
+    let _zeroes = Region::create(NAME, LEN).unwrap();
+    let _short = Region::create(NAME, LEN / 2).unwrap();
+    // SAFETY: a C string.
+    let unsealed = unsafe { libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC) };
+    assert!(unsealed >= 0);
+    assert_eq!(mine(0), []);
+    // SAFETY: made above, and nobody else knows it.
+    unsafe { libc::close(unsealed) };
+}
+
+#[test]
+fn a_process_that_is_not_there_has_no_endpoints() {
+    assert!(find_in(0).is_empty());
+    assert!(find_in(u32::MAX).is_empty());
+}
+
+#[test]
+fn a_forked_child_does_not_have_its_parents_endpoints() {
+    let session = 0x1002;
+    let _published = Published::new("bmi_mx", &identity(session), 0).unwrap();
+    // SAFETY: the child does nothing but wait for a signal.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        loop {
+            // SAFETY: no pointers.
+            unsafe { libc::pause() };
+        }
+    }
+    let links = std::fs::read_dir(format!("/proc/{child}/fd")).unwrap();
+    let inherited = links
+        .flatten()
+        .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+        .any(|link| link.to_string_lossy().contains("memfd:mx-endpoint"));
+    let found = find_in(child as u32);
+    // SAFETY: our own child.
+    unsafe { libc::kill(child, libc::SIGKILL) };
+    let mut status = 0;
+    // SAFETY: `status` is writable.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert!(inherited);
+    assert_eq!(found, []);
+    assert_eq!(mine(session).len(), 1);
+}
+
+#[test]
+fn what_is_read_while_it_is_written_is_of_one_moment() {
+    let session = 0x1003;
+    let mut published = Published::new("bmi_mx", &identity(session), 0).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut sample = Sample::default();
+            while !stop.load(Ordering::Relaxed) {
+                let next = sample.stats.packets_out + 1;
+                sample.stats = Stats {
+                    packets_out: next,
+                    ..Stats::default()
+                };
+                sample.ports.rdm = Some(("p", RdmStats::default()));
+                if let Some((_, rdm)) = &mut sample.ports.rdm {
+                    // The first and the last of them.
+                    rdm.blocked = next;
+                }
+                published.update(&sample);
+                // As often as a busy engine would, and not all the time.
+                let until = Instant::now() + Duration::from_micros(20);
+                while Instant::now() < until {
+                    std::hint::spin_loop();
+                }
+            }
+        });
+        let (mut different, mut last) = (0, 0);
+        let begun = Instant::now();
+        while different < 100 && begun.elapsed() < Duration::from_secs(20) {
+            let page = mine(session).pop().unwrap();
+            let (first, end) = (page.counters[0].1, page.counters[COUNT - 1].1);
+            if page.consistent {
+                assert_eq!(first, end);
+                different += u32::from(first != last);
+                last = first;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert!(different >= 100, "{different}");
+    });
+}
+
+/// What it costs is measured where it is paid; here only that it is not of another order.
+#[test]
+fn publishing_is_quick() {
+    let mut publisher = Publisher::new("bmi_mx", &identity(0x1004), 0);
+    let sample = Sample::default();
+    let mut best = Duration::MAX;
+    for _ in 0..200 {
+        let begun = Instant::now();
+        for _ in 0..100 {
+            publisher.publish(std::hint::black_box(&sample));
+        }
+        best = best.min(begun.elapsed());
+    }
+    println!("{:?} an update", best / 100);
+    // A system call for each would be more.
+    assert!(best / 100 < Duration::from_micros(2), "{best:?}");
+}
