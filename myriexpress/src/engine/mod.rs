@@ -464,3 +464,6 @@ fn posted(source: Address, match_info: u64, msg_length: u32, context: usize) -> 
         context,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! The unexpected handler's turns.
+
+use super::{Net, Node};
+use crate::engine::{HANDLER, Turn, UNEXPECTED, UnexpectedHandler};
+use crate::handles::Address;
+use crate::status::StatusCode;
+use mx_proto::port::WakeDescriptors;
+use mx_sim::Drive;
+use std::ffi::c_void;
+
+const ALL: u64 = u64::MAX;
+const ME: usize = 5;
+
+unsafe extern "C" fn never(_: *mut c_void, _: Address, _: u64, _: u32, _: *mut c_void) -> u32 {
+    unreachable!("the tests play the handler's part themselves")
+}
+
+const HANDLER_OF_TESTS: UnexpectedHandler = UnexpectedHandler {
+    function: never,
+    context: 0x99,
+};
+
+/// Two endpoints; the second has a handler.
+fn pair() -> (Net, Address) {
+    let mut net = Net::of(2);
+    let b = net.connect(0, 1);
+    net.engine(1).set_handler(Some(HANDLER_OF_TESTS));
+    net.engine(1).take_produced();
+    (net, b)
+}
+
+fn turn(net: &mut Net) -> Option<Turn> {
+    net.engine(1).next_turn(|| ME)
+}
+
+#[test]
+fn the_handler_sees_messages_in_order_with_their_data() {
+    let (mut net, b) = pair();
+    for n in 0..3u8 {
+        net.isend(0, b, n.into(), &[n; 10]);
+    }
+    net.isend(0, b, 3, &[3; 100_000]);
+    net.settle();
+    assert_ne!(net.engine(1).take_produced() & HANDLER, 0);
+    for n in 0..4u8 {
+        let Turn {
+            handler,
+            source,
+            mut deferred,
+        } = turn(&mut net).unwrap();
+        assert_eq!(handler.context, 0x99);
+        let who = net.engine(1).decompose(source).unwrap();
+        assert_eq!(who.endpoint.0, 0);
+        assert_eq!(deferred.arrival.bits.0, n.into());
+        let body = deferred.body_mut().map(|body| body.to_vec());
+        // Large messages have not come with their data.
+        let expected = (n < 3).then(|| vec![n; 10]);
+        assert_eq!(body, expected);
+        assert!(turn(&mut net).is_none(), "one at a time");
+        net.engine(1).end_turn(deferred, true);
+        net.settle();
+    }
+    assert!(turn(&mut net).is_none());
+    assert_eq!(net.engine(1).probe(0, 0).unwrap(), None);
+}
+
+#[test]
+fn nothing_is_taken_in_while_a_message_is_undecided() {
+    let (mut net, b) = pair();
+    let recv = net.irecv(1, 2, ALL, 8);
+    net.isend(0, b, 1, b"first");
+    net.settle();
+    net.isend(0, b, 2, b"second");
+    net.settle();
+    let engine = net.engine(1);
+    assert!(!engine.progress() && engine.arm());
+    assert_eq!(engine.descriptors(), WakeDescriptors::default());
+    assert_eq!(engine.deadline(), None);
+    let taken = turn(&mut net).unwrap();
+    net.settle();
+    // The endpoint is not locked meanwhile.
+    assert!(net.pending(1, recv.handle));
+    net.isend(1, taken.source, 7, b"from inside");
+    let answer = net.irecv(0, 7, ALL, 20);
+    net.settle();
+    assert_eq!(net.code(0, answer.handle), StatusCode::Success);
+    net.engine(1).end_turn(taken.deferred, false);
+    net.settle();
+    assert_eq!(net.code(1, recv.handle), StatusCode::Success);
+    assert_ne!(net.engine(1).take_produced() & UNEXPECTED, 0);
+    assert_eq!(net.engine(1).probe(0, 0).unwrap().unwrap().match_info, 1);
+}
+
+#[test]
+fn a_receive_posted_by_the_handler_takes_the_message() {
+    for len in [10, 100_000] {
+        let (mut net, b) = pair();
+        let send = net.issend(0, b, 1, &vec![8; len]);
+        net.settle();
+        let taken = turn(&mut net).unwrap();
+        let recv = net.irecv(1, 1, ALL, len);
+        assert!(net.pending(1, recv.handle));
+        net.engine(1).end_turn(taken.deferred, false);
+        net.settle();
+        assert_eq!(net.done(1, recv.handle).source, taken.source);
+        assert_eq!(net.bytes(recv), vec![8; len]);
+        assert_eq!(net.code(0, send), StatusCode::Success);
+    }
+}
+
+#[test]
+fn the_sender_of_a_consumed_message_learns_that_nothing_was_transferred() {
+    let (mut net, b) = pair();
+    let sends = [
+        (net.issend(0, b, 1, b"abc"), 3),
+        (net.isend(0, b, 2, &[0; 50_000]), 50_000),
+    ];
+    let empty = net.issend(0, b, 3, b"");
+    for _ in 0..3 {
+        net.settle();
+        let taken = turn(&mut net).unwrap();
+        net.engine(1).end_turn(taken.deferred, true);
+    }
+    net.settle();
+    for (send, len) in sends {
+        let status = net.done(0, send);
+        assert_eq!(status.code, StatusCode::Truncated as u32);
+        assert_eq!((status.msg_length, status.xfer_length), (len, 0));
+    }
+    assert_eq!(net.code(0, empty), StatusCode::Success);
+}
+
+#[test]
+fn without_the_handler_what_waited_for_it_is_unexpected() {
+    let (mut net, b) = pair();
+    for n in 0..3 {
+        net.isend(0, b, n, b"x");
+    }
+    net.settle();
+    // Unregistered from inside: what follows is not shown.
+    let taken = turn(&mut net).unwrap();
+    net.engine(1).set_handler(None);
+    assert_eq!(net.engine(1).running(), Some(ME));
+    net.engine(1).end_turn(taken.deferred, true);
+    assert_eq!(net.engine(1).running(), None);
+    assert!(turn(&mut net).is_none());
+    let recvs = [net.irecv(1, 0, 0, 1), net.irecv(1, 0, 0, 1)];
+    for (n, recv) in recvs.into_iter().enumerate() {
+        assert_eq!(net.done(1, recv.handle).match_info, n as u64 + 1);
+    }
+}
+
+#[test]
+fn the_handler_may_disconnect_the_sender() {
+    let (mut net, b) = pair();
+    for n in 0..3 {
+        net.isend(0, b, n, b"x");
+    }
+    net.settle();
+    let taken = turn(&mut net).unwrap();
+    net.engine(1).disconnect(taken.source).unwrap();
+    net.engine(1).end_turn(taken.deferred, false);
+    assert!(turn(&mut net).is_none());
+    net.settle();
+    assert_eq!(net.engine(1).probe(0, 0).unwrap(), None);
+    assert!(net.engine(1).decompose(taken.source).is_err());
+    let send = net.isend(0, b, 1, b"x");
+    assert_eq!(net.code(0, send), StatusCode::EndpointUnreachable);
+    // Everything goes on afterwards.
+    let b = net.connect(0, 1);
+    net.isend(0, b, 9, b"x");
+    net.settle();
+    assert_eq!(turn(&mut net).unwrap().deferred.arrival.bits.0, 9);
+}
+
+#[test]
+fn nothing_happens_while_progression_is_disabled() {
+    let (mut net, b) = pair();
+    net.isend(0, b, 1, b"x");
+    net.settle();
+    net.engine(1).set_progression(false);
+    assert!(turn(&mut net).is_none());
+    net.engine(1).set_handler(None);
+    net.isend(0, b, 2, b"x");
+    net.settle();
+    let engine = net.engine(1);
+    assert_eq!(engine.descriptors(), WakeDescriptors::default());
+    assert_eq!(engine.probe(2, ALL).unwrap(), None);
+    engine.set_progression(true);
+    net.settle();
+    assert!(net.engine(1).probe(2, ALL).unwrap().is_some());
+}
+
+#[test]
+fn no_turn_begins_once_the_endpoint_is_about_to_close() {
+    let (mut net, b) = pair();
+    net.isend(0, b, 1, b"x");
+    net.settle();
+    net.engine(1).end_turns();
+    assert!(turn(&mut net).is_none());
+    net.engine(1).close();
+    let node: &mut Node = net.cluster.node(1).unwrap();
+    assert!(!node.progress() || !node.progress());
+}

@@ -1,0 +1,337 @@
+//! Messages, and how their requests end.
+
+use super::{KEY, NIC, Net};
+use crate::engine::{COMPLETIONS, ContextIds, UNEXPECTED};
+use crate::error::Code;
+use crate::handles::{Address, RequestHandle};
+use crate::status::StatusCode;
+use mx_proto::SendMode;
+use mx_sys::UserMemory;
+use std::time::Duration;
+
+const ALL: u64 = u64::MAX;
+
+#[test]
+fn a_message_arrives_and_both_statuses_say_everything() {
+    for len in [0usize, 1, 100, 32_768, 32_769, 1 << 20] {
+        let mut net = Net::of(2);
+        let b = net.connect(0, 1);
+        let bytes: Vec<u8> = (0..len).map(|n| n as u8).collect();
+        let (_, memory) = net.memory(&bytes);
+        let engine = net.engine(0);
+        let send = engine
+            .isend(memory, b, 0xabcd, 0x51, SendMode::Standard)
+            .unwrap();
+        assert_eq!(engine.context_of(send).unwrap(), 0x51);
+        net.settle();
+        let (buffer, memory) = net.memory(&vec![0; len + 10]);
+        let engine = net.engine(1);
+        let recv = engine.irecv(memory, 0xab00, 0xff00, 0x52).unwrap();
+        net.settle();
+        let sent = net.done(0, send);
+        let length = len as u32;
+        assert_eq!((sent.code, sent.source), (0, b));
+        assert_eq!((sent.match_info, sent.context), (0xabcd, 0x51));
+        assert_eq!((sent.msg_length, sent.xfer_length), (length, length));
+        let got = net.done(1, recv);
+        assert_eq!((got.code, got.match_info, got.context), (0, 0xabcd, 0x52));
+        assert_eq!((got.msg_length, got.xfer_length), (length, length));
+        assert_eq!(&net.buffers[buffer][..len], bytes);
+        assert!(net.buffers[buffer][len..].iter().all(|byte| *byte == 0));
+        let sender = net.engine(1).decompose(got.source).unwrap();
+        assert_eq!((sender.nic, sender.endpoint.0), (NIC, 0));
+        assert_eq!(sender, net.engine(0).identity());
+        assert_eq!(net.engine(0).requests() + net.engine(1).requests(), 0);
+    }
+}
+
+#[test]
+fn a_shorter_buffer_is_filled_and_not_overrun() {
+    for len in [100, 100_000] {
+        let mut net = Net::of(2);
+        let b = net.connect(0, 1);
+        let recv = net.irecv(1, 0, 0, 40);
+        let send = net.isend(0, b, 0, &vec![7; len]);
+        net.settle();
+        let got = net.done(1, recv.handle);
+        assert_eq!(got.code, StatusCode::Truncated as u32);
+        assert_eq!((got.msg_length, got.xfer_length), (len as u32, 40));
+        assert_eq!(net.bytes(recv), [7; 40]);
+        // Only a sender that waited for the receiver knows of it.
+        let sent = net.done(0, send);
+        let (code, transferred) = match len > 32_768 {
+            true => (StatusCode::Truncated as u32, 40),
+            false => (0, len as u32),
+        };
+        assert_eq!((sent.code, sent.xfer_length), (code, transferred));
+        assert_eq!(sent.msg_length, len as u32);
+    }
+}
+
+#[test]
+fn completions_come_out_oldest_first_among_those_that_match() {
+    let mut net = Net::of(2);
+    let b = net.connect(0, 1);
+    let recvs: Vec<_> = (0..4).map(|n| net.irecv(1, n, ALL, 8)).collect();
+    for bits in [2, 0, 3, 1] {
+        net.isend(0, b, bits, b"x");
+    }
+    net.settle();
+    let engine = net.engine(1);
+    let first = engine.peek().unwrap();
+    assert_eq!(first, Some(recvs[2].handle));
+    assert_eq!(engine.peek().unwrap(), first);
+    // Odd ones only.
+    assert_eq!(engine.test_any(1, 1).unwrap().unwrap().match_info, 3);
+    assert_eq!(engine.test(recvs[3].handle).unwrap_err().code(), Code::BadRequest);
+    assert_eq!(engine.test_any(0, 0).unwrap().unwrap().match_info, 2);
+    assert_eq!(engine.peek().unwrap(), Some(recvs[0].handle));
+    assert_eq!(engine.test(recvs[0].handle).unwrap().unwrap().match_info, 0);
+    assert_eq!(engine.test_any(0, 1).unwrap(), None);
+    assert_eq!(engine.test_any(0, 0).unwrap().unwrap().match_info, 1);
+    assert_eq!((engine.peek().unwrap(), engine.test_any(0, 0).unwrap()), (None, None));
+    // Sends are completions like others.
+    let sent: Vec<u64> = std::iter::from_fn(|| net.engine(0).test_any(0, 0).unwrap())
+        .map(|status| status.match_info)
+        .collect();
+    assert_eq!(sent, [2, 0, 3, 1]);
+}
+
+#[test]
+fn a_mask_must_cover_the_bits() {
+    let mut net = Net::of(1);
+    let engine = net.engine(0);
+    let refused = [
+        engine.irecv(UserMemory::empty(), 3, 1, 0).map(|_| ()),
+        engine.test_any(3, 1).map(|_| ()),
+        engine.probe(3, 1).map(|_| ()),
+    ];
+    for refused in refused {
+        assert_eq!(refused.unwrap_err().code(), Code::BadMatchMask);
+    }
+    assert_eq!(engine.requests(), 0);
+}
+
+#[test]
+fn context_ids_must_be_named_by_receives_and_forbid_peeking() {
+    let mut net = Net::of(1);
+    let node = net.add(ContextIds::new(8, 8));
+    let engine = net.engine(node);
+    let error = engine.irecv(UserMemory::empty(), 0, 0x7fff, 0).unwrap_err();
+    assert_eq!(error.code(), Code::BadMatchingForContextIdMask);
+    assert_eq!(engine.peek().unwrap_err().code(), Code::NotSupportedWithContextId);
+    let recv = engine.irecv(UserMemory::empty(), 0x300, 0xff00, 0).unwrap();
+    assert_eq!(engine.interest_of(recv), 1 << 3);
+    engine.take_produced();
+    let own = engine.own_address();
+    engine
+        .isend(UserMemory::empty(), own, 0x3aa, 0, SendMode::Standard)
+        .unwrap();
+    net.settle();
+    let engine = net.engine(node);
+    assert_eq!(engine.take_produced() & COMPLETIONS, 1 << 3);
+    // Any mask may ask.
+    assert!(engine.test_any(0, 0).unwrap().is_some());
+    assert!(engine.test_any(0xaa, 0xff).unwrap().is_some());
+}
+
+#[test]
+fn what_is_forgotten_ends_in_silence() {
+    let mut net = Net::of(2);
+    let b = net.connect(0, 1);
+    let (early, late) = (net.irecv(1, 1, ALL, 8), net.irecv(1, 2, ALL, 8));
+    net.engine(1).forget(early.handle).unwrap();
+    let send = net.isend(0, b, 1, b"one");
+    net.isend(0, b, 2, b"two");
+    net.engine(0).forget(send).unwrap();
+    net.settle();
+    assert_eq!(&net.bytes(early)[..3], b"one");
+    let engine = net.engine(1);
+    assert_eq!(engine.peek().unwrap(), Some(late.handle));
+    assert_eq!(engine.test(early.handle).unwrap_err().code(), Code::BadRequest);
+    engine.forget(late.handle).unwrap();
+    assert_eq!((engine.peek().unwrap(), engine.requests()), (None, 0));
+    assert_eq!(net.engine(0).test_any(0, 0).unwrap().unwrap().match_info, 2);
+    assert_eq!(net.engine(0).test_any(0, 0).unwrap(), None);
+}
+
+#[test]
+fn only_what_nobody_has_answered_can_be_cancelled() {
+    let mut net = Net::of(2);
+    let b = net.connect(0, 1);
+    let (first, second) = (net.irecv(1, 1, ALL, 8), net.irecv(1, 1, ALL, 8));
+    assert!(net.engine(1).cancel(first.handle).unwrap());
+    assert_eq!(net.engine(1).test(first.handle).unwrap_err().code(), Code::BadRequest);
+    let send = net.issend(0, b, 9, b"x");
+    assert_eq!(net.engine(0).cancel(send).unwrap_err().code(), Code::CancelNotSupported);
+    net.isend(0, b, 1, b"hello");
+    net.settle();
+    assert!(!net.engine(1).cancel(second.handle).unwrap());
+    assert_eq!(net.bytes(first), [0xee; 8]);
+    assert_eq!(net.done(1, second.handle).xfer_length, 5);
+    // A connect that has been answered too.
+    let request = net.iconnect(0, 1, KEY);
+    net.settle();
+    assert!(!net.engine(0).cancel(request).unwrap());
+    assert_eq!(net.code(0, request), StatusCode::Success);
+    net.fabric.cut(0, 1);
+    let lost = net.iconnect(0, 1, KEY);
+    assert!(net.engine(0).cancel(lost).unwrap());
+    assert!(net.pending(0, send), "what is left was not touched");
+    assert_eq!(net.engine(0).requests(), 2);
+}
+
+#[test]
+fn a_synchronous_send_ends_when_a_receive_has_matched() {
+    let mut net = Net::of(2);
+    let b = net.connect(0, 1);
+    let (ordinary, synchronous) = (net.isend(0, b, 1, b"abc"), net.issend(0, b, 2, b"def"));
+    net.settle();
+    assert!(net.engine(0).is_buffered(ordinary).unwrap());
+    assert!(!net.engine(0).is_buffered(synchronous).unwrap());
+    assert!(net.pending(0, synchronous));
+    let recv = net.irecv(1, 2, ALL, 3);
+    net.settle();
+    assert!(net.engine(0).is_buffered(synchronous).unwrap());
+    assert_eq!(net.code(0, synchronous), StatusCode::Success);
+    assert_eq!(net.bytes(recv), b"def");
+    let error = net.engine(1).is_buffered(recv.handle).unwrap_err();
+    assert_eq!(error.code(), Code::BadRequest);
+}
+
+#[test]
+fn probing_sees_the_oldest_unexpected_message_and_leaves_it() {
+    let mut net = Net::of(2);
+    let b = net.connect(0, 1);
+    net.engine(1).take_produced();
+    net.isend(0, b, 5, b"12345");
+    net.isend(0, b, 6, &[0; 50_000]);
+    net.settle();
+    assert_ne!(net.engine(1).take_produced() & UNEXPECTED, 0);
+    for _ in 0..2 {
+        let engine = net.engine(1);
+        let status = engine.probe(0, 0).unwrap().unwrap();
+        assert_eq!((status.match_info, status.msg_length, status.xfer_length), (5, 5, 5));
+        let large = engine.probe(6, ALL).unwrap().unwrap();
+        assert_eq!((large.source, large.msg_length), (status.source, 50_000));
+    }
+    net.irecv(1, 5, ALL, 8);
+    assert_eq!(net.engine(1).probe(5, ALL).unwrap(), None);
+    assert_eq!(net.engine(1).probe(0, 0).unwrap().unwrap().match_info, 6);
+}
+
+#[test]
+fn messages_to_oneself_arrive_in_order_from_the_first_on() {
+    let mut net = Net::of(1);
+    let own = net.engine(0).own_address();
+    for round in 0..2 {
+        let lengths = [3usize, 100_000, 0, 5];
+        let sends: Vec<_> = lengths
+            .iter()
+            .map(|len| net.isend(0, own, 1, &vec![*len as u8; *len]))
+            .collect();
+        let recvs: Vec<_> = (0..4).map(|_| net.irecv(0, 1, ALL, 100_000)).collect();
+        net.settle();
+        for (n, len) in lengths.into_iter().enumerate() {
+            assert_eq!(net.code(0, sends[n]), StatusCode::Success);
+            let status = net.done(0, recvs[n].handle);
+            assert_eq!((status.msg_length as usize, status.source), (len, own), "{round}");
+        }
+        assert_eq!(net.engine(0).decompose(own).unwrap().endpoint.0, 0);
+        // The second round begins without a connection.
+        net.engine(0).disconnect(own).unwrap();
+        net.settle();
+    }
+    let waiting = net.isend(0, own, 1, b"x");
+    net.engine(0).disconnect(own).unwrap();
+    net.settle();
+    assert_eq!(net.code(0, waiting), StatusCode::EndpointUnreachable);
+}
+
+#[test]
+fn connecting_to_oneself_gives_ones_own_address() {
+    let mut net = Net::of(1);
+    let own = net.engine(0).own_address();
+    assert_eq!(net.connect(0, 0), own);
+    let recv = net.irecv(0, 0, 0, 8);
+    net.isend(0, own, 4, b"me");
+    net.settle();
+    assert_eq!(net.done(0, recv.handle).source, own);
+}
+
+#[test]
+fn a_send_without_progress_ends_by_its_time_out() {
+    let mut net = Net::of(2);
+    let b = net.connect(0, 1);
+    let patient = net.issend(0, b, 1, b"x");
+    net.engine(0).set_request_timeout(Some(Duration::from_secs(2)));
+    let short = net.issend(0, b, 2, b"x");
+    let shorter = net.issend(0, b, 3, b"x");
+    let recv = net.irecv(0, 1, ALL, 1);
+    let second = Duration::from_secs(1);
+    net.engine(0).set_timeout_of(shorter, Some(second)).unwrap();
+    net.engine(0).set_timeout_of(recv.handle, Some(second)).unwrap();
+    net.pass(Duration::from_millis(1500));
+    assert_eq!(net.code(0, shorter), StatusCode::Timeout);
+    assert!(net.pending(0, short));
+    net.pass(second);
+    assert_eq!(net.code(0, short), StatusCode::Timeout);
+    net.pass(Duration::from_secs(100));
+    assert!(net.pending(0, patient) && net.pending(0, recv.handle));
+    let gone = net.engine(0).set_timeout_of(short, None);
+    assert_eq!(gone.unwrap_err().code(), Code::BadRequest);
+}
+
+#[test]
+fn made_up_handles_are_refused_everywhere() {
+    let mut net = Net::of(2);
+    let recv = net.irecv(1, 0, 0, 1).handle;
+    let engine = net.engine(0);
+    for handle in [RequestHandle(0), RequestHandle(u64::MAX), RequestHandle(1), recv] {
+        let refused = [
+            engine.test(handle).map(|_| ()),
+            engine.cancel(handle).map(|_| ()),
+            engine.forget(handle),
+            engine.is_buffered(handle).map(|_| ()),
+            engine.context_of(handle).map(|_| ()),
+            engine.set_timeout_of(handle, None),
+        ];
+        for refused in refused {
+            assert_eq!(refused.unwrap_err().code(), Code::BadRequest);
+        }
+    }
+    let others = net.engine(1).own_address();
+    let engine = net.engine(0);
+    for address in [Address::NOBODY, others] {
+        let sent = engine.isend(UserMemory::empty(), address, 0, 0, SendMode::Standard);
+        let refused = [
+            sent.map(|_| ()),
+            engine.disconnect(address),
+            engine.decompose(address).map(|_| ()),
+            engine.peer_context(address).map(|_| ()),
+            engine.set_peer_context(address, 1),
+        ];
+        for refused in refused {
+            assert_eq!(refused.unwrap_err().code(), Code::BadEndpoint);
+        }
+    }
+    assert_eq!(engine.requests(), 0);
+}
+
+#[test]
+fn a_hidden_connect_is_seen_by_nobody_else() {
+    let mut net = Net::of(2);
+    let request = net
+        .engine(0)
+        .iconnect((NIC, 1), KEY, 0, 0, true)
+        .unwrap();
+    net.settle();
+    let engine = net.engine(0);
+    assert_eq!((engine.peek().unwrap(), engine.test_any(0, 0).unwrap()), (None, None));
+    let status = engine.test(request).unwrap().unwrap();
+    assert_eq!(engine.decompose(status.source).unwrap().endpoint.0, 1);
+    let lost = engine.iconnect((NIC, 1), KEY, 0, 0, true).unwrap();
+    assert_eq!(engine.abandon(lost), None);
+    net.settle();
+    assert_eq!(net.engine(0).requests(), 0);
+}

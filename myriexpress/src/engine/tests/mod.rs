@@ -1,0 +1,248 @@
+//! Engines on a simulated network: what the tests stand on.
+//!
+//! ```text
+//!   Net -- Cluster of Node -- Engine over SimPort       one seed, one run
+//!      `-- buffers: every message's memory, until the net is gone
+//! ```
+
+mod handler;
+mod messages;
+mod peers;
+mod random;
+
+use super::{Engine, Options};
+use crate::handles::{Address, EndpointHandle, RequestHandle};
+use crate::status::{Status, StatusCode};
+use mx_proto::{Config, Endpoint, EndpointId, Identity, Instant, NicId, SendMode, SessionId};
+use mx_sim::world::{NodeId, World};
+use mx_sim::{Cluster, Drive, Fabric, Profile, SimPort, VirtualClock, seeds};
+use mx_sys::UserMemory;
+use std::time::Duration;
+
+pub(super) type SimEngine = Engine<SimPort<UserMemory>, VirtualClock>;
+
+pub(super) const NIC: NicId = NicId(0x4d58);
+pub(super) const KEY: u32 = 0x1234;
+
+/// Far more than any of these tests takes.
+const STEPS: u64 = 2_000_000;
+
+pub(super) struct Node {
+    pub(super) engine: SimEngine,
+    /// Progress is left to the test.
+    pub(super) idle: bool,
+}
+
+impl Drive for Node {
+    fn progress(&mut self) -> bool {
+        !self.idle && self.engine.progress()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self.idle {
+            true => None,
+            false => self.engine.deadline(),
+        }
+    }
+}
+
+pub(super) struct Net {
+    pub(super) cluster: Cluster<Node>,
+    pub(super) fabric: Fabric<UserMemory>,
+    pub(super) world: World,
+    profile: Profile,
+    pub(super) config: Config,
+    lives: u32,
+    /// Behind the engines, so that they go first.
+    buffers: Vec<Vec<u8>>,
+}
+
+/// A receive and where its bytes go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Recv {
+    pub(super) handle: RequestHandle,
+    pub(super) buffer: usize,
+}
+
+impl Net {
+    /// Nobody yet.
+    pub(super) fn new(seed: u64, profile: Profile) -> Self {
+        let world = World::new(seed);
+        seeds::watch(&world);
+        Self {
+            cluster: Cluster::new(&world),
+            fabric: Fabric::new(&world, None),
+            world,
+            profile,
+            config: Config {
+                request_timeout: None,
+                ..Config::default()
+            },
+            lives: 0,
+            buffers: Vec::new(),
+        }
+    }
+
+    /// Some endpoints on a fast network, numbered from 0, not connected.
+    pub(super) fn of(count: usize) -> Self {
+        let mut net = Self::new(1, Profile::default());
+        for _ in 0..count {
+            net.add(None);
+        }
+        net
+    }
+
+    fn open(&mut self, node: NodeId, context_ids: Option<super::ContextIds>) -> Node {
+        self.lives += 1;
+        let identity = Identity {
+            nic: NIC,
+            endpoint: EndpointId(node as u32),
+            session: SessionId(0x1000 + u64::from(self.lives)),
+        };
+        let port = SimPort::open(&self.fabric, node, NIC, identity.endpoint, self.profile);
+        let port = port.expect("a free name");
+        let clock = self.world.clock();
+        let endpoint = Endpoint::new(self.config.clone(), identity, KEY, port, clock);
+        let options = Options {
+            handle: EndpointHandle::new(node, self.lives),
+            key: KEY,
+            context_ids,
+            generation: self.lives * 1000,
+        };
+        Node {
+            engine: Engine::new(endpoint, options),
+            idle: false,
+        }
+    }
+
+    /// One more endpoint.
+    pub(super) fn add(&mut self, context_ids: Option<super::ContextIds>) -> NodeId {
+        let node = self.open(self.cluster.len(), context_ids);
+        self.cluster.add(node)
+    }
+
+    /// The process of an endpoint dies.
+    pub(super) fn kill(&mut self, node: NodeId) {
+        drop(self.cluster.kill(node).expect("a living node"));
+    }
+
+    /// Another one opens the same endpoint.
+    pub(super) fn restart(&mut self, node: NodeId) {
+        let life = self.open(node, None);
+        self.cluster.restart(node, life);
+    }
+
+    pub(super) fn engine(&mut self, node: NodeId) -> &mut SimEngine {
+        &mut self.cluster.node(node).expect("a living node").engine
+    }
+
+    /// Lets everybody do what there is to do until nothing is.
+    pub(super) fn settle(&mut self) {
+        for node in 0..self.cluster.len() {
+            self.cluster.poke(node);
+        }
+        assert!(self.cluster.run_idle(STEPS), "never at rest");
+    }
+
+    /// Lets so much time pass.
+    pub(super) fn pass(&mut self, span: Duration) {
+        for node in 0..self.cluster.len() {
+            self.cluster.poke(node);
+        }
+        let until = self.world.now().after(span);
+        assert!(self.cluster.run_until(until, STEPS), "too busy");
+    }
+
+    /// Memory with these bytes in it.
+    pub(super) fn memory(&mut self, bytes: &[u8]) -> (usize, UserMemory) {
+        let mut buffer = bytes.to_vec();
+        let (start, len) = (buffer.as_mut_ptr(), buffer.len());
+        self.buffers.push(buffer);
+        // SAFETY: the buffer stays where it is, and is looked at only through `bytes`, until the
+        // engines are gone.
+        let memory = unsafe { UserMemory::new(start.cast(), len) };
+        (self.buffers.len() - 1, memory.expect("a buffer"))
+    }
+
+    /// What is in a receive's memory.
+    pub(super) fn bytes(&self, recv: Recv) -> &[u8] {
+        &self.buffers[recv.buffer]
+    }
+
+    pub(super) fn isend(
+        &mut self,
+        from: NodeId,
+        to: Address,
+        bits: u64,
+        bytes: &[u8],
+    ) -> RequestHandle {
+        let (_, memory) = self.memory(bytes);
+        let engine = self.engine(from);
+        engine
+            .isend(memory, to, bits, 0, SendMode::Standard)
+            .unwrap()
+    }
+
+    pub(super) fn issend(
+        &mut self,
+        from: NodeId,
+        to: Address,
+        bits: u64,
+        bytes: &[u8],
+    ) -> RequestHandle {
+        let (_, memory) = self.memory(bytes);
+        let engine = self.engine(from);
+        engine
+            .isend(memory, to, bits, 0, SendMode::Synchronous)
+            .unwrap()
+    }
+
+    pub(super) fn irecv(&mut self, node: NodeId, bits: u64, mask: u64, len: usize) -> Recv {
+        let (buffer, memory) = self.memory(&vec![0xee; len]);
+        let handle = self.engine(node).irecv(memory, bits, mask, 0).unwrap();
+        Recv { handle, buffer }
+    }
+
+    pub(super) fn iconnect(&mut self, from: NodeId, to: NodeId, key: u32) -> RequestHandle {
+        let engine = self.engine(from);
+        engine
+            .iconnect((NIC, to as u32), key, 0xc0, 7, false)
+            .unwrap()
+    }
+
+    /// `from` connects to `to`.
+    pub(super) fn connect(&mut self, from: NodeId, to: NodeId) -> Address {
+        let request = self.iconnect(from, to, KEY);
+        self.settle();
+        let status = self.done(from, request);
+        assert_eq!(status.code, StatusCode::Success as u32);
+        status.source
+    }
+
+    /// The end of a request that must have ended.
+    pub(super) fn done(&mut self, node: NodeId, request: RequestHandle) -> Status {
+        let status = self.engine(node).test(request).unwrap();
+        status.expect("the request has ended")
+    }
+
+    /// The code a request has ended with.
+    pub(super) fn code(&mut self, node: NodeId, request: RequestHandle) -> StatusCode {
+        let code = self.done(node, request).code;
+        let all = [
+            StatusCode::Success,
+            StatusCode::Timeout,
+            StatusCode::Truncated,
+            StatusCode::EndpointClosed,
+            StatusCode::EndpointUnreachable,
+            StatusCode::BadKey,
+            StatusCode::BadEndpoint,
+            StatusCode::Aborted,
+        ];
+        *all.iter().find(|known| **known as u32 == code).unwrap()
+    }
+
+    /// Whether a request has not ended.
+    pub(super) fn pending(&mut self, node: NodeId, request: RequestHandle) -> bool {
+        self.engine(node).test(request).unwrap().is_none()
+    }
+}

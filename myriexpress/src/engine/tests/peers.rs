@@ -1,0 +1,203 @@
+//! Peers: addresses, pointers, restarts, disconnects.
+
+use super::{KEY, NIC, Net};
+use crate::error::Code;
+use crate::handles::{Address, PeerKey};
+use crate::status::StatusCode;
+use mx_proto::SendMode;
+use mx_sys::UserMemory;
+use std::time::Duration;
+
+const ALL: u64 = u64::MAX;
+
+#[test]
+fn a_stranger_can_be_answered_at_the_source_of_its_message() {
+    let mut net = Net::of(2);
+    let b = net.connect(0, 1);
+    let recv = net.irecv(1, 0, 0, 8);
+    net.isend(0, b, 1, b"ping");
+    net.settle();
+    let a = net.done(1, recv.handle).source;
+    assert_eq!(net.engine(1).peer_context(a).unwrap(), 0);
+    net.engine(1).set_peer_context(a, 0xa).unwrap();
+    let answer = net.irecv(0, 0, 0, 8);
+    let send = net.isend(1, a, 2, b"pong");
+    net.settle();
+    assert_eq!(net.code(1, send), StatusCode::Success);
+    assert_eq!(&net.bytes(answer)[..4], b"pong");
+    assert_eq!(net.done(0, answer.handle).source, b);
+    // Connecting to a peer that is connected gives the same address and keeps the pointer.
+    assert_eq!(net.connect(1, 0), a);
+    assert_eq!(net.engine(1).peer_context(a).unwrap(), 0xa);
+}
+
+#[test]
+fn a_restarted_peer_is_the_same_with_another_session() {
+    let mut net = Net::of(2);
+    let b = net.connect(0, 1);
+    net.engine(0).set_peer_context(b, 0xb).unwrap();
+    let before = net.engine(0).decompose(b).unwrap();
+    let waiting = net.issend(0, b, 1, b"x");
+    net.settle();
+    net.kill(1);
+    net.settle();
+    assert_eq!(net.code(0, waiting), StatusCode::EndpointUnreachable);
+    // Dead, but known: what is sent to it is posted and fails.
+    assert_eq!(net.engine(0).decompose(b).unwrap(), before);
+    let dead = net.isend(0, b, 1, b"x");
+    assert_eq!(net.done(0, dead).code, StatusCode::EndpointUnreachable as u32);
+    net.restart(1);
+    assert_eq!(net.connect(0, 1), b);
+    let after = net.engine(0).decompose(b).unwrap();
+    assert_eq!((after.nic, after.endpoint), (before.nic, before.endpoint));
+    assert_ne!(after.session, before.session);
+    assert_eq!(net.engine(0).peer_context(b).unwrap(), 0xb);
+    let send = net.isend(0, b, 1, b"x");
+    net.settle();
+    assert_eq!(net.code(0, send), StatusCode::Success);
+}
+
+#[test]
+fn a_peer_that_comes_back_by_itself_is_known_by_its_first_message() {
+    let mut net = Net::of(2);
+    let b = net.connect(0, 1);
+    net.engine(0).set_peer_context(b, 0xb).unwrap();
+    net.kill(1);
+    net.settle();
+    net.restart(1);
+    let a = net.connect(1, 0);
+    net.isend(1, a, 3, b"again");
+    net.settle();
+    // Nothing has been received, and still it can be sent to and disconnected.
+    let send = net.isend(0, b, 1, b"x");
+    net.settle();
+    assert_eq!(net.code(0, send), StatusCode::Success);
+    assert_eq!(net.engine(0).probe(0, 0).unwrap().unwrap().source, b);
+    net.engine(0).disconnect(b).unwrap();
+    assert_eq!(net.engine(0).probe(0, 0).unwrap(), None);
+}
+
+#[test]
+fn disconnecting_ends_everything_with_a_peer() {
+    let mut net = Net::of(3);
+    let (b, c) = (net.connect(0, 1), net.connect(0, 2));
+    net.engine(0).set_peer_context(b, 0xb).unwrap();
+    let a = net.connect(1, 0);
+    net.isend(1, a, 9, b"thrown away");
+    net.settle();
+    let sends = [net.issend(0, b, 1, b"x"), net.isend(0, b, 2, &[0; 100_000])];
+    let other = net.issend(0, c, 1, b"x");
+    let posted = net.irecv(0, 1, ALL, 1);
+    net.settle();
+    net.engine(0).disconnect(b).unwrap();
+    for send in sends {
+        let status = net.done(0, send);
+        assert_eq!(status.code, StatusCode::EndpointUnreachable as u32);
+        assert_eq!(status.source, b);
+    }
+    assert_eq!(net.engine(0).probe(0, 0).unwrap(), None);
+    assert!(net.pending(0, other) && net.pending(0, posted.handle));
+    // The address is invalid; only sending tells it by the request.
+    let engine = net.engine(0);
+    for refused in [
+        engine.decompose(b).map(|_| ()),
+        engine.peer_context(b).map(|_| ()),
+        engine.set_peer_context(b, 1),
+    ] {
+        assert_eq!(refused.unwrap_err().code(), Code::BadEndpoint);
+    }
+    engine.disconnect(b).unwrap();
+    let stale = net.isend(0, b, 1, b"x");
+    assert_eq!(net.code(0, stale), StatusCode::EndpointUnreachable);
+    net.settle();
+    let again = net.connect(0, 1);
+    assert_ne!(again, b);
+    assert_eq!(net.engine(0).peer_context(again).unwrap(), 0);
+    assert!(net.engine(0).decompose(b).is_err());
+    let send = net.isend(0, again, 1, b"x");
+    net.settle();
+    assert_eq!(net.code(0, send), StatusCode::Success);
+}
+
+#[test]
+fn a_receive_whose_message_breaks_off_tells_from_whom_it_was() {
+    for dies in [false, true] {
+        let mut net = Net::of(2);
+        let b = net.connect(0, 1);
+        let recv = net.irecv(1, 0, 0, 4 << 20);
+        net.isend(0, b, 0x77, &vec![1; 4 << 20]);
+        // Long enough for the first bytes, not for the last.
+        net.pass(Duration::from_micros(12));
+        if dies {
+            net.kill(0);
+        } else {
+            net.engine(0).disconnect(b).unwrap();
+        }
+        net.settle();
+        let status = net.done(1, recv.handle);
+        assert_eq!(status.code, StatusCode::EndpointUnreachable as u32, "{dies}");
+        let who = net.engine(1).decompose(status.source).unwrap();
+        assert_eq!((who.nic, who.endpoint.0), (NIC, 0));
+        assert_eq!((status.match_info, status.msg_length), (0x77, 4 << 20));
+    }
+}
+
+#[test]
+fn the_last_words_of_a_peer_that_dies_are_received_under_its_name() {
+    let mut net = Net::of(2);
+    let b = net.connect(0, 1);
+    let recvs: Vec<_> = (0..3).map(|_| net.irecv(1, 0, 0, 8)).collect();
+    // Everything is taken in by one progress: messages and the end of the link.
+    net.cluster.node(1).unwrap().idle = true;
+    for n in 0..3 {
+        net.isend(0, b, n, b"last");
+    }
+    net.kill(0);
+    net.settle();
+    net.cluster.node(1).unwrap().idle = false;
+    net.settle();
+    for (n, recv) in recvs.into_iter().enumerate() {
+        let status = net.done(1, recv.handle);
+        assert_eq!((status.code, status.match_info), (0, n as u64));
+        let who = net.engine(1).decompose(status.source).unwrap();
+        assert_eq!(who.endpoint.0, 0);
+    }
+}
+
+#[test]
+fn connects_fail_in_words_of_their_own() {
+    let mut net = Net::of(2);
+    let wrong = net.iconnect(0, 1, KEY + 1);
+    let nobody = net.iconnect(0, 77, KEY);
+    net.settle();
+    let status = net.done(0, wrong);
+    assert_eq!(status.code, StatusCode::BadKey as u32);
+    assert_eq!((status.match_info, status.context), (0xc0, 7));
+    assert_eq!(net.code(0, nobody), StatusCode::EndpointClosed);
+    net.fabric.cut(0, 1);
+    net.engine(0).set_request_timeout(Some(Duration::from_secs(1)));
+    let lost = net.iconnect(0, 1, KEY);
+    net.pass(Duration::from_secs(2));
+    assert_eq!(net.code(0, lost), StatusCode::Timeout);
+    assert_eq!(net.engine(0).requests(), 0);
+}
+
+#[test]
+fn made_up_peers_are_told_from_former_ones() {
+    let mut net = Net::of(2);
+    let b = net.connect(0, 1);
+    let handle = b.endpoint();
+    let known = b.peer().unwrap();
+    let made_up = [
+        PeerKey { index: 999, ..known },
+        PeerKey { generation: known.generation + 1, ..known },
+        PeerKey { generation: 0, ..known },
+    ];
+    for peer in made_up {
+        let engine = net.engine(0);
+        let address = Address::new(handle, peer);
+        let sent = engine.isend(UserMemory::empty(), address, 0, 0, SendMode::Standard);
+        assert_eq!(sent.unwrap_err().code(), Code::BadEndpoint);
+        assert_eq!(engine.disconnect(address).unwrap_err().code(), Code::BadEndpoint);
+    }
+}
