@@ -6,7 +6,7 @@
  *
  * This file does not use support/host.c, whose functions the library would find.
  */
-#include "support/check.h"
+#include "support/bmi.h"
 #include "support/world.h"
 
 #include <pthread.h>

@@ -7,7 +7,7 @@
  *
  * This program exports the five symbols OrangeFS has (BMI-HOST-ABI.md section 6.1).
  */
-#include "support/check.h"
+#include "support/bmi.h"
 #include "support/world.h"
 
 #include <pthread.h>

@@ -16,8 +16,8 @@ C_TESTS_LINK    := -L$(LIBDIR) -lbmi_mx -Wl,-rpath,$(abspath $(LIBDIR))
 
 # Everything but bare.c runs inside the small host of support/, which the library finds by dlsym
 # because of -rdynamic.
-C_TESTS_HOST    := host op pair pattern port wire stage check world
-C_TESTS_NOHOST  := check world
+C_TESTS_HOST    := host op pair pattern port wire stage codes check world
+C_TESTS_NOHOST  := codes check world
 
 C_TESTS_PLAIN   := args addresses messages order flow testcalls large threads cancel lifecycle process kill \
                    strangers strangers_memory faults_results faults_hangs faults_memory fabric strangers_fabric

@@ -1,19 +1,12 @@
 /*
- * The one place where the tests include the library's header.
+ * The one place where the tests include the BMI library's header.
  *
- * Feature test macros must come before any system header, so every C file of the
- * harness includes this file (or check.h, which includes it) first.
+ * As check.h, it may stand first in a C file.
  */
 #ifndef C_TESTS_BMI_H
 #define C_TESTS_BMI_H
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE 1
-#endif
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "check.h"
 
 #include "bmi_mx.h"
 

@@ -11,9 +11,16 @@
 #ifndef C_TESTS_CHECK_H
 #define C_TESTS_CHECK_H
 
-#include "bmi.h"
+/* Feature test macros must come before any system header, so every C file of the harness
+ * includes this file, or one that does, first. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1
+#endif
 
 #include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #define CHECK(condition)                                                                 \
     ((condition) ? (void)0 : check_failed(__FILE__, __LINE__, "%s", #condition))
@@ -32,7 +39,8 @@
 _Noreturn void check_failed(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* "-BMI_EINVAL" for a known code, the number for anything else. */
+/* A code of the library under test by its name, the number for anything else. Every suite has
+ * its own (codes.c). */
 const char *code_text(long long code);
 
 /* Milliseconds of the monotonic clock. */

@@ -17,7 +17,7 @@
 #ifndef C_TESTS_HOST_H
 #define C_TESTS_HOST_H
 
-#include "check.h"
+#include "bmi.h"
 
 enum {
     METHOD_ID = 3, /* the host's index of the method: not 0, so that a forgotten one shows */

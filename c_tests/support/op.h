@@ -13,7 +13,7 @@
 #ifndef C_TESTS_OP_H
 #define C_TESTS_OP_H
 
-#include "check.h"
+#include "bmi.h"
 
 #include <stdatomic.h>
 
