@@ -1,0 +1,40 @@
+# The programs for MX: mx_pingpong and mx_stream in C over the public headers, and those that look
+# at boards, endpoints and counters.
+
+MX_PERF_CFLAGS := -std=c11 -O2 -g -Wall -Wextra -Werror -pedantic -Iinclude -Itools
+MX_PERF_SRCS   := $(sort $(wildcard tools/mx_perf/*.c))
+MX_PERF_HDRS   := $(wildcard tools/mx_perf/*.h) $(wildcard include/mx_*.h) include/myriexpress.h
+MX_PERF_BIN    := $(BINDIR)/mx_pingpong $(BINDIR)/mx_stream
+
+#BIN_TARGETS    += $(MX_PERF_BIN)
+
+# Found beside the program, in the build directory as where it is installed.
+$(MX_PERF_BIN): $(BINDIR)/%: tools/%.c $(MX_PERF_SRCS) $(MX_PERF_HDRS) | lib
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(MX_PERF_CFLAGS) -o $@ $< $(MX_PERF_SRCS) -L$(LIBDIR) -lmyriexpress \
+	    -Wl,-rpath,'$$ORIGIN/../lib'
+
+# The programs that look, in Rust.
+MX_TOOLS := $(addprefix $(BINDIR)/,mx_info mx_endpoint_info mx_counters)
+
+BIN_TARGETS += $(MX_TOOLS)
+
+.PHONY: mx-tools $(MX_TOOLS)
+
+$(MX_TOOLS): mx-tools
+
+mx-tools:
+	@mkdir -p $(BINDIR)
+	$(CARGO) build --release -p mx_tools
+	cp $(addprefix $(CARGO_TARGET)/release/,$(notdir $(MX_TOOLS))) $(BINDIR)/
+
+# All five, at work: over each port, beside each other, and told nonsense.
+#CHECK_TARGETS += mx-tools-check man-check
+
+.PHONY: mx-tools-check man-check
+
+mx-tools-check: lib $(MX_PERF_BIN) $(MX_TOOLS)
+	tools/mx_tools/check.sh $(BUILD) '$(PORTS)'
+
+man-check: $(MX_PERF_BIN) $(MX_TOOLS)
+	tools/man_check.sh man include $(BINDIR)

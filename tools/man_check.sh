@@ -1,0 +1,56 @@
+#!/bin/bash
+# The man pages: they are free of mistakes, name every function of the headers and every option of the
+# programs, and refer to pages that exist.
+#   man_check.sh MAN-DIRECTORY INCLUDE-DIRECTORY BIN-DIRECTORY
+set -euo pipefail
+
+man=$1 include=$2 bin=$3
+wrong=0
+
+complain() {
+    echo "man-check: $*" >&2
+    wrong=$((wrong + 1))
+}
+
+# The formatter's own complaints, where there is one.
+if command -v groff >/dev/null; then
+    for page in "$man"/man?/*; do
+        said=$(groff -mandoc -Tutf8 -ww -z "$page" 2>&1)
+        [ -z "$said" ] || complain "$said"
+    done
+else
+    echo "man-check: no groff, pages are not formatted"
+fi
+
+# Names a page has, without the last one's missing comma.
+names() { sed -n 's/^\.Nm \([a-z_0-9]*\).*/\1/p' "$1" | sort -u; }
+
+documented=$(for page in "$man"/man3/*; do names "$page"; done)
+functions=$(cat "$include"/myriexpress.h "$include"/mx_extensions.h "$include"/mx_io.h |
+    grep -o '^[a-z][a-z_ *]*\bmx_[a-z_0-9]*(' | grep -v typedef | sed 's/.*\b\(mx_.*\)(/\1/' |
+    grep -v '^mx__' | sort -u)
+[ "$(wc -l <<< "$functions")" -gt 40 ] || complain "only found these functions: $functions"
+for function in $functions; do
+    grep -qx "$function" <<< "$documented" || complain "no page names $function"
+done
+
+# What --help offers, each as `.It Fl x` or within such a line.
+for page in "$man"/man1/*; do
+    program=$(basename "$page" .1)
+    for option in $("$bin/$program" --help | grep -o '^  -[-a-zA-Z, ]*' | grep -o -- '-[-a-zA-Z]*'); do
+        case $option in
+        --*) flag="Fl Fl ${option#--}" ;;
+        *) flag="Fl ${option#-}" ;;
+        esac
+        grep -q "^\.It.*$flag\b" "$page" || complain "$page does not say what $option does"
+    done
+done
+
+# Pages of ours that others point to.
+while read -r name section; do
+    [ -f "$man/man$section/$name.$section" ] || grep -qx "$name" <<< "$documented" ||
+        complain "there is no $name($section)"
+done < <(sed -n 's/^\.Xr \(m[xy][a-z_0-9]*\) \([13]\).*/\1 \2/p' "$man"/man?/* | sort -u)
+
+[ "$wrong" = 0 ] || exit 1
+echo "man-check: $(ls "$man"/man?/* | wc -l) pages, $(wc -w <<< "$functions") functions"

@@ -1,0 +1,174 @@
+//! Counters of endpoints, once or again and again.
+//!
+//! ```text
+//!   Sample, a second later Sample  -->  value, and how much more a second
+//! ```
+//!
+//! Owns: what has changed between two looks.
+//! Knows nothing of: where counters come from, when to look.
+
+use crate::endpoints::Endpoint;
+use crate::json::Json;
+use crate::text::aligned;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// Which endpoint it is: a process that opens it again is another.
+type Key = (u32, u64);
+
+/// The endpoints as they were last shown.
+#[derive(Debug, Default)]
+pub struct Watch {
+    last: HashMap<Key, HashMap<String, u64>>,
+}
+
+impl Watch {
+    /// A block for each endpoint: its counters, those that are zero only with `all`, and beside
+    /// them how fast they have grown in the time that passed since the last call.
+    pub fn text(&mut self, endpoints: &[Endpoint], passed: Option<Duration>, all: bool) -> String {
+        let mut out = String::new();
+        for endpoint in endpoints {
+            let _ = writeln!(
+                out,
+                "endpoint {} of board {}, process {} ({}), {}",
+                endpoint.endpoint, endpoint.board, endpoint.pid, endpoint.program, endpoint.library
+            );
+            let rows = endpoint
+                .counters
+                .iter()
+                .filter(|(_, value)| all || *value > 0);
+            let rows: Vec<Vec<String>> = rows
+                .map(|(label, value)| {
+                    let rate = self.rate(endpoint, label, *value, passed);
+                    let rate = rate.map_or(String::new(), |rate| format!("{rate:.1}"));
+                    vec![label.clone(), value.to_string(), rate]
+                })
+                .collect();
+            out += &aligned(
+                &["counter", "value", "per second"][..2 + passed.iter().len()],
+                &rows,
+            );
+        }
+        self.remember(endpoints);
+        out
+    }
+
+    /// One object a line for each endpoint.
+    pub fn json(&mut self, endpoints: &[Endpoint], passed: Option<Duration>) -> String {
+        let mut out = String::new();
+        for endpoint in endpoints {
+            let mut fields = vec![
+                ("pid".to_owned(), endpoint.pid.into()),
+                ("program".to_owned(), Json::text_or_null(&endpoint.program)),
+                ("library".to_owned(), endpoint.library.as_str().into()),
+                ("board".to_owned(), endpoint.board.into()),
+                ("endpoint".to_owned(), endpoint.endpoint.into()),
+                ("counters".to_owned(), endpoint.counters_json()),
+            ];
+            let rates: Vec<(String, Json)> = endpoint
+                .counters
+                .iter()
+                .filter_map(|(label, value)| {
+                    let rate = self.rate(endpoint, label, *value, passed)?;
+                    Some((label.clone(), Json::Fraction(rate)))
+                })
+                .collect();
+            if !rates.is_empty() {
+                fields.push(("per_second".to_owned(), Json::Object(rates)));
+            }
+            let _ = writeln!(out, "{}", Json::Object(fields));
+        }
+        self.remember(endpoints);
+        out
+    }
+
+    /// `None` the first time, and for what has become less: that is a level, not a count.
+    fn rate(
+        &self,
+        endpoint: &Endpoint,
+        label: &str,
+        value: u64,
+        passed: Option<Duration>,
+    ) -> Option<f64> {
+        let before = self.last.get(&key(endpoint))?.get(label)?;
+        let more = value.checked_sub(*before)?;
+        let seconds = passed?.as_secs_f64();
+        (seconds > 0.0).then(|| more as f64 / seconds)
+    }
+
+    fn remember(&mut self, endpoints: &[Endpoint]) {
+        self.last = endpoints
+            .iter()
+            .map(|endpoint| {
+                let counters = endpoint.counters.iter().cloned().collect();
+                (key(endpoint), counters)
+            })
+            .collect();
+    }
+}
+
+fn key(endpoint: &Endpoint) -> Key {
+    (endpoint.pid, endpoint.session)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mx_proto::NicId;
+
+    fn endpoint(session: u64, sent: u64) -> Endpoint {
+        Endpoint {
+            pid: 7,
+            program: "server".into(),
+            library: "myriexpress".into(),
+            board: 0,
+            endpoint: 3,
+            nic: NicId(1),
+            session,
+            ports: vec!["local", "tcp"],
+            tcp_port: Some(28675),
+            provider: String::new(),
+            age: Duration::from_secs(1),
+            opened: 0,
+            counters: vec![("sent".into(), sent), ("lost".into(), 0)],
+        }
+    }
+
+    #[test]
+    fn the_first_look_has_values_and_the_second_rates() {
+        let mut watch = Watch::default();
+        let first = watch.text(&[endpoint(1, 10)], None, false);
+        assert_eq!(
+            first,
+            "endpoint 3 of board 0, process 7 (server), myriexpress\n  counter  value\n  sent     10\n"
+        );
+        let later = watch.text(&[endpoint(1, 30)], Some(Duration::from_secs(2)), true);
+        assert!(later.contains("  sent     30     10.0\n"), "{later}");
+        assert!(later.contains("  lost     0      0.0\n"), "{later}");
+    }
+
+    #[test]
+    fn an_endpoint_that_was_opened_again_starts_anew() {
+        let mut watch = Watch::default();
+        watch.json(&[endpoint(1, 10)], None);
+        let second = Some(Duration::from_secs(1));
+        assert!(
+            !watch
+                .json(&[endpoint(2, 30)], second)
+                .contains("per_second")
+        );
+        let line = watch.json(&[endpoint(2, 31)], second);
+        assert!(line.ends_with(
+            "\"counters\":{\"sent\":31,\"lost\":0},\"per_second\":{\"sent\":1,\"lost\":0}}\n"
+        ));
+    }
+
+    #[test]
+    fn what_has_become_less_has_no_rate() {
+        let mut watch = Watch::default();
+        watch.text(&[endpoint(1, 10)], None, false);
+        let later = watch.text(&[endpoint(1, 4)], Some(Duration::from_secs(1)), false);
+        assert!(later.ends_with("  sent     4\n"), "{later}");
+    }
+}

@@ -1,0 +1,217 @@
+//! One open endpoint, in words.
+//!
+//! ```text
+//!   published::Found  +  /proc/PID/comm, the TCP port  -->  Endpoint  -->  table row, block, JSON
+//! ```
+//!
+//! Owns: the words for what a process published.
+//! Knows nothing of: which endpoints are shown.
+
+use crate::json::Json;
+use crate::text::printable;
+use mx_proto::NicId;
+use mx_sys::published::{self, Found};
+use mx_sys::{PortMap, Settings, nic};
+use std::fmt::Write as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The heading of [`Endpoint::row`].
+pub const HEADING: [&str; 7] = [
+    "board", "endpoint", "pid", "program", "library", "ports", "provider",
+];
+
+/// Counters that say what there is now, rather than what there has been.
+const STATE: [&str; 5] = [
+    "partners",
+    "links",
+    "requests",
+    "posted_receives",
+    "unexpected_bytes",
+];
+
+/// One open endpoint.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// The process that has it.
+    pub pid: u32,
+    /// Its program's name; empty when the process has ended.
+    pub program: String,
+    /// `bmi_mx` or `myriexpress`.
+    pub library: String,
+    /// The board it was opened on.
+    pub board: u32,
+    /// Its number.
+    pub endpoint: u32,
+    /// Its NIC id.
+    pub nic: NicId,
+    /// Differs each time the endpoint is opened.
+    pub session: u64,
+    /// Open ports: `local`, `tcp`, `rdm`.
+    pub ports: Vec<&'static str>,
+    /// The TCP port others connect to; `None` when it has none.
+    pub tcp_port: Option<u16>,
+    /// libfabric's provider; empty without one.
+    pub provider: String,
+    /// How long it has been open.
+    pub age: Duration,
+    /// When it was opened, in seconds since 1970.
+    pub opened: u64,
+    /// What has been counted.
+    pub counters: Vec<(String, u64)>,
+}
+
+/// The endpoints of this machine whose processes may be looked into, those that `wanted` accepts.
+pub fn find(wanted: impl Fn(&Found) -> bool) -> Vec<Endpoint> {
+    let map = port_map();
+    let found = published::find().into_iter().filter(|found| wanted(found));
+    found.map(|found| Endpoint::new(found, map)).collect()
+}
+
+fn port_map() -> PortMap {
+    let (settings, _) = Settings::load(|name| std::env::var(name).ok());
+    PortMap::new(settings.port_base).unwrap_or_default()
+}
+
+impl Endpoint {
+    fn new(found: Found, map: PortMap) -> Self {
+        let Found { pid, page } = found;
+        let open = page.ports;
+        let ports = [(open.local, "local"), (open.tcp, "tcp"), (open.rdm, "rdm")];
+        let since = |t: SystemTime| t.elapsed().unwrap_or_default();
+        let unix = page.opened.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            pid,
+            program: printable(&program(pid)),
+            library: printable(&page.library),
+            board: page.board,
+            endpoint: page.endpoint.0,
+            nic: page.nic,
+            session: page.session.0,
+            ports: ports
+                .iter()
+                .filter(|(open, _)| *open)
+                .map(|(_, name)| *name)
+                .collect(),
+            tcp_port: map.port(page.endpoint).ok().filter(|_| open.tcp),
+            provider: printable(&page.provider),
+            age: since(page.opened),
+            opened: unix.as_secs(),
+            counters: page
+                .counters
+                .into_iter()
+                .map(|(label, value)| (printable(&label), value))
+                .collect(),
+        }
+    }
+
+    /// A counter by its label; `None` when the process does not count that.
+    pub fn counter(&self, label: &str) -> Option<u64> {
+        let found = self.counters.iter().find(|(name, _)| name == label);
+        found.map(|(_, value)| *value)
+    }
+
+    /// One line of a table, under [`HEADING`].
+    pub fn row(&self) -> Vec<String> {
+        vec![
+            self.board.to_string(),
+            self.endpoint.to_string(),
+            self.pid.to_string(),
+            self.program.clone(),
+            self.library.clone(),
+            self.ports(),
+            self.provider.clone(),
+        ]
+    }
+
+    /// Everything but the counters that [`crate::counters`] shows.
+    pub fn block(&self) -> String {
+        let mut out = format!("endpoint {} of board {}\n", self.endpoint, self.board);
+        let name = nic::mx_name(self.nic).unwrap_or_else(|| "unknown".to_owned());
+        let mut line = |name: &str, value: &str| {
+            let _ = writeln!(out, "  {name:<20}{value}");
+        };
+        line("process", &format!("{} ({})", self.pid, self.program));
+        line("library", &self.library);
+        line("NIC", &format!("{} ({name})", nic_text(self.nic)));
+        line("session", &format!("{:#018x}", self.session));
+        line("open for", &age_text(self.age));
+        line("ports", &self.ports());
+        if !self.provider.is_empty() {
+            line("provider", &self.provider);
+        }
+        for label in STATE {
+            if let Some(value) = self.counter(label) {
+                line(&label.replace('_', " "), &value.to_string());
+            }
+        }
+        out
+    }
+
+    /// Everything.
+    pub fn json(&self) -> Json {
+        let ports = self.ports.iter().map(|&port| port.into()).collect();
+        Json::object([
+            ("pid", self.pid.into()),
+            ("program", Json::text_or_null(&self.program)),
+            ("library", self.library.as_str().into()),
+            ("board", self.board.into()),
+            ("endpoint", self.endpoint.into()),
+            ("nic_id", nic_text(self.nic).as_str().into()),
+            ("session", format!("{:016x}", self.session).as_str().into()),
+            ("opened", Json::Number(self.opened)),
+            ("ports", Json::List(ports)),
+            (
+                "tcp_port",
+                self.tcp_port
+                    .map_or(Json::Null, |port| u32::from(port).into()),
+            ),
+            ("provider", Json::text_or_null(&self.provider)),
+            ("counters", self.counters_json()),
+        ])
+    }
+
+    /// The counters by their names.
+    pub fn counters_json(&self) -> Json {
+        let fields = self.counters.iter();
+        Json::Object(
+            fields
+                .map(|(label, value)| (label.clone(), Json::Number(*value)))
+                .collect(),
+        )
+    }
+
+    /// `local tcp:28675 rdm`.
+    fn ports(&self) -> String {
+        let names = self.ports.iter().map(|&name| match self.tcp_port {
+            Some(port) if name == "tcp" => format!("tcp:{port}"),
+            _ => name.to_owned(),
+        });
+        names.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// A NIC id as people write it.
+pub fn nic_text(nic: NicId) -> String {
+    format!("{:016x}", nic.0)
+}
+
+/// What the kernel calls a process; empty when it is gone.
+fn program(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+/// `1 d 2 h`, `3 min 4 s`: the two largest units.
+fn age_text(age: Duration) -> String {
+    let seconds = age.as_secs();
+    let units = [
+        (seconds / 86_400, "d"),
+        (seconds / 3600 % 24, "h"),
+        (seconds / 60 % 60, "min"),
+        (seconds % 60, "s"),
+    ];
+    let first = units.iter().position(|(n, _)| *n > 0).unwrap_or(3);
+    let shown = units.iter().skip(first).take(2);
+    let parts: Vec<String> = shown.map(|(n, unit)| format!("{n} {unit}")).collect();
+    parts.join(" ")
+}

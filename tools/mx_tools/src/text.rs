@@ -1,0 +1,79 @@
+//! Lines for people.
+//!
+//! ```text
+//!   rows of cells  --aligned-->   "  board  interface  address"
+//!                                 "  0      eth0       10.0.0.5"
+//! ```
+//!
+//! Owns: layout.
+//! Knows nothing of: what is shown.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+
+/// Columns as wide as their widest cell; nothing for a table that has only its heading.
+pub fn aligned(heading: &[&str], rows: &[Vec<String>]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let heading: Vec<String> = heading.iter().map(|&cell| cell.to_owned()).collect();
+    let lines = || std::iter::once(&heading).chain(rows);
+    let width = |column: usize| {
+        let cells = lines().filter_map(|line| line.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..heading.len()).map(width).collect();
+    let mut out = String::new();
+    for line in lines() {
+        let cells = line.iter().zip(&widths);
+        let cells: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        let _ = writeln!(out, "  {}", cells.join("  ").trim_end());
+    }
+    out
+}
+
+/// Text that another process wrote, without anything a terminal would act on.
+pub fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if is_plain(c) { c } else { '?' })
+        .collect()
+}
+
+/// Not a control character, and none that changes in which order others are shown.
+fn is_plain(c: char) -> bool {
+    !c.is_control()
+        && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Prints it. False when nobody reads: the other end of a pipe is gone.
+pub fn show(text: &str) -> bool {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = [
+            vec!["0".to_owned(), "eth0".to_owned()],
+            vec!["10".to_owned(), String::new()],
+        ];
+        assert_eq!(
+            aligned(&["board", "name"], &rows),
+            "  board  name\n  0      eth0\n  10\n"
+        );
+        assert_eq!(aligned(&["board"], &[]), "");
+    }
+
+    #[test]
+    fn what_a_terminal_would_act_on_is_not_shown() {
+        assert_eq!(printable("a\x1b[2Jb\n\u{202e}é"), "a?[2Jb??é");
+    }
+}
