@@ -222,7 +222,7 @@ typedef enum mx_get_info_key {
     MX_COUNTERS_LABELS = 6,
     /* uint32_t[counters]: the endpoint's; without one, the sums of those open on the board. */
     MX_COUNTERS_VALUES = 7,
-    /* char[MX_MAX_STR_LEN]: what the board is. */
+    /* char[MX_MAX_STR_LEN]: the driver behind the board, or "virtual". */
     MX_PRODUCT_CODE = 8,
     /* char[MX_MAX_STR_LEN]: its interface's name. */
     MX_PART_NUMBER = 9,
@@ -230,7 +230,7 @@ typedef enum mx_get_info_key {
     MX_SERIAL_NUMBER = 10,
     /* uint32_t: network ports of the board. */
     MX_PORT_COUNT = 11,
-    /* uint32_t: the largest message that is sent without a second copy. */
+    /* uint32_t: the largest message whose bytes the call itself moves; as MX_COPY_SEND_MAX. */
     MX_PIO_SEND_MAX = 12,
     /* uint32_t: the largest message that is sent at once; larger ones are pulled by the receiver. */
     MX_COPY_SEND_MAX = 13,
@@ -452,7 +452,8 @@ mx_return_t mx_nic_id_to_hostname(uint64_t nic_id, char *hostname);
 /*
  * Answers a question into `out_val`, which has room for `out_len` bytes. `in_val` names the board:
  * a uint8_t (in_len 1) or uint32_t (in_len 4) is its number, a uint64_t (in_len 8) its NIC id. With
- * NULL it is the endpoint's, and without an endpoint (NULL) the first.
+ * NULL (or in_len 0) it is the endpoint's, and without an endpoint (NULL) the first. A string needs
+ * room for its NUL; MX_MAX_STR_LEN is always enough.
  *
  * MX_BAD_INFO_KEY; MX_BAD_INFO_VAL: no `out_val`, or no such board; MX_BAD_INFO_LENGTH: too little
  * room, or another `in_len`.

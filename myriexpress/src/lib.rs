@@ -16,7 +16,19 @@
 pub mod error;
 pub mod handles;
 pub mod status;
+pub mod strings;
 
 mod engine;
 
 pub mod process;
+
+pub mod abi;
+
+pub mod handler;
+pub mod info;
+pub mod library;
+pub mod names;
+
+pub(crate) mod boundary;
+
+pub mod exports;

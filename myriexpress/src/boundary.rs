@@ -1,0 +1,375 @@
+//! How a call from C becomes a call in Rust.
+//!
+//! ```text
+//!   C ---> mx_isend(endpoint, ...)                            declared with export!
+//!            guard: a panic becomes MX_FAILURE, never more
+//!            1 pointers checked    required, optional, string
+//!            2 numbers converted   timeout, segments
+//!            3 one Rust call
+//!            4 outputs written     only when it succeeded
+//!   C <--- MX_SUCCESS, or what the error handler answers
+//! ```
+//!
+//! The guard is part of `export!`, the only way a function gets its C name, so that it cannot be
+//! left out.
+//!
+//! Owns: the guard and the checks.
+//! Knows nothing of: what is exported, which handler is in charge (see `handler`).
+
+use crate::abi::{
+    MX_INFINITE, MX_MAX_SEGMENTS, mx_endpoint_t, mx_request_t, mx_return_t, mx_segment_t,
+};
+use crate::error::{Code, Error};
+use crate::handler;
+use crate::handles::{Address, EndpointHandle, RequestHandle};
+use libc::c_char;
+use mx_sys::UserMemory;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::time::Duration;
+
+/// Declares exported functions. The bodies yield `Result<(), Error>`. A failure goes to the handler
+/// of the endpoint that the argument after `of` belongs to, or else to the process's.
+macro_rules! export {
+    ($(
+        $(#[$attribute:meta])*
+        pub unsafe extern "C" fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $answer:ident
+        $(of $owner:ident)?
+        $body:block
+    )*) => {$(
+        $(#[$attribute])*
+        // SAFETY: the names are this library's own by its purpose (`tests/exports.rs`).
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> $answer {
+            $crate::boundary::guard(
+                stringify!($name),
+                $crate::boundary::owner!($($owner)?),
+                move || -> Result<(), $crate::error::Error> { $body },
+            )
+        }
+    )*};
+}
+pub(crate) use export;
+
+/// The endpoint that an argument belongs to.
+macro_rules! owner {
+    () => {
+        None
+    };
+    ($owner:ident) => {
+        Some($crate::boundary::Owned::endpoint($owner))
+    };
+}
+pub(crate) use owner;
+
+/// What belongs to an endpoint.
+pub(crate) trait Owned: Copy {
+    /// Which; it need not be one.
+    fn endpoint(self) -> EndpointHandle;
+}
+
+impl Owned for mx_endpoint_t {
+    #[inline]
+    fn endpoint(self) -> EndpointHandle {
+        self.into()
+    }
+}
+
+impl Owned for Address {
+    #[inline]
+    fn endpoint(self) -> EndpointHandle {
+        Self::endpoint(self)
+    }
+}
+
+/// Runs `body`; whatever happens in there, C gets an answer.
+#[inline]
+pub(crate) fn guard(
+    function: &'static str,
+    owner: Option<EndpointHandle>,
+    body: impl FnOnce() -> Result<(), Error>,
+) -> mx_return_t {
+    // Nothing of the body's is looked at again after a panic: it owns copies of C's arguments.
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => Code::Success as mx_return_t,
+        Ok(Err(error)) => refused(function, owner, &error),
+        Err(payload) => panicked(function, payload),
+    }
+}
+
+/// Says why a call failed.
+#[cold]
+fn refused(function: &str, owner: Option<EndpointHandle>, error: &Error) -> mx_return_t {
+    // A logger that panics must not take the process along.
+    let told = catch_unwind(AssertUnwindSafe(|| {
+        let text = format!("{function}: {error}");
+        log::debug!("{text} ({:?})", error.code());
+        handler::report(owner, &text, error.code())
+    }));
+    told.unwrap_or_else(|payload| panicked(function, payload))
+}
+
+/// Not for the handler: our mistake must not end a process that has made none.
+#[cold]
+fn panicked(function: &str, payload: Box<dyn Any + Send>) -> mx_return_t {
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        let what = match (
+            payload.downcast_ref::<&str>(),
+            payload.downcast_ref::<String>(),
+        ) {
+            (Some(text), _) => text,
+            (_, Some(text)) => text.as_str(),
+            _ => "unknown panic",
+        };
+        log::error!("{function}: panicked: {what}");
+        drop(payload);
+    }));
+    Code::Failure as mx_return_t
+}
+
+/// A pointer that must be there.
+#[inline]
+pub(crate) fn required<T>(what: &'static str, pointer: *mut T) -> Result<NonNull<T>, Error> {
+    required_or(Code::Failure, what, pointer)
+}
+
+/// A pointer that must be there, with a code of its own for when it is not.
+#[inline]
+pub(crate) fn required_or<T>(
+    code: Code,
+    what: &'static str,
+    pointer: *mut T,
+) -> Result<NonNull<T>, Error> {
+    match NonNull::new(pointer) {
+        Some(pointer) if pointer.is_aligned() => Ok(pointer),
+        _ => Err(bad_pointer(code, what, pointer.addr())),
+    }
+}
+
+/// A pointer that may be null.
+#[inline]
+pub(crate) fn optional<T>(
+    what: &'static str,
+    pointer: *mut T,
+) -> Result<Option<NonNull<T>>, Error> {
+    match pointer.is_aligned() {
+        true => Ok(NonNull::new(pointer)),
+        false => Err(bad_pointer(Code::Failure, what, pointer.addr())),
+    }
+}
+
+#[cold]
+fn bad_pointer(code: Code, what: &str, address: usize) -> Error {
+    match address {
+        0 => Error::new(code, format!("{what} is null")),
+        _ => Error::new(code, format!("{what} at {address:#x} is not aligned")),
+    }
+}
+
+/// A request that C holds: where the handle is, and the handle.
+///
+/// # Safety
+///
+/// `request` is null, misaligned, or readable.
+#[inline]
+pub(crate) unsafe fn request(
+    request: *mut mx_request_t,
+) -> Result<(NonNull<mx_request_t>, RequestHandle), Error> {
+    let place = required_or(Code::BadRequest, "request", request)?;
+    // SAFETY: there, aligned, and readable by the caller's promise.
+    let handle = unsafe { place.read() };
+    Ok((place, handle.into()))
+}
+
+/// A string of at most `limit` bytes, its NUL included.
+///
+/// # Safety
+///
+/// `text` is null, or readable up to its NUL or for `limit` bytes.
+pub(crate) unsafe fn string<'a>(
+    code: Code,
+    what: &'static str,
+    text: *const c_char,
+    limit: usize,
+) -> Result<&'a str, Error> {
+    if text.is_null() {
+        return Err(bad_pointer(code, what, 0));
+    }
+    // SAFETY: readable as far as strnlen looks (the caller's promise).
+    let len = unsafe { libc::strnlen(text, limit) };
+    if len == limit {
+        let text = format!("{what} has no end within {limit} bytes");
+        return Err(Error::new(code, text));
+    }
+    // SAFETY: strnlen has just read these bytes.
+    let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), len) };
+    std::str::from_utf8(bytes).map_err(|error| {
+        let at = error.valid_up_to();
+        Error::new(code, format!("{what} is not UTF-8 at byte {at}"))
+    })
+}
+
+/// A time-out; `None` is for ever.
+#[inline]
+pub(crate) fn timeout(milliseconds: u32) -> Option<Duration> {
+    (milliseconds != MX_INFINITE).then(|| Duration::from_millis(milliseconds.into()))
+}
+
+/// The message that a segment list describes.
+///
+/// # Safety
+///
+/// `list` is null or readable for `count` segments, and what they point to stays valid as
+/// [`UserMemory::new`] says.
+#[inline]
+pub(crate) unsafe fn segments(list: *mut mx_segment_t, count: u32) -> Result<UserMemory, Error> {
+    if count == 0 {
+        return Ok(UserMemory::empty());
+    }
+    if count > MX_MAX_SEGMENTS {
+        let text = format!("{count} segments, {MX_MAX_SEGMENTS} at most");
+        return Err(Error::new(Code::BadSegCnt, text));
+    }
+    let list = required_or(Code::BadSegList, "segments_list", list)?;
+    // SAFETY: there, aligned, and `count` long (the caller's promise); copied before this returns.
+    let list = unsafe { std::slice::from_raw_parts(list.as_ptr(), count as usize) };
+    if let [only] = list {
+        // SAFETY: the caller's promise.
+        let memory = unsafe { UserMemory::new(only.segment_ptr, only.segment_length as usize) };
+        return memory.map_err(|error| Error::new(Code::BadSegMem, error.to_string()));
+    }
+    // 256 lengths of 32 bits: no overflow.
+    let total: u64 = list.iter().map(|one| u64::from(one.segment_length)).sum();
+    if total > u64::from(u32::MAX) {
+        let text = format!("segments of {total} bytes, {} at most", u32::MAX);
+        return Err(Error::new(Code::BadSegList, text));
+    }
+    let pieces = list
+        .iter()
+        .map(|one| (one.segment_ptr, one.segment_length as usize));
+    // SAFETY: the caller's promise.
+    let memory = unsafe { UserMemory::list(pieces) };
+    memory.map_err(|error| Error::new(Code::BadSegMem, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handler::tests::{heard, listen};
+    use libc::c_void;
+    use mx_proto::Memory;
+
+    #[test]
+    fn a_panic_becomes_a_failure_and_stays_inside_and_from_the_handler() {
+        let _alone = listen();
+        assert_eq!(guard("test", None, || panic!("at {}", 7)), 2);
+        assert_eq!(guard("test", None, || std::panic::panic_any(7_u8)), 2);
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("again");
+            }
+        }
+        assert_eq!(guard("test", None, || std::panic::panic_any(Bomb)), 2);
+        assert_eq!(heard(), []);
+    }
+
+    #[test]
+    fn a_refused_call_goes_to_the_handler_with_its_name() {
+        let _alone = listen();
+        let refuse = || Err(Error::new(Code::Busy, "endpoint 3 is in use"));
+        assert_eq!(guard("mx_open_endpoint", None, refuse), 7);
+        let told = "mx_open_endpoint: endpoint 3 is in use".to_owned();
+        assert_eq!(heard(), [(told, Code::Busy as u32)]);
+        assert_eq!(guard("mx_open_endpoint", None, || Ok(())), 0);
+        assert_eq!(heard(), []);
+    }
+
+    #[test]
+    fn pointers_are_checked_for_null_and_alignment() {
+        let mut word = 0_u64;
+        assert!(required("word", &raw mut word).is_ok());
+        let error = required("word", std::ptr::null_mut::<u64>()).unwrap_err();
+        assert_eq!(error.to_string(), "word is null");
+        assert_eq!(error.code(), Code::Failure);
+        let none = optional("word", std::ptr::null_mut::<u64>()).unwrap();
+        assert!(none.is_none());
+        let odd = (&raw mut word).cast::<u8>().wrapping_add(1).cast::<u64>();
+        let error = required_or(Code::BadInfoVal, "word", odd).unwrap_err();
+        assert_eq!(error.code(), Code::BadInfoVal);
+        assert!(error.to_string().ends_with("is not aligned"), "{error}");
+        assert!(optional("word", odd).is_err());
+    }
+
+    #[test]
+    fn strings_end_within_their_limit_and_are_utf8() {
+        let code = Code::BadHostnameArgs;
+        // SAFETY: all of them are NUL-terminated, or longer than the limit.
+        unsafe {
+            assert_eq!(string(code, "name", c"abc".as_ptr(), 4).unwrap(), "abc");
+            let error = string(code, "name", std::ptr::null(), 4).unwrap_err();
+            assert_eq!(error.to_string(), "name is null");
+            let error = string(code, "name", c"abc".as_ptr(), 3).unwrap_err();
+            assert_eq!(error.to_string(), "name has no end within 3 bytes");
+            let error = string(code, "name", c"ab\xff".as_ptr(), 10).unwrap_err();
+            assert_eq!(error.to_string(), "name is not UTF-8 at byte 2");
+        }
+    }
+
+    #[test]
+    fn a_timeout_of_zero_is_for_ever() {
+        assert_eq!(timeout(0), None);
+        assert_eq!(timeout(1), Some(Duration::from_millis(1)));
+        assert_eq!(
+            timeout(u32::MAX),
+            Some(Duration::from_millis(u32::MAX.into()))
+        );
+    }
+
+    fn segment(segment_ptr: *mut c_void, segment_length: u32) -> mx_segment_t {
+        mx_segment_t {
+            segment_ptr,
+            segment_length,
+        }
+    }
+
+    /// The length of the message, or the code.
+    fn of(list: &mut [mx_segment_t]) -> Result<usize, Code> {
+        // SAFETY: the memory is never read.
+        let memory = unsafe { segments(list.as_mut_ptr(), list.len() as u32) };
+        memory
+            .map(|memory| memory.len())
+            .map_err(|error| error.code())
+    }
+
+    #[test]
+    fn segments_are_checked_at_below_and_above_each_limit() {
+        let null = std::ptr::null_mut();
+        let mut byte = 0_u8;
+        let good: *mut c_void = (&raw mut byte).cast();
+        assert_eq!(of(&mut []), Ok(0));
+        assert_eq!(of(&mut [segment(null, 0)]), Ok(0));
+        assert_eq!(of(&mut [segment(null, 1)]), Err(Code::BadSegMem));
+        assert_eq!(of(&mut [segment(good, u32::MAX)]), Ok(u32::MAX as usize));
+        let mut two = [segment(good, u32::MAX - 1), segment(good, 1)];
+        assert_eq!(of(&mut two), Ok(u32::MAX as usize));
+        two[1].segment_length = 2;
+        assert_eq!(of(&mut two), Err(Code::BadSegList));
+        let mut two = [segment(good, 1), segment(null, 1)];
+        assert_eq!(of(&mut two), Err(Code::BadSegMem));
+        assert_eq!(of(&mut vec![segment(good, 1); 256]), Ok(256));
+        assert_eq!(of(&mut vec![segment(good, 1); 257]), Err(Code::BadSegCnt));
+        // SAFETY: nothing is read: there is nothing, or too much of it.
+        let (none, missing, many) = unsafe {
+            (
+                segments(std::ptr::null_mut(), 0),
+                segments(std::ptr::null_mut(), 1),
+                segments(std::ptr::null_mut(), 257),
+            )
+        };
+        assert_eq!(none.unwrap().len(), 0);
+        assert_eq!(missing.unwrap_err().code(), Code::BadSegList);
+        assert_eq!(many.unwrap_err().code(), Code::BadSegCnt);
+    }
+}

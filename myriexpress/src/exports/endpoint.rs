@@ -1,0 +1,211 @@
+//! Opening and closing endpoints, and what concerns one as a whole.
+//!
+//! Owns: which parameters there are.
+//! Knows nothing of: requests, peers.
+
+use crate::abi::{
+    MX_ANY_ENDPOINT, MX_ANY_NIC, MX_CONTEXT_ID_BITS_MAX, MX_PARAM_CONTEXT_ID,
+    MX_PARAM_ERROR_HANDLER, MX_PARAM_UNEXP_QUEUE_MAX, mx_endpoint_t, mx_param_t, mx_return_t,
+    mx_unexp_handler_t,
+};
+use crate::boundary::{export, required, required_or};
+use crate::error::{Code, Error};
+use crate::process::{self, ContextIds, OpenParams, UnexpectedHandler};
+use crate::{handler, library};
+use libc::c_void;
+
+/// Parameters that are looked at: there are three keys, and the last of each counts.
+const PARAMS_MAX: u32 = 64;
+
+export! {
+    /// Opens an endpoint.
+    pub unsafe extern "C" fn mx_open_endpoint(
+        board_number: u32,
+        endpoint_id: u32,
+        endpoint_key: u32,
+        params_array: *mut mx_param_t,
+        params_count: u32,
+        endpoint: *mut mx_endpoint_t,
+    ) -> mx_return_t {
+        let endpoint = required("endpoint", endpoint)?;
+        let settings = library::settings()?;
+        let mut params = OpenParams {
+            board: (board_number != MX_ANY_NIC).then_some(board_number),
+            endpoint: (endpoint_id != MX_ANY_ENDPOINT).then_some(endpoint_id),
+            key: endpoint_key,
+            ..OpenParams::default()
+        };
+        // SAFETY: null or as long as `params_count` says, by the contract.
+        unsafe { read_params(params_array, params_count, &mut params) }?;
+        let opened = process::open(&settings, params)?;
+        // SAFETY: C's to write to; checked above.
+        unsafe { endpoint.write(opened.into()) };
+        Ok(())
+    }
+
+    /// Closes an endpoint; its requests are gone.
+    pub unsafe extern "C" fn mx_close_endpoint(endpoint: mx_endpoint_t) -> mx_return_t of endpoint {
+        process::close(endpoint.into())
+    }
+
+    /// Wakes the threads that wait on the endpoint now.
+    pub unsafe extern "C" fn mx_wakeup(endpoint: mx_endpoint_t) -> mx_return_t of endpoint {
+        process::wakeup(endpoint.into())
+    }
+
+    /// Stops all processing.
+    pub unsafe extern "C" fn mx_disable_progression(ep: mx_endpoint_t) -> mx_return_t of ep {
+        process::set_progression(ep.into(), false)
+    }
+
+    /// Lets it go on.
+    pub unsafe extern "C" fn mx_reenable_progression(ep: mx_endpoint_t) -> mx_return_t of ep {
+        process::set_progression(ep.into(), true)
+    }
+
+    /// One pass over everything.
+    pub unsafe extern "C" fn mx_progress(ep: mx_endpoint_t) -> mx_return_t of ep {
+        process::progress(ep.into())
+    }
+
+    /// Who is asked about messages without a receive; nobody for NULL.
+    pub unsafe extern "C" fn mx_register_unexp_handler(
+        ep: mx_endpoint_t,
+        handler: mx_unexp_handler_t,
+        context: *mut c_void,
+    ) -> mx_return_t of ep {
+        let handler = handler.map(|function| UnexpectedHandler {
+            function,
+            context: context.expose_provenance(),
+        });
+        process::register_handler(ep.into(), handler)
+    }
+}
+
+/// Takes over what the list says.
+///
+/// # Safety
+///
+/// `list` is null or readable for `count` parameters.
+unsafe fn read_params(
+    list: *mut mx_param_t,
+    count: u32,
+    params: &mut OpenParams,
+) -> Result<(), Error> {
+    if count == 0 {
+        return Ok(());
+    }
+    let list = required_or(Code::BadParamList, "params_array", list)?;
+    if count > PARAMS_MAX {
+        let text = format!("{count} parameters, {PARAMS_MAX} at most");
+        return Err(Error::new(Code::BadParamList, text));
+    }
+    for at in 0..count as usize {
+        // SAFETY: as many are there as the caller promised.
+        let param = unsafe { list.add(at).read() };
+        match param.key {
+            MX_PARAM_ERROR_HANDLER => {
+                // SAFETY: what C wrote for this key: a function or null.
+                params.error_handler = handler::word(unsafe { param.val.error_handler });
+            }
+            MX_PARAM_UNEXP_QUEUE_MAX => {
+                // SAFETY: what C wrote for this key; any number is one.
+                let bytes = unsafe { param.val.unexp_queue_max };
+                params.unexpected_bytes = (bytes != 0).then_some(bytes as usize);
+            }
+            MX_PARAM_CONTEXT_ID => {
+                // SAFETY: what C wrote for this key; any two bytes are one.
+                let field = unsafe { param.val.context_id };
+                params.context_ids = context_ids(field.bits, field.shift)?;
+            }
+            other => {
+                let text = format!("parameter {at} has the unknown key {other}");
+                return Err(Error::new(Code::BadParamName, text));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The field of the match bits; none for no bits.
+fn context_ids(bits: u8, shift: u8) -> Result<Option<ContextIds>, Error> {
+    let fits = bits <= MX_CONTEXT_ID_BITS_MAX && u32::from(bits) + u32::from(shift) <= u64::BITS;
+    let field = match (fits, bits) {
+        (true, 0) => return Ok(None),
+        (true, _) => ContextIds::new(bits, shift),
+        (false, _) => None,
+    };
+    let bad = || format!("a context id of {bits} bits at bit {shift}");
+    match field {
+        None => Err(Error::new(Code::BadParamVal, bad())),
+        some => Ok(some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::{mx_context_id, mx_param_val};
+
+    fn read(list: &mut [mx_param_t]) -> Result<OpenParams, Code> {
+        let mut params = OpenParams::default();
+        // SAFETY: the list is as long as it says.
+        let result = unsafe { read_params(list.as_mut_ptr(), list.len() as u32, &mut params) };
+        result.map(|()| params).map_err(|error| error.code())
+    }
+
+    fn context_id(bits: u8, shift: u8) -> mx_param_t {
+        mx_param_t {
+            key: MX_PARAM_CONTEXT_ID,
+            val: mx_param_val {
+                context_id: mx_context_id { bits, shift },
+            },
+        }
+    }
+
+    fn queue(key: u32, bytes: u32) -> mx_param_t {
+        mx_param_t {
+            key,
+            val: mx_param_val {
+                unexp_queue_max: bytes,
+            },
+        }
+    }
+
+    #[test]
+    fn context_ids_are_checked_at_their_limits() {
+        for (bits, shift) in [(1, 0), (16, 48), (16, 0), (1, 63)] {
+            let params = read(&mut [context_id(bits, shift)]).unwrap();
+            assert!(params.context_ids.is_some(), "{bits} at {shift}");
+        }
+        for (bits, shift) in [(0, 0), (0, 64)] {
+            let params = read(&mut [context_id(bits, shift)]).unwrap();
+            assert!(params.context_ids.is_none(), "{bits} at {shift}");
+        }
+        for (bits, shift) in [(17, 0), (16, 49), (1, 64), (255, 255), (0, 65)] {
+            let code = read(&mut [context_id(bits, shift)]).unwrap_err();
+            assert_eq!(code, Code::BadParamVal, "{bits} at {shift}");
+        }
+    }
+
+    #[test]
+    fn a_list_is_there_and_short_and_its_last_word_counts() {
+        let mut params = OpenParams::default();
+        // SAFETY: nothing is there to be read.
+        let none = unsafe { read_params(std::ptr::null_mut(), 0, &mut params) };
+        assert!(none.is_ok());
+        // SAFETY: as above.
+        let missing = unsafe { read_params(std::ptr::null_mut(), 1, &mut params) };
+        assert_eq!(missing.unwrap_err().code(), Code::BadParamList);
+        let mut full = vec![queue(MX_PARAM_UNEXP_QUEUE_MAX, 5); 64];
+        full[63] = queue(MX_PARAM_UNEXP_QUEUE_MAX, 7);
+        assert_eq!(read(&mut full).unwrap().unexpected_bytes, Some(7));
+        full.push(queue(MX_PARAM_UNEXP_QUEUE_MAX, 0));
+        assert_eq!(read(&mut full).unwrap_err(), Code::BadParamList);
+        assert_eq!(read(&mut full[1..]).unwrap().unexpected_bytes, None);
+        for key in [3, u32::MAX] {
+            let mut list = [queue(MX_PARAM_UNEXP_QUEUE_MAX, 5), queue(key, 0)];
+            assert_eq!(read(&mut list).unwrap_err(), Code::BadParamName);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What is there because old programs link it: three calls that are refused, and MPI's own.
+//!
+//! ```text
+//!   mx_iput, mx_iget               MX_FAILURE: an address that came over the wire is never used
+//!   mx_register_unexp_callback     MX_FAILURE: mx_register_unexp_handler took its place
+//!   mx_open_board, mx__get_mapper_state, mx__regcache_clean     answer as without a mapper
+//! ```
+//!
+//! Knows nothing of: requests.
+
+use crate::abi::{
+    mx_endpoint_addr_t, mx_endpoint_t, mx_endpt_handle_t, mx_mapper_state_t,
+    mx_matching_callback_t, mx_request_t, mx_return_t,
+};
+use crate::boundary::{export, required};
+use crate::error::{Code, Error};
+use crate::{library, names};
+use libc::{c_int, c_void, size_t};
+
+/// Why there is no one-sided communication.
+const ONE_SIDED: &str = "not supported: a peer's memory is never touched at an address it was \
+                         told; send a message";
+
+export! {
+    /// Refused.
+    pub unsafe extern "C" fn mx_iput(
+        endpoint: mx_endpoint_t,
+        _local_addr: *mut c_void,
+        _length: u32,
+        _dest_endpoint: mx_endpoint_addr_t,
+        _remote_addr: u64,
+        _context: *mut c_void,
+        _request: *mut mx_request_t,
+    ) -> mx_return_t of endpoint {
+        Err(Error::new(Code::Failure, ONE_SIDED))
+    }
+
+    /// Refused.
+    pub unsafe extern "C" fn mx_iget(
+        endpoint: mx_endpoint_t,
+        _local_addr: *mut c_void,
+        _length: u32,
+        _dest_endpoint: mx_endpoint_addr_t,
+        _remote_addr: u64,
+        _context: *mut c_void,
+        _request: *mut mx_request_t,
+    ) -> mx_return_t of endpoint {
+        Err(Error::new(Code::Failure, ONE_SIDED))
+    }
+
+    /// Refused.
+    pub unsafe extern "C" fn mx_register_unexp_callback(
+        ep: mx_endpoint_t,
+        _cb: mx_matching_callback_t,
+        _ctxt: *mut c_void,
+    ) -> mx_return_t of ep {
+        let text = "not supported: use mx_register_unexp_handler";
+        Err(Error::new(Code::Failure, text))
+    }
+
+    /// The board with that number, which is its own handle.
+    pub unsafe extern "C" fn mx_open_board(
+        i: c_int,
+        handle: *mut mx_endpt_handle_t,
+    ) -> mx_return_t {
+        let handle = required("handle", handle)?;
+        board(i)?;
+        // SAFETY: C's to write to; checked above.
+        unsafe { handle.write(i) };
+        Ok(())
+    }
+
+    /// The network's state: nothing but the board.
+    pub unsafe extern "C" fn mx__get_mapper_state(
+        handle: mx_endpt_handle_t,
+        state: *mut mx_mapper_state_t,
+    ) -> mx_return_t {
+        let state = required("state", state)?;
+        let board_number = board(handle)?;
+        let answer = mx_mapper_state_t {
+            board_number,
+            ..mx_mapper_state_t::default()
+        };
+        // SAFETY: C's to write to; checked above.
+        unsafe { state.write(answer) };
+        Ok(())
+    }
+}
+
+/// The number, if this host has such a board.
+fn board(number: c_int) -> Result<u32, Error> {
+    library::settings()?;
+    let unknown = |_| {
+        Error::new(
+            Code::BoardUnknown,
+            format!("this host has no board {number}"),
+        )
+    };
+    let number = u32::try_from(number).map_err(unknown)?;
+    names::of_board(number)?;
+    Ok(number)
+}
+
+/// Memory is not kept registered by address, so there is nothing to clean. Returns 0.
+// SAFETY: the name is this library's own by its purpose.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mx__regcache_clean(_ptr: *mut c_void, _len: size_t) -> c_int {
+    0
+}

@@ -1,0 +1,53 @@
+//! Start, end, error handlers and texts.
+//!
+//! Knows nothing of: endpoints.
+
+use crate::abi::{mx_error_handler_t, mx_return_t, mx_status_code_t};
+use crate::boundary::export;
+use crate::{handler, library, strings};
+use libc::{c_char, c_int};
+
+/// The handler that prints and ends the process.
+// SAFETY: the name is this library's own by its purpose.
+#[unsafe(no_mangle)]
+pub static MX_ERRORS_ARE_FATAL: mx_error_handler_t = Some(handler::fatal);
+
+/// The handler that returns its code.
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+pub static MX_ERRORS_RETURN: mx_error_handler_t = Some(handler::returned);
+
+export! {
+    /// Starts the library; `mx_init()` calls it with the header's `MX_API`.
+    pub unsafe extern "C" fn mx__init_api(api: c_int) -> mx_return_t {
+        library::init(api)
+    }
+
+    /// Takes one init back; the last one closes every endpoint.
+    pub unsafe extern "C" fn mx_finalize() -> mx_return_t {
+        library::finalize()
+    }
+}
+
+// These three have no code to return and cannot fail.
+
+/// The process's handler; gives the one before.
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mx_set_error_handler(handler: mx_error_handler_t) -> mx_error_handler_t {
+    handler::set(handler)
+}
+
+/// A return code in words.
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mx_strerror(return_code: mx_return_t) -> *const c_char {
+    strings::return_text(return_code).as_ptr()
+}
+
+/// A status code in words.
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mx_strstatus(status: mx_status_code_t) -> *const c_char {
+    strings::status_text(status).as_ptr()
+}

@@ -1,0 +1,125 @@
+//! Host names, boards, NIC ids, and questions.
+//!
+//! Knows nothing of: how names are found (`names`), what is known of a board (`info`).
+
+use crate::abi::{MX_MAX_HOSTNAME_LEN, mx_endpoint_t, mx_get_info_key_t, mx_return_t};
+use crate::boundary::{export, required, required_or, string};
+use crate::error::{Code, Error};
+use crate::handles::EndpointHandle;
+use crate::info::{self, Which};
+use crate::{library, names};
+use libc::{c_char, c_void};
+use mx_proto::NicId;
+
+/// Longest name that is looked at; DNS names end at 253 bytes.
+const HOSTNAME_LIMIT: usize = 1024;
+
+export! {
+    /// The NIC id of a host's board.
+    pub unsafe extern "C" fn mx_hostname_to_nic_id(
+        hostname: *mut c_char,
+        nic_id: *mut u64,
+    ) -> mx_return_t {
+        let code = Code::BadHostnameArgs;
+        let nic_id = required_or(code, "nic_id", nic_id)?;
+        // SAFETY: null or a C string, which outlives the call.
+        let hostname = unsafe { string(code, "hostname", hostname, HOSTNAME_LIMIT) }?;
+        library::settings()?;
+        let found = names::nic_id(hostname)?;
+        // SAFETY: C's to write to; checked above.
+        unsafe { nic_id.write(found.0) };
+        Ok(())
+    }
+
+    /// The NIC id of a board of this host.
+    pub unsafe extern "C" fn mx_board_number_to_nic_id(
+        board_number: u32,
+        nic_id: *mut u64,
+    ) -> mx_return_t {
+        let nic_id = required("nic_id", nic_id)?;
+        library::settings()?;
+        let found = names::of_board(board_number)?;
+        // SAFETY: C's to write to; checked above.
+        unsafe { nic_id.write(found.0) };
+        Ok(())
+    }
+
+    /// Which board of this host has the NIC id.
+    pub unsafe extern "C" fn mx_nic_id_to_board_number(
+        nic_id: u64,
+        board_number: *mut u32,
+    ) -> mx_return_t {
+        let board_number = required("board_number", board_number)?;
+        library::settings()?;
+        let found = names::board_number(NicId(nic_id))?;
+        // SAFETY: C's to write to; checked above.
+        unsafe { board_number.write(found) };
+        Ok(())
+    }
+
+    /// `host:board` of a NIC id.
+    pub unsafe extern "C" fn mx_nic_id_to_hostname(
+        nic_id: u64,
+        hostname: *mut c_char,
+    ) -> mx_return_t {
+        let hostname = required_or(Code::BadHostnameArgs, "hostname", hostname)?;
+        library::settings()?;
+        let mut name = names::hostname(NicId(nic_id))?.into_bytes();
+        // It has no more by promise; a shorter name is not the host's, but nothing is overwritten.
+        name.truncate(MX_MAX_HOSTNAME_LEN - 1);
+        name.push(0);
+        // SAFETY: C has room for MX_MAX_HOSTNAME_LEN bytes there, and these are no more.
+        unsafe { std::ptr::copy_nonoverlapping(name.as_ptr(), hostname.as_ptr().cast(), name.len()) };
+        Ok(())
+    }
+
+    /// Answers a question about the library, an endpoint or a board.
+    pub unsafe extern "C" fn mx_get_info(
+        ep: mx_endpoint_t,
+        key: mx_get_info_key_t,
+        in_val: *mut c_void,
+        in_len: u32,
+        out_val: *mut c_void,
+        out_len: u32,
+    ) -> mx_return_t of ep {
+        let key = info::key(key)?;
+        let out = required_or(Code::BadInfoVal, "out_val", out_val.cast::<u8>())?;
+        let endpoint = (!ep.is_null()).then(|| EndpointHandle::from(ep));
+        // SAFETY: null or `in_len` bytes, by the contract.
+        let which = unsafe { which_board(in_val.cast(), in_len) }?;
+        let answer = info::answer(key, endpoint, which)?;
+        let bytes = answer.fitting(out_len as usize)?;
+        // SAFETY: C has room for `out_len` bytes there, and these are no more.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), out.as_ptr(), bytes.len()) };
+        Ok(())
+    }
+}
+
+/// The board that `in_val` names.
+///
+/// # Safety
+///
+/// `value` is null or `len` bytes long.
+unsafe fn which_board(value: *const u8, len: u32) -> Result<Which, Error> {
+    if value.is_null() {
+        return Ok(Which::Usual);
+    }
+    // Nothing of it need be aligned.
+    match len {
+        0 => Ok(Which::Usual),
+        // SAFETY: as long as `len` says.
+        1 => Ok(Which::Number(unsafe { value.read() }.into())),
+        // SAFETY: as long as `len` says.
+        4 => Ok(Which::Number(unsafe {
+            value.cast::<u32>().read_unaligned()
+        })),
+        // SAFETY: as long as `len` says.
+        8 => Ok(Which::Nic(NicId(unsafe {
+            value.cast::<u64>().read_unaligned()
+        }))),
+        other => {
+            let text = format!("in_len is {other}; a board has 1, 4 or 8 bytes");
+            Err(Error::new(Code::BadInfoLength, text))
+        }
+    }
+}

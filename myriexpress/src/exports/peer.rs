@@ -1,0 +1,124 @@
+//! Connections, and the addresses they give.
+//!
+//! Knows nothing of: messages.
+
+use super::post::give;
+use crate::abi::{mx_endpoint_addr_t, mx_endpoint_t, mx_request_t, mx_return_t};
+use crate::boundary::{export, optional, required, timeout};
+use crate::process;
+use libc::c_void;
+use mx_proto::NicId;
+use std::ptr::with_exposed_provenance_mut;
+
+export! {
+    /// Connects and waits for the answer.
+    pub unsafe extern "C" fn mx_connect(
+        endpoint: mx_endpoint_t,
+        nic_id: u64,
+        endpoint_id: u32,
+        key: u32,
+        timeout: u32,
+        addr: *mut mx_endpoint_addr_t,
+    ) -> mx_return_t of endpoint {
+        let addr = required("addr", addr)?;
+        let timeout = self::timeout(timeout);
+        let found = process::connect(endpoint.into(), NicId(nic_id), endpoint_id, key, timeout)?;
+        // SAFETY: C's to write to; checked above.
+        unsafe { addr.write(found) };
+        Ok(())
+    }
+
+    /// Connects without waiting.
+    pub unsafe extern "C" fn mx_iconnect(
+        ep: mx_endpoint_t,
+        nic_id: u64,
+        eid: u32,
+        key: u32,
+        match_info: u64,
+        context: *mut c_void,
+        request: *mut mx_request_t,
+    ) -> mx_return_t of ep {
+        let place = optional("request", request)?;
+        let context = context.expose_provenance();
+        let ep = ep.into();
+        let posted = process::iconnect(ep, NicId(nic_id), eid, key, match_info, context)?;
+        // SAFETY: null, or C's to write to.
+        unsafe { give(ep, place, posted) }
+    }
+
+    /// Ends a connection.
+    pub unsafe extern "C" fn mx_disconnect(
+        ep: mx_endpoint_t,
+        addr: mx_endpoint_addr_t,
+    ) -> mx_return_t of ep {
+        process::disconnect(ep.into(), addr)
+    }
+
+    /// The endpoint's own address.
+    pub unsafe extern "C" fn mx_get_endpoint_addr(
+        endpoint: mx_endpoint_t,
+        endpoint_addr: *mut mx_endpoint_addr_t,
+    ) -> mx_return_t of endpoint {
+        let addr = required("endpoint_addr", endpoint_addr)?;
+        let own = process::own_address(endpoint.into())?;
+        // SAFETY: C's to write to; checked above.
+        unsafe { addr.write(own) };
+        Ok(())
+    }
+
+    /// Whose address it is.
+    pub unsafe extern "C" fn mx_decompose_endpoint_addr(
+        endpoint_addr: mx_endpoint_addr_t,
+        nic_id: *mut u64,
+        endpoint_id: *mut u32,
+    ) -> mx_return_t of endpoint_addr {
+        let nic_id = required("nic_id", nic_id)?;
+        let endpoint_id = required("endpoint_id", endpoint_id)?;
+        let (nic, endpoint, _) = process::decompose(endpoint_addr)?;
+        // SAFETY: C's to write to; checked above.
+        unsafe { nic_id.write(nic.0) };
+        // SAFETY: C's to write to; checked above.
+        unsafe { endpoint_id.write(endpoint) };
+        Ok(())
+    }
+
+    /// Whose address it is, and which session of it.
+    pub unsafe extern "C" fn mx_decompose_endpoint_addr2(
+        endpoint_addr: mx_endpoint_addr_t,
+        nic_id: *mut u64,
+        endpoint_id: *mut u32,
+        session_id: *mut u32,
+    ) -> mx_return_t of endpoint_addr {
+        let nic_id = required("nic_id", nic_id)?;
+        let endpoint_id = required("endpoint_id", endpoint_id)?;
+        let session_id = required("session_id", session_id)?;
+        let (nic, endpoint, session) = process::decompose(endpoint_addr)?;
+        // SAFETY: C's to write to; checked above.
+        unsafe { nic_id.write(nic.0) };
+        // SAFETY: C's to write to; checked above.
+        unsafe { endpoint_id.write(endpoint) };
+        // SAFETY: C's to write to; checked above.
+        unsafe { session_id.write(session) };
+        Ok(())
+    }
+
+    /// Puts a pointer on a peer.
+    pub unsafe extern "C" fn mx_set_endpoint_addr_context(
+        endpoint_addr: mx_endpoint_addr_t,
+        context: *mut c_void,
+    ) -> mx_return_t of endpoint_addr {
+        process::set_context(endpoint_addr, context.expose_provenance())
+    }
+
+    /// The pointer on a peer.
+    pub unsafe extern "C" fn mx_get_endpoint_addr_context(
+        endpoint_addr: mx_endpoint_addr_t,
+        context: *mut *mut c_void,
+    ) -> mx_return_t of endpoint_addr {
+        let context = required("context", context)?;
+        let found = process::context(endpoint_addr)?;
+        // SAFETY: C's to write to; checked above.
+        unsafe { context.write(with_exposed_provenance_mut(found)) };
+        Ok(())
+    }
+}

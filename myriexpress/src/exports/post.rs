@@ -1,0 +1,141 @@
+//! Posting messages and taking them back.
+//!
+//! ```text
+//!   segments --> UserMemory --> process --> handle --> *request, or forgotten when that is NULL
+//! ```
+//!
+//! Knows nothing of: how requests end.
+
+use crate::abi::{mx_endpoint_addr_t, mx_endpoint_t, mx_request_t, mx_return_t, mx_segment_t};
+use crate::boundary::{export, optional, request, required, segments, timeout};
+use crate::error::Error;
+use crate::handles::{EndpointHandle, RequestHandle};
+use crate::process::{self, SendMode};
+use libc::c_void;
+use std::ptr::NonNull;
+
+export! {
+    /// Sends a message.
+    pub unsafe extern "C" fn mx_isend(
+        endpoint: mx_endpoint_t,
+        segments_list: *mut mx_segment_t,
+        segments_count: u32,
+        dest_endpoint: mx_endpoint_addr_t,
+        match_info: u64,
+        context: *mut c_void,
+        request: *mut mx_request_t,
+    ) -> mx_return_t of endpoint {
+        let place = optional("request", request)?;
+        // SAFETY: C keeps the list for the call, and the buffers until the request completes.
+        let memory = unsafe { segments(segments_list, segments_count) }?;
+        let context = context.expose_provenance();
+        let ep = endpoint.into();
+        let mode = SendMode::Standard;
+        let posted = process::isend(ep, memory, dest_endpoint, match_info, context, mode)?;
+        // SAFETY: null, or C's to write to.
+        unsafe { give(ep, place, posted) }
+    }
+
+    /// Sends a message that completes when it has been matched.
+    pub unsafe extern "C" fn mx_issend(
+        endpoint: mx_endpoint_t,
+        segments_list: *mut mx_segment_t,
+        segments_count: u32,
+        dest_endpoint: mx_endpoint_addr_t,
+        match_info: u64,
+        context: *mut c_void,
+        request: *mut mx_request_t,
+    ) -> mx_return_t of endpoint {
+        let place = optional("request", request)?;
+        // SAFETY: C keeps the list for the call, and the buffers until the request completes.
+        let memory = unsafe { segments(segments_list, segments_count) }?;
+        let context = context.expose_provenance();
+        let ep = endpoint.into();
+        let mode = SendMode::Synchronous;
+        let posted = process::isend(ep, memory, dest_endpoint, match_info, context, mode)?;
+        // SAFETY: null, or C's to write to.
+        unsafe { give(ep, place, posted) }
+    }
+
+    /// Receives a message.
+    pub unsafe extern "C" fn mx_irecv(
+        endpoint: mx_endpoint_t,
+        segments_list: *mut mx_segment_t,
+        segments_count: u32,
+        match_info: u64,
+        match_mask: u64,
+        context: *mut c_void,
+        request: *mut mx_request_t,
+    ) -> mx_return_t of endpoint {
+        let place = optional("request", request)?;
+        // SAFETY: C keeps the list for the call, and the buffers until the request completes.
+        let memory = unsafe { segments(segments_list, segments_count) }?;
+        let context = context.expose_provenance();
+        let ep = endpoint.into();
+        let posted = process::irecv(ep, memory, match_info, match_mask, context)?;
+        // SAFETY: null, or C's to write to.
+        unsafe { give(ep, place, posted) }
+    }
+
+    /// Takes back what nothing has answered yet.
+    pub unsafe extern "C" fn mx_cancel(
+        endpoint: mx_endpoint_t,
+        request: *mut mx_request_t,
+        result: *mut u32,
+    ) -> mx_return_t of endpoint {
+        let result = required("result", result)?;
+        // SAFETY: null, or C's to read.
+        let (place, handle) = unsafe { self::request(request) }?;
+        let gone = process::cancel(endpoint.into(), handle)?;
+        if gone {
+            // SAFETY: C's to write to; it has just been read.
+            unsafe { place.write(std::ptr::null_mut()) };
+        }
+        // SAFETY: C's to write to; checked above.
+        unsafe { result.write(gone.into()) };
+        Ok(())
+    }
+
+    /// Gives a request up.
+    pub unsafe extern "C" fn mx_forget(
+        endpoint: mx_endpoint_t,
+        request: *mut mx_request_t,
+    ) -> mx_return_t of endpoint {
+        // SAFETY: null, or C's to read.
+        let (place, handle) = unsafe { self::request(request) }?;
+        process::forget(endpoint.into(), handle)?;
+        // SAFETY: C's to write to; it has just been read.
+        unsafe { place.write(std::ptr::null_mut()) };
+        Ok(())
+    }
+
+    /// How long a request, or with NULL every later one, may go without progress.
+    pub unsafe extern "C" fn mx_set_request_timeout(
+        endpoint: mx_endpoint_t,
+        request: mx_request_t,
+        milli_seconds: u32,
+    ) -> mx_return_t of endpoint {
+        let one = (!request.is_null()).then(|| RequestHandle::from(request));
+        process::set_timeout(endpoint.into(), one, timeout(milli_seconds))
+    }
+}
+
+/// Lets C have the handle, or forgets the request when C wants none.
+///
+/// # Safety
+///
+/// `place` may be written to.
+#[inline]
+pub(super) unsafe fn give(
+    ep: EndpointHandle,
+    place: Option<NonNull<mx_request_t>>,
+    posted: RequestHandle,
+) -> Result<(), Error> {
+    match place {
+        // SAFETY: the caller's promise.
+        Some(place) => unsafe { place.write(posted.into()) },
+        // When another thread has closed the endpoint or tested the request meanwhile, it is gone.
+        None => drop(process::forget(ep, posted)),
+    }
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! Error handlers: who hears of a call or a request that failed.
+//!
+//! ```text
+//!   call refused    --+                +-- the endpoint's handler, if it has one
+//!                     +--> report -->  +-- else the process's (mx_set_error_handler)
+//!   request failed  --+      |         +-- else MX_ERRORS_ARE_FATAL
+//!                            v
+//!             what it returns: the call's answer, or the code of the status
+//! ```
+//!
+//! Handlers are C code: they are called without any lock, and may call MX functions or never return.
+//!
+//! Owns: the process's handler, the two that come with the library.
+//! Knows nothing of: why something failed.
+
+use crate::abi::{mx_error_handler_t, mx_return_t};
+use crate::error::Code;
+use crate::handles::EndpointHandle;
+use crate::process;
+use crate::status::{Status, StatusCode};
+use crate::strings::{STATUSES, return_text};
+use libc::c_char;
+use std::ffi::{CStr, CString};
+use std::io::Write;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// The process's handler; null for [`fatal`].
+static OF_PROCESS: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Makes `handler` the process's, or [`fatal`] for null. Gives the one before, which is never null.
+pub fn set(handler: mx_error_handler_t) -> mx_error_handler_t {
+    let pointer = handler.map_or(std::ptr::null_mut(), |handler| handler as *mut ());
+    let before = OF_PROCESS.swap(pointer, Ordering::AcqRel);
+    from_pointer(before).or(Some(fatal))
+}
+
+/// A handler as the number that an endpoint keeps; 0 for null.
+pub fn word(handler: mx_error_handler_t) -> usize {
+    handler.map_or(0, |handler| handler as usize)
+}
+
+/// Tells the handler that is in charge of `endpoint` and gives what it answers.
+#[cold]
+pub fn report(endpoint: Option<EndpointHandle>, text: &str, code: Code) -> mx_return_t {
+    let own = endpoint.and_then(process::error_handler_of);
+    let own = from_pointer(own.unwrap_or(0) as *mut ());
+    let handler = own.or_else(|| from_pointer(OF_PROCESS.load(Ordering::Acquire)));
+    let handler = handler.unwrap_or(fatal);
+    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    let mut text = text.into_bytes_with_nul();
+    // SAFETY: a handler that C has set, or one of ours; the string is its own to change until it
+    // returns.
+    unsafe { handler(text.as_mut_ptr().cast(), code as mx_return_t) }
+}
+
+/// Lets the handler have a word about a request that failed, when it is handed out.
+#[inline]
+pub fn judge(endpoint: EndpointHandle, function: &str, status: &mut Status) {
+    const SUCCESS: u32 = StatusCode::Success as u32;
+    const TRUNCATED: u32 = StatusCode::Truncated as u32;
+    if !matches!(status.code, SUCCESS | TRUNCATED) {
+        judge_failed(endpoint, function, status);
+    }
+}
+
+#[cold]
+fn judge_failed(endpoint: EndpointHandle, function: &str, status: &mut Status) {
+    let known = STATUSES.get(status.code as usize);
+    let (code, words) = match known {
+        Some((status, words)) => (Code::from(*status), words.to_string_lossy()),
+        None => (Code::Failure, "unknown status".into()),
+    };
+    let text = format!(
+        "{function}: request with match bits {:#x} failed: {words}",
+        status.match_info
+    );
+    log::debug!("{text}");
+    let answer = report(Some(endpoint), &text, code);
+    // A handler that hands its code through has nothing against the status.
+    if answer != code as mx_return_t {
+        status.code = answer;
+    }
+}
+
+/// `MX_ERRORS_ARE_FATAL`: one line on stderr, and the end of the process.
+///
+/// # Safety
+///
+/// `text` is null or a C string.
+pub unsafe extern "C" fn fatal(text: *mut c_char, ret: mx_return_t) -> mx_return_t {
+    let what = match text.is_null() {
+        true => "MX".into(),
+        // SAFETY: a C string (the caller's promise).
+        false => unsafe { CStr::from_ptr(text) }.to_string_lossy(),
+    };
+    let words = return_text(ret).to_string_lossy();
+    let line = format!("libmyriexpress: {what}: {words} (code {ret})\n");
+    // Where stderr is closed nobody is told.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    std::process::exit(1)
+}
+
+/// `MX_ERRORS_RETURN`.
+///
+/// # Safety
+///
+/// None: nothing is looked at.
+pub unsafe extern "C" fn returned(_text: *mut c_char, ret: mx_return_t) -> mx_return_t {
+    ret
+}
+
+/// A pointer that was a handler, or null.
+fn from_pointer(pointer: *mut ()) -> mx_error_handler_t {
+    // SAFETY: null is None, and everything else was a function of this type when it was stored.
+    unsafe { std::mem::transmute::<*mut (), mx_error_handler_t>(pointer) }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use parking_lot::{Mutex, MutexGuard};
+    use std::cell::RefCell;
+
+    thread_local! {
+        static HEARD: RefCell<Vec<(String, u32)>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// Remembers what it is told, and answers 7 to `Busy`.
+    unsafe extern "C" fn listening(text: *mut c_char, ret: mx_return_t) -> mx_return_t {
+        // SAFETY: `report` gives a C string.
+        let text = unsafe { CStr::from_ptr(text) };
+        let text = text.to_str().unwrap().to_owned();
+        HEARD.with(|heard| heard.borrow_mut().push((text, ret)));
+        match ret == Code::Busy as u32 {
+            true => 7,
+            false => ret,
+        }
+    }
+
+    /// Has the process's handler to itself; what has been heard on this thread is forgotten.
+    pub(crate) fn listen() -> MutexGuard<'static, ()> {
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let guard = ONE_AT_A_TIME.lock();
+        HEARD.with(|heard| heard.borrow_mut().clear());
+        set(Some(listening));
+        guard
+    }
+
+    /// What the handler was told since.
+    pub(crate) fn heard() -> Vec<(String, u32)> {
+        HEARD.with(|heard| std::mem::take(&mut *heard.borrow_mut()))
+    }
+
+    #[test]
+    fn setting_a_handler_gives_the_one_before_and_null_is_the_fatal_one() {
+        let _alone = listen();
+        assert_eq!(word(set(None)), word(Some(listening)));
+        assert_eq!(word(set(Some(returned))), word(Some(fatal)));
+        assert_eq!(word(set(Some(fatal))), word(Some(returned)));
+        assert_eq!(word(None), 0);
+    }
+
+    #[test]
+    fn the_answer_of_the_handler_is_what_the_caller_gets() {
+        let _alone = listen();
+        assert_eq!(report(None, "mx_test: so\0so", Code::BadRequest), 13);
+        assert_eq!(report(None, "busy", Code::Busy), 7);
+        let told = [("mx_test: so so".to_owned(), 13), ("busy".to_owned(), 20)];
+        assert_eq!(heard(), told);
+    }
+
+    #[test]
+    fn a_failed_request_keeps_its_status_unless_the_handler_says_otherwise() {
+        let _alone = listen();
+        let endpoint = EndpointHandle(0);
+        let mut status = Status {
+            code: StatusCode::BadKey as u32,
+            source: crate::handles::Address::NOBODY,
+            match_info: 0xab,
+            msg_length: 0,
+            xfer_length: 0,
+            context: 0,
+        };
+        judge(endpoint, "mx_test", &mut status);
+        assert_eq!(status.code, StatusCode::BadKey as u32);
+        let (text, code) = heard().remove(0);
+        assert_eq!(code, Code::BadConnectionKey as u32);
+        assert!(text.contains("0xab"), "{text}");
+        for good in [StatusCode::Success, StatusCode::Truncated] {
+            status.code = good as u32;
+            judge(endpoint, "mx_test", &mut status);
+            assert_eq!(status.code, good as u32);
+        }
+        assert_eq!(heard(), []);
+    }
+}

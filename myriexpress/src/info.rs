@@ -1,0 +1,315 @@
+//! What `mx_get_info` is asked and answers.
+//!
+//! ```text
+//!   key, endpoint or none, board by number or NIC id
+//!      |
+//!      +-- of the library    counts, limits            handles, settings
+//!      +-- of an endpoint    counters                  process, mx_sys::published
+//!      +-- of a board        driver, node, speed       /sys/class/net/<interface>
+//!      v
+//!   bytes as C has them, and how many of them C must have room for
+//! ```
+//!
+//! Knows nothing of: C's pointers.
+
+use crate::abi::MX_MAX_STR_LEN;
+use crate::error::{Code, Error};
+use crate::handles::{EndpointHandle, REQUESTS_MAX, SLOTS_MAX};
+use crate::{library, process};
+use mx_proto::NicId;
+use mx_sys::interfaces::Board;
+use mx_sys::{nic, published};
+use std::fs;
+use std::path::Path;
+
+/// `mx_get_info_key_t`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+#[expect(
+    missing_docs,
+    reason = "the names are MX's; the header says what they mean"
+)]
+pub enum Key {
+    NicCount = 1,
+    NicIds = 2,
+    MaxNativeEndpoints = 3,
+    NativeRequests = 4,
+    CountersCount = 5,
+    CountersLabels = 6,
+    CountersValues = 7,
+    ProductCode = 8,
+    PartNumber = 9,
+    SerialNumber = 10,
+    PortCount = 11,
+    PioSendMax = 12,
+    CopySendMax = 13,
+    NumaNode = 14,
+    NetType = 15,
+    LineSpeed = 16,
+}
+
+/// Every key, each one place before its number.
+pub static KEYS: [Key; 16] = [
+    Key::NicCount,
+    Key::NicIds,
+    Key::MaxNativeEndpoints,
+    Key::NativeRequests,
+    Key::CountersCount,
+    Key::CountersLabels,
+    Key::CountersValues,
+    Key::ProductCode,
+    Key::PartNumber,
+    Key::SerialNumber,
+    Key::PortCount,
+    Key::PioSendMax,
+    Key::CopySendMax,
+    Key::NumaNode,
+    Key::NetType,
+    Key::LineSpeed,
+];
+
+/// Which board is meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// The endpoint's, or without one the first.
+    Usual,
+    /// The one with this number.
+    Number(u32),
+    /// The one with this id.
+    Nic(NicId),
+}
+
+/// What C gets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answer {
+    bytes: Vec<u8>,
+    /// Room C must have; what is beyond is written as far as it fits.
+    needed: usize,
+}
+
+impl Answer {
+    /// The part that fits into `room` bytes; an error when not enough does.
+    pub fn fitting(&self, room: usize) -> Result<&[u8], Error> {
+        if room < self.needed {
+            let text = format!("out_len is {room}, the answer has {} bytes", self.needed);
+            return Err(Error::new(Code::BadInfoLength, text));
+        }
+        Ok(&self.bytes[..room.min(self.bytes.len())])
+    }
+
+    fn new(bytes: Vec<u8>) -> Self {
+        let needed = bytes.len();
+        Self { bytes, needed }
+    }
+
+    fn number(number: impl TryInto<u32>) -> Self {
+        let number: u32 = number.try_into().unwrap_or(u32::MAX);
+        Self::new(number.to_ne_bytes().to_vec())
+    }
+
+    fn text(text: &str) -> Self {
+        let mut bytes = text.as_bytes().to_vec();
+        bytes.truncate(MX_MAX_STR_LEN - 1);
+        bytes.push(0);
+        Self::new(bytes)
+    }
+}
+
+/// What values of [`Key::NumaNode`] no node has.
+const NO_NODE: u32 = u32::MAX;
+
+/// `enum mx_net_type`: all boards are interfaces of the operating system.
+const MX_NET_ETHER: u32 = 1;
+
+/// `mx_line_speed_t`.
+const MX_SPEED_2G: u32 = 0;
+const MX_SPEED_10G: u32 = 1;
+const MX_SPEED_OPEN_MX: u32 = 2;
+
+/// The key with that number.
+pub fn key(number: u32) -> Result<Key, Error> {
+    let place = (number as usize).checked_sub(1);
+    let key = place.and_then(|place| KEYS.get(place)).copied();
+    key.ok_or_else(|| Error::new(Code::BadInfoKey, format!("there is no info key {number}")))
+}
+
+/// Answers `key`.
+pub fn answer(key: Key, endpoint: Option<EndpointHandle>, which: Which) -> Result<Answer, Error> {
+    // An endpoint that is none makes every question a wrong one.
+    let board = endpoint.map(process::board_of).transpose()?;
+    let settings = library::settings()?;
+    Ok(match key {
+        Key::NicCount => Answer::number(nic::boards().len()),
+        Key::NicIds => {
+            let ids = nic::boards().into_iter().map(|(nic, _)| nic.0);
+            let bytes: Vec<u8> = ids.chain([0]).flat_map(u64::to_ne_bytes).collect();
+            let needed = bytes.len() - size_of::<u64>();
+            Answer { bytes, needed }
+        }
+        Key::MaxNativeEndpoints => Answer::number(SLOTS_MAX),
+        Key::NativeRequests => Answer::number(REQUESTS_MAX),
+        Key::CountersCount => Answer::number(published::labels().len()),
+        Key::CountersLabels => {
+            let mut bytes = Vec::with_capacity(published::labels().len() * MX_MAX_STR_LEN);
+            for label in published::labels() {
+                let mut text = label.as_bytes().to_vec();
+                text.truncate(MX_MAX_STR_LEN - 1);
+                text.resize(MX_MAX_STR_LEN, 0);
+                bytes.extend(text);
+            }
+            Answer::new(bytes)
+        }
+        Key::CountersValues => {
+            // They wrap, as MX's counters do.
+            let values = counters(endpoint, which)?;
+            let bytes = values
+                .iter()
+                .flat_map(|value| (*value as u32).to_ne_bytes());
+            Answer::new(bytes.collect())
+        }
+        Key::PioSendMax | Key::CopySendMax => Answer::number(settings.endpoint.eager_max),
+        Key::ProductCode
+        | Key::PartNumber
+        | Key::SerialNumber
+        | Key::PortCount
+        | Key::NumaNode
+        | Key::NetType
+        | Key::LineSpeed => {
+            let (_, nic, board) = find(board, which)?;
+            of_board(key, nic, &board)
+        }
+    })
+}
+
+/// One endpoint's, or the sum of this process's on a board.
+fn counters(endpoint: Option<EndpointHandle>, which: Which) -> Result<Vec<u64>, Error> {
+    if let Some(endpoint) = endpoint {
+        return process::counters(endpoint);
+    }
+    let (number, ..) = find(None, which)?;
+    let mut sums = vec![0_u64; published::labels().len()];
+    for endpoint in process::open_endpoints() {
+        // One that is closed meanwhile counts no more.
+        if process::board_of(endpoint).ok() != Some(number) {
+            continue;
+        }
+        let values = process::counters(endpoint).unwrap_or_default();
+        for (sum, value) in sums.iter_mut().zip(values) {
+            *sum = sum.wrapping_add(value);
+        }
+    }
+    Ok(sums)
+}
+
+/// The board that is meant: its number, its NIC id and itself.
+fn find(of_endpoint: Option<u32>, which: Which) -> Result<(u32, NicId, Board), Error> {
+    let boards = (0..).zip(nic::boards());
+    let mut boards = boards.map(|(number, (nic, board))| (number, nic, board));
+    let usual = of_endpoint.unwrap_or(0);
+    let found = boards.find(|(number, nic, _)| match which {
+        Which::Usual => *number == usual,
+        Which::Number(wanted) => *number == wanted,
+        Which::Nic(wanted) => *nic == wanted,
+    });
+    found.ok_or_else(|| {
+        let text = match which {
+            Which::Usual => format!("this host has no board {usual} any more"),
+            Which::Number(wanted) => format!("this host has no board {wanted}"),
+            Which::Nic(wanted) => format!("NIC {:#018x} is none of this host's", wanted.0),
+        };
+        Error::new(Code::BadInfoVal, text)
+    })
+}
+
+fn of_board(key: Key, nic: NicId, board: &Board) -> Answer {
+    let device = Path::new("/sys/class/net").join(&board.name);
+    match key {
+        Key::ProductCode => {
+            let driver = fs::read_link(device.join("device/driver")).ok();
+            let driver = driver.as_deref().and_then(Path::file_name);
+            let driver = driver.map(|name| name.to_string_lossy().into_owned());
+            Answer::text(driver.as_deref().unwrap_or("virtual"))
+        }
+        Key::PartNumber => Answer::text(&board.name),
+        Key::SerialNumber => Answer::number(nic.0 as u32),
+        Key::PortCount => Answer::number(1_u32),
+        Key::NumaNode => {
+            let node = number_in(&device.join("device/numa_node"));
+            Answer::number(node.and_then(|n| u32::try_from(n).ok()).unwrap_or(NO_NODE))
+        }
+        Key::LineSpeed => Answer::number(speed(number_in(&device.join("speed")))),
+        _ => Answer::number(MX_NET_ETHER),
+    }
+}
+
+/// The number the kernel shows there; -1 where it does not know one.
+fn number_in(path: &Path) -> Option<i64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// MX's word for so many megabits a second.
+fn speed(megabits: Option<i64>) -> u32 {
+    match megabits {
+        Some(2000) => MX_SPEED_2G,
+        Some(10_000..) => MX_SPEED_10G,
+        _ => MX_SPEED_OPEN_MX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_stands_at_its_number_and_other_numbers_are_refused() {
+        for number in 1..=16 {
+            assert_eq!(key(number).unwrap() as u32, number);
+        }
+        for number in [0, 17, u32::MAX] {
+            assert_eq!(key(number).unwrap_err().code(), Code::BadInfoKey);
+        }
+    }
+
+    #[test]
+    fn too_little_room_is_refused_and_what_is_optional_is_written_where_it_fits() {
+        let ids = Answer {
+            bytes: vec![1; 24],
+            needed: 16,
+        };
+        assert_eq!(ids.fitting(15).unwrap_err().code(), Code::BadInfoLength);
+        assert_eq!(ids.fitting(16).unwrap().len(), 16);
+        assert_eq!(ids.fitting(24).unwrap().len(), 24);
+        assert_eq!(ids.fitting(1000).unwrap().len(), 24);
+        assert_eq!(Answer::text("eth0").fitting(5).unwrap(), b"eth0\0");
+        assert!(Answer::text("eth0").fitting(4).is_err());
+        let long = Answer::text(&"x".repeat(500));
+        assert_eq!(long.fitting(MX_MAX_STR_LEN).unwrap().len(), MX_MAX_STR_LEN);
+    }
+
+    #[test]
+    fn a_board_is_found_by_number_and_by_id() {
+        let (number, nic, board) = find(None, Which::Usual).unwrap();
+        assert_eq!(number, 0);
+        let same = (number, nic, board);
+        assert_eq!(find(Some(7), Which::Number(0)).unwrap(), same);
+        assert_eq!(find(Some(7), Which::Nic(same.1)).unwrap(), same);
+        for (own, which) in [
+            (None, Which::Number(9999)),
+            (None, Which::Nic(NicId(0))),
+            (Some(9999), Which::Usual),
+        ] {
+            let error = find(own, which).unwrap_err();
+            assert_eq!(error.code(), Code::BadInfoVal);
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_says_of_speed_becomes_one_of_three() {
+        assert_eq!(speed(Some(2000)), MX_SPEED_2G);
+        assert_eq!(speed(Some(9999)), MX_SPEED_OPEN_MX);
+        assert_eq!(speed(Some(10_000)), MX_SPEED_10G);
+        assert_eq!(speed(Some(400_000)), MX_SPEED_10G);
+        assert_eq!(speed(Some(-1)), MX_SPEED_OPEN_MX);
+        assert_eq!(speed(None), MX_SPEED_OPEN_MX);
+    }
+}

@@ -1,0 +1,160 @@
+//! The library's life in this process.
+//!
+//! ```text
+//!              mx_init                  mx_init (count + 1, ALREADY_INITIALIZED)
+//!   [ not ] -------------> [ count 1 ] <------------------------> [ count n ]
+//!      ^                       |  |           mx_finalize
+//!      `---- mx_finalize ------'  `-- fork --> child: as count 1, and mx_init once more is fine
+//!        endpoints closed
+//! ```
+//!
+//! The environment is read at `mx_init` and not before, because programs set it just before.
+//!
+//! Owns: the count, the settings, the logger.
+//! Knows nothing of: endpoints, beyond closing them all.
+
+use crate::abi::MX_API;
+use crate::error::{Code, Error};
+use crate::process;
+use libc::c_int;
+use log::LevelFilter;
+use mx_sys::{ForkMark, Settings, nic};
+use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock};
+
+/// What there is while the count is above 0.
+struct Running {
+    count: u32,
+    /// Which process called `mx_init`: this one, or one it was forked from.
+    mark: ForkMark,
+    settings: Arc<Settings>,
+}
+
+/// Held for a few instructions only, so that a fork hardly ever finds it taken.
+static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
+
+/// Starts the library for a program that was compiled for `api`. See `mx_init`.
+pub fn init(api: c_int) -> Result<(), Error> {
+    if api >> 8 != MX_API >> 8 {
+        let text = format!("interface {api:#x} is wanted, this library has {MX_API:#x}");
+        return Err(Error::new(Code::BadLibVersion, text));
+    }
+    if let Some(running) = RUNNING.lock().as_mut().filter(|old| old.mark.is_mine()) {
+        return Err(running.again());
+    }
+    start_logging();
+    let (settings, refused) = Settings::load(|name| std::env::var(name).ok());
+    for refused in refused {
+        log::warn!("{refused}");
+    }
+    let peers = settings.peers.clone();
+    let new = Running {
+        count: 1,
+        mark: ForkMark::new(),
+        settings: Arc::new(settings),
+    };
+    let mut running = RUNNING.lock();
+    match running.as_mut().filter(|old| old.mark.is_mine()) {
+        // Another thread was faster.
+        Some(other) => return Err(other.again()),
+        None => *running = Some(new),
+    }
+    drop(running);
+    nic::set_peers_file(peers);
+    log::debug!("initialized");
+    Ok(())
+}
+
+impl Running {
+    fn again(&mut self) -> Error {
+        self.count = self.count.saturating_add(1);
+        let text = format!("the library is in use {} times now", self.count);
+        Error::new(Code::AlreadyInitialized, text)
+    }
+}
+
+/// Takes one [`init`] back; the last one closes every endpoint. See `mx_finalize`.
+pub fn finalize() -> Result<(), Error> {
+    let mut running = RUNNING.lock();
+    let Some(old) = running.as_mut() else {
+        return Err(not_initialized());
+    };
+    // The inits of a parent are its own: a child inherits one.
+    if old.count > 1 && old.mark.is_mine() {
+        old.count -= 1;
+        return Ok(());
+    }
+    if process::open_endpoints()
+        .into_iter()
+        .any(process::in_handler)
+    {
+        let text = "called inside an unexpected handler";
+        return Err(Error::new(Code::CloseInHandler, text));
+    }
+    *running = None;
+    drop(running);
+    process::close_all();
+    log::debug!("finalized");
+    Ok(())
+}
+
+/// The settings of this process; an error before `mx_init` and after `mx_finalize`.
+pub fn settings() -> Result<Arc<Settings>, Error> {
+    let running = RUNNING.lock();
+    let settings = running
+        .as_ref()
+        .map(|running| Arc::clone(&running.settings));
+    settings.ok_or_else(not_initialized)
+}
+
+#[cold]
+fn not_initialized() -> Error {
+    Error::new(Code::NotInitialized, "mx_init has not been called")
+}
+
+/// Lines go to stderr: warnings, or what `MX_LOG` asks for at the first `mx_init`.
+fn start_logging() {
+    static STARTED: OnceLock<()> = OnceLock::new();
+    STARTED.get_or_init(|| {
+        let asked = std::env::var("MX_LOG").ok().filter(|text| !text.is_empty());
+        let mut builder = env_logger::Builder::new();
+        match &asked {
+            Some(filters) => builder.parse_filters(filters),
+            None => builder.filter_level(LevelFilter::Warn),
+        };
+        // In a Rust program that has a logger of its own, that one stays.
+        let _ = builder.try_init();
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(result: Result<(), Error>) -> Code {
+        result.map_or_else(|error| error.code(), |()| Code::Success)
+    }
+
+    /// One test: the count is the process's.
+    #[test]
+    fn inits_are_counted_and_the_last_finalize_ends_the_library() {
+        assert_eq!(code(finalize()), Code::NotInitialized);
+        assert_eq!(settings().unwrap_err().code(), Code::NotInitialized);
+        for other in [0x201, 0x401, 0x1, -1, c_int::MIN] {
+            assert_eq!(code(init(other)), Code::BadLibVersion, "{other:#x}");
+        }
+        for _ in 0..2 {
+            // Another minor number is the same interface.
+            assert_eq!(code(init(0x300)), Code::Success);
+            assert_eq!(code(init(MX_API)), Code::AlreadyInitialized);
+            assert_eq!(code(init(0x3ff)), Code::AlreadyInitialized);
+            for _ in 0..2 {
+                assert_eq!(code(finalize()), Code::Success);
+                assert!(settings().is_ok());
+            }
+            assert_eq!(code(finalize()), Code::Success);
+            assert_eq!(code(finalize()), Code::NotInitialized);
+            assert_eq!(settings().unwrap_err().code(), Code::NotInitialized);
+        }
+    }
+}
