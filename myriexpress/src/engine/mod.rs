@@ -36,7 +36,7 @@ use crate::error::{Code, Error};
 use crate::handles::{Address, EndpointHandle, PeerKey, RequestHandle, RequestKey};
 use crate::status::{Status, StatusCode};
 use mx_proto::port::{Port, WakeDescriptors};
-use mx_proto::{Clock, Endpoint, Event, Identity, Instant, MatchIndex, PartnerId, Stats};
+use mx_proto::{Clock, Endpoint, Event, Identity, Instant, MatchIndex, PartnerId};
 use mx_sys::{Interest, UserMemory};
 use peers::{Lookup, Peers};
 use post::ToSelf;
@@ -126,19 +126,10 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         self.endpoint.identity()
     }
 
-    /// What has been counted below.
-    pub(crate) fn stats(&self) -> &Stats {
-        self.endpoint.stats()
-    }
-
     /// Requests the program has not taken back.
+    #[cfg(test)]
     pub(crate) fn requests(&self) -> usize {
         self.requests.len()
-    }
-
-    /// Whether match bits carry a context id.
-    pub(crate) fn context_ids(&self) -> Option<ContextIds> {
-        self.options.context_ids
     }
 
     /// Takes in what has arrived and gives out what can go, unless the program's handler has to
@@ -163,11 +154,6 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         self.disabled = !on;
         // Who waits must look again: there may be a handler to run.
         self.produced |= HANDLER;
-    }
-
-    /// Whether the program has forbidden progress.
-    pub(crate) fn disabled(&self) -> bool {
-        self.disabled
     }
 
     /// What has come up since the last call: see [`COMPLETIONS`], [`UNEXPECTED`], [`HANDLER`],

@@ -83,6 +83,7 @@ impl Requests {
     }
 
     /// How many there are.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -332,3 +332,6 @@ pub fn error_handler_of(ep: EndpointHandle) -> Option<usize> {
 pub fn in_handler(ep: EndpointHandle) -> bool {
     own_turn(ep)
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ use crate::error::{Code, Error};
 use crate::handles::EndpointHandle;
 use mx_proto::port::WakeDescriptors;
 use mx_proto::{Config, Endpoint, EndpointId, KeepAll};
+use mx_sys::published::Publisher;
 use mx_sys::{
     EndpointChoice, Helper, HostPorts, MonotonicClock, OpenError, OpenOptions, Settings, nic,
 };
@@ -41,6 +42,9 @@ pub struct OpenParams {
 
 /// How long [`close`] waits for the last messages to leave.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// What the helper threads and published counters of this library are named after.
+const LIBRARY: &str = "myriexpress";
 
 /// Opens an endpoint.
 pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, Error> {
@@ -68,6 +72,7 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
     };
     let place = reserved.place;
     place.set_context_ids(params.context_ids);
+    let publisher = Publisher::new(LIBRARY, &identity, about.board);
     let handle = {
         let mut slot = place.shared.lock();
         let (generation, requests) = slot.next();
@@ -81,6 +86,7 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
         slot.put(Open {
             engine: Engine::new(endpoint, options),
             about,
+            publisher,
         });
         handle
     };

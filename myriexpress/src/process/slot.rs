@@ -14,6 +14,7 @@ use crate::handles::EndpointHandle;
 use mx_proto::Instant;
 use mx_proto::port::WakeDescriptors;
 use mx_sys::progress::WaitStats;
+use mx_sys::published::{PortView, Publisher, Sample, values};
 use mx_sys::{HostPorts, Interest, MonotonicClock, Progress};
 
 /// The engine on a real machine.
@@ -35,6 +36,7 @@ pub(super) struct Slot {
 pub(super) struct Open {
     pub(super) engine: HostEngine,
     pub(super) about: About,
+    pub(super) publisher: Publisher,
 }
 
 /// What does not change while it is open.
@@ -106,8 +108,20 @@ pub(super) fn not_open(ep: EndpointHandle) -> Error {
 impl Open {
     /// The counters now.
     pub(super) fn counters(&self, waits: WaitStats) -> Vec<u64> {
-        let stats = self.engine.stats();
-        vec![stats.packets_out, stats.packets_in, waits.leader_sleeps]
+        values(&self.sample(waits)).to_vec()
+    }
+
+    fn sample(&self, waits: WaitStats) -> Sample<'_> {
+        let endpoint = self.engine.endpoint();
+        Sample::of(endpoint, PortView::of(endpoint.port()), waits)
+    }
+
+    #[cold]
+    fn publish(&mut self) {
+        let endpoint = self.engine.endpoint();
+        let ports = PortView::of(endpoint.port());
+        let sample = Sample::of(endpoint, ports, self.publisher.waits());
+        self.publisher.publish(&sample);
     }
 }
 
@@ -117,7 +131,11 @@ impl Progress for Slot {
         let Some(open) = &mut self.open else {
             return false;
         };
-        open.engine.progress()
+        let busy = open.engine.progress();
+        if open.publisher.due() {
+            open.publish();
+        }
+        busy
     }
 
     #[inline]
@@ -155,5 +173,12 @@ impl Progress for Slot {
 
     fn active(&self) -> bool {
         self.open.is_some()
+    }
+
+    fn on_rest(&mut self, waits: &WaitStats) {
+        if let Some(open) = &mut self.open {
+            open.publisher.note_waits(waits);
+            open.publish();
+        }
     }
 }

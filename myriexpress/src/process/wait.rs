@@ -50,7 +50,7 @@ pub(super) fn wait<R>(
             Ok(engine) => engine,
             Err(error) => return Some(Step::Refused(error)),
         };
-        let known = *wakeups.get_or_insert(engine.wakeups());
+        let known = *wakeups.get_or_insert_with(|| engine.wakeups());
         if may_turn.get()
             && let Some(turn) = engine.next_turn(this_thread)
         {

@@ -83,13 +83,19 @@ fn completions_come_out_oldest_first_among_those_that_match() {
     assert_eq!(engine.peek().unwrap(), first);
     // Odd ones only.
     assert_eq!(engine.test_any(1, 1).unwrap().unwrap().match_info, 3);
-    assert_eq!(engine.test(recvs[3].handle).unwrap_err().code(), Code::BadRequest);
+    assert_eq!(
+        engine.test(recvs[3].handle).unwrap_err().code(),
+        Code::BadRequest
+    );
     assert_eq!(engine.test_any(0, 0).unwrap().unwrap().match_info, 2);
     assert_eq!(engine.peek().unwrap(), Some(recvs[0].handle));
     assert_eq!(engine.test(recvs[0].handle).unwrap().unwrap().match_info, 0);
     assert_eq!(engine.test_any(0, 1).unwrap(), None);
     assert_eq!(engine.test_any(0, 0).unwrap().unwrap().match_info, 1);
-    assert_eq!((engine.peek().unwrap(), engine.test_any(0, 0).unwrap()), (None, None));
+    assert_eq!(
+        (engine.peek().unwrap(), engine.test_any(0, 0).unwrap()),
+        (None, None)
+    );
     // Sends are completions like others.
     let sent: Vec<u64> = std::iter::from_fn(|| net.engine(0).test_any(0, 0).unwrap())
         .map(|status| status.match_info)
@@ -119,7 +125,10 @@ fn context_ids_must_be_named_by_receives_and_forbid_peeking() {
     let engine = net.engine(node);
     let error = engine.irecv(UserMemory::empty(), 0, 0x7fff, 0).unwrap_err();
     assert_eq!(error.code(), Code::BadMatchingForContextIdMask);
-    assert_eq!(engine.peek().unwrap_err().code(), Code::NotSupportedWithContextId);
+    assert_eq!(
+        engine.peek().unwrap_err().code(),
+        Code::NotSupportedWithContextId
+    );
     let recv = engine.irecv(UserMemory::empty(), 0x300, 0xff00, 0).unwrap();
     assert_eq!(engine.interest_of(recv), 1 << 3);
     engine.take_produced();
@@ -148,7 +157,10 @@ fn what_is_forgotten_ends_in_silence() {
     assert_eq!(&net.bytes(early)[..3], b"one");
     let engine = net.engine(1);
     assert_eq!(engine.peek().unwrap(), Some(late.handle));
-    assert_eq!(engine.test(early.handle).unwrap_err().code(), Code::BadRequest);
+    assert_eq!(
+        engine.test(early.handle).unwrap_err().code(),
+        Code::BadRequest
+    );
     engine.forget(late.handle).unwrap();
     assert_eq!((engine.peek().unwrap(), engine.requests()), (None, 0));
     assert_eq!(net.engine(0).test_any(0, 0).unwrap().unwrap().match_info, 2);
@@ -161,9 +173,15 @@ fn only_what_nobody_has_answered_can_be_cancelled() {
     let b = net.connect(0, 1);
     let (first, second) = (net.irecv(1, 1, ALL, 8), net.irecv(1, 1, ALL, 8));
     assert!(net.engine(1).cancel(first.handle).unwrap());
-    assert_eq!(net.engine(1).test(first.handle).unwrap_err().code(), Code::BadRequest);
+    assert_eq!(
+        net.engine(1).test(first.handle).unwrap_err().code(),
+        Code::BadRequest
+    );
     let send = net.issend(0, b, 9, b"x");
-    assert_eq!(net.engine(0).cancel(send).unwrap_err().code(), Code::CancelNotSupported);
+    assert_eq!(
+        net.engine(0).cancel(send).unwrap_err().code(),
+        Code::CancelNotSupported
+    );
     net.isend(0, b, 1, b"hello");
     net.settle();
     assert!(!net.engine(1).cancel(second.handle).unwrap());
@@ -211,7 +229,10 @@ fn probing_sees_the_oldest_unexpected_message_and_leaves_it() {
     for _ in 0..2 {
         let engine = net.engine(1);
         let status = engine.probe(0, 0).unwrap().unwrap();
-        assert_eq!((status.match_info, status.msg_length, status.xfer_length), (5, 5, 5));
+        assert_eq!(
+            (status.match_info, status.msg_length, status.xfer_length),
+            (5, 5, 5)
+        );
         let large = engine.probe(6, ALL).unwrap().unwrap();
         assert_eq!((large.source, large.msg_length), (status.source, 50_000));
     }
@@ -235,7 +256,11 @@ fn messages_to_oneself_arrive_in_order_from_the_first_on() {
         for (n, len) in lengths.into_iter().enumerate() {
             assert_eq!(net.code(0, sends[n]), StatusCode::Success);
             let status = net.done(0, recvs[n].handle);
-            assert_eq!((status.msg_length as usize, status.source), (len, own), "{round}");
+            assert_eq!(
+                (status.msg_length as usize, status.source),
+                (len, own),
+                "{round}"
+            );
         }
         assert_eq!(net.engine(0).decompose(own).unwrap().endpoint.0, 0);
         // The second round begins without a connection.
@@ -264,13 +289,16 @@ fn a_send_without_progress_ends_by_its_time_out() {
     let mut net = Net::of(2);
     let b = net.connect(0, 1);
     let patient = net.issend(0, b, 1, b"x");
-    net.engine(0).set_request_timeout(Some(Duration::from_secs(2)));
+    net.engine(0)
+        .set_request_timeout(Some(Duration::from_secs(2)));
     let short = net.issend(0, b, 2, b"x");
     let shorter = net.issend(0, b, 3, b"x");
     let recv = net.irecv(0, 1, ALL, 1);
     let second = Duration::from_secs(1);
     net.engine(0).set_timeout_of(shorter, Some(second)).unwrap();
-    net.engine(0).set_timeout_of(recv.handle, Some(second)).unwrap();
+    net.engine(0)
+        .set_timeout_of(recv.handle, Some(second))
+        .unwrap();
     net.pass(Duration::from_millis(1500));
     assert_eq!(net.code(0, shorter), StatusCode::Timeout);
     assert!(net.pending(0, short));
@@ -287,7 +315,12 @@ fn made_up_handles_are_refused_everywhere() {
     let mut net = Net::of(2);
     let recv = net.irecv(1, 0, 0, 1).handle;
     let engine = net.engine(0);
-    for handle in [RequestHandle(0), RequestHandle(u64::MAX), RequestHandle(1), recv] {
+    for handle in [
+        RequestHandle(0),
+        RequestHandle(u64::MAX),
+        RequestHandle(1),
+        recv,
+    ] {
         let refused = [
             engine.test(handle).map(|_| ()),
             engine.cancel(handle).map(|_| ()),
@@ -321,13 +354,13 @@ fn made_up_handles_are_refused_everywhere() {
 #[test]
 fn a_hidden_connect_is_seen_by_nobody_else() {
     let mut net = Net::of(2);
-    let request = net
-        .engine(0)
-        .iconnect((NIC, 1), KEY, 0, 0, true)
-        .unwrap();
+    let request = net.engine(0).iconnect((NIC, 1), KEY, 0, 0, true).unwrap();
     net.settle();
     let engine = net.engine(0);
-    assert_eq!((engine.peek().unwrap(), engine.test_any(0, 0).unwrap()), (None, None));
+    assert_eq!(
+        (engine.peek().unwrap(), engine.test_any(0, 0).unwrap()),
+        (None, None)
+    );
     let status = engine.test(request).unwrap().unwrap();
     assert_eq!(engine.decompose(status.source).unwrap().endpoint.0, 1);
     let lost = engine.iconnect((NIC, 1), KEY, 0, 0, true).unwrap();

@@ -45,7 +45,10 @@ fn a_restarted_peer_is_the_same_with_another_session() {
     // Dead, but known: what is sent to it is posted and fails.
     assert_eq!(net.engine(0).decompose(b).unwrap(), before);
     let dead = net.isend(0, b, 1, b"x");
-    assert_eq!(net.done(0, dead).code, StatusCode::EndpointUnreachable as u32);
+    assert_eq!(
+        net.done(0, dead).code,
+        StatusCode::EndpointUnreachable as u32
+    );
     net.restart(1);
     assert_eq!(net.connect(0, 1), b);
     let after = net.engine(0).decompose(b).unwrap();
@@ -135,7 +138,11 @@ fn a_receive_whose_message_breaks_off_tells_from_whom_it_was() {
         }
         net.settle();
         let status = net.done(1, recv.handle);
-        assert_eq!(status.code, StatusCode::EndpointUnreachable as u32, "{dies}");
+        assert_eq!(
+            status.code,
+            StatusCode::EndpointUnreachable as u32,
+            "{dies}"
+        );
         let who = net.engine(1).decompose(status.source).unwrap();
         assert_eq!((who.nic, who.endpoint.0), (NIC, 0));
         assert_eq!((status.match_info, status.msg_length), (0x77, 4 << 20));
@@ -175,7 +182,8 @@ fn connects_fail_in_words_of_their_own() {
     assert_eq!((status.match_info, status.context), (0xc0, 7));
     assert_eq!(net.code(0, nobody), StatusCode::EndpointClosed);
     net.fabric.cut(0, 1);
-    net.engine(0).set_request_timeout(Some(Duration::from_secs(1)));
+    net.engine(0)
+        .set_request_timeout(Some(Duration::from_secs(1)));
     let lost = net.iconnect(0, 1, KEY);
     net.pass(Duration::from_secs(2));
     assert_eq!(net.code(0, lost), StatusCode::Timeout);
@@ -189,15 +197,27 @@ fn made_up_peers_are_told_from_former_ones() {
     let handle = b.endpoint();
     let known = b.peer().unwrap();
     let made_up = [
-        PeerKey { index: 999, ..known },
-        PeerKey { generation: known.generation + 1, ..known },
-        PeerKey { generation: 0, ..known },
+        PeerKey {
+            index: 999,
+            ..known
+        },
+        PeerKey {
+            generation: known.generation + 1,
+            ..known
+        },
+        PeerKey {
+            generation: 0,
+            ..known
+        },
     ];
     for peer in made_up {
         let engine = net.engine(0);
         let address = Address::new(handle, peer);
         let sent = engine.isend(UserMemory::empty(), address, 0, 0, SendMode::Standard);
         assert_eq!(sent.unwrap_err().code(), Code::BadEndpoint);
-        assert_eq!(engine.disconnect(address).unwrap_err().code(), Code::BadEndpoint);
+        assert_eq!(
+            engine.disconnect(address).unwrap_err().code(),
+            Code::BadEndpoint
+        );
     }
 }

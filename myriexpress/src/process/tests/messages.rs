@@ -1,0 +1,151 @@
+//! Messages over every port.
+
+use super::*;
+
+const PORTS: [PortChoice; 3] = [PortChoice::Auto, PortChoice::Local, PortChoice::Tcp];
+
+#[test]
+fn messages_of_all_sizes_go_both_ways() {
+    for port in PORTS {
+        let (a, b, to_b) = pair(port);
+        for len in [0usize, 1, 8, 4096, 32_768, 32_769, 1 << 20, 8 << 20] {
+            let mut out: Vec<u8> = (0..len).map(|n| (n * 7) as u8).collect();
+            let mut into = vec![0; len];
+            let got = recv(&b, 5, ALL, &mut into);
+            let sent = send(&a, to_b, 5, &mut out);
+            let got = ended(&b, got);
+            assert_eq!((got.code, got.xfer_length as usize), (0, len), "{port:?}");
+            assert_eq!(ended(&a, sent).xfer_length as usize, len);
+            assert!(into == out);
+            let sent = send(&b, got.source, 6, &mut out);
+            into.fill(0);
+            let back = recv(&a, 6, ALL, &mut into);
+            assert_eq!(ended(&a, back).source, to_b);
+            assert_eq!(ended(&b, sent).code, 0);
+            assert!(into == out);
+        }
+    }
+}
+
+#[test]
+fn messages_to_oneself_arrive() {
+    for port in PORTS {
+        let a = opened(port);
+        let own = own_address(a.0).unwrap();
+        for len in [0usize, 100, 1 << 20] {
+            let (mut out, mut into) = (vec![3; len], vec![0; len]);
+            let sent = send(&a, own, 1, &mut out);
+            let got = recv(&a, 1, ALL, &mut into);
+            assert_eq!(ended(&a, got).source, own);
+            assert_eq!(ended(&a, sent).code, 0);
+            assert!(into == out);
+        }
+    }
+}
+
+#[test]
+fn connecting_tells_why_it_failed() {
+    for port in PORTS {
+        let (a, b) = (opened(port), opened(port));
+        let (nic, endpoint) = name(&b);
+        let wrong = connect(a.0, nic, endpoint, KEY + 1, LONG);
+        assert_eq!(code(wrong), Code::BadConnectionKey);
+        drop(b);
+        let absent = connect(a.0, nic, 1000, KEY, LONG);
+        assert_eq!(code(absent), Code::ConnectionFailed, "{port:?}");
+        let out_of_range = connect(a.0, nic, 70_000, KEY, LONG);
+        assert_eq!(code(out_of_range), Code::BadEndpointId, "{port:?}");
+    }
+}
+
+#[test]
+fn a_nic_nobody_knows_is_refused_at_once() {
+    let a = opened(PortChoice::Tcp);
+    let nowhere = NicId(u64::MAX);
+    assert_eq!(
+        code(iconnect(a.0, nowhere, 0, KEY, 0, 0)),
+        Code::NicNotFound
+    );
+    assert_eq!(code(connect(a.0, nowhere, 0, KEY, LONG)), Code::NicNotFound);
+    assert_eq!(test_any(a.0, 0, 0), Ok(None));
+}
+
+#[test]
+fn a_peer_that_closes_is_unreachable_and_can_be_connected_again() {
+    for port in PORTS {
+        let (a, b, to_b) = pair(port);
+        let (_, endpoint) = name(&b);
+        let (nic, _, session) = decompose(to_b).unwrap();
+        set_context(to_b, 0x5e).unwrap();
+        let mut byte = [0];
+        let waiting = isend(a.0, memory(&mut byte), to_b, 0, 0, SendMode::Synchronous).unwrap();
+        assert_eq!(
+            wait_for(a.0, waiting, Some(Duration::from_millis(1))),
+            Ok(None)
+        );
+        drop(b);
+        let status = ended(&a, waiting);
+        assert_eq!(status.code, StatusCode::EndpointUnreachable as u32);
+        assert_eq!(status.source, to_b);
+        // Somebody else's test may have taken the id meanwhile; it has another session too.
+        let again = OpenParams {
+            endpoint: Some(endpoint),
+            key: KEY,
+            ..OpenParams::default()
+        };
+        let Ok(again) = open(&settings(port), again) else {
+            continue;
+        };
+        let again = Opened(again);
+        assert_eq!(connected(&a, &again), to_b);
+        assert_eq!(context(to_b), Ok(0x5e));
+        let (same, id, other) = decompose(to_b).unwrap();
+        assert_eq!((same, id), (nic, endpoint));
+        assert_ne!(other, session);
+        disconnect(a.0, to_b).unwrap();
+        assert_eq!(code(context(to_b)), Code::BadEndpoint);
+    }
+}
+
+#[test]
+fn a_buffered_send_and_a_synchronous_one_are_told_apart() {
+    let (a, b, to_b) = pair(PortChoice::Local);
+    let (mut one, mut two) = ([1], [2]);
+    let small = send(&a, to_b, 1, &mut one);
+    assert_eq!(is_buffered(a.0, small), Ok(true));
+    assert_eq!(wait_buffered(a.0, small, None), Ok(true));
+    let large = isend(a.0, memory(&mut two), to_b, 2, 9, SendMode::Synchronous).unwrap();
+    assert_eq!(is_buffered(a.0, large), Ok(false));
+    assert_eq!(
+        wait_buffered(a.0, large, Some(Duration::from_millis(1))),
+        Ok(false)
+    );
+    assert_eq!(context_of(large), Ok(9));
+    let mut into = [0];
+    let got = recv(&b, 2, ALL, &mut into);
+    assert_eq!(ended(&b, got).code, 0);
+    assert_eq!(wait_buffered(a.0, large, LONG), Ok(true));
+    assert_eq!(code(is_buffered(b.0, got)), Code::BadRequest);
+    forget(a.0, large).unwrap();
+    assert_eq!(code(context_of(large)), Code::BadRequest);
+    let probed = probe(b.0, 1, ALL, LONG).unwrap().unwrap();
+    assert_eq!((probed.msg_length, probed.xfer_length), (1, 1));
+    assert_eq!(peek(a.0, NOW), Ok(Some(small)));
+    assert_eq!(
+        cancel(a.0, small).map_err(|error| error.code()),
+        Err(Code::CancelNotSupported)
+    );
+}
+
+#[test]
+fn a_request_time_out_ends_what_nobody_answers() {
+    let (a, _b, to_b) = pair(PortChoice::Local);
+    set_timeout(a.0, None, Some(Duration::from_millis(30))).unwrap();
+    let mut byte = [0];
+    let request = isend(a.0, memory(&mut byte), to_b, 0, 0, SendMode::Synchronous).unwrap();
+    assert_eq!(ended(&a, request).code, StatusCode::Timeout as u32);
+    set_timeout(a.0, None, None).unwrap();
+    let request = isend(a.0, memory(&mut byte), to_b, 0, 0, SendMode::Synchronous).unwrap();
+    set_timeout(a.0, Some(request), Some(Duration::from_millis(30))).unwrap();
+    assert_eq!(ended(&a, request).code, StatusCode::Timeout as u32);
+}

@@ -1,0 +1,90 @@
+//! Endpoints of one process over real ports: what the tests stand on.
+
+mod handler;
+mod lifecycle;
+mod messages;
+mod threads;
+
+use super::*;
+use mx_sys::settings::PortChoice;
+use mx_sys::{Settings, nic};
+
+/// Settings of this process's own, so that tests of other processes do not meet them.
+pub(super) fn settings(port: PortChoice) -> Settings {
+    Settings {
+        port,
+        // Below the library's own block, sixteen processes apart.
+        port_base: 10_000 + (std::process::id() % 16) as u16 * 1024,
+        ..Settings::for_mx()
+    }
+}
+
+/// An endpoint that is closed when the test is over.
+#[derive(Debug)]
+pub(super) struct Opened(pub(super) EndpointHandle);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        let _ = close(self.0);
+    }
+}
+
+pub(super) const KEY: u32 = 0x4242;
+
+pub(super) const ALL: u64 = u64::MAX;
+
+pub(super) const LONG: Option<Duration> = Some(Duration::from_secs(20));
+
+pub(super) const NOW: Option<Duration> = Some(Duration::ZERO);
+
+pub(super) fn opened(port: PortChoice) -> Opened {
+    opened_with(port, OpenParams::default())
+}
+
+pub(super) fn opened_with(port: PortChoice, params: OpenParams) -> Opened {
+    let params = OpenParams { key: KEY, ..params };
+    Opened(open(&settings(port), params).expect("an endpoint"))
+}
+
+/// Its NIC and endpoint ids.
+pub(super) fn name(ep: &Opened) -> (NicId, u32) {
+    let (nic, endpoint, _) = decompose(own_address(ep.0).unwrap()).unwrap();
+    (nic, endpoint)
+}
+
+/// `from`'s address for `to`, whose calls another thread makes, or its helper.
+pub(super) fn connected(from: &Opened, to: &Opened) -> Address {
+    let (nic, endpoint) = name(to);
+    connect(from.0, nic, endpoint, KEY, LONG).expect("a connection")
+}
+
+/// Two endpoints, and the second's address for the first.
+pub(super) fn pair(port: PortChoice) -> (Opened, Opened, Address) {
+    let (a, b) = (opened(port), opened(port));
+    let address = connected(&a, &b);
+    (a, b, address)
+}
+
+/// Memory of a test's, which must outlive the operation.
+pub(super) fn memory(bytes: &mut [u8]) -> UserMemory {
+    let (start, len) = (bytes.as_mut_ptr(), bytes.len());
+    // SAFETY: tests wait for their operations, or close the endpoint, before the buffer goes.
+    unsafe { UserMemory::new(start.cast(), len) }.expect("a buffer")
+}
+
+pub(super) fn send(from: &Opened, to: Address, bits: u64, bytes: &mut [u8]) -> RequestHandle {
+    isend(from.0, memory(bytes), to, bits, 0, SendMode::Standard).unwrap()
+}
+
+pub(super) fn recv(at: &Opened, bits: u64, mask: u64, bytes: &mut [u8]) -> RequestHandle {
+    irecv(at.0, memory(bytes), bits, mask, 0).unwrap()
+}
+
+/// The end of a request, which comes soon.
+pub(super) fn ended(at: &Opened, request: RequestHandle) -> Status {
+    wait_for(at.0, request, LONG).unwrap().expect("an end")
+}
+
+pub(super) fn code<T: std::fmt::Debug>(result: Result<T, Error>) -> Code {
+    result.unwrap_err().code()
+}

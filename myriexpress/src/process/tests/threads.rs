@@ -1,0 +1,197 @@
+//! Several threads at one endpoint, and wake-ups.
+
+use super::*;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Instant;
+
+#[test]
+fn a_wait_without_a_result_ends_by_its_time() {
+    let (a, _b, _) = pair(PortChoice::Local);
+    let span = Duration::from_millis(20);
+    let mut byte = [0];
+    let request = recv(&a, 0, 0, &mut byte);
+    let waits: [&dyn Fn() -> bool; 4] = [
+        &|| wait_for(a.0, request, Some(span)).unwrap().is_none(),
+        &|| wait_any(a.0, 0, 0, Some(span)).unwrap().is_none(),
+        &|| peek(a.0, Some(span)).unwrap().is_none(),
+        &|| probe(a.0, 0, 0, Some(span)).unwrap().is_none(),
+    ];
+    for wait in waits {
+        let began = Instant::now();
+        assert!(wait());
+        assert!(began.elapsed() >= span);
+    }
+    assert_eq!(cancel(a.0, request), Ok(true));
+}
+
+#[test]
+fn a_wake_up_ends_every_wait_and_is_not_kept() {
+    let a = opened(PortChoice::Tcp);
+    let ep = a.0;
+    // Nobody waits: nothing happens.
+    wakeup(ep).unwrap();
+    let began = Instant::now();
+    let span = Duration::from_millis(20);
+    assert_eq!(wait_any(ep, 0, 0, Some(span)), Ok(None));
+    assert!(began.elapsed() >= span);
+    // Somebody who takes calls and never answers.
+    let silent = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let endpoint = match mx_sys::PortMap::new(settings(PortChoice::Tcp).port_base) {
+        Some(map) => map.endpoint(port).unwrap().0,
+        None => unreachable!("the base is a good one"),
+    };
+    let nic = name(&a).0;
+    let mut byte = [0];
+    let request = recv(&a, 0, 0, &mut byte);
+    thread::scope(|scope| {
+        let waiters = [
+            scope.spawn(|| wait_for(ep, request, None).unwrap().is_none()),
+            scope.spawn(|| wait_any(ep, 0, 0, None).unwrap().is_none()),
+            scope.spawn(|| peek(ep, None).unwrap().is_none()),
+            scope.spawn(|| probe(ep, 0, 0, None).unwrap().is_none()),
+            scope.spawn(move || code(connect(ep, nic, endpoint, KEY, None)) == Code::Timeout),
+        ];
+        // Each is woken once it waits; when that is, it alone knows.
+        while waiters.iter().any(|waiter| !waiter.is_finished()) {
+            wakeup(ep).unwrap();
+            thread::yield_now();
+        }
+        for waiter in waiters {
+            assert!(waiter.join().unwrap());
+        }
+    });
+    assert_eq!(cancel(ep, request), Ok(true));
+    assert_eq!(peek(ep, NOW), Ok(None));
+}
+
+#[test]
+fn each_completion_goes_to_one_of_many_waiting_threads() {
+    const THREADS: u64 = 6;
+    const EACH: u64 = 200;
+    for port in [PortChoice::Local, PortChoice::Tcp] {
+        let (a, b, to_b) = pair(port);
+        let mut byte = [0u8; 1];
+        for n in 0..THREADS * EACH {
+            // Nobody looks at the bytes.
+            irecv(b.0, UserMemory::empty(), n, ALL, 0).unwrap();
+        }
+        thread::scope(|scope| {
+            let waiters: Vec<_> = (0..THREADS)
+                .map(|n| {
+                    let ep = b.0;
+                    scope.spawn(move || {
+                        // Three pairs with the same mask each.
+                        let class = n % 3;
+                        let mut got = Vec::new();
+                        while let Some(status) =
+                            wait_any(ep, class << 1, 0b110, Some(Duration::from_secs(2))).unwrap()
+                        {
+                            assert_eq!(status.match_info & 0b110, class << 1);
+                            got.push(status.match_info);
+                            if got.len() as u64 == EACH {
+                                break;
+                            }
+                        }
+                        got
+                    })
+                })
+                .collect();
+            for n in 0..THREADS * EACH {
+                let sent = send(&a, to_b, n, &mut byte);
+                forget(a.0, sent).unwrap();
+            }
+            let mut got: Vec<u64> = waiters
+                .into_iter()
+                .flat_map(|waiter| waiter.join().unwrap())
+                .collect();
+            // A quarter of the numbers belongs to none of the classes.
+            while let Some(status) = wait_any(b.0, 0, 0, Some(Duration::from_millis(50))).unwrap() {
+                got.push(status.match_info);
+            }
+            got.sort_unstable();
+            assert!(got.into_iter().eq(0..THREADS * EACH));
+        });
+    }
+}
+
+#[test]
+fn threads_with_context_ids_of_their_own_exchange_messages() {
+    const THREADS: u64 = 4;
+    let params = OpenParams {
+        context_ids: ContextIds::new(4, 8),
+        ..OpenParams::default()
+    };
+    let (a, b) = (
+        opened_with(PortChoice::Local, params),
+        opened_with(PortChoice::Local, params),
+    );
+    let (to_b, to_a) = (connected(&a, &b), connected(&b, &a));
+    let start = Barrier::new(2 * THREADS as usize);
+    let exchange = |ep: EndpointHandle, to: Address, id: u64, first: bool| {
+        start.wait();
+        for n in 0..300u64 {
+            let mut into = [0u8; 8];
+            let got = irecv(ep, memory(&mut into), id << 8, 0xf00, 0).unwrap();
+            let mut out = n.to_le_bytes();
+            if first {
+                let sent = isend(ep, memory(&mut out), to, id << 8, 0, SendMode::Standard).unwrap();
+                wait_for(ep, sent, LONG).unwrap().unwrap();
+            }
+            let status = match n % 2 {
+                0 => wait_for(ep, got, LONG).unwrap().unwrap(),
+                _ => wait_any(ep, id << 8, 0xf00, LONG).unwrap().unwrap(),
+            };
+            assert_eq!((status.code, into), (0, n.to_le_bytes()));
+            if !first {
+                let sent = isend(ep, memory(&mut out), to, id << 8, 0, SendMode::Standard).unwrap();
+                wait_for(ep, sent, LONG).unwrap().unwrap();
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for id in 0..THREADS {
+            let exchange = &exchange;
+            let (a, b) = (a.0, b.0);
+            scope.spawn(move || exchange(a, to_b, id, true));
+            scope.spawn(move || exchange(b, to_a, id, false));
+        }
+    });
+}
+
+#[test]
+fn every_thread_may_have_an_endpoint_of_its_own() {
+    const THREADS: usize = 6;
+    let start = Barrier::new(THREADS);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                start.wait();
+                for _ in 0..5 {
+                    let (a, b, to_b) = pair(PortChoice::Local);
+                    let (mut out, mut into) = ([7u8; 100], [0u8; 100]);
+                    let sent = send(&a, to_b, 1, &mut out);
+                    let got = recv(&b, 1, ALL, &mut into);
+                    assert_eq!((ended(&b, got).code, ended(&a, sent).code), (0, 0));
+                    assert_eq!(out, into);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn nothing_is_processed_while_progression_is_disabled() {
+    let (a, b, to_b) = pair(PortChoice::Local);
+    set_progression(b.0, false).unwrap();
+    set_progression(b.0, false).unwrap();
+    let mut byte = [1];
+    let sent = send(&a, to_b, 1, &mut byte);
+    ended(&a, sent);
+    let span = Some(Duration::from_millis(20));
+    assert_eq!(probe(b.0, 0, 0, span), Ok(None));
+    set_progression(b.0, true).unwrap();
+    assert_eq!(probe(b.0, 0, 0, LONG).unwrap().unwrap().match_info, 1);
+    set_progression(b.0, true).unwrap();
+}
