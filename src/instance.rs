@@ -30,6 +30,8 @@ use mx_proto::port::WakeDescriptors;
 use mx_proto::{Endpoint, EndpointId, Instant, NicId, Route};
 use mx_sys::ports::host::HostPorts;
 use mx_sys::ports::open::{EndpointChoice, OpenOptions};
+use mx_sys::progress::WaitStats;
+use mx_sys::published::{PortView, Publisher, Sample};
 use mx_sys::{Helper, Interest, MonotonicClock, Progress, Shared, nic};
 use parking_lot::{Mutex, RwLock};
 use std::cell::{Cell, RefCell};
@@ -48,6 +50,8 @@ struct Engine {
     method: Option<HostMethod>,
     /// It has just been: everybody who waits must look.
     ended: bool,
+    /// Shows tools what the endpoint has counted.
+    publisher: Publisher,
 }
 
 impl Engine {
@@ -58,11 +62,23 @@ impl Engine {
             None => Err(Error::NotInitialized),
         }
     }
+
+    #[cold]
+    fn publish(&mut self) {
+        if let Some(method) = &self.method {
+            let ports = PortView::of(method.endpoint().port());
+            let sample = Sample::of(method.endpoint(), ports, self.publisher.waits());
+            self.publisher.publish(&sample);
+        }
+    }
 }
 
 impl Progress for Engine {
     #[inline]
     fn progress(&mut self) -> bool {
+        if self.publisher.due() {
+            self.publish();
+        }
         self.method.as_mut().is_some_and(Method::progress)
     }
 
@@ -102,6 +118,11 @@ impl Progress for Engine {
 
     fn active(&self) -> bool {
         self.method.is_some()
+    }
+
+    fn on_rest(&mut self, waits: &WaitStats) {
+        self.publisher.note_waits(waits);
+        self.publish();
     }
 }
 
@@ -180,6 +201,7 @@ fn start(
     for refused in refused {
         log::warn!("{refused}");
     }
+    nic::set_peers_file(config.mx.peers.clone());
     let name = listen.as_ref().map(|(_, address)| &address.name);
     let (ports, identity) =
         HostPorts::open(open_options(name, &config)).map_err(|reason| Error::Open {
@@ -212,10 +234,13 @@ fn start(
         address.set_nic(identity.nic);
         method.attach(addr.as_ptr(), address, identity.nic, false)?;
     }
-    let engine = Engine {
+    let board = nic::board_number(identity.nic).unwrap_or(0);
+    let mut engine = Engine {
         method: Some(method),
         ended: false,
+        publisher: Publisher::new("bmi_mx", &identity, board),
     };
+    engine.publish();
     let shared = Shared::new(engine, config.mx.tuning()).map_err(|reason| Error::System {
         what: "descriptors for waking threads",
         reason,
@@ -267,6 +292,7 @@ pub fn finalize() -> Result<(), Error> {
     let method = {
         let mut engine = instance.shared.lock();
         engine.ended = true;
+        engine.publisher = Publisher::silent();
         engine.method.take()
     };
     replace(None);

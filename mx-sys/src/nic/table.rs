@@ -69,7 +69,9 @@ impl Table {
     }
 
     pub(super) fn set_file(&mut self, path: Option<PathBuf>) {
-        self.file = PeersFile::new(path);
+        if self.file.path() != path.as_deref() {
+            self.file = PeersFile::new(path);
+        }
     }
 
     fn look_at_file(&mut self) {

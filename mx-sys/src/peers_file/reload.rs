@@ -80,6 +80,11 @@ impl PeersFile {
         }
     }
 
+    /// Which file it is.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
     /// What the file said when it was last looked at.
     pub(crate) fn peers(&self) -> &Peers {
         &self.peers

@@ -56,7 +56,7 @@ impl Publisher {
     /// To be called at every progress. True when it is time for [`Publisher::publish`].
     #[inline]
     pub fn due(&mut self) -> bool {
-        self.calls += 1;
+        self.calls = self.calls.wrapping_add(1);
         self.calls >= EVERY
     }
 
