@@ -1,0 +1,38 @@
+//! A running method, as tools see it.
+
+use bmi_mx::instance;
+use mx_sys::published::{Page, find_in};
+use std::time::{Duration, Instant};
+
+fn mine() -> Vec<Page> {
+    let of_process = find_in(std::process::id()).into_iter();
+    of_process.map(|found| found.page).collect()
+}
+
+fn counter(label: &str) -> u64 {
+    let pages = mine();
+    let mut counters = pages[0].counters.iter();
+    counters.find(|(name, _)| name == label).unwrap().1
+}
+
+/// Alone in its process: the method is the process's.
+#[test]
+fn the_endpoint_is_seen_from_initialize_to_finalize_and_its_counters_move() {
+    assert_eq!(mine(), []);
+    instance::initialize(None, 0, 0, None).unwrap();
+    let pages = mine();
+    assert_eq!(pages.len(), 1);
+    let page = &pages[0];
+    assert_eq!((&*page.library, page.board), ("bmi_mx", 0));
+    assert!(page.ports.tcp && page.nic.0 != 0 && page.endpoint.0 != 0);
+
+    // A blocked call leaves its mark before it sleeps.
+    let sleeps = counter("wait_leader_sleeps");
+    let begun = Instant::now();
+    while counter("wait_leader_sleeps") == sleeps {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        instance::test_unexpected(1, Duration::from_millis(5), &mut |_| ()).unwrap();
+    }
+    instance::finalize().unwrap();
+    assert_eq!(mine(), []);
+}
