@@ -6,7 +6,7 @@
 //!
 //! Knows nothing of: how the endpoint keeps what waits.
 
-use super::{FOR_HANDLER, Node};
+use super::{FOR_HANDLER, Mood, Node};
 use crate::buffer::Buffer;
 use crate::check::Selector;
 use mx_proto::port::Port;
@@ -59,7 +59,7 @@ impl<P: Port<Buffer>> Node<P> {
             }
             _ => {
                 // As a handler does that posts the receive for what it was shown.
-                if self.rng().chance(0.3) {
+                if self.mood == Mood::Busy && self.rng().chance(0.3) {
                     self.recv(Selector::exact(bits.0), len);
                 }
                 Decision::Continue
