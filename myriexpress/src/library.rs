@@ -11,7 +11,8 @@
 //! The environment is read at `mx_init` and not before, because programs set it just before.
 //!
 //! Owns: the count, the settings, the logger.
-//! Knows nothing of: endpoints, beyond closing them all.
+//! Knows nothing of: endpoints, beyond closing them all. Tested in `tests/lifecycle.rs`, in a process
+//! of its own for that reason.
 
 use crate::abi::MX_API;
 use crate::error::{Code, Error};
@@ -125,36 +126,4 @@ fn start_logging() {
         // In a Rust program that has a logger of its own, that one stays.
         let _ = builder.try_init();
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn code(result: Result<(), Error>) -> Code {
-        result.map_or_else(|error| error.code(), |()| Code::Success)
-    }
-
-    /// One test: the count is the process's.
-    #[test]
-    fn inits_are_counted_and_the_last_finalize_ends_the_library() {
-        assert_eq!(code(finalize()), Code::NotInitialized);
-        assert_eq!(settings().unwrap_err().code(), Code::NotInitialized);
-        for other in [0x201, 0x401, 0x1, -1, c_int::MIN] {
-            assert_eq!(code(init(other)), Code::BadLibVersion, "{other:#x}");
-        }
-        for _ in 0..2 {
-            // Another minor number is the same interface.
-            assert_eq!(code(init(0x300)), Code::Success);
-            assert_eq!(code(init(MX_API)), Code::AlreadyInitialized);
-            assert_eq!(code(init(0x3ff)), Code::AlreadyInitialized);
-            for _ in 0..2 {
-                assert_eq!(code(finalize()), Code::Success);
-                assert!(settings().is_ok());
-            }
-            assert_eq!(code(finalize()), Code::Success);
-            assert_eq!(code(finalize()), Code::NotInitialized);
-            assert_eq!(settings().unwrap_err().code(), Code::NotInitialized);
-        }
-    }
 }
