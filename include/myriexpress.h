@@ -295,8 +295,8 @@ const char *mx_strstatus(mx_status_code_t status);
  * any board (MX_ANY_NIC). Only those who connect with the same `endpoint_key` are let in.
  *
  * MX_BOARD_UNKNOWN; MX_BAD_ENDPOINT: no such id; MX_BUSY: somebody has it; MX_BAD_PARAM_LIST,
- * MX_BAD_PARAM_NAME, MX_BAD_PARAM_VAL; MX_NO_RESOURCES; MX_NO_DEV: the port over libfabric that was
- * asked for cannot be had.
+ * MX_BAD_PARAM_NAME, MX_BAD_PARAM_VAL; MX_NO_RESOURCES; MX_NO_PERM; MX_NO_DEV: the port over
+ * libfabric that was asked for cannot be had. The process's error handler is told, not the new one.
  */
 mx_return_t mx_open_endpoint(uint32_t board_number, uint32_t endpoint_id, uint32_t endpoint_key,
                              mx_param_t *params_array, uint32_t params_count,
@@ -386,7 +386,8 @@ mx_return_t mx_wait(mx_endpoint_t endpoint, mx_request_t *request, uint32_t time
 
 /*
  * Takes the oldest request that is done and whose match bits, taken under `match_mask`, equal
- * `match_info`: sends, receives and connects alike. Its handle is used up. MX_BAD_MATCH_MASK.
+ * `match_info`: sends, receives and connects alike. Its handle is used up. The mask need not cover a
+ * context id. MX_BAD_MATCH_MASK.
  */
 mx_return_t mx_test_any(mx_endpoint_t endpoint, uint64_t match_info, uint64_t match_mask,
                         mx_status_t *status, uint32_t *result);
@@ -407,7 +408,7 @@ mx_return_t mx_peek(mx_endpoint_t endpoint, uint32_t timeout, mx_request_t *requ
 
 /*
  * The oldest message that has arrived unexpected and would match: its source, match bits and length
- * (both lengths). It stays where it is. MX_BAD_MATCH_MASK, MX_BAD_MATCHING_FOR_CONTEXT_ID_MASK.
+ * (both lengths). It stays where it is. The mask need not cover a context id. MX_BAD_MATCH_MASK.
  */
 mx_return_t mx_iprobe(mx_endpoint_t endpoint, uint64_t match_info, uint64_t match_mask,
                       mx_status_t *status, uint32_t *result);
