@@ -1,0 +1,407 @@
+/*
+ * Connecting and parting: keys, absent and unknown endpoints, restarts, contexts, names of peers.
+ *
+ *     mx_connect   returns a code           mx_iconnect   completes with a status
+ *       MX_BAD_CONNECTION_KEY     wrong key       MX_STATUS_BAD_KEY
+ *       MX_CONNECTION_FAILED      nobody there    MX_STATUS_ENDPOINT_CLOSED
+ *       MX_BAD_ENDPOINT_ID        no such id      MX_STATUS_BAD_ENDPOINT
+ *       MX_TIMEOUT                no answer       MX_STATUS_TIMEOUT
+ *       MX_NIC_NOT_FOUND          no such host    (immediate)
+ */
+#include "support/party.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../support/pattern.h"
+
+static const uint64_t NO_NIC = UINT64_C(0x0123456789abcdef);
+static const uint32_t NO_ID = 70000; /* ids are TCP ports */
+
+static mx_status_t iconnect(mx_endpoint_t ep, uint32_t id, uint32_t key)
+{
+    mx_request_t request = NULL;
+    static int token;
+    mx_status_t status;
+
+    OK(mx_iconnect(ep, local_nic(), id, key, 0xabc0, &token, &request));
+    CHECK(request != NULL);
+    status = finish(ep, request);
+    CHECK_THAT(status.match_info, ==, 0xabc0);
+    CHECK(status.context == &token);
+    return status;
+}
+
+/* An endpoint id of our block that nobody has. */
+static uint32_t free_id(void)
+{
+    mx_endpoint_t ep = open_any();
+    uint32_t id = id_of(ep);
+
+    OK(mx_close_endpoint(ep));
+    return id;
+}
+
+/* ---- codes ---- */
+
+static void connects_are_refused(struct side *side)
+{
+    mx_endpoint_t ep = party_open(), other = open_any();
+    uint32_t absent = free_id(), id = id_of(other);
+    mx_endpoint_addr_t address, before;
+    mx_request_t request = (mx_request_t)&address, was = request;
+    mx_status_t status;
+    uint64_t nic = local_nic();
+    uint32_t patience = (uint32_t)(PATIENCE_MS * slower());
+
+    (void)side;
+    memset(&address, 0x3c, sizeof address);
+    before = address;
+    REFUSED(mx_connect(ep, nic, id, KEY + 1, patience, &address), MX_BAD_CONNECTION_KEY);
+    REFUSED(mx_connect(ep, nic, id, 0, patience, &address), MX_BAD_CONNECTION_KEY);
+    REFUSED(mx_connect(ep, nic, absent, KEY, patience, &address), MX_CONNECTION_FAILED);
+    REFUSED(mx_connect(ep, nic, NO_ID, KEY, patience, &address), MX_BAD_ENDPOINT_ID);
+    REFUSED(mx_connect(ep, nic, MX_ANY_ENDPOINT, KEY, patience, &address), MX_BAD_ENDPOINT_ID);
+    REFUSED(mx_connect(ep, NO_NIC, id, KEY, patience, &address), MX_NIC_NOT_FOUND);
+    REFUSED(mx_connect(ep, 0, id, KEY, patience, &address), MX_NIC_NOT_FOUND);
+    REFUSED(mx_connect(ep, nic, id, KEY, patience, NULL), MX_FAILURE);
+    CHECK(same_address(address, before));
+
+    REFUSED(mx_iconnect(ep, NO_NIC, id, KEY, 1, NULL, &request), MX_NIC_NOT_FOUND);
+    CHECK(request == was);
+    /* Each failure is told to the handler with the code that mx_connect gives. */
+    status = iconnect(ep, id, KEY + 1);
+    STATUS_IS(status, MX_STATUS_BAD_KEY);
+    CHECK(errors.count == 1 && errors.code == MX_BAD_CONNECTION_KEY);
+    status = iconnect(ep, absent, KEY);
+    STATUS_IS(status, MX_STATUS_ENDPOINT_CLOSED);
+    CHECK(errors.count == 1 && errors.code == MX_CONNECTION_FAILED);
+    status = iconnect(ep, NO_ID, KEY);
+    STATUS_IS(status, MX_STATUS_BAD_ENDPOINT);
+    CHECK(errors.count == 1 && errors.code == MX_BAD_ENDPOINT_ID);
+    status = iconnect(ep, id, KEY);
+    STATUS_IS(status, MX_STATUS_SUCCESS);
+    CHECK_THAT(errors.count, ==, 0);
+    exchange(ep, status.source, other, 100, 5);
+    OK(mx_close_endpoint(other));
+    party_close(ep);
+}
+
+static void a_key_concerns_the_connect_only(struct side *side)
+{
+    mx_endpoint_t a, b;
+    mx_endpoint_addr_t to_b, to_a;
+    uint32_t patience = (uint32_t)(PATIENCE_MS * slower());
+
+    (void)side;
+    party_start();
+    OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, 0, NULL, 0, &a));
+    OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, UINT32_MAX, NULL, 0, &b));
+    OK(mx_connect(a, local_nic(), id_of(b), UINT32_MAX, patience, &to_b));
+    OK(mx_connect(b, local_nic(), id_of(a), 0, patience, &to_a));
+    exchange(a, to_b, b, 1000, 1);
+    exchange(b, to_a, a, 1000, 2);
+    OK(mx_close_endpoint(b));
+    party_close(a);
+}
+
+/* ---- again ---- */
+
+static void connecting_again(struct side *side)
+{
+    mx_endpoint_t a = party_open(), b = open_any();
+    mx_endpoint_addr_t first = connect_to(a, id_of(b)), second;
+    mx_status_t status;
+    void *context = NULL;
+    int mine;
+
+    (void)side;
+    OK(mx_get_endpoint_addr_context(first, &context));
+    CHECK(context == NULL);
+    OK(mx_set_endpoint_addr_context(first, &mine));
+    for (int i = 0; i < 3; i++) {
+        second = connect_to(a, id_of(b));
+        CHECK(same_address(first, second));
+        OK(mx_get_endpoint_addr_context(second, &context));
+        CHECK(context == &mine);
+    }
+    status = iconnect(a, id_of(b), KEY);
+    STATUS_IS(status, MX_STATUS_SUCCESS);
+    CHECK(same_address(first, status.source));
+    exchange(a, first, b, 1000, 1);
+    /* Connecting to oneself is legal. */
+    second = connect_to(a, id_of(a));
+    CHECK(same_address(second, address_of(a)));
+    exchange(a, second, a, 1000, 2);
+    OK(mx_close_endpoint(b));
+    party_close(a);
+}
+
+static void contexts_belong_to_peers(struct side *side)
+{
+    mx_endpoint_t a = party_open(), b = open_any(), c = open_any();
+    mx_endpoint_addr_t to_b = connect_to(a, id_of(b)), to_c = connect_to(a, id_of(c)), from_a;
+    mx_status_t status;
+    void *context = NULL;
+    int for_b, for_c, at_b;
+    char in[8];
+
+    (void)side;
+    OK(mx_get_endpoint_addr_context(address_of(a), &context));
+    CHECK(context == NULL);
+    OK(mx_set_endpoint_addr_context(to_b, &for_b));
+    OK(mx_set_endpoint_addr_context(to_c, &for_c));
+    /* The context is the endpoint's that set it: b sees its own. */
+    succeed(a, send_to(a, to_b, "message", 8, 1), 8);
+    status = succeed(b, receive(b, in, 8, 1, EXACTLY), 8);
+    from_a = status.source;
+    OK(mx_get_endpoint_addr_context(from_a, &context));
+    CHECK(context == NULL);
+    OK(mx_set_endpoint_addr_context(from_a, &at_b));
+    /* It is seen in every later message of the peer. */
+    for (int i = 0; i < 3; i++) {
+        succeed(a, send_to(a, to_b, "message", 8, 1), 8);
+        status = probe_for(b, 1, EXACTLY);
+        OK(mx_get_endpoint_addr_context(status.source, &context));
+        CHECK(context == &at_b);
+        status = succeed(b, receive(b, in, 8, 1, EXACTLY), 8);
+        OK(mx_get_endpoint_addr_context(status.source, &context));
+        CHECK(context == &at_b);
+    }
+    exchange(b, from_a, a, 8, 2);
+    OK(mx_get_endpoint_addr_context(to_b, &context));
+    CHECK(context == &for_b);
+    OK(mx_get_endpoint_addr_context(to_c, &context));
+    CHECK(context == &for_c);
+    OK(mx_set_endpoint_addr_context(to_b, NULL));
+    OK(mx_get_endpoint_addr_context(to_b, &context));
+    CHECK(context == NULL);
+    OK(mx_close_endpoint(c));
+    OK(mx_close_endpoint(b));
+    party_close(a);
+}
+
+/* ---- what an address says ---- */
+
+static void addresses_tell_who_it_is(struct side *side)
+{
+    struct pair pair = pair_open(side);
+    uint64_t nic = 0;
+    uint32_t id = 0, session = 0, again = 0, own = 0;
+    mx_status_t status;
+    mx_request_t request;
+
+    OK(mx_decompose_endpoint_addr(pair.peer, &nic, &id));
+    CHECK(nic == local_nic());
+    CHECK_THAT(id, ==, pair.peer_id);
+    OK(mx_decompose_endpoint_addr2(pair.peer, &nic, &id, &session));
+    CHECK(nic == local_nic());
+    CHECK_THAT(id, ==, pair.peer_id);
+    OK(mx_decompose_endpoint_addr2(address_of(pair.ep), &nic, &id, &own));
+    CHECK(nic == local_nic());
+    CHECK_THAT(id, ==, pair.id);
+    CHECK(own != session);
+    /* The source of a message says the same. */
+    request = send_to(pair.ep, pair.peer, &own, sizeof own, 1);
+    status = succeed(pair.ep, receive(pair.ep, &again, sizeof again, 1, EXACTLY), sizeof again);
+    CHECK(same_address(status.source, pair.peer));
+    CHECK_THAT(again, ==, session); /* what it says of itself */
+    succeed(pair.ep, request, sizeof own);
+    pair_close(&pair);
+}
+
+/* ---- disconnect ---- */
+
+static void disconnect_ends_everything(struct side *side)
+{
+    mx_endpoint_t a = party_open(), b = open_any();
+    mx_endpoint_addr_t to_b = connect_to(a, id_of(b)), fresh;
+    char *large = fenced(200000), *in = fenced(200000);
+    mx_request_t sends[3], receiving, connecting;
+    mx_status_t status;
+    uint32_t result = 77, session, id;
+    uint64_t nic;
+    void *context;
+
+    (void)side;
+    OK(mx_set_endpoint_addr_context(to_b, large));
+    /* A message of b's lies here unexpected. */
+    succeed(b, send_to(b, connect_to(b, id_of(a)), large, 100, 9), 100);
+    probe_for(a, 9, EXACTLY);
+    receiving = receive(a, in, 100, 10, EXACTLY);
+    sends[0] = send_to(a, to_b, large, 200000, 1);
+    sends[1] = ssend_to(a, to_b, large, 10, 2);
+    stays_pending(a, &sends[1], 20);
+    OK(mx_disconnect(a, to_b));
+    for (int i = 0; i < 2; i++) {
+        status = finish(a, sends[i]);
+        STATUS_IS(status, MX_STATUS_ENDPOINT_UNREACHABLE);
+        CHECK(errors.count == 1 && errors.code == MX_CONNECTION_FAILED);
+    }
+    OK(mx_iprobe(a, 9, EXACTLY, &status, &result));
+    CHECK_THAT(result, ==, 0); /* thrown away */
+    /* The address is none any more. */
+    REFUSED(mx_set_endpoint_addr_context(to_b, large), MX_BAD_ENDPOINT);
+    REFUSED(mx_get_endpoint_addr_context(to_b, &context), MX_BAD_ENDPOINT);
+    REFUSED(mx_decompose_endpoint_addr(to_b, &nic, &id), MX_BAD_ENDPOINT);
+    REFUSED(mx_decompose_endpoint_addr2(to_b, &nic, &id, &session), MX_BAD_ENDPOINT);
+    sends[2] = send_to(a, to_b, large, 10, 3);
+    status = finish(a, sends[2]);
+    STATUS_IS(status, MX_STATUS_ENDPOINT_UNREACHABLE);
+    /* A receive is from anybody, so it waits on; and a later connect starts afresh. */
+    CHECK(!is_done(a, &receiving, &status));
+    OK(mx_iconnect(a, local_nic(), id_of(b), KEY, 0, NULL, &connecting));
+    status = finish(a, connecting);
+    STATUS_IS(status, MX_STATUS_SUCCESS);
+    fresh = status.source;
+    CHECK(!same_address(fresh, to_b));
+    OK(mx_get_endpoint_addr_context(fresh, &context));
+    CHECK(context == NULL);
+    exchange(a, fresh, b, 1000, 4);
+    exchange(b, connect_to(b, id_of(a)), a, 100, 11);
+    OK(mx_cancel(a, &receiving, &result));
+    CHECK_THAT(result, ==, 1);
+    OK(mx_close_endpoint(b));
+    party_close(a);
+    fenced_free(large);
+    fenced_free(in);
+}
+
+/* ---- restart ---- */
+
+static void short_life(struct side *side)
+{
+    mx_endpoint_t ep = NULL;
+    uint32_t id = (uint32_t)hear(side, "id");
+    mx_request_t request;
+    char in[8];
+
+    party_start();
+    OK(mx_open_endpoint(MX_ANY_NIC, id, KEY, NULL, 0, &ep));
+    tell(side, "id", id_of(ep));
+    request = receive(ep, in, 8, 1, EXACTLY);
+    succeed(ep, request, 8);
+    tell(side, "received", 0);
+    hear(side, "close");
+    party_close(ep);
+}
+
+static void survivor(struct side *side)
+{
+    mx_endpoint_t ep = party_open();
+    uint32_t sessions[3], id = MX_ANY_ENDPOINT;
+    mx_endpoint_addr_t first = {{0, 0}}, address;
+    mx_status_t status;
+    int mine;
+
+    for (int life = 0; life < 3; life++) {
+        uint64_t nic;
+        void *context = NULL;
+
+        id = (uint32_t)hear(side, "id");
+        address = connect_to(ep, id);
+        OK(mx_decompose_endpoint_addr2(address, &nic, &id, &sessions[life]));
+        for (int before = 0; before < life; before++)
+            CHECK(sessions[before] != sessions[life]);
+        if (life == 0) {
+            first = address;
+            OK(mx_set_endpoint_addr_context(address, &mine));
+        } else {
+            /* The same peer, by its host and id, whatever its session. */
+            CHECK(same_address(first, address));
+            OK(mx_get_endpoint_addr_context(address, &context));
+            CHECK(context == &mine);
+        }
+        succeed(ep, send_to(ep, address, "message", 8, 1), 8);
+        tell(side, "sent", 0);
+        hear(side, "gone");
+        /* It is noticed, and what is sent then fails instead of reaching somebody else. */
+        for (deadline_t deadline = deadline_in(PATIENCE_MS);;) {
+            mx_request_t request = ssend_to(ep, address, "message", 8, 2);
+
+            status = finish(ep, request);
+            if (status.code != MX_STATUS_SUCCESS)
+                break;
+            CHECK(!deadline_over(deadline));
+        }
+        CHECK(status.code == MX_STATUS_ENDPOINT_UNREACHABLE ||
+              status.code == MX_STATUS_ENDPOINT_CLOSED);
+        tell(side, "noticed", 0);
+    }
+    party_close(ep);
+}
+
+static void restarts(struct world *world)
+{
+    struct child *survivor = spawn(world, "survivor");
+    int64_t id = MX_ANY_ENDPOINT;
+
+    for (int life = 0; life < 3; life++) {
+        struct child *child = spawn(world, "short");
+
+        child_tell(child, "id", id);
+        id = child_hear(child, "id");
+        child_tell(survivor, "id", id);
+        child_hear(survivor, "sent");
+        child_hear(child, "received");
+        if (life == 1) {
+            child_kill(child);
+        } else {
+            child_tell(child, "close", 0);
+            child_end(child);
+        }
+        child_tell(survivor, "gone", 0);
+        child_hear(survivor, "noticed");
+    }
+    child_end(survivor);
+}
+
+/* ---- both at once, and many ---- */
+
+static void both_at_once(struct side *side)
+{
+    mx_endpoint_t ep = party_open();
+    mx_request_t request, receiving;
+    mx_status_t status;
+    uint32_t other;
+    char in[8];
+
+    tell(side, "id", id_of(ep));
+    other = (uint32_t)hear(side, "id");
+    for (int i = 0; i < 20; i++) {
+        OK(mx_iconnect(ep, local_nic(), other, KEY, 5, NULL, &request));
+        status = finish(ep, request);
+        STATUS_IS(status, MX_STATUS_SUCCESS);
+        receiving = receive(ep, in, 8, (uint64_t)i, EXACTLY);
+        request = ssend_to(ep, status.source, "message", 8, (uint64_t)i);
+        succeed(ep, receiving, 8);
+        succeed(ep, request, 8);
+        tell(side, "next", i);
+        hear(side, "next");
+        if (i % 2 == 1) { /* and afresh */
+            OK(mx_disconnect(ep, status.source));
+            tell(side, "apart", i);
+            hear(side, "apart");
+        }
+    }
+    party_close(ep);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct scenario scenarios[] = {
+        SOLO(connects_are_refused_with_the_code_that_says_why, connects_are_refused),
+        SOLO(a_key_is_asked_for_when_connecting_and_by_each_its_own, a_key_concerns_the_connect_only),
+        SOLO(connecting_again_gives_the_same_address_and_context, connecting_again),
+        SOLO(contexts_belong_to_peers_and_to_the_endpoint_that_set_them, contexts_belong_to_peers),
+        PAIR(addresses_tell_nic_endpoint_and_session, addresses_tell_who_it_is,
+             addresses_tell_who_it_is),
+        SOLO(disconnect_ends_what_is_under_way_and_the_address, disconnect_ends_everything),
+        DIRECTED(a_restarted_peer_keeps_its_context_and_shows_a_new_session, restarts,
+                 {"survivor", survivor}, {"short", short_life}),
+        PAIR(two_that_connect_to_each_other_at_once_meet, both_at_once, both_at_once),
+        {0},
+    };
+
+    return party_main(argc, argv, scenarios);
+}

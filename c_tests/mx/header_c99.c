@@ -1,0 +1,9 @@
+/* The headers alone, as C99 with -pedantic: each needs nothing included before it. */
+#include "mx_extensions.h"
+#include "myriexpress.h"
+#include "mx_io.h"
+/* Twice does no harm. */
+#include "mx_io.h"
+#include "mx_extensions.h"
+
+typedef int the_headers_are_enough;

@@ -1,0 +1,334 @@
+/*
+ * Messages: every size class, segments, masks, truncation, to others and to oneself.
+ *
+ * Knows nothing of: order, completion other than by mx_wait.
+ */
+#include "support/party.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../support/pattern.h"
+
+/* Around everything that might be a limit: inline lines, the 32 KiB eager limit, ring slots, a whole
+ * ring, what is pulled in pieces. */
+static const size_t sizes[] = {0,     1,     7,     8,     24,     63,     64,      127,
+                               128,   1000,  4096,  8193,  16384,  32767,  32768,   32769,
+                               65535, 65536, 99991, 262144, 1 << 20, (1 << 20) + 3, 8 << 20};
+enum { SIZES = sizeof sizes / sizeof sizes[0] };
+
+/* ---- every size ---- */
+
+static void echo(struct side *side)
+{
+    struct pair pair = pair_open(side);
+
+    for (int i = 0; i < SIZES; i++) {
+        void *buffer = fenced(sizes[i]);
+        mx_request_t request = receive(pair.ep, buffer, sizes[i], (uint64_t)i, EXACTLY);
+        mx_status_t status = succeed(pair.ep, request, sizes[i]);
+
+        CHECK_THAT(status.match_info, ==, i);
+        CHECK(status.context == buffer);
+        CHECK(same_address(status.source, pair.peer));
+        check_filled(buffer, sizes[i], (uint64_t)i);
+        request = send_to(pair.ep, pair.peer, buffer, sizes[i], (uint64_t)i);
+        succeed(pair.ep, request, sizes[i]);
+        fenced_free(buffer);
+    }
+    pair_close(&pair);
+}
+
+static void echoed(struct side *side)
+{
+    struct pair pair = pair_open(side);
+
+    for (int i = 0; i < SIZES; i++) {
+        void *out = fenced(sizes[i]), *in = fenced(sizes[i]);
+        mx_request_t request;
+        mx_status_t status;
+
+        fill(out, sizes[i], (uint64_t)i);
+        request = send_to(pair.ep, pair.peer, out, sizes[i], (uint64_t)i);
+        status = succeed(pair.ep, request, sizes[i]);
+        CHECK_THAT(status.match_info, ==, i);
+        CHECK(status.context == out);
+        CHECK(same_address(status.source, pair.peer)); /* the destination */
+        memset(out, 0, sizes[i]); /* ours again: must not show at the other side */
+        request = receive(pair.ep, in, sizes[i], (uint64_t)i, EXACTLY);
+        succeed(pair.ep, request, sizes[i]);
+        check_filled(in, sizes[i], (uint64_t)i);
+        fenced_free(out);
+        fenced_free(in);
+    }
+    pair_close(&pair);
+}
+
+/* ---- to oneself ---- */
+
+static void to_oneself(struct side *side)
+{
+    mx_endpoint_t ep = party_open();
+    mx_endpoint_addr_t me = address_of(ep);
+    char in[8];
+    mx_request_t receiving;
+    mx_status_t status;
+
+    (void)side;
+    for (int i = 0; i < SIZES; i++)
+        exchange(ep, me, ep, sizes[i], (uint64_t)i);
+    receiving = receive(ep, in, sizes[3], 5, EXACTLY);
+    succeed(ep, send_to(ep, me, "8 bytes", 8, 5), 8);
+    status = finish(ep, receiving);
+    CHECK(same_address(status.source, me));
+    party_close(ep);
+}
+
+static void between_two_endpoints(struct side *side)
+{
+    mx_endpoint_t a = party_open(), b = open_any();
+    mx_endpoint_addr_t to_b = connect_to(a, id_of(b)), to_a = connect_to(b, id_of(a));
+
+    (void)side;
+    for (int i = 0; i < SIZES; i++) {
+        exchange(a, to_b, b, sizes[i], (uint64_t)i);
+        exchange(b, to_a, a, sizes[i], (uint64_t)i);
+    }
+    OK(mx_close_endpoint(b));
+    party_close(a);
+}
+
+/* ---- segments ---- */
+
+/* Cuts a buffer into up to 256 pieces, some of them empty. */
+static uint32_t cut(mx_segment_t *list, char *buffer, size_t size, uint32_t pieces)
+{
+    size_t done = 0;
+
+    for (uint32_t i = 0; i < pieces; i++) {
+        size_t left = size - done, mean = left / (pieces - i);
+        size_t length = i + 1 == pieces ? left : i % 3 == 2 ? 0 : mean + mean / 2;
+
+        if (length > left)
+            length = left;
+        /* An empty piece may be anywhere. */
+        list[i].segment_ptr = length == 0 && i % 2 == 0 ? NULL : buffer + done;
+        list[i].segment_length = (uint32_t)length;
+        done += length;
+    }
+    return pieces;
+}
+
+static const struct {
+    size_t size;
+    uint32_t out, in; /* pieces at the two sides */
+} shapes[] = {
+    {0, 0, 0},        {0, 5, 1},        {0, 256, 256},    {10, 3, 1},        {1000, 256, 7},
+    {32768, 1, 256},  {32768, 256, 3},  {32769, 256, 255}, {500000, 2, 256}, {3000001, 256, 256},
+    {3000001, 13, 1}, {257, 256, 2},    {8 << 20, 256, 31},
+};
+enum { SHAPES = sizeof shapes / sizeof shapes[0] };
+
+static void pieces_out(struct side *side)
+{
+    struct pair pair = pair_open(side);
+    mx_segment_t list[MX_MAX_SEGMENTS];
+
+    for (int i = 0; i < SHAPES; i++) {
+        char *buffer = fenced(shapes[i].size);
+        uint32_t count = cut(list, buffer, shapes[i].size, shapes[i].out);
+        mx_request_t request;
+
+        fill(buffer, shapes[i].size, (uint64_t)i);
+        OK(mx_isend(pair.ep, count == 0 ? NULL : list, count, pair.peer, (uint64_t)i, NULL,
+                    &request));
+        memset(list, 0xee, sizeof list); /* it was copied */
+        succeed(pair.ep, request, shapes[i].size);
+        fenced_free(buffer);
+    }
+    pair_close(&pair);
+}
+
+static void pieces_in(struct side *side)
+{
+    struct pair pair = pair_open(side);
+    mx_segment_t list[MX_MAX_SEGMENTS];
+
+    for (int i = 0; i < SHAPES; i++) {
+        char *buffer = fenced(shapes[i].size);
+        uint32_t count = cut(list, buffer, shapes[i].size, shapes[i].in);
+        mx_request_t request;
+
+        OK(mx_irecv(pair.ep, count == 0 ? NULL : list, count, (uint64_t)i, EXACTLY, NULL,
+                    &request));
+        memset(list, 0xee, sizeof list);
+        succeed(pair.ep, request, shapes[i].size);
+        check_filled(buffer, shapes[i].size, (uint64_t)i);
+        fenced_free(buffer);
+    }
+    pair_close(&pair);
+}
+
+/* ---- truncation ---- */
+
+static const struct {
+    size_t size, room;
+} tight[] = {
+    {1, 0},         {100, 99},        {5000, 8},        {32768, 0},        {32768, 32767},
+    {32769, 32768}, {32769, 0},       {500000, 1},      {500000, 499999},  {1 << 20, 70000},
+};
+enum { TIGHT = sizeof tight / sizeof tight[0] };
+
+static void sends_too_much(struct side *side)
+{
+    struct pair pair = pair_open(side);
+
+    for (int i = 0; i < 2 * TIGHT; i++) {
+        size_t size = tight[i % TIGHT].size, room = tight[i % TIGHT].room;
+        void *buffer = fenced(size);
+        mx_status_t status;
+
+        if (i == TIGHT)
+            pair_sync(&pair); /* what is sent from now on finds no receive */
+        fill(buffer, size, (uint64_t)i);
+        status = finish(pair.ep, send_to(pair.ep, pair.peer, buffer, size, (uint64_t)i));
+        if (size <= 32768) {
+            STATUS_IS(status, MX_STATUS_SUCCESS);
+            CHECK_THAT(status.xfer_length, ==, size);
+        } else {
+            STATUS_IS(status, MX_STATUS_TRUNCATED);
+            CHECK_THAT(status.xfer_length, ==, room);
+        }
+        CHECK_THAT(status.msg_length, ==, size);
+        fenced_free(buffer);
+    }
+    pair_close(&pair);
+}
+
+static void has_too_little_room(struct side *side)
+{
+    struct pair pair = pair_open(side);
+    void *buffers[TIGHT];
+    mx_request_t requests[TIGHT];
+
+    for (int i = 0; i < 2 * TIGHT; i++) {
+        size_t room = tight[i % TIGHT].room;
+
+        if (i == 0) { /* these are posted before their messages are sent, as far as can be known */
+            for (int j = 0; j < TIGHT; j++) {
+                buffers[j] = fenced(tight[j].room);
+                requests[j] = receive(pair.ep, buffers[j], tight[j].room, (uint64_t)j, EXACTLY);
+            }
+        } else if (i == TIGHT) {
+            pair_sync(&pair);
+        }
+        if (i >= TIGHT) {
+            mx_status_t found = probe_for(pair.ep, (uint64_t)i, EXACTLY);
+
+            CHECK_THAT(found.msg_length, ==, tight[i % TIGHT].size);
+            buffers[i % TIGHT] = fenced(room);
+            requests[i % TIGHT] = receive(pair.ep, buffers[i % TIGHT], room, (uint64_t)i, EXACTLY);
+        }
+        mx_status_t status = finish(pair.ep, requests[i % TIGHT]);
+
+        STATUS_IS(status, MX_STATUS_TRUNCATED);
+        CHECK_THAT(status.msg_length, ==, tight[i % TIGHT].size);
+        CHECK_THAT(status.xfer_length, ==, room);
+        CHECK_THAT(status.match_info, ==, i);
+        check_filled(buffers[i % TIGHT], room, (uint64_t)i);
+        fenced_free(buffers[i % TIGHT]);
+    }
+    pair_close(&pair);
+}
+
+/* A receive that is longer than its message: the rest stays as it was. */
+static void room_left_over(struct side *side)
+{
+    static const size_t lengths[] = {0, 1, 100, 32768, 32769, 300000};
+    mx_endpoint_t a = party_open(), b = open_any();
+    mx_endpoint_addr_t to_b = connect_to(a, id_of(b));
+
+    (void)side;
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        size_t room = lengths[i] + 1000;
+        void *out = fenced(lengths[i]), *in = fenced(room);
+        mx_request_t sending, receiving = receive(b, in, room, i, EXACTLY);
+
+        fill(out, lengths[i], i);
+        sending = send_to(a, to_b, out, lengths[i], i);
+        succeed(b, receiving, lengths[i]);
+        succeed(a, sending, lengths[i]);
+        check_filled(in, lengths[i], i);
+        check_untouched(in, lengths[i], room);
+        fenced_free(out);
+        fenced_free(in);
+    }
+    OK(mx_close_endpoint(b));
+    party_close(a);
+}
+
+/* ---- masks ---- */
+
+static void masks_choose(struct side *side)
+{
+    static const struct {
+        uint64_t bits, mask, takes; /* which of the messages 0.. below */
+    } receives[] = {
+        {UINT64_C(0xaaaa000000000003), EXACTLY, 2},
+        {UINT64_C(0x0000000000000001), UINT64_C(0x00000000000000ff), 1},
+        {UINT64_C(0xbbbb000000000000), UINT64_C(0xffff000000000000), 3},
+        {0, UINT64_C(0x8000000000000000), 4},
+        {0, ANYTHING, 0},
+    };
+    static const uint64_t messages[] = {
+        UINT64_C(0xaaaa000000000000), UINT64_C(0xaaaa000000000001), UINT64_C(0xaaaa000000000003),
+        UINT64_C(0xbbbb000000000001), UINT64_C(0x7fffffffffffffff),
+    };
+    enum { COUNT = 5 };
+    mx_endpoint_t ep = party_open();
+    mx_endpoint_addr_t me = address_of(ep);
+    mx_request_t posted[COUNT];
+    uint64_t got[COUNT], sent[COUNT];
+
+    (void)side;
+    for (int turn = 0; turn < 2; turn++) { /* receives first, then messages first */
+        if (turn == 1) {
+            for (int i = 0; i < COUNT; i++)
+                succeed(ep, send_to(ep, me, &messages[i], 8, messages[i]), 8);
+            for (int i = 0; i < COUNT; i++)
+                probe_for(ep, messages[i], EXACTLY);
+        }
+        for (int i = 0; i < COUNT; i++) {
+            got[i] = 0;
+            posted[i] = receive(ep, &got[i], 8, receives[i].bits, receives[i].mask);
+        }
+        for (int i = 0; turn == 0 && i < COUNT; i++) {
+            sent[i] = messages[i];
+            succeed(ep, send_to(ep, me, &sent[i], 8, messages[i]), 8);
+        }
+        for (int i = 0; i < COUNT; i++) {
+            mx_status_t status = succeed(ep, posted[i], 8);
+
+            CHECK_THAT(got[i], ==, messages[receives[i].takes]);
+            CHECK_THAT(status.match_info, ==, messages[receives[i].takes]);
+        }
+    }
+    party_close(ep);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct scenario scenarios[] = {
+        PAIR(messages_of_every_size_go_there_and_back, echo, echoed),
+        SOLO(an_endpoint_sends_to_itself, to_oneself),
+        SOLO(two_endpoints_of_one_process_exchange_messages, between_two_endpoints),
+        PAIR(up_to_256_segments_make_one_message, pieces_out, pieces_in),
+        PAIR(a_longer_message_is_truncated_and_nothing_written_behind, sends_too_much,
+             has_too_little_room),
+        SOLO(a_shorter_message_leaves_the_rest_of_the_buffer_alone, room_left_over),
+        SOLO(masks_choose_among_messages_and_receives, masks_choose),
+        {0},
+    };
+
+    return party_main(argc, argv, scenarios);
+}

@@ -1,0 +1,300 @@
+/*
+ * When a send completes, and when its buffer is free: isend, issend, ibuffered, buffered.
+ *
+ *     isend,  small    completes whether or not anybody receives it
+ *     isend,  large    completes when the receiver has the data
+ *     issend, any      completes when a receive has taken the message
+ */
+#include "support/party.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../support/pattern.h"
+
+enum { SMALL = 1000, EAGER = 32768, LARGE = 500000, PENDING_MS = 60 };
+
+/* Two endpoints of one process. */
+static mx_endpoint_t a, b;
+static mx_endpoint_addr_t to_b;
+
+static void open_two(void)
+{
+    a = party_open();
+    b = open_any();
+    to_b = connect_to(a, id_of(b));
+}
+
+static void close_two(void)
+{
+    OK(mx_close_endpoint(b));
+    party_close(a);
+}
+
+static bool buffered(mx_request_t *request)
+{
+    uint32_t result = 77;
+
+    OK(mx_ibuffered(a, request, &result));
+    CHECK(result == 0 || result == 1);
+    return result == 1;
+}
+
+static void small_sends_complete_alone(struct side *side)
+{
+    static const size_t sizes[] = {0, 1, SMALL, EAGER};
+    char *out = fenced(EAGER), *in = fenced(EAGER);
+
+    (void)side;
+    open_two();
+    for (int i = 0; i < 4; i++) {
+        fill(out, sizes[i], (uint64_t)i);
+        succeed(a, send_to(a, to_b, out, sizes[i], (uint64_t)i), sizes[i]);
+        memset(out, 0, EAGER); /* ours again */
+        succeed(b, receive(b, in, sizes[i], (uint64_t)i, EXACTLY), sizes[i]);
+        check_filled(in, sizes[i], (uint64_t)i);
+    }
+    close_two();
+    fenced_free(out);
+    fenced_free(in);
+}
+
+/* A small send never tells how much room the receiver had. */
+static void small_sends_know_nothing_of_truncation(struct side *side)
+{
+    static const size_t sizes[] = {1, SMALL, EAGER};
+    char *out = fenced(EAGER);
+    mx_request_t requests[30], receives[30];
+
+    (void)side;
+    open_two();
+    for (int posted = 0; posted < 2; posted++) {
+        for (int i = 0; posted && i < 30; i++)
+            receives[i] = receive(b, NULL, 0, (uint64_t)i, EXACTLY);
+        /* More than may be under way at once, so that some have to wait their turn. */
+        for (int i = 0; i < 30; i++)
+            requests[i] = send_to(a, to_b, out, sizes[i % 3], (uint64_t)i);
+        for (int i = 0; !posted && i < 30; i++)
+            receives[i] = receive(b, NULL, 0, (uint64_t)i, EXACTLY);
+        for (int i = 0; i < 30; i++) {
+            mx_status_t status = finish(b, receives[i]);
+
+            STATUS_IS(status, MX_STATUS_TRUNCATED);
+            succeed(a, requests[i], sizes[i % 3]);
+        }
+    }
+    close_two();
+    fenced_free(out);
+}
+
+static void large_sends_wait_for_the_receiver(struct side *side)
+{
+    static const size_t sizes[] = {EAGER + 1, LARGE};
+    char *out = fenced(LARGE), *in = fenced(LARGE);
+
+    (void)side;
+    open_two();
+    for (int i = 0; i < 2; i++) {
+        mx_request_t request;
+
+        fill(out, sizes[i], (uint64_t)i);
+        request = send_to(a, to_b, out, sizes[i], (uint64_t)i);
+        stays_pending(a, &request, PENDING_MS);
+        probe_for(b, (uint64_t)i, EXACTLY);
+        stays_pending(a, &request, PENDING_MS);
+        succeed(b, receive(b, in, sizes[i], (uint64_t)i, EXACTLY), sizes[i]);
+        check_filled(in, sizes[i], (uint64_t)i);
+        succeed(a, request, sizes[i]);
+    }
+    close_two();
+    fenced_free(out);
+    fenced_free(in);
+}
+
+static void synchronous_sends_wait_for_a_match(struct side *side)
+{
+    static const size_t sizes[] = {0, 1, SMALL, EAGER, LARGE};
+    char *out = fenced(LARGE), *in = fenced(LARGE);
+    mx_endpoint_addr_t me;
+
+    (void)side;
+    open_two();
+    me = address_of(a);
+    for (int i = 0; i < 5; i++) {
+        mx_request_t request, receiving;
+        mx_status_t status;
+
+        fill(out, sizes[i], (uint64_t)i);
+        request = ssend_to(a, to_b, out, sizes[i], (uint64_t)i);
+        stays_pending(a, &request, PENDING_MS);
+        status = probe_for(b, (uint64_t)i, EXACTLY);
+        CHECK_THAT(status.msg_length, ==, sizes[i]);
+        stays_pending(a, &request, PENDING_MS);
+        succeed(b, receive(b, in, sizes[i], (uint64_t)i, EXACTLY), sizes[i]);
+        check_filled(in, sizes[i], (uint64_t)i);
+        status = succeed(a, request, sizes[i]);
+        CHECK(same_address(status.source, to_b));
+        CHECK(status.context == out);
+        /* A receive that is there already. */
+        receiving = receive(b, in, sizes[i], 0x99, EXACTLY);
+        request = ssend_to(a, to_b, out, sizes[i], 0x99);
+        succeed(b, receiving, sizes[i]);
+        succeed(a, request, sizes[i]);
+        /* To oneself. */
+        request = ssend_to(a, me, out, sizes[i], 0x77);
+        stays_pending(a, &request, 10);
+        succeed(a, receive(a, in, sizes[i], 0x77, EXACTLY), sizes[i]);
+        succeed(a, request, sizes[i]);
+    }
+    close_two();
+    fenced_free(out);
+    fenced_free(in);
+}
+
+static void synchronous_sends_tell_of_truncation(struct side *side)
+{
+    static const size_t sizes[] = {1, SMALL, EAGER, LARGE};
+    char *out = fenced(LARGE), *in = fenced(LARGE);
+
+    (void)side;
+    open_two();
+    for (int i = 0; i < 4; i++) {
+        mx_request_t request = ssend_to(a, to_b, out, sizes[i], 3);
+        mx_status_t status = finish(b, receive(b, in, sizes[i] - 1, 3, EXACTLY));
+
+        STATUS_IS(status, MX_STATUS_TRUNCATED);
+        CHECK_THAT(status.xfer_length, ==, sizes[i] - 1);
+        status = finish(a, request);
+        STATUS_IS(status, MX_STATUS_TRUNCATED);
+        CHECK_THAT(status.xfer_length, ==, sizes[i] - 1);
+        CHECK_THAT(status.msg_length, ==, sizes[i]);
+    }
+    close_two();
+    fenced_free(out);
+    fenced_free(in);
+}
+
+/* Waiting for a match, they keep their place among the others. */
+static void synchronous_sends_keep_the_order(struct side *side)
+{
+    mx_request_t requests[8];
+    int numbers[8];
+
+    (void)side;
+    open_two();
+    for (int i = 0; i < 8; i++) {
+        numbers[i] = i;
+        requests[i] = i % 2 == 0 ? ssend_to(a, to_b, &numbers[i], sizeof(int), 1)
+                                 : send_to(a, to_b, &numbers[i], sizeof(int), 1);
+    }
+    for (int i = 0; i < 8; i++) {
+        int in = -1;
+
+        succeed(b, receive(b, &in, sizeof in, 1, EXACTLY), sizeof in);
+        CHECK_THAT(in, ==, i);
+        succeed(a, requests[i], sizeof(int));
+        if (i + 2 < 8 && i % 2 == 0)
+            stays_pending(a, &requests[i + 2], 5);
+    }
+    close_two();
+}
+
+/* ---- buffered ---- */
+
+static void buffered_says_when_the_buffer_is_free(struct side *side)
+{
+    char *out = fenced(LARGE), *in = fenced(LARGE);
+    mx_request_t small, large, synchronous, receiving;
+    mx_status_t status;
+    uint32_t result = 77;
+
+    (void)side;
+    open_two();
+    fill(out, SMALL, 1);
+    small = send_to(a, to_b, out, SMALL, 1);
+    OK(mx_buffered(a, &small, PATIENCE_MS, &result));
+    CHECK_THAT(result, ==, 1);
+    CHECK(small != NULL);
+    CHECK(buffered(&small));
+    memset(out, 0, SMALL); /* free, although the request is not tested */
+    succeed(b, receive(b, in, SMALL, 1, EXACTLY), SMALL);
+    check_filled(in, SMALL, 1);
+    CHECK(buffered(&small));
+    succeed(a, small, SMALL);
+
+    large = send_to(a, to_b, out, LARGE, 2);
+    synchronous = ssend_to(a, to_b, out, SMALL, 3);
+    CHECK(!buffered(&large) && !buffered(&synchronous));
+    result = 77;
+    OK(mx_buffered(a, &large, PENDING_MS, &result));
+    CHECK_THAT(result, ==, 0);
+    result = 77;
+    OK(mx_buffered(a, &synchronous, PENDING_MS, &result));
+    CHECK_THAT(result, ==, 0);
+    succeed(b, receive(b, in, SMALL, 3, EXACTLY), SMALL);
+    succeed(b, receive(b, in, LARGE, 2, EXACTLY), LARGE);
+    OK(mx_buffered(a, &large, PATIENCE_MS, &result));
+    CHECK_THAT(result, ==, 1);
+    OK(mx_buffered(a, &synchronous, MX_INFINITE, &result));
+    CHECK_THAT(result, ==, 1);
+    CHECK(is_done(a, &large, &status) && is_done(a, &synchronous, &status));
+
+    /* Sends only. */
+    receiving = receive(a, in, SMALL, 9, EXACTLY);
+    result = 77;
+    REFUSED(mx_ibuffered(a, &receiving, &result), MX_BAD_REQUEST);
+    REFUSED(mx_buffered(a, &receiving, 1, &result), MX_BAD_REQUEST);
+    CHECK_THAT(result, ==, 77);
+    CHECK(receiving != NULL);
+    close_two();
+    fenced_free(out);
+    fenced_free(in);
+}
+
+/* ---- context ---- */
+
+static void requests_know_their_context(struct side *side)
+{
+    mx_request_t sending, receiving, kept;
+    void *context = NULL;
+    char out[8] = "context", in[8];
+
+    (void)side;
+    open_two();
+    receiving = receive(b, in, sizeof in, 4, EXACTLY);
+    OK(mx_context(&receiving, &context));
+    CHECK(context == in);
+    sending = ssend_to(a, to_b, out, sizeof out, 4);
+    OK(mx_context(&sending, &context));
+    CHECK(context == out);
+    kept = receiving;
+    succeed(a, sending, sizeof out);
+    for (uint32_t result = 0; result == 0;)
+        OK(mx_peek(b, PATIENCE_MS, &receiving, &result));
+    CHECK(receiving == kept);
+    OK(mx_context(&receiving, &context)); /* done, not tested */
+    CHECK(context == in);
+    succeed(b, receiving, sizeof in);
+    REFUSED(mx_context(&kept, &context), MX_BAD_REQUEST);
+    close_two();
+}
+
+int main(int argc, char **argv)
+{
+    static const struct scenario scenarios[] = {
+        SOLO(small_sends_complete_without_a_receiver, small_sends_complete_alone),
+        SOLO(small_sends_complete_whole_whatever_the_receiver_has_room_for,
+             small_sends_know_nothing_of_truncation),
+        SOLO(large_sends_complete_when_the_receiver_has_the_data,
+             large_sends_wait_for_the_receiver),
+        SOLO(synchronous_sends_of_any_size_wait_for_a_match, synchronous_sends_wait_for_a_match),
+        SOLO(synchronous_sends_of_any_size_tell_of_truncation,
+             synchronous_sends_tell_of_truncation),
+        SOLO(synchronous_sends_keep_their_place, synchronous_sends_keep_the_order),
+        SOLO(buffered_says_when_a_sends_buffer_is_free, buffered_says_when_the_buffer_is_free),
+        SOLO(a_requests_context_can_be_asked_for_until_it_is_tested, requests_know_their_context),
+        {0},
+    };
+
+    return party_main(argc, argv, scenarios);
+}

@@ -1,0 +1,74 @@
+# What C sees of libmyriexpress: cmocka programs under c_tests/mx/, each run once per port, with the
+# same support and runner as those of c_tests.mk.
+#
+#   mx-check        all programs, all ports; the last line is "N passed, N failed"
+#   check-asan      takes them in too
+#
+# MX_TESTS=name... chooses programs, PORT=local, tcp or rdm one port.
+
+MX_TESTS_OUT     := $(BUILD)/c_tests/mx
+MX_TESTS_HDRS    := $(wildcard $(C_TESTS_DIR)/mx/support/*.h) $(C_TESTS_HDRS) \
+                    include/myriexpress.h include/mx_extensions.h include/mx_io.h
+MX_TESTS_LINK    := -L$(LIBDIR) -lmyriexpress -Wl,-rpath,$(abspath $(LIBDIR))
+# Of the two suites' support, and of this one's.
+MX_TESTS_SHARED  := pattern port check world
+MX_TESTS_OWN     := party mx
+
+MX_TESTS_PLAIN   := messages order wildcard any sends cancel connect handler
+MX_TESTS_ALL     := layout header_cxx $(MX_TESTS_PLAIN)
+MX_TESTS         ?= $(MX_TESTS_ALL)
+
+CHECK_TARGETS    += mx-check
+
+.PHONY: mx-tests mx-check mx-check-asan
+
+# $(1) directory of c_tests.mk's objects, $(2) extra flags.
+define mx_tests_rules
+$(1)/mx/support/%.o: $(C_TESTS_DIR)/mx/support/%.c $$(MX_TESTS_HDRS)
+	@mkdir -p $$(@D)
+	$$(CC) $$(CFLAGS) $$(C_TESTS_CFLAGS) $(2) -c -o $$@ $$<
+
+$(1)/mx/%.o: $(C_TESTS_DIR)/mx/%.c $$(MX_TESTS_HDRS)
+	@mkdir -p $$(@D)
+	$$(CC) $$(CFLAGS) $$(C_TESTS_CFLAGS) $(2) -c -o $$@ $$<
+
+$(1)/mx/header_c99.o: $(C_TESTS_DIR)/mx/header_c99.c $$(MX_TESTS_HDRS)
+	@mkdir -p $$(@D)
+	$$(CC) $$(CFLAGS) -std=c99 -Wall -Wextra -Werror -pedantic -Iinclude -c -o $$@ $$<
+
+$(1)/mx/header_cxx: $(C_TESTS_DIR)/mx/header_cxx.cpp $$(MX_TESTS_HDRS) | lib
+	@mkdir -p $$(@D)
+	$$(CXX) $$(CFLAGS) -std=c++17 -Wall -Wextra -Werror -pedantic -Iinclude $(2) -o $$@ $$< \
+	    $$(MX_TESTS_LINK)
+
+$(1)/mx/layout: $(1)/mx/layout.o $(1)/mx/header_c99.o | lib
+	$$(CC) $(2) -o $$@ $$^ $$(MX_TESTS_LINK) $$(C_TESTS_LIBS)
+
+$(addprefix $(1)/mx/,$(MX_TESTS_PLAIN)): $(1)/mx/%: $(1)/mx/%.o \
+    $(addprefix $(1)/mx/support/,$(MX_TESTS_OWN:=.o)) \
+    $(addprefix $(1)/support/,$(MX_TESTS_SHARED:=.o)) | lib
+	$$(CC) $(2) -o $$@ $$^ $$(MX_TESTS_LINK) $$(C_TESTS_LIBS)
+
+# Both libraries, and the BMI suite's small host; -rdynamic as there.
+$(1)/mx/together: $(1)/mx/together.o \
+    $(addprefix $(1)/mx/support/,$(MX_TESTS_OWN:=.o)) \
+    $(addprefix $(1)/support/,$(MX_TESTS_SHARED:=.o) host.o op.o ops_linked.o) | lib
+	$$(CC) $(2) -rdynamic -o $$@ $$^ $$(C_TESTS_LINK) $$(MX_TESTS_LINK) $$(C_TESTS_LIBS)
+endef
+
+$(eval $(call mx_tests_rules,$(C_TESTS_OUT),))
+$(eval $(call mx_tests_rules,$(C_TESTS_OUT)-asan,-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined))
+
+.PRECIOUS: $(C_TESTS_OUT)/mx/%.o $(C_TESTS_OUT)/mx/support/%.o \
+           $(C_TESTS_OUT)-asan/mx/%.o $(C_TESTS_OUT)-asan/mx/support/%.o
+
+mx-tests: $(addprefix $(MX_TESTS_OUT)/,$(MX_TESTS))
+
+mx-check: lib mx-tests
+	$(C_TESTS_DIR)/run.sh $(MX_TESTS_OUT) $(LIBDIR) '$(C_TESTS_PORTS)' $(MX_TESTS)
+
+mx-check-asan: lib $(addprefix $(C_TESTS_OUT)-asan/mx/,$(MX_TESTS))
+	C_TESTS_UNDER=asan $(C_TESTS_DIR)/run.sh $(C_TESTS_OUT)-asan/mx $(LIBDIR) \
+	    '$(C_TESTS_CHECKED)' $(MX_TESTS)
+
+check-asan: mx-check-asan
