@@ -394,9 +394,9 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
 
     fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
         self.touched = true;
-        if self.map.port(target.endpoint).is_err() {
+        let Ok(tcp_port) = self.map.port(target.endpoint) else {
             return Err(ConnectError::BadEndpoint);
-        }
+        };
         if is_oneself(&self.own, target.nic, target.endpoint) {
             let link = Port::<M>::connect(&mut self.loopback, target, clock)?;
             return Ok(outer(link, LOOPBACK));
@@ -423,6 +423,9 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             }
             Route::AUTO | ROUTE_TCP => self.connect_tcp::<M>(target, clock),
             ROUTE_LOCAL if here => self.connect_local(target, clock),
+            _ if nic::socket_addresses(target.nic, tcp_port).is_empty() => {
+                Err(ConnectError::UnknownNic)
+            }
             _ => Err(ConnectError::NoRoute),
         }
     }
