@@ -58,6 +58,8 @@ pub(crate) struct Options {
     pub(crate) handle: EndpointHandle,
     /// The key the protocol endpoint was made with, to connect to oneself.
     pub(crate) key: u32,
+    /// The longest message that is sent without waiting for its receiver.
+    pub(crate) eager_max: usize,
     /// Whether match bits carry a context id.
     pub(crate) context_ids: Option<ContextIds>,
     /// See [`Engine::next_generation`].

@@ -47,6 +47,12 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         let peer = self.peer_of(to)?;
         let status = posted(to, bits, length, context);
         let key = self.add(Kind::Send, Owner::Program, status)?;
+        if mode == SendMode::Standard
+            && length as usize <= self.options.eager_max
+            && let Some(request) = self.requests.get_mut(key)
+        {
+            request.eager = true;
+        }
         let partner = self.peers.get(peer).and_then(|peer| peer.partner);
         match partner {
             Some(partner) => self.send(key, partner, memory, bits, length, mode),
@@ -173,7 +179,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         Ok(self.name(key))
     }
 
-    /// Starts talking to an endpoint. Hidden ones are reported to nobody but [`Self::take_hidden`].
+    /// Starts talking to an endpoint. Hidden ones are reported to nobody but the call that waits for them.
     pub(crate) fn iconnect(
         &mut self,
         (nic, endpoint): (NicId, u32),
@@ -273,6 +279,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         let request = Request {
             kind,
             owner,
+            eager: false,
             stage,
             status,
         };

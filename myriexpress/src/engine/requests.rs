@@ -19,6 +19,8 @@ use mx_proto::{EntryId, Kind, RequestId};
 pub(crate) struct Request {
     pub(crate) kind: Kind,
     pub(crate) owner: Owner,
+    /// A send that is complete without its receiver, as programs know them by their length.
+    pub(crate) eager: bool,
     pub(crate) stage: Stage,
     /// How it ended; until then, as far as that is known.
     pub(crate) status: Status,
@@ -174,6 +176,7 @@ mod tests {
         Request {
             kind: Kind::Send,
             owner: Owner::Program,
+            eager: false,
             stage: Stage::Posted,
             status: Status {
                 code: 0,

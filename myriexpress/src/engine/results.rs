@@ -28,6 +28,9 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
         let key = from_word(completion.context);
         match completion.kind {
+            Kind::Send if code == StatusCode::Truncated => {
+                return self.on_cut_short(key, completion);
+            }
             Kind::Send => {}
             Kind::Recv => {
                 let source = self.source(completion.partner);
@@ -46,6 +49,19 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             Kind::Connect => {}
         }
         self.finish(key, code, completion.transferred);
+    }
+
+    /// The receiver has not taken all of a message. That is no business of who sent a small one,
+    /// even if it was offered, for want of credit.
+    #[cold]
+    fn on_cut_short(&mut self, key: RequestKey, completion: &Completion) {
+        match self.requests.get(key) {
+            Some(request) if request.eager => {
+                let length = request.status.msg_length;
+                self.finish(key, StatusCode::Success, length);
+            }
+            _ => self.finish(key, StatusCode::Truncated, completion.transferred),
+        }
     }
 
     /// A request has ended: whoever wants to know of it can.

@@ -56,6 +56,8 @@ pub(super) struct Handling {
     handler: Option<UnexpectedHandler>,
     /// The thread that runs it now.
     running: Option<usize>,
+    /// Turns so far.
+    turns: u64,
     /// No more turns: the endpoint is about to be closed.
     closing: bool,
 }
@@ -94,6 +96,11 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         self.handling.running
     }
 
+    /// How many turns have begun.
+    pub(crate) fn turns(&self) -> u64 {
+        self.handling.turns
+    }
+
     /// No turn begins from now on.
     pub(crate) fn end_turns(&mut self) {
         self.handling.closing = true;
@@ -121,6 +128,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         let deferred = deferred?;
         let source = self.source(deferred.arrival.source);
         self.handling.running = Some(thread);
+        self.handling.turns += 1;
         Some(Turn {
             handler,
             source,

@@ -131,7 +131,7 @@ pub fn test(ep: EndpointHandle, request: RequestHandle) -> Result<Option<Status>
     })
 }
 
-/// [`test`] that waits. `None`: the time is over, or somebody called [`wakeup`].
+/// [`test()`] that waits. `None`: the time is over, or somebody called [`wakeup`].
 #[inline]
 pub fn wait_for(
     ep: EndpointHandle,

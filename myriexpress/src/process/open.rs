@@ -64,6 +64,7 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
             .unwrap_or(settings.endpoint.unexpected_bytes),
         ..settings.endpoint.clone()
     };
+    let eager_max = config.eager_max;
     let endpoint = Endpoint::new(config, identity, params.key, ports, MonotonicClock);
     let board = params.board.or_else(|| nic::board_number(identity.nic));
     let about = About {
@@ -80,6 +81,7 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
         let options = Options {
             handle,
             key: params.key,
+            eager_max,
             context_ids: params.context_ids,
             generation: requests,
         };
@@ -166,7 +168,7 @@ pub fn close(ep: EndpointHandle) -> Result<(), Error> {
     Ok(())
 }
 
-/// Closes every endpoint of this process, except for one whose handler makes this call.
+/// Closes every endpoint of this process, except for those whose handler makes this call.
 pub fn close_all() {
     for ep in open_endpoints() {
         if let Err(error) = close(ep) {

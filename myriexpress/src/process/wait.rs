@@ -108,14 +108,18 @@ fn run(place: &Place, ep: EndpointHandle, turn: Turn) {
     }
 }
 
-/// Waits until no handler runs in another thread.
+/// Waits until a handler that runs in another thread now has come back.
 pub(super) fn settled(ep: EndpointHandle) -> Result<(), Error> {
     let place = find(ep)?;
+    let mut meant = None;
     let look = |slot: &mut Slot| match slot.engine(ep) {
-        Ok(engine) => match engine.running() {
-            Some(thread) if thread != this_thread() => None,
-            _ => Some(Ok(())),
-        },
+        Ok(engine) => {
+            let meant = *meant.get_or_insert_with(|| engine.turns());
+            match engine.running() {
+                Some(thread) if thread != this_thread() && engine.turns() == meant => None,
+                _ => Some(Ok(())),
+            }
+        }
         Err(error) => Some(Err(error)),
     };
     // Without a time-out it ends with something.

@@ -6,6 +6,7 @@ use crate::error::Code;
 use crate::handles::{Address, RequestHandle};
 use crate::status::StatusCode;
 use mx_proto::SendMode;
+use mx_sim::Profile;
 use mx_sys::UserMemory;
 use std::time::Duration;
 
@@ -66,6 +67,31 @@ fn a_shorter_buffer_is_filled_and_not_overrun() {
         assert_eq!((sent.code, sent.xfer_length), (code, transferred));
         assert_eq!(sent.msg_length, len as u32);
     }
+}
+
+#[test]
+fn a_small_send_offered_for_want_of_credit_is_complete_whole() {
+    let mut net = Net::new(1, Profile::default());
+    net.config.unexpected_bytes = 0;
+    net.config.first_window_bytes = 0;
+    net.add(None);
+    net.add(None);
+    let b = net.connect(0, 1);
+    let (_, memory) = net.memory(&[7; 100]);
+    let synchronous = SendMode::Synchronous;
+    let other = net.engine(0).isend(memory, b, 0, 0, synchronous).unwrap();
+    let send = net.isend(0, b, 0, &[7; 100]);
+    net.settle();
+    assert!(net.pending(0, send), "it was offered");
+    let recvs = [net.irecv(1, 0, 0, 40), net.irecv(1, 0, 0, 40)];
+    net.settle();
+    for recv in recvs {
+        assert_eq!(net.code(1, recv.handle), StatusCode::Truncated);
+    }
+    let whole = net.done(0, send);
+    assert_eq!((whole.code, whole.xfer_length), (0, 100));
+    // Who waits for the receiver is told.
+    assert_eq!(net.done(0, other).xfer_length, 40);
 }
 
 #[test]

@@ -106,6 +106,7 @@ impl Net {
         let options = Options {
             handle: EndpointHandle::new(node, self.lives),
             key: KEY,
+            eager_max: self.config.eager_max,
             context_ids,
             generation: self.lives * 1000,
         };

@@ -33,6 +33,7 @@ fn messages_to_oneself_arrive() {
         let a = opened(port);
         let own = own_address(a.0).unwrap();
         for len in [0usize, 100, 1 << 20] {
+            assert_eq!(connected(&a, &a), own);
             let (mut out, mut into) = (vec![3; len], vec![0; len]);
             let sent = send(&a, own, 1, &mut out);
             let got = recv(&a, 1, ALL, &mut into);
@@ -40,6 +41,33 @@ fn messages_to_oneself_arrive() {
             assert_eq!(ended(&a, sent).code, 0);
             assert!(into == out);
         }
+    }
+}
+
+#[test]
+fn a_queue_of_no_bytes_makes_senders_wait_and_loses_nothing() {
+    let params = OpenParams {
+        unexpected_bytes: Some(0),
+        ..OpenParams::default()
+    };
+    let (a, b) = (
+        opened(PortChoice::Local),
+        opened_with(PortChoice::Local, params),
+    );
+    let to_b = connected(&a, &b);
+    let mut out: Vec<[u8; 1000]> = (0..200u8).map(|n| [n; 1000]).collect();
+    let sends: Vec<_> = out
+        .iter_mut()
+        .map(|bytes| send(&a, to_b, 1, bytes))
+        .collect();
+    for n in 0..200u8 {
+        let mut into = [0; 1000];
+        let got = recv(&b, 1, ALL, &mut into);
+        assert_eq!(ended(&b, got).code, 0);
+        assert_eq!(into, [n; 1000]);
+    }
+    for sent in sends {
+        assert_eq!(ended(&a, sent).code, 0);
     }
 }
 

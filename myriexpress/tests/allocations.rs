@@ -1,0 +1,124 @@
+//! No heap allocation for a small message in steady state.
+//!
+//! Two endpoints of this process exchange ten thousand messages; what the library allocates on this
+//! thread meanwhile is counted. There are no helper threads: when one meets the program on a lock
+//! for the first time, the lock makes room for both in a table of the process's, once a thread and
+//! not once a message.
+
+use mx_sys::settings::PortChoice;
+use mx_sys::{Settings, UserMemory};
+use myriexpress::handles::{Address, EndpointHandle};
+use myriexpress::process::{self, OpenParams, SendMode};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::time::Duration;
+
+struct Counting;
+
+thread_local! {
+    /// What this thread has allocated. The test harness has threads of its own.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: hands everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promises are the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are the same.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promises are the same.
+        unsafe { System.realloc(ptr, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const WARM_UP: u64 = 2_000;
+const COUNTED: u64 = 10_000;
+const LONG: Option<Duration> = Some(Duration::from_secs(20));
+
+fn open() -> EndpointHandle {
+    let settings = Settings {
+        port: PortChoice::Local,
+        helper: false,
+        ..Settings::for_mx()
+    };
+    process::open(&settings, OpenParams::default()).expect("an endpoint")
+}
+
+/// Connects while nobody else looks after the other side.
+fn connect(from: EndpointHandle, to: EndpointHandle) -> Address {
+    let own = process::own_address(to).unwrap();
+    let (nic, endpoint, _) = process::decompose(own).unwrap();
+    process::iconnect(from, nic, endpoint, 0, 1, 0).unwrap();
+    loop {
+        process::progress(to).unwrap();
+        if let Some(status) = process::test_any(from, 1, u64::MAX).unwrap() {
+            assert_eq!(status.code, 0);
+            return status.source;
+        }
+    }
+}
+
+fn memory(bytes: &mut [u8]) -> UserMemory {
+    // SAFETY: the buffers outlive the exchange.
+    unsafe { UserMemory::new(bytes.as_mut_ptr().cast(), bytes.len()) }.unwrap()
+}
+
+/// One message, received with `test_any`, with `wait_for`, or when it is there already.
+fn exchange(
+    n: u64,
+    from: EndpointHandle,
+    at: EndpointHandle,
+    to: Address,
+    bufs: &mut [[u8; 64]; 2],
+) {
+    let [out, into] = bufs;
+    let posted = |into: &mut [u8]| process::irecv(at, memory(into), n, u64::MAX, 0).unwrap();
+    let early = (n % 3 != 0).then(|| posted(into));
+    let sent = process::isend(from, memory(out), to, n, 0, SendMode::Standard).unwrap();
+    let got = match early {
+        Some(request) if n % 3 == 1 => process::wait_for(at, request, LONG).unwrap(),
+        Some(_) => process::wait_any(at, n & 0xff, 0xff, LONG).unwrap(),
+        None => {
+            while process::probe(at, n, u64::MAX, Some(Duration::ZERO))
+                .unwrap()
+                .is_none()
+            {}
+            let request = posted(into);
+            process::test(at, request).unwrap()
+        }
+    };
+    assert_eq!(got.unwrap().match_info, n);
+    assert!(process::test(from, sent).unwrap().is_some());
+}
+
+#[test]
+fn a_small_message_allocates_nothing_once_the_tables_have_grown() {
+    let (a, b) = (open(), open());
+    let to_b = connect(a, b);
+    let mut bufs = [[7; 64], [0; 64]];
+    for n in 0..WARM_UP {
+        exchange(n, a, b, to_b, &mut bufs);
+    }
+    let before = ALLOCATIONS.get();
+    for n in WARM_UP..WARM_UP + COUNTED {
+        exchange(n, a, b, to_b, &mut bufs);
+    }
+    let allocated = ALLOCATIONS.get() - before;
+    // A message that nobody waits for is kept in memory of its own size.
+    let unexpected = COUNTED / 3 + 1;
+    assert!(allocated <= unexpected, "{allocated} allocations");
+    process::close(a).unwrap();
+    process::close(b).unwrap();
+}
