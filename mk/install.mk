@@ -9,11 +9,18 @@ INSTALL_INC  := $(PREFIX)/include
 INSTALL_BIN  := $(PREFIX)/bin
 INSTALL_PC   := $(INSTALL_LIB)/pkgconfig
 INSTALL_DOC  := $(PREFIX)/share/doc/bmi_mx
+INSTALL_MAN  := $(PREFIX)/share/man
 
 # Programs, when they have been built by their own parts.
 INSTALL_BINS += $(filter $(BINDIR)/%,$(BIN_TARGETS)) $(EXAMPLES_BIN)
 INSTALL_HDRS := $(wildcard include/*.h)
 INSTALL_DOCS := README.md CHANGELOG.md $(wildcard LICENSE*) $(wildcard docs/*.md)
+
+# Pages, and links to them for all that their NAME sections list: page=link.
+MAN_PAGES    := $(sort $(wildcard man/man?/*))
+MAN_LINKS    := $(shell for page in man/man3/*.3; do \
+    awk -v page="$$(basename "$$page")" '/^\.Sh/ { names = $$2 == "NAME" } \
+        names && $$1 == ".Nm" && $$2 ".3" != page { print page "=" $$2 ".3" }' "$$page"; done)
 
 CHECK_TARGETS += install-check
 
@@ -34,7 +41,7 @@ endef
 
 install: all
 	install -d $(addprefix $(DESTDIR),$(INSTALL_LIB) $(INSTALL_INC) $(INSTALL_BIN) $(INSTALL_PC) \
-	    $(INSTALL_DOC))
+	    $(INSTALL_DOC) $(INSTALL_MAN)/man1 $(INSTALL_MAN)/man3)
 	$(foreach library,$(LIBRARIES),$(call install_library,$(library)))
 	install -m 644 $(INSTALL_HDRS) $(DESTDIR)$(INSTALL_INC)/
 	for program in $(sort $(INSTALL_BINS)); do \
@@ -43,17 +50,27 @@ install: all
 	for document in $(wildcard $(INSTALL_DOCS)); do \
 	    install -m 644 $$document $(DESTDIR)$(INSTALL_DOC)/; \
 	done
+	for page in $(MAN_PAGES:man/%=%); do \
+	    install -m 644 man/$$page $(DESTDIR)$(INSTALL_MAN)/$$page; \
+	done
+	for link in $(MAN_LINKS); do \
+	    ln -sfn "$${link%=*}" "$(DESTDIR)$(INSTALL_MAN)/man3/$${link#*=}"; \
+	done
 
 # Only what install put there. In a prefix of its own the directories go too, when they are empty;
 # those of /usr and /usr/local belong to the system.
 uninstall:
-	rm -f $(foreach library,$(LIBRARIES),$(DESTDIR)$(INSTALL_LIB)/lib$(library).so* \
-	    $(DESTDIR)$(INSTALL_LIB)/lib$(library).a $(DESTDIR)$(INSTALL_PC)/$(library).pc)
+	rm -f $(foreach library,$(LIBRARIES),$(addprefix $(DESTDIR)$(INSTALL_LIB)/, \
+	    $(call realname,$(library)) $(call soname,$(library)) lib$(library).so lib$(library).a \
+	    pkgconfig/$(library).pc))
 	rm -f $(addprefix $(DESTDIR)$(INSTALL_INC)/,$(notdir $(INSTALL_HDRS)))
 	rm -f $(addprefix $(DESTDIR)$(INSTALL_BIN)/,$(notdir $(INSTALL_BINS)))
+	rm -f $(MAN_PAGES:man/%=$(DESTDIR)$(INSTALL_MAN)/%)
+	for link in $(MAN_LINKS); do rm -f "$(DESTDIR)$(INSTALL_MAN)/man3/$${link#*=}"; done
 	rm -rf $(DESTDIR)$(INSTALL_DOC)
 ifeq ($(filter /usr /usr/local,$(PREFIX)),)
-	for directory in lib/pkgconfig lib include bin share/doc share .; do \
+	for directory in lib/pkgconfig lib include bin share/doc share/man/man1 share/man/man3 \
+	    share/man share .; do \
 	    directory=$(DESTDIR)$(PREFIX)/$$directory; \
 	    if [ -d "$$directory" ]; then \
 	        rmdir --ignore-fail-on-non-empty "$$(realpath "$$directory")"; \

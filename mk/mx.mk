@@ -6,7 +6,7 @@ MX_PERF_SRCS   := $(sort $(wildcard tools/mx_perf/*.c))
 MX_PERF_HDRS   := $(wildcard tools/mx_perf/*.h) $(wildcard include/mx_*.h) include/myriexpress.h
 MX_PERF_BIN    := $(BINDIR)/mx_pingpong $(BINDIR)/mx_stream
 
-#BIN_TARGETS    += $(MX_PERF_BIN)
+BIN_TARGETS    += $(MX_PERF_BIN)
 
 # Found beside the program, in the build directory as where it is installed.
 $(MX_PERF_BIN): $(BINDIR)/%: tools/%.c $(MX_PERF_SRCS) $(MX_PERF_HDRS) | lib
@@ -29,7 +29,7 @@ mx-tools:
 	cp $(addprefix $(CARGO_TARGET)/release/,$(notdir $(MX_TOOLS))) $(BINDIR)/
 
 # All five, at work: over each port, beside each other, and told nonsense.
-#CHECK_TARGETS += mx-tools-check man-check
+CHECK_TARGETS += mx-tools-check man-check
 
 .PHONY: mx-tools-check man-check
 

@@ -22,10 +22,8 @@ else
     echo "man-check: no groff, pages are not formatted"
 fi
 
-# Names a page has, without the last one's missing comma.
-names() { sed -n 's/^\.Nm \([a-z_0-9]*\).*/\1/p' "$1" | sort -u; }
-
-documented=$(for page in "$man"/man3/*; do names "$page"; done)
+# What the pages' NAME sections list.
+documented=$(awk '/^\.Sh/ { names = $2 == "NAME" } names && $1 == ".Nm" { print $2 }' "$man"/man3/*)
 functions=$(cat "$include"/myriexpress.h "$include"/mx_extensions.h "$include"/mx_io.h |
     grep -o '^[a-z][a-z_ *]*\bmx_[a-z_0-9]*(' | grep -v typedef | sed 's/.*\b\(mx_.*\)(/\1/' |
     grep -v '^mx__' | sort -u)
@@ -37,7 +35,7 @@ done
 # What --help offers, each as `.It Fl x` or within such a line.
 for page in "$man"/man1/*; do
     program=$(basename "$page" .1)
-    for option in $("$bin/$program" --help | grep -o '^  -[-a-zA-Z, ]*' | grep -o -- '-[-a-zA-Z]*'); do
+    for option in $("$bin/$program" --help | sed -n 's/^  \(-[-a-zA-Z]*\),* *\(--[a-z]*\)\{0,1\}.*/\1 \2/p'); do
         case $option in
         --*) flag="Fl Fl ${option#--}" ;;
         *) flag="Fl ${option#-}" ;;

@@ -31,10 +31,11 @@ static const char *round_trip(struct session *session, struct ring *buffers, uin
     if (error == NULL)
         error = link_post_send(&session->link, ping, plan->size, session->peer,
                                MATCH_DATA | plan->id, sent);
-    if (error == NULL)
-        error = link_finish(&session->link, back, plan->size);
+    /* First the send: a large one notices at once that the other side is gone. */
     if (error == NULL)
         error = link_finish(&session->link, sent, plan->size);
+    if (error == NULL)
+        error = link_finish(&session->link, back, plan->size);
     if (error == NULL && plan->verify && !plan_intact(pong, plan->size, n))
         error = "a message came back with wrong bytes";
     return error;

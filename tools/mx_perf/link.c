@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <time.h>
 
-/* A peer that says nothing for so long, in the middle of a measurement, is gone. */
-#define PATIENCE_MS 10000u
 /* How often a request is tested between two looks at the clock. */
 #define POLLS 10000
 
@@ -37,6 +35,7 @@ const char *link_open(struct link *link, const struct options *options)
 
     mx_set_error_handler(MX_ERRORS_RETURN);
     link->sleep = options->sleep;
+    link->patience_ms = PATIENCE_MS;
     if ((error = failed("mx_init", mx_init())) != NULL)
         return error;
     if (options->endpoint == MX_ANY_ENDPOINT)
@@ -92,7 +91,7 @@ static mx_return_t await(struct link *link, mx_request_t *request, mx_status_t *
     int n;
 
     if (link->sleep)
-        return mx_wait(link->endpoint, request, PATIENCE_MS, status, done);
+        return mx_wait(link->endpoint, request, link->patience_ms, status, done);
     do {
         for (n = 0; n < POLLS; n++) {
             mx_return_t code = mx_test(link->endpoint, request, status, done);
@@ -100,7 +99,7 @@ static mx_return_t await(struct link *link, mx_request_t *request, mx_status_t *
                 return code;
         }
         if (deadline == 0)
-            deadline = link_now() + PATIENCE_MS * 1e-3;
+            deadline = link_now() + link->patience_ms * 1e-3;
         /* The peer may be waiting for this very core. */
         sched_yield();
     } while (link_now() < deadline);
@@ -120,7 +119,7 @@ const char *link_finish(struct link *link, mx_request_t *request, uint32_t size)
         return failed("waiting", code);
     if (!done) {
         snprintf(text, sizeof(text), "the other side has said nothing for %u s",
-                 PATIENCE_MS / 1000);
+                 link->patience_ms / 1000);
         return text;
     }
     if (status.code != MX_STATUS_SUCCESS)

@@ -20,7 +20,14 @@ struct link {
     uint32_t id;
     /* Sleep in mx_wait instead of polling. */
     int sleep;
+    /* A peer that says nothing for so long, in the middle of a measurement, is gone. */
+    uint32_t patience_ms;
 };
+
+/* The measuring side's, that side's while others may be served before it, and the other side's. */
+#define PATIENCE_MS 10000u
+#define PATIENCE_IN_LINE_MS 60000u
+#define PATIENCE_SERVING_MS 5000u
 
 /* Starts the library and opens the endpoint that the options name. */
 const char *link_open(struct link *link, const struct options *options);

@@ -134,8 +134,11 @@ static const char *ask(struct session *session)
 
     if (error == NULL)
         error = link_finish(&session->link, &request, sizeof(words));
-    if (error == NULL && session->plan.kind != PLAN_QUIT)
+    if (error == NULL && session->plan.kind != PLAN_QUIT) {
+        session->link.patience_ms = PATIENCE_IN_LINE_MS;
         error = measure_answer(session);
+        session->link.patience_ms = PATIENCE_MS;
+    }
     return error;
 }
 

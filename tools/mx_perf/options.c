@@ -24,7 +24,8 @@ static void usage(const struct program *program, FILE *out)
             "%s\n"
             "\n"
             "  -d HOST   where the other side runs: host or host:board\n"
-            "  -e ID     endpoint to open (default: 0, or the lowest free one with -d and --self)\n"
+            "  -e ID     endpoint to open, or 'any' for the lowest free one (default: 0 for the other\n"
+            "            side, else any)\n"
             "  -r ID     the other side's endpoint (default 0)\n"
             "  -b BOARD  board to open (default: any)\n"
             "  -f KEY    connection key of both sides (default 0)\n"
@@ -102,7 +103,9 @@ struct options options_parse(const struct program *program, int argc, char **arg
         switch (option) {
         case 'd': options.host = optarg; break;
         case 'e':
-            options.endpoint = number(program, option, optarg, 0, ids, 0);
+            options.endpoint = strcmp(optarg, "any") == 0
+                                   ? MX_ANY_ENDPOINT
+                                   : number(program, option, optarg, 0, ids, 0);
             endpoint_given = 1;
             break;
         case 'r': options.remote = number(program, option, optarg, 0, ids, 0); break;

@@ -15,8 +15,8 @@ struct client {
     mx_endpoint_addr_t peer;
     struct plan plan;
     struct ring ring;
-    /* Sends of an echo, beside the ring's receives. */
-    mx_request_t sends[2];
+    /* The send of an echo, beside the ring's receives. */
+    mx_request_t echo;
     struct answer answer;
     mx_request_t answering;
 };
@@ -38,7 +38,10 @@ static const char *post(struct client *client, uint32_t n)
                           MATCH_DATA | client->plan.id, ring_request(&client->ring, n));
 }
 
-/* Sends every message back. The next receive is posted before that, into the other buffer. */
+/*
+ * Sends every message back. The next receive is posted before that, into the other buffer. The send
+ * is waited for first: a large one notices at once that the client is gone.
+ */
 static const char *echo(struct client *client)
 {
     const struct plan *plan = &client->plan;
@@ -47,20 +50,17 @@ static const char *echo(struct client *client)
 
     if ((error = post(client, 0)) != NULL || (error = answer(client, 0, 0)) != NULL)
         return error;
-    for (n = 0; n < plan->count; n++) {
+    for (n = 0; n < plan->count && error == NULL; n++) {
         error = link_finish(client->link, ring_request(&client->ring, n), plan->size);
-        /* What the next receive goes into has been sent from. */
-        if (error == NULL)
-            error = link_finish(client->link, &client->sends[(n + 1) % 2], plan->size);
         if (error == NULL && n + 1 < plan->count)
             error = post(client, n + 1);
         if (error == NULL)
             error = link_post_send(client->link, ring_data(&client->ring, n), plan->size,
-                                   client->peer, MATCH_DATA | plan->id, &client->sends[n % 2]);
-        if (error != NULL)
-            return error;
+                                   client->peer, MATCH_DATA | plan->id, &client->echo);
+        if (error == NULL)
+            error = link_finish(client->link, &client->echo, plan->size);
     }
-    return link_finish(client->link, &client->sends[(n + 1) % 2], plan->size);
+    return error;
 }
 
 /* Receives every message, and answers when all are there. */
@@ -97,10 +97,9 @@ static int acceptable(const struct plan *plan)
 /* Takes back whatever is under way. 0 when the buffers must stay. */
 static int give_up(struct client *client)
 {
-    int free = link_give_up(client->link, &client->sends[0]);
+    int free = link_give_up(client->link, &client->echo);
     uint32_t n;
 
-    free &= link_give_up(client->link, &client->sends[1]);
     free &= link_give_up(client->link, &client->answering);
     for (n = 0; n < client->ring.slots; n++)
         free &= link_give_up(client->link, ring_request(&client->ring, n));
@@ -133,6 +132,7 @@ const char *serve(struct link *link, const char *program, int until_quit)
 {
     static struct client client;
 
+    link->patience_ms = PATIENCE_SERVING_MS;
     for (;;) {
         mx_segment_t segment = {&client.plan, sizeof(client.plan)};
         mx_request_t request;

@@ -1,0 +1,215 @@
+#!/usr/bin/env bash
+# The five programs for MX at work: over each port, looked at from outside, and told nonsense.
+#   check.sh BUILD-DIRECTORY [PORTS]  ends with the line 'N passed, M failed'
+set -uo pipefail
+
+build=$(cd "$1" && pwd)
+ports=${2:-local tcp}
+bin=$build/bin
+work=$(mktemp -d)
+server=
+passed=0
+failed=0
+# Nothing of the caller's changes what is tested.
+unset MX_PEERS MX_PORT_BASE MX_DISABLE_SHMEM
+export MX_PEERS="$work/peers"
+
+stop() {
+    if [ -n "$server" ]; then
+        kill "$server" 2>/dev/null
+        wait "$server" 2>/dev/null
+    fi
+    server=
+}
+trap 'stop; rm -rf "$work"' EXIT
+
+# wait_for FILE: until it has a line
+wait_for() {
+    for _ in $(seq 200); do
+        [ -s "$1" ] && return 0
+        kill -0 "$server" 2>/dev/null || return 1
+        sleep 0.05
+    done
+    return 1
+}
+
+# start OPTIONS...: the other side, on an endpoint nobody uses; its number is in $endpoint
+start() {
+    stop
+    : > "$work/said"
+    "$bin/mx_pingpong" -e any "$@" > "$work/said" 2> "$work/complaints" &
+    server=$!
+    wait_for "$work/said"
+    endpoint=$(sed -n 's/.*endpoint \([0-9]*\)$/\1/p' "$work/said")
+    [ -n "$endpoint" ] || { echo "no other side could be started"; cat "$work/complaints"; exit 1; }
+}
+
+# check NAME COMMAND...: the command must succeed
+check() {
+    local name=$1
+    shift
+    if "$@" > "$work/out" 2>&1; then
+        passed=$((passed + 1))
+        echo "ok   $label: $name"
+    else
+        failed=$((failed + 1))
+        echo "FAIL $label: $name"
+        sed 's/^/     /' "$work/out"
+    fi
+}
+
+# ends CODE COMMAND...: it must end with that, in time
+ends() {
+    local code=$1
+    shift
+    timeout 60 "$@"
+    local got=$?
+    [ $got = "$code" ] || { echo "ended with $got, not $code: $*"; return 1; }
+}
+
+# says TEXT COMMAND...: it must succeed and its output have that
+says() {
+    local text=$1
+    shift
+    timeout 60 "$@" | tee "$work/text"
+    [ "${PIPESTATUS[0]}" = 0 ] || { echo "failed: $*"; return 1; }
+    grep -q -- "$text" "$work/text" || { echo "does not say: $text"; return 1; }
+}
+
+# refused PROGRAM OPTIONS...: exit code 2, nothing on stdout, why and the usage on stderr
+refused() {
+    local program=$1
+    shift
+    ends 2 "$bin/$program" "$@" > "$work/stdout" 2> "$work/stderr" || return 1
+    [ ! -s "$work/stdout" ] && head -n 1 "$work/stderr" | grep -q "^$program: " &&
+        grep -q "^usage: $program" "$work/stderr"
+}
+
+# Alone: both sides in one command.
+check_self() {
+    local few="-N 10 -R 1"
+    check "a ping-pong of every size, verified" \
+        ends 0 "$bin/mx_pingpong" --self -S 2M -v $few
+    check "a ping-pong asleep" ends 0 "$bin/mx_pingpong" --self -w -s 8 -S 64K $few
+    check "a stream of every size, verified" ends 0 "$bin/mx_stream" --self -S 2M -v $few
+    check "a stream asleep, of one message at a time" \
+        ends 0 "$bin/mx_stream" --self -w -W 1 -s 1K -S 64K $few
+    check "figures as JSON" \
+        says '^{"test":"pingpong","size":8,"rounds":10,"median_us":[0-9.]*,.*}$' \
+        "$bin/mx_pingpong" --self --json -s 8 $few
+}
+
+# Two processes that find each other by host name and endpoint.
+check_pair() {
+    local few="-N 20 -R 1 -s 1K -S 64K -v" port own
+    start
+    check "a client by host name and endpoint" \
+        ends 0 "$bin/mx_pingpong" -d localhost -r "$endpoint" $few
+    check "a stream to the same other side" \
+        ends 0 "$bin/mx_stream" -d localhost:0 -r "$endpoint" $few
+    "$bin/mx_pingpong" -d localhost -r "$endpoint" -s 64K -N 100000000 > "$work/killed" 2>&1 &
+    local client=$!
+    check "the client's packets are counted while it runs" \
+        says 'per_second.*"packets_in":[1-9]' \
+        "$bin/mx_counters" -p "$server" --watch 0.3 --count 3 --json
+    kill -KILL "$client"
+    wait "$client" 2>/dev/null
+    check "a client after one that was killed" \
+        ends 0 "$bin/mx_pingpong" -d localhost -r "$endpoint" $few
+
+    check_looking
+
+    own=$(sed -n 's/^mx_pingpong: \(.*\):0, endpoint.*/\1/p' "$work/said")
+    check "its own name is a host too" \
+        ends 0 "$bin/mx_pingpong" -d "${own:-none}" -r "$endpoint" $few
+    echo "127.0.0.1 other-name-of-mine" > "$work/peers"
+    check "a name of the peers file" \
+        ends 0 "$bin/mx_pingpong" -d other-name-of-mine -r "$endpoint" $few
+    rm "$work/peers"
+    "$bin/mx_pingpong" -d localhost -r "$endpoint" -s 64K -N 100000000 > "$work/left" 2>&1 &
+    client=$!
+    "$bin/mx_counters" -p "$server" --watch 0.1 > "$work/watched" 2>&1 &
+    local watcher=$!
+    wait_for "$work/watched"
+    kill -KILL "$server"
+    wait "$server" 2>/dev/null
+    check "a client whose other side was killed ends" ended 1 "$client"
+    check "watching ends with the process" ended 0 "$watcher"
+    check "nothing is left of it" ends 1 "$bin/mx_endpoint_info" -p "$server"
+    server=
+}
+
+# ended CODE PID: it ends with that, within a minute
+ended() {
+    for _ in $(seq 600); do
+        kill -0 "$2" 2>/dev/null || break
+        sleep 0.1
+    done
+    kill "$2" 2>/dev/null
+    wait "$2"
+    local got=$?
+    [ $got = "$1" ] || { echo "ended with $got, not $1"; return 1; }
+}
+
+# What the other side looks like from outside.
+check_looking() {
+    check "its endpoint is listed" \
+        says "mx_pingpong *myriexpress" "$bin/mx_info"
+    check "its endpoint is listed as JSON" \
+        says "\"endpoints\":\[.*{\"pid\":$server,\"program\":\"mx_pingpong\"" "$bin/mx_info" --json
+    check "its endpoint is described" \
+        says "process *$server (mx_pingpong)" "$bin/mx_endpoint_info" -e "$endpoint" -p "$server"
+    check "its endpoint is described as JSON" \
+        says "^\[{\"pid\":$server,.*\"library\":\"myriexpress\"" \
+        "$bin/mx_endpoint_info" -p "$server" --json
+    check "its counters" says "^  packets_in  *[1-9]" "$bin/mx_counters" -p "$server"
+    check "counters that are 0 too" says "^  malformed *0" "$bin/mx_counters" -p "$server" -a
+    check "another board has no endpoint" ends 1 "$bin/mx_endpoint_info" -b 77
+    check "there is no such board" ends 1 "$bin/mx_info" -b 77
+}
+
+# What cannot be.
+check_failures() {
+    start -f 5
+    check "a wrong key" ends 1 "$bin/mx_pingpong" -d localhost -r "$endpoint" -s 1 -N 1
+    check "the right key" ends 0 "$bin/mx_pingpong" -d localhost -r "$endpoint" -s 1 -N 1 -f 5
+    check "an endpoint that is taken" ends 1 "$bin/mx_pingpong" -e "$endpoint"
+    # Not one of the lowest: others of this machine may take those at any moment.
+    check "an endpoint that is not open" \
+        ends 1 "$bin/mx_pingpong" -d localhost -r $((20000 + RANDOM % 8000)) -s 1
+    check "an endpoint that cannot be" ends 1 "$bin/mx_pingpong" -d localhost -r 70000 -s 1
+    check "an unknown host" ends 1 "$bin/mx_pingpong" -d no-such-host.invalid -s 1
+    check "a board that is not there" ends 1 "$bin/mx_pingpong" --self -b 77 -s 1
+}
+
+check_nonsense() {
+    local words program
+    for words in --nonsense extra '-s x' '-s -1' '-s 2G' '-s 8 -S 4' '-N 0' '-R 0' '-d' '-e -1' \
+        '--self -d localhost' '-f 99999999999'; do
+        # shellcheck disable=SC2086
+        check "mx_pingpong refuses $words" refused mx_pingpong $words
+    done
+    check "mx_pingpong has no window" refused mx_pingpong -W 4
+    check "mx_stream wants a window" refused mx_stream -W 0
+    for words in --nonsense extra '-b x' '-e' '--watch 0' '--count 2'; do
+        # shellcheck disable=SC2086
+        check "mx_counters refuses $words" refused mx_counters $words
+    done
+    check "mx_endpoint_info does not watch" refused mx_endpoint_info --watch 1
+    check "mx_info takes no endpoint" refused mx_info -e 1
+    for program in mx_pingpong mx_stream mx_info mx_endpoint_info mx_counters; do
+        check "$program explains itself" says "^usage: $program" "$bin/$program" --help
+    done
+}
+
+for label in $ports; do
+    export MX_PORT=$label
+    check_self
+    check_pair
+    check_failures
+done
+label=all
+check_nonsense
+
+echo "mx_tools: $passed passed, $failed failed"
+[ "$failed" = 0 ]
