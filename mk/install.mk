@@ -79,4 +79,4 @@ ifeq ($(filter /usr /usr/local,$(PREFIX)),)
 endif
 
 install-check:
-	tools/install_check.sh $(BUILD) "$(MAKE)" "$(CC)"
+	tools/install_check.sh $(BUILD) "$(MAKE)" "$(CC)" "$(CXX)"

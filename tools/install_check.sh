@@ -1,18 +1,26 @@
 #!/bin/bash
-# Installs into a directory of its own, builds a program against that with pkg-config alone, shared
-# and static, runs it, and uninstalls: nothing may be left.
-#   install_check.sh BUILD MAKE CC
+# Installs into a directory of its own, builds programs against that with pkg-config alone, in C and
+# C++, shared and static, on each library and on both at once, runs them, and uninstalls: nothing may
+# be left.
+#   install_check.sh BUILD MAKE CC CXX
 set -eu
 
-build=$1 make=$2 cc=$3
+build=$1 make=$2 cc=$3 cxx=$4
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 prefix=/opt/bmi_mx
+programs=$stage/programs
+mkdir "$programs"
+
+complain() {
+    echo "install-check: $*" >&2
+    exit 1
+}
 
 $make --no-print-directory -s install DESTDIR="$stage" PREFIX=$prefix BUILD="$build" >/dev/null
 root=$stage$prefix
 
-cat > "$stage/program.c" <<'C'
+cat > "$programs/bmi_mx.c" <<'C'
 #include <bmi_mx.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,33 +40,107 @@ int main(void)
 }
 C
 
+# A message to oneself.
+cat > "$programs/myriexpress.c" <<'C'
+#include <mx_extensions.h>
+#include <mx_io.h>
+#include <myriexpress.h>
+#include <stdio.h>
+#include <string.h>
+
+int main(void)
+{
+    char text[] = "hello, me", back[16] = "";
+    mx_segment_t out = {text, sizeof(text)}, in = {back, sizeof(back)};
+    mx_request_t sent, received;
+    mx_endpoint_addr_t me;
+    mx_endpoint_t endpoint;
+    mx_status_t status;
+    uint32_t done = 0;
+
+    if (mx_init() != MX_SUCCESS ||
+        mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, 0, NULL, 0, &endpoint) != MX_SUCCESS)
+        return 1;
+    mx_get_endpoint_addr(endpoint, &me);
+    mx_irecv(endpoint, &in, 1, 7, MX_MATCH_MASK_NONE, NULL, &received);
+    mx_isend(endpoint, &out, 1, me, 7, NULL, &sent);
+    if (mx_wait(endpoint, &received, 10000, &status, &done) != MX_SUCCESS || !done ||
+        status.code != MX_STATUS_SUCCESS || strcmp(text, back) != 0)
+        return 2;
+    mx_forget(endpoint, &sent);
+    mx_close_endpoint(endpoint);
+    mx_finalize();
+    puts(MYRIEXPRESS_VERSION);
+    return 0;
+}
+C
+
+cat > "$programs/both.c" <<'C'
+#include <bmi_mx.h>
+#include <myriexpress.h>
+#include <stdio.h>
+#include <string.h>
+
+int main(void)
+{
+    if (strcmp(bmi_mx_ops.method_name, "bmi_mx") != 0 || mx_init() != MX_SUCCESS ||
+        mx_finalize() != MX_SUCCESS || strcmp(BMI_MX_VERSION, MYRIEXPRESS_VERSION) != 0)
+        return 1;
+    puts(MYRIEXPRESS_VERSION);
+    return 0;
+}
+C
+
 # The prefix is where it will be, not where it was staged: the sysroot is what differs.
 config() {
-    PKG_CONFIG_LIBDIR=$root/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$stage pkg-config "$@" bmi_mx
+    PKG_CONFIG_LIBDIR=$root/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$stage pkg-config "$@"
 }
-version=$(config --modversion)
 
-# shellcheck disable=SC2046
-$cc -std=c99 -Wall -Wextra -Werror -pedantic -o "$stage/shared" "$stage/program.c" \
-    $(config --cflags --libs)
-readelf -d "$stage/shared" | grep -q 'NEEDED.*\[libbmi_mx\.so\.[0-9]*\]'
-[ "$(LD_LIBRARY_PATH=$root/lib "$stage/shared")" = "$version" ]
+# runs PROGRAM: it ends well, and says the version
+runs() {
+    [ "$(LD_LIBRARY_PATH=$root/lib "$1")" = "$version" ] || complain "$1 does not run"
+}
 
-# The static library by name; everything else as --static says.
-static=$(config --static --libs | sed 's/-lbmi_mx/-l:libbmi_mx.a/')
-# shellcheck disable=SC2046,SC2086
-$cc -std=c99 -o "$stage/static" "$stage/program.c" $(config --cflags) $static
-if readelf -d "$stage/static" | grep -q 'NEEDED.*libbmi_mx'; then
-    echo "install-check: the static program needs the shared library" >&2
-    exit 1
-fi
-[ "$("$stage/static")" = "$version" ]
+# check NAME PACKAGE...: NAME.c, linked against the shared libraries and the static ones
+check() {
+    local name=$1 package flags
+    shift
+    flags=$(config --cflags --libs "$@")
+    # shellcheck disable=SC2086
+    $cc -std=c99 -Wall -Wextra -Werror -pedantic -o "$programs/$name-c" "$programs/$name.c" $flags
+    # shellcheck disable=SC2086
+    $cxx -x c++ -std=c++17 -Wall -Wextra -Werror -pedantic -o "$programs/$name-c++" \
+        "$programs/$name.c" -x none $flags
+    runs "$programs/$name-c"
+    runs "$programs/$name-c++"
+    # The static libraries by name; everything else as --static says.
+    flags=$(config --static --cflags --libs "$@")
+    for package in "$@"; do
+        readelf -d "$programs/$name-c" | grep -q "NEEDED.*\[lib$package\.so\.[0-9]*\]" ||
+            complain "$name does not need lib$package.so by its soname"
+        flags=${flags//-l$package/-l:lib$package.a}
+    done
+    # shellcheck disable=SC2086
+    $cc -std=c99 -o "$programs/$name-static" "$programs/$name.c" $flags
+    for package in "$@"; do
+        if readelf -d "$programs/$name-static" | grep -q "NEEDED.*lib$package"; then
+            complain "the static $name needs lib$package.so"
+        fi
+    done
+    runs "$programs/$name-static"
+}
+
+version=$(config --modversion bmi_mx)
+[ "$(config --modversion myriexpress)" = "$version" ] || complain "two versions"
+check bmi_mx bmi_mx
+check myriexpress myriexpress
+check both bmi_mx myriexpress
+
+# As installed, a program finds the library beside it, and a page is found under any of its names.
+"$root/bin/mx_pingpong" --self -s 8 -N 10 -R 1 >/dev/null
+[ -f "$root/share/man/man3/mx_issend.3" ] || complain "no page for mx_issend"
 
 $make --no-print-directory -s uninstall DESTDIR="$stage" PREFIX=$prefix BUILD="$build"
-left=$(find "$stage" -mindepth 1 ! -name 'program.c' ! -name shared ! -name static \
-    ! -path "$stage/opt")
-if [ -n "$left" ]; then
-    echo "install-check: left behind: $left" >&2
-    exit 1
-fi
-echo "install-check: installed $version, linked both ways, uninstalled to nothing"
+left=$(find "$stage" -mindepth 1 ! -path "$programs" ! -path "$programs/*" ! -path "$stage/opt")
+[ -z "$left" ] || complain "left behind: $left"
+echo "install-check: installed $version, linked every way, uninstalled to nothing"
