@@ -28,6 +28,10 @@ pub struct Config {
     pub burst: usize,
     /// Partners at the same time; strangers beyond it are refused.
     pub max_partners: usize,
+    /// Messages that may wait here although their sender has gone, all senders together. Programs
+    /// for MX send, exit, and expect the message to be received later; a BMI host takes its
+    /// messages over as they come, and an expected one of a lost peer is to be discarded.
+    pub keep_orphans: usize,
 }
 
 impl Default for Config {
@@ -42,6 +46,7 @@ impl Default for Config {
             poll_budget: 64,
             burst: 16,
             max_partners: 1 << 20,
+            keep_orphans: 0,
         }
     }
 }

@@ -55,6 +55,8 @@ pub(crate) struct Partner {
     pub(crate) streams: VecDeque<Stream>,
     /// Connects that wait for an answer.
     pub(crate) connects: SmallVec<[RequestId; 1]>,
+    /// It is only the name of a sender that has gone, on so many messages that wait here.
+    pub(crate) orphans: Option<u32>,
 }
 
 /// One link to a partner.
@@ -134,6 +136,17 @@ impl Partner {
             pending: VecDeque::new(),
             streams: VecDeque::new(),
             connects: SmallVec::new(),
+            orphans: None,
+        }
+    }
+
+    /// The name that stays on `orphans` messages of this one.
+    pub(crate) fn ghost(&self, orphans: u32) -> Self {
+        Self {
+            session: self.session,
+            context: self.context,
+            orphans: Some(orphans),
+            ..Self::new(self.nic, self.endpoint, 0, Credit::new(0, 0))
         }
     }
 
@@ -193,6 +206,12 @@ impl Partners {
         let id = PartnerId::new(index, generation);
         self.by_name.insert(name, id);
         id
+    }
+
+    /// A name that nobody is reached by.
+    pub(crate) fn add_ghost(&mut self, ghost: Partner) -> PartnerId {
+        let (index, generation) = self.table.insert(ghost);
+        PartnerId::new(index, generation)
     }
 
     #[inline]

@@ -297,6 +297,11 @@ impl Settings {
         Self {
             endpoint: mx_proto::Config {
                 request_timeout: None,
+                // Two programs that each send 32 KiB, wait for that and then receive must not wait
+                // for each other, whatever has been consumed without a new grant meanwhile.
+                first_window_bytes: 128 << 10,
+                // Messages, as many as eight peers may leave here.
+                keep_orphans: 4096,
                 ..mx_proto::Config::default()
             },
             ..Self::default()

@@ -123,6 +123,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 Err(SendError::WouldBlock | SendError::Down) => partner.writable = false,
             }
         }
+        if partner.orphans.is_some() {
+            return Err(PostError::UnknownPartner);
+        }
         Ok(Posted::Pending(self.queue(to, bits, memory, context, mode)))
     }
 
@@ -432,7 +435,9 @@ impl<M: Memory> Core<M> {
         self.budget.held = self.budget.held.saturating_sub(freed);
         let partner = self.partners.take(id)?;
         partner.credit.dissolve(&mut self.budget);
-        if partner.session.is_some() {
+        if let Some(left) = partner.orphans {
+            self.orphans.gone(left);
+        } else if partner.session.is_some() {
             self.stats.partners_down += 1;
         }
         Some(partner)
@@ -441,6 +446,7 @@ impl<M: Memory> Core<M> {
     /// A partner is gone, for a reason of its own.
     pub(super) fn fail_partner(&mut self, id: PartnerId, reason: DownReason) {
         use super::Errand;
+        self.leave_orphans(id);
         let Some(partner) = self.dissolve(id, reason.status()) else {
             return;
         };

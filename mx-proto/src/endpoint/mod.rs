@@ -21,6 +21,7 @@
 mod commands;
 mod deferred;
 mod inbound;
+mod orphans;
 mod outbound;
 mod sessions;
 
@@ -63,6 +64,7 @@ struct Core<M> {
     posted: matching::Posted,
     unexpected: matching::Unexpected,
     undecided: matching::Undecided,
+    orphans: orphans::Orphans,
     /// The time-out of what is posted from now on.
     patience: Patience,
     budget: Budget,
@@ -121,6 +123,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             posted: matching::Posted::default(),
             unexpected: matching::Unexpected::default(),
             undecided: matching::Undecided::default(),
+            orphans: orphans::Orphans::default(),
             budget,
             wheel: Wheel::new(),
             ready: VecDeque::new(),
@@ -148,6 +151,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         if !self.core.undecided.is_empty() {
             return false;
         }
+        self.core.bury();
         let budget = self.core.config.poll_budget;
         let mut sink = Inbound {
             core: &mut self.core,
@@ -518,6 +522,9 @@ impl<M: Memory> Core<M> {
         let Some(partner) = self.partners.of_mut(source) else {
             return;
         };
+        if partner.orphans.is_some() {
+            return self.orphan_left(source);
+        }
         partner.credit.on_consumed(len);
         if !partner.credit_queued && partner.credit.overdue() {
             partner.credit_queued = true;

@@ -79,6 +79,23 @@ impl Undecided {
         self.remove(|waiting| waiting.is_offer(source, send_id))
     }
 
+    /// How many whole messages from `source` wait.
+    pub(crate) fn whole_of(&self, source: PartnerId) -> usize {
+        let all = self.queue.iter();
+        all.filter(|waiting| waiting.is_whole_of(source)).count()
+    }
+
+    /// Puts another name on the oldest `count` whole messages from `source`.
+    pub(crate) fn rename(&mut self, source: PartnerId, to: PartnerId, count: usize) {
+        let all = self.queue.iter_mut();
+        for waiting in all
+            .filter(|waiting| waiting.is_whole_of(source))
+            .take(count)
+        {
+            waiting.source = to;
+        }
+    }
+
     /// Throws away everything from `source`; tells how many bytes of messages that were.
     pub(crate) fn forget(&mut self, source: PartnerId) -> usize {
         let mut bytes = 0;

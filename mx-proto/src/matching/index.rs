@@ -124,6 +124,12 @@ impl<K> MatchIndex<K> {
         (entry.generation == id.generation).then_some(&entry.value)
     }
 
+    /// The same to change it.
+    pub(crate) fn get_mut(&mut self, id: EntryId) -> Option<&mut K> {
+        let entry = self.entries.get_mut(id.index as usize)?;
+        (entry.generation == id.generation).then_some(&mut entry.value)
+    }
+
     /// Takes a value out; `None` when it has been removed.
     pub fn remove(&mut self, id: EntryId) -> Option<K> {
         self.get(id)?;

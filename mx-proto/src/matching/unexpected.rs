@@ -43,6 +43,11 @@ impl Waiting {
         }
     }
 
+    /// All of it is here, and `from` has sent it.
+    pub(crate) fn is_whole_of(&self, from: PartnerId) -> bool {
+        self.source == from && matches!(self.payload, Payload::Eager(_))
+    }
+
     /// Is it what `from` has offered as `wanted`?
     pub(crate) fn is_offer(&self, from: PartnerId, wanted: u64) -> bool {
         matches!(self.payload, Payload::Offer { send_id, .. } if send_id == wanted)
@@ -80,6 +85,25 @@ impl Unexpected {
             .iter()
             .find(|(_, waiting)| waiting.is_offer(source, send_id))?;
         self.messages.remove(id)
+    }
+
+    /// How many whole messages from `source` there are.
+    pub(crate) fn whole_of(&self, source: PartnerId) -> usize {
+        let all = self.messages.iter();
+        all.filter(|(_, waiting)| waiting.is_whole_of(source))
+            .count()
+    }
+
+    /// Puts another name on the oldest `count` whole messages from `source`.
+    pub(crate) fn rename(&mut self, source: PartnerId, to: PartnerId, count: usize) {
+        let all = self.messages.iter();
+        let theirs = all.filter(|(_, waiting)| waiting.is_whole_of(source));
+        let theirs: Vec<_> = theirs.map(|(id, _)| id).take(count).collect();
+        for id in theirs {
+            if let Some(waiting) = self.messages.get_mut(id) {
+                waiting.source = to;
+            }
+        }
     }
 
     /// Throws away everything from `source`; tells how many bytes of messages that were.

@@ -3,6 +3,7 @@
 mod deferred;
 mod matching;
 mod naive;
+mod orphans;
 mod pair;
 mod requests;
 

@@ -309,12 +309,22 @@ pub(crate) struct Pair {
     sessions: u64,
 }
 
-fn node(hub: &Rc<RefCell<Hub>>, clock: &VirtualClock, number: usize, session: u64) -> Node {
-    let config = Config {
+fn settings(keep_orphans: usize) -> Config {
+    Config {
         unexpected_bytes: UNEXPECTED_MAX,
         request_timeout: Some(TIMEOUT),
+        keep_orphans,
         ..Config::default()
-    };
+    }
+}
+
+fn node(
+    hub: &Rc<RefCell<Hub>>,
+    clock: &VirtualClock,
+    config: Config,
+    number: usize,
+    session: u64,
+) -> Node {
     let identity = Identity {
         nic: NicId(100 + number as u64),
         endpoint: EndpointId(3),
@@ -329,11 +339,16 @@ fn node(hub: &Rc<RefCell<Hub>>, clock: &VirtualClock, number: usize, session: u6
 
 impl Pair {
     pub(crate) fn new() -> Self {
+        Self::keeping(0)
+    }
+
+    /// Both keep so many messages whose sender has gone.
+    pub(crate) fn keeping(orphans: usize) -> Self {
         let hub = Rc::new(RefCell::new(Hub::default()));
         let clock = VirtualClock::default();
         Self {
-            a: node(&hub, &clock, 0, 1),
-            b: node(&hub, &clock, 1, 2),
+            a: node(&hub, &clock, settings(orphans), 0, 1),
+            b: node(&hub, &clock, settings(orphans), 1, 2),
             freeze_b: false,
             hold_data: false,
             hub,
@@ -428,7 +443,7 @@ impl Pair {
                 cable.gone[end] |= cable.ends[end] == 0;
             }
         }
-        self.a = node(&self.hub, &self.clock, 0, self.sessions);
+        self.a = node(&self.hub, &self.clock, settings(0), 0, self.sessions);
     }
 
     /// A link to b that no endpoint of ours stands behind.

@@ -27,6 +27,7 @@ fn random_config(rng: &mut Rng) -> Config {
         poll_budget: rng.pick(&[1, 3, 64]),
         burst: rng.pick(&[1, 16]),
         max_partners: rng.pick(&[1, 3, 1 << 20]),
+        keep_orphans: rng.pick(&[0, 2, 4096]),
     }
 }
 

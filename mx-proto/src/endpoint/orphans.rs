@@ -1,0 +1,102 @@
+//! Messages whose sender has gone before they were received.
+//!
+//! ```text
+//!   partner fails --> its whole messages get the name of a ghost     (offers go: their bytes are gone)
+//!                       ghost: the same identity and context, an id of its own, no link
+//!   the last one is received --> the ghost goes with the next progress,
+//!                                so that who got the message can still ask who sent it
+//! ```
+//!
+//! A ghost is found by no name and sent to by nobody: the peer's next life is another partner. Our
+//! own [`Endpoint::disconnect`] leaves no ghost.
+//!
+//! Owns: how many such messages there are. They wait where all others do, and their bytes count as
+//! theirs do.
+
+use super::{Core, Endpoint};
+use crate::ids::{EndpointId, NicId, PartnerId};
+use crate::memory::Memory;
+use crate::port::Port;
+use crate::status::Status;
+use crate::time::Clock;
+
+/// Messages without a sender.
+#[derive(Debug, Default)]
+pub(super) struct Orphans {
+    count: usize,
+    /// Ghosts that have lost their last message.
+    spent: Vec<PartnerId>,
+}
+
+impl Orphans {
+    /// So many have left.
+    pub(super) fn gone(&mut self, left: u32) {
+        self.count = self.count.saturating_sub(left as usize);
+    }
+}
+
+impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
+    /// Throws away what an endpoint has left behind when it went, in whichever life.
+    pub fn forget_orphans(&mut self, nic: NicId, endpoint: EndpointId) {
+        for id in self.core.partners.ids() {
+            let ghost = self.core.partners.of(id).is_some_and(|partner| {
+                partner.orphans.is_some() && (partner.nic, partner.endpoint) == (nic, endpoint)
+            });
+            if ghost {
+                self.core.dissolve(id, Status::Unreachable);
+            }
+        }
+    }
+
+    /// Is it only the name on messages of a sender that has gone?
+    pub fn is_orphaned(&self, partner: PartnerId) -> bool {
+        let partner = self.core.partners.of(partner);
+        partner.is_some_and(|partner| partner.orphans.is_some())
+    }
+}
+
+impl<M: Memory> Core<M> {
+    /// A partner is about to be dissolved because it has failed.
+    pub(super) fn leave_orphans(&mut self, id: PartnerId) {
+        let room = self.config.keep_orphans.saturating_sub(self.orphans.count);
+        let Some(partner) = self.partners.of(id) else {
+            return;
+        };
+        if room == 0 {
+            return;
+        }
+        let first = self.unexpected.whole_of(id).min(room);
+        let then = self.undecided.whole_of(id).min(room - first);
+        if first + then == 0 {
+            return;
+        }
+        // Two messages are not in one slab place, so they are fewer than 2^32.
+        let ghost = partner.ghost((first + then) as u32);
+        let ghost = self.partners.add_ghost(ghost);
+        self.unexpected.rename(id, ghost, first);
+        self.undecided.rename(id, ghost, then);
+        self.orphans.count += first + then;
+    }
+
+    /// One of a ghost's messages has been received.
+    #[cold]
+    pub(super) fn orphan_left(&mut self, ghost: PartnerId) {
+        self.orphans.gone(1);
+        if let Some(partner) = self.partners.of_mut(ghost)
+            && let Some(left) = &mut partner.orphans
+        {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.orphans.spent.push(ghost);
+            }
+        }
+    }
+
+    /// Ghosts without messages go.
+    #[inline]
+    pub(super) fn bury(&mut self) {
+        while let Some(ghost) = self.orphans.spent.pop() {
+            self.partners.take(ghost);
+        }
+    }
+}
