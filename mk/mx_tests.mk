@@ -14,7 +14,8 @@ MX_TESTS_LINK    := -L$(LIBDIR) -lmyriexpress -Wl,-rpath,$(abspath $(LIBDIR))
 MX_TESTS_SHARED  := pattern port check world
 MX_TESTS_OWN     := party mx
 
-MX_TESTS_PLAIN   := messages order wildcard any sends cancel connect handler
+MX_TESTS_PLAIN   := args lifecycle messages order wildcard any sends cancel connect handler timeouts \
+                    progression contextids
 MX_TESTS_ALL     := layout header_cxx $(MX_TESTS_PLAIN)
 MX_TESTS         ?= $(MX_TESTS_ALL)
 

@@ -1,0 +1,507 @@
+/*
+ * Init and finalize, error handlers, opening and closing endpoints.
+ *
+ *     mx_init  1 ── 2 (already) ── ... ── mx_finalize 1 ── 0: everything is closed, and again
+ */
+#include "support/party.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../support/pattern.h"
+#include "../support/port.h"
+
+/* ---- init, finalize ---- */
+
+static void inits_are_counted(struct side *side)
+{
+    mx_endpoint_t ep;
+
+    (void)side;
+    mx_set_error_handler(note_error);
+    REFUSED(mx_finalize(), MX_NOT_INITIALIZED);
+    OK(mx_init());
+    REFUSED(mx_init(), MX_ALREADY_INITIALIZED);
+    REFUSED(mx_init(), MX_ALREADY_INITIALIZED);
+    ep = open_any();
+    OK(mx_finalize());
+    OK(mx_finalize());
+    exchange(ep, address_of(ep), ep, 100, 1); /* one is left */
+    OK(mx_finalize());
+    REFUSED(mx_progress(ep), MX_BAD_ENDPOINT);
+    REFUSED(mx_finalize(), MX_NOT_INITIALIZED);
+    OK(mx_init()); /* and again */
+    REFUSED(mx_progress(ep), MX_BAD_ENDPOINT);
+    OK(mx_close_endpoint(open_any()));
+    OK(mx_finalize());
+}
+
+static void other_versions_are_refused(struct side *side)
+{
+    static const int others[] = {0x201, 0x401, 0, 0xff, -1, 0x7fffffff, 0x30100};
+    static const int same[] = {0x300, 0x301, 0x302, 0x3ff};
+
+    (void)side;
+    mx_set_error_handler(note_error);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        REFUSED(mx__init_api(others[i]), MX_BAD_LIB_VERSION);
+    REFUSED(mx_finalize(), MX_NOT_INITIALIZED);
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        OK(mx__init_api(same[i]));
+        REFUSED(mx__init_api(0x201), MX_BAD_LIB_VERSION); /* it is not counted */
+        OK(mx_finalize());
+        REFUSED(mx_finalize(), MX_NOT_INITIALIZED);
+    }
+}
+
+static void before_init(struct side *side)
+{
+    mx_endpoint_t ep = (mx_endpoint_t)&ep, was = ep;
+    mx_endpoint_addr_t address;
+    uint64_t nic = 77;
+    uint32_t number = 77;
+    char name[MX_MAX_HOSTNAME_LEN] = "localhost";
+
+    (void)side;
+    memset(&address, 0, sizeof address);
+    mx_set_error_handler(note_error);
+    REFUSED(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, NULL, 0, &ep), MX_NOT_INITIALIZED);
+    CHECK(ep == was);
+    REFUSED(mx_hostname_to_nic_id(name, &nic), MX_NOT_INITIALIZED);
+    REFUSED(mx_board_number_to_nic_id(0, &nic), MX_NOT_INITIALIZED);
+    REFUSED(mx_nic_id_to_board_number(1, &number), MX_NOT_INITIALIZED);
+    REFUSED(mx_nic_id_to_hostname(1, name), MX_NOT_INITIALIZED);
+    REFUSED(mx_get_info(NULL, MX_NIC_COUNT, NULL, 0, &number, 4), MX_NOT_INITIALIZED);
+    REFUSED(mx_progress(NULL), MX_BAD_ENDPOINT);
+    REFUSED(mx_close_endpoint(NULL), MX_BAD_ENDPOINT);
+    REFUSED(mx_set_endpoint_addr_context(address, NULL), MX_BAD_ENDPOINT);
+    CHECK(nic == 77 && number == 77 && strcmp(name, "localhost") == 0);
+    /* These need nothing. */
+    CHECK(strlen(mx_strerror(MX_BUSY)) > 0 && strlen(mx_strstatus(MX_STATUS_TIMEOUT)) > 0);
+}
+
+static int entries(const char *path)
+{
+    DIR *directory = opendir(path);
+    int count = 0;
+
+    CHECK(directory != NULL);
+    while (readdir(directory) != NULL)
+        count++;
+    closedir(directory);
+    return count;
+}
+
+static void nothing_is_left_behind(struct side *side)
+{
+    int descriptors = 0, threads = 0;
+
+    (void)side;
+    for (int life = 0; life < 6; life++) {
+        mx_endpoint_t a = party_open(), b = open_any();
+        mx_endpoint_addr_t to_b = connect_to(a, id_of(b));
+
+        exchange(a, to_b, b, 100000, 1);
+        exchange(a, address_of(a), a, 100, 2);
+        if (life % 2 == 0) {
+            OK(mx_close_endpoint(b));
+            OK(mx_close_endpoint(a));
+        }
+        party_stop(); /* closes what is open */
+        if (life == 1) {
+            /* What libraries keep for good they have by now. */
+            descriptors = entries("/proc/self/fd");
+            threads = entries("/proc/self/task");
+        }
+    }
+    if (!port_is("rdm")) { /* libfabric's own are not ours to count */
+        CHECK_THAT(entries("/proc/self/fd"), ==, descriptors);
+        CHECK_THAT(entries("/proc/self/task"), ==, threads);
+    }
+}
+
+/* The environment counts when mx_init is called. */
+static void environment_is_read_at_init(struct side *side)
+{
+    enum { ID = 901 };
+    const char *ours = getenv("MX_PORT_BASE");
+    struct sockaddr_in name = {.sin_family = AF_INET};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), base = atoi(ours);
+    mx_endpoint_t ep, was = ep = NULL;
+    char other[16];
+
+    (void)side;
+    snprintf(other, sizeof other, "%d", base + 10);
+    name.sin_addr.s_addr = htonl(INADDR_ANY);
+    name.sin_port = htons((uint16_t)(base + 10 + ID));
+    CHECK(bind(fd, (struct sockaddr *)&name, sizeof name) == 0 && listen(fd, 1) == 0);
+    party_start();
+    setenv("MX_PORT_BASE", other, 1); /* too late */
+    OK(mx_open_endpoint(MX_ANY_NIC, ID, KEY, NULL, 0, &ep));
+    party_close(ep);
+    party_start();
+    REFUSED(mx_open_endpoint(MX_ANY_NIC, ID, KEY, NULL, 0, &was), MX_BUSY);
+    CHECK(was == NULL);
+    party_stop();
+    setenv("MX_PORT_BASE", "no number", 1); /* a value that makes no sense is none */
+    party_start();
+    OK(mx_close_endpoint(open_any()));
+    party_stop();
+    close(fd);
+}
+
+/* ---- error handlers ---- */
+
+static mx_return_t another_answer(char *text, mx_return_t code)
+{
+    note_error(text, code);
+    memset(text, 'x', strlen(text)); /* it is the handler's */
+    return MX_NO_MATCH;
+}
+
+static mx_return_t forgives(char *text, mx_return_t code)
+{
+    note_error(text, code);
+    return MX_SUCCESS;
+}
+
+static void the_handler_answers(struct side *side)
+{
+    mx_endpoint_t ep;
+    mx_status_t status;
+    mx_request_t request;
+    mx_endpoint_addr_t nobody;
+
+    (void)side;
+    memset(&nobody, 0, sizeof nobody);
+    /* The one before is returned, from the start. */
+    CHECK(mx_set_error_handler(note_error) == MX_ERRORS_ARE_FATAL);
+    CHECK(mx_set_error_handler(MX_ERRORS_RETURN) == note_error);
+    CHECK(mx_set_error_handler(NULL) == MX_ERRORS_RETURN);
+    CHECK(mx_set_error_handler(note_error) == MX_ERRORS_ARE_FATAL);
+    ep = party_open();
+    mx_set_error_handler(another_answer);
+    errors_begin();
+    CHECK(mx_progress(NULL) == MX_NO_MATCH);
+    CHECK(errors.count == 1 && errors.code == MX_BAD_ENDPOINT);
+    mx_set_error_handler(forgives);
+    CHECK(mx_isend(ep, NULL, 0, nobody, 1, NULL, &request) == MX_SUCCESS);
+    CHECK(errors.count == 2 && errors.code == MX_BAD_ENDPOINT);
+    mx_set_error_handler(MX_ERRORS_RETURN);
+    CHECK(mx_isend(ep, NULL, 0, nobody, 1, NULL, &request) == MX_BAD_ENDPOINT);
+    CHECK_THAT(errors.count, ==, 2);
+    /* A failed request too: what the handler says is its status. */
+    for (int i = 0; i < 3; i++) {
+        mx_set_error_handler(i == 0 ? another_answer : i == 1 ? forgives : note_error);
+        OK(mx_iconnect(ep, local_nic(), 70000, KEY, 1, NULL, &request));
+        status = finish(ep, request);
+        CHECK(errors.count == 1 && errors.code == MX_BAD_ENDPOINT_ID);
+        CHECK_THAT(status.code, ==, i == 0   ? (int)MX_NO_MATCH
+                                    : i == 1 ? (int)MX_STATUS_SUCCESS
+                                             : (int)MX_STATUS_BAD_ENDPOINT);
+    }
+    party_close(ep);
+}
+
+static int own_calls;
+
+static mx_return_t own_handler(char *text, mx_return_t code)
+{
+    (void)text;
+    own_calls++;
+    return code;
+}
+
+static void endpoints_have_handlers_of_their_own(struct side *side)
+{
+    mx_param_t params[] = {{.key = MX_PARAM_ERROR_HANDLER, .val = {.error_handler = own_handler}},
+                           {.key = MX_PARAM_ERROR_HANDLER, .val = {.error_handler = NULL}}};
+    mx_endpoint_t with, without, null;
+    mx_endpoint_addr_t nobody;
+    mx_request_t request;
+    mx_status_t status;
+    uint32_t result;
+
+    (void)side;
+    memset(&nobody, 0, sizeof nobody);
+    party_start();
+    OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, params, 1, &with));
+    OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, params + 1, 1, &null));
+    without = open_any();
+    CHECK(mx_isend(with, NULL, 0, nobody, 0, NULL, NULL) == MX_BAD_ENDPOINT);
+    CHECK_THAT(own_calls, ==, 1);
+    REFUSED(mx_isend(without, NULL, 0, nobody, 0, NULL, NULL), MX_BAD_ENDPOINT);
+    REFUSED(mx_isend(null, NULL, 0, nobody, 0, NULL, NULL), MX_BAD_ENDPOINT);
+    CHECK_THAT(own_calls, ==, 1);
+    OK(mx_iconnect(with, local_nic(), 70000, KEY, 0, NULL, &request));
+    OK(mx_wait(with, &request, PATIENCE_MS, &status, &result));
+    CHECK_THAT(result, ==, 1);
+    STATUS_IS(status, MX_STATUS_BAD_ENDPOINT);
+    CHECK_THAT(own_calls, ==, 2);
+    /* Calls that concern no open endpoint are the process's. */
+    OK(mx_close_endpoint(with));
+    REFUSED(mx_progress(with), MX_BAD_ENDPOINT);
+    CHECK_THAT(own_calls, ==, 2);
+    party_stop();
+}
+
+/* What the default does, in a process of its own: its exit status and what it says. */
+static int last_words(void (*act)(void), char *text, size_t size)
+{
+    int fds[2], status;
+    size_t used = 0;
+    ssize_t got;
+    pid_t pid;
+
+    CHECK(pipe(fds) == 0);
+    pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        dup2(fds[1], 2);
+        close(fds[0]);
+        close(fds[1]);
+        act();
+        _exit(0);
+    }
+    close(fds[1]);
+    while ((got = read(fds[0], text + used, size - 1 - used)) > 0)
+        used += (size_t)got;
+    text[used] = '\0';
+    close(fds[0]);
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void refused_call(void)
+{
+    mx_init();
+    mx_progress(NULL);
+}
+
+static void second_init(void)
+{
+    mx_init();
+    mx_init();
+}
+
+static void failed_request(void)
+{
+    mx_endpoint_t ep;
+    mx_request_t request;
+    mx_status_t status;
+    uint32_t result;
+    uint64_t nic;
+    char name[] = "localhost";
+
+    mx_init();
+    mx_hostname_to_nic_id(name, &nic);
+    mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, 1, NULL, 0, &ep);
+    mx_iconnect(ep, nic, 70000, 1, 0, NULL, &request);
+    mx_wait(ep, &request, MX_INFINITE, &status, &result);
+}
+
+static void the_default_is_fatal(struct side *side)
+{
+    static const struct {
+        void (*act)(void);
+        mx_return_t code;
+    } acts[] = {{refused_call, MX_BAD_ENDPOINT},
+                {second_init, MX_ALREADY_INITIALIZED},
+                {failed_request, MX_BAD_ENDPOINT_ID}};
+
+    (void)side;
+    unsetenv("MX_LOG");
+    for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++) {
+        char text[4096];
+
+        CHECK_THAT(last_words(acts[i].act, text, sizeof text), ==, 1);
+        if (strstr(text, mx_strerror(acts[i].code)) == NULL)
+            FAIL("'%s' says nothing of '%s'", text, mx_strerror(acts[i].code));
+        CHECK(strchr(text, '\n') == text + strlen(text) - 1); /* one line */
+    }
+}
+
+/* ---- opening ---- */
+
+static void any_takes_the_lowest_id(struct side *side)
+{
+    mx_endpoint_t eps[3], again;
+    uint32_t ids[3];
+
+    (void)side;
+    party_start();
+    for (int i = 0; i < 3; i++) {
+        eps[i] = open_any();
+        ids[i] = id_of(eps[i]);
+        CHECK_THAT(ids[i], <, 1024);
+        CHECK(i == 0 || ids[i] > ids[i - 1]);
+    }
+    for (int i = 0; i < 20; i++) {
+        /* Free at once, also with a connection that was in use. */
+        exchange(eps[0], connect_to(eps[0], ids[1]), eps[1], 1000, 1);
+        OK(mx_close_endpoint(eps[1]));
+        REFUSED(mx_progress(eps[1]), MX_BAD_ENDPOINT);
+        if (i % 2 == 0)
+            again = open_any();
+        else
+            OK(mx_open_endpoint(MX_ANY_NIC, ids[1], KEY, NULL, 0, &again));
+        CHECK_THAT(id_of(again), ==, ids[1]);
+        CHECK(again != eps[1]); /* another handle */
+        eps[1] = again;
+    }
+    party_stop();
+}
+
+static void keeps_an_id(struct side *side)
+{
+    mx_endpoint_t ep = party_open();
+
+    tell(side, "id", id_of(ep));
+    hear(side, "close");
+    OK(mx_close_endpoint(ep));
+    tell(side, "closed", 0);
+    hear(side, "exit");
+    party_stop();
+}
+
+static void wants_the_id(struct side *side)
+{
+    mx_endpoint_t ep = NULL, own = party_open();
+    uint32_t id = (uint32_t)hear(side, "id");
+
+    REFUSED(mx_open_endpoint(MX_ANY_NIC, id, KEY, NULL, 0, &ep), MX_BUSY);
+    REFUSED(mx_open_endpoint(0, id, KEY, NULL, 0, &ep), MX_BUSY);
+    REFUSED(mx_open_endpoint(0, id_of(own), KEY, NULL, 0, &ep), MX_BUSY); /* of this process */
+    CHECK(ep == NULL);
+    tell(side, "close", 0);
+    hear(side, "closed");
+    OK(mx_open_endpoint(MX_ANY_NIC, id, KEY, NULL, 0, &ep));
+    CHECK_THAT(id_of(ep), ==, id);
+    exchange(ep, connect_to(ep, id_of(own)), own, 1000, 1);
+    tell(side, "exit", 0);
+    party_stop();
+}
+
+static void what_cannot_be_opened(struct side *side)
+{
+    static const uint32_t ids[] = {65536, 70000, 1u << 31, UINT32_MAX - 1};
+    static const uint32_t boards[] = {1000, 1u << 31, UINT32_MAX - 1};
+    mx_param_t params[2] = {{.key = MX_PARAM_UNEXP_QUEUE_MAX, .val = {.unexp_queue_max = 1 << 20}}};
+    static const struct {
+        uint8_t bits, shift;
+    } fields[] = {{17, 0}, {255, 0}, {16, 49}, {1, 64}, {8, 255}};
+    mx_endpoint_t ep = (mx_endpoint_t)&params, was = ep;
+
+    (void)side;
+    party_start();
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+        REFUSED(mx_open_endpoint(MX_ANY_NIC, ids[i], KEY, NULL, 0, &ep), MX_BAD_ENDPOINT);
+    for (size_t i = 0; i < sizeof boards / sizeof boards[0]; i++)
+        REFUSED(mx_open_endpoint(boards[i], MX_ANY_ENDPOINT, KEY, NULL, 0, &ep),
+                MX_BOARD_UNKNOWN);
+    REFUSED(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, NULL, 1, &ep), MX_BAD_PARAM_LIST);
+    params[1].key = (mx_param_key_t)3;
+    REFUSED(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, params, 2, &ep),
+            MX_BAD_PARAM_NAME);
+    params[1].key = MX_PARAM_CONTEXT_ID;
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        params[1].val.context_id.bits = fields[i].bits;
+        params[1].val.context_id.shift = fields[i].shift;
+        REFUSED(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, params, 2, &ep),
+                MX_BAD_PARAM_VAL);
+    }
+    REFUSED(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, NULL, 0, NULL), MX_FAILURE);
+    CHECK(ep == was);
+    /* Nothing of it is open. */
+    OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, params, 1, &ep));
+    params[1].val.context_id.bits = 16;
+    params[1].val.context_id.shift = 48;
+    OK(mx_open_endpoint(0, MX_ANY_ENDPOINT, KEY, params, 2, &was));
+    CHECK_THAT(id_of(was), ==, id_of(ep) + 1);
+    /* A list that is not looked at may be anything. */
+    OK(mx_open_endpoint(0, MX_ANY_ENDPOINT, KEY, (mx_param_t *)1, 0, &ep));
+    party_stop();
+}
+
+/* ---- closing ---- */
+
+static void closing_ends_everything(struct side *side)
+{
+    mx_endpoint_t a = party_open(), b = open_any();
+    mx_endpoint_addr_t to_b = connect_to(a, id_of(b));
+    char *in = fenced(100000), *out = fenced(100000);
+    mx_request_t receiving = receive(a, in, 100000, 1, EXACTLY), sending, done;
+    mx_status_t status;
+    uint32_t result;
+
+    (void)side;
+    done = receive(a, in, 8, 2, EXACTLY);
+    sending = ssend_to(a, to_b, out, 100000, 3);
+    OK(mx_close_endpoint(a));
+    REFUSED(mx_close_endpoint(a), MX_BAD_ENDPOINT);
+    REFUSED(mx_close_endpoint(NULL), MX_BAD_ENDPOINT);
+    REFUSED(mx_close_endpoint((mx_endpoint_t)&side), MX_BAD_ENDPOINT);
+    REFUSED(mx_test(a, &receiving, &status, &result), MX_BAD_ENDPOINT);
+    REFUSED(mx_test(b, &sending, &status, &result), MX_BAD_REQUEST);
+    REFUSED(mx_test(b, &done, &status, &result), MX_BAD_REQUEST);
+    REFUSED(mx_isend(b, NULL, 0, to_b, 1, NULL, NULL), MX_BAD_ENDPOINT); /* a's address */
+    check_untouched(in, 0, 100000);
+    memset(in, 0, 100000);
+    memset(out, 0, 100000); /* nobody looks at them any more */
+    fenced_free(in);
+    fenced_free(out);
+    /* The other one lives, and hears that its peer has gone. */
+    exchange(b, address_of(b), b, 1000, 4);
+    party_close(b);
+}
+
+static void many_endpoints(struct side *side)
+{
+    enum { MANY = 24 };
+    mx_endpoint_t eps[MANY];
+
+    (void)side;
+    party_start();
+    for (int i = 0; i < MANY; i++) {
+        eps[i] = open_any();
+        for (int j = 0; j < i; j++)
+            CHECK(eps[i] != eps[j]);
+    }
+    for (int i = 0; i + 1 < MANY; i++)
+        exchange(eps[i], connect_to(eps[i], id_of(eps[i + 1])), eps[i + 1], 100, (uint64_t)i);
+    for (int i = 0; i < MANY; i += 2)
+        OK(mx_close_endpoint(eps[i]));
+    for (int i = 1; i + 2 < MANY; i += 2)
+        exchange(eps[i], connect_to(eps[i], id_of(eps[i + 2])), eps[i + 2], 100, (uint64_t)i);
+    party_stop();
+}
+
+int main(int argc, char **argv)
+{
+    static const struct scenario scenarios[] = {
+        SOLO(inits_are_counted_and_the_last_finalize_ends_it, inits_are_counted),
+        SOLO(programs_for_another_interface_are_refused, other_versions_are_refused),
+        SOLO(before_init_every_call_says_so, before_init),
+        SOLO(after_finalize_no_descriptor_and_no_thread_is_left, nothing_is_left_behind),
+        SOLO(the_environment_is_read_when_init_is_called, environment_is_read_at_init),
+        SOLO(what_the_handler_returns_is_the_answer, the_handler_answers),
+        SOLO(an_endpoints_own_handler_comes_first, endpoints_have_handlers_of_their_own),
+        SOLO(by_default_an_error_prints_a_line_and_exits, the_default_is_fatal),
+        SOLO(any_endpoint_is_the_lowest_that_is_free, any_takes_the_lowest_id),
+        PAIR(an_id_belongs_to_one_until_it_is_closed, keeps_an_id, wants_the_id),
+        SOLO(what_cannot_be_opened_is_refused_with_the_reason, what_cannot_be_opened),
+        SOLO(closing_ends_requests_and_handles, closing_ends_everything),
+        SOLO(a_process_has_many_endpoints, many_endpoints),
+        {0},
+    };
+
+    return party_main(argc, argv, scenarios);
+}
