@@ -272,6 +272,8 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             self.departed.push((partner, identity));
             self.endpoint.disconnect(partner);
         }
+        self.endpoint
+            .forget_orphans(identity.nic, identity.endpoint);
         // What ended with it is reported under its name.
         self.drain();
         self.peers.remove(key);
@@ -351,13 +353,17 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     #[cold]
     fn new_peer_of_partner(&mut self, partner: PartnerId) -> Option<PeerKey> {
         if let Some(identity) = self.endpoint.partner_identity(partner) {
-            let key = self.peers.connected(identity, partner);
+            let key = match self.endpoint.is_orphaned(partner) {
+                // What it left behind says nothing about its connection now.
+                true => self.peers.remembered(identity),
+                false => self.peers.connected(identity, partner),
+            };
             self.endpoint
                 .set_partner_context(partner, peers::to_word(key));
             return Some(key);
         }
         let (_, identity) = self.departed.iter().find(|(gone, _)| *gone == partner)?;
-        Some(self.peers.known(*identity))
+        Some(self.peers.remembered(*identity))
     }
 
     /// The address of the peer behind a partner.

@@ -129,8 +129,20 @@ impl Peers {
         }
     }
 
+    /// The peer of that name, who has been there but is gone, as far as is known.
+    pub(crate) fn remembered(&mut self, identity: Identity) -> PeerKey {
+        let key = self.known(identity);
+        let unheard_of = self
+            .get(key)
+            .is_some_and(|peer| peer.partner.is_none() && peer.death == 0);
+        if unheard_of && key != Self::OWN {
+            self.mourn(key);
+        }
+        key
+    }
+
     /// The peer of that name, made if need be.
-    pub(crate) fn known(&mut self, identity: Identity) -> PeerKey {
+    fn known(&mut self, identity: Identity) -> PeerKey {
         let name = (identity.nic, identity.endpoint);
         if let Some(key) = self.by_name.get(&name) {
             return *key;
@@ -328,8 +340,12 @@ mod tests {
         assert!(peers.get(keys[0]).is_none() && peers.get(keys[9]).is_none());
         assert!(peers.get(keys[10]).is_some());
         assert_eq!(peers.len(), DEAD_KEPT + 2);
+        // Those whose connection was over before they were known are dead as well.
+        peers.remembered(identity(500, 1));
+        assert_eq!(peers.len(), DEAD_KEPT + 2);
+        assert!(peers.get(keys[10]).is_none() && peers.get(keys[11]).is_some());
         // Without its pointer it is the youngest of the dead.
         peers.set_context(wanted, 0);
-        assert!(peers.get(wanted).is_some() && peers.get(keys[10]).is_none());
+        assert!(peers.get(wanted).is_some() && peers.get(keys[11]).is_none());
     }
 }

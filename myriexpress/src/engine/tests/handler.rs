@@ -15,7 +15,7 @@ unsafe extern "C" fn never(_: *mut c_void, _: Address, _: u64, _: u32, _: *mut c
     unreachable!("the tests play the handler's part themselves")
 }
 
-const HANDLER_OF_TESTS: UnexpectedHandler = UnexpectedHandler {
+pub(super) const HANDLER_OF_TESTS: UnexpectedHandler = UnexpectedHandler {
     function: never,
     context: 0x99,
 };

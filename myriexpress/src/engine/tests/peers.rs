@@ -1,5 +1,6 @@
 //! Peers: addresses, pointers, restarts, disconnects.
 
+use super::handler::HANDLER_OF_TESTS;
 use super::{KEY, NIC, Net};
 use crate::error::Code;
 use crate::handles::{Address, PeerKey};
@@ -168,6 +169,59 @@ fn the_last_words_of_a_peer_that_dies_are_received_under_its_name() {
         assert_eq!((status.code, status.match_info), (0, n as u64));
         let who = net.engine(1).decompose(status.source).unwrap();
         assert_eq!(who.endpoint.0, 0);
+    }
+}
+
+#[test]
+fn what_a_peer_sent_before_it_went_can_still_be_received() {
+    for handled in [false, true] {
+        let mut net = Net::of(2);
+        let b = net.connect(0, 1);
+        if handled {
+            net.engine(1).set_handler(Some(HANDLER_OF_TESTS));
+        }
+        // With a handler, its end is taken in together with the messages.
+        net.cluster.node(1).unwrap().idle = handled;
+        for n in 0..4 {
+            net.isend(0, b, n, b"words");
+        }
+        net.settle();
+        net.kill(0);
+        net.settle();
+        net.cluster.node(1).unwrap().idle = false;
+        net.settle();
+        if handled {
+            let turn = net.engine(1).next_turn(|| 1).unwrap();
+            let who = net.engine(1).decompose(turn.source).unwrap();
+            assert_eq!((who.endpoint.0, turn.deferred.arrival.bits.0), (0, 0));
+            net.engine(1).end_turn(turn.deferred, false);
+            net.engine(1).set_handler(None);
+            net.settle();
+        }
+        // The next life says something too.
+        net.restart(0);
+        let b = net.connect(0, 1);
+        net.isend(0, b, 4, b"words");
+        net.settle();
+        let probed = net.engine(1).probe(0, 0).unwrap().unwrap();
+        assert_eq!((probed.match_info, probed.msg_length), (0, 5));
+        for n in 0..2 {
+            let recv = net.irecv(1, 0, 0, 5);
+            let status = net.done(1, recv.handle);
+            assert_eq!((status.match_info, status.source), (n, probed.source));
+            assert_eq!(net.bytes(recv), b"words");
+            let who = net.engine(1).decompose(status.source).unwrap();
+            assert_eq!(who.endpoint.0, 0);
+        }
+        // It is the same peer, and the new life can be sent to.
+        let recv = net.irecv(1, 4, ALL, 5);
+        assert_eq!(net.done(1, recv.handle).source, probed.source);
+        let send = net.isend(1, probed.source, 9, b"x");
+        net.settle();
+        assert_eq!(net.code(1, send), StatusCode::Success);
+        // Who disconnects wants nothing more of it.
+        net.engine(1).disconnect(probed.source).unwrap();
+        assert_eq!(net.engine(1).probe(0, 0).unwrap(), None);
     }
 }
 

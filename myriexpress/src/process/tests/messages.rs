@@ -136,6 +136,25 @@ fn a_peer_that_closes_is_unreachable_and_can_be_connected_again() {
 }
 
 #[test]
+fn small_messages_outlive_the_endpoint_that_sent_them() {
+    for port in PORTS {
+        let (a, b, to_b) = pair(port);
+        for n in 0..10u8 {
+            let mut out = [n; 100];
+            let sent = send(&a, to_b, n.into(), &mut out);
+            assert_eq!(ended(&a, sent).code, 0);
+        }
+        drop(a);
+        for n in 0..10u8 {
+            let mut into = [0; 100];
+            let got = recv(&b, n.into(), ALL, &mut into);
+            assert_eq!(ended(&b, got).code, 0);
+            assert_eq!(into, [n; 100]);
+        }
+    }
+}
+
+#[test]
 fn a_buffered_send_and_a_synchronous_one_are_told_apart() {
     let (a, b, to_b) = pair(PortChoice::Local);
     let (mut one, mut two) = ([1], [2]);
