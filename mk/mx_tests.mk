@@ -15,8 +15,8 @@ MX_TESTS_SHARED  := pattern port check world
 MX_TESTS_OWN     := party mx
 
 MX_TESTS_PLAIN   := args lifecycle messages order wildcard any sends cancel connect handler timeouts \
-                    progression contextids
-MX_TESTS_ALL     := layout header_cxx $(MX_TESTS_PLAIN)
+                    progression contextids threads fork info names gone
+MX_TESTS_ALL     := layout header_cxx $(MX_TESTS_PLAIN) together
 MX_TESTS         ?= $(MX_TESTS_ALL)
 
 CHECK_TARGETS    += mx-check

@@ -1,0 +1,188 @@
+/*
+ * Fork: the parent goes on, the child gets a clean error until it opens endpoints of its own.
+ *
+ *     parent   init, open ── fork ── exchanges as before
+ *                              └── child: MX_BAD_ENDPOINT; mx_init, open, exchange; exit
+ */
+#include "support/party.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../support/pattern.h"
+
+static mx_endpoint_t ep, other;
+static mx_endpoint_addr_t to_other;
+static mx_request_t pending;
+
+/* Runs `act` in a child of this process and waits for its good end. */
+static void in_a_child(void (*act)(void))
+{
+    pid_t pid = fork();
+    deadline_t deadline = deadline_in(2 * PATIENCE_MS);
+
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        act();
+        _exit(0);
+    }
+    for (int status;;) {
+        pid_t done = waitpid(pid, &status, WNOHANG);
+
+        if (done == pid) {
+            CHECK(WIFEXITED(status));
+            CHECK_THAT(WEXITSTATUS(status), ==, 0);
+            return;
+        }
+        if (deadline_over(deadline)) {
+            kill(pid, SIGKILL);
+            waitpid(pid, &status, 0);
+            FAIL("the child hangs");
+        }
+        exchange(ep, to_other, other, 1000, 3); /* the parent goes on */
+    }
+}
+
+static void uses_what_is_not_its(void)
+{
+    mx_status_t status;
+    uint32_t result = 77, id;
+    uint64_t nic;
+    mx_endpoint_addr_t address;
+    mx_request_t request = pending;
+    void *context;
+
+    REFUSED(mx_progress(ep), MX_BAD_ENDPOINT);
+    REFUSED(mx_isend(ep, NULL, 0, to_other, 1, NULL, NULL), MX_BAD_ENDPOINT);
+    REFUSED(mx_irecv(ep, NULL, 0, 1, EXACTLY, NULL, NULL), MX_BAD_ENDPOINT);
+    REFUSED(mx_test(ep, &request, &status, &result), MX_BAD_ENDPOINT);
+    REFUSED(mx_wait_any(ep, MX_INFINITE, 0, ANYTHING, &status, &result), MX_BAD_ENDPOINT);
+    REFUSED(mx_probe(ep, MX_INFINITE, 0, ANYTHING, &status, &result), MX_BAD_ENDPOINT);
+    REFUSED(mx_cancel(ep, &request, &result), MX_BAD_ENDPOINT);
+    REFUSED(mx_get_endpoint_addr(ep, &address), MX_BAD_ENDPOINT);
+    REFUSED(mx_decompose_endpoint_addr(to_other, &nic, &id), MX_BAD_ENDPOINT);
+    REFUSED(mx_context(&request, &context), MX_BAD_REQUEST);
+    REFUSED(mx_wakeup(ep), MX_BAD_ENDPOINT);
+    REFUSED(mx_close_endpoint(ep), MX_BAD_ENDPOINT);
+    CHECK(result == 77 && request == pending);
+}
+
+static void opens_its_own(void)
+{
+    mx_endpoint_t own = NULL;
+    mx_endpoint_addr_t to_parent;
+
+    uses_what_is_not_its();
+    OK(mx_init());
+    REFUSED(mx_init(), MX_ALREADY_INITIALIZED);
+    own = open_any();
+    CHECK(own != ep && own != other);
+    exchange(own, address_of(own), own, 1000, 5);
+    REFUSED(mx_progress(ep), MX_BAD_ENDPOINT);
+    /* A parent is a peer like any other. */
+    to_parent = connect_to(own, (uint32_t)atoi(getenv("PARENT")));
+    succeed(own, send_to(own, to_parent, "from child", 10, 0x40), 10);
+    OK(mx_close_endpoint(own));
+    OK(mx_finalize());
+    OK(mx_finalize());
+    REFUSED(mx_finalize(), MX_NOT_INITIALIZED);
+}
+
+static void opens_without_init(void)
+{
+    mx_endpoint_t own = open_any();
+
+    exchange(own, address_of(own), own, 100000, 5);
+    OK(mx_close_endpoint(own));
+    /* And leaves by exit(), with the parent's endpoints in its memory. */
+    exit(0);
+}
+
+static void only_leaves(void)
+{
+    exit(0);
+}
+
+static void finalizes_only(void)
+{
+    OK(mx_finalize());
+    OK(mx_init());
+    OK(mx_close_endpoint(open_any()));
+    OK(mx_finalize());
+}
+
+static void a_child_is_born(struct side *side)
+{
+    static void (*const acts[])(void) = {uses_what_is_not_its, opens_its_own, opens_without_init,
+                                         only_leaves, finalizes_only};
+    char in[16], text[16];
+
+    (void)side;
+    ep = party_open();
+    other = open_any();
+    to_other = connect_to(ep, id_of(other));
+    pending = receive(ep, in, sizeof in, 0x40, EXACTLY);
+    snprintf(text, sizeof text, "%u", id_of(ep));
+    setenv("PARENT", text, 1);
+    for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++)
+        in_a_child(acts[i]);
+    succeed(ep, pending, 10); /* the child's greeting */
+    CHECK(memcmp(in, "from child", 10) == 0);
+    exchange(ep, to_other, other, 300000, 6);
+    exchange(ep, to_other, other, 100, 7);
+    OK(mx_close_endpoint(other));
+    party_close(ep);
+}
+
+/* The last a process does with an endpoint is to fork, and its child lives on. */
+static void the_parent_dies_first(struct side *side)
+{
+    struct pair pair = pair_open(side);
+
+    if (pair.id > pair.peer_id) {
+        char last;
+
+        /* The peer notices that we go, although a child of ours holds copies of everything. */
+        succeed(pair.ep, receive(pair.ep, &last, 1, 1, EXACTLY), 1);
+        for (deadline_t deadline = deadline_in(PATIENCE_MS);;) {
+            mx_status_t status = finish(pair.ep, ssend_to(pair.ep, pair.peer, NULL, 0, 2));
+
+            if (status.code != MX_STATUS_SUCCESS)
+                break;
+            CHECK(!deadline_over(deadline));
+        }
+        tell(side, "noticed", 0);
+        party_close(pair.ep);
+        return;
+    }
+    pid_t pid = fork();
+
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        hear(side, "noticed");
+        _exit(0);
+    }
+    succeed(pair.ep, send_to(pair.ep, pair.peer, "x", 1, 1), 1);
+    party_close(pair.ep);
+    {
+        int status;
+
+        CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct scenario scenarios[] = {
+        SOLO(a_child_gets_clean_errors_and_may_open_its_own, a_child_is_born),
+        PAIR(a_child_does_not_keep_its_parents_endpoint_alive, the_parent_dies_first,
+             the_parent_dies_first),
+        {0},
+    };
+
+    return party_main(argc, argv, scenarios);
+}
