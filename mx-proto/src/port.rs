@@ -246,6 +246,18 @@ pub trait Port<M: Memory> {
         None
     }
 
+    /// When [`Port::keep_alive`] wants to be called instead of [`Port::poll`], by an endpoint that
+    /// takes nothing in for now. `None`: no peer takes our silence for our end.
+    fn keep_alive_due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Lets peers that would take silence for our end know that there is none, and takes nothing
+    /// in.
+    fn keep_alive(&mut self, clock: &dyn Clock) {
+        let _ = clock;
+    }
+
     /// Prepares for sleeping: from now on anything that arrives makes a descriptor of
     /// [`Port::descriptors`] readable. Returns false when something is already there, in which
     /// case the caller polls again instead of sleeping.

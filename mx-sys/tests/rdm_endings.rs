@@ -2,10 +2,11 @@
 
 mod direct;
 
-use direct::made_up::{nodes, shapes};
+use direct::made_up::{nodes, nodes_with, shapes};
 use direct::nodes::{Nodes, pattern};
-use libfabric_fake::{Fake, Faults};
+use libfabric_fake::{Fake, Faults, Shape};
 use mx_proto::{KeepAll, Status};
+use mx_sys::ports::rdm::RdmOptions;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -99,6 +100,33 @@ fn the_peer_hears_of_a_link_that_was_closed_while_there_was_no_room() {
         fake.faults(|faults| *faults = Faults::none());
         until_alone(&mut nodes, 1, Duration::from_secs(3));
         until_alone(&mut nodes, 0, Duration::from_secs(3));
+        drop(nodes);
+        fake.assert_clean();
+    }
+}
+
+#[test]
+fn who_takes_nothing_in_is_not_taken_for_dead_as_long_as_it_says_so() {
+    let keepalive = Duration::from_secs(1);
+    for says_so in [true, false] {
+        let fake = Fake::new(Shape::tcp(), 1);
+        let options = RdmOptions {
+            keepalive,
+            ..RdmOptions::default()
+        };
+        let mut nodes = nodes_with(&fake, 2, options);
+        nodes.connect(0, 1);
+        let until = Instant::now() + 5 * keepalive / 2;
+        while Instant::now() < until && nodes.end(0).port().rdm().link_count() > 0 {
+            nodes.end(0).progress(&mut KeepAll);
+            let halted = nodes.end(1);
+            assert!(halted.keep_alive_due().is_some(), "it has a peer");
+            if says_so {
+                halted.keep_alive();
+            }
+        }
+        let left = nodes.end(0).port().rdm().link_count();
+        assert_eq!(left, usize::from(says_so), "says so: {says_so}");
         drop(nodes);
         fake.assert_clean();
     }

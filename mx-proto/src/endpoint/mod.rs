@@ -192,6 +192,17 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         }
     }
 
+    /// See [`Port::keep_alive_due`].
+    pub fn keep_alive_due(&self) -> Option<Instant> {
+        self.port.keep_alive_due()
+    }
+
+    /// Lets peers know that we are there although nothing is taken in. Whoever has a message
+    /// [undecided](Self::undecided) for long, or does not call [`Self::progress`], calls this.
+    pub fn keep_alive(&mut self) {
+        self.port.keep_alive(&self.clock);
+    }
+
     /// Prepares for sleeping on [`Self::descriptors`]. False when there is something to do first.
     pub fn arm(&mut self) -> bool {
         self.core.completions.is_empty()

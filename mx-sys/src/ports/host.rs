@@ -595,6 +595,17 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         all.into_iter().flatten().min()
     }
 
+    /// Only a fabric has nobody but its peers to tell who is there.
+    fn keep_alive_due(&self) -> Option<Instant> {
+        self.rdm.port.as_ref().and_then(Port::<M>::keep_alive_due)
+    }
+
+    fn keep_alive(&mut self, clock: &dyn Clock) {
+        if let Some(rdm) = &mut self.rdm.port {
+            Port::<M>::keep_alive(rdm, clock);
+        }
+    }
+
     fn arm(&mut self) -> bool {
         // Who sleeps is relied on to stay armed while others post; arming again costs system calls,
         // and a packet that shared memory took whole changes nothing about it.

@@ -20,9 +20,14 @@ pub(crate) fn shapes() -> [Shape; 7] {
 
 /// Nodes over a fake provider.
 pub(crate) fn nodes(fake: &Fake, count: usize) -> Nodes {
+    nodes_with(fake, count, RdmOptions::default())
+}
+
+/// The same with other options.
+pub(crate) fn nodes_with(fake: &Fake, count: usize, options: RdmOptions) -> Nodes {
     let options = RdmOptions {
         library: Some(fake.library()),
-        ..RdmOptions::default()
+        ..options
     };
     Nodes::over(count, Config::default(), options).expect("the fake is always there")
 }

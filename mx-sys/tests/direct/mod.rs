@@ -116,6 +116,14 @@ impl<M: Memory> Port<M> for DirectPort {
         Port::<M>::close(&mut *self.port.borrow_mut(), link, how);
     }
 
+    fn keep_alive_due(&self) -> Option<Instant> {
+        Port::<M>::keep_alive_due(&*self.port.borrow())
+    }
+
+    fn keep_alive(&mut self, clock: &dyn Clock) {
+        Port::<M>::keep_alive(&mut *self.port.borrow_mut(), clock);
+    }
+
     fn deadline(&self) -> Option<Instant> {
         Port::<M>::deadline(&*self.port.borrow())
     }

@@ -139,10 +139,17 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     #[inline]
     pub(crate) fn progress(&mut self) -> bool {
         if self.halted() {
-            return false;
+            return self.keep_alive();
         }
         let busy = self.endpoint.progress(&mut self.door);
         busy | self.drain()
+    }
+
+    /// Peers that would take silence for our end hear of us. Never anything to come back for.
+    #[cold]
+    fn keep_alive(&mut self) -> bool {
+        self.endpoint.keep_alive();
+        false
     }
 
     /// Nothing may be taken in: until the handler has decided, or until the program allows it.
@@ -179,7 +186,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// See [`mx_sys::Progress::deadline`].
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.halted() {
-            true => None,
+            true => self.endpoint.keep_alive_due(),
             false => self.endpoint.deadline(),
         }
     }

@@ -403,6 +403,11 @@ impl Links {
         self.keepalive / 8
     }
 
+    /// How often a peer must hear of us while we do not listen.
+    pub(super) fn sign_every(&self) -> Duration {
+        self.keepalive / 4
+    }
+
     /// When [`Links::tick`] wants to be called.
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.len() == 0 {

@@ -135,6 +135,8 @@ pub struct RdmPort {
     now: Instant,
     /// When it was last polled.
     polled: Instant,
+    /// When peers last had a sign of life although it was not polled.
+    signed: Instant,
     /// Something arrived last then.
     busy: Instant,
     /// Not opened anew before this.
@@ -202,6 +204,7 @@ impl RdmPort {
             deaf: false,
             now: Instant(0),
             polled: Instant(0),
+            signed: Instant(0),
             busy: Instant(0),
             retry_at: Instant(0),
             stats: RdmStats::default(),

@@ -170,6 +170,29 @@ impl<M: Memory> Port<M> for RdmPort {
             .min()
     }
 
+    fn keep_alive_due(&self) -> Option<Instant> {
+        let last = self.polled.max(self.signed);
+        (self.links.len() > 0).then(|| last.after(self.links.sign_every()))
+    }
+
+    fn keep_alive(&mut self, clock: &dyn Clock) {
+        let now = clock.now();
+        if Port::<M>::keep_alive_due(self).is_none_or(|due| now < due) {
+            return;
+        }
+        self.signed = now;
+        for id in self.links.ids() {
+            if self
+                .links
+                .of(id)
+                .is_some_and(|link| link.state == State::Up)
+            {
+                // Nobody answers it, so nothing piles up here.
+                self.send_control(id, Kind::Pong, &[]);
+            }
+        }
+    }
+
     fn arm(&mut self) -> bool {
         let told = self.downs.is_empty() && self.broken.is_empty();
         let fd = self.wait_fd();
