@@ -32,6 +32,9 @@ pub struct Config {
     /// for MX send, exit, and expect the message to be received later; a BMI host takes its
     /// messages over as they come, and an expected one of a lost peer is to be discarded.
     pub keep_orphans: usize,
+    /// A connect that meets the end of a session goes to the endpoint's next one instead of
+    /// failing with it. Whoever does so takes any route ([`crate::Route::AUTO`]).
+    pub connect_again: bool,
 }
 
 impl Default for Config {
@@ -47,6 +50,7 @@ impl Default for Config {
             burst: 16,
             max_partners: 1 << 20,
             keep_orphans: 0,
+            connect_again: false,
         }
     }
 }

@@ -302,6 +302,7 @@ impl Settings {
                 first_window_bytes: 128 << 10,
                 // Messages, as many as eight peers may leave here.
                 keep_orphans: 4096,
+                connect_again: true,
                 ..mx_proto::Config::default()
             },
             ..Self::default()
@@ -450,11 +451,12 @@ mod tests {
         assert_eq!(mx.endpoint.request_timeout, None);
         // A send of 32 KiB stands for itself even when all but one byte of another is taken up.
         assert!(mx.endpoint.first_window_bytes as usize >= 2 * mx.endpoint.eager_max);
-        assert!(mx.endpoint.keep_orphans > 0);
+        assert!(mx.endpoint.keep_orphans > 0 && mx.endpoint.connect_again);
         let usual = mx_proto::Config::default();
         mx.endpoint.request_timeout = usual.request_timeout;
         mx.endpoint.first_window_bytes = usual.first_window_bytes;
         mx.endpoint.keep_orphans = usual.keep_orphans;
+        mx.endpoint.connect_again = usual.connect_again;
         assert_eq!(format!("{mx:?}"), format!("{:?}", Settings::default()));
     }
 

@@ -12,6 +12,7 @@ use crate::request::{Patience, Pulling, State};
 use crate::status::{DownReason, Kind, Status};
 use crate::time::Clock;
 use crate::wire;
+use smallvec::SmallVec;
 use std::fmt;
 use std::time::Duration;
 
@@ -324,6 +325,13 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let id = requests.add(context, bits, None, patience, state);
         let now = self.clock.now();
         self.core.start_timer(id, now);
+        self.introduce(to, id);
+        self.settle();
+        Ok(id)
+    }
+
+    /// The connect is told to the partner, now or when a link is up.
+    fn introduce(&mut self, to: PartnerId, id: RequestId) {
         if let Some(partner) = self.core.partners.of_mut(to) {
             partner.connects.push(id);
             let link = partner
@@ -333,8 +341,33 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 self.core.send_connect(to, link, id, Manner::Plain);
             }
         }
-        self.settle();
-        Ok(id)
+    }
+
+    /// A connect whose partner has gone goes to the endpoint's next life, if there is one.
+    pub(super) fn connect_again(&mut self, id: RequestId, target: Target) {
+        // It may have been cancelled meanwhile.
+        if self.core.requests.of(id).is_none() {
+            return;
+        }
+        let to = match self.core.partners.find_target(target) {
+            Some(partner) => Ok(partner),
+            None => self.new_partner(target),
+        };
+        match to {
+            Ok(partner) => {
+                if let Some(request) = self.core.requests.of_mut(id)
+                    && let State::Connecting { to, .. } = &mut request.state
+                {
+                    *to = partner;
+                    self.introduce(partner, id);
+                }
+            }
+            Err(error) => {
+                log::debug!("{target:?} once more: {error}");
+                let reason = DownReason::Link(unreached(error));
+                self.core.complete(id, reason.status(), 0);
+            }
+        }
     }
 
     fn new_partner(&mut self, target: Target) -> Result<PartnerId, ConnectError> {
@@ -380,11 +413,8 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             Ok(link) => self.attach(id, link),
             Err(error) => {
                 log::debug!("partner {id:?}: {error}");
-                let reason = match error {
-                    ConnectError::Refused => LinkDown::Refused,
-                    _ => LinkDown::Unreachable,
-                };
-                self.core.fail_partner(id, DownReason::Link(reason));
+                let reason = DownReason::Link(unreached(error));
+                self.core.fail_partner(id, reason);
             }
         }
     }
@@ -427,9 +457,21 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
 impl<M: Memory> Core<M> {
     /// Takes a partner out of everything; its operations complete with `status`.
     pub(super) fn dissolve(&mut self, id: PartnerId, status: Status) -> Option<Partner> {
+        self.dissolve_but(id, status, &[])
+    }
+
+    /// The same, but for the `spared` connects.
+    fn dissolve_but(
+        &mut self,
+        id: PartnerId,
+        status: Status,
+        spared: &[RequestId],
+    ) -> Option<Partner> {
         self.partners.of(id)?;
         for request in self.requests.with_partner(id) {
-            self.complete(request, status, 0);
+            if !spared.contains(&request) {
+                self.complete(request, status, 0);
+            }
         }
         let freed = self.unexpected.forget(id) + self.undecided.forget(id);
         self.budget.held = self.budget.held.saturating_sub(freed);
@@ -443,13 +485,38 @@ impl<M: Memory> Core<M> {
         Some(partner)
     }
 
+    /// Connects that went to a session which turns out to have ended: an endpoint may be opened
+    /// again right after it was closed, and is meant then. None of them was this partner's first,
+    /// so each answers for the end of another session.
+    fn to_connect_again(&self, id: PartnerId, reason: DownReason) -> SmallVec<[RequestId; 1]> {
+        match self.partners.of(id) {
+            Some(partner)
+                if self.config.connect_again
+                    && partner.session.is_some()
+                    && !matches!(reason, DownReason::Protocol(_)) =>
+            {
+                partner.connects.clone()
+            }
+            _ => SmallVec::new(),
+        }
+    }
+
     /// A partner is gone, for a reason of its own.
     pub(super) fn fail_partner(&mut self, id: PartnerId, reason: DownReason) {
         use super::Errand;
         self.leave_orphans(id);
-        let Some(partner) = self.dissolve(id, reason.status()) else {
+        let again = self.to_connect_again(id, reason);
+        let Some(partner) = self.dissolve_but(id, reason.status(), &again) else {
             return;
         };
+        for connect in again {
+            let target = Target {
+                nic: partner.nic,
+                endpoint: partner.endpoint,
+                route: Route::AUTO,
+            };
+            self.errands.push(Errand::ConnectAgain(connect, target));
+        }
         for link in &partner.links {
             self.errands.push(Errand::Close(link.id, Close::Now));
         }
@@ -463,6 +530,14 @@ impl<M: Memory> Core<M> {
                 reason,
             });
         }
+    }
+}
+
+/// As what the end of a link it is that there is none.
+fn unreached(error: ConnectError) -> LinkDown {
+    match error {
+        ConnectError::Refused => LinkDown::Refused,
+        _ => LinkDown::Unreachable,
     }
 }
 

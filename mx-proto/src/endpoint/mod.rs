@@ -30,7 +30,9 @@ pub use commands::{Cancelled, PostError, Posted, Received, SendMode};
 use crate::config::Config;
 use crate::credit::{Budget, Credit};
 use crate::event::{Arrival, Completion, Event, Handler, Identity};
-use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId, Route};
+use crate::ids::{
+    EndpointId, LinkId, MatchBits, MatchMask, NicId, PartnerId, RequestId, Route, Target,
+};
 use crate::matching;
 use crate::memory::Memory;
 use crate::partner::{Control, Partial, Partners};
@@ -103,6 +105,8 @@ enum Errand<M> {
     Limits(PartnerId, LinkId),
     /// Try another way to a partner that has not answered.
     Connect(PartnerId, Route),
+    /// A connect met a session that has ended: it is for whoever is there now.
+    ConnectAgain(RequestId, Target),
 }
 
 impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
@@ -294,6 +298,11 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         true
     }
 
+    /// The partner of that name, also one that has not answered yet.
+    pub fn partner_of(&self, nic: NicId, endpoint: EndpointId) -> Option<PartnerId> {
+        self.core.partners.find(nic, endpoint)
+    }
+
     /// A partner's name and session; `None` when the id is stale.
     pub fn partner_identity(&self, partner: PartnerId) -> Option<Identity> {
         self.core
@@ -338,6 +347,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 Errand::Read(request) => self.read_remote(request),
                 Errand::Limits(partner, link) => self.learn_limits(partner, link),
                 Errand::Connect(partner, route) => self.connect_elsewhere(partner, route),
+                Errand::ConnectAgain(connect, target) => self.connect_again(connect, target),
             }
         }
         true

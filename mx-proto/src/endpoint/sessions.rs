@@ -65,6 +65,9 @@ impl<M: Memory> Core<M> {
                     self.send_connect(id, other, connect, Manner::Plain);
                 }
             }
+            // One of two, because both sides have connected. A peer that goes closes both, and
+            // what it sent last may still be in the other one, whose end is the partner's.
+            (Some(_), Some(_)) if partner.tx != Some(link) || reason == LinkDown::Closed => {}
             // Still others are being tried.
             (None, _) if !partner.links.is_empty() => {}
             (session, _) => match reason {

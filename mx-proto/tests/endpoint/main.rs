@@ -1,5 +1,6 @@
 //! The rules of an endpoint, one test each, over a port that is two queues.
 
+mod again;
 mod deferred;
 mod matching;
 mod naive;

@@ -314,6 +314,7 @@ fn settings(keep_orphans: usize) -> Config {
         unexpected_bytes: UNEXPECTED_MAX,
         request_timeout: Some(TIMEOUT),
         keep_orphans,
+        connect_again: keep_orphans > 0,
         ..Config::default()
     }
 }
@@ -342,7 +343,7 @@ impl Pair {
         Self::keeping(0)
     }
 
-    /// Both keep so many messages whose sender has gone.
+    /// Both keep so many messages whose sender has gone, and connect again (unless 0).
     pub(crate) fn keeping(orphans: usize) -> Self {
         let hub = Rc::new(RefCell::new(Hub::default()));
         let clock = VirtualClock::default();
@@ -444,6 +445,13 @@ impl Pair {
             }
         }
         self.a = node(&self.hub, &self.clock, settings(0), 0, self.sessions);
+    }
+
+    /// A closes and is opened again at once, as another session.
+    pub(crate) fn reopen_a(&mut self, orphans: usize) {
+        self.sessions += 1;
+        self.a.close();
+        self.a = node(&self.hub, &self.clock, settings(orphans), 0, self.sessions);
     }
 
     /// A link to b that no endpoint of ours stands behind.

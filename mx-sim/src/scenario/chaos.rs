@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 fn random_config(rng: &mut Rng) -> Config {
-    Config {
+    let mut config = Config {
         eager_max: rng.pick(&[0, 100, 4 << 10, 32 << 10]),
         unexpected_bytes: rng.pick(&[0, 10_000, 100_000, 64 << 20]),
         first_window_bytes: rng.pick(&[0, 1_000, 32 << 10]),
@@ -28,7 +28,11 @@ fn random_config(rng: &mut Rng) -> Config {
         burst: rng.pick(&[1, 16]),
         max_partners: rng.pick(&[1, 3, 1 << 20]),
         keep_orphans: rng.pick(&[0, 2, 4096]),
-    }
+        connect_again: false,
+    };
+    // Whoever wants the one wants the other; the seeds of old keep what they drew.
+    config.connect_again = config.keep_orphans > 0;
+    config
 }
 
 /// What was counted in all runs of a test.
