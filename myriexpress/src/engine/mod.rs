@@ -275,7 +275,12 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             Lookup::Peer(peer) => (peer.identity, peer.partner),
             _ => return Ok(()),
         };
-        if let Some(partner) = partner {
+        // It may be on its way back already, as another partner that has not been heard.
+        let coming = self
+            .endpoint
+            .partner_of(identity.nic, identity.endpoint)
+            .filter(|coming| Some(*coming) != partner);
+        for partner in partner.into_iter().chain(coming) {
             self.departed.push((partner, identity));
             self.endpoint.disconnect(partner);
         }

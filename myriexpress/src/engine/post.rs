@@ -55,8 +55,11 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
         let partner = self.peers.get(peer).and_then(|peer| peer.partner);
         match partner {
+            // What waits for a connection to oneself is not overtaken, whoever else has made one.
+            _ if peer == Peers::OWN && (partner.is_none() || self.to_self.connecting) => {
+                self.send_to_self(key, memory, mode);
+            }
             Some(partner) => self.send(key, partner, memory, bits, length, mode),
-            None if peer == Peers::OWN => self.send_to_self(key, memory, mode),
             None => self.finish(key, StatusCode::EndpointUnreachable, 0),
         }
         Ok(self.name(key))
@@ -235,8 +238,8 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             return false;
         };
         let gone = self.endpoint.cancel_unmatched(id);
-        if gone {
-            self.requests.remove(key);
+        if gone && let Some(request) = self.requests.remove(key) {
+            self.tell_waiters(request.status.match_info);
         }
         self.drain();
         gone
@@ -245,6 +248,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// Lets a request end without anybody being told, or throws away its end.
     pub(crate) fn forget(&mut self, handle: RequestHandle) -> Result<(), Error> {
         let (key, request) = self.find(handle)?;
+        let match_info = request.status.match_info;
         match request.stage {
             Stage::Done(_) => {
                 self.take(key);
@@ -255,7 +259,13 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
                 }
             }
         }
+        self.tell_waiters(match_info);
         Ok(())
+    }
+
+    /// A request has gone without having ended: another thread that waits for it has to look.
+    fn tell_waiters(&mut self, match_info: u64) {
+        self.produced |= self.class(match_info);
     }
 
     /// Gives up a hidden request. If it has ended meanwhile, this is how.

@@ -194,6 +194,18 @@ fn what_is_forgotten_ends_in_silence() {
 }
 
 #[test]
+fn who_waits_for_a_request_that_is_cancelled_or_forgotten_has_to_look() {
+    let mut net = Net::of(1);
+    let (one, two) = (net.irecv(0, 1, ALL, 8), net.irecv(0, 2, ALL, 8));
+    let engine = net.engine(0);
+    engine.take_produced();
+    assert!(engine.cancel(one.handle).unwrap());
+    assert_ne!(engine.take_produced() & COMPLETIONS, 0);
+    engine.forget(two.handle).unwrap();
+    assert_ne!(engine.take_produced() & COMPLETIONS, 0);
+}
+
+#[test]
 fn only_what_nobody_has_answered_can_be_cancelled() {
     let mut net = Net::of(2);
     let b = net.connect(0, 1);
@@ -297,6 +309,26 @@ fn messages_to_oneself_arrive_in_order_from_the_first_on() {
     net.engine(0).disconnect(own).unwrap();
     net.settle();
     assert_eq!(net.code(0, waiting), StatusCode::EndpointUnreachable);
+}
+
+#[test]
+fn nothing_overtakes_what_waits_for_the_connection_to_oneself() {
+    // The program's own connect to itself is answered before, with or after the hidden one.
+    for lead in 0..40 {
+        let mut net = Net::of(1);
+        let own = net.engine(0).own_address();
+        net.iconnect(0, 0, KEY);
+        net.pass(Duration::from_micros(lead));
+        for n in 0..40 {
+            net.isend(0, own, n, b"x");
+            net.pass(Duration::from_micros(1));
+        }
+        net.settle();
+        for n in 0..40 {
+            let recv = net.irecv(0, 0, 0, 1);
+            assert_eq!(net.done(0, recv.handle).match_info, n, "{lead}");
+        }
+    }
 }
 
 #[test]

@@ -124,6 +124,24 @@ fn disconnecting_ends_everything_with_a_peer() {
 }
 
 #[test]
+fn disconnecting_also_ends_a_connect_to_a_peer_that_has_restarted() {
+    let mut net = Net::of(2);
+    let b = net.connect(0, 1);
+    net.kill(1);
+    net.settle();
+    net.restart(1);
+    let request = net.iconnect(0, 1, KEY);
+    net.engine(0).disconnect(b).unwrap();
+    net.settle();
+    assert_eq!(net.code(0, request), StatusCode::EndpointUnreachable);
+    let again = net.connect(0, 1);
+    assert_ne!(again, b);
+    let send = net.isend(0, again, 1, b"x");
+    net.settle();
+    assert_eq!(net.code(0, send), StatusCode::Success);
+}
+
+#[test]
 fn a_receive_whose_message_breaks_off_tells_from_whom_it_was() {
     for dies in [false, true] {
         let mut net = Net::of(2);
