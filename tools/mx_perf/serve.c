@@ -13,6 +13,8 @@
 struct client {
     struct link *link;
     mx_endpoint_addr_t peer;
+    /* Which of the processes that have had that endpoint. */
+    uint32_t session;
     struct plan plan;
     struct ring ring;
     /* The send of an echo, beside the ring's receives. */
@@ -94,12 +96,26 @@ static int acceptable(const struct plan *plan)
            plan->window <= WINDOW_LIMIT;
 }
 
+/* The session of the process that has the client's endpoint now; 0 when nobody has. */
+static uint32_t session(const struct client *client)
+{
+    uint64_t nic_id;
+    uint32_t id, session = 0;
+
+    return mx_decompose_endpoint_addr2(client->peer, &nic_id, &id, &session) == MX_SUCCESS ? session
+                                                                                           : 0;
+}
+
 /* Takes back whatever is under way. 0 when the buffers must stay. */
 static int give_up(struct client *client)
 {
-    int free = link_give_up(client->link, &client->echo);
     uint32_t n;
+    int free;
 
+    /* The address is that of an endpoint: by now it may be the next client's. */
+    if (session(client) == client->session)
+        mx_disconnect(client->link->endpoint, client->peer);
+    free = link_give_up(client->link, &client->echo);
     free &= link_give_up(client->link, &client->answering);
     for (n = 0; n < client->ring.slots; n++)
         free &= link_give_up(client->link, ring_request(&client->ring, n));
@@ -119,10 +135,8 @@ static const char *run(struct client *client)
         error = answer(client, 1, 0);
     else
         error = plan->kind == PLAN_PING ? echo(client) : sink(client);
-    if (error != NULL) {
-        mx_disconnect(client->link->endpoint, client->peer);
+    if (error != NULL)
         free = give_up(client);
-    }
     if (free)
         ring_free(&client->ring);
     return error;
@@ -150,6 +164,7 @@ const char *serve(struct link *link, const char *program, int until_quit)
             return mx_strerror(code);
         client.plan = plan_wire(client.plan);
         client.peer = status.source;
+        client.session = session(&client);
         if (status.code != MX_STATUS_SUCCESS || status.xfer_length != sizeof(client.plan) ||
             client.plan.magic != PLAN_MAGIC)
             error = "a message that is no plan";
