@@ -316,8 +316,9 @@ mx_return_t mx_close_endpoint(mx_endpoint_t endpoint);
 mx_return_t mx_wakeup(mx_endpoint_t endpoint);
 
 /*
- * Nothing is sent, received or handed to the unexpected handler until mx_reenable_progression. Waits
- * for a handler that runs. Calling it twice does no harm.
+ * Nothing is received, answered or handed to the unexpected handler until mx_reenable_progression. A
+ * message that can leave at once when it is posted does. Waits for a handler that runs. Calling it
+ * twice does no harm.
  */
 mx_return_t mx_disable_progression(mx_endpoint_t ep);
 

@@ -5,7 +5,10 @@
 use mx_sys::settings::PortChoice;
 use mx_sys::{Settings, UserMemory};
 use myriexpress::error::{Code, Error};
-use myriexpress::process::{self, OpenParams, SendMode};
+use myriexpress::handles::Address;
+use myriexpress::process::{self, OpenParams, SendMode, UnexpectedHandler};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 const LONG: Option<Duration> = Some(Duration::from_secs(20));
@@ -33,6 +36,45 @@ fn works() -> bool {
     ended == [true; 2] && process::close(ep).is_ok()
 }
 
+/// What [`forks`] got.
+static FORKED: AtomicI32 = AtomicI32::new(-1);
+
+/// An unexpected handler that forks, and comes back in both processes.
+unsafe extern "C" fn forks(_: *mut c_void, _: Address, _: u64, _: u32, _: *mut c_void) -> u32 {
+    // SAFETY: as in the test.
+    FORKED.store(unsafe { libc::fork() }, Ordering::Relaxed);
+    0
+}
+
+/// The child ended with 0.
+fn ended_well(pid: libc::pid_t) -> bool {
+    let mut status = 0;
+    // SAFETY: `status` is writable.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+}
+
+/// A handler that forks is over for the child, and goes on for the parent.
+fn fork_inside_the_handler() {
+    let ep = process::open(&settings(), OpenParams::default()).unwrap();
+    let own = process::own_address(ep).unwrap();
+    let handler = UnexpectedHandler {
+        function: forks,
+        context: 0,
+    };
+    process::register_handler(ep, Some(handler)).unwrap();
+    process::isend(ep, UserMemory::empty(), own, 1, 0, SendMode::Standard).unwrap();
+    let found = process::probe(ep, 1, u64::MAX, LONG);
+    let pid = FORKED.load(Ordering::Relaxed);
+    if pid == 0 {
+        let good = refused(found, Code::BadEndpoint);
+        // SAFETY: as in the test.
+        unsafe { libc::_exit(i32::from(!good)) };
+    }
+    assert!(found.unwrap().is_some() && ended_well(pid));
+    process::close(ep).unwrap();
+}
+
 #[test]
 fn a_child_is_refused_its_parents_endpoints_and_opens_its_own() {
     let ep = process::open(&settings(), OpenParams::default()).unwrap();
@@ -57,16 +99,11 @@ fn a_child_is_refused_its_parents_endpoints_and_opens_its_own() {
         // SAFETY: ends the child without running anything of the parent's.
         unsafe { libc::_exit(i32::from(!good)) };
     }
-    let mut status = 0;
-    // SAFETY: `status` is writable.
-    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-    assert!(
-        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
-        "{status:#x}"
-    );
+    assert!(ended_well(pid));
     // The parent has not noticed.
     assert_eq!(process::open_endpoints(), [ep]);
     assert!(process::cancel(ep, request).unwrap());
     assert!(works());
     process::close(ep).unwrap();
+    fork_inside_the_handler();
 }

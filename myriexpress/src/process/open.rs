@@ -43,7 +43,7 @@ pub struct OpenParams {
 /// How long [`close`] waits for the last messages to leave.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// What the helper threads and published counters of this library are named after.
+/// What the published counters of this library are named after.
 const LIBRARY: &str = "myriexpress";
 
 /// Opens an endpoint.

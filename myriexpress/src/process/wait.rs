@@ -11,7 +11,7 @@
 //! Knows nothing of: what is waited for.
 
 use super::slot::{HostEngine, Slot};
-use super::table::{Place, find, with};
+use super::table::{find, with};
 use crate::engine::{HANDLER, Turn, WAKEUP};
 use crate::error::Error;
 use crate::handles::EndpointHandle;
@@ -73,7 +73,7 @@ pub(super) fn wait<R>(
             Some(Step::Found(found)) => return Ok(Some(found)),
             Some(Step::Refused(error)) => return Err(error),
             Some(Step::Woken) | None => return Ok(None),
-            Some(Step::Turn(turn)) => run(place, ep, turn),
+            Some(Step::Turn(turn)) => run(ep, turn)?,
         }
         if let Some(until) = until {
             left = Some(until.since(MonotonicClock.now()));
@@ -85,9 +85,10 @@ pub(super) fn wait<R>(
     }
 }
 
-/// Calls the program's handler, without the lock.
+/// Calls the program's handler, without the lock. An error when it has forked and this is the child:
+/// the endpoint is its parent's.
 #[cold]
-fn run(place: &Place, ep: EndpointHandle, turn: Turn) {
+fn run(ep: EndpointHandle, turn: Turn) -> Result<(), Error> {
     let Turn {
         handler,
         source,
@@ -101,11 +102,11 @@ fn run(place: &Place, ep: EndpointHandle, turn: Turn) {
     // SAFETY: the program registered this function for these arguments; the data are ours alone
     // and stay until it has come back.
     let answer = unsafe { (handler.function)(context, source, bits, length, data.cast()) };
-    let mut slot = place.shared.lock();
     // Nobody closes an endpoint while its handler runs.
-    if let Ok(engine) = slot.engine(ep) {
+    with(ep, |engine| {
         engine.end_turn(deferred, answer != 0);
-    }
+        Ok(())
+    })
 }
 
 /// Waits until a handler that runs in another thread now has come back.
