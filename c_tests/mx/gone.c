@@ -274,7 +274,14 @@ static void receives_afterwards(struct side *side)
     char in[2000];
 
     for (uint64_t i = 0; i < 100; i++) {
-        succeed(pair.ep, receive(pair.ep, in, sizeof in, i, EXACTLY), sizeof in);
+        mx_request_t request = receive(pair.ep, in, sizeof in, i, EXACTLY);
+        mx_status_t status;
+
+        for (deadline_t deadline = deadline_in(PATIENCE_MS); !is_done(pair.ep, &request, &status);)
+            if (deadline_over(deadline))
+                FAIL("message %d of 100 is lost", (int)i);
+        STATUS_IS(status, MX_STATUS_SUCCESS);
+        CHECK_THAT(status.xfer_length, ==, sizeof in);
         check_filled(in, sizeof in, 3);
     }
     party_close(pair.ep);

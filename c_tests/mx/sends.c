@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "../support/pattern.h"
+#include "../support/port.h"
 
 enum { SMALL = 1000, EAGER = 32768, LARGE = 500000, PENDING_MS = 60 };
 
@@ -42,7 +43,8 @@ static bool buffered(mx_request_t *request)
 
 static void small_sends_complete_alone(struct side *side)
 {
-    static const size_t sizes[] = {0, 1, SMALL, EAGER};
+    /* The last is what every provider of libfabric carries at once; most carry less than EAGER. */
+    const size_t sizes[] = {0, 1, SMALL, port_is("rdm") ? 4000 : EAGER};
     char *out = fenced(EAGER), *in = fenced(EAGER);
 
     (void)side;
