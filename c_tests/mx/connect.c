@@ -391,6 +391,37 @@ static void both_at_once(struct side *side)
     party_close(ep);
 }
 
+/* One that may not use shared memory reaches, and is reached by, one that may. */
+static void exchanges_both_ways(struct side *side)
+{
+    struct pair pair = pair_open(side);
+
+    for (uint64_t i = 0; i < 3; i++) {
+        char out[1000], in[1000];
+        mx_request_t receiving = receive(pair.ep, in, sizeof in, i, EXACTLY), sending;
+
+        fill(out, sizeof out, pair.id + i);
+        sending = send_to(pair.ep, pair.peer, out, sizeof out, i);
+        succeed(pair.ep, receiving, sizeof in);
+        check_filled(in, sizeof in, pair.peer_id + i);
+        succeed(pair.ep, sending, sizeof out);
+    }
+    pair_close(&pair);
+}
+
+static void without_shared_memory(struct side *side)
+{
+    setenv("MX_PORT", "auto", 1);
+    setenv("MX_DISABLE_SHMEM", "1", 1);
+    exchanges_both_ways(side);
+}
+
+static void with_shared_memory(struct side *side)
+{
+    setenv("MX_PORT", "auto", 1);
+    exchanges_both_ways(side);
+}
+
 int main(int argc, char **argv)
 {
     static const struct scenario scenarios[] = {
@@ -404,6 +435,7 @@ int main(int argc, char **argv)
         DIRECTED(a_restarted_peer_keeps_its_context_and_shows_a_new_session, restarts,
                  {"survivor", survivor}, {"short", short_life}),
         PAIR(two_that_connect_to_each_other_at_once_meet, both_at_once, both_at_once),
+        PAIR(shared_memory_can_be_forgone, without_shared_memory, with_shared_memory),
         {0},
     };
 

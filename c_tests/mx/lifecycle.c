@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -431,6 +432,41 @@ static void what_cannot_be_opened(struct side *side)
     party_stop();
 }
 
+static void without_means(struct side *side)
+{
+    struct rlimit limit, few;
+    mx_endpoint_t ep = NULL;
+
+    (void)side;
+    party_start();
+    OK(mx_close_endpoint(open_any()));
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    few = limit;
+    few.rlim_cur = (rlim_t)entries("/proc/self/fd") + 1;
+    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    for (int i = 0; i < 5; i++)
+        REFUSED(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, NULL, 0, &ep),
+                MX_NO_RESOURCES);
+    CHECK(ep == NULL);
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    ep = open_any();
+    exchange(ep, address_of(ep), ep, 1000, 1);
+    party_close(ep);
+}
+
+static void without_a_fabric(struct side *side)
+{
+    mx_endpoint_t ep = NULL;
+
+    (void)side;
+    setenv("MX_PORT", "rdm", 1);
+    setenv("MX_PROVIDER", "no-such-provider", 1);
+    party_start();
+    REFUSED(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, NULL, 0, &ep), MX_NO_DEV);
+    CHECK(ep == NULL);
+    party_stop();
+}
+
 /* ---- closing ---- */
 
 static void closing_ends_everything(struct side *side)
@@ -499,6 +535,8 @@ int main(int argc, char **argv)
         SOLO(any_endpoint_is_the_lowest_that_is_free, any_takes_the_lowest_id),
         PAIR(an_id_belongs_to_one_until_it_is_closed, keeps_an_id, wants_the_id),
         SOLO(what_cannot_be_opened_is_refused_with_the_reason, what_cannot_be_opened),
+        SOLO(without_descriptors_nothing_is_opened_and_nothing_lost, without_means),
+        SOLO(a_fabric_that_cannot_be_had_is_no_device, without_a_fabric),
         SOLO(closing_ends_requests_and_handles, closing_ends_everything),
         SOLO(a_process_has_many_endpoints, many_endpoints),
         {0},

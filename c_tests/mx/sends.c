@@ -253,6 +253,45 @@ static void buffered_says_when_the_buffer_is_free(struct side *side)
     fenced_free(in);
 }
 
+/* ---- a receiver with little room ---- */
+
+static void a_small_unexpected_queue(struct side *side)
+{
+    enum { COUNT = 100, SIZE = 4000, ROOM = 64 << 10 };
+    mx_param_t room = {.key = MX_PARAM_UNEXP_QUEUE_MAX, .val = {.unexp_queue_max = ROOM}};
+    char *out = fenced(SIZE), *in = fenced(SIZE);
+    mx_request_t requests[COUNT];
+    mx_status_t status;
+    int complete = 0;
+
+    (void)side;
+    a = party_open();
+    OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, &room, 1, &b));
+    to_b = connect_to(a, id_of(b));
+    fill(out, SIZE, 1);
+    for (uint64_t i = 0; i < COUNT; i++)
+        requests[i] = send_to(a, to_b, out, SIZE, i);
+    stays_pending(a, &requests[COUNT - 1], PENDING_MS);
+    for (int i = 0; i < COUNT; i++)
+        if (is_done(a, &requests[i], &status)) {
+            STATUS_IS(status, MX_STATUS_SUCCESS);
+            complete++;
+        }
+    /* Those that found room, and not many more; the others wait, and none is lost. */
+    CHECK_THAT(complete, <=, 2 * ROOM / SIZE);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        memset(in, 0, SIZE);
+        succeed(b, receive(b, in, SIZE, i, EXACTLY), SIZE);
+        check_filled(in, SIZE, 1);
+    }
+    for (int i = 0; i < COUNT; i++)
+        if (requests[i] != NULL)
+            succeed(a, requests[i], SIZE);
+    close_two();
+    fenced_free(out);
+    fenced_free(in);
+}
+
 /* ---- context ---- */
 
 static void requests_know_their_context(struct side *side)
@@ -294,6 +333,7 @@ int main(int argc, char **argv)
              synchronous_sends_tell_of_truncation),
         SOLO(synchronous_sends_keep_their_place, synchronous_sends_keep_the_order),
         SOLO(buffered_says_when_a_sends_buffer_is_free, buffered_says_when_the_buffer_is_free),
+        SOLO(a_receiver_with_little_room_makes_senders_wait, a_small_unexpected_queue),
         SOLO(a_requests_context_can_be_asked_for_until_it_is_tested, requests_know_their_context),
         {0},
     };
