@@ -7,10 +7,14 @@
 //! The count is the process's, so this is a test program of its own with one test.
 
 use libc::c_int;
-use myriexpress::abi::MX_API;
+use myriexpress::abi::{MX_ANY_ENDPOINT, MX_ANY_NIC, MX_API};
 use myriexpress::error::{Code, Error};
+use myriexpress::exports::endpoint::mx_open_endpoint;
+use myriexpress::exports::lifecycle::{MX_ERRORS_RETURN, mx_set_error_handler};
 use myriexpress::library::{finalize, init, settings};
 use myriexpress::process::{self, OpenParams};
+use std::ptr::null_mut;
+use std::sync::mpsc;
 
 fn code<T>(result: Result<T, Error>) -> Code {
     result.map_or_else(|error| error.code(), |_| Code::Success)
@@ -39,5 +43,42 @@ fn inits_are_counted_and_the_last_finalize_ends_the_library() {
         assert_eq!(code(process::progress(endpoint)), Code::BadEndpoint);
         assert_eq!(code(finalize()), Code::NotInitialized);
         assert_eq!(code(settings()), Code::NotInitialized);
+    }
+    nothing_opened_meanwhile_outlives_the_library();
+}
+
+/// Opens endpoints until that is refused; tells of each.
+fn open_until_the_end(opened: &mpsc::Sender<()>) -> u32 {
+    loop {
+        let mut endpoint = null_mut();
+        // SAFETY: no parameters, and an endpoint to write to.
+        let code = unsafe {
+            mx_open_endpoint(
+                MX_ANY_NIC,
+                MX_ANY_ENDPOINT,
+                0,
+                null_mut(),
+                0,
+                &raw mut endpoint,
+            )
+        };
+        if code != Code::Success as u32 {
+            return code;
+        }
+        let _ = opened.send(());
+    }
+}
+
+fn nothing_opened_meanwhile_outlives_the_library() {
+    // SAFETY: one of the library's own.
+    unsafe { mx_set_error_handler(MX_ERRORS_RETURN) };
+    for _ in 0..20 {
+        assert_eq!(code(init(MX_API)), Code::Success);
+        let (told, opened) = mpsc::channel();
+        let opening = std::thread::spawn(move || open_until_the_end(&told));
+        opened.recv().unwrap();
+        assert_eq!(code(finalize()), Code::Success);
+        assert_eq!(opening.join().unwrap(), Code::NotInitialized as u32);
+        assert_eq!(process::open_endpoints(), []);
     }
 }

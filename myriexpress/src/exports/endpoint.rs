@@ -38,6 +38,11 @@ export! {
         // SAFETY: null or as long as `params_count` says, by the contract.
         unsafe { read_params(params_array, params_count, &mut params) }?;
         let opened = process::open(&settings, params)?;
+        if let Err(ended) = library::settings() {
+            // By another thread's mx_finalize, which has closed what it saw.
+            let _ = process::close(opened);
+            return Err(ended);
+        }
         // SAFETY: C's to write to; checked above.
         unsafe { endpoint.write(opened.into()) };
         Ok(())

@@ -74,10 +74,20 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
     let place = reserved.place;
     place.set_context_ids(params.context_ids);
     let publisher = Publisher::new(LIBRARY, &identity, about.board);
+    // From the moment it can be found, another thread may close it: there is nothing left to fail.
+    if settings.helper {
+        let helper = Helper::start(Arc::clone(&place.shared)).map_err(|error| {
+            let what = format!("no helper thread: {error}");
+            Error::new(Code::NoResources, what)
+        })?;
+        *place.helper.lock() = Some(helper);
+    }
+    let number = reserved.slot;
+    reserved.keep();
     let handle = {
         let mut slot = place.shared.lock();
         let (generation, requests) = slot.next();
-        let handle = EndpointHandle::new(reserved.slot, generation);
+        let handle = EndpointHandle::new(number, generation);
         let options = Options {
             handle,
             key: params.key,
@@ -92,17 +102,6 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
         });
         handle
     };
-    if settings.helper {
-        match Helper::start(Arc::clone(&place.shared)) {
-            Ok(helper) => *place.helper.lock() = Some(helper),
-            Err(error) => {
-                place.shared.lock().take();
-                let what = format!("no helper thread: {error}");
-                return Err(Error::new(Code::NoResources, what));
-            }
-        }
-    }
-    reserved.keep();
     log::info!(
         "endpoint {} is open, session {:#x}",
         identity.endpoint.0,
