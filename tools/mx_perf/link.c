@@ -118,6 +118,7 @@ const char *link_finish(struct link *link, mx_request_t *request, uint32_t size)
     if (code != MX_SUCCESS)
         return failed("waiting", code);
     if (!done) {
+        link->lost_patience = 1;
         snprintf(text, sizeof(text), "the other side has said nothing for %u s",
                  link->patience_ms / 1000);
         return text;

@@ -22,6 +22,8 @@ struct link {
     int sleep;
     /* A peer that says nothing for so long, in the middle of a measurement, is gone. */
     uint32_t patience_ms;
+    /* That has happened. */
+    int lost_patience;
 };
 
 /* The measuring side's, that side's while others may be served before it, and the other side's. */

@@ -112,8 +112,11 @@ static int give_up(struct client *client)
     uint32_t n;
     int free;
 
-    /* The address is that of an endpoint: by now it may be the next client's. */
-    if (session(client) == client->session)
+    /*
+     * Only a client that is silent has sends that would not end. The address is that of its
+     * endpoint: when the client is gone, it may be the next one's already.
+     */
+    if (client->link->lost_patience && session(client) == client->session)
         mx_disconnect(client->link->endpoint, client->peer);
     free = link_give_up(client->link, &client->echo);
     free &= link_give_up(client->link, &client->answering);
@@ -131,6 +134,7 @@ static const char *run(struct client *client)
     int free = 1;
 
     client->link->sleep = plan->sleep != 0;
+    client->link->lost_patience = 0;
     if (!acceptable(plan) || !ring_make(&client->ring, slots, plan->size))
         error = answer(client, 1, 0);
     else
@@ -146,7 +150,8 @@ const char *serve(struct link *link, const char *program, int until_quit)
 {
     static struct client client;
 
-    link->patience_ms = PATIENCE_SERVING_MS;
+    /* Nobody else waits for its turn when there is only one client. */
+    link->patience_ms = until_quit ? PATIENCE_IN_LINE_MS : PATIENCE_SERVING_MS;
     for (;;) {
         mx_segment_t segment = {&client.plan, sizeof(client.plan)};
         mx_request_t request;
