@@ -173,7 +173,8 @@ typedef struct {
 
 /*
  * Called with a line that says what failed, and the code. What it returns becomes the call's answer,
- * or the code of the request's status. No lock is held: it may call MX functions.
+ * or the code of the request's status. No lock is held: it may call MX functions. A C++ exception must
+ * not leave it, nor any other function called by this library: that aborts the process.
  */
 typedef mx_return_t (*mx_error_handler_t)(char *str, mx_return_t ret);
 
