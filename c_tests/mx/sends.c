@@ -44,7 +44,7 @@ static bool buffered(mx_request_t *request)
 static void small_sends_complete_alone(struct side *side)
 {
     /* The last is what every provider of libfabric carries at once; most carry less than EAGER. */
-    const size_t sizes[] = {0, 1, SMALL, port_is("rdm") ? 4000 : EAGER};
+    const size_t sizes[] = {0, 1, SMALL, EAGER};
     char *out = fenced(EAGER), *in = fenced(EAGER);
 
     (void)side;

@@ -284,6 +284,32 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         unmatched && self.cancel(request) == Cancelled::Withdrawn
     }
 
+    /// Exchanges the memory of a send that waits, for its turn or for its receiver, for a `copy`, and
+    /// the word its completion carries. False, and nothing has changed, when there is no copy or
+    /// the port has the memory.
+    pub fn exchange_memory(
+        &mut self,
+        send: RequestId,
+        context: u64,
+        copy: impl FnOnce(&M) -> Option<M>,
+    ) -> bool {
+        let Some(request) = self.core.requests.of_mut(send) else {
+            return false;
+        };
+        let waits = matches!(
+            request.state,
+            State::Queued { .. } | State::Offered { exposed: None, .. }
+        );
+        let copy = request.memory.as_ref().filter(|_| waits).and_then(copy);
+        let Some(copy) = copy else {
+            return false;
+        };
+        debug_assert_eq!(Some(copy.len()), request.memory.as_ref().map(Memory::len));
+        request.memory = Some(copy);
+        request.context = context;
+        true
+    }
+
     /// How long operations posted from now on may go without any progress: sends, connects, and
     /// receives once they have matched. `None`: for ever.
     pub fn set_request_timeout(&mut self, timeout: Option<Duration>) {

@@ -135,6 +135,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     }
 
     fn send_message(&mut self, id: PartnerId, link: LinkId) -> Result<(), SendError> {
+        let expose_from = self.core.config.eager_max;
         let Core {
             partners,
             requests,
@@ -193,7 +194,10 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             return Ok(());
         }
         let exposed = match partner.limits {
-            Some(limits) if limits.remote_read => self.port.expose(link, memory, send_id.to_word()),
+            // A small one is soon pulled, and its memory can be exchanged meanwhile.
+            Some(limits) if limits.remote_read && len as usize > expose_from => {
+                self.port.expose(link, memory, send_id.to_word())
+            }
             _ => None,
         };
         let (body, body_len) = OfferBody {

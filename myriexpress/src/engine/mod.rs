@@ -78,6 +78,8 @@ pub(crate) struct Engine<P, C> {
     door: Door,
     handling: Handling,
     to_self: ToSelf,
+    /// Bytes of small sends that are done for the program and have not left.
+    copies: usize,
     /// Partners that went down since the last completion was taken in.
     departed: Vec<(PartnerId, Identity)>,
     /// What has come up since [`Engine::take_produced`] was called last.
@@ -100,6 +102,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             door: Door::default(),
             handling: Handling::default(),
             to_self: ToSelf::default(),
+            copies: 0,
             departed: Vec::new(),
             produced: 0,
             disabled: false,
@@ -293,6 +296,14 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             self.fail_to_self(StatusCode::EndpointUnreachable);
         }
         Ok(())
+    }
+
+    /// Nothing is kept back any more: the endpoint is about to be closed, and what the program takes
+    /// for sent has to leave first. True while there is such.
+    pub(crate) fn last_sends(&mut self) -> bool {
+        self.set_handler(None);
+        self.disabled = false;
+        self.copies > 0
     }
 
     /// Ends everything: peers are told, requests are gone without a completion.

@@ -1,8 +1,8 @@
 //! What the program asks of an endpoint: posting, cancelling, forgetting.
 //!
 //! ```text
-//!   isend --> peer connected?  yes --> Endpoint::send --> done at once, or pending
-//!                |  no: dead           done: unreachable
+//!   isend --> peer connected?  yes --> Endpoint::send --> done at once, or pending: a small one
+//!                |  no: dead           done: unreachable          is copied then, and done all the same
 //!                `- oneself            connect first; what is to be sent waits in order
 //! ```
 //!
@@ -31,6 +31,15 @@ pub(super) struct ToSelf {
 
 /// The context word of the connect to oneself; requests' words are smaller.
 pub(super) const TO_SELF: u64 = u64::MAX;
+
+/// The context word of a small send that has been copied.
+pub(super) const COPIED: u64 = u64::MAX - 1;
+
+/// Bytes of copies at which small sends have to wait like others: as many as 256 of the largest.
+pub(super) const COPIES_MAX: usize = 8 << 20;
+
+/// What a copy counts for at least: the request that holds it.
+const COPY_WEIGHT: usize = 256;
 
 impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// Sends all of `memory`.
@@ -81,9 +90,45 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             .send(partner, bits, memory, to_word(key), mode)
         {
             Ok(Posted::Complete) => self.finish(key, StatusCode::Success, length),
-            Ok(Posted::Pending(id)) => self.pending(key, id),
+            Ok(Posted::Pending(id)) => match self.copy_small(key, id, length) {
+                true => {
+                    self.finish(key, StatusCode::Success, length);
+                    self.drain();
+                }
+                false => self.pending(key, id),
+            },
             // The length has been checked, and a send has no mask.
             Err(_) => self.finish(key, StatusCode::EndpointUnreachable, 0),
+        }
+    }
+
+    /// A small send is done without its receiver, even if it has to wait for room, a slow peer or
+    /// one that has been stopped: programs send to each other, wait for that, and then receive.
+    #[cold]
+    fn copy_small(&mut self, key: RequestKey, id: mx_proto::RequestId, length: u32) -> bool {
+        let small = self.requests.get(key).is_some_and(|request| request.eager);
+        // A message without bytes takes up room, too.
+        let weight = (length as usize).max(COPY_WEIGHT);
+        if !small || self.copies + weight > COPIES_MAX {
+            return false;
+        }
+        let copied = self
+            .endpoint
+            .exchange_memory(id, COPIED, UserMemory::to_owned_copy);
+        if copied {
+            self.copies += weight;
+        }
+        copied
+    }
+
+    /// A copy is not needed any more.
+    #[cold]
+    pub(super) fn on_copy_sent(&mut self, length: u32, code: StatusCode) {
+        self.copies = self
+            .copies
+            .saturating_sub((length as usize).max(COPY_WEIGHT));
+        if !matches!(code, StatusCode::Success | StatusCode::Truncated) {
+            log::debug!("a small message of {length} bytes was not delivered: {code:?}");
         }
     }
 

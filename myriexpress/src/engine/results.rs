@@ -8,7 +8,7 @@
 //!
 //! A completion is handed out once, to whoever takes its request first.
 
-use super::post::TO_SELF;
+use super::post::{COPIED, TO_SELF};
 use super::requests::{Owner, Stage, from_word};
 use super::{COMPLETIONS, Engine, check_mask, posted};
 use crate::error::{Code, Error};
@@ -25,6 +25,9 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         let code = StatusCode::from(completion.status);
         if completion.context == TO_SELF {
             return self.on_connected_to_self(completion.partner, code);
+        }
+        if completion.context == COPIED {
+            return self.on_copy_sent(completion.length, code);
         }
         let key = from_word(completion.context);
         match completion.kind {

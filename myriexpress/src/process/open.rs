@@ -157,6 +157,7 @@ pub fn close(ep: EndpointHandle) -> Result<(), Error> {
         helper.stop();
     }
     let id = open.engine.identity().endpoint.0;
+    flush(&mut open.engine);
     open.engine.close();
     linger(&mut open.engine);
     drop(open);
@@ -172,6 +173,16 @@ pub fn close_all() {
     for ep in open_endpoints() {
         if let Err(error) = close(ep) {
             log::warn!("{error}");
+        }
+    }
+}
+
+/// Lets small sends that wait for room leave, for a bounded time.
+fn flush(engine: &mut HostEngine) {
+    let until = Instant::now() + LINGER;
+    while engine.last_sends() && Instant::now() < until {
+        if !engine.progress() {
+            wait_a_little(engine.descriptors());
         }
     }
 }

@@ -70,28 +70,57 @@ fn a_shorter_buffer_is_filled_and_not_overrun() {
 }
 
 #[test]
-fn a_small_send_offered_for_want_of_credit_is_complete_whole() {
+fn small_sends_are_done_although_their_peer_takes_nothing_in() {
     let mut net = Net::new(1, Profile::default());
     net.config.unexpected_bytes = 0;
     net.config.first_window_bytes = 0;
     net.add(None);
     net.add(None);
     let b = net.connect(0, 1);
-    let (_, memory) = net.memory(&[7; 100]);
-    let synchronous = SendMode::Synchronous;
-    let other = net.engine(0).isend(memory, b, 0, 0, synchronous).unwrap();
-    let send = net.isend(0, b, 0, &[7; 100]);
-    net.settle();
-    assert!(net.pending(0, send), "it was offered");
-    let recvs = [net.irecv(1, 0, 0, 40), net.irecv(1, 0, 0, 40)];
-    net.settle();
-    for recv in recvs {
-        assert_eq!(net.code(1, recv.handle), StatusCode::Truncated);
+    let count = 8 * 32;
+    for number in 0..count {
+        let (buffer, memory) = net.memory(&vec![number as u8; 32_768]);
+        let engine = net.engine(0);
+        let send = engine.isend(memory, b, 9, 0, SendMode::Standard).unwrap();
+        assert!(engine.is_buffered(send).unwrap());
+        assert_eq!(net.done(0, send).xfer_length, 32_768, "{number}");
+        // The buffer is the program's again.
+        net.buffers[buffer].fill(0xee);
     }
-    let whole = net.done(0, send);
-    assert_eq!((whole.code, whole.xfer_length), (0, 100));
-    // Who waits for the receiver is told.
-    assert_eq!(net.done(0, other).xfer_length, 40);
+    // There is a limit to what is kept for it, and none of this holds for others.
+    let full = net.isend(0, b, 9, &[1; 32_768]);
+    let large = net.isend(0, b, 9, &[2; 32_769]);
+    let (_, memory) = net.memory(&[3; 8]);
+    let engine = net.engine(0);
+    let matched = engine
+        .isend(memory, b, 9, 0, SendMode::Synchronous)
+        .unwrap();
+    for pending in [full, large, matched] {
+        assert!(!net.engine(0).is_buffered(pending).unwrap());
+    }
+    for number in 0..count {
+        let recv = net.irecv(1, 9, u64::MAX, 32_768);
+        net.settle();
+        assert_eq!(net.done(1, recv.handle).code, 0);
+        assert!(net.bytes(recv).iter().all(|byte| *byte == number as u8));
+    }
+    // One that had to wait is whole for its sender all the same, whatever the receiver took of it.
+    let short = net.irecv(1, 9, u64::MAX, 40);
+    net.settle();
+    let got = net.done(1, short.handle);
+    assert_eq!(
+        (got.code, got.xfer_length),
+        (StatusCode::Truncated as u32, 40)
+    );
+    let sent = net.done(0, full);
+    assert_eq!((sent.code, sent.xfer_length), (0, 32_768));
+    for (last, len) in [(large, 32_769), (matched, 8)] {
+        let recv = net.irecv(1, 9, u64::MAX, len);
+        net.settle();
+        assert_eq!(net.done(1, recv.handle).msg_length, len as u32);
+        assert_eq!(net.done(0, last).xfer_length, len as u32);
+    }
+    assert!(!net.engine(0).last_sends());
 }
 
 #[test]
