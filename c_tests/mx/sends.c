@@ -43,7 +43,6 @@ static bool buffered(mx_request_t *request)
 
 static void small_sends_complete_alone(struct side *side)
 {
-    /* The last is what every provider of libfabric carries at once; most carry less than EAGER. */
     const size_t sizes[] = {0, 1, SMALL, EAGER};
     char *out = fenced(EAGER), *in = fenced(EAGER);
 
@@ -257,7 +256,8 @@ static void buffered_says_when_the_buffer_is_free(struct side *side)
 
 static void a_small_unexpected_queue(struct side *side)
 {
-    enum { COUNT = 100, SIZE = 4000, ROOM = 64 << 10 };
+    /* What the receiver keeps, and what the sender keeps for its program. */
+    enum { COUNT = 2600, SIZE = 4000, ROOM = 64 << 10, COPIES = 8 << 20 };
     mx_param_t room = {.key = MX_PARAM_UNEXP_QUEUE_MAX, .val = {.unexp_queue_max = ROOM}};
     char *out = fenced(SIZE), *in = fenced(SIZE);
     mx_request_t requests[COUNT];
@@ -277,8 +277,8 @@ static void a_small_unexpected_queue(struct side *side)
             STATUS_IS(status, MX_STATUS_SUCCESS);
             complete++;
         }
-    /* Those that found room, and not many more; the others wait, and none is lost. */
-    CHECK_THAT(complete, <=, 2 * ROOM / SIZE);
+    /* Those that found room somewhere, and not many more; the others wait, and none is lost. */
+    CHECK_THAT(complete, <=, (COPIES + 2 * ROOM) / SIZE);
     for (uint64_t i = 0; i < COUNT; i++) {
         memset(in, 0, SIZE);
         succeed(b, receive(b, in, SIZE, i, EXACTLY), SIZE);
