@@ -65,9 +65,16 @@ impl<M: Memory> Core<M> {
                     self.send_connect(id, other, connect, Manner::Plain);
                 }
             }
-            // One of two, because both sides have connected. A peer that goes closes both, and
-            // what it sent last may still be in the other one, whose end is the partner's.
-            (Some(_), Some(_)) if partner.tx != Some(link) || reason == LinkDown::Closed => {}
+            // One of two, because both sides have connected.
+            (Some(_), Some(_)) if partner.tx != Some(link) => {}
+            // A peer that goes closes both, and what it sent last may still be in the other one,
+            // whose end is the partner's. One that has only called off its own connect, before it
+            // had heard from us, has the other one from now on.
+            (Some(_), Some(other)) if reason == LinkDown::Closed => {
+                if self.under_way(id).is_empty() {
+                    self.use_link(id, other);
+                }
+            }
             // Still others are being tried.
             (None, _) if !partner.links.is_empty() => {}
             (session, _) => match reason {
@@ -77,6 +84,36 @@ impl<M: Memory> Core<M> {
                 _ => self.fail_partner(id, DownReason::Link(reason)),
             },
         }
+    }
+
+    /// What has gone out to a partner, connects aside, and waits for something from it.
+    fn under_way(&self, id: PartnerId) -> Vec<RequestId> {
+        let state = |request: &RequestId| self.requests.of(*request).map(|found| &found.state);
+        let waits = |request: &RequestId| {
+            !matches!(
+                state(request),
+                Some(State::Queued { .. } | State::Connecting { .. })
+            )
+        };
+        let mut all = self.requests.with_partner(id);
+        all.retain(waits);
+        all
+    }
+
+    /// The link of a partner's that packets went out on is no more; another one is.
+    fn use_link(&mut self, id: PartnerId, link: LinkId) {
+        let Some(partner) = self.partners.of_mut(id) else {
+            return;
+        };
+        partner.tx = Some(link);
+        partner.writable = true;
+        let connects = partner.connects.clone();
+        self.errands.push(Errand::Limits(id, link));
+        // They may have gone out on the one that is no more.
+        for connect in connects {
+            self.send_connect(id, link, connect, Manner::Plain);
+        }
+        self.make_ready(id);
     }
 
     /// Sends the Connect packet that belongs to one connect request.
@@ -213,17 +250,14 @@ impl<M: Memory> Core<M> {
             })
         });
         let Some(known) = known else {
-            // Unless it has connected to us meanwhile, it takes us for one we have parted as.
-            let adopted = self
-                .partners
-                .of(from)
-                .is_some_and(|partner| partner.session.is_some());
-            let manner = if adopted {
-                Manner::Plain
-            } else {
-                Manner::Afresh
+            // It takes us for one we have parted as, unless it has connected to us meanwhile: then
+            // it learns on its own link whom it has reached.
+            let partner = self.partners.of(from);
+            let adopted = partner.and_then(|partner| partner.session.and(partner.tx));
+            return match adopted {
+                Some(own) => self.send_connect(from, own, connect, Manner::Plain),
+                None => self.send_connect(from, link, connect, Manner::Afresh),
             };
-            return self.send_connect(from, link, connect, manner);
         };
         log::debug!("link {link:?}: {from:?} is {known:?} under another address");
         if let Some(request) = self.requests.of_mut(connect)
@@ -321,7 +355,15 @@ impl<M: Memory> Core<M> {
         };
         self.establish(id, hello.identity, link);
         if let Some(partner) = self.partners.of_mut(id) {
-            partner.peer_epoch = hello.epoch;
+            let before = std::mem::replace(&mut partner.peer_epoch, hello.epoch);
+            // It called, thought better of it, and then got our call: nobody reads the link it
+            // called on, though we may not have heard of its end.
+            if before != hello.epoch && partner.tx != Some(link) {
+                for request in self.under_way(id) {
+                    self.complete(request, Status::Unreachable, 0);
+                }
+                self.use_link(id, link);
+            }
         }
         if let Some(request) = self.requests.of_mut(connect)
             && let State::Connecting { to, .. } = &mut request.state

@@ -2,7 +2,7 @@
 
 use super::pair::{self, Pair, Side};
 use super::{EXACT, bits, connected};
-use mx_proto::{Event, Kind, PartnerId, SendMode, Status};
+use mx_proto::{Event, KeepAll, Kind, PartnerId, SendMode, Status};
 
 /// How a's or b's only completion ended.
 macro_rules! ended {
@@ -50,6 +50,71 @@ fn the_end_of_one_of_two_links_loses_nothing_of_the_other() {
                 "message {tag}, newest first: {newest_first}"
             );
         }
+    }
+}
+
+#[test]
+fn a_connect_that_is_called_off_leaves_the_peers_own_its_way() {
+    for steps in 0..30 {
+        for newest_first in [false, true] {
+            for again in [Again::No, Again::Once, Again::AndCalledOff] {
+                called_off_after(steps, newest_first, again);
+            }
+        }
+    }
+}
+
+/// What a does when it has called off its connect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Again {
+    No,
+    Once,
+    AndCalledOff,
+}
+
+/// A calls off its connect after so many steps, of which b makes more or fewer than a.
+fn called_off_after(steps: u32, newest_first: bool, again: Again) {
+    let what = format!("after {steps} steps, newest first: {newest_first}, again: {again:?}");
+    let mut pair = Pair::keeping(8);
+    if newest_first {
+        pair.newest_first();
+    }
+    let (a, b) = (pair.target(Side::A), pair.target(Side::B));
+    let called_off = pair.a.connect(b, pair::KEY, bits(0), 1).unwrap();
+    if steps % 2 == 0 {
+        pair.b.progress(&mut KeepAll);
+    }
+    pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
+    for step in 0..steps {
+        match (steps >> (step % 4)) & 1 {
+            0 => pair.a.progress(&mut KeepAll),
+            _ => pair.b.progress(&mut KeepAll),
+        };
+    }
+    pair.a.cancel_unmatched(called_off);
+    if again != Again::No {
+        let second = pair.a.connect(b, pair::KEY, bits(0), 2).unwrap();
+        if again == Again::AndCalledOff {
+            for _ in 0..steps % 3 {
+                pair.a.progress(&mut KeepAll);
+            }
+            pair.a.cancel_unmatched(second);
+        }
+    }
+    pair.run();
+    let (status, of_b) = ended!(pair.b);
+    assert_eq!(status, Status::Success, "{what}");
+    for tag in 1..=3 {
+        let data = pair.filled(vec![7; 100]);
+        let mode = SendMode::Standard;
+        pair.b.send(of_b, bits(tag), data, 0, mode).unwrap();
+    }
+    pair.run();
+    for tag in 1..=3 {
+        assert!(
+            pair.a.probe(bits(tag), EXACT).is_some(),
+            "message {tag}, {what}"
+        );
     }
 }
 
