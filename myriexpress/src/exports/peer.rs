@@ -2,7 +2,6 @@
 //!
 //! Knows nothing of: messages.
 
-use super::post::give;
 use crate::abi::{mx_endpoint_addr_t, mx_endpoint_t, mx_request_t, mx_return_t};
 use crate::boundary::{export, optional, required, timeout};
 use crate::process;
@@ -39,11 +38,15 @@ export! {
         request: *mut mx_request_t,
     ) -> mx_return_t of ep {
         let place = optional("request", request)?;
+        let (ep, nic) = (ep.into(), NicId(nic_id));
+        let Some(place) = place else {
+            return process::iconnect_forgotten(ep, nic, eid, key, match_info);
+        };
         let context = context.expose_provenance();
-        let ep = ep.into();
-        let posted = process::iconnect(ep, NicId(nic_id), eid, key, match_info, context)?;
-        // SAFETY: null, or C's to write to.
-        unsafe { give(ep, place, posted) }
+        let posted = process::iconnect(ep, nic, eid, key, match_info, context)?;
+        // SAFETY: C's to write to; checked above.
+        unsafe { place.write(posted.into()) };
+        Ok(())
     }
 
     /// Ends a connection.

@@ -8,11 +8,9 @@
 
 use crate::abi::{mx_endpoint_addr_t, mx_endpoint_t, mx_request_t, mx_return_t, mx_segment_t};
 use crate::boundary::{export, optional, request, required, segments, timeout};
-use crate::error::Error;
-use crate::handles::{EndpointHandle, RequestHandle};
+use crate::handles::RequestHandle;
 use crate::process::{self, SendMode};
 use libc::c_void;
-use std::ptr::NonNull;
 
 export! {
     /// Sends a message.
@@ -28,12 +26,16 @@ export! {
         let place = optional("request", request)?;
         // SAFETY: C keeps the list for the call, and the buffers until the request completes.
         let memory = unsafe { segments(segments_list, segments_count) }?;
-        let context = context.expose_provenance();
-        let ep = endpoint.into();
+        let (ep, to) = (endpoint.into(), dest_endpoint);
         let mode = SendMode::Standard;
-        let posted = process::isend(ep, memory, dest_endpoint, match_info, context, mode)?;
-        // SAFETY: null, or C's to write to.
-        unsafe { give(ep, place, posted) }
+        let Some(place) = place else {
+            return process::isend_forgotten(ep, memory, to, match_info, mode);
+        };
+        let context = context.expose_provenance();
+        let posted = process::isend(ep, memory, to, match_info, context, mode)?;
+        // SAFETY: C's to write to; checked above.
+        unsafe { place.write(posted.into()) };
+        Ok(())
     }
 
     /// Sends a message that completes when it has been matched.
@@ -49,12 +51,16 @@ export! {
         let place = optional("request", request)?;
         // SAFETY: C keeps the list for the call, and the buffers until the request completes.
         let memory = unsafe { segments(segments_list, segments_count) }?;
-        let context = context.expose_provenance();
-        let ep = endpoint.into();
+        let (ep, to) = (endpoint.into(), dest_endpoint);
         let mode = SendMode::Synchronous;
-        let posted = process::isend(ep, memory, dest_endpoint, match_info, context, mode)?;
-        // SAFETY: null, or C's to write to.
-        unsafe { give(ep, place, posted) }
+        let Some(place) = place else {
+            return process::isend_forgotten(ep, memory, to, match_info, mode);
+        };
+        let context = context.expose_provenance();
+        let posted = process::isend(ep, memory, to, match_info, context, mode)?;
+        // SAFETY: C's to write to; checked above.
+        unsafe { place.write(posted.into()) };
+        Ok(())
     }
 
     /// Receives a message.
@@ -70,11 +76,15 @@ export! {
         let place = optional("request", request)?;
         // SAFETY: C keeps the list for the call, and the buffers until the request completes.
         let memory = unsafe { segments(segments_list, segments_count) }?;
-        let context = context.expose_provenance();
         let ep = endpoint.into();
+        let Some(place) = place else {
+            return process::irecv_forgotten(ep, memory, match_info, match_mask);
+        };
+        let context = context.expose_provenance();
         let posted = process::irecv(ep, memory, match_info, match_mask, context)?;
-        // SAFETY: null, or C's to write to.
-        unsafe { give(ep, place, posted) }
+        // SAFETY: C's to write to; checked above.
+        unsafe { place.write(posted.into()) };
+        Ok(())
     }
 
     /// Takes back what nothing has answered yet.
@@ -118,24 +128,4 @@ export! {
         let one = (!request.is_null()).then(|| RequestHandle::from(request));
         process::set_timeout(endpoint.into(), one, timeout(milli_seconds))
     }
-}
-
-/// Lets C have the handle, or forgets the request when C wants none.
-///
-/// # Safety
-///
-/// `place` may be written to.
-#[inline]
-pub(super) unsafe fn give(
-    ep: EndpointHandle,
-    place: Option<NonNull<mx_request_t>>,
-    posted: RequestHandle,
-) -> Result<(), Error> {
-    match place {
-        // SAFETY: the caller's promise.
-        Some(place) => unsafe { place.write(posted.into()) },
-        // When another thread has closed the endpoint or tested the request meanwhile, it is gone.
-        None => drop(process::forget(ep, posted)),
-    }
-    Ok(())
 }

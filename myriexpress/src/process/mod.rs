@@ -58,6 +58,33 @@ pub fn irecv(
     with(ep, |engine| engine.irecv(memory, bits, mask, context))
 }
 
+/// [`isend`] that is forgotten: nobody, in whatever thread, is told of its end.
+pub fn isend_forgotten(
+    ep: EndpointHandle,
+    memory: UserMemory,
+    to: Address,
+    bits: u64,
+    mode: SendMode,
+) -> Result<(), Error> {
+    with(ep, |engine| {
+        let posted = engine.isend(memory, to, bits, 0, mode)?;
+        engine.forget(posted)
+    })
+}
+
+/// [`irecv`] that is forgotten: nobody, in whatever thread, is told of its end.
+pub fn irecv_forgotten(
+    ep: EndpointHandle,
+    memory: UserMemory,
+    bits: u64,
+    mask: u64,
+) -> Result<(), Error> {
+    with(ep, |engine| {
+        let posted = engine.irecv(memory, bits, mask, 0)?;
+        engine.forget(posted)
+    })
+}
+
 /// Starts talking to an endpoint; the status's source is its address.
 pub fn iconnect(
     ep: EndpointHandle,
@@ -69,6 +96,20 @@ pub fn iconnect(
 ) -> Result<RequestHandle, Error> {
     with(ep, |engine| {
         engine.iconnect((nic, endpoint), key, bits, context, false)
+    })
+}
+
+/// [`iconnect`] that is forgotten: nobody, in whatever thread, is told of its end.
+pub fn iconnect_forgotten(
+    ep: EndpointHandle,
+    nic: NicId,
+    endpoint: u32,
+    key: u32,
+    bits: u64,
+) -> Result<(), Error> {
+    with(ep, |engine| {
+        let posted = engine.iconnect((nic, endpoint), key, bits, 0, false)?;
+        engine.forget(posted)
     })
 }
 

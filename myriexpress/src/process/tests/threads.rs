@@ -2,6 +2,7 @@
 
 use super::*;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -64,6 +65,43 @@ fn a_wake_up_ends_every_wait_and_is_not_kept() {
     });
     assert_eq!(cancel(ep, request), Ok(true));
     assert_eq!(peek(ep, NOW), Ok(None));
+}
+
+#[test]
+fn what_is_posted_forgotten_is_handed_to_no_thread() {
+    let (a, _b, to_b) = pair(PortChoice::Local);
+    let (ep, (nic, endpoint)) = (a.0, name(&a));
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let takers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        assert_eq!(peek(ep, NOW), Ok(None));
+                        assert_eq!(test_any(ep, 0, 0), Ok(None));
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..2000 {
+            let nothing = UserMemory::empty;
+            isend_forgotten(ep, nothing(), to_b, 1, SendMode::Standard).unwrap();
+            isend_forgotten(
+                ep,
+                nothing(),
+                own_address(ep).unwrap(),
+                2,
+                SendMode::Standard,
+            )
+            .unwrap();
+            irecv_forgotten(ep, nothing(), 2, ALL).unwrap();
+            iconnect_forgotten(ep, nic, endpoint, KEY, 3).unwrap();
+        }
+        over.store(true, Ordering::Relaxed);
+        for taker in takers {
+            taker.join().unwrap();
+        }
+    });
 }
 
 #[test]
