@@ -34,7 +34,7 @@ fn until(sign: impl Fn() -> bool) {
 fn helper_time() -> u64 {
     for task in std::fs::read_dir("/proc/self/task").unwrap() {
         let task = task.unwrap().path();
-        if std::fs::read_to_string(task.join("comm")).is_ok_and(|c| c == "bmi-mx-progress\n") {
+        if std::fs::read_to_string(task.join("comm")).is_ok_and(|c| c == "mx-progress\n") {
             let stat = std::fs::read_to_string(task.join("schedstat")).unwrap();
             return stat.split(' ').next().unwrap().parse().unwrap();
         }

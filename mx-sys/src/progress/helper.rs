@@ -70,7 +70,7 @@ impl<T: Progress + Send + 'static> Helper<T> {
         };
         let blocked = SignalsBlocked::new();
         let thread = Builder::new()
-            .name("bmi-mx-progress".to_owned())
+            .name("mx-progress".to_owned())
             .spawn(run)?;
         drop(blocked);
         Ok(Self {
