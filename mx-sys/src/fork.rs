@@ -1,16 +1,111 @@
-//! Telling a forked child from its parent without a system call.
+//! Telling a forked child from its parent without a system call, and locks it may use.
 //!
 //! ```text
 //!   parent:  page [ 1 ]  --fork-->  child:  page [ 0 ]      MADV_WIPEONFORK
+//!
+//!   another thread holds a lock ...gives it back
+//!   fork() takes it --------------------------> forks ---> both sides give it back
 //! ```
 //!
 //! A child has copies of the parent's sockets and maps the parent's shared memory, but none of its
-//! threads: it must leave the parent's instances alone and open its own.
+//! threads: it must leave the parent's instances alone and open its own. What is neither's, such as
+//! the names of hosts, it goes on using; a lock on that would stay taken for ever if a thread that
+//! the child does not have held it.
 //!
-//! Owns: one page, unmapped when it is dropped.
+//! Owns: one page for each mark, unmapped when it is dropped; the list of such locks.
 
+use std::any::Any;
+use std::cell::RefCell;
+use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+/// A lock of the whole process that `fork` waits for, so that the child finds it free and what it
+/// protects whole. To be held for a short time, and not while taking another one.
+///
+/// Cost: a mutex of the standard library, and one load.
+pub struct ForkLock<T: 'static> {
+    value: Mutex<T>,
+    listed: Once,
+}
+
+/// What `fork` has to take.
+trait Held: Sync {
+    /// Takes it until the answer is dropped.
+    fn hold(&'static self) -> Box<dyn Any>;
+}
+
+static LISTED: Mutex<Vec<&'static dyn Held>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// What this thread holds while it forks.
+    static HELD: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl<T: Send> ForkLock<T> {
+    /// A lock on `value`.
+    pub const fn new(value: T) -> Self {
+        Self {
+            value: Mutex::new(value),
+            listed: Once::new(),
+        }
+    }
+
+    /// Takes the lock.
+    pub fn lock(&'static self) -> MutexGuard<'static, T> {
+        self.listed.call_once(|| list(self));
+        unpoisoned(&self.value)
+    }
+}
+
+impl<T> fmt::Debug for ForkLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForkLock").finish_non_exhaustive()
+    }
+}
+
+impl<T: Send> Held for ForkLock<T> {
+    fn hold(&'static self) -> Box<dyn Any> {
+        Box::new(unpoisoned(&self.value))
+    }
+}
+
+fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cold]
+fn list(lock: &'static dyn Held) {
+    static REGISTERED: Once = Once::new();
+    REGISTERED.call_once(|| {
+        // SAFETY: the functions stay; they take and release locks and do not unwind.
+        let code = unsafe { libc::pthread_atfork(Some(hold), Some(let_go), Some(let_go)) };
+        if code != 0 {
+            log::debug!("pthread_atfork: error {code}: a fork may find locks taken");
+        }
+    });
+    unpoisoned(&LISTED).push(lock);
+}
+
+extern "C" fn hold() {
+    let listed = unpoisoned(&LISTED);
+    // A thread that is about to end has no place to keep them, and forks without.
+    let _ = HELD.try_with(|held| {
+        if let Ok(mut held) = held.try_borrow_mut() {
+            held.extend(listed.iter().map(|lock| lock.hold()));
+            held.push(Box::new(listed));
+        }
+    });
+}
+
+extern "C" fn let_go() {
+    let held = HELD.try_with(|held| {
+        held.try_borrow_mut()
+            .map(|mut held| std::mem::take(&mut *held))
+    });
+    drop(held);
+}
 
 /// Remembers which process made it.
 #[derive(Debug)]
@@ -112,6 +207,55 @@ mod tests {
         assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
         assert!(libc::WIFEXITED(status));
         libc::WEXITSTATUS(status) == 1
+    }
+
+    #[test]
+    fn a_child_finds_a_lock_free_that_other_threads_take_all_the_time() {
+        static LOCK: ForkLock<(u64, u64)> = ForkLock::new((0, 0));
+        // A lock is known from its first use on.
+        drop(LOCK.lock());
+        let over = std::sync::atomic::AtomicBool::new(false);
+        let ends: Vec<_> = std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        let mut pair = LOCK.lock();
+                        pair.0 += 1;
+                        std::thread::yield_now();
+                        pair.1 += 1;
+                        drop(pair);
+                        std::thread::yield_now();
+                    }
+                });
+            }
+            let ends = (0..20).map(|_| end_of_child(|| consistent(&LOCK)));
+            let ends = ends.collect();
+            over.store(true, Ordering::Relaxed);
+            ends
+        });
+        assert_eq!(ends, [Some(0); 20]);
+    }
+
+    fn consistent(lock: &'static ForkLock<(u64, u64)>) -> bool {
+        let pair = lock.lock();
+        pair.0 == pair.1
+    }
+
+    /// How a child ends that exits with 0 when `holds`; it has 20 seconds.
+    fn end_of_child(holds: impl FnOnce() -> bool) -> Option<i32> {
+        // SAFETY: the child sets an alarm, calls `holds`, and leaves by `_exit`.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: no pointers; it ends a child that hangs.
+            unsafe { libc::alarm(20) };
+            let code = i32::from(!holds());
+            // SAFETY: ends the child without running anything of the parent's.
+            unsafe { libc::_exit(code) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is writable.
+        let ended = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        (pid > 0 && ended == pid).then_some(status)
     }
 
     #[test]

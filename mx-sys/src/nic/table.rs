@@ -6,20 +6,20 @@
 //!   kernel --------------------------------> this machine's interfaces
 //! ```
 //!
-//! Owns: the table, behind one lock.
+//! Owns: the table, behind one lock that a fork waits for.
 //! Knows nothing of: the resolver.
 
 use super::{KnownPeer, ResolveError, id};
+use crate::fork::ForkLock;
 use crate::interfaces::{Interfaces, is_link_local};
 use crate::literal::plain_v4;
 use crate::peers_file::{Peers, PeersFile};
 use crate::settings;
 use mx_proto::NicId;
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{MutexGuard, OnceLock};
 
 /// What the process has learnt.
 pub(super) struct Table {
@@ -34,11 +34,11 @@ pub(super) struct Table {
 
 /// The table as it is.
 pub(super) fn table() -> MutexGuard<'static, Table> {
-    static TABLE: OnceLock<Mutex<Table>> = OnceLock::new();
+    static TABLE: OnceLock<ForkLock<Table>> = OnceLock::new();
     // Until somebody says otherwise.
     let environment = |name: &str| std::env::var(name).ok();
     let empty = || {
-        Mutex::new(Table {
+        ForkLock::new(Table {
             interfaces: Interfaces::now(),
             v6: HashMap::new(),
             names: HashMap::new(),

@@ -16,6 +16,7 @@ use super::slot::{About, HostEngine, Slot, not_open};
 use crate::engine::{COMPLETIONS, ContextIds};
 use crate::error::{Code, Error};
 use crate::handles::{EndpointHandle, RequestHandle, SLOTS_MAX};
+use mx_sys::fork::ForkLock;
 use mx_sys::{Helper, Interest, Shared, Tuning};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -34,7 +35,7 @@ pub(super) struct Place {
 static PLACES: [OnceLock<Place>; SLOTS_MAX] = [const { OnceLock::new() }; SLOTS_MAX];
 
 /// Which places have an endpoint, or are about to.
-static TAKEN: Mutex<[bool; SLOTS_MAX]> = Mutex::new([false; SLOTS_MAX]);
+static TAKEN: ForkLock<[bool; SLOTS_MAX]> = ForkLock::new([false; SLOTS_MAX]);
 
 /// A place for an endpoint that is being opened. Given back when dropped, unless it is kept.
 pub(super) struct Reserved {
