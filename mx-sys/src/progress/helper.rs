@@ -69,9 +69,7 @@ impl<T: Progress + Send + 'static> Helper<T> {
             move || run(&shared, &stopping, alive)
         };
         let blocked = SignalsBlocked::new();
-        let thread = Builder::new()
-            .name("mx-progress".to_owned())
-            .spawn(run)?;
+        let thread = Builder::new().name("mx-progress".to_owned()).spawn(run)?;
         drop(blocked);
         Ok(Self {
             shared,
