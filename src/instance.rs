@@ -32,7 +32,7 @@ use mx_sys::ports::host::HostPorts;
 use mx_sys::ports::open::{EndpointChoice, OpenOptions};
 use mx_sys::progress::WaitStats;
 use mx_sys::published::{PortView, Publisher, Sample};
-use mx_sys::{Helper, Interest, MonotonicClock, Progress, Shared, nic};
+use mx_sys::{Helper, Interest, Lingering, MonotonicClock, Progress, Shared, linger, nic};
 use parking_lot::{Mutex, RwLock};
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -298,35 +298,23 @@ pub fn finalize() -> Result<(), Error> {
     replace(None);
     if let Some(mut method) = method {
         method.close();
-        linger(&mut method);
+        leave(&mut method);
     }
     log::info!("finalized");
     Ok(())
 }
 
 /// Lets what was sent last leave, for a bounded time.
-fn linger(method: &mut HostMethod) {
-    let until = std::time::Instant::now() + LINGER;
-    while links(method) > 0 && std::time::Instant::now() < until {
-        if !method.progress() {
-            wait_a_little(method.endpoint().descriptors());
+fn leave(method: &mut HostMethod) {
+    linger(LINGER, || {
+        if method.endpoint().port().link_count() == 0 {
+            Lingering::Over
+        } else if method.progress() {
+            Lingering::Busy
+        } else {
+            Lingering::Idle(method.endpoint().descriptors())
         }
-    }
-}
-
-fn links(method: &HostMethod) -> usize {
-    method.endpoint().port().link_count()
-}
-
-/// Sleeps until a link changes, at most a few milliseconds.
-fn wait_a_little(descriptors: WakeDescriptors) {
-    let mut fd = libc::pollfd {
-        fd: descriptors.control.unwrap_or(-1),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one entry; a negative descriptor is ignored.
-    unsafe { libc::poll(&raw mut fd, 1, 2) };
+    });
 }
 
 /// Puts another instance, or none, in the place of the one there is, and gives that back.

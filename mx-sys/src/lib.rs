@@ -1,7 +1,7 @@
 //! The MX shim: everything a protocol endpoint needs of a real machine.
 //!
 //! ```text
-//!        bmi-mx (BMI method)          later: the MX C API
+//!        bmi-mx (BMI method)          myriexpress (MX C API)
 //!              |  lock, wait_until           |
 //!              v                             v
 //!   +-- progress: Shared<T>, Helper ----------------------------+
@@ -21,6 +21,7 @@ pub mod endpoint_port;
 pub mod eventfd;
 pub mod fork;
 pub mod interfaces;
+pub mod linger;
 mod literal;
 pub mod nic;
 pub mod peers_file;
@@ -37,6 +38,7 @@ pub mod user_memory;
 pub use clock::MonotonicClock;
 pub use endpoint_port::{EndpointRange, PortMap};
 pub use fork::ForkMark;
+pub use linger::{Lingering, linger};
 pub use ports::host::{HostPorts, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 pub use ports::open::{EndpointChoice, OpenError, OpenOptions};
 pub use ports::rdm::RdmOptions;

@@ -14,14 +14,14 @@ use super::wait::this_thread;
 use crate::engine::{ContextIds, Engine, HANDLER, Options};
 use crate::error::{Code, Error};
 use crate::handles::EndpointHandle;
-use mx_proto::port::WakeDescriptors;
 use mx_proto::{Config, Endpoint, EndpointId, KeepAll};
 use mx_sys::published::Publisher;
 use mx_sys::{
-    EndpointChoice, Helper, HostPorts, MonotonicClock, OpenError, OpenOptions, Settings, nic,
+    EndpointChoice, Helper, HostPorts, Lingering, MonotonicClock, OpenError, OpenOptions, Settings,
+    linger, nic,
 };
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What a program says about the endpoint it wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -159,7 +159,7 @@ pub fn close(ep: EndpointHandle) -> Result<(), Error> {
     let id = open.engine.identity().endpoint.0;
     flush(&mut open.engine);
     open.engine.close();
-    linger(&mut open.engine);
+    leave(&mut open.engine);
     drop(open);
     if let Some(slot) = ep.slot() {
         release(slot);
@@ -179,32 +179,27 @@ pub fn close_all() {
 
 /// Lets small sends that wait for room leave, for a bounded time.
 fn flush(engine: &mut HostEngine) {
-    let until = Instant::now() + LINGER;
-    while engine.last_sends() && Instant::now() < until {
-        if !engine.progress() {
-            wait_a_little(engine.descriptors());
+    linger(LINGER, || {
+        if !engine.last_sends() {
+            Lingering::Over
+        } else if engine.progress() {
+            Lingering::Busy
+        } else {
+            Lingering::Idle(engine.descriptors())
         }
-    }
+    });
 }
 
 /// Lets what was sent last leave, for a bounded time.
-fn linger(engine: &mut HostEngine) {
-    let until = Instant::now() + LINGER;
+fn leave(engine: &mut HostEngine) {
     let endpoint = engine.endpoint_mut();
-    while endpoint.port().link_count() > 0 && Instant::now() < until {
-        if !endpoint.progress(&mut KeepAll) {
-            wait_a_little(endpoint.descriptors());
+    linger(LINGER, || {
+        if endpoint.port().link_count() == 0 {
+            Lingering::Over
+        } else if endpoint.progress(&mut KeepAll) {
+            Lingering::Busy
+        } else {
+            Lingering::Idle(endpoint.descriptors())
         }
-    }
-}
-
-/// Sleeps until a link changes, at most a few milliseconds.
-fn wait_a_little(descriptors: WakeDescriptors) {
-    let mut fd = libc::pollfd {
-        fd: descriptors.control.unwrap_or(-1),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one entry; a negative descriptor is ignored.
-    unsafe { libc::poll(&raw mut fd, 1, 2) };
+    });
 }

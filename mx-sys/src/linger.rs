@@ -1,0 +1,74 @@
+//! Going on for a bounded time after everybody else has left.
+//!
+//! ```text
+//!   step() --> None: over       Some(descriptors): sleep until a link changes, or a moment
+//! ```
+//!
+//! For an endpoint that is being closed and has no thread to look after it any more.
+//!
+//! Knows nothing of: what is waited for.
+
+use mx_proto::port::WakeDescriptors;
+use std::time::{Duration, Instant};
+
+/// How long a sleep is at most, in milliseconds: packets do not end it.
+const MOMENT_MS: i32 = 2;
+
+/// What one step has come to.
+#[derive(Clone, Copy, Debug)]
+pub enum Lingering {
+    /// There is nothing left to wait for.
+    Over,
+    /// Something happened; there may be more.
+    Busy,
+    /// Nothing happened.
+    Idle(WakeDescriptors),
+}
+
+/// Takes steps until one says that it is over, or `span` has passed.
+pub fn linger(span: Duration, mut step: impl FnMut() -> Lingering) {
+    let until = Instant::now() + span;
+    while Instant::now() < until {
+        match step() {
+            Lingering::Over => return,
+            Lingering::Busy => {}
+            Lingering::Idle(descriptors) => nap(descriptors),
+        }
+    }
+}
+
+fn nap(descriptors: WakeDescriptors) {
+    let mut fd = libc::pollfd {
+        fd: descriptors.control.unwrap_or(-1),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one entry; a negative descriptor is ignored.
+    unsafe { libc::poll(&raw mut fd, 1, MOMENT_MS) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_ends_when_a_step_says_so_and_otherwise_when_the_time_is_up() {
+        let mut steps = 0;
+        linger(Duration::from_secs(60), || {
+            steps += 1;
+            match steps {
+                1 => Lingering::Busy,
+                2 => Lingering::Idle(WakeDescriptors::default()),
+                _ => Lingering::Over,
+            }
+        });
+        assert_eq!(steps, 3);
+        let mut slept = 0;
+        linger(Duration::from_millis(5), || {
+            slept += 1;
+            Lingering::Idle(WakeDescriptors::default())
+        });
+        assert!(slept >= 1);
+        linger(Duration::ZERO, || panic!("there is no time for a step"));
+    }
+}
