@@ -6,7 +6,7 @@
  *     send                     refused
  *     anything                 forgotten: goes its way, and nobody hears of it
  */
-#include "support/party.h"
+#include "support/couple.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,22 +14,6 @@
 #include "../support/pattern.h"
 
 enum { SMALL = 1000, LARGE = 400000 };
-
-static mx_endpoint_t a, b;
-static mx_endpoint_addr_t to_b;
-
-static void open_two(void)
-{
-    a = party_open();
-    b = open_any();
-    to_b = connect_to(a, id_of(b));
-}
-
-static void close_two(void)
-{
-    OK(mx_close_endpoint(b));
-    party_close(a);
-}
 
 static void cancelled(mx_endpoint_t ep, mx_request_t *request)
 {

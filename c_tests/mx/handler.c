@@ -6,7 +6,7 @@
  *
  * One runs at a time, in the order of each peer's messages, without any lock held.
  */
-#include "support/party.h"
+#include "support/couple.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,22 +16,6 @@
 #include "../support/pattern.h"
 
 enum { SMALL = 1000, LARGE = 300000, NOTED = 4096 };
-
-static mx_endpoint_t a, b;
-static mx_endpoint_addr_t to_b;
-
-static void open_two(void)
-{
-    a = party_open();
-    b = open_any();
-    to_b = connect_to(a, id_of(b));
-}
-
-static void close_two(void)
-{
-    OK(mx_close_endpoint(b));
-    party_close(a);
-}
 
 /* What the handler saw, and what it is to do. */
 static struct {

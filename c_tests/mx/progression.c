@@ -3,7 +3,7 @@
  *
  *     disable ──► nothing is sent, taken in or handed to the handler ──► reenable: all that piled up
  */
-#include "support/party.h"
+#include "support/couple.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -13,22 +13,7 @@
 
 enum { SMALL = 1000, LARGE = 300000, QUIET_MS = 80 };
 
-static mx_endpoint_t a, b;
-static mx_endpoint_addr_t to_b;
 static atomic_int handler_calls;
-
-static void open_two(void)
-{
-    a = party_open();
-    b = open_any();
-    to_b = connect_to(a, id_of(b));
-}
-
-static void close_two(void)
-{
-    OK(mx_close_endpoint(b));
-    party_close(a);
-}
 
 static mx_unexp_handler_action_t counts(void *context, mx_endpoint_addr_t source, uint64_t bits,
                                         uint32_t length, void *data)

@@ -5,7 +5,7 @@
  *     isend,  large    completes when the receiver has the data
  *     issend, any      completes when a receive has taken the message
  */
-#include "support/party.h"
+#include "support/couple.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,23 +14,6 @@
 #include "../support/port.h"
 
 enum { SMALL = 1000, EAGER = 32768, LARGE = 500000, PENDING_MS = 60 };
-
-/* Two endpoints of one process. */
-static mx_endpoint_t a, b;
-static mx_endpoint_addr_t to_b;
-
-static void open_two(void)
-{
-    a = party_open();
-    b = open_any();
-    to_b = connect_to(a, id_of(b));
-}
-
-static void close_two(void)
-{
-    OK(mx_close_endpoint(b));
-    party_close(a);
-}
 
 static bool buffered(mx_request_t *request)
 {

@@ -113,12 +113,9 @@ export! {
         status: *mut mx_status_t,
         result: *mut u32,
     ) -> mx_return_t of endpoint {
-        let out = Outputs::new(status, result)?;
-        let once = Some(Duration::ZERO);
-        let found = process::probe(endpoint.into(), match_info, match_mask, once)?;
+        let out = Outputs::new(status, result);
         // SAFETY: C's to write to.
-        unsafe { out.write(found) };
-        Ok(())
+        unsafe { probe(endpoint, Some(Duration::ZERO), match_info, match_mask, out?) }
     }
 
     /// As `mx_iprobe`, but waits.
@@ -130,12 +127,9 @@ export! {
         status: *mut mx_status_t,
         result: *mut u32,
     ) -> mx_return_t of endpoint {
-        let out = Outputs::new(status, result)?;
-        let timeout = self::timeout(timeout);
-        let found = process::probe(endpoint.into(), match_info, match_mask, timeout)?;
+        let out = Outputs::new(status, result);
         // SAFETY: C's to write to.
-        unsafe { out.write(found) };
-        Ok(())
+        unsafe { probe(endpoint, self::timeout(timeout), match_info, match_mask, out?) }
     }
 
     /// Whether a send's buffer is free again.
@@ -144,13 +138,8 @@ export! {
         request: *mut mx_request_t,
         result: *mut u32,
     ) -> mx_return_t of endpoint {
-        let result = required("result", result)?;
-        // SAFETY: null, or C's to read.
-        let (_, handle) = unsafe { self::request(request) }?;
-        let buffered = process::is_buffered(endpoint.into(), handle)?;
-        // SAFETY: C's to write to; checked above.
-        unsafe { result.write(buffered.into()) };
-        Ok(())
+        // SAFETY: null, or C's to read and to write to.
+        unsafe { buffered(endpoint, Some(Duration::ZERO), request, result) }
     }
 
     /// As `mx_ibuffered`, but waits.
@@ -160,14 +149,8 @@ export! {
         timeout: u32,
         result: *mut u32,
     ) -> mx_return_t of endpoint {
-        let result = required("result", result)?;
-        // SAFETY: null, or C's to read.
-        let (_, handle) = unsafe { self::request(request) }?;
-        let timeout = self::timeout(timeout);
-        let buffered = process::wait_buffered(endpoint.into(), handle, timeout)?;
-        // SAFETY: C's to write to; checked above.
-        unsafe { result.write(buffered.into()) };
-        Ok(())
+        // SAFETY: null, or C's to read and to write to.
+        unsafe { buffered(endpoint, self::timeout(timeout), request, result) }
     }
 
     /// The pointer a request was posted with.
@@ -237,6 +220,40 @@ impl Outputs {
         // SAFETY: the caller's promise.
         unsafe { self.result.write(found.is_some().into()) };
     }
+}
+
+/// # Safety
+///
+/// `out` may be written to.
+unsafe fn probe(
+    endpoint: mx_endpoint_t,
+    timeout: Option<Duration>,
+    match_info: u64,
+    match_mask: u64,
+    out: Outputs,
+) -> Result<(), Error> {
+    let found = process::probe(endpoint.into(), match_info, match_mask, timeout)?;
+    // SAFETY: the caller's promise.
+    unsafe { out.write(found) };
+    Ok(())
+}
+
+/// # Safety
+///
+/// The pointers are null or may be read and written to.
+unsafe fn buffered(
+    endpoint: mx_endpoint_t,
+    timeout: Option<Duration>,
+    request: *mut mx_request_t,
+    result: *mut u32,
+) -> Result<(), Error> {
+    let result = required("result", result)?;
+    // SAFETY: the caller's promise.
+    let (_, handle) = unsafe { self::request(request) }?;
+    let buffered = process::wait_buffered(endpoint.into(), handle, timeout)?;
+    // SAFETY: the caller's promise; checked above.
+    unsafe { result.write(buffered.into()) };
+    Ok(())
 }
 
 /// # Safety

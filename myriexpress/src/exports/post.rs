@@ -8,6 +8,7 @@
 
 use crate::abi::{mx_endpoint_addr_t, mx_endpoint_t, mx_request_t, mx_return_t, mx_segment_t};
 use crate::boundary::{export, optional, request, required, segments, timeout};
+use crate::error::Error;
 use crate::handles::RequestHandle;
 use crate::process::{self, SendMode};
 use libc::c_void;
@@ -23,19 +24,10 @@ export! {
         context: *mut c_void,
         request: *mut mx_request_t,
     ) -> mx_return_t of endpoint {
-        let place = optional("request", request)?;
-        // SAFETY: C keeps the list for the call, and the buffers until the request completes.
-        let memory = unsafe { segments(segments_list, segments_count) }?;
-        let (ep, to) = (endpoint.into(), dest_endpoint);
-        let mode = SendMode::Standard;
-        let Some(place) = place else {
-            return process::isend_forgotten(ep, memory, to, match_info, mode);
-        };
-        let context = context.expose_provenance();
-        let posted = process::isend(ep, memory, to, match_info, context, mode)?;
-        // SAFETY: C's to write to; checked above.
-        unsafe { place.write(posted.into()) };
-        Ok(())
+        let (list, mode) = ((segments_list, segments_count), SendMode::Standard);
+        // SAFETY: C keeps the list for the call, and the buffers until the request completes; the
+        // request is null, or C's to write to.
+        unsafe { send(endpoint, list, dest_endpoint, match_info, context, request, mode) }
     }
 
     /// Sends a message that completes when it has been matched.
@@ -48,19 +40,10 @@ export! {
         context: *mut c_void,
         request: *mut mx_request_t,
     ) -> mx_return_t of endpoint {
-        let place = optional("request", request)?;
-        // SAFETY: C keeps the list for the call, and the buffers until the request completes.
-        let memory = unsafe { segments(segments_list, segments_count) }?;
-        let (ep, to) = (endpoint.into(), dest_endpoint);
-        let mode = SendMode::Synchronous;
-        let Some(place) = place else {
-            return process::isend_forgotten(ep, memory, to, match_info, mode);
-        };
-        let context = context.expose_provenance();
-        let posted = process::isend(ep, memory, to, match_info, context, mode)?;
-        // SAFETY: C's to write to; checked above.
-        unsafe { place.write(posted.into()) };
-        Ok(())
+        let (list, mode) = ((segments_list, segments_count), SendMode::Synchronous);
+        // SAFETY: C keeps the list for the call, and the buffers until the request completes; the
+        // request is null, or C's to write to.
+        unsafe { send(endpoint, list, dest_endpoint, match_info, context, request, mode) }
     }
 
     /// Receives a message.
@@ -128,4 +111,33 @@ export! {
         let one = (!request.is_null()).then(|| RequestHandle::from(request));
         process::set_timeout(endpoint.into(), one, timeout(milli_seconds))
     }
+}
+
+/// What the two kinds of send have in common.
+///
+/// # Safety
+///
+/// As for [`segments`], and `request` is null, misaligned, or writable.
+#[inline]
+unsafe fn send(
+    endpoint: mx_endpoint_t,
+    (list, count): (*mut mx_segment_t, u32),
+    to: mx_endpoint_addr_t,
+    match_info: u64,
+    context: *mut c_void,
+    request: *mut mx_request_t,
+    mode: SendMode,
+) -> Result<(), Error> {
+    let place = optional("request", request)?;
+    // SAFETY: the caller's promise.
+    let memory = unsafe { segments(list, count) }?;
+    let ep = endpoint.into();
+    let Some(place) = place else {
+        return process::isend_forgotten(ep, memory, to, match_info, mode);
+    };
+    let context = context.expose_provenance();
+    let posted = process::isend(ep, memory, to, match_info, context, mode)?;
+    // SAFETY: C's to write to (the caller's promise); checked above.
+    unsafe { place.write(posted.into()) };
+    Ok(())
 }

@@ -234,15 +234,8 @@ pub fn forget(ep: EndpointHandle, request: RequestHandle) -> Result<(), Error> {
     with(ep, |engine| engine.forget(request))
 }
 
-/// Whether the memory of a send is the program's again.
-pub fn is_buffered(ep: EndpointHandle, request: RequestHandle) -> Result<bool, Error> {
-    let buffered = wait(ep, COMPLETIONS, Some(Duration::ZERO), |engine| {
-        Ok(engine.is_buffered(request)?.then_some(()))
-    })?;
-    Ok(buffered.is_some())
-}
-
-/// [`is_buffered`] that waits until it is. False: the time is over, or somebody called [`wakeup`].
+/// Waits until the memory of a send is the program's again. False: the time is over, or somebody
+/// called [`wakeup`].
 pub fn wait_buffered(
     ep: EndpointHandle,
     request: RequestHandle,

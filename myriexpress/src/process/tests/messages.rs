@@ -159,10 +159,10 @@ fn a_buffered_send_and_a_synchronous_one_are_told_apart() {
     let (a, b, to_b) = pair(PortChoice::Local);
     let (mut one, mut two) = ([1], [2]);
     let small = send(&a, to_b, 1, &mut one);
-    assert_eq!(is_buffered(a.0, small), Ok(true));
+    assert_eq!(wait_buffered(a.0, small, Some(Duration::ZERO)), Ok(true));
     assert_eq!(wait_buffered(a.0, small, None), Ok(true));
     let large = isend(a.0, memory(&mut two), to_b, 2, 9, SendMode::Synchronous).unwrap();
-    assert_eq!(is_buffered(a.0, large), Ok(false));
+    assert_eq!(wait_buffered(a.0, large, Some(Duration::ZERO)), Ok(false));
     assert_eq!(
         wait_buffered(a.0, large, Some(Duration::from_millis(1))),
         Ok(false)
@@ -172,7 +172,10 @@ fn a_buffered_send_and_a_synchronous_one_are_told_apart() {
     let got = recv(&b, 2, ALL, &mut into);
     assert_eq!(ended(&b, got).code, 0);
     assert_eq!(wait_buffered(a.0, large, LONG), Ok(true));
-    assert_eq!(code(is_buffered(b.0, got)), Code::BadRequest);
+    assert_eq!(
+        code(wait_buffered(b.0, got, Some(Duration::ZERO))),
+        Code::BadRequest
+    );
     forget(a.0, large).unwrap();
     assert_eq!(code(context_of(large)), Code::BadRequest);
     let probed = probe(b.0, 1, ALL, LONG).unwrap().unwrap();
