@@ -11,6 +11,7 @@
 #include "support/pair.h"
 #include "support/pattern.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,13 +54,14 @@ static void nothing_more(void)
         CHECK_THAT(host_testcontext(16, 0, 1), ==, 0);
 }
 
-/* ---- queued: not even connected ---- */
+/* ---- queued: not even connected, because the server is stopped ---- */
 
 static void gets_one_after_cancelled(struct side *side)
 {
     struct arrival arrival;
 
     pair_serve(side);
+    stop_here(side);
     arrival = host_next();
     CHECK_THAT(arrival.tag, ==, 2); /* the cancelled ones (tag 1) never came */
     still_works(arrival.from, 1);
@@ -72,6 +74,7 @@ static void cancels_queued(struct side *side)
     static char body[100000];
     struct bmi_method_addr *server = pair_join(side);
     struct op send = {0}, unexpected = {0}, receive = {0}, real = {0};
+    pid_t stopped = hear_stopped(side);
 
     fill(body, sizeof body, 9);
     CHECK_THAT(op_recv(&receive, server, body, sizeof body, 1), ==, 0);
@@ -84,6 +87,7 @@ static void cancels_queued(struct side *side)
     op_failed(&unexpected, BMI_ECANCEL);
     op_failed(&receive, BMI_ECANCEL);
     nothing_more();
+    CHECK(kill(stopped, SIGCONT) == 0);
     CHECK_THAT(op_send_unexpected(&real, server, body, 100, 2), >=, 0);
     op_sent(&real);
     still_works(server, 1);

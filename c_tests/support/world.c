@@ -106,6 +106,43 @@ bool heard_anything(struct side *side)
     return poll(&entry, 1, 0) > 0;
 }
 
+void stop_here(struct side *side)
+{
+    tell(side, "stopping", getpid());
+    raise(SIGSTOP);
+}
+
+/* The state letter of a process, as /proc/PID/stat has it behind the last parenthesis. */
+static char state_of(pid_t pid)
+{
+    char path[64], text[512], *end;
+    FILE *file;
+    size_t got;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    file = fopen(path, "re");
+    if (file == NULL)
+        FAIL("%s: %s", path, strerror(errno));
+    got = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[got] = 0;
+    end = strrchr(text, ')');
+    return end == NULL || end[1] == 0 ? '?' : end[2];
+}
+
+pid_t hear_stopped(struct side *side)
+{
+    pid_t pid = (pid_t)hear(side, "stopping");
+    const struct timespec moment = {.tv_nsec = 1000000};
+
+    for (deadline_t deadline = deadline_in(PATIENCE_MS); state_of(pid) != 'T';) {
+        if (deadline_over(deadline))
+            FAIL("the other side does not stop");
+        nanosleep(&moment, NULL);
+    }
+    return pid;
+}
+
 void child_tell(struct child *child, const char *word, int64_t value)
 {
     send_note(child->line, word, value);
