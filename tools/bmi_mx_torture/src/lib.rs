@@ -1,0 +1,22 @@
+#![forbid(unsafe_code)]
+//! Random programs for a few nodes, and the books that say whether the promises were kept.
+//!
+//! ```text
+//!   seed, Shape --> program --> Steps --> an executor --> messages, completions --> Book
+//!                                  ^        simulated nodes: tests/sim_random.rs
+//!                                  |        real processes:  the program bmi_mx_torture
+//!                                shrink <-- it failed
+//! ```
+//!
+//! Owns: what a program may do, what a message says.
+//! Knows nothing of: BMI, processes, networks.
+
+pub mod book;
+pub mod program;
+pub mod shape;
+pub mod shrink;
+
+pub use book::{Book, Fault, HEADER, Header, Stream};
+pub use program::{Action, Step, Verb, pieces, program};
+pub use shape::{Shape, Weights};
+pub use shrink::shrink;

@@ -1,0 +1,193 @@
+//! How a program is: how many nodes, how long, how much of what.
+//!
+//! ```text
+//!   calm     nothing goes wrong            frozen   nodes stop and go on
+//!   cancels  much is called off            storm    connects, drops, new lives
+//!   deaths   kill, finalize, restart       random   any mixture
+//! ```
+//!
+//! Knows nothing of: what a step does to a node.
+
+use mx_sim::Rng;
+use std::time::Duration;
+
+/// How likely each action is, relative to the others.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Weights {
+    /// Operations: sends, unexpected sends, receives.
+    pub post: u32,
+    /// [`crate::Action::Cancel`].
+    pub cancel: u32,
+    /// [`crate::Action::Connect`].
+    pub connect: u32,
+    /// [`crate::Action::Drop`].
+    pub drop: u32,
+    /// [`crate::Action::Finalize`]; a restart follows.
+    pub finalize: u32,
+    /// [`crate::Action::Kill`]; a restart follows.
+    pub kill: u32,
+    /// [`crate::Action::Freeze`].
+    pub freeze: u32,
+    /// [`crate::Action::Cut`].
+    pub cut: u32,
+    /// [`crate::Action::Reset`].
+    pub reset: u32,
+    /// [`crate::Action::Pause`].
+    pub pause: u32,
+}
+
+/// What a program is drawn from. All of it may be changed before.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Shape {
+    /// What it is called.
+    pub name: &'static str,
+    /// Nodes, numbered from 0.
+    pub nodes: usize,
+    /// Steps of the program.
+    pub steps: u64,
+    /// The longest message; no receive is longer.
+    pub message_max: usize,
+    /// Expected messages have tags below this one.
+    pub tags: i32,
+    /// How likely a posted operation is a receive.
+    pub receives: f64,
+    /// How likely a posted send is an unexpected one.
+    pub unexpected: f64,
+    /// How likely an operation is a list.
+    pub lists: f64,
+    /// How likely a receive is shorter than [`Shape::message_max`].
+    pub short: f64,
+    /// Longest [`crate::Action::Pause`]; most are much shorter.
+    pub pause: Duration,
+    /// Longest [`crate::Action::Freeze`].
+    pub freeze: Duration,
+    /// Longest [`crate::Action::Cut`].
+    pub cut: Duration,
+    /// How much of what.
+    pub weights: Weights,
+}
+
+impl Shape {
+    /// Nothing but operations and pauses.
+    pub fn calm() -> Self {
+        Self {
+            name: "calm",
+            nodes: 3,
+            steps: 300,
+            message_max: 200_000,
+            tags: 3,
+            receives: 0.5,
+            unexpected: 0.3,
+            lists: 0.2,
+            short: 0.0,
+            pause: Duration::from_millis(20),
+            freeze: Duration::from_secs(1),
+            cut: Duration::from_secs(5),
+            weights: Weights {
+                post: 80,
+                connect: 2,
+                pause: 20,
+                ..Weights::default()
+            },
+        }
+    }
+
+    /// Much is called off, at any moment of its life.
+    pub fn cancels() -> Self {
+        let mut shape = Self {
+            name: "cancels",
+            short: 0.1,
+            ..Self::calm()
+        };
+        shape.weights.cancel = 40;
+        shape
+    }
+
+    /// Nodes end, in order and without a word, and come back.
+    pub fn deaths() -> Self {
+        let mut shape = Self {
+            name: "deaths",
+            ..Self::calm()
+        };
+        shape.weights.kill = 5;
+        shape.weights.finalize = 3;
+        shape.weights.cancel = 5;
+        shape
+    }
+
+    /// Nodes are stopped for a while, shorter and longer than their peers' patience.
+    pub fn frozen() -> Self {
+        let mut shape = Self {
+            name: "frozen",
+            ..Self::calm()
+        };
+        shape.weights.freeze = 6;
+        shape.weights.cancel = 5;
+        shape
+    }
+
+    /// Connections come and go.
+    pub fn storm() -> Self {
+        let mut shape = Self {
+            name: "storm",
+            nodes: 5,
+            message_max: 40_000,
+            ..Self::calm()
+        };
+        shape.weights.post = 50;
+        shape.weights.connect = 30;
+        shape.weights.drop = 15;
+        shape.weights.reset = 8;
+        shape.weights.kill = 3;
+        shape
+    }
+
+    /// All of the above that have a name.
+    pub fn named() -> [Self; 5] {
+        [
+            Self::calm(),
+            Self::cancels(),
+            Self::deaths(),
+            Self::frozen(),
+            Self::storm(),
+        ]
+    }
+
+    /// Any mixture.
+    pub fn random(rng: &mut Rng) -> Self {
+        let mut maybe = |most: u64| {
+            if rng.chance(0.4) {
+                0
+            } else {
+                rng.below(most) as u32
+            }
+        };
+        let weights = Weights {
+            post: 80,
+            cancel: maybe(40),
+            connect: maybe(30),
+            drop: maybe(10),
+            finalize: maybe(6),
+            kill: maybe(6),
+            freeze: maybe(6),
+            cut: maybe(6),
+            reset: maybe(10),
+            pause: 5 + maybe(40),
+        };
+        Self {
+            name: "random",
+            nodes: rng.within(2..=5),
+            steps: rng.pick(&[50, 200, 400]),
+            message_max: rng.pick(&[100, 5_000, 40_000, 200_000, 1_000_000]),
+            tags: rng.pick(&[1, 3, 20]),
+            receives: rng.pick(&[0.3, 0.5, 0.7]),
+            unexpected: rng.pick(&[0.0, 0.3, 0.8]),
+            lists: rng.pick(&[0.0, 0.2]),
+            short: rng.pick(&[0.0, 0.2]),
+            pause: Duration::from_micros(rng.pick(&[100, 3_000, 100_000])),
+            freeze: Duration::from_millis(rng.pick(&[5, 1_000, 40_000])),
+            cut: Duration::from_millis(rng.pick(&[10, 4_000, 40_000])),
+            weights,
+        }
+    }
+}
