@@ -11,11 +11,9 @@
 //! that is polled. They are what the hardware allows; the ratio says what the method costs. Beside
 //! the rdm port it is libfabric's own tagged messages, on the same provider.
 
-mod abi;
 mod args;
 mod bmi;
 mod figures;
-mod library;
 mod messages;
 mod mx;
 mod peer;
@@ -28,6 +26,7 @@ mod targets;
 mod tests;
 
 use args::{Args, Role};
+use bmi_host::{abi, library};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -7,11 +7,11 @@ use std::ptr::NonNull;
 
 /// A library that stays loaded.
 #[derive(Clone, Copy)]
-pub(crate) struct Library(NonNull<c_void>);
+pub struct Library(NonNull<c_void>);
 
 impl Library {
     /// Loads it: a path, or a name the system's loader finds.
-    pub(crate) fn open(name: &OsStr) -> Result<Self, String> {
+    pub fn open(name: &OsStr) -> Result<Self, String> {
         let path = CString::new(name.as_bytes()).map_err(|_| "a NUL in the library's name")?;
         // SAFETY: `path` is a C string; loading runs no code but the library's constructors.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
@@ -19,7 +19,7 @@ impl Library {
     }
 
     /// The address of a symbol, never null.
-    pub(crate) fn symbol(self, name: &CStr) -> Result<NonNull<c_void>, String> {
+    pub fn symbol(self, name: &CStr) -> Result<NonNull<c_void>, String> {
         let name: *const c_char = name.as_ptr();
         // SAFETY: the handle is open and the name is a C string.
         let symbol = unsafe { libc::dlsym(self.0.as_ptr(), name) };
