@@ -251,12 +251,10 @@ impl Book {
     }
 
     fn nameless(&mut self, from: Option<usize>, tag: i32, bytes: &[u8]) -> Result<(), Fault> {
-        let mut known = from;
-        if let Some(word) = bytes.first_chunk() {
-            known.get_or_insert(u32::from_le_bytes(*word) as usize);
-        }
+        let says = |word: &[u8; 4]| u32::from_le_bytes(*word) as usize;
+        let from = from.or_else(|| bytes.first_chunk().map(says));
         let stream = Stream {
-            from: known.unwrap_or(usize::MAX),
+            from: from.unwrap_or(usize::MAX),
             to: self.me,
             tag,
         };

@@ -223,7 +223,7 @@ pub fn pieces(len: usize, pieces: u8) -> Vec<usize> {
     let mut lens = Vec::new();
     for more in (1..usize::from(pieces.max(1))).rev() {
         // Uneven on purpose: an odd number of bytes, and at least one for each of the others.
-        let part = (left / (more + 2) | 1).min(left.saturating_sub(more));
+        let part = ((left / (more + 2)) | 1).min(left.saturating_sub(more));
         lens.push(part);
         left -= part;
     }
