@@ -1,0 +1,25 @@
+# Data races and lost wake-ups: what threads do to each other.
+#
+#   tsan    tests with many threads under ThreadSanitizer, where there is a nightly toolchain
+#   loom    every order in which threads can meet at the hand-off of the wait (mx-sys/loom)
+#
+# `check` runs the same tests without a sanitizer, with the others of cargo's.
+
+TSAN_FLAGS  := -Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer
+TSAN_TARGET := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+# Apart from the other build: its flags would build that anew each time.
+TSAN_CARGO   = RUSTFLAGS='$(TSAN_FLAGS)' CARGO_TARGET_DIR='$(CARGO_TARGET)/tsan' \
+    TSAN_OPTIONS='suppressions=$(CURDIR)/tests/tsan.supp history_size=7' \
+    cargo +nightly test -q --target $(TSAN_TARGET)
+
+.PHONY: tsan
+
+tsan:
+	@cargo +nightly --version >/dev/null 2>&1 || { \
+	    echo "tsan: no nightly toolchain: rustup toolchain install nightly --profile minimal"; \
+	    exit 1; }
+	$(TSAN_CARGO) -p mx-sys --test progress --test helper --test endpoint_pair
+	$(TSAN_CARGO) -p mx-sys --lib -- ports::local
+	$(TSAN_CARGO) -p bmi-mx --test races --test faults_instance
+	$(TSAN_CARGO) -p myriexpress --test races
+	$(TSAN_CARGO) -p myriexpress --lib -- process
