@@ -259,9 +259,10 @@ fn many_threads(addr: Addr) {
     let pending = AtomicUsize::new(0);
     let posting = AtomicUsize::new(THREADS);
     std::thread::scope(|scope| {
+        let mut threads = Vec::new();
         for thread in 0..THREADS {
             let (pending, posting) = (&pending, &posting);
-            scope.spawn(move || {
+            threads.push(scope.spawn(move || {
                 let addr = NonNull::new(addr as *mut _).unwrap();
                 for n in 0..EACH {
                     let tag = (thread * EACH + n) as i32;
@@ -283,11 +284,11 @@ fn many_threads(addr: Addr) {
                     }
                 }
                 posting.fetch_sub(1, Ordering::Relaxed);
-            });
+            }));
         }
         for _ in 0..2 {
             let (reported, pending, posting) = (&reported, &pending, &posting);
-            scope.spawn(move || {
+            threads.push(scope.spawn(move || {
                 let until = Instant::now() + Duration::from_secs(60);
                 loop {
                     let each = &mut |done: Done| {
@@ -305,7 +306,11 @@ fn many_threads(addr: Addr) {
                         "{reported:?} of {pending:?} reported"
                     );
                 }
-            });
+            }));
+        }
+        // That the scope does as well; ThreadSanitizer sees this.
+        for thread in threads {
+            thread.join().unwrap();
         }
     });
     assert_eq!(reported.into_inner(), pending.into_inner());

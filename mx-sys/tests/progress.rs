@@ -8,7 +8,7 @@ use mx_sys::clock::MonotonicClock;
 use mx_sys::{Helper, Shared, Tuning};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 use support::{Feeder, Toy};
 
@@ -34,6 +34,14 @@ fn until(sign: impl Fn() -> bool) {
             "never came about"
         );
         thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Waits for the threads' ends one by one. That their scope does as well; ThreadSanitizer, which
+/// does not see into the standard library, sees this.
+fn join<'scope>(threads: impl IntoIterator<Item = ScopedJoinHandle<'scope, ()>>) {
+    for thread in threads {
+        thread.join().unwrap();
     }
 }
 
@@ -108,9 +116,8 @@ fn time_outs_of_leaders_and_followers_are_kept() {
         assert!(took >= span && took < span * 20, "{took:?}");
     };
     thread::scope(|scope| {
-        for class in 0..3 {
-            scope.spawn(move || check(class));
-        }
+        let threads = [0, 1, 2].map(|class| scope.spawn(move || check(class)));
+        join(threads);
     });
     let begin = Instant::now();
     assert_eq!(wait(&shared, 0, Some(Duration::ZERO)), None);
@@ -220,7 +227,7 @@ fn in_a_fast_exchange_nobody_sleeps() {
     let stop = AtomicBool::new(false);
     let asked = AtomicU64::new(0);
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let answering = scope.spawn(|| {
             let mut answered = 0;
             while !stop.load(Ordering::Acquire) {
                 while answered < asked.load(Ordering::Acquire) {
@@ -235,6 +242,7 @@ fn in_a_fast_exchange_nobody_sleeps() {
             assert_eq!(wait(&shared, 0, NEVER), Some(item));
         }
         stop.store(true, Ordering::Release);
+        join([answering]);
     });
     let sleeps = shared.wait_stats().leader_sleeps;
     assert!(
@@ -257,9 +265,10 @@ fn nothing_is_lost_between_many_threads() {
             taken.fetch_add(1, Ordering::Relaxed);
         };
         thread::scope(|scope| {
+            let mut threads = Vec::new();
             for thread in 0..6usize {
                 let (shared, note, taken) = (&shared, &note, &taken);
-                scope.spawn(move || {
+                threads.push(scope.spawn(move || {
                     let class = thread % 4;
                     let mut turn = thread;
                     while taken.load(Ordering::Relaxed) < ITEMS {
@@ -274,11 +283,11 @@ fn nothing_is_lost_between_many_threads() {
                             note(item);
                         }
                     }
-                });
+                }));
             }
             for part in 0..2 {
                 let (shared, feeder) = (&shared, &feeder);
-                scope.spawn(move || {
+                threads.push(scope.spawn(move || {
                     for item in (part..ITEMS).step_by(2) {
                         let class = (item as usize / 3) % 4;
                         match item % 7 {
@@ -289,8 +298,9 @@ fn nothing_is_lost_between_many_threads() {
                             thread::sleep(Duration::from_micros(100));
                         }
                     }
-                });
+                }));
             }
+            join(threads);
         });
         assert_eq!(taken.load(Ordering::Relaxed), ITEMS);
         assert_eq!(sum.load(Ordering::Relaxed), ITEMS * (ITEMS - 1) / 2);
@@ -305,15 +315,15 @@ fn no_wake_up_is_lost_one_item_at_a_time() {
     let (shared, feeder) = shared(5);
     let taken = AtomicU64::new(0);
     thread::scope(|scope| {
-        for class in 0..3usize {
-            let (shared, taken) = (&shared, &taken);
+        let (shared, taken) = (&shared, &taken);
+        let threads = [0, 1, 2].map(|class| {
             scope.spawn(move || {
                 for _ in 0..ROUNDS {
                     assert!(wait(shared, class, NEVER).is_some());
                     taken.fetch_add(1, Ordering::Release);
                 }
-            });
-        }
+            })
+        });
         for item in 0..ROUNDS * 3 {
             feeder.push((item % 3) as usize, item);
             let begin = Instant::now();
@@ -325,5 +335,6 @@ fn no_wake_up_is_lost_one_item_at_a_time() {
                 thread::yield_now();
             }
         }
+        join(threads);
     });
 }

@@ -12,10 +12,11 @@ use mx_proto::{Clock, Instant};
 use mx_sys::clock::MonotonicClock;
 use mx_sys::eventfd::EventFd;
 use mx_sys::{Interest, Progress};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 #[derive(Debug)]
 pub(crate) struct Wire {
@@ -34,7 +35,7 @@ pub(crate) struct Feeder {
 
 impl Feeder {
     pub(crate) fn push(&self, class: usize, item: u64) {
-        let mut items = self.wire.items.lock().unwrap();
+        let mut items = self.wire.items.lock();
         items.push_back((class, item));
         if self.wire.armed.swap(false, Ordering::SeqCst) {
             self.wire.rings.fetch_add(1, Ordering::Relaxed);
@@ -114,7 +115,7 @@ impl Progress for Toy {
         if std::mem::take(&mut self.noted) {
             self.knocks += u64::from(self.wire.control.silence());
         }
-        let items = std::mem::take(&mut *self.wire.items.lock().unwrap());
+        let items = std::mem::take(&mut *self.wire.items.lock());
         for (class, item) in items {
             some = true;
             self.produce(class, item);
@@ -127,7 +128,7 @@ impl Progress for Toy {
     }
 
     fn arm(&mut self) -> bool {
-        let items = self.wire.items.lock().unwrap();
+        let items = self.wire.items.lock();
         if !items.is_empty() {
             return false;
         }
@@ -136,7 +137,7 @@ impl Progress for Toy {
     }
 
     fn disarm(&mut self) {
-        let _items = self.wire.items.lock().unwrap();
+        let _items = self.wire.items.lock();
         if !self.wire.armed.swap(false, Ordering::SeqCst) {
             self.wire.bell.silence();
         }

@@ -844,4 +844,38 @@ mod tests {
             }
         }
     }
+
+    /// Both ends in one mapping, unlike those of a link, so that ThreadSanitizer sees them meet.
+    #[test]
+    fn two_threads_at_the_two_ends_get_every_packet_whole() {
+        const PACKETS: usize = 5_000;
+        const LENGTHS: [usize; 6] = [0, INLINE_MAX, INLINE_MAX + 1, 3_000, 33_000, BODY_MAX];
+        let Pair {
+            mut producer,
+            mut consumer,
+            _region,
+        } = pair_at(u64::MAX - 100, 0);
+        let bytes = |n: usize| pattern(LENGTHS[n * 7 % LENGTHS.len()], n);
+        std::thread::scope(|scope| {
+            let sending = scope.spawn(move || {
+                for n in 0..PACKETS {
+                    while let Err(error) = push(&mut producer, &bytes(n), n as u8) {
+                        assert_eq!(error, PushError::Full);
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            for n in 0..PACKETS {
+                let (word, got) = loop {
+                    match pop(&mut consumer) {
+                        Some(packet) => break packet,
+                        None => std::thread::yield_now(),
+                    }
+                };
+                assert_eq!(word, n as u8);
+                assert!(got == bytes(n), "packet {n}");
+            }
+            sending.join().unwrap();
+        });
+    }
 }
