@@ -84,13 +84,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.finish_op(index, cause.code(), 0);
             }
         }
-        self.withdraw(key, &receives, cause);
+        // First the partner: it would take a withdrawn receive that its message had matched for one
+        // that was not wanted, and its send for failed, before it heard of the end.
         if let Some(partner) = partner {
             self.endpoint.set_partner_context(partner, 0);
             if tell {
                 self.endpoint.disconnect(partner);
             }
         }
+        self.withdraw(key, &receives, cause);
         self.release(key);
     }
 
