@@ -180,9 +180,11 @@ fn crates_depend_one_way() {
         ("mx-proto", &[]),
         // It drives the ops table through the C interface, as a host does; libfabric itself is a
         // reference of its own.
-        ("tools/bmi_mx_perf", &["libfabric-sys"]),
+        ("tools/bmi_mx_perf", &["bmi_host", "libfabric-sys"]),
+        // The layouts of the C interface, once more.
+        ("tools/bmi_host", &[]),
         // Pure books and programs, and a binary that drives the ops table as a host does.
-        ("tools/bmi_mx_torture", &["mx-sim"]),
+        ("tools/bmi_mx_torture", &["bmi_host", "mx-sim"]),
         ("tools/mx_fabrics", &["mx-sys", "libfabric-sys"]),
         ("tools/mx_tools", &["mx-sys", "mx-proto", "libfabric-sys"]),
         // The header generator knows only text.

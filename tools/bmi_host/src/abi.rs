@@ -49,7 +49,16 @@ pub struct Ops {
         i64,
         *mut c_void,
     ) -> c_int,
-    test: *const c_void,
+    /// `test(id, outcount, error, size, user, idle_ms, context)`.
+    pub test: unsafe extern "C" fn(
+        i64,
+        *mut c_int,
+        *mut i32,
+        *mut i64,
+        *mut *mut c_void,
+        c_int,
+        i64,
+    ) -> c_int,
     testsome: *const c_void,
     /// `testcontext(incount, ids, outcount, errors, sizes, users, idle_ms, context)`.
     pub testcontext: unsafe extern "C" fn(

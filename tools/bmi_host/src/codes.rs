@@ -12,6 +12,8 @@ const fn system(n: i32) -> i32 {
     -(n | 0x4000_0080)
 }
 
+/// Anything that has no better code.
+pub const EIO: i32 = system(4);
 /// A wrong argument.
 pub const EINVAL: i32 = system(15);
 /// Longer than the buffer for it.
@@ -22,6 +24,8 @@ pub const ENETRESET: i32 = system(51);
 pub const ETIMEDOUT: i32 = system(53);
 /// Nobody listens there.
 pub const ECONNREFUSED: i32 = system(54);
+/// The peer is being disconnected.
+pub const EHOSTDOWN: i32 = system(55);
 /// No way to get there.
 pub const EHOSTUNREACH: i32 = system(56);
 /// Another process has the endpoint.
@@ -37,11 +41,13 @@ pub const ECANCEL: i32 = -(1 | 0x6000_0080);
 pub fn name(code: i32) -> String {
     let known = match code {
         0 => "success",
+        EIO => "EIO",
         EINVAL => "EINVAL",
         EMSGSIZE => "EMSGSIZE",
         ENETRESET => "ENETRESET",
         ETIMEDOUT => "ETIMEDOUT",
         ECONNREFUSED => "ECONNREFUSED",
+        EHOSTDOWN => "EHOSTDOWN",
         EHOSTUNREACH => "EHOSTUNREACH",
         EADDRINUSE => "EADDRINUSE",
         EPROTO => "EPROTO",
@@ -61,11 +67,13 @@ mod unit {
         let header = concat!(env!("CARGO_MANIFEST_DIR"), "/../../include/bmi_mx.h");
         let header = std::fs::read_to_string(header).unwrap();
         for code in [
+            EIO,
             EINVAL,
             EMSGSIZE,
             ENETRESET,
             ETIMEDOUT,
             ECONNREFUSED,
+            EHOSTDOWN,
             EHOSTUNREACH,
             EADDRINUSE,
             EPROTO,

@@ -1,0 +1,27 @@
+# Random programs on real processes: tools/bmi_mx_torture.
+#
+#   torture         MINUTES=n over PORT, or over each in turn, from SEED on (default: the time of day)
+#                   PROGRAMS=n, SHAPE=name: so many, of that shape. A failure prints the command that
+#                   repeats it; what the nodes did last is in $(BUILD)/torture.
+#   torture-check   the first seeds for a few seconds on each port
+
+BIN_TARGETS   += $(BINDIR)/bmi_mx_torture
+
+TORTURE = $(BINDIR)/bmi_mx_torture --library $(LIBDIR)/libbmi_mx.so --logs $(BUILD)/torture
+
+.PHONY: torture torture-check $(BINDIR)/bmi_mx_torture
+
+$(BINDIR)/bmi_mx_torture:
+	@mkdir -p $(@D)
+	$(CARGO) build --release -p bmi_mx_torture
+	cp $(CARGO_TARGET)/release/bmi_mx_torture $@
+
+torture: lib $(BINDIR)/bmi_mx_torture
+	@for port in $(PORTS); do \
+	    $(TORTURE) --port $$port --seed $(or $(SEED),$$(date +%s)) \
+	        --seconds $$(($(or $(MINUTES),10) * 60)) \
+	        $(if $(PROGRAMS),--programs $(PROGRAMS)) $(if $(SHAPE),--shape $(SHAPE)); \
+	done
+
+torture-check: lib $(BINDIR)/bmi_mx_torture
+	@for port in $(PORTS); do $(TORTURE) --port $$port --seconds 10; done

@@ -1,0 +1,20 @@
+//! Random programs on real processes: nodes that post, cancel, die, freeze and return over a port,
+//! and every byte and every touch of memory that is not allowed is seen.
+//!
+//! ```text
+//!   director ---- orders, kill -9, SIGSTOP ----> node 0 == libbmi_mx.so ==.
+//!      |  ^                                      node 1 == libbmi_mx.so ==+== local, tcp, rdm
+//!      |  `----- faults, what is left, figures - node 2 == libbmi_mx.so =='
+//!      `-- a seed, and the command that repeats it
+//! ```
+//!
+//! Each node is this program again, with the library loaded by its path and called as a C program
+//! calls it.
+
+mod real;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    real::run(std::env::args_os())
+}

@@ -1,0 +1,488 @@
+//! A node's operations: each completes once, as it may, and its memory is out of reach from then on.
+//!
+//! ```text
+//!   post --> | label: verb, with whom, memory | --> over: code, contents, order --> quarantine
+//!              ^ cancel, must be over at once         `-- book
+//! ```
+//!
+//! Owns: what is outstanding, what is counted.
+//! Knows nothing of: the director, programs.
+
+use super::args::Place;
+use super::bmi::{Bmi, CONTEXTS, Handed, News, Over, Post, Posted, record};
+use super::figures::Figures;
+use super::memory::{Guarded, Quarantine};
+use super::notes::{Left, Report};
+use super::peers::Peers;
+use bmi_host::codes;
+use bmi_mx_torture::{Book, Verb, pieces};
+use mx_sim::Rng;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Instant;
+
+/// All of a node's operations, and what they stand on.
+pub(crate) struct Desk {
+    pub(crate) bmi: Bmi,
+    pub(crate) peers: Peers,
+    pub(crate) figures: Figures,
+    pub(crate) rng: Rng,
+    place: Place,
+    book: Book,
+    ops: BTreeMap<u64, Op>,
+    /// Operations that are over, for whoever waits for one of them.
+    over: Vec<(u64, i32)>,
+    next_label: u64,
+    receives: u64,
+    handed: u64,
+    sent: HashMap<(usize, i32), u64>,
+    got: HashMap<(usize, i32), u64>,
+    quarantine: Quarantine,
+    /// Memory of `memalloc` that was given back, and a sum of what was in it then.
+    held: VecDeque<(Lent, u64)>,
+}
+
+#[derive(Debug)]
+struct Op {
+    id: i64,
+    verb: Verb,
+    with: usize,
+    tag: i32,
+    len: usize,
+    /// A receive's place among all receives.
+    place: u64,
+    context: i64,
+    memory: Memory,
+    cancelled: bool,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Ours(Vec<Guarded>),
+    Lent(Lent),
+}
+
+/// Memory from `memalloc`.
+#[derive(Debug)]
+struct Lent {
+    at: *mut u8,
+    len: usize,
+}
+
+impl Desk {
+    pub(crate) fn new(bmi: Bmi, place: &Place, seed: u64) -> Self {
+        Self {
+            bmi,
+            peers: Peers::new(place),
+            figures: Figures::default(),
+            rng: Rng::new(seed),
+            place: *place,
+            book: Book::new(place.index, place.life),
+            ops: BTreeMap::new(),
+            over: Vec::new(),
+            next_label: 0,
+            receives: 0,
+            handed: 0,
+            sent: HashMap::new(),
+            got: HashMap::new(),
+            quarantine: Quarantine::default(),
+            held: VecDeque::new(),
+        }
+    }
+
+    /// Posts an operation and gives its label; `None` when it is refused because of the peer.
+    pub(crate) fn post(
+        &mut self,
+        verb: Verb,
+        with: usize,
+        tag: i32,
+        len: usize,
+        parts: u8,
+    ) -> Result<Option<u64>, String> {
+        self.next_label += 1;
+        let label = self.next_label;
+        let to = self.peers.any(&self.bmi, with, &mut self.rng)?;
+        let bytes = match verb {
+            Verb::Recv => None,
+            _ => Some(self.book.compose(with, tag, len)),
+        };
+        let memory = self.memory(label, len, parts, bytes.as_deref())?;
+        let lent = matches!(memory, Memory::Lent(_));
+        let pieces = memory.pieces();
+        let context = self.rng.below(CONTEXTS as u64) as i64;
+        let post = Post {
+            verb,
+            to,
+            tag,
+            pieces: &pieces,
+            // One piece may be a list too.
+            as_list: pieces.len() > 1 || self.rng.chance(0.1),
+            lent,
+            label,
+            context,
+        };
+        record(&format!(
+            "{label:#x} {verb:?} n{with} tag {tag} len {len} in {}",
+            pieces.len()
+        ));
+        // SAFETY: `memory` is kept until the operation is over.
+        let (posted, slate) = unsafe { self.bmi.post(&post) };
+        // Its outputs are written during the call only.
+        self.quarantine.take(slate);
+        self.figures.posted += 1;
+        let place = self.receives;
+        self.receives += u64::from(verb == Verb::Recv);
+        let op = Op {
+            id: 0,
+            verb,
+            with,
+            tag,
+            len,
+            place,
+            context,
+            memory,
+            cancelled: false,
+        };
+        match posted {
+            Posted::Pending(0) => return Err(format!("operation {label:#x} has no id")),
+            Posted::Pending(id) => {
+                self.ops.insert(label, Op { id, ..op });
+            }
+            Posted::Complete(actual) => {
+                let size = if verb == Verb::Recv {
+                    actual
+                } else {
+                    len as i64
+                };
+                self.end(label, op, 0, size)?;
+            }
+            Posted::Refused(code) if code == codes::EHOSTDOWN || is_loss(code) => {
+                record(&format!("{label:#x} refused: {}", codes::name(code)));
+                self.figures.ended(code);
+                self.retire(op.memory)?;
+                return Ok(None);
+            }
+            Posted::Refused(code) => {
+                return Err(format!(
+                    "{verb:?} to n{with} refused: {}",
+                    codes::name(code)
+                ));
+            }
+        }
+        Ok(Some(label))
+    }
+
+    fn memory(
+        &mut self,
+        label: u64,
+        len: usize,
+        parts: u8,
+        bytes: Option<&[u8]>,
+    ) -> Result<Memory, String> {
+        if parts == 1 && len > 0 && self.rng.chance(0.1) {
+            let at = self.bmi.lend(len);
+            let at = at.ok_or_else(|| format!("memalloc({len}) gives nothing"))?;
+            if let Some(bytes) = bytes {
+                // SAFETY: the library lent us so many bytes there.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, len) };
+            }
+            return Ok(Memory::Lent(Lent { at, len }));
+        }
+        let mut from = 0;
+        let mut all = Vec::new();
+        for part in pieces(len, parts) {
+            let mut buffer = Guarded::new(part, self.rng.chance(0.5), label);
+            if let Some(bytes) = bytes {
+                buffer.write(&bytes[from..from + part]);
+                buffer.read_only();
+            }
+            from += part;
+            all.push(buffer);
+        }
+        Ok(Memory::Ours(all))
+    }
+
+    /// Picks up what is over in a context; whether there was anything.
+    pub(crate) fn test(&mut self, context: i64, idle_ms: i32) -> Result<bool, String> {
+        let all = self.bmi.test(context, idle_ms)?;
+        let any = !all.is_empty();
+        self.take(all)?;
+        Ok(any)
+    }
+
+    fn take(&mut self, all: Vec<Over>) -> Result<(), String> {
+        let later = self.hear_news()?;
+        for Over {
+            id,
+            label,
+            error,
+            size,
+        } in all
+        {
+            let op = self.ops.remove(&label);
+            let op = op.ok_or_else(|| format!("operation {label:#x} completed twice"))?;
+            if id != op.id {
+                return Err(format!("operation {label:#x} has id {}, not {id}", op.id));
+            }
+            self.end(label, op, error, size)?;
+        }
+        self.forget(later)
+    }
+
+    /// Takes in what the library told, but for peers it has forgotten: there may be messages of theirs
+    /// in the same call.
+    fn hear_news(&mut self) -> Result<Vec<News>, String> {
+        let news = self.bmi.news().into_iter();
+        let (later, now): (Vec<_>, _) = news.partition(|news| matches!(news, News::Forgotten(_)));
+        for news in now {
+            self.peers.take(&self.bmi, news)?;
+        }
+        Ok(later)
+    }
+
+    fn forget(&mut self, news: Vec<News>) -> Result<(), String> {
+        news.into_iter()
+            .try_for_each(|news| self.peers.take(&self.bmi, news))
+    }
+
+    /// Picks up messages nobody expected: whom they came from, and with which tags.
+    pub(crate) fn unexpected(&mut self) -> Result<Vec<(usize, i32)>, String> {
+        let all = self.bmi.unexpected()?;
+        let later = self.hear_news()?;
+        let mut from = Vec::new();
+        for handed in all {
+            from.push(self.hand(&handed)?);
+        }
+        self.forget(later)?;
+        Ok(from)
+    }
+
+    fn hand(&mut self, handed: &Handed) -> Result<(usize, i32), String> {
+        let Handed {
+            from,
+            tag,
+            error,
+            bytes,
+        } = handed;
+        let node = self.peers.owner(*from);
+        let node = node.ok_or_else(|| format!("a message from {from:x?}, no address we have"))?;
+        record(&format!(
+            "unexpected from n{node} tag {tag} len {}",
+            bytes.len()
+        ));
+        if *error != 0 {
+            return Err(format!(
+                "an unexpected message with {}",
+                codes::name(*error)
+            ));
+        }
+        let place = self.handed;
+        self.handed += 1;
+        self.figures.unexpected += 1;
+        *self.got.entry((node, *tag)).or_default() += 1;
+        let header = self.book.received(place, Some(node), *tag, bytes, false);
+        header.map_err(|fault| format!("unexpected message: {fault}"))?;
+        Ok((node, *tag))
+    }
+
+    fn end(&mut self, label: u64, op: Op, error: i32, size: i64) -> Result<(), String> {
+        let code = codes::name(error);
+        record(&format!("{label:#x} over: {code}, {size} bytes"));
+        let Op {
+            verb,
+            with,
+            tag,
+            len,
+            place,
+            ..
+        } = op;
+        let wrong = |what: &str| {
+            Err(format!(
+                "operation {label:#x}, {verb:?} n{with} tag {tag} len {len}: {code}, {size} bytes: {what}"
+            ))
+        };
+        self.figures.ended(error);
+        match error {
+            0 | codes::EMSGSIZE if verb == Verb::Recv => {
+                let got = usize::try_from(size).unwrap_or(usize::MAX);
+                let cut = error != 0;
+                if got > len || cut && got != len {
+                    return wrong("a size that cannot be");
+                }
+                *self.got.entry((with, tag)).or_default() += 1;
+                let bytes = op.memory.read(got);
+                if let Err(fault) = self.book.received(place, Some(with), tag, &bytes, cut) {
+                    return wrong(&fault.to_string());
+                }
+            }
+            0 if size != len as i64 => return wrong("a send of another size"),
+            // A large message learns how much of it was wanted.
+            codes::EMSGSIZE if size >= len as i64 => return wrong("all of it was wanted"),
+            0 | codes::EMSGSIZE => *self.sent.entry((with, tag)).or_default() += 1,
+            codes::ECANCEL if !op.cancelled => return wrong("nobody called it off"),
+            codes::ECANCEL => {}
+            code if is_loss(code) => {}
+            codes::ENOMEM => {}
+            // Its receiver has called the receive off, or ended it with all others.
+            codes::EIO if verb == Verb::Send => {}
+            _ => return wrong("a code that cannot be"),
+        }
+        self.over.push((label, error));
+        self.retire(op.memory)
+    }
+
+    /// Puts memory out of reach that is no longer the library's.
+    fn retire(&mut self, memory: Memory) -> Result<(), String> {
+        match memory {
+            Memory::Ours(all) => all.into_iter().for_each(|one| self.quarantine.take(one)),
+            Memory::Lent(lent) => {
+                let sum = lent.sum();
+                self.held.push_back((lent, sum));
+                if self.held.len() > HELD {
+                    self.give_back()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn give_back(&mut self) -> Result<(), String> {
+        let Some((lent, sum)) = self.held.pop_front() else {
+            return Ok(());
+        };
+        if lent.sum() != sum {
+            return Err(format!("{} bytes of memalloc changed afterwards", lent.len));
+        }
+        match self.bmi.take_back(lent.at, lent.len) {
+            0 => Ok(()),
+            code => Err(format!("memfree: {}", codes::name(code))),
+        }
+    }
+
+    /// Gives back whatever `memalloc` lent for operations that are over.
+    pub(crate) fn give_all_back(&mut self) -> Result<(), String> {
+        while !self.held.is_empty() {
+            self.give_back()?;
+        }
+        Ok(())
+    }
+
+    /// Labels of what is outstanding, oldest first.
+    pub(crate) fn outstanding(&self) -> Vec<u64> {
+        self.ops.keys().copied().collect()
+    }
+
+    /// The stream (receiver, tag) that is loose from now on if this operation is called off.
+    pub(crate) fn loosens(&self, label: u64) -> Option<(usize, i32)> {
+        let op = self.ops.get(&label)?;
+        (op.verb != Verb::Recv).then_some((op.with, op.tag))
+    }
+
+    /// Calls an operation off; it must be over at once. Nothing if it is over already.
+    pub(crate) fn cancel(&mut self, label: u64) -> Result<(), String> {
+        let Some(op) = self.ops.get_mut(&label) else {
+            return Ok(());
+        };
+        op.cancelled = true;
+        let (id, context) = (op.id, op.context);
+        record(&format!("{label:#x} cancelled"));
+        let begin = Instant::now();
+        let rc = self.bmi.cancel(id, context);
+        if rc != 0 {
+            return Err(format!("cancel of {label:#x}: {}", codes::name(rc)));
+        }
+        loop {
+            let all = self.bmi.test(context, 0)?;
+            if all.iter().any(|over| over.label == label) {
+                self.figures.cancelled(begin.elapsed());
+            } else if all.is_empty() {
+                return Err(format!("cancel of {label:#x}: no completion at once"));
+            }
+            self.take(all)?;
+            if !self.ops.contains_key(&label) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What is over since the last time.
+    pub(crate) fn take_over(&mut self) -> Vec<(u64, i32)> {
+        std::mem::take(&mut self.over)
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        let left = self.ops.iter().map(|(label, op)| Left {
+            label: *label,
+            verb: op.verb,
+            with: op.with,
+            tag: op.tag,
+            len: op.len,
+        });
+        let counts = |of: &HashMap<(usize, i32), u64>| {
+            of.iter()
+                .map(|((with, tag), n)| (*with, *tag, *n))
+                .collect()
+        };
+        Report {
+            left: left.collect(),
+            sent: counts(&self.sent),
+            got: counts(&self.got),
+        }
+    }
+
+    /// Whether everything came in order, but in these streams (sender, tag).
+    pub(crate) fn check_order(&self, loose: &[(usize, i32)]) -> Result<(), String> {
+        let loose = |stream: &bmi_mx_torture::Stream| loose.contains(&(stream.from, stream.tag));
+        let checked = self.book.check_order(loose);
+        checked.map_err(|fault| fault.to_string())
+    }
+
+    pub(crate) fn me(&self) -> usize {
+        self.place.index
+    }
+}
+
+impl Memory {
+    fn pieces(&self) -> Vec<(*mut u8, usize)> {
+        match self {
+            Self::Ours(all) => all.iter().map(|one| (one.as_ptr(), one.len())).collect(),
+            Self::Lent(lent) => vec![(lent.at, lent.len)],
+        }
+    }
+
+    /// Its first bytes, one piece after the other.
+    fn read(&self, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len);
+        match self {
+            Self::Lent(lent) => bytes.extend_from_slice(&lent.bytes()[..len]),
+            Self::Ours(all) => {
+                for one in all {
+                    bytes.extend_from_slice(one.read(len - bytes.len()));
+                }
+            }
+        }
+        bytes
+    }
+}
+
+impl Lent {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the library lent us so many bytes there, and has given them back since.
+        unsafe { std::slice::from_raw_parts(self.at, self.len) }
+    }
+
+    fn sum(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.bytes().hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// Codes of operations with a peer that is lost, or cannot be had.
+fn is_loss(code: i32) -> bool {
+    use codes::{ECONNREFUSED, EHOSTUNREACH, ENETRESET, ETIMEDOUT};
+    [ENETRESET, ETIMEDOUT, ECONNREFUSED, EHOSTUNREACH].contains(&code)
+}
+
+/// Buffers of `memalloc` that are looked at again before they are given back.
+const HELD: usize = 32;

@@ -1,0 +1,253 @@
+//! One node: does what it is told, and looks at everything it gets.
+//!
+//! ```text
+//!   line --> order --> desk: post, cancel, ... --> libbmi_mx.so
+//!     ^                  |
+//!     `-- note <---------'   the first thing that is wrong is the last note
+//! ```
+
+use super::alarm;
+use super::args::{Args, Place};
+use super::bmi::{self, Bmi, CONTEXTS, NoStart, record};
+use super::desk::Desk;
+use super::line::{Heard, Line, RECORDER_FD};
+use super::notes::{Note, Order};
+use super::recorder::Recorder;
+use super::sockets;
+use super::talk::{self, Talk};
+use bmi_mx_torture::program::UNEXPECTED_TAG;
+use bmi_mx_torture::{Action, Step, Verb};
+use std::collections::HashSet;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// A node.
+struct Node {
+    desk: Desk,
+    line: Line,
+    port: &'static str,
+    /// Streams the director knows to be loose.
+    loose: HashSet<(usize, i32)>,
+    talk: Option<Talk>,
+    ending: bool,
+}
+
+/// Runs until it is told to end, or something is wrong.
+pub(crate) fn run(args: &Args, place: &Place) -> ExitCode {
+    let line = Line::inherited();
+    // SAFETY: the director has put it there for this process, and nobody else takes it.
+    let memory = unsafe { OwnedFd::from_raw_fd(RECORDER_FD) };
+    if let Ok(recorder) = Recorder::open(&memory) {
+        bmi::record_in(recorder);
+    }
+    drop(memory);
+    alarm::install();
+    let fault = match serve(args, place, line) {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(fault) => fault,
+    };
+    record(&format!("fault: {}", fault.text));
+    let _ = fault.line.say(&Note::Fault(fault.text).text());
+    ExitCode::from(alarm::FAULT_EXIT as u8)
+}
+
+/// What is wrong, and how to say it.
+struct Wrong {
+    line: Line,
+    text: String,
+}
+
+fn serve(args: &Args, place: &Place, line: Line) -> Result<(), Wrong> {
+    let ops = match Bmi::load(&args.library) {
+        Ok(ops) => ops,
+        Err(text) => return Err(Wrong { line, text }),
+    };
+    let before = (sockets::descriptors(), sockets::threads());
+    let started = match Bmi::start(ops, &bmi::name_of(place, place.index)) {
+        Ok(bmi) => bmi,
+        Err(NoStart::Taken) => {
+            let _ = line.say(&Note::Taken.text());
+            return Ok(());
+        }
+        Err(NoStart::Other(text)) => return Err(Wrong { line, text }),
+    };
+    let seed = args.seed ^ (place.index as u64) << 40 ^ u64::from(place.life) << 48;
+    let mut node = Node {
+        desk: Desk::new(started, place, seed),
+        line,
+        port: args.port,
+        loose: HashSet::new(),
+        talk: None,
+        ending: false,
+    };
+    let outcome = node.go_on().and_then(|()| node.end(&before));
+    outcome.map_err(|text| Wrong {
+        line: node.line,
+        text,
+    })
+}
+
+impl Node {
+    fn go_on(&mut self) -> Result<(), String> {
+        self.say(&Note::Ready)?;
+        while !self.ending {
+            let mut busy = false;
+            // Not all at once, so that some of it is done while messages arrive.
+            for _ in 0..1 + self.desk.rng.index(8) {
+                match self.line.hear() {
+                    Heard::Text(text) => {
+                        let order = Order::parse(&text);
+                        let order = order.ok_or_else(|| format!("no order: {text}"))?;
+                        self.obey(order)?;
+                        busy = true;
+                    }
+                    Heard::Nothing => break,
+                    Heard::Gone => return Err("the director is gone".into()),
+                }
+            }
+            for (from, tag) in self.desk.unexpected()? {
+                talk::answer(&mut self.desk, from, tag)?;
+                busy = true;
+            }
+            for context in 0..CONTEXTS {
+                let last = context == CONTEXTS - 1;
+                let idle_ms = if last && !busy { IDLE_MS } else { 0 };
+                busy |= self.desk.test(context, idle_ms)?;
+            }
+            let over = self.desk.take_over();
+            if let Some(talk) = &mut self.talk
+                && let Some(attempts) = talk.step(&mut self.desk, &over)?
+            {
+                self.talk = None;
+                self.say(&Note::Talked(attempts))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, order: Order) -> Result<(), String> {
+        match order {
+            Order::Do(step) => {
+                self.step(&step)?;
+                self.say(&Note::Done)
+            }
+            Order::Report => {
+                if let Some(talk) = &self.talk {
+                    record(&format!("not talked to yet: {:?}", talk.left()));
+                }
+                self.say(&Note::Report(self.desk.report()))
+            }
+            Order::Withdraw => {
+                for label in self.desk.outstanding() {
+                    self.cancel(label)?;
+                }
+                self.say(&Note::Withdrawn)
+            }
+            Order::Check(loose) => {
+                self.desk.check_order(&loose)?;
+                self.desk.give_all_back()?;
+                self.say(&Note::Checked)
+            }
+            Order::Talk(with) => {
+                self.talk = Some(Talk::begin(&with));
+                Ok(())
+            }
+            Order::Finalize => {
+                self.ending = true;
+                Ok(())
+            }
+        }
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), String> {
+        record(&format!("step: {step}"));
+        match &step.action {
+            Action::Post {
+                verb,
+                to,
+                tag,
+                len,
+                pieces,
+            } => {
+                self.desk.post(*verb, *to, *tag, *len, *pieces)?;
+            }
+            Action::Cancel { which } => {
+                let labels = self.desk.outstanding();
+                if !labels.is_empty() {
+                    self.cancel(labels[*which as usize % labels.len()])?;
+                }
+            }
+            Action::Connect { to } => {
+                self.desk.peers.another(&self.desk.bmi, *to)?;
+                self.desk
+                    .post(Verb::SendUnexpected, *to, UNEXPECTED_TAG, 40, 1)?;
+            }
+            Action::Drop { to } if *to != self.desk.me() => {
+                self.desk.peers.drop(&self.desk.bmi, *to);
+            }
+            Action::Reset { .. } if self.port == "tcp" => {
+                let reset = sockets::reset_one(&mut self.desk.rng);
+                record(&format!("reset: {reset}"));
+            }
+            // The director's.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, label: u64) -> Result<(), String> {
+        if let Some((to, tag)) = self.desk.loosens(label) {
+            // Before, so that it is known whatever happens to this process.
+            if self.loose.insert((to, tag)) {
+                self.say(&Note::Loose(to, tag))?;
+            }
+        }
+        self.desk.cancel(label)
+    }
+
+    fn say(&self, note: &Note) -> Result<(), String> {
+        let said = self.line.say(&note.text());
+        said.map_err(|error| format!("the director does not listen: {error}"))
+    }
+
+    /// Finalizes, and looks at what stays behind.
+    fn end(&mut self, before: &(Vec<i32>, usize)) -> Result<(), String> {
+        self.desk.give_all_back()?;
+        self.say(&Note::Figures(self.desk.figures.clone()))?;
+        let begin = Instant::now();
+        let rc = self.desk.bmi.finalize();
+        if rc != 0 {
+            return Err(format!("finalize: {}", bmi_host::codes::name(rc)));
+        }
+        record(&format!("finalized in {:?}", begin.elapsed()));
+        for news in self.desk.bmi.news() {
+            if let bmi::News::Wrong(text) = news {
+                return Err(text);
+            }
+        }
+        self.desk.peers.drop_all(&self.desk.bmi);
+        self.desk.bmi.drop_address(self.desk.bmi.listen());
+        // libfabric keeps some of each until the process ends.
+        if self.port == "rdm" {
+            return Ok(());
+        }
+        // A thread that was joined may be listed for a moment.
+        let patience = Instant::now() + Duration::from_secs(2);
+        loop {
+            let (fds, threads) = (sockets::descriptors(), sockets::threads());
+            if fds == before.0 && threads == before.1 {
+                return Ok(());
+            }
+            if Instant::now() > patience {
+                return Err(format!(
+                    "after finalize: descriptors {fds:?}, {threads} threads; before {before:?}"
+                ));
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// How long a node sleeps in the library when there is nothing to do.
+const IDLE_MS: i32 = 2;

@@ -1,0 +1,177 @@
+//! What must be so when a program is over.
+//!
+//! ```text
+//!   steps done --> quiet? ------> withdraw --> order --> talk --> finalize --> nothing stays
+//!                   | nothing outstanding with the dead
+//!                   | no send and receive that match, both outstanding
+//!                   ` where nothing was disturbed: all that was sent has come
+//! ```
+//!
+//! Owns: these rules.
+//! Knows nothing of: what the program did.
+
+use super::notes::{Order, Report};
+use super::stage::{PATIENCE, Stage, Trouble, fault};
+use bmi_mx_torture::Verb;
+use std::time::{Duration, Instant};
+
+/// Ends a program. `fabric`: links go down by themselves now and then.
+pub(crate) fn settle(stage: &mut Stage<'_>, fabric: bool) -> Result<(), Trouble> {
+    stage.thaw_all()?;
+    quiet(stage, fabric)?;
+    let living = stage.living();
+    for node in &living {
+        stage.give(*node, &Order::Withdraw)?;
+    }
+    all(stage, &living, |stage, node| stage.members[node].withdrawn)?;
+    for node in &living {
+        let loose = stage.loose.iter().filter(|(_, to, _)| to == node);
+        let loose = loose.map(|(from, _, tag)| (*from, *tag)).collect();
+        stage.give(*node, &Order::Check(loose))?;
+    }
+    all(stage, &living, |stage, node| stage.members[node].checked)?;
+    for node in &living {
+        stage.give(*node, &Order::Talk(living.clone()))?;
+    }
+    all(stage, &living, |stage, node| {
+        stage.members[node].talked.is_some()
+    })?;
+    for node in &living {
+        stage.give(*node, &Order::Finalize)?;
+    }
+    all(stage, &living, |stage, node| {
+        stage.members[node].process.is_none()
+    })?;
+    shared_memory(stage)
+}
+
+/// Waits until something is so for each of these nodes.
+fn all(
+    stage: &mut Stage<'_>,
+    nodes: &[usize],
+    so: impl Fn(&Stage<'_>, usize) -> bool,
+) -> Result<(), Trouble> {
+    let begin = Instant::now();
+    loop {
+        let Some(node) = nodes.iter().find(|node| !so(stage, **node)) else {
+            return Ok(());
+        };
+        if begin.elapsed() > PATIENCE {
+            // So that its recorder tells what it waits for.
+            stage.give(*node, &Order::Report)?;
+            stage.pause(Duration::from_millis(100))?;
+            return Err(Trouble::Fault {
+                node: *node,
+                text: format!("when the program was over it was not done in {PATIENCE:?}"),
+                look: true,
+            });
+        }
+        stage.hear(Duration::from_millis(20))?;
+    }
+}
+
+/// Waits until nothing is outstanding that has to end by itself.
+fn quiet(stage: &mut Stage<'_>, fabric: bool) -> Result<(), Trouble> {
+    let begin = Instant::now();
+    loop {
+        let living = stage.living();
+        for member in &mut stage.members {
+            member.report = None;
+        }
+        for node in &living {
+            stage.give(*node, &Order::Report)?;
+        }
+        all(stage, &living, |stage, node| {
+            stage.members[node].report.is_some()
+        })?;
+        // Nobody may be in the middle of a finalize either.
+        let over = |member: &super::stage::Member| member.process.is_none();
+        let ended =
+            (0..stage.members.len()).all(|node| stage.lives(node) || over(&stage.members[node]));
+        let wrong = unfinished(stage, fabric);
+        match wrong {
+            None if ended => return Ok(()),
+            Some((node, text)) if begin.elapsed() > PATIENCE => {
+                let text = format!("after {PATIENCE:?}: {text}");
+                return Err(Trouble::Fault {
+                    node,
+                    text,
+                    look: true,
+                });
+            }
+            _ => stage.pause(Duration::from_millis(20))?,
+        }
+    }
+}
+
+/// Something that has to end by itself, at which node.
+fn unfinished(stage: &Stage<'_>, fabric: bool) -> Option<(usize, String)> {
+    let none = Report::default();
+    let report = |node: usize| stage.members[node].report.as_ref().unwrap_or(&none);
+    let any_disturbed = stage.members.iter().any(|member| member.disturbed);
+    for node in stage.living() {
+        for left in &report(node).left {
+            let with = left.with;
+            let matching = report(with).left.iter().find(|other| {
+                other.with == node && other.tag == left.tag && other.verb == Verb::Recv
+            });
+            let why = match left.verb {
+                _ if !stage.lives(with) => "which is dead".to_owned(),
+                Verb::SendUnexpected => "which takes all it gets".to_owned(),
+                Verb::Send => match matching {
+                    Some(other) => format!("which waits for it with operation {:#x}", other.label),
+                    None => continue,
+                },
+                Verb::Recv => continue,
+            };
+            let text = format!(
+                "operation {:#x}, {:?} tag {} len {}, is outstanding with n{with}, {why}",
+                left.label, left.verb, left.tag, left.len
+            );
+            return Some((node, text));
+        }
+    }
+    // Lost without anybody's fault: only where nothing happened to either.
+    for to in stage.living() {
+        for from in stage.living() {
+            let disturbed = stage.members[from].disturbed || stage.members[to].disturbed;
+            if disturbed || fabric && any_disturbed {
+                continue;
+            }
+            for (_, tag, sent) in report(from).sent.iter().filter(|(of, ..)| *of == to) {
+                let came = report(to).got.iter();
+                let came = came.filter(|(of, t, _)| *of == from && t == tag);
+                let came: u64 = came.map(|(_, _, count)| count).sum();
+                let waits = report(to)
+                    .left
+                    .iter()
+                    .any(|left| left.verb == Verb::Recv && left.with == from && left.tag == *tag);
+                let expected = *tag < bmi_mx_torture::program::UNEXPECTED_TAG;
+                if came < *sent && (waits || !expected) {
+                    let text = format!(
+                        "{sent} messages with tag {tag} were sent by n{from}, {came} came, and \
+                         receives wait"
+                    );
+                    return Some((to, text));
+                }
+            }
+        }
+    }
+    None
+}
+
+/// Nothing of these processes stays in shared memory.
+fn shared_memory(stage: &Stage<'_>) -> Result<(), Trouble> {
+    let Ok(list) = std::fs::read_dir("/dev/shm") else {
+        return Ok(());
+    };
+    for entry in list.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let numbers: Vec<_> = name.split(|c: char| !c.is_ascii_digit()).collect();
+        let ours = |pid: &u32| numbers.contains(&pid.to_string().as_str());
+        if stage.pids.iter().any(ours) {
+            return Err(fault(0, format!("/dev/shm/{name} stays")));
+        }
+    }
+    Ok(())
+}

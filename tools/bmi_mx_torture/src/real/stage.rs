@@ -1,0 +1,392 @@
+//! All nodes of one program, seen from the director.
+//!
+//! ```text
+//!   give(order) --> | line | --> node         hear: notes, ends, thaws that are due
+//!                                  `--> taken in, or a Trouble: the program has failed
+//! ```
+//!
+//! Owns: the processes, and what they said.
+//! Knows nothing of: what the steps are for.
+
+use super::args::{Args, Place};
+use super::figures::Figures;
+use super::line::{self, Heard};
+use super::notes::{Note, Order, Report};
+use super::process::Process;
+use super::settings;
+use std::collections::BTreeSet;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Why a program ends before its end.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// A promise is broken.
+    Fault {
+        node: usize,
+        text: String,
+        /// What its threads do is worth a look.
+        look: bool,
+    },
+    /// The endpoints are somebody else's.
+    Taken,
+    /// Somebody wants this to end.
+    Interrupted,
+}
+
+/// Set by SIGINT and SIGTERM.
+pub(crate) static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// One node.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) life: u32,
+    pub(crate) process: Option<Process>,
+    /// Recorders of earlier lives, as text.
+    pub(crate) past: Vec<String>,
+    ready: bool,
+    /// Steps it was given and has not done.
+    owed: usize,
+    /// When it was last heard, or given something while nothing was owed.
+    heard: Instant,
+    frozen: Option<Instant>,
+    /// Told to finalize, and until when it has to.
+    ending: Option<Instant>,
+    /// Something happened to it or to one of its connections, by way of the program.
+    pub(crate) disturbed: bool,
+    pub(crate) report: Option<Report>,
+    pub(crate) withdrawn: bool,
+    pub(crate) checked: bool,
+    pub(crate) talked: Option<u32>,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct Stage<'a> {
+    args: &'a Args,
+    seed: u64,
+    base: u32,
+    /// Keeps the endpoints for this director.
+    _claim: UnixDatagram,
+    environment: Vec<(&'static str, String)>,
+    pub(crate) members: Vec<Member>,
+    /// Streams (sender, receiver, tag) of which a send was called off.
+    pub(crate) loose: BTreeSet<(usize, usize, i32)>,
+    pub(crate) figures: Figures,
+    /// Every process there was.
+    pub(crate) pids: Vec<u32>,
+}
+
+impl<'a> Stage<'a> {
+    /// Starts so many nodes, and waits until all are there.
+    pub(crate) fn set(args: &'a Args, seed: u64, nodes: usize) -> Result<Self, Trouble> {
+        let (base, claim) = claim_endpoints(seed);
+        let mut stage = Self {
+            args,
+            seed,
+            base,
+            _claim: claim,
+            environment: settings::environment(seed, args.port),
+            members: (0..nodes).map(|_| Member::new()).collect(),
+            loose: BTreeSet::new(),
+            figures: Figures::default(),
+            pids: Vec::new(),
+        };
+        for node in 0..nodes {
+            stage.start(node)?;
+        }
+        stage.hear_until(|stage| stage.members.iter().all(|member| member.ready))?;
+        Ok(stage)
+    }
+
+    /// Begins a life.
+    pub(crate) fn start(&mut self, node: usize) -> Result<(), Trouble> {
+        let place = Place {
+            index: node,
+            life: self.members[node].life,
+            nodes: self.members.len(),
+            base: self.base,
+        };
+        let process = Process::spawn(self.args, &place, self.seed, &self.environment);
+        let process = process.map_err(|error| fault(node, format!("no process: {error}")))?;
+        self.pids.push(process.pid());
+        let member = &mut self.members[node];
+        member.process = Some(process);
+        member.ready = false;
+        member.owed = 0;
+        member.heard = Instant::now();
+        Ok(())
+    }
+
+    /// Begins the next life of a node that is over, or about to be.
+    pub(crate) fn restart(&mut self, node: usize) -> Result<(), Trouble> {
+        self.hear_until(|stage| stage.members[node].ending.is_none())?;
+        self.members[node].life += 1;
+        self.start(node)
+    }
+
+    pub(crate) fn lives(&self, node: usize) -> bool {
+        let member = &self.members[node];
+        member.process.is_some() && member.ending.is_none()
+    }
+
+    pub(crate) fn living(&self) -> Vec<usize> {
+        (0..self.members.len())
+            .filter(|node| self.lives(*node))
+            .collect()
+    }
+
+    /// Tells a node something, in its turn.
+    pub(crate) fn give(&mut self, node: usize, order: &Order) -> Result<(), Trouble> {
+        self.hear_until(|stage| stage.members[node].owed < WINDOW)?;
+        let text = order.text();
+        loop {
+            let member = &mut self.members[node];
+            let Some(process) = &member.process else {
+                return Ok(());
+            };
+            match process.line.offer(&text) {
+                Ok(true) => break,
+                Ok(false) => self.hear(Duration::from_millis(5))?,
+                // It is over; how is found out by whoever hears it.
+                Err(_) => return self.hear(Duration::ZERO),
+            }
+        }
+        let member = &mut self.members[node];
+        if member.owed == 0 {
+            member.heard = Instant::now();
+        }
+        match order {
+            Order::Do(_) => member.owed += 1,
+            Order::Finalize => member.ending = Some(Instant::now() + PATIENCE),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub(crate) fn kill(&mut self, node: usize) -> Result<(), Trouble> {
+        if let Some(mut process) = self.members[node].process.take() {
+            process.kill();
+            // What it said before counts.
+            while let Heard::Text(text) = process.line.hear() {
+                self.note(node, &text)?;
+            }
+            let member = &mut self.members[node];
+            member.past.push(process.recorder.text());
+            member.frozen = None;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn freeze(&mut self, node: usize, span: Duration) {
+        let member = &mut self.members[node];
+        if let Some(process) = &member.process {
+            process.signal(libc::SIGSTOP);
+            member.frozen = Some(Instant::now() + span);
+        }
+    }
+
+    fn thaw(&mut self, due: Instant) {
+        for member in &mut self.members {
+            if member.frozen.is_some_and(|then| then <= due) {
+                member.frozen = None;
+                member.heard = Instant::now();
+                if let Some(process) = &member.process {
+                    process.signal(libc::SIGCONT);
+                }
+            }
+        }
+    }
+
+    /// Nobody is frozen any more.
+    pub(crate) fn thaw_all(&mut self) -> Result<(), Trouble> {
+        while let Some(then) = self.members.iter().filter_map(|member| member.frozen).max() {
+            self.hear(line::until(then))?;
+        }
+        Ok(())
+    }
+
+    /// Hears everybody for so long, whatever happens.
+    pub(crate) fn pause(&mut self, span: Duration) -> Result<(), Trouble> {
+        let then = Instant::now() + span;
+        while Instant::now() < then {
+            self.hear(line::until(then))?;
+        }
+        Ok(())
+    }
+
+    /// Hears everybody until something is so. A node that says nothing although it has something to do
+    /// is a fault.
+    pub(crate) fn hear_until(&mut self, so: impl Fn(&Self) -> bool) -> Result<(), Trouble> {
+        let begin = Instant::now();
+        while !so(self) {
+            self.hear(Duration::from_millis(50))?;
+            if begin.elapsed() > PATIENCE {
+                let now = Instant::now();
+                let late = |member: &Member| {
+                    member.process.is_some() && now.duration_since(member.heard) > PATIENCE / 2
+                };
+                let node = self.members.iter().position(late);
+                return Err(Trouble::Fault {
+                    node: node.unwrap_or(0),
+                    text: format!("nothing happens for {PATIENCE:?}"),
+                    look: true,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in what there is, or what comes first within this span.
+    pub(crate) fn hear(&mut self, span: Duration) -> Result<(), Trouble> {
+        if INTERRUPTED.load(Ordering::Relaxed) {
+            return Err(Trouble::Interrupted);
+        }
+        self.thaw(Instant::now());
+        let processes = self
+            .members
+            .iter()
+            .filter_map(|member| member.process.as_ref());
+        let fds: Vec<_> = processes
+            .map(|process| (process.line.fd(), libc::POLLIN))
+            .collect();
+        let next = self.members.iter().filter_map(|member| member.frozen).min();
+        line::wait(&fds, next.map_or(span, |then| span.min(line::until(then))));
+        for node in 0..self.members.len() {
+            self.hear_node(node)?;
+        }
+        Ok(())
+    }
+
+    fn hear_node(&mut self, node: usize) -> Result<(), Trouble> {
+        while let Some(process) = &mut self.members[node].process {
+            match process.line.hear() {
+                Heard::Text(text) => self.note(node, &text)?,
+                Heard::Gone => self.over(node)?,
+                Heard::Nothing => break,
+            }
+        }
+        let member = &self.members[node];
+        let now = Instant::now();
+        let busy = member.owed > 0 || !member.ready;
+        let silent = busy && now.duration_since(member.heard) > PATIENCE;
+        let late = member.ending.is_some_and(|then| now > then);
+        if member.process.is_some() && member.frozen.is_none() && (silent || late) {
+            let what = if late { "to end" } else { "to do a step" };
+            return Err(Trouble::Fault {
+                node,
+                text: format!("it takes more than {PATIENCE:?} {what}"),
+                look: true,
+            });
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, node: usize, text: &str) -> Result<(), Trouble> {
+        let note = Note::parse(text).ok_or_else(|| fault(node, format!("it says '{text}'")))?;
+        let life = self.members[node].life;
+        let member = &mut self.members[node];
+        member.heard = Instant::now();
+        match note {
+            Note::Ready => member.ready = true,
+            Note::Taken if life == 0 => return Err(Trouble::Taken),
+            Note::Taken => return Err(fault(node, "its endpoint is taken".into())),
+            Note::Done => member.owed = member.owed.saturating_sub(1),
+            Note::Loose(to, tag) => {
+                self.loose.insert((node, to, tag));
+            }
+            Note::Report(report) => member.report = Some(report),
+            Note::Withdrawn => member.withdrawn = true,
+            Note::Checked => member.checked = true,
+            Note::Talked(attempts) => member.talked = Some(attempts),
+            Note::Figures(figures) => self.figures.add(&figures),
+            Note::Fault(text) => {
+                return Err(Trouble::Fault {
+                    node,
+                    look: text.starts_with("memory"),
+                    text,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// A node's end of the line is closed: it has ended, or is about to.
+    fn over(&mut self, node: usize) -> Result<(), Trouble> {
+        let member = &mut self.members[node];
+        let Some(process) = &mut member.process else {
+            return Ok(());
+        };
+        let patience = Instant::now() + Duration::from_secs(5);
+        let status = loop {
+            match process.ended() {
+                Some(status) => break status,
+                None if Instant::now() > patience => {
+                    return Err(fault(node, "it has closed its line and runs".into()));
+                }
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        if member.ending.is_none() || !status.success() {
+            return Err(fault(node, format!("it has ended: {status}")));
+        }
+        member.past.push(process.recorder.text());
+        member.process = None;
+        member.ending = None;
+        member.frozen = None;
+        Ok(())
+    }
+}
+
+impl Member {
+    fn new() -> Self {
+        Self {
+            life: 0,
+            process: None,
+            past: Vec::new(),
+            ready: false,
+            owed: 0,
+            heard: Instant::now(),
+            frozen: None,
+            ending: None,
+            disturbed: false,
+            report: None,
+            withdrawn: false,
+            checked: false,
+            talked: None,
+        }
+    }
+}
+
+/// A fault of a node that says all there is to say.
+pub(crate) fn fault(node: usize, text: String) -> Trouble {
+    Trouble::Fault {
+        node,
+        text,
+        look: false,
+    }
+}
+
+/// Endpoint numbers that no other director uses, and what says so.
+fn claim_endpoints(seed: u64) -> (u32, UnixDatagram) {
+    let begin = u64::from(std::process::id()) * 131 + seed * 17;
+    for attempt in 0.. {
+        // Below the block of the small endpoints, and below the ports of outgoing connections.
+        let base = 1024 + ((begin + attempt) % 3_300) as u32 * 8;
+        let name = format!("bmi-mx-torture-{base}");
+        let claimed =
+            SocketAddr::from_abstract_name(name).and_then(|name| UnixDatagram::bind_addr(&name));
+        match claimed {
+            Ok(socket) => return (base, socket),
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    unreachable!("the loop has no end")
+}
+
+/// Steps a node may have before it.
+const WINDOW: usize = 48;
+/// Longer than anything takes, with every time-out of the library and on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(25);

@@ -1,0 +1,110 @@
+//! A short conversation with every node that lives: a connection that works, both ways.
+//!
+//! ```text
+//!   n0  -- unexpected, PING + attempt ---------> n1
+//!       <--------- expected, REPLY + attempt --
+//! ```
+//!
+//! A link that broke unnoticed costs an attempt, so there are several.
+//!
+//! Owns: with whom the talk is not over.
+//! Knows nothing of: what happened before.
+
+use super::desk::Desk;
+use bmi_mx_torture::Verb;
+use std::time::{Duration, Instant};
+
+/// One node's conversations.
+#[derive(Debug, Default)]
+pub(crate) struct Talk {
+    with: Vec<Partner>,
+    most: u32,
+}
+
+#[derive(Debug)]
+struct Partner {
+    node: usize,
+    attempt: u32,
+    receive: Option<u64>,
+    /// When the next attempt is made.
+    next: Instant,
+}
+
+impl Talk {
+    /// Begins with all of these.
+    pub(crate) fn begin(nodes: &[usize]) -> Self {
+        let now = Instant::now();
+        let partner = |node: &usize| Partner {
+            node: *node,
+            attempt: 0,
+            receive: None,
+            next: now,
+        };
+        Self {
+            with: nodes.iter().map(partner).collect(),
+            most: 0,
+        }
+    }
+
+    /// Goes on; the number of attempts it took when it is over with all.
+    pub(crate) fn step(
+        &mut self,
+        desk: &mut Desk,
+        over: &[(u64, i32)],
+    ) -> Result<Option<u32>, String> {
+        let now = Instant::now();
+        for at in (0..self.with.len()).rev() {
+            let partner = &mut self.with[at];
+            let ended = over
+                .iter()
+                .find(|(label, _)| Some(*label) == partner.receive);
+            match ended {
+                Some((_, 0)) => {
+                    self.most = self.most.max(partner.attempt);
+                    self.with.swap_remove(at);
+                    continue;
+                }
+                Some(_) => {
+                    partner.receive = None;
+                    partner.next = partner.next.min(now + PAUSE);
+                }
+                None => {}
+            }
+            if now >= partner.next {
+                partner.next = now + PATIENCE;
+                if let Some(label) = partner.receive.take() {
+                    desk.cancel(label)?;
+                }
+                partner.attempt += 1;
+                let tag = partner.attempt as i32;
+                partner.receive = desk.post(Verb::Recv, partner.node, REPLY + tag, 100, 1)?;
+                desk.post(Verb::SendUnexpected, partner.node, PING + tag, 60, 1)?;
+                if partner.receive.is_none() {
+                    partner.next = now + PAUSE;
+                }
+            }
+        }
+        Ok(self.with.is_empty().then_some(self.most))
+    }
+
+    /// Those it is not over with.
+    pub(crate) fn left(&self) -> Vec<usize> {
+        self.with.iter().map(|partner| partner.node).collect()
+    }
+}
+
+/// Answers a message if it belongs to a conversation.
+pub(crate) fn answer(desk: &mut Desk, from: usize, tag: i32) -> Result<(), String> {
+    let attempt = tag - PING;
+    if (1..REPLY - PING).contains(&attempt) {
+        desk.post(Verb::Send, from, REPLY + attempt, 80, 1)?;
+    }
+    Ok(())
+}
+
+const PING: i32 = 1 << 24;
+const REPLY: i32 = PING + (1 << 16);
+/// Longer than any time-out of the library in these programs.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// After an error.
+const PAUSE: Duration = Duration::from_millis(20);
