@@ -3,7 +3,7 @@
 BIN_TARGETS += $(BINDIR)/bmi_mx_perf
 BENCH_FLAGS ?=
 
-.PHONY: bench bench-mx bench-rdm bench-startup $(BINDIR)/bmi_mx_perf
+.PHONY: bench bench-mx bench-rdm bench-startup bench-cancel bench-recovery $(BINDIR)/bmi_mx_perf
 
 $(BINDIR)/bmi_mx_perf:
 	@mkdir -p $(@D)
@@ -33,3 +33,15 @@ bench-rdm: lib $(BINDIR)/bmi_mx_perf
 bench-startup: lib $(BINDIR)/bmi_mx_perf
 	$(BINDIR)/bmi_mx_perf startup --library $(LIBDIR)/libbmi_mx.so \
 	    $(if $(AGAINST),--against $(AGAINST)) $(BENCH_FLAGS)
+
+# From the call of cancel to the completion, with the peer alive, stopped and dead.
+# BENCH_FLAGS="--peer dead --count 500 --seed 7".
+bench-cancel: lib $(BINDIR)/bmi_mx_perf
+	$(BINDIR)/bmi_mx_perf cancel --library $(LIBDIR)/libbmi_mx.so \
+	    $(if $(PORT),--port $(PORT)) $(BENCH_FLAGS)
+
+# Deaths, returns and silence of a server; 1000 deaths of clients, and what another one notices of
+# them. BENCH_FLAGS="--part kills --kills 100".
+bench-recovery: lib $(BINDIR)/bmi_mx_perf
+	$(BINDIR)/bmi_mx_perf recovery --library $(LIBDIR)/libbmi_mx.so \
+	    $(if $(PORT),--port $(PORT)) $(BENCH_FLAGS)

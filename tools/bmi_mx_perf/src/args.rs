@@ -10,6 +10,8 @@ usage: bmi_mx_perf latency|bandwidth|rate|wakeup|idle|matching|all [OPTIONS]
        bmi_mx_perf mx [OPTIONS]         libmyriexpress beside the method
        bmi_mx_perf fabric [OPTIONS]     libfabric's own ping-pong and bandwidth alone
        bmi_mx_perf startup [OPTIONS]    initialize and finalize in fresh processes
+       bmi_mx_perf cancel [OPTIONS]     from the call of cancel to the completion
+       bmi_mx_perf recovery [OPTIONS]   deaths, returns and silence, and what others notice
        bmi_mx_perf --listen ADDRESS
 
   --port local|tcp|rdm  the port to measure (default: all there are)
@@ -25,6 +27,11 @@ usage: bmi_mx_perf latency|bandwidth|rate|wakeup|idle|matching|all [OPTIONS]
   --mx-library FILE     the MX library (default: libmyriexpress.so.1)
   --against FILE        another build of it that startup is compared with
   --no-pin              leave the processes on whatever core they run
+  --peer STATE          cancel: the peer is alive, stopped or dead (default: each)
+  --count N             cancel: how many operations are called off (default 10000)
+  --part PART           recovery: death, silence or kills (default: all)
+  --kills N             recovery: how many clients are killed (default 1000)
+  --seed N              cancel, recovery: other random numbers (default 1)
 ";
 
 /// A kind of measurement.
@@ -80,6 +87,46 @@ impl Port {
     }
 }
 
+/// What has been done to the peer when operations with it are called off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Peer {
+    Alive,
+    Stopped,
+    Dead,
+}
+
+impl Peer {
+    pub(crate) const ALL: [Self; 3] = [Self::Alive, Self::Stopped, Self::Dead];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Alive => "alive",
+            Self::Stopped => "stopped",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+/// A part of recovery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    Death,
+    Silence,
+    Kills,
+}
+
+impl Part {
+    pub(crate) const ALL: [Self; 3] = [Self::Death, Self::Silence, Self::Kills];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Death => "death",
+            Self::Silence => "silence",
+            Self::Kills => "kills",
+        }
+    }
+}
+
 /// What this process is to do.
 #[derive(Debug)]
 pub(crate) enum Role {
@@ -100,6 +147,18 @@ pub(crate) enum Role {
     Probe,
     /// Be one side of a libfabric reference; started by the measuring process.
     FabricSide { second: bool },
+    /// Time cancels.
+    Cancel { peer: Option<Peer>, count: usize },
+    /// Time deaths, returns and silence.
+    Recovery { part: Option<Part>, kills: usize },
+    /// Be the one that dies or is stopped.
+    Counterpart { address: String },
+    /// Start and kill clients of a server.
+    Storm { server: String },
+    /// Be such a client.
+    Victim { server: String },
+    /// Be a process that only looks like one.
+    Control { spend_us: u64 },
     /// Serve measurements until told to stop; started by the measuring process.
     Peer { address: String },
     /// The same, started by a person on another host.
@@ -121,6 +180,7 @@ pub(crate) struct Args {
     pub(crate) library: OsString,
     pub(crate) mx_library: OsString,
     pub(crate) pin: bool,
+    pub(crate) seed: u64,
 }
 
 impl Args {
@@ -131,6 +191,8 @@ impl Args {
         let mut parser = lexopt::Parser::from_iter(args);
         let (mut tests, mut connect, mut role) = (Vec::new(), None, None);
         let mut against = None;
+        let (mut state, mut count) = (None, 10_000);
+        let (mut part, mut kills) = (None, 1000);
         let chosen = std::env::var("MX_PROVIDER").ok();
         let mut parsed = Self {
             role: Role::Measure {
@@ -148,6 +210,7 @@ impl Args {
             mx_library: std::env::var_os("MYRIEXPRESS_LIBRARY")
                 .unwrap_or_else(|| "libmyriexpress.so.1".into()),
             pin: true,
+            seed: 1,
         };
         while let Some(arg) = parser.next()? {
             match arg {
@@ -173,10 +236,31 @@ impl Args {
                         address: parser.value()?.string()?,
                     })
                 }
-                Long("peer") => {
+                Long("peer-on") => {
                     role = Some(Role::Peer {
                         address: parser.value()?.string()?,
                     })
+                }
+                Long("peer") => state = Some(parser.value()?.parse_with(peer)?),
+                Long("part") => part = Some(parser.value()?.parse_with(one_part)?),
+                Long("count") => count = parser.value()?.parse_with(number)?,
+                Long("kills") => kills = parser.value()?.parse_with(number)?,
+                Long("seed") => parsed.seed = parser.value()?.parse()?,
+                Long("counterpart") => {
+                    let address = parser.value()?.string()?;
+                    role = Some(Role::Counterpart { address });
+                }
+                Long("storm") => {
+                    let server = parser.value()?.string()?;
+                    role = Some(Role::Storm { server });
+                }
+                Long("victim") => {
+                    let server = parser.value()?.string()?;
+                    role = Some(Role::Victim { server });
+                }
+                Long("control") => {
+                    let spend_us = parser.value()?.parse()?;
+                    role = Some(Role::Control { spend_us });
                 }
                 Long("mx-peer") => role = Some(Role::MxPeer),
                 Long("library") => parsed.library = parser.value()?,
@@ -185,6 +269,12 @@ impl Args {
                 Value(name) if name == "fabric" => role = Some(Role::Fabric),
                 Value(name) if name == "mx" => role = Some(Role::Mx),
                 Value(name) if name == "startup" => role = Some(Role::Startup { against: None }),
+                Value(name) if name == "cancel" => {
+                    role = Some(Role::Cancel { peer: None, count });
+                }
+                Value(name) if name == "recovery" => {
+                    role = Some(Role::Recovery { part: None, kills });
+                }
                 Value(name) => tests.extend(test(&name.string()?)?),
                 other => return Err(other.unexpected()),
             }
@@ -192,6 +282,8 @@ impl Args {
         parsed.role = match role {
             Some(_) if !tests.is_empty() => return Err("that is measured on its own".into()),
             Some(Role::Startup { .. }) => Role::Startup { against },
+            Some(Role::Cancel { .. }) => Role::Cancel { peer: state, count },
+            Some(Role::Recovery { .. }) => Role::Recovery { part, kills },
             Some(role) => role,
             None if tests.is_empty() => return Err("no measurement named".into()),
             None => Role::Measure { tests, connect },
@@ -222,6 +314,27 @@ fn repeats(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(n @ 1..=1000) => Ok(n),
         _ => Err(format!("'{text}' is no number from 1 to 1000")),
+    }
+}
+
+fn peer(name: &str) -> Result<Peer, String> {
+    Peer::ALL
+        .into_iter()
+        .find(|peer| peer.name() == name)
+        .ok_or_else(|| format!("no peer is called '{name}'"))
+}
+
+fn one_part(name: &str) -> Result<Part, String> {
+    Part::ALL
+        .into_iter()
+        .find(|part| part.name() == name)
+        .ok_or_else(|| format!("no part is called '{name}'"))
+}
+
+fn number(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n @ 1..=10_000_000) => Ok(n),
+        _ => Err(format!("'{text}' is no number from 1 to 10000000")),
     }
 }
 
@@ -282,6 +395,33 @@ mod unit {
         assert_eq!((tests, ports), (Test::ALL.to_vec(), vec![Port::Tcp]));
         assert!(parse(&["bmi_mx_perf"]).is_err());
         assert!(parse(&["bmi_mx_perf", "speed"]).is_err());
+    }
+
+    #[test]
+    fn cancel_and_recovery_have_numbers_wherever_they_stand() {
+        let parse = |words: &[&str]| Args::parse(words.iter().map(OsString::from));
+        let role = |words: &[&str]| parse(words).ok().flatten().map(|args| args.role);
+        let cancel = role(&["bmi_mx_perf", "--count", "7", "cancel", "--peer", "dead"]);
+        let Some(Role::Cancel { peer, count }) = cancel else {
+            panic!("{cancel:?}")
+        };
+        assert_eq!((peer, count), (Some(Peer::Dead), 7));
+        let recovery = role(&["bmi_mx_perf", "recovery"]);
+        assert!(matches!(
+            recovery,
+            Some(Role::Recovery {
+                part: None,
+                kills: 1000
+            })
+        ));
+        for bad in [
+            &["bmi_mx_perf", "cancel", "--peer", "ill"][..],
+            &["bmi_mx_perf", "recovery", "--kills", "0"],
+            &["bmi_mx_perf", "recovery", "--part", "birth"],
+            &["bmi_mx_perf", "cancel", "latency"],
+        ] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

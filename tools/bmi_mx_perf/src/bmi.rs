@@ -8,38 +8,48 @@ use std::cell::RefCell;
 use std::ffi::{CString, OsStr};
 use std::ptr::null_mut;
 
-const CONTEXT: i64 = 0;
+pub(crate) const CONTEXT: i64 = 0;
 
 /// The method, initialised.
 pub(crate) struct Bmi {
-    ops: &'static Ops,
+    pub(crate) ops: &'static Ops,
     listen: *mut c_void,
-    results: RefCell<Box<Results>>,
+    pub(crate) results: RefCell<Box<Results>>,
 }
 
 /// What a test call fills in. Kept between calls, as a C program's arrays are: clearing them each
 /// time would take as long as some of what is measured.
-struct Results {
-    ids: [i64; BATCH],
-    errors: [i32; BATCH],
-    sizes: [i64; BATCH],
-    users: [*mut c_void; BATCH],
+pub(crate) struct Results {
+    pub(crate) ids: [i64; BATCH],
+    pub(crate) errors: [i32; BATCH],
+    pub(crate) sizes: [i64; BATCH],
+    pub(crate) users: [*mut c_void; BATCH],
 }
 
 /// A remote process.
-#[derive(Clone, Copy)]
-pub(crate) struct Remote(*mut c_void);
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Remote(pub(crate) *mut c_void);
 
 impl Bmi {
     /// Starts the method; `listen` makes it a server.
     pub(crate) fn start(library: &OsStr, listen: Option<&str>) -> Result<Self, String> {
+        Self::start_with(library, listen, "")
+    }
+
+    /// The same, with settings that override the environment.
+    pub(crate) fn start_with(
+        library: &OsStr,
+        listen: Option<&str>,
+        settings: &str,
+    ) -> Result<Self, String> {
         let ops = abi::load(library)?;
+        let settings = CString::new(settings).map_err(|_| "a NUL in the settings")?;
         let (addr, flags) = match listen {
             Some(name) => (lookup(ops, name)?, abi::INIT_SERVER),
             None => (null_mut(), 0),
         };
-        // SAFETY: `addr` is NULL or an address of this method.
-        let rc = unsafe { (ops.initialize)(addr, 0, flags, std::ptr::null()) };
+        // SAFETY: `addr` is NULL or an address of this method; the settings are only read.
+        let rc = unsafe { (ops.initialize)(addr, 0, flags, settings.as_ptr()) };
         if rc < 0 {
             return Err(format!(
                 "initialize({}): error {rc}",
@@ -226,4 +236,4 @@ fn lookup(ops: &Ops, name: &str) -> Result<*mut c_void, String> {
     }
 }
 
-const BATCH: usize = 64;
+pub(crate) const BATCH: usize = 64;

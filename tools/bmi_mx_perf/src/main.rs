@@ -13,6 +13,7 @@
 
 mod args;
 mod bmi;
+mod failure;
 mod figures;
 mod messages;
 mod mx;
@@ -51,6 +52,12 @@ fn main() -> ExitCode {
         Role::Startup { against } => startup::run(&args, against.as_deref()),
         Role::Probe => startup::probe(&args),
         Role::FabricSide { second } => fabric_side(&args, *second),
+        Role::Cancel { peer, count } => failure::cancel(&args, *peer, *count),
+        Role::Recovery { part, kills } => failure::recovery(&args, *part, *kills),
+        Role::Counterpart { address } => failure::counterpart(&args, address),
+        Role::Storm { server } => failure::storm(&args, server),
+        Role::Victim { server } => failure::victim(&args, server),
+        Role::Control { spend_us } => failure::control(*spend_us),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -135,7 +135,7 @@ fn answer<M: Messages>(side: &M, place: &str, for_ever: bool) -> Result<(), Stri
 }
 
 /// A peer whose measuring process was killed is told nothing more, and must not stay behind.
-fn end_with_parent() {
+pub(crate) fn end_with_parent() {
     // SAFETY: takes a number.
     let _ = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }

@@ -163,7 +163,7 @@ fn start_peer(args: &Args, port: Port) -> Result<(Child, String), String> {
             "mx://localhost:{}",
             1024 + (seed * 31 + attempt * 977) % 12000
         );
-        if let Some((child, _)) = spawn_peer(args, port, &["--peer", &address])? {
+        if let Some((child, _)) = spawn_peer(args, port, &["--peer-on", &address])? {
             return Ok((child, address));
         }
     }

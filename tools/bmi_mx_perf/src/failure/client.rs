@@ -1,0 +1,357 @@
+//! A client that keeps account of every operation, and of what each ends with.
+//!
+//! ```text
+//!   post ---> under way ---> take_in ---> Ended { error }       exactly once, or the run fails
+//!                 `--- cancel, timed ---------^
+//! ```
+//!
+//! Owns: the client's operations and their memory.
+//! Knows nothing of: which figures are wanted.
+
+use super::calls::{Done, Place, Posted, Verb};
+use super::orders::{ANSWER_WORDS, LARGEST, ORDER_TAG, Order};
+use super::room::Room;
+use crate::bmi::{Bmi, Remote};
+use bmi_host::codes;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Longer than anything here may take. What exceeds it has not ended at all.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The client's own name of an operation; never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct Ticket(usize);
+
+pub(crate) struct Client {
+    bmi: Bmi,
+    /// What every send sends.
+    data: Room,
+    under_way: HashMap<Ticket, Op>,
+    /// Memory for receives.
+    spare: Vec<Room>,
+    ends: Vec<Done>,
+    next: usize,
+    /// Tags of answers; each is used once.
+    next_tag: i32,
+}
+
+struct Op {
+    id: i64,
+    /// A receive's.
+    room: Option<Room>,
+}
+
+/// What became of an operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) ticket: Ticket,
+    pub(crate) error: i32,
+}
+
+/// One cancel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cancelled {
+    /// From the call of cancel until testcontext had reported the operation.
+    pub(crate) wall_us: f64,
+    /// Processor time of this thread meanwhile: what remains when others had the core.
+    pub(crate) cpu_us: f64,
+    /// What the operation ended with.
+    pub(crate) error: i32,
+    /// How often testcontext had to be called.
+    pub(crate) calls: usize,
+}
+
+/// What is posted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message {
+    pub(crate) verb: Verb,
+    pub(crate) tag: i32,
+    pub(crate) size: usize,
+    pub(crate) pieces: usize,
+}
+
+impl Client {
+    pub(crate) fn new(bmi: Bmi) -> Result<Self, String> {
+        let mut data = Room::new(LARGEST)?;
+        data.fill(1);
+        Ok(Self {
+            bmi,
+            data,
+            under_way: HashMap::new(),
+            spare: Vec::new(),
+            ends: Vec::new(),
+            next: 1,
+            next_tag: 1 << 30,
+        })
+    }
+
+    pub(crate) fn lookup(&self, address: &str) -> Result<Remote, String> {
+        self.bmi.lookup(address)
+    }
+
+    pub(crate) fn forget(&self, peer: Remote) {
+        self.bmi.drop_address(peer);
+    }
+
+    /// A tag that no message has had.
+    pub(crate) fn tag(&mut self) -> i32 {
+        self.next_tag = self.next_tag.wrapping_add(1);
+        self.next_tag
+    }
+
+    /// `Ok(Err(code))`: refused, or complete at once with that code, which is 0.
+    pub(crate) fn post(
+        &mut self,
+        to: Remote,
+        message: Message,
+    ) -> Result<Result<Ticket, i32>, String> {
+        let Message {
+            verb,
+            tag,
+            size,
+            pieces,
+        } = message;
+        let room = match verb {
+            Verb::Recv => Some(self.room(size)?),
+            Verb::Send | Verb::SendUnexpected => None,
+        };
+        let base = room.as_ref().map_or_else(|| self.data.base(), Room::base);
+        let len = size.min(LARGEST);
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        let place = Place { base, len, pieces };
+        // SAFETY: `data` lives as long as the method, a receive's room until it has ended.
+        match unsafe { self.bmi.post(verb, to, tag, place, ticket.0) } {
+            Posted::Pending(id) => {
+                self.under_way.insert(ticket, Op { id, room });
+                Ok(Ok(ticket))
+            }
+            Posted::Complete => {
+                self.spare.extend(room);
+                Ok(Err(0))
+            }
+            Posted::Refused(code) => {
+                self.spare.extend(room);
+                Ok(Err(code))
+            }
+        }
+    }
+
+    fn room(&mut self, size: usize) -> Result<Room, String> {
+        let mut room = match self.spare.iter().position(|room| room.len() >= size) {
+            Some(found) => self.spare.swap_remove(found),
+            None => Room::new(size.next_power_of_two())?,
+        };
+        room.clear_first();
+        Ok(room)
+    }
+
+    pub(crate) fn is_under_way(&self, ticket: Ticket) -> bool {
+        self.under_way.contains_key(&ticket)
+    }
+
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Whether a receive has begun to be filled.
+    pub(crate) fn begun(&self, ticket: Ticket) -> bool {
+        let op = self.under_way.get(&ticket);
+        op.and_then(|op| op.room.as_ref()).is_some_and(Room::begun)
+    }
+
+    /// Appends what has ended, waiting up to `idle_ms` for something to.
+    pub(crate) fn take_in(&mut self, idle_ms: i32, out: &mut Vec<Ended>) -> Result<(), String> {
+        self.bmi.completions(idle_ms, &mut self.ends)?;
+        self.account(out)
+    }
+
+    fn account(&mut self, out: &mut Vec<Ended>) -> Result<(), String> {
+        for Done { user, error } in self.ends.drain(..) {
+            let ticket = Ticket(user);
+            let Some(op) = self.under_way.remove(&ticket) else {
+                return Err(format!("operation {user} was reported a second time"));
+            };
+            self.spare.extend(op.room);
+            out.push(Ended { ticket, error });
+        }
+        Ok(())
+    }
+
+    /// Calls an operation that is under way off. `out` gets whatever else ended meanwhile.
+    pub(crate) fn cancel(
+        &mut self,
+        ticket: Ticket,
+        out: &mut Vec<Ended>,
+    ) -> Result<Cancelled, String> {
+        let op = self.under_way.get(&ticket).ok_or("nothing to cancel")?;
+        let (id, mut calls) = (op.id, 0);
+        let cpu = thread_time();
+        let start = Instant::now();
+        let code = self.bmi.cancel(id);
+        let found = loop {
+            self.bmi.completions(0, &mut self.ends)?;
+            calls += 1;
+            if let Some(found) = self.ends.iter().find(|end| end.user == ticket.0) {
+                break *found;
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(format!(
+                    "a cancelled operation was not reported in {PATIENCE:?}"
+                ));
+            }
+        };
+        let wall = start.elapsed();
+        let cpu = thread_time().saturating_sub(cpu);
+        if code != 0 {
+            return Err(format!("cancel: {}", codes::name(code)));
+        }
+        self.account(out)?;
+        out.retain(|end| end.ticket != ticket);
+        Ok(Cancelled {
+            wall_us: wall.as_secs_f64() * 1e6,
+            cpu_us: cpu.as_secs_f64() * 1e6,
+            error: found.error,
+            calls,
+        })
+    }
+
+    /// Calls everything off that is under way.
+    pub(crate) fn cancel_all(&mut self) -> Result<(), String> {
+        let tickets: Vec<Ticket> = self.under_way.keys().copied().collect();
+        for ticket in tickets {
+            if self.is_under_way(ticket) {
+                self.cancel(ticket, &mut Vec::new())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends an order and waits until it has left: 0, or what became of it.
+    pub(crate) fn order(&mut self, to: Remote, order: &Order) -> Result<i32, String> {
+        let bytes: Vec<u8> = order
+            .words()
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        let place = Place {
+            base: bytes.as_ptr().cast_mut(),
+            len: bytes.len(),
+            pieces: 1,
+        };
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        // SAFETY: nobody writes what is sent, and `bytes` lives until it has ended: an error of
+        // `wait` ends the process's use of the method.
+        match unsafe {
+            self.bmi
+                .post(Verb::SendUnexpected, to, ORDER_TAG, place, ticket.0)
+        } {
+            Posted::Complete => Ok(0),
+            Posted::Refused(code) => Ok(code),
+            Posted::Pending(id) => {
+                self.under_way.insert(ticket, Op { id, room: None });
+                let outcome = self.wait(ticket);
+                if outcome.is_err() {
+                    // Still the library's: never given back.
+                    let _ = bytes.leak();
+                }
+                outcome
+            }
+        }
+    }
+
+    /// Waits for one operation; others that end meanwhile have ended.
+    fn wait(&mut self, ticket: Ticket) -> Result<i32, String> {
+        let (start, mut ends) = (Instant::now(), Vec::new());
+        while start.elapsed() < PATIENCE {
+            self.take_in(10, &mut ends)?;
+            if let Some(end) = ends.iter().find(|end| end.ticket == ticket) {
+                return Ok(end.error);
+            }
+        }
+        Err(format!("an operation has not ended in {PATIENCE:?}"))
+    }
+
+    /// Sends an order that is answered on `tag`. `Ok(Err(code))`: the peer is not there.
+    pub(crate) fn ask(
+        &mut self,
+        to: Remote,
+        order: &Order,
+        tag: i32,
+    ) -> Result<Result<[u64; ANSWER_WORDS], i32>, String> {
+        let room = self.room(8 * ANSWER_WORDS)?;
+        let base = room.base();
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        let place = Place {
+            base,
+            len: 8 * ANSWER_WORDS,
+            pieces: 1,
+        };
+        // SAFETY: `room` is kept with the operation, or by this function when it is complete.
+        let id = match unsafe { self.bmi.post(Verb::Recv, to, tag, place, ticket.0) } {
+            Posted::Pending(id) => id,
+            Posted::Complete => return Err("an answer before the question".into()),
+            Posted::Refused(code) => return Ok(Err(code)),
+        };
+        self.under_way.insert(
+            ticket,
+            Op {
+                id,
+                room: Some(room),
+            },
+        );
+        let sent = self.order(to, order)?;
+        if sent != 0 {
+            if self.under_way.contains_key(&ticket) {
+                self.cancel(ticket, &mut Vec::new())?;
+            }
+            return Ok(Err(sent));
+        }
+        if self.under_way.contains_key(&ticket) {
+            let code = self.wait(ticket)?;
+            if code != 0 {
+                return Ok(Err(code));
+            }
+        }
+        let mut answer = [0; ANSWER_WORDS];
+        for (n, word) in answer.iter_mut().enumerate() {
+            // SAFETY: within the room, which is among the spare ones now; it is aligned to a page.
+            *word = unsafe { base.cast::<u64>().add(n).read_volatile() };
+        }
+        Ok(Ok(answer))
+    }
+
+    /// Asks until there is an answer: a peer that has just come may have to be found first.
+    pub(crate) fn greet(&mut self, peer: Remote) -> Result<(), String> {
+        let start = Instant::now();
+        let mut code = 0;
+        while start.elapsed() < PATIENCE {
+            let tag = self.tag();
+            match self.ask(peer, &Order::Ping { tag }, tag)? {
+                Ok(_) => return Ok(()),
+                Err(refused) => code = refused,
+            }
+            self.pause()?;
+        }
+        Err(format!("no answer: {}", codes::name(code)))
+    }
+
+    /// About a millisecond of what a program does that waits.
+    pub(crate) fn pause(&mut self) -> Result<(), String> {
+        self.take_in(1, &mut Vec::new())
+    }
+}
+
+/// Processor time of this thread.
+fn thread_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: room for one timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

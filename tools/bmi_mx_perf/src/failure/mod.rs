@@ -1,0 +1,100 @@
+//! What failure costs: cancels, deaths, silence and return, between real processes.
+//!
+//! ```text
+//!   bmi_mx_perf cancel       client, timed ------ counterpart: alive, stopped or killed
+//!   bmi_mx_perf recovery     client, timed ------ counterpart: killed, started again, stopped
+//!                            client, timed ------ counterpart ------ clients that are killed
+//! ```
+//!
+//! Nothing to compare with: the limits are absolute, and printed beside the figures.
+
+mod calls;
+mod cancel;
+mod child;
+mod client;
+mod counterpart;
+mod dice;
+mod kills;
+mod orders;
+mod recovery;
+mod room;
+mod storm;
+mod table;
+
+pub(crate) use counterpart::serve as counterpart;
+pub(crate) use storm::{control, run as storm, victim};
+
+use crate::args::{Args, Part, Peer, Port};
+use crate::bmi::Bmi;
+use crate::report;
+use client::Client;
+
+/// `bmi_mx_perf cancel`.
+pub(crate) fn cancel(args: &Args, peer: Option<Peer>, count: usize) -> Result<(), String> {
+    if !args.json {
+        table::cancel_heading();
+    }
+    for_each_port(args, |port| {
+        for one in Peer::ALL {
+            if peer.is_none_or(|peer| peer == one) {
+                cancel::run(args, port, one, count)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// `bmi_mx_perf recovery`.
+pub(crate) fn recovery(args: &Args, part: Option<Part>, kills: usize) -> Result<(), String> {
+    if !args.json {
+        table::recovery_heading();
+    }
+    for_each_port(args, |port| {
+        for one in Part::ALL {
+            if part.is_some_and(|part| part != one) {
+                continue;
+            }
+            match one {
+                Part::Death => recovery::deaths(args, port)?,
+                Part::Silence => recovery::freezes(args, port)?,
+                Part::Kills => kills::run(args, port, kills)?,
+            }
+        }
+        Ok(())
+    })
+}
+
+fn for_each_port(
+    args: &Args,
+    mut measure: impl FnMut(Port) -> Result<(), String>,
+) -> Result<(), String> {
+    if args.pin {
+        crate::pin::to_core(0);
+    }
+    if let Some(provider) = &args.provider {
+        // SAFETY: no other thread runs yet.
+        unsafe { std::env::set_var("MX_PROVIDER", provider) };
+    }
+    for &port in &args.ports {
+        // SAFETY: the method of the port before has been finalised, and with it its helper thread;
+        // threads that wait for the end of a process do not look at the environment.
+        unsafe { std::env::set_var("MX_PORT", port.name()) };
+        // A port that cannot be opened is said once here.
+        match Bmi::start(&args.library, None) {
+            Ok(bmi) => drop(bmi),
+            Err(why) if port == Port::Rdm && !args.port_named => {
+                report::not_measured(port.name(), &why, args.json);
+                continue;
+            }
+            Err(why) => return Err(why),
+        }
+        measure(port)?;
+    }
+    Ok(())
+}
+
+/// This process's own method, with some settings.
+fn client(args: &Args, settings: &str) -> Result<Client, String> {
+    let options = child::options(settings);
+    Client::new(Bmi::start_with(&args.library, None, &options)?)
+}
