@@ -22,6 +22,12 @@ use std::time::Duration;
 pub struct Config {
     /// Those that do not concern the method alone.
     pub mx: Settings,
+    /// How long an expected send may wait for its receiver.
+    pub send_timeout: Option<Duration>,
+    /// The same for an unexpected one.
+    pub unexpected_timeout: Option<Duration>,
+    /// How long a receive may wait for its message.
+    pub recv_timeout: Option<Duration>,
     /// Largest unexpected message that may be posted and is accepted.
     pub unexpected_max: usize,
     /// Bytes of unexpected messages waiting to be picked up with `testunexpected`.
@@ -32,15 +38,57 @@ pub struct Config {
     pub buffer_cache: usize,
 }
 
+/// Milliseconds of a day: nobody has a use for a longer time-out.
+const DAY: u64 = 86_400_000;
+
 /// The method's own tunables, in the order of the documentation.
 pub static OWN: &[Tunable<Config>] = &[
     Tunable {
         name: "BMI_MX_CONNECT_TIMEOUT_MS",
-        kind: Kind::Number(0, 86_400_000),
+        kind: Kind::Number(0, DAY),
         about: "milliseconds that operations wait for a connection before they fail; 0: for ever",
         access: Access::Number {
             set: |c, v| c.connect_timeout = millis(v),
             get: |c| of_millis(c.connect_timeout),
+        },
+    },
+    Tunable {
+        name: "BMI_MX_PEER_TIMEOUT_MS",
+        kind: Kind::OrZero(100, DAY),
+        about: "milliseconds after which a peer that is silent although there are operations with \
+                it is lost, and they fail; 0: never",
+        access: Access::Number {
+            set: |c, v| c.mx.endpoint.peer_timeout = millis(v),
+            get: |c| of_millis(c.mx.endpoint.peer_timeout),
+        },
+    },
+    Tunable {
+        name: "BMI_MX_SEND_TIMEOUT_MS",
+        kind: Kind::Number(0, DAY),
+        about: "milliseconds after which an expected send that nobody has received is called off; \
+                0: not while the peer lives",
+        access: Access::Number {
+            set: |c, v| c.send_timeout = millis(v),
+            get: |c| of_millis(c.send_timeout),
+        },
+    },
+    Tunable {
+        name: "BMI_MX_UNEXPECTED_TIMEOUT_MS",
+        kind: Kind::Number(0, DAY),
+        about: "the same for an unexpected send that its receiver has no room for",
+        access: Access::Number {
+            set: |c, v| c.unexpected_timeout = millis(v),
+            get: |c| of_millis(c.unexpected_timeout),
+        },
+    },
+    Tunable {
+        name: "BMI_MX_RECV_TIMEOUT_MS",
+        kind: Kind::Number(0, DAY),
+        about: "milliseconds after which a receive that no message has come for is called off; 0: \
+                not while the peer lives",
+        access: Access::Number {
+            set: |c, v| c.recv_timeout = millis(v),
+            get: |c| of_millis(c.recv_timeout),
         },
     },
     Tunable {
@@ -89,6 +137,9 @@ impl Default for Config {
             unexpected_max: 4 * M as usize,
             unexpected_queue_bytes: 64 * M as usize,
             connect_timeout: Some(Duration::from_secs(20)),
+            send_timeout: None,
+            unexpected_timeout: None,
+            recv_timeout: None,
             // Sixteen buffers of 4 MiB, which is what the C method set aside in every process.
             buffer_cache: 64 * M as usize,
         }
@@ -159,6 +210,7 @@ mod tests {
                 Kind::Number(min, max) | Kind::Bytes(min, max) => {
                     vec![min.to_string(), max.to_string()]
                 }
+                Kind::OrZero(min, max) => [0, min, max].iter().map(u64::to_string).collect(),
                 Kind::Switch => vec!["off".to_owned(), "on".to_owned()],
                 Kind::Choice(words) => words.iter().map(ToString::to_string).collect(),
                 Kind::Name => vec!["auto".to_owned(), "x".to_owned(), "y".repeat(NAME_MAX)],
@@ -168,7 +220,10 @@ mod tests {
                 let mut config = Config::default();
                 tunable.apply(&mut config, text).unwrap();
                 match (tunable.kind, &tunable.access) {
-                    (Kind::Number(..) | Kind::Bytes(..), Access::Number { get, .. }) => {
+                    (
+                        Kind::Number(..) | Kind::OrZero(..) | Kind::Bytes(..),
+                        Access::Number { get, .. },
+                    ) => {
                         assert_eq!(get(&config).to_string(), *text, "{}", tunable.name);
                     }
                     (_, Access::Number { get, .. }) => {
@@ -185,7 +240,9 @@ mod tests {
     #[test]
     fn values_just_outside_a_range_are_refused_and_named() {
         for tunable in tunables() {
-            if let Kind::Number(min, max) | Kind::Bytes(min, max) = tunable.kind {
+            if let Kind::Number(min, max) | Kind::OrZero(min, max) | Kind::Bytes(min, max) =
+                tunable.kind
+            {
                 let outside = [max.checked_add(1), min.checked_sub(1)];
                 for value in outside.into_iter().flatten() {
                     let mut config = Config::default();

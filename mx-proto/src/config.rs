@@ -18,10 +18,18 @@ pub struct Config {
     pub partner_window_bytes: u32,
     /// Messages (of any size, offers included) one partner may have here unmatched.
     pub partner_window_messages: u32,
-    /// How long a send, a connect or a matched receive may go without any progress, until
-    /// [`crate::Endpoint::set_request_timeout`] says otherwise. `None`: for ever, and so are spans
-    /// of more than 49 days. 20 s is what the C method sets.
+    /// How long a connect, or a transfer whose message has been matched, may go without any
+    /// progress, until [`crate::Endpoint::set_request_timeout`] says otherwise. `None`: for ever,
+    /// and so are spans of more than 49 days. 20 s is what the C method sets.
     pub request_timeout: Option<Duration>,
+    /// How long a send may wait for its turn and for its receiver, likewise. For MX that is part of
+    /// the same time-out; a BMI server may take its time as long as it lives.
+    pub waiting_timeout: Option<Duration>,
+    /// How long nothing may be heard of a partner with which there are operations, or that the
+    /// layer above [watches](crate::Endpoint::watch), until it is taken for lost. `None`: for ever,
+    /// which is MX's way. The one default for all networks: what TCP and fabrics notice by
+    /// themselves, they notice within the same time.
+    pub peer_timeout: Option<Duration>,
     /// Packets taken in by one progress call, so that it stays short.
     pub poll_budget: usize,
     /// Packets given out to one partner before it is the next one's turn.
@@ -46,6 +54,8 @@ impl Default for Config {
             partner_window_bytes: 256 * 1024,
             partner_window_messages: 512,
             request_timeout: Some(Duration::from_secs(20)),
+            waiting_timeout: None,
+            peer_timeout: Some(Duration::from_secs(20)),
             poll_budget: 64,
             burst: 16,
             max_partners: 1 << 20,

@@ -17,6 +17,7 @@ use crate::event::Identity;
 use crate::ids::{EndpointId, LinkId, NicId, PartnerId, RequestId, SessionId, Target};
 use crate::port::{HeaderBytes, Limits};
 use crate::table::Table;
+use crate::timer::TimerId;
 use crate::wire::{CONTROL_MAX, Header};
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
@@ -55,8 +56,28 @@ pub(crate) struct Partner {
     pub(crate) streams: VecDeque<Stream>,
     /// Connects that wait for an answer.
     pub(crate) connects: SmallVec<[RequestId; 1]>,
+    /// Whether it is still there.
+    pub(crate) vigil: Vigil,
     /// It is only the name of a sender that has gone, on so many messages that wait here.
     pub(crate) orphans: Option<u32>,
+}
+
+/// What is known of a partner's being there; see `endpoint/watch.rs`.
+#[derive(Debug, Default)]
+pub(crate) struct Vigil {
+    /// Something has come from it since the last step.
+    pub(crate) heard: bool,
+    /// The layer above wants it watched.
+    pub(crate) wanted: bool,
+    /// There are operations with it; only true while that is being found out.
+    pub(crate) busy: bool,
+    /// Steps in a row in which nothing came.
+    pub(crate) silent: u8,
+    /// A ping, or a pong, stands in `control`.
+    pub(crate) ping_queued: bool,
+    pub(crate) pong_queued: bool,
+    /// The end of the step, while it is watched.
+    pub(crate) timer: Option<TimerId>,
 }
 
 /// One link to a partner.
@@ -136,6 +157,7 @@ impl Partner {
             pending: VecDeque::new(),
             streams: VecDeque::new(),
             connects: SmallVec::new(),
+            vigil: Vigil::default(),
             orphans: None,
         }
     }

@@ -26,7 +26,10 @@ pub(crate) struct Request<M> {
     /// `None` for connects.
     pub(crate) memory: Option<M>,
     pub(crate) timer: Option<TimerId>,
+    /// Once it has been matched, or if it is a connect.
     pub(crate) patience: Patience,
+    /// Before that: a send's wait for its turn and its receiver, a receive's for a message.
+    pub(crate) waiting: Patience,
     /// Something has happened since the timer was last looked at.
     pub(crate) touched: bool,
     pub(crate) state: State,
@@ -38,6 +41,8 @@ pub(crate) struct Request<M> {
 pub(crate) struct Patience(u32);
 
 impl Patience {
+    pub(crate) const FOR_EVER: Self = Self(0);
+
     /// Spans of more than 49 days are for ever, those below a millisecond are one.
     pub(crate) fn new(span: Option<Duration>) -> Self {
         let millis = span.map(|span| span.as_nanos().div_ceil(1_000_000).max(1));
@@ -47,6 +52,26 @@ impl Patience {
     /// `None`: for ever.
     pub(crate) fn span(self) -> Option<Duration> {
         (self.0 != 0).then(|| Duration::from_millis(self.0.into()))
+    }
+}
+
+/// The two time-outs of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TimeOuts {
+    /// Of a transfer, or a connect.
+    pub(crate) transfer: Patience,
+    /// Of what waits to be matched.
+    pub(crate) waiting: Patience,
+}
+
+impl TimeOuts {
+    /// What a posted receive begins with: it waits for ever.
+    #[inline]
+    pub(crate) fn of_receive(self) -> Self {
+        Self {
+            waiting: Patience::FOR_EVER,
+            ..self
+        }
     }
 }
 
@@ -125,6 +150,17 @@ impl Pulling {
     }
 }
 
+impl<M> Request<M> {
+    /// The time-out that counts in its present state.
+    pub(crate) fn limit(&self) -> Patience {
+        if self.state.is_waiting() {
+            self.waiting
+        } else {
+            self.patience
+        }
+    }
+}
+
 /// All operations of one endpoint.
 pub(crate) type Requests<M> = Table<Request<M>>;
 
@@ -135,7 +171,7 @@ impl<M> Requests<M> {
         context: u64,
         bits: MatchBits,
         memory: Option<M>,
-        patience: Patience,
+        timeouts: TimeOuts,
         state: State,
     ) -> RequestId {
         let request = Request {
@@ -143,7 +179,8 @@ impl<M> Requests<M> {
             bits,
             memory,
             timer: None,
-            patience,
+            patience: timeouts.transfer,
+            waiting: timeouts.waiting,
             touched: false,
             state,
         };
@@ -183,6 +220,14 @@ impl<M> Requests<M> {
 }
 
 impl State {
+    /// Nothing has matched it.
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(
+            self,
+            Self::Queued { .. } | Self::Offered { .. } | Self::Posted { .. }
+        )
+    }
+
     /// The other side, once it is known.
     pub(crate) fn partner(&self) -> Option<PartnerId> {
         match self {

@@ -29,6 +29,8 @@ pub struct Stats {
     pub partners_down: u64,
     /// Connects refused because of a wrong key, version, or too many partners.
     pub refused: u64,
+    /// Partners that were taken for lost because nothing was heard of them.
+    pub silenced: u64,
     /// Requests that ran into their time-out.
     pub timeouts: u64,
 }

@@ -26,6 +26,8 @@
 //! | Withdraw   | send id      | -           | -      | -                             |
 //! | Credit     | -            | -           | -      | -                             |
 //! | Disconnect | -            | -           | -      | -                             |
+//! | Ping       | -            | -           | -      | -                             |
+//! | Pong       | -            | -           | -      | -                             |
 //!
 //! Credits are running totals (modulo 2^32) of what the sender of the packet lets the other side
 //! send in all; every packet carries them.
@@ -37,7 +39,7 @@ use crate::ids::{EndpointId, NicId, SessionId};
 use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, RemoteKey};
 
 /// Version of everything in this file. Peers with another one are refused in the handshake.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 const MAGIC: [u8; 2] = *b"MX";
 const HELLO_MAGIC: u32 = u32::from_le_bytes(*b"MXs1");
@@ -76,6 +78,10 @@ pub enum Kind {
     Credit = 9,
     /// Goodbye.
     Disconnect = 10,
+    /// Are you there?
+    Ping = 11,
+    /// The answer to that; one to several is enough.
+    Pong = 12,
 }
 
 impl Kind {
@@ -91,6 +97,8 @@ impl Kind {
             8 => Self::Withdraw,
             9 => Self::Credit,
             10 => Self::Disconnect,
+            11 => Self::Ping,
+            12 => Self::Pong,
             _ => return None,
         })
     }
@@ -309,7 +317,7 @@ mod tests {
     #[test]
     fn a_wrong_kind_magic_or_flag_is_no_header() {
         let good = header(Kind::Eager).emit();
-        for (at, value) in [(0, 0), (0, 11), (0, 255), (1, 1), (2, b'm'), (3, b'x')] {
+        for (at, value) in [(0, 0), (0, 13), (0, 255), (1, 1), (2, b'm'), (3, b'x')] {
             let mut bad = good;
             bad[at] = value;
             assert_eq!(Header::parse(&bad), None, "byte {at} = {value}");

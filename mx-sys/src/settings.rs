@@ -32,6 +32,10 @@ pub struct Settings {
     pub port_base: u16,
     /// How the protocol endpoint behaves.
     pub endpoint: mx_proto::Config,
+    /// Whether the time-out of requests counts for sends that nobody has matched, too.
+    pub waiting_counts: bool,
+    /// How long the kernel may hear nothing from the host of a TCP peer.
+    pub tcp_keepalive: Duration,
     /// How long a blocked test call polls before it sleeps in the kernel.
     pub spin: Duration,
     /// Whether a helper thread keeps connections moving while the application computes.
@@ -168,7 +172,7 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 kind: Kind::Number(0, 86_400_000),
                 about: "milliseconds without any progress after which a transfer fails; 0: never",
                 access: Access::Number {
-                    set: |s, v| s.as_mut().endpoint.request_timeout = millis(v),
+                    set: |s, v| s.as_mut().set_request_timeout(millis(v)),
                     get: |s| of_millis(s.as_ref().endpoint.request_timeout),
                 },
             },
@@ -188,6 +192,16 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 access: Access::Number {
                     set: |s, v| s.as_mut().endpoint.max_partners = v as usize,
                     get: |s| s.as_ref().endpoint.max_partners as u64,
+                },
+            },
+            Tunable {
+                name: "MX_TCP_KEEPALIVE_MS",
+                kind: Kind::Number(1000, 86_400_000),
+                about: "milliseconds after which a TCP peer whose host, or the way there, is \
+                        silent is taken for dead",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().tcp_keepalive = Duration::from_millis(v),
+                    get: |s| s.as_ref().tcp_keepalive.as_millis() as u64,
                 },
             },
             Tunable {
@@ -265,6 +279,9 @@ impl Default for Settings {
             port: PortChoice::Auto,
             port_base: endpoint_port::DEFAULT_PORT_BASE,
             endpoint: mx_proto::Config::default(),
+            // A server may take its time as long as it lives.
+            waiting_counts: false,
+            tcp_keepalive: Duration::from_secs(20),
             // Twice what waking a sleeping thread costs on the reference machine (24 us).
             spin: Duration::from_micros(50),
             helper: true,
@@ -297,6 +314,7 @@ impl Settings {
         Self {
             endpoint: mx_proto::Config {
                 request_timeout: None,
+                peer_timeout: None,
                 // Two programs that each send 32 KiB, wait for that and then receive must not wait
                 // for each other, whatever has been consumed without a new grant meanwhile.
                 first_window_bytes: 128 << 10,
@@ -305,7 +323,15 @@ impl Settings {
                 connect_again: true,
                 ..mx_proto::Config::default()
             },
+            waiting_counts: true,
             ..Self::default()
+        }
+    }
+
+    fn set_request_timeout(&mut self, timeout: Option<Duration>) {
+        self.endpoint.request_timeout = timeout;
+        if self.waiting_counts {
+            self.endpoint.waiting_timeout = timeout;
         }
     }
 
@@ -333,6 +359,7 @@ impl Settings {
                 lanes: self.rdm_lanes,
                 ..RdmOptions::default()
             },
+            tcp_keepalive: self.tcp_keepalive,
             // The table lets no other base through.
             ports: PortMap::new(self.port_base).unwrap_or_default(),
             ..OpenOptions::new(endpoint)
@@ -396,6 +423,7 @@ mod tests {
                 Kind::Number(min, max) | Kind::Bytes(min, max) => {
                     vec![min.to_string(), max.to_string()]
                 }
+                Kind::OrZero(min, max) => [0, min, max].iter().map(u64::to_string).collect(),
                 Kind::Switch => vec!["off".to_owned(), "on".to_owned()],
                 Kind::Choice(words) => words.iter().map(ToString::to_string).collect(),
                 Kind::Name => vec!["auto".to_owned(), "x".to_owned(), "y".repeat(NAME_MAX)],
@@ -405,7 +433,10 @@ mod tests {
                 let (mut settings, refused) = load(&[(row.name, text)]);
                 assert!(refused.is_empty(), "{refused:?}");
                 match (row.kind, &row.access) {
-                    (Kind::Number(..) | Kind::Bytes(..), Access::Number { get, .. }) => {
+                    (
+                        Kind::Number(..) | Kind::OrZero(..) | Kind::Bytes(..),
+                        Access::Number { get, .. },
+                    ) => {
                         assert_eq!(get(&settings).to_string(), *text, "{}", row.name);
                     }
                     (_, Access::Number { get, .. }) => {
@@ -424,7 +455,9 @@ mod tests {
     #[test]
     fn values_just_outside_a_range_are_refused_and_named() {
         for row in Settings::mx_rows() {
-            if let Kind::Number(min, max) | Kind::Bytes(min, max) = row.kind {
+            if let Kind::Number(min, max) | Kind::OrZero(min, max) | Kind::Bytes(min, max) =
+                row.kind
+            {
                 let outside = [max.checked_add(1), min.checked_sub(1)];
                 for value in outside.into_iter().flatten() {
                     let (settings, refused) = load(&[(row.name, &value.to_string())]);
@@ -449,11 +482,14 @@ mod tests {
     fn only_what_its_programs_rely_on_differs_for_mx() {
         let mut mx = Settings::for_mx();
         assert_eq!(mx.endpoint.request_timeout, None);
+        assert_eq!(mx.endpoint.peer_timeout, None);
         // A send of 32 KiB stands for itself even when all but one byte of another is taken up.
         assert!(mx.endpoint.first_window_bytes as usize >= 2 * mx.endpoint.eager_max);
         assert!(mx.endpoint.keep_orphans > 0 && mx.endpoint.connect_again);
         let usual = mx_proto::Config::default();
         mx.endpoint.request_timeout = usual.request_timeout;
+        mx.endpoint.peer_timeout = usual.peer_timeout;
+        assert!(std::mem::take(&mut mx.waiting_counts));
         mx.endpoint.first_window_bytes = usual.first_window_bytes;
         mx.endpoint.keep_orphans = usual.keep_orphans;
         mx.endpoint.connect_again = usual.connect_again;
@@ -468,6 +504,7 @@ mod tests {
             ("MX_SPIN_US", "3"),
             ("MX_PROVIDER", "psm3"),
             ("MX_RDM_KEEPALIVE_MS", "5000"),
+            ("MX_TCP_KEEPALIVE_MS", "3000"),
             ("MX_RDM_WAIT", "poll"),
             ("MX_RDM_LANES", "5"),
             ("MX_DISABLE_SHMEM", "1"),
@@ -481,6 +518,7 @@ mod tests {
         assert!(!options.shared_memory && !options.rdm_required);
         assert_eq!(options.rdm.provider.as_deref(), Some("psm3"));
         assert_eq!(options.rdm.keepalive, Duration::from_secs(5));
+        assert_eq!(options.tcp_keepalive, Duration::from_secs(3));
         assert_eq!((options.rdm.wait, options.rdm.lanes), (Wait::Poll, 5));
         assert_eq!(settings.tuning().spin, Duration::from_micros(3));
         let usual = Settings::default().open_options(EndpointChoice::Any);

@@ -53,6 +53,8 @@ pub enum Access<S> {
 pub enum Kind {
     /// A whole number from the first to the second.
     Number(u64, u64),
+    /// The same, or 0.
+    OrZero(u64, u64),
     /// A number of bytes from the first to the second.
     Bytes(u64, u64),
     /// `off` or `on`.
@@ -199,7 +201,7 @@ impl Kind {
 
     fn number_text(self, value: u64) -> String {
         match self {
-            Self::Number(..) | Self::Name | Self::Path => value.to_string(),
+            Self::Number(..) | Self::OrZero(..) | Self::Name | Self::Path => value.to_string(),
             Self::Bytes(..) => match value {
                 0 => "0".to_owned(),
                 v if v % G == 0 => format!("{}G", v / G),
@@ -217,6 +219,10 @@ impl Kind {
     fn parse(self, text: &str) -> Option<Value> {
         let number = match self {
             Self::Number(min, max) => text.parse().ok().filter(|v| (min..=max).contains(v)),
+            Self::OrZero(min, max) => {
+                let fits = |v: &u64| *v == 0 || (min..=max).contains(v);
+                text.parse().ok().filter(fits)
+            }
             Self::Bytes(min, max) => {
                 let (digits, unit) = match text.as_bytes().last()? {
                     b'K' | b'k' => (&text[..text.len() - 1], K),
@@ -257,6 +263,7 @@ impl fmt::Display for Kind {
             Self::Number(min, max) | Self::Bytes(min, max) => {
                 write!(f, "{} to {}", self.number_text(min), self.number_text(max))
             }
+            Self::OrZero(min, max) => write!(f, "0, {min} to {max}"),
             Self::Switch => f.write_str("on, off"),
             Self::Choice(words) => f.write_str(&words.join(", ")),
             Self::Name => write!(f, "{NO_NAME}, a name"),

@@ -8,7 +8,7 @@ use crate::matching::{Payload, Waiting};
 use crate::memory::Memory;
 use crate::partner::{Link, Partner};
 use crate::port::{Body, Close, ConnectError, LinkDown, Port, SendError, Sent};
-use crate::request::{Patience, Pulling, State};
+use crate::request::{Patience, Pulling, State, TimeOuts};
 use crate::status::{DownReason, Kind, Status};
 use crate::time::Clock;
 use crate::wire;
@@ -141,9 +141,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         token: u64,
     ) -> Posted {
         let state = State::Draining { to };
-        let patience = self.core.patience;
+        let timeouts = self.core.timeouts;
         let requests = &mut self.core.requests;
-        let id = requests.add(context, bits, Some(memory), patience, state);
+        let id = requests.add(context, bits, Some(memory), timeouts, state);
         self.core.held.insert((link, token), id);
         let now = self.clock.now();
         self.core.start_timer(id, now);
@@ -163,9 +163,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             to,
             synchronous: mode == SendMode::Synchronous,
         };
-        let patience = self.core.patience;
+        let timeouts = self.core.timeouts;
         let requests = &mut self.core.requests;
-        let id = requests.add(context, bits, Some(memory), patience, state);
+        let id = requests.add(context, bits, Some(memory), timeouts, state);
         let now = self.clock.now();
         self.core.start_timer(id, now);
         if let Some(partner) = self.core.partners.of_mut(to) {
@@ -197,9 +197,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             to: NOBODY,
             synchronous: false,
         };
-        let patience = core.patience;
+        let timeouts = core.timeouts.of_receive();
         let requests = &mut core.requests;
-        let id = requests.add(context, bits, Some(memory), patience, placeholder);
+        let id = requests.add(context, bits, Some(memory), timeouts, placeholder);
         let key = core.posted.post(bits, mask, id);
         if let Some(request) = core.requests.of_mut(id) {
             request.state = State::Posted { key };
@@ -246,9 +246,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                     to: NOBODY,
                     synchronous: false,
                 };
-                let patience = self.core.patience;
+                let timeouts = self.core.timeouts.of_receive();
                 let requests = &mut self.core.requests;
-                let id = requests.add(context, bits, Some(memory), patience, placeholder);
+                let id = requests.add(context, bits, Some(memory), timeouts, placeholder);
                 let now = self.clock.now();
                 self.core.match_offer(id, pulling, now);
                 Received::Pending(id)
@@ -310,10 +310,14 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         true
     }
 
-    /// How long operations posted from now on may go without any progress: sends, connects, and
-    /// receives once they have matched. `None`: for ever.
+    /// How long operations posted from now on may go without any progress: sends, whether they
+    /// have been matched or not, connects, and receives once they have matched. `None`: for ever.
     pub fn set_request_timeout(&mut self, timeout: Option<Duration>) {
-        self.core.patience = Patience::new(timeout);
+        let patience = Patience::new(timeout);
+        self.core.timeouts = TimeOuts {
+            transfer: patience,
+            waiting: patience,
+        };
     }
 
     /// The same for one operation, counted from now. False when it has completed.
@@ -323,13 +327,31 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         };
         posted.patience = Patience::new(timeout);
         posted.touched = false;
-        if let Some(timer) = posted.timer.take() {
-            self.core.wheel.clear(timer);
+        match posted.state {
+            State::Posted { .. } => return true,
+            State::Pulling(_) => {}
+            _ => posted.waiting = posted.patience,
         }
-        if !matches!(posted.state, State::Posted { .. }) {
-            let now = self.clock.now();
-            self.core.start_timer(request, now);
+        let now = self.clock.now();
+        self.core.start_timer(request, now);
+        true
+    }
+
+    /// How long one operation may wait for its counterpart, counted from now: a send for its turn
+    /// and a receiver, a receive for a message. Then it is called off as [`Status::Timeout`], and
+    /// the partner stays. `None`: for ever. A receive whose message is withdrawn waits from the
+    /// beginning. False when nothing waits any more: it has been matched or has completed.
+    pub fn limit_waiting(&mut self, request: RequestId, limit: Option<Duration>) -> bool {
+        let Some(posted) = self.core.requests.of_mut(request) else {
+            return false;
+        };
+        if !posted.state.is_waiting() {
+            return false;
         }
+        posted.waiting = Patience::new(limit);
+        posted.touched = false;
+        let now = self.clock.now();
+        self.core.start_timer(request, now);
         true
     }
 
@@ -345,10 +367,10 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             Some(partner) => partner,
             None => self.new_partner(target)?,
         };
-        let patience = self.core.patience;
+        let timeouts = self.core.timeouts;
         let state = State::Connecting { to, key };
         let requests = &mut self.core.requests;
-        let id = requests.add(context, bits, None, patience, state);
+        let id = requests.add(context, bits, None, timeouts, state);
         let now = self.clock.now();
         self.core.start_timer(id, now);
         self.introduce(to, id);
@@ -386,6 +408,8 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 {
                     *to = partner;
                     self.introduce(partner, id);
+                    let now = self.clock.now();
+                    self.core.watch_over(partner, now);
                 }
             }
             Err(error) => {
@@ -502,6 +526,7 @@ impl<M: Memory> Core<M> {
         let freed = self.unexpected.forget(id) + self.undecided.forget(id);
         self.budget.held = self.budget.held.saturating_sub(freed);
         let partner = self.partners.take(id)?;
+        self.watch.forget(partner.vigil.timer);
         partner.credit.dissolve(&mut self.budget);
         if let Some(left) = partner.orphans {
             self.orphans.gone(left);

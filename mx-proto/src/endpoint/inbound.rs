@@ -63,6 +63,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
         let Some(partner) = self.core.partners.of_mut(from) else {
             return self.stranger_packet(link, cookie, &header, body);
         };
+        partner.vigil.heard = true;
         if partner
             .credit
             .on_allowance(header.credit_bytes, header.credit_messages)
@@ -92,6 +93,10 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
             return None;
         }
         request.touched = true;
+        if let Some(partner) = self.core.partners.of_mut(from) {
+            // A packet of which nothing but parts arrives for long.
+            partner.vigil.heard = true;
+        }
         let memory = request.memory.as_mut()?;
         Some(Place {
             memory,
@@ -158,8 +163,18 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
             RemoteUse::Reading(token) => self.core.reads.get(&token).copied(),
             RemoteUse::Exposed(token) => Some(RequestId::from_word(token)),
         };
-        if let Some(request) = id.and_then(|id| self.core.requests.of_mut(id)) {
-            request.touched = true;
+        let Some(id) = id else { return };
+        let Some(request) = self.core.requests.of_mut(id) else {
+            return;
+        };
+        request.touched = true;
+        let from = request.state.partner();
+        if let State::Offered { to, exposed } = request.state {
+            request.state = State::Serving { to, exposed };
+            self.core.serving(id, self.clock);
+        }
+        if let Some(partner) = from.and_then(|from| self.core.partners.of_mut(from)) {
+            partner.vigil.heard = true;
         }
     }
 
@@ -303,9 +318,9 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
             Verdict::Receive { memory, context } => {
                 self.core.consumed(from, 0);
                 let state = State::Pulling(offered(None));
-                let patience = self.core.patience;
+                let timeouts = self.core.timeouts;
                 let requests = &mut self.core.requests;
-                let id = requests.add(context, bits, Some(memory), patience, state);
+                let id = requests.add(context, bits, Some(memory), timeouts, state);
                 return self.core.match_offer(id, offered(None), self.clock.now());
             }
             Verdict::Continue => false,
@@ -360,13 +375,15 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
             wire::Kind::Reply => self.core.on_reply(link, from, header, bytes),
             wire::Kind::Offer => self.offer(link, cookie, from, header, bytes),
             wire::Kind::Pull => match PullBody::parse(bytes) {
-                Some(pull) => self.core.on_pull(from, header, pull),
+                Some(pull) => self.core.on_pull(from, header, pull, self.clock),
                 None => self.core.violation(link, cookie, "a malformed pull"),
             },
             wire::Kind::Notify => self.core.on_notify(from, header),
             wire::Kind::Withdraw => self.core.on_withdraw(from, header, self.clock.now()),
             wire::Kind::Disconnect => self.core.fail_partner(from, DownReason::Disconnected),
-            wire::Kind::Credit => {}
+            wire::Kind::Ping => self.core.on_ping(from),
+            // That it has come is all they say.
+            wire::Kind::Credit | wire::Kind::Pong => {}
             // These two never get here; see `on_packet`.
             wire::Kind::Eager | wire::Kind::Data => {}
         }
@@ -439,10 +456,13 @@ impl<M: Memory> Core<M> {
         bits: MatchBits,
         body: &B,
     ) {
-        // Posted receives have no timer and hold nothing but their memory.
+        // Posted receives hold nothing but their memory.
         let Some(mut request) = self.requests.take(id) else {
             return;
         };
+        if let Some(timer) = request.timer {
+            self.wheel.clear(timer);
+        }
         let length = body.len() as u32;
         let transferred = request
             .memory
@@ -581,9 +601,7 @@ impl<M: Memory> Core<M> {
         let Some(position) = pulling.position else {
             return self.complete(id, Status::Cancelled, 0);
         };
-        if let Some(timer) = request.timer.take() {
-            self.wheel.clear(timer);
-        }
+        request.touched = false;
         self.repost(id, position, now);
     }
 
@@ -597,7 +615,7 @@ impl<M: Memory> Core<M> {
             if let Some(request) = self.requests.of_mut(id) {
                 request.state = State::Posted { key };
             }
-            return;
+            return self.start_timer(id, now);
         };
         self.fill_waiting(id, position, waiting, now);
     }

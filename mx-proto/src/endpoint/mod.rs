@@ -24,6 +24,7 @@ mod inbound;
 mod orphans;
 mod outbound;
 mod sessions;
+mod watch;
 
 pub use commands::{Cancelled, PostError, Posted, Received, SendMode};
 
@@ -37,7 +38,7 @@ use crate::matching;
 use crate::memory::Memory;
 use crate::partner::{Control, Partial, Partners};
 use crate::port::{Close, Port, RemoteKey, WakeDescriptors};
-use crate::request::{Patience, Pulling, Request, Requests, State};
+use crate::request::{Patience, Pulling, Request, Requests, State, TimeOuts};
 use crate::stats::Stats;
 use crate::status::{Kind, Status};
 use crate::time::{Clock, Instant};
@@ -46,6 +47,7 @@ use crate::wire;
 use foldhash::fast::RandomState;
 use inbound::Inbound;
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 /// An open endpoint over port `P`, with application memory `M` and clock `C`.
 #[derive(Debug)]
@@ -67,10 +69,11 @@ struct Core<M> {
     unexpected: matching::Unexpected,
     undecided: matching::Undecided,
     orphans: orphans::Orphans,
-    /// The time-out of what is posted from now on.
-    patience: Patience,
+    /// The time-outs of what is posted from now on.
+    timeouts: TimeOuts,
     budget: Budget,
-    wheel: Wheel,
+    wheel: Wheel<RequestId>,
+    watch: watch::Watch,
     /// Partners with something to send and room to send it; each at most once.
     ready: VecDeque<PartnerId>,
     /// Session packets for links that are nobody's sending link; true: close it afterwards.
@@ -118,7 +121,11 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             held: 0,
         };
         let core = Core {
-            patience: Patience::new(config.request_timeout),
+            timeouts: TimeOuts {
+                transfer: Patience::new(config.request_timeout),
+                waiting: Patience::new(config.waiting_timeout),
+            },
+            watch: watch::Watch::new(config.peer_timeout),
             config,
             identity,
             key,
@@ -129,7 +136,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             undecided: matching::Undecided::default(),
             orphans: orphans::Orphans::default(),
             budget,
-            wheel: Wheel::new(),
+            wheel: Wheel::new(LATENESS),
             ready: VecDeque::new(),
             session_out: VecDeque::new(),
             held: HashMap::default(),
@@ -166,6 +173,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         if !self.core.wheel.is_empty() {
             busy |= self.expire();
         }
+        if self.core.watch.is_due() {
+            busy |= self.look_after();
+        }
         if self.has_work() {
             busy |= self.settle();
         }
@@ -190,10 +200,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         if !self.core.undecided.is_empty() {
             return None;
         }
-        match (self.port.deadline(), self.core.wheel.next()) {
-            (Some(port), Some(wheel)) => Some(port.min(wheel)),
-            (port, wheel) => port.or(wheel),
-        }
+        let ours = [self.core.wheel.next(), self.core.watch.next()];
+        let all = ours.into_iter().chain([self.port.deadline()]);
+        all.flatten().min()
     }
 
     /// See [`Port::keep_alive_due`].
@@ -366,7 +375,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     fn expire(&mut self) -> bool {
         let now = self.clock.now();
         let mut busy = false;
-        while let Some(id) = self.core.wheel.expired(now) {
+        while let Some((id, _)) = self.core.wheel.expired(now) {
             let Some(request) = self.core.requests.of_mut(id) else {
                 continue;
             };
@@ -384,12 +393,20 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
 }
 
 impl<M: Memory> Core<M> {
-    /// Starts the request's time-out, if it has one.
+    /// Starts the time-out that the request has in its present state, if any, afresh; and looks
+    /// after its partner.
     fn start_timer(&mut self, id: RequestId, now: Instant) {
-        if let Some(request) = self.requests.of_mut(id)
-            && let Some(timeout) = request.patience.span()
-        {
+        let Some(request) = self.requests.of_mut(id) else {
+            return;
+        };
+        if let Some(timer) = request.timer.take() {
+            self.wheel.clear(timer);
+        }
+        if let Some(timeout) = request.limit().span() {
             request.timer = Some(self.wheel.set(now, now.after(timeout), id));
+        }
+        if let Some(partner) = request.state.partner() {
+            self.watch_over(partner, now);
         }
     }
 
@@ -561,6 +578,9 @@ impl<M: Memory> Core<M> {
         )
     }
 }
+
+/// How late a request's time-out may be.
+const LATENESS: Duration = Duration::from_millis(64);
 
 /// The partner of an operation that never had one.
 const NOBODY: PartnerId = PartnerId::new(u32::MAX, 0);

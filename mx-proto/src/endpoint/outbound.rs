@@ -124,8 +124,11 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let (header, body) = control.parts();
         self.port.send(link, &header, Body::Bytes(body))?;
         stats.packets_out += 1;
-        if control.header.kind == wire::Kind::Credit {
-            partner.credit_queued = false;
+        match control.header.kind {
+            wire::Kind::Credit => partner.credit_queued = false,
+            wire::Kind::Ping => partner.vigil.ping_queued = false,
+            wire::Kind::Pong => partner.vigil.pong_queued = false,
+            _ => {}
         }
         partner.control.pop_front();
         if partner.control.is_empty() && partner.control.capacity() > CONTROL_KEPT {
@@ -185,6 +188,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 Sent::Held(token) => {
                     request.state = State::Draining { to: id };
                     self.core.held.insert((link, token), send_id);
+                    self.core.serving(send_id, &self.clock);
                 }
                 Sent::Whole | Sent::Part(_) => {
                     debug_assert_eq!(sent, Sent::Whole, "a small body is taken whole");
@@ -380,8 +384,24 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
 }
 
 impl<M: Memory> Core<M> {
+    /// A send has been matched: the time-out of transfers counts from now on, if it is another one.
+    pub(super) fn serving(&mut self, id: RequestId, clock: &impl Clock) {
+        if let Some(request) = self.requests.of_mut(id)
+            && request.waiting != request.patience
+        {
+            request.touched = false;
+            self.start_timer(id, clock.now());
+        }
+    }
+
     /// The receiver asks for a part of an offered message.
-    pub(super) fn on_pull(&mut self, from: PartnerId, header: &Header, pull: PullBody) {
+    pub(super) fn on_pull(
+        &mut self,
+        from: PartnerId,
+        header: &Header,
+        pull: PullBody,
+        clock: &impl Clock,
+    ) {
         let id = RequestId::from_word(header.word);
         let Some(request) = self.requests.of_mut(id) else {
             self.stats.stale += 1;
@@ -403,8 +423,12 @@ impl<M: Memory> Core<M> {
             self.stats.stale += 1;
             return;
         }
+        let first = request.state.is_waiting();
         request.state = State::Serving { to: from, exposed };
         request.touched = true;
+        if first {
+            self.serving(id, clock);
+        }
         let Some(partner) = self.partners.of_mut(from) else {
             return;
         };

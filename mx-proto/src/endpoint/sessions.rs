@@ -416,6 +416,7 @@ impl<M: Memory> Core<M> {
             }
         }
         let other = self.partners.take(from)?;
+        self.watch.forget(other.vigil.timer);
         if let Some(partner) = self.partners.of_mut(known) {
             partner.credit.absorb(&other.credit, &mut self.budget);
         }

@@ -7,6 +7,7 @@ mod naive;
 mod orphans;
 mod pair;
 mod requests;
+mod waiting;
 
 use mx_proto::wire::{Header, Kind as Packet};
 use mx_proto::{

@@ -313,6 +313,8 @@ fn settings(keep_orphans: usize) -> Config {
     Config {
         unexpected_bytes: UNEXPECTED_MAX,
         request_timeout: Some(TIMEOUT),
+        waiting_timeout: Some(TIMEOUT),
+        peer_timeout: None,
         keep_orphans,
         connect_again: keep_orphans > 0,
         ..Config::default()
@@ -356,6 +358,18 @@ impl Pair {
             clock,
             sessions: 2,
         }
+    }
+
+    /// Sends that nobody has matched have no time-out.
+    pub(crate) fn waiting_for_ever() -> Self {
+        let mut pair = Self::new();
+        let config = Config {
+            waiting_timeout: None,
+            ..settings(0)
+        };
+        pair.a = node(&pair.hub, &pair.clock, config.clone(), 0, 1);
+        pair.b = node(&pair.hub, &pair.clock, config, 1, 2);
+        pair
     }
 
     pub(crate) fn target(&self, side: Side) -> Target {

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-fn random_config(rng: &mut Rng) -> Config {
+fn random_config(rng: &mut Rng, peer_timeout: Option<Duration>) -> Config {
     let mut config = Config {
         eager_max: rng.pick(&[0, 100, 4 << 10, 32 << 10]),
         unexpected_bytes: rng.pick(&[0, 10_000, 100_000, 64 << 20]),
@@ -24,12 +24,15 @@ fn random_config(rng: &mut Rng) -> Config {
         partner_window_bytes: rng.pick(&[1_000, 256 << 10]),
         partner_window_messages: rng.pick(&[1, 2, 8, 512]),
         request_timeout: Some(Duration::from_secs(2)),
+        waiting_timeout: Some(Duration::from_secs(2)),
+        peer_timeout: None,
         poll_budget: rng.pick(&[1, 3, 64]),
         burst: rng.pick(&[1, 16]),
         max_partners: rng.pick(&[1, 3, 1 << 20]),
         keep_orphans: rng.pick(&[0, 2, 4096]),
         connect_again: false,
     };
+    config.peer_timeout = peer_timeout;
     // Whoever wants the one wants the other; the seeds of old keep what they drew.
     config.connect_again = config.keep_orphans > 0;
     config
@@ -83,7 +86,10 @@ impl<N: Network> Run<N> {
                 .map(Duration::from_micros),
         };
         change(&mut habits);
-        let config = random_config(&mut rng);
+        // Drawn elsewhere, so that the seeds of old keep what they drew.
+        let mut other = Rng::new(world.seed() ^ 0x7065_6572);
+        let millis = other.pick(&[None, None, Some(100), Some(1_000)]);
+        let config = random_config(&mut rng, millis.map(Duration::from_millis));
         world.note(0, format!("{config:?} {habits:?}"));
         let cluster = Cluster::new(&world);
         let book = Rc::default();

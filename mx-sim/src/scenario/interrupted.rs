@@ -106,6 +106,7 @@ impl<N: Network> Stage<N> {
         let port = self.network.open(id);
         let config = Config {
             request_timeout: Some(Duration::from_secs(2)),
+            waiting_timeout: Some(Duration::from_secs(2)),
             ..Config::default()
         };
         let habits = Habits {

@@ -35,6 +35,7 @@ use mx_proto::{EndpointId, Identity, NicId, Route, SessionId};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 /// Which endpoint to open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +64,8 @@ pub struct OpenOptions {
     pub ports: PortMap,
     /// The only address TCP listens on, instead of all of them.
     pub tcp_bind: Option<IpAddr>,
+    /// How long the kernel may hear nothing from a TCP peer's host.
+    pub tcp_keepalive: Duration,
     /// The port over libfabric has to be there, whatever the policy.
     pub rdm_required: bool,
     /// How it is opened.
@@ -79,6 +82,7 @@ impl OpenOptions {
             shared_memory: true,
             ports: PortMap::default(),
             tcp_bind: None,
+            tcp_keepalive: Duration::from_secs(20),
             rdm_required: false,
             rdm: RdmOptions::default(),
         }
@@ -313,7 +317,11 @@ fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, (SocketAddr, io::
         .map(|ip| SocketAddr::new(*ip, port))
         .collect();
     let first = listen[0];
-    TcpPort::open(TcpOptions::new(listen, resolver(options.ports))).map_err(|error| (first, error))
+    let tcp = TcpOptions {
+        dead_after: options.tcp_keepalive,
+        ..TcpOptions::new(listen, resolver(options.ports))
+    };
+    TcpPort::open(tcp).map_err(|error| (first, error))
 }
 
 /// Where a target listens.

@@ -125,7 +125,8 @@ macro_rules! table {
 table! { sample:
     "" Stats = sample.stats, {
         packets_out, packets_in, eager_out, offers_out, matched, unmatched, queued,
-        offered_for_credit, stale, malformed, partners_up, partners_down, refused, timeouts
+        offered_for_credit, stale, malformed, partners_up, partners_down, refused, silenced,
+        timeouts
     };
     "" Gauges = sample.gauges, { partners, requests, posted_receives, unexpected_bytes, links };
     "wait_" WaitStats = sample.waits, {

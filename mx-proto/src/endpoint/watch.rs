@@ -1,0 +1,242 @@
+//! Whether partners with which there are operations are still there.
+//!
+//! ```text
+//!   step  |  0  |  1  |  2  |  3  |  4  |  5  | ... | 15  |      1/16 of the time-out each
+//!   heard |  x           nothing             |     |     |
+//!               .     .     .     .  Ping                 lost: between 15/16 and 1 of the time-out
+//!                                                         after the last packet
+//! ```
+//!
+//! Every packet leaves a mark at its partner, and nothing else: no clock is read for it. What is
+//! there of time is the step, at whose end the mark is looked at. A step counts one however late
+//! its end is noticed, so that our own absence is not held against a partner.
+//!
+//! Partners with which nothing is under way have no timer. One that runs is left to run out, and
+//! then looks whether there is still a reason.
+//!
+//! Owns: the steps' ends, and when to read the clock for them.
+//! Knows nothing of: what becomes of a lost partner's operations.
+
+use super::{Core, Endpoint};
+use crate::ids::PartnerId;
+use crate::memory::Memory;
+use crate::port::{LinkDown, Port};
+use crate::status::DownReason;
+use crate::time::{Clock, Instant};
+use crate::timer::{TimerId, Wheel};
+use crate::wire;
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// The timers of partners.
+#[derive(Debug)]
+pub(super) struct Watch {
+    /// `None`: nobody is watched.
+    step: Option<Duration>,
+    ends: Wheel<PartnerId>,
+    /// Calls of progress since the clock was read.
+    calls: u32,
+    /// Somebody has asked when to call again, and so is not polling without a pause.
+    pauses: Cell<bool>,
+    /// Partners that only the layer above wants watched, which is asked whether it still does.
+    questions: VecDeque<PartnerId>,
+}
+
+impl Watch {
+    pub(super) fn new(timeout: Option<Duration>) -> Self {
+        let step = timeout.map(|timeout| (timeout / STEPS).max(SHORTEST));
+        let slot = step.map_or(SHORTEST, |step| (step / 8).max(SHORTEST));
+        Self {
+            step,
+            ends: Wheel::new(slot),
+            calls: 0,
+            pauses: Cell::new(false),
+            questions: VecDeque::new(),
+        }
+    }
+
+    /// Is it time to read the clock? Whoever polls without a pause does so now and then.
+    #[inline]
+    pub(super) fn is_due(&mut self) -> bool {
+        if self.ends.is_empty() {
+            return false;
+        }
+        self.calls += 1;
+        if self.calls < CALLS && !self.pauses.get() {
+            return false;
+        }
+        self.calls = 0;
+        self.pauses.set(false);
+        true
+    }
+
+    /// When the next step may end.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let next = self.ends.next()?;
+        self.pauses.set(true);
+        Some(next)
+    }
+
+    /// A partner is no more.
+    pub(super) fn forget(&mut self, timer: Option<TimerId>) {
+        if let Some(timer) = timer {
+            self.ends.clear(timer);
+        }
+    }
+}
+
+impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
+    /// Says whether a partner is to be watched although the endpoint knows of no operation with it:
+    /// receives that only the layer above knows to be for this partner's messages. It may be said
+    /// again. While that is the only reason, [`Self::poll_watched`] asks for it.
+    #[inline]
+    pub fn watch(&mut self, partner: PartnerId, wanted: bool) {
+        let Some(known) = self.core.partners.of_mut(partner) else {
+            return;
+        };
+        known.vigil.wanted = wanted;
+        if wanted && known.vigil.timer.is_none() && self.core.watch.step.is_some() {
+            let now = self.clock.now();
+            self.core.watch_over(partner, now);
+        }
+    }
+
+    /// A silent partner that is watched only because the layer above has wanted it, with its
+    /// context word. It stays so until [`Self::watch`] says otherwise; the question comes again.
+    #[inline]
+    pub fn poll_watched(&mut self) -> Option<(PartnerId, u64)> {
+        while let Some(id) = self.core.watch.questions.pop_front() {
+            if let Some(partner) = self.core.partners.of(id) {
+                return Some((id, partner.context));
+            }
+        }
+        None
+    }
+
+    /// Ends the steps that are over.
+    #[cold]
+    pub(super) fn look_after(&mut self) -> bool {
+        let now = self.clock.now();
+        let mut silent = Vec::new();
+        let mut busy = false;
+        while let Some((id, due)) = self.core.watch.ends.expired(now) {
+            busy = true;
+            let Some(partner) = self.core.partners.of_mut(id) else {
+                continue;
+            };
+            partner.vigil.timer = None;
+            if std::mem::take(&mut partner.vigil.heard) {
+                partner.vigil.silent = 0;
+                self.core.next_step(id, due, now);
+            } else {
+                silent.push((id, due));
+            }
+        }
+        if !silent.is_empty() {
+            // Whoever has not fetched the last ones is asked again in time.
+            self.core.watch.questions.clear();
+            self.core.note_busy();
+        }
+        for (id, due) in silent {
+            self.core.on_silence(id, due, now);
+        }
+        busy
+    }
+}
+
+impl<M: Memory> Core<M> {
+    /// Begins to watch a partner, unless that has been done.
+    pub(super) fn watch_over(&mut self, id: PartnerId, now: Instant) {
+        let Some(step) = self.watch.step else {
+            return;
+        };
+        if let Some(partner) = self.partners.of_mut(id)
+            && partner.vigil.timer.is_none()
+            // One that has never answered is what connects have a time-out for.
+            && partner.tx.is_some()
+        {
+            partner.vigil.heard = false;
+            partner.vigil.busy = false;
+            partner.vigil.silent = 0;
+            partner.vigil.timer = Some(self.watch.ends.set(now, now.after(step), id));
+        }
+    }
+
+    /// The step that was to end at `due` has.
+    fn next_step(&mut self, id: PartnerId, due: Instant, now: Instant) {
+        let (Some(step), Some(partner)) = (self.watch.step, self.partners.of_mut(id)) else {
+            return;
+        };
+        // Small delays must not add up, and a long one must not make the next step a short one.
+        let began = if now.since(due) < step / 2 { due } else { now };
+        partner.vigil.timer = Some(self.watch.ends.set(now, began.after(step), id));
+    }
+
+    /// Marks those of the partners whose steps have just ended with which there are operations. One
+    /// pass for all of them; partners do not count their operations.
+    fn note_busy(&mut self) {
+        for (_, request) in self.requests.iter() {
+            let partner = request.state.partner();
+            if let Some(partner) = partner.and_then(|id| self.partners.of_mut(id)) {
+                partner.vigil.busy = partner.vigil.timer.is_none();
+            }
+        }
+    }
+
+    /// A step has ended in which nothing came from a partner.
+    fn on_silence(&mut self, id: PartnerId, due: Instant, now: Instant) {
+        let Some(partner) = self.partners.of_mut(id) else {
+            return;
+        };
+        let vigil = &mut partner.vigil;
+        let busy = std::mem::take(&mut vigil.busy);
+        if !busy && !vigil.wanted {
+            return;
+        }
+        vigil.silent += 1;
+        match u32::from(vigil.silent) {
+            LOST => {
+                self.stats.silenced += 1;
+                return self.fail_partner(id, DownReason::Link(LinkDown::TimedOut));
+            }
+            PING if !vigil.ping_queued => {
+                vigil.ping_queued = true;
+                self.push_control(id, wire::Header::new(wire::Kind::Ping, 0, 0), &[]);
+            }
+            _ => {}
+        }
+        if !busy {
+            self.watch.questions.push_back(id);
+        }
+        self.next_step(id, due, now);
+    }
+
+    /// The partner wants to know whether we are there. One answer at a time is enough, and all that
+    /// is kept for a partner that reads none.
+    pub(super) fn on_ping(&mut self, from: PartnerId) {
+        if let Some(partner) = self.partners.of_mut(from)
+            && !partner.vigil.pong_queued
+        {
+            partner.vigil.pong_queued = true;
+            self.push_control(from, wire::Header::new(wire::Kind::Pong, 0, 0), &[]);
+        }
+    }
+}
+
+/// Steps in a time-out.
+const STEPS: u32 = 16;
+
+/// Silent steps after which the partner is asked: late enough that whoever talks is never asked,
+/// early enough for several round trips of a bad network.
+const PING: u32 = 4;
+
+/// Silent steps after which it is lost. With the one in which it was last heard, a time-out.
+const LOST: u32 = STEPS - 1;
+
+/// The shortest step: timers do not get finer.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// Calls of progress without a pause for each look at the clock, which costs as much as half an
+/// empty poll of shared memory.
+const CALLS: u32 = 8;

@@ -1,0 +1,157 @@
+//! Limits of operations that nothing has matched.
+
+use super::pair::{Pair, Shared, TIMEOUT};
+use super::{EXACT, bits, completions, connected, pattern, pending, waiting};
+use mx_proto::{Cancelled, Completion, PartnerId, RequestId, SendMode, Status};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Sends wait for ever, transfers do not.
+fn patient() -> (Pair, PartnerId) {
+    let mut pair = Pair::waiting_for_ever();
+    let (b, _) = connected(&mut pair);
+    (pair, b)
+}
+
+fn send(pair: &mut Pair, to: PartnerId, data: impl Into<Shared>, context: u64) -> RequestId {
+    let mode = SendMode::Synchronous;
+    let posted = pair.a.send(to, bits(1), data.into(), context, mode);
+    pending(posted.unwrap())
+}
+
+fn ends(done: &[Completion]) -> Vec<(u64, Status)> {
+    done.iter()
+        .map(|done| (done.context, done.status))
+        .collect()
+}
+
+#[test]
+fn a_send_waits_for_ever_and_its_transfer_does_not() {
+    let (mut pair, b) = patient();
+    let data = pair.filled(pattern(100_000, 1));
+    send(&mut pair, b, data, 1);
+    pair.advance(10_000 * SECOND);
+    assert_eq!(completions(&mut pair.a), []);
+    // The receiver would notice it as well.
+    pair.b.set_request_timeout(None);
+    let buffer = pair.shared(100_000);
+    waiting(pair.b.recv(bits(1), EXACT, buffer, 2).unwrap());
+    pair.hold_data = true;
+    pair.run();
+    pair.advance(TIMEOUT - SECOND);
+    assert_eq!(completions(&mut pair.a), []);
+    // It has asked for two parts, and the second counts as progress.
+    pair.advance(TIMEOUT + 3 * SECOND);
+    assert_eq!(ends(&completions(&mut pair.a)), [(1, Status::Timeout)]);
+}
+
+#[test]
+fn a_send_with_a_limit_is_withdrawn_and_its_partner_stays() {
+    let (mut pair, b) = patient();
+    for len in [10, 100_000] {
+        let data = pair.filled(pattern(len, 1));
+        let limited = send(&mut pair, b, data.clone(), 1);
+        let other = send(&mut pair, b, pattern(len, 2), 2);
+        assert!(pair.a.limit_waiting(limited, Some(2 * SECOND)));
+        pair.advance(SECOND);
+        assert_eq!(completions(&mut pair.a), []);
+        pair.advance(2 * SECOND);
+        assert_eq!(ends(&completions(&mut pair.a)), [(1, Status::Timeout)]);
+        data.forbid();
+        assert!(!pair.a.limit_waiting(limited, Some(SECOND)));
+        // Nobody gets the one that was withdrawn.
+        let buffer = pair.shared(len);
+        pair.b.recv(bits(1), EXACT, buffer.clone(), 3).unwrap();
+        pair.run();
+        assert_eq!(ends(&completions(&mut pair.a)), [(2, Status::Success)]);
+        assert_eq!(buffer.bytes(), pattern(len, 2));
+        completions(&mut pair.b);
+        assert_eq!(pair.a.cancel(other), Cancelled::Unknown);
+    }
+    assert_eq!(pair.a.poll_event(), None);
+}
+
+#[test]
+fn a_limit_counts_no_more_once_a_send_is_matched() {
+    let (mut pair, b) = patient();
+    let limited = send(&mut pair, b, pattern(100_000, 1), 1);
+    assert!(pair.a.limit_waiting(limited, Some(SECOND)));
+    pair.hold_data = true;
+    let buffer = pair.shared(100_000);
+    waiting(pair.b.recv(bits(1), EXACT, buffer, 2).unwrap());
+    pair.run();
+    assert!(!pair.a.limit_waiting(limited, Some(SECOND)));
+    pair.advance(5 * SECOND);
+    assert_eq!(completions(&mut pair.a), []);
+}
+
+#[test]
+fn a_limit_can_be_lifted() {
+    let (mut pair, b) = patient();
+    let limited = send(&mut pair, b, vec![1], 1);
+    assert!(pair.a.limit_waiting(limited, Some(SECOND)));
+    assert!(pair.a.limit_waiting(limited, None));
+    pair.advance(100 * SECOND);
+    assert_eq!(completions(&mut pair.a), []);
+}
+
+#[test]
+fn a_receive_with_a_limit_ends_unless_a_message_has_come() {
+    let (mut pair, b) = patient();
+    let buffers: Vec<Shared> = (0..3).map(|_| pair.shared(100_000)).collect();
+    let recvs: Vec<RequestId> = (0..3)
+        .map(|n| {
+            let buffer = buffers[n as usize].clone();
+            waiting(pair.b.recv(bits(n), EXACT, buffer, n).unwrap())
+        })
+        .collect();
+    for recv in &recvs {
+        assert!(pair.b.limit_waiting(*recv, Some(2 * SECOND)));
+    }
+    // A small message, and a large one whose bytes take their time.
+    let small = pair.filled(vec![1; 10]);
+    pair.a
+        .send(b, bits(0), small, 0, SendMode::Standard)
+        .unwrap();
+    pair.hold_data = true;
+    let large = pair.filled(pattern(100_000, 1));
+    pair.a
+        .send(b, bits(1), large, 1, SendMode::Standard)
+        .unwrap();
+    pair.run();
+    assert_eq!(ends(&completions(&mut pair.b)), [(0, Status::Success)]);
+    assert!(!pair.b.limit_waiting(recvs[1], Some(SECOND)));
+    pair.advance(5 * SECOND);
+    assert_eq!(ends(&completions(&mut pair.b)), [(2, Status::Timeout)]);
+    buffers[2].forbid();
+    // Its place is gone: the message is for whoever asks next.
+    let late = pair.filled(vec![2; 10]);
+    pair.a
+        .send(b, bits(2), late, 0, SendMode::Standard)
+        .unwrap();
+    pair.run();
+    assert_eq!(completions(&mut pair.b), []);
+    pair.advance(20 * SECOND);
+    assert_eq!(ends(&completions(&mut pair.b)), [(1, Status::Timeout)]);
+}
+
+#[test]
+fn a_receive_whose_message_was_withdrawn_has_its_limit_again() {
+    let (mut pair, b) = patient();
+    let buffer = pair.shared(100_000);
+    let recv = waiting(pair.b.recv(bits(1), EXACT, buffer, 7).unwrap());
+    assert!(pair.b.limit_waiting(recv, Some(2 * SECOND)));
+    pair.hold_data = true;
+    let large = send(&mut pair, b, pattern(100_000, 1), 1);
+    pair.run();
+    pair.advance(5 * SECOND);
+    assert_eq!(completions(&mut pair.b), []);
+    pair.hold_data = false;
+    assert_eq!(pair.a.cancel(large), Cancelled::Withdrawn);
+    pair.run();
+    pair.advance(SECOND);
+    assert_eq!(completions(&mut pair.b), []);
+    pair.advance(2 * SECOND);
+    assert_eq!(ends(&completions(&mut pair.b)), [(7, Status::Timeout)]);
+}
