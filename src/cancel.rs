@@ -28,11 +28,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Stage::Done | Stage::Free => return Ok(()),
             Stage::Queued => {
                 if let Some(peer) = self.peers.get_mut(op.peer) {
-                    let list = match op.kind {
-                        PostKind::Recv => &mut peer.queued_recvs,
-                        PostKind::Send | PostKind::SendUnexpected => &mut peer.queued_sends,
-                    };
-                    self.ops.unlink(list, index);
+                    self.ops.unlink(peer.queue_of(op.kind), index);
                 }
                 self.ops.take_memory(index);
             }

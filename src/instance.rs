@@ -216,6 +216,9 @@ fn start(
     };
     let settings = Settings {
         connect_timeout: config.connect_timeout,
+        send_timeout: config.send_timeout,
+        unexpected_timeout: config.unexpected_timeout,
+        recv_timeout: config.recv_timeout,
         unexpected_max: config.unexpected_max,
         unexpected_queue_bytes: config.unexpected_queue_bytes,
         peer_limit: PEER_ID_MAX,

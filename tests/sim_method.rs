@@ -575,12 +575,11 @@ fn random_run(seed: u64, faults: bool) {
             _ => rig.run_for(Duration::from_micros(rng.pick(&[1, 20, 300, 20_000]))),
         }
     }
-    // Everything that can end by itself ends within the time-outs.
+    // Everything that can end by itself ends within the time-outs. Receives without a message, and
+    // messages without a receive, wait for as long as the peer lives.
     rig.run_for(Duration::from_secs(70));
     for me in 0..NODES {
         for label in rig.host(me).outstanding() {
-            let (_, _, is_recv) = books.posted[me][&label];
-            assert!(is_recv, "node {me}: send {label} never ended");
             rig.host(me).cancel(label);
         }
         rig.host(me).reap();

@@ -381,6 +381,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         self.post_queued_recvs(key);
         self.flush(key);
+        if let Some(peer) = self.peers.get_mut(key)
+            && !peer.receives.is_empty()
+        {
+            // They may have been posted when it was another partner of ours.
+            peer.watch(&mut self.endpoint);
+        }
     }
 
     /// Gives queued receives to the endpoint, if the peer's state allows it.
@@ -401,6 +407,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 Ok(Received::Pending(request)) => {
                     self.ops.get_mut(index).stage = Stage::Posted(request);
                     self.ops.push_back(&mut peer.receives, index);
+                    peer.watch(&mut self.endpoint);
+                    self.limit_rest(index, request);
                 }
                 Ok(Received::Complete(completion)) => {
                     let error = super::code_of(completion.status);
@@ -439,6 +447,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Ok(Posted::Complete) => self.finish_op(index, 0, size),
             Ok(Posted::Pending(request)) => {
                 self.ops.get_mut(index).stage = Stage::Posted(request);
+                self.limit_rest(index, request);
             }
             Err(error) => self.finish_op(index, code_of_post(error), 0),
         }
@@ -483,6 +492,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             op.bits = bits(MessageType::Expected, into.id(), op.bits.0 as u32);
             self.ops.push_back(&mut peer.queued_recvs, index);
         }
+        self.look_through(into);
         self.post_queued_recvs(into);
         self.flush(into);
     }

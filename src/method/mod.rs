@@ -19,14 +19,16 @@
 //! old one.
 //!
 //! Owns: everything of one life of the method. The files beside this one hold its parts:
-//! `connect` the handshake, `down` how peers are lost, `../op/post` posting, `../cancel`
-//! cancelling.
+//! `connect` the handshake, `down` how peers are lost, `limits` how long operations wait,
+//! `../op/post` posting, `../cancel` cancelling.
 
 mod connect;
 mod down;
 mod inbound;
+mod limits;
 
 pub use inbound::{Handout, Unexpected};
+pub(crate) use limits::FOR_EVER;
 
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
 use crate::completion::{Completions, Done};
@@ -88,6 +90,12 @@ pub enum Posted {
 pub struct Settings {
     /// How long the handshake with a peer may take.
     pub connect_timeout: Option<Duration>,
+    /// How long a send may wait for its receiver.
+    pub send_timeout: Option<Duration>,
+    /// The same for an unexpected one.
+    pub unexpected_timeout: Option<Duration>,
+    /// How long a receive may wait for its message.
+    pub recv_timeout: Option<Duration>,
     /// The largest unexpected message.
     pub unexpected_max: usize,
     /// Bytes of unexpected messages that wait here.
@@ -101,6 +109,9 @@ impl Default for Settings {
         let config = crate::config::Config::default();
         Self {
             connect_timeout: config.connect_timeout,
+            send_timeout: config.send_timeout,
+            unexpected_timeout: config.unexpected_timeout,
+            recv_timeout: config.recv_timeout,
             unexpected_max: config.unexpected_max,
             unexpected_queue_bytes: config.unexpected_queue_bytes,
             peer_limit: crate::match_layout::PEER_ID_MAX,
@@ -123,6 +134,8 @@ pub struct Method<P, C> {
     waits: VecDeque<(Instant, PeerKey)>,
     /// Peers in WAIT.
     waiting: usize,
+    /// When to look for queued operations that have waited for too long.
+    looks: limits::Looks,
     /// Names of dead peers the host has to be told.
     forgotten: Vec<BMI_addr_t>,
     /// A thread is telling the host of a new peer.
@@ -151,6 +164,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             inbox,
             waits: VecDeque::new(),
             waiting: 0,
+            looks: limits::Looks::new(),
             forgotten: Vec::new(),
             registering: false,
         }
@@ -208,16 +222,18 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if !self.waits.is_empty() {
             busy |= self.expire();
         }
+        if !self.looks.is_empty() {
+            busy |= self.expire_queued();
+        }
         busy
     }
 
     /// When [`Self::progress`] wants to be called although nothing arrives.
     pub fn deadline(&self) -> Option<Instant> {
         let wait = self.waits.front().map(|(at, _)| *at);
-        match (self.endpoint.deadline(), wait) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let look = self.looks.first().map(|(at, _)| *at);
+        let all = [self.endpoint.deadline(), wait, look];
+        all.into_iter().flatten().min()
     }
 
     /// What has come up since the last call: a bit for each context with completions, and
@@ -292,6 +308,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.on_event(event);
             } else if let Some(note) = self.inbox.pop_note() {
                 self.on_note(note);
+            } else if let Some((partner, context)) = self.endpoint.poll_watched() {
+                self.on_watched(partner, context);
             } else {
                 return busy;
             }

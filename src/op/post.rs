@@ -71,6 +71,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.ops.commit(index, op, post.addr.as_ptr());
                 self.ops.get_mut(index).stage = Stage::Posted(request);
                 *id = self.ops.id(index);
+                self.limit_posted(op.kind, request);
                 Ok(Posted::Pending)
             }
             Err(mx::PostError::UnknownPartner) => {
@@ -105,7 +106,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.ops.commit(index, op, post.addr.as_ptr());
                 self.ops.get_mut(index).stage = Stage::Posted(request);
                 self.ops.push_back(&mut peer.receives, index);
+                peer.watch(&mut self.endpoint);
                 *id = self.ops.id(index);
+                self.limit_posted(op.kind, request);
                 Ok(Posted::Pending)
             }
             Ok(Received::Complete(completion)) => {
@@ -149,12 +152,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         *id = self.ops.id(index);
         if let Some(peer) = self.peers.get_mut(key) {
             peer.refs += 1;
-            let list = match op.kind {
-                PostKind::Recv => &mut peer.queued_recvs,
-                PostKind::Send | PostKind::SendUnexpected => &mut peer.queued_sends,
-            };
-            self.ops.push_back(list, index);
+            self.ops.push_back(peer.queue_of(op.kind), index);
         }
+        self.limit_queued(index);
         Ok(Posted::Pending)
     }
 }

@@ -13,10 +13,10 @@
 
 use super::block::Arena;
 use crate::abi::types::bmi_method_addr;
-use crate::method::PostKind;
+use crate::method::{FOR_EVER, PostKind};
 use crate::peer::table::PeerKey;
 use libc::c_void;
-use mx_proto::{MatchBits, RequestId};
+use mx_proto::{Instant, MatchBits, RequestId};
 use mx_sys::UserMemory;
 
 /// Names an operation within its table. Only valid while the operation is.
@@ -67,6 +67,8 @@ pub struct Op {
     pub bits: MatchBits,
     /// With whom.
     pub peer: PeerKey,
+    /// How long it may wait in its peer's queue.
+    pub until: Instant,
     /// The host's word, given back as it is.
     user_ptr: usize,
     prev: u32,
@@ -88,6 +90,7 @@ impl Op {
         size: 0,
         bits: MatchBits(0),
         peer: PeerKey::NOBODY,
+        until: FOR_EVER,
         user_ptr: 0,
         prev: NONE,
         next: NONE,
@@ -111,6 +114,7 @@ impl Op {
             size,
             bits,
             peer,
+            until: FOR_EVER,
             user_ptr: user_ptr as usize,
             prev: NONE,
             next: NONE,

@@ -20,7 +20,7 @@ use crate::abi::types::{BMI_addr_t, bmi_method_addr};
 use crate::match_layout::PEER_ID_MAX;
 use crate::op::table::OpList;
 use foldhash::fast::RandomState;
-use mx_proto::{EndpointId, Instant, NicId, Target};
+use mx_proto::{EndpointId, Instant, NicId, PartnerId, Target};
 use std::collections::{HashMap, VecDeque};
 
 /// Names a peer; recognised as stale when the peer is gone.
@@ -104,6 +104,10 @@ pub struct Peer {
     pub retries: u8,
     /// When WAIT is over, if it is limited.
     pub wait_until: Option<Instant>,
+    /// When its queues are to be looked through for what has waited for too long.
+    pub look_at: Option<Instant>,
+    /// The partner that the endpoint watches because receives are posted, until it asks.
+    pub watched: Option<PartnerId>,
     /// How the host knows it.
     pub inbound: Inbound,
     /// Sends that wait for READY.
@@ -202,6 +206,8 @@ impl Peers {
             looked_up: Vec::new(),
             retries: 0,
             wait_until: None,
+            look_at: None,
+            watched: None,
             inbound: Inbound::No,
             queued_sends: OpList::default(),
             queued_recvs: OpList::default(),

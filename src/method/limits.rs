@@ -1,0 +1,193 @@
+//! How long operations wait for their counterpart, and with whom they wait.
+//!
+//! ```text
+//!   queued    Op::until --> one entry a peer: when to look through its queues    -BMI_ETIMEDOUT
+//!      |  the rest of the time
+//!      v
+//!   posted    the endpoint's timer of that operation                             -BMI_ETIMEDOUT
+//!   receives  the endpoint is told that there are any for a partner, and asks now and then
+//!             whether there still are: a silent one is then lost, with everything
+//! ```
+//!
+//! The limits are those of the operation's class and none unless they are set; the peer stays. What
+//! has been matched has the endpoint's own time-out.
+//!
+//! Owns: when which peer's queues are to be looked through.
+//! Knows nothing of: handshakes.
+
+use super::{Method, PostKind};
+use crate::op::table::{OpIndex, OpList};
+use crate::peer::state::Cause;
+use crate::peer::table::{Peer, PeerKey};
+use mx_proto::port::Port;
+use mx_proto::{Clock, Endpoint, Instant, PartnerId, RequestId};
+use mx_sys::UserMemory;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// When which peer's queues may hold an operation that has waited for too long; the time stands in
+/// [`Peer::look_at`] too, so that each peer has one entry.
+pub(super) type Looks = BTreeSet<(Instant, u64)>;
+
+/// For operations without a limit.
+pub(crate) const FOR_EVER: Instant = Instant(u64::MAX);
+
+/// Queues are looked through once for all operations whose time ends within this.
+const GRAIN: Duration = Duration::from_millis(1);
+
+impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
+    #[inline]
+    fn limit(&self, kind: PostKind) -> Option<Duration> {
+        match kind {
+            PostKind::Send => self.settings.send_timeout,
+            PostKind::SendUnexpected => self.settings.unexpected_timeout,
+            PostKind::Recv => self.settings.recv_timeout,
+        }
+    }
+
+    /// An operation has gone to the endpoint as soon as it was posted.
+    #[inline]
+    pub(crate) fn limit_posted(&mut self, kind: PostKind, request: RequestId) {
+        if let Some(limit) = self.limit(kind) {
+            self.endpoint.limit_waiting(request, Some(limit));
+        }
+    }
+
+    /// An operation that has been posted waits in a queue of its peer.
+    pub(crate) fn limit_queued(&mut self, index: OpIndex) {
+        let op = *self.ops.get(index);
+        if let Some(limit) = self.limit(op.kind) {
+            let until = self.endpoint.clock().now().after(limit);
+            self.ops.get_mut(index).until = until;
+            self.look_at(op.peer, until);
+        }
+    }
+
+    /// An operation has gone from its queue to the endpoint: it has the rest of its time.
+    pub(super) fn limit_rest(&mut self, index: OpIndex, request: RequestId) {
+        let until = self.ops.get(index).until;
+        if until != FOR_EVER {
+            let rest = until.since(self.endpoint.clock().now());
+            self.endpoint.limit_waiting(request, Some(rest));
+        }
+    }
+
+    /// Looks through a peer's queues at `at`, if not before.
+    fn look_at(&mut self, key: PeerKey, at: Instant) {
+        let Some(peer) = self.peers.get_mut(key) else {
+            return;
+        };
+        if let Some(planned) = peer.look_at {
+            if planned <= at {
+                return;
+            }
+            self.looks.remove(&(planned, key.to_word()));
+        }
+        peer.look_at = Some(at);
+        self.looks.insert((at, key.to_word()));
+    }
+
+    /// A peer has got operations that were queued with another one.
+    pub(super) fn look_through(&mut self, key: PeerKey) {
+        let Some(peer) = self.peers.get(key) else {
+            return;
+        };
+        let queued = self.queued_of(peer);
+        let soonest = queued.iter().map(|index| self.ops.get(*index).until).min();
+        if let Some(soonest) = soonest.filter(|at| *at != FOR_EVER) {
+            self.look_at(key, soonest);
+        }
+    }
+
+    fn queued_of(&self, peer: &Peer) -> Vec<OpIndex> {
+        let mut queued = self.ops.list(&peer.queued_sends);
+        queued.extend(self.ops.list(&peer.queued_recvs));
+        queued
+    }
+
+    /// Ends queued operations that have waited for too long.
+    #[cold]
+    pub(super) fn expire_queued(&mut self) -> bool {
+        let now = self.endpoint.clock().now();
+        let mut busy = false;
+        while let Some((at, word)) = self.looks.first().copied()
+            && at <= now
+        {
+            self.looks.pop_first();
+            let key = PeerKey::from_word(word);
+            let Some(peer) = self.peers.get_mut(key) else {
+                continue;
+            };
+            peer.look_at = None;
+            busy |= self.expire_queued_of(key, now);
+        }
+        busy
+    }
+
+    fn expire_queued_of(&mut self, key: PeerKey, now: Instant) -> bool {
+        let Some(peer) = self.peers.get(key) else {
+            return false;
+        };
+        let (mut soonest, mut late) = (FOR_EVER, Vec::new());
+        for index in self.queued_of(peer) {
+            match self.ops.get(index).until {
+                until if until <= now => late.push(index),
+                until => soonest = soonest.min(until),
+            }
+        }
+        if soonest != FOR_EVER {
+            self.look_at(key, soonest.max(now.after(GRAIN)));
+        }
+        for index in &late {
+            let kind = self.ops.get(*index).kind;
+            if let Some(peer) = self.peers.get_mut(key) {
+                self.ops.unlink(peer.queue_of(kind), *index);
+            }
+            self.ops.take_memory(*index);
+            self.finish_op(*index, Cause::TimedOut.code(), 0);
+        }
+        !late.is_empty()
+    }
+
+    /// The endpoint asks whether a partner still has to be watched for receives' sake.
+    #[cold]
+    pub(super) fn on_watched(&mut self, partner: PartnerId, context: u64) {
+        let key = PeerKey::from_word(context);
+        let peer = self.peers.get_mut(key);
+        let peer = peer.filter(|peer| peer.watched == Some(partner));
+        if let Some(peer) = peer {
+            if !peer.receives.is_empty() {
+                return;
+            }
+            peer.watched = None;
+        }
+        self.endpoint.watch(partner, false);
+    }
+}
+
+impl Peer {
+    /// The queue that operations of a kind wait in.
+    pub(crate) fn queue_of(&mut self, kind: PostKind) -> &mut OpList {
+        match kind {
+            PostKind::Recv => &mut self.queued_recvs,
+            PostKind::Send | PostKind::SendUnexpected => &mut self.queued_sends,
+        }
+    }
+
+    /// There are receives for the peer's messages: `endpoint` watches it, which it has to be told
+    /// once until it asks.
+    #[inline]
+    pub(crate) fn watch<P: Port<UserMemory>, C: Clock>(
+        &mut self,
+        endpoint: &mut Endpoint<P, UserMemory, C>,
+    ) {
+        let partner = self.state.partner();
+        if self.watched == partner {
+            return;
+        }
+        self.watched = partner;
+        if let Some(partner) = partner {
+            endpoint.watch(partner, true);
+        }
+    }
+}
