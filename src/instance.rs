@@ -38,7 +38,7 @@ use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The method on a real machine.
@@ -153,7 +153,28 @@ struct Copied {
 /// Held while the method starts or ends.
 static LIFECYCLE: Mutex<()> = Mutex::new(());
 
-/// How long `finalize` waits for the last messages to leave.
+/// Threads that are telling the host of peers; begun with the engine's lock held.
+static TELLING: AtomicUsize = AtomicUsize::new(0);
+
+/// One of them.
+struct Telling;
+
+impl Telling {
+    #[cold]
+    fn begin() -> Self {
+        TELLING.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        TELLING.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// How long `finalize` waits for the last messages to leave, and for threads that are in a
+/// function of the host's.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Starts the method. See `BMI_mx_initialize`.
@@ -299,10 +320,17 @@ pub fn finalize() -> Result<(), Error> {
         engine.method.take()
     };
     replace(None);
+    // Threads that live on keep their copies of the instance until they call again.
+    instance.shared.end();
     if let Some(mut method) = method {
         method.close();
         leave(&mut method);
     }
+    // The host drops its addresses next, and none of them is named to it afterwards.
+    linger(LINGER, || match TELLING.load(Ordering::Acquire) {
+        0 => Lingering::Over,
+        _ => Lingering::Idle(WakeDescriptors::default()),
+    });
     log::info!("finalized");
     Ok(())
 }
@@ -466,6 +494,7 @@ fn wait<R>(
     mut check: impl FnMut(&mut HostMethod) -> Result<Option<R>, Error>,
 ) -> Result<Option<R>, Error> {
     let mut dead: Vec<BMI_addr_t> = Vec::new();
+    let mut telling = None;
     let run = |instance: &Instance| {
         instance
             .shared
@@ -475,7 +504,11 @@ fn wait<R>(
                     Err(error) => return Some(Err(error)),
                 };
                 let found = check(method).transpose();
-                dead.append(&mut method.take_forgotten());
+                let mut forgotten = method.take_forgotten();
+                if !forgotten.is_empty() {
+                    telling.get_or_insert_with(Telling::begin);
+                    dead.append(&mut forgotten);
+                }
                 found
             })
             .transpose()
@@ -484,6 +517,7 @@ fn wait<R>(
     for name in dead {
         host::forget_addr(name);
     }
+    drop(telling);
     found
 }
 

@@ -1,6 +1,7 @@
 /* See world.h. */
 #include "world.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -20,7 +21,7 @@
 
 enum {
     LINE_FD = 3,            /* where a side finds its line */
-    MAX_CHILDREN = 64,      /* of one test */
+    MAX_CHILDREN = 64,      /* of one test, at a time */
     MAX_SCENARIOS = 256,    /* of one program */
     SIDE_LIFETIME_MS = 60000, /* longest life of a side: only a hang reaches it */
     FAILED_EXIT = 99,       /* exit status of a side whose CHECK failed */
@@ -112,34 +113,58 @@ void stop_here(struct side *side)
     raise(SIGSTOP);
 }
 
-/* The state letter of a process, as /proc/PID/stat has it behind the last parenthesis. */
-static char state_of(pid_t pid)
+/* Is this thread stopped, or gone? /proc has its state behind the last parenthesis. */
+static bool thread_stopped(pid_t pid, const char *thread)
 {
-    char path[64], text[512], *end;
+    char path[300], text[512], *end;
     FILE *file;
     size_t got;
 
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    snprintf(path, sizeof path, "/proc/%d/task/%s/stat", (int)pid, thread);
     file = fopen(path, "re");
     if (file == NULL)
-        FAIL("%s: %s", path, strerror(errno));
+        return true;
     got = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     text[got] = 0;
     end = strrchr(text, ')');
-    return end == NULL || end[1] == 0 ? '?' : end[2];
+    return end == NULL || end[1] == 0 || end[2] == 'T';
+}
+
+/* Every thread: they stop one by one. */
+static bool stopped(pid_t pid)
+{
+    char path[64];
+    struct dirent *entry;
+    bool all = true;
+    DIR *list;
+
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    list = opendir(path);
+    if (list == NULL)
+        FAIL("%s: %s", path, strerror(errno));
+    while (all && (entry = readdir(list)) != NULL)
+        all = entry->d_name[0] == '.' || thread_stopped(pid, entry->d_name);
+    closedir(list);
+    return all;
+}
+
+static void await_stop(pid_t pid)
+{
+    const struct timespec moment = {.tv_nsec = 1000000};
+
+    for (deadline_t deadline = deadline_in(PATIENCE_MS); !stopped(pid);) {
+        if (deadline_over(deadline))
+            FAIL("process %d does not stop", (int)pid);
+        nanosleep(&moment, NULL);
+    }
 }
 
 pid_t hear_stopped(struct side *side)
 {
     pid_t pid = (pid_t)hear(side, "stopping");
-    const struct timespec moment = {.tv_nsec = 1000000};
 
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); state_of(pid) != 'T';) {
-        if (deadline_over(deadline))
-            FAIL("the other side does not stop");
-        nanosleep(&moment, NULL);
-    }
+    await_stop(pid);
     return pid;
 }
 
@@ -161,13 +186,28 @@ static void line_pair(int fds[2])
         FAIL("socketpair: %s", strerror(errno));
 }
 
+/* A place for another child: that of one which has ended, when there are many. */
+static struct child *place(struct world *world)
+{
+    if (world->count < MAX_CHILDREN)
+        return &world->children[world->count++];
+    for (int i = 0; i < MAX_CHILDREN; i++) {
+        struct child *child = &world->children[i];
+
+        if (!child->alive) {
+            if (child->line >= 0)
+                close(child->line);
+            return child;
+        }
+    }
+    FAIL("more than %d processes", MAX_CHILDREN);
+}
+
 static struct child *start(struct world *world, const char *role, int far_end, int near_end)
 {
-    struct child *child = &world->children[world->count];
+    struct child *child = place(world);
     pid_t director = getpid();
 
-    if (world->count == MAX_CHILDREN)
-        FAIL("more than %d processes", MAX_CHILDREN);
     fflush(NULL);
     child->role = role;
     child->line = near_end;
@@ -192,7 +232,6 @@ static struct child *start(struct world *world, const char *role, int far_end, i
         _exit(FAILED_EXIT);
     }
     child->alive = true;
-    world->count++;
     close(far_end);
     return child;
 }
@@ -239,6 +278,17 @@ void child_kill(struct child *child)
     kill(child->pid, SIGKILL);
     if (!reap_by(child, deadline_in(PATIENCE_MS), &status))
         FAIL("%s survives SIGKILL", child->role);
+}
+
+void child_stop(struct child *child)
+{
+    CHECK(child->alive && kill(child->pid, SIGSTOP) == 0);
+    await_stop(child->pid);
+}
+
+void child_continue(struct child *child)
+{
+    CHECK(child->alive && kill(child->pid, SIGCONT) == 0);
 }
 
 static void describe(const struct child *child, int status, char *text, size_t size)

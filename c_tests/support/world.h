@@ -79,6 +79,9 @@ void child_tell(struct child *child, const char *word, int64_t value);
 int64_t child_hear(struct child *child, const char *word);
 /* kill -9, by pid, and reap. */
 void child_kill(struct child *child);
+/* SIGSTOP, by pid; returns when every thread of it has stopped. */
+void child_stop(struct child *child);
+void child_continue(struct child *child);
 /* Waits until it has exited by itself with 0. */
 void child_end(struct child *child);
 pid_t child_pid(const struct child *child);

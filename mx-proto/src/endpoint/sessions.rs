@@ -161,6 +161,10 @@ impl<M: Memory> Core<M> {
             let cookie = from.map_or(0, PartnerId::to_word);
             return self.violation(link, cookie, "introductions without reading the answers");
         }
+        if self.is_echo(from, &hello) {
+            let cookie = from.map_or(0, PartnerId::to_word);
+            return self.violation(link, cookie, "our own introduction");
+        }
         let refusal = if hello.version != VERSION {
             log::warn!(
                 "{:?} speaks protocol version {}, we speak {VERSION}: refused",
@@ -206,6 +210,13 @@ impl<M: Memory> Core<M> {
                 .on_allowance(header.credit_bytes, header.credit_messages);
         }
         self.send_reply(Some(id), link, header.word, Status::Success, false);
+    }
+
+    /// Whoever has the address repeats what we say. When we reach ourselves under some name, the
+    /// first that comes back to the caller is an answer.
+    fn is_echo(&self, from: Option<PartnerId>, hello: &Hello) -> bool {
+        let caller = from.and_then(|id| self.partners.of(id));
+        hello.identity == self.identity && caller.is_some_and(|partner| partner.session.is_none())
     }
 
     /// The peer is our partner already, but as another acquaintance of its own: it has parted and

@@ -89,7 +89,9 @@ impl<T: Progress + Send + 'static> Helper<T> {
             return;
         }
         self.stopping.store(true, Ordering::Release);
-        self.shared.helper_bell.ring();
+        if let Some(bells) = self.shared.bells() {
+            bells.helper.ring();
+        }
         match self.ended.get_mut().recv_timeout(JOIN_LIMIT) {
             // It has nothing left to do but return.
             Err(mpsc::RecvTimeoutError::Disconnected) => drop(thread.join()),
@@ -133,6 +135,12 @@ fn round<T: Progress>(
     mind_control: bool,
 ) -> Woken {
     let mut core = shared.acquire();
+    let Some(bells) = core.waiting.bells.clone() else {
+        // The engine has ended; this thread is about to be told.
+        shared.release(core);
+        std::thread::sleep(TICK);
+        return Woken::default();
+    };
     let now_attention = shared.attention.load(Ordering::Relaxed);
     let attended = core.waiting.leader.is_some() || core.waiting.drivers > 0;
     let mut nap;
@@ -175,12 +183,8 @@ fn round<T: Progress>(
         nap.fds.control = None;
         nap.until = earlier(nap.until, Some(MonotonicClock.now().after(TICK)));
     }
-    let woken = sleep(
-        nap.fds.control,
-        nap.fds.data,
-        &shared.helper_bell,
-        nap.until,
-    );
+    let woken = sleep(nap.fds.control, nap.fds.data, &bells.helper, nap.until);
+    drop(bells);
     let mut core = shared.acquire();
     let armed = matches!(core.waiting.helper, HelperState::Armed(_));
     if armed {

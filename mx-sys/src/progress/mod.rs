@@ -40,6 +40,7 @@ use std::fmt;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use wait::Waiting;
@@ -137,9 +138,15 @@ pub struct Shared<T> {
     contenders: AtomicU32,
     /// Polls and waits of application threads. Written under the lock.
     attention: AtomicU64,
-    leader_bell: EventFd,
-    helper_bell: EventFd,
     mark: ForkMark,
+}
+
+/// What the two threads that sleep in the kernel are woken with. Whoever sleeps or rings holds them
+/// meanwhile, so that they can be given back while threads still do.
+#[derive(Debug)]
+struct Bells {
+    leader: EventFd,
+    helper: EventFd,
 }
 
 struct Core<T> {
@@ -152,13 +159,15 @@ type Held<'a, T> = MutexGuard<'a, Core<T>>;
 impl<T: Progress> Shared<T> {
     /// Puts `value` behind a lock. Fails when there are no descriptors left.
     pub fn new(value: T, tuning: Tuning) -> io::Result<Self> {
-        let waiting = Waiting::new(tuning.spin());
+        let bells = Bells {
+            leader: EventFd::new()?,
+            helper: EventFd::new()?,
+        };
+        let waiting = Waiting::new(tuning.spin(), Arc::new(bells));
         Ok(Self {
             core: Mutex::new(Core { value, waiting }),
             contenders: AtomicU32::new(0),
             attention: AtomicU64::new(0),
-            leader_bell: EventFd::new()?,
-            helper_bell: EventFd::new()?,
             mark: ForkMark::new(),
         })
     }
@@ -189,6 +198,26 @@ impl<T: Progress> Shared<T> {
     /// How often what happened so far.
     pub fn wait_stats(&self) -> WaitStats {
         self.acquire().waiting.stats
+    }
+
+    /// Gives the descriptors back that threads were woken with, although threads may keep this
+    /// value. Nobody sleeps in the kernel any more: for an engine that has ended, whose checks
+    /// all find that out.
+    pub fn end(&self) {
+        let mut core = self.acquire();
+        let bells = core.waiting.bells.take();
+        self.release(core);
+        if let Some(bells) = bells {
+            // The last thread that sleeps on them closes them.
+            bells.leader.ring();
+        }
+    }
+
+    fn bells(&self) -> Option<Arc<Bells>> {
+        let core = self.acquire();
+        let bells = core.waiting.bells.clone();
+        self.release(core);
+        bells
     }
 
     /// The engine, when nobody shares it any more.
@@ -235,7 +264,7 @@ impl<T: Progress> Shared<T> {
         }
         let rings = core.settle();
         drop(core);
-        self.ring(rings);
+        rings.ring();
     }
 }
 

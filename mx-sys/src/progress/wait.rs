@@ -21,7 +21,7 @@
 
 use super::sleep::sleep;
 use super::spin::Spin;
-use super::{Core, EVERYTHING, Held, Interest, Progress, Shared, WaitStats};
+use super::{Bells, Core, EVERYTHING, Held, Interest, Progress, Shared, WaitStats};
 use crate::clock::MonotonicClock;
 use mx_proto::port::WakeDescriptors;
 use mx_proto::{Clock, Instant};
@@ -42,6 +42,8 @@ pub(super) struct Waiting {
     /// Bells of followers that have gone.
     spare: Vec<Arc<Condvar>>,
     pub(super) spin: Spin,
+    /// `None` once the engine has ended.
+    pub(super) bells: Option<Arc<Bells>>,
     pub(super) stats: WaitStats,
 }
 
@@ -82,10 +84,26 @@ struct Follower {
 }
 
 /// Bells to ring once the lock has been given back.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 pub(super) struct Rings {
     leader: bool,
     helper: bool,
+    /// There when one of them is to be rung.
+    bells: Option<Arc<Bells>>,
+}
+
+impl Rings {
+    pub(super) fn ring(self) {
+        let Some(bells) = self.bells else {
+            return;
+        };
+        if self.leader {
+            bells.leader.ring();
+        }
+        if self.helper {
+            bells.helper.ring();
+        }
+    }
 }
 
 /// A deadline that has passed although the engine has just been called is not looked at again
@@ -96,7 +114,7 @@ const STALE_DEADLINE: Duration = Duration::from_micros(100);
 const POLLS_PER_LOOK: u32 = 16;
 
 impl Waiting {
-    pub(super) fn new(spin: Spin) -> Self {
+    pub(super) fn new(spin: Spin, bells: Arc<Bells>) -> Self {
         Self {
             drivers: 0,
             leader: None,
@@ -105,6 +123,7 @@ impl Waiting {
             next_follower: 0,
             spare: Vec::new(),
             spin,
+            bells: Some(bells),
             stats: WaitStats::default(),
         }
     }
@@ -188,6 +207,9 @@ impl<T: Progress> Core<T> {
                 }
             }
             HelperState::Absent | HelperState::Watching => {}
+        }
+        if rings.leader || rings.helper {
+            rings.bells = self.waiting.bells.clone();
         }
         rings
     }
@@ -334,7 +356,7 @@ impl<T: Progress> Shared<T> {
             }
             if !core.waiting.nobody_sleeps() {
                 let rings = core.settle();
-                self.ring(rings);
+                rings.ring();
             }
             core = self.let_others_in(core);
             std::hint::spin_loop();
@@ -358,12 +380,17 @@ impl<T: Progress> Shared<T> {
             core.value.disarm();
             return core;
         }
+        let Some(bells) = core.waiting.bells.clone() else {
+            core.value.disarm();
+            return core;
+        };
         let nap = core.sleep_for(interest, until);
         core.waiting.leader = Some(nap);
         core.waiting.stats.leader_sleeps += 1;
         core.rest();
         drop(core);
-        let woken = sleep(nap.fds.control, nap.fds.data, &self.leader_bell, nap.until);
+        let woken = sleep(nap.fds.control, nap.fds.data, &bells.leader, nap.until);
+        drop(bells);
         let mut core = self.acquire();
         core.waiting.leader = None;
         core.value.disarm();
@@ -382,7 +409,7 @@ impl<T: Progress> Shared<T> {
     ) -> Held<'a, T> {
         // The leader relies on the engine being armed when the last driver stops.
         let rings = core.settle();
-        self.ring(rings);
+        rings.ring();
         let waiting = &mut core.waiting;
         let bell = waiting.spare.pop().unwrap_or_default();
         let id = waiting.next_follower;
@@ -414,7 +441,7 @@ impl<T: Progress> Shared<T> {
             let rings = core.settle();
             core.waiting.hand_over();
             drop(core);
-            self.ring(rings);
+            rings.ring();
         }
         found
     }
@@ -425,15 +452,8 @@ impl<T: Progress> Shared<T> {
         core.value.disarm();
         core.waiting.helper = HelperState::Watching;
         core.waiting.stats.stand_downs += 1;
-        self.helper_bell.ring();
-    }
-
-    pub(super) fn ring(&self, rings: Rings) {
-        if rings.leader {
-            self.leader_bell.ring();
-        }
-        if rings.helper {
-            self.helper_bell.ring();
+        if let Some(bells) = &core.waiting.bells {
+            bells.helper.ring();
         }
     }
 }
