@@ -20,6 +20,7 @@ broken. Program number n has the seed K + n.
   --shape NAME          calm, cancels, deaths, frozen, storm or random for all of them
   --logs DIRECTORY      where the flight recorders of a failed program go (default: .)
   --steps               print the steps of the first program, and do nothing
+  --verbose             a line for each program
 
 A connection is reset from inside one of its two processes, over tcp only. Networks are not cut.
 ";
@@ -59,6 +60,7 @@ pub(crate) struct Args {
     pub(crate) shape: Option<String>,
     pub(crate) logs: PathBuf,
     pub(crate) only_print: bool,
+    pub(crate) verbose: bool,
 }
 
 impl Args {
@@ -76,6 +78,7 @@ impl Args {
             shape: None,
             logs: PathBuf::from("."),
             only_print: false,
+            verbose: false,
         };
         let mut parser = lexopt::Parser::from_iter(words);
         while let Some(arg) = parser.next()? {
@@ -92,6 +95,7 @@ impl Args {
                 Long("shape") => args.shape = Some(parser.value()?.string()?),
                 Long("logs") => args.logs = parser.value()?.into(),
                 Long("steps") => args.only_print = true,
+                Long("verbose") => args.verbose = true,
                 Long("node") => {
                     let mut next = || -> Result<u32, lexopt::Error> { parser.value()?.parse() };
                     args.role = Role::Node(Place {

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let mut sums = Sums::default();
     let mut seed = args.seed;
     while begin.elapsed() < args.span && sums.programs < args.programs {
-        let Some(shape) = settings::shape(seed, args.shape.as_deref()) else {
+        let Some(shape) = settings::shape(seed, args.shape.as_deref(), args.port == "rdm") else {
             eprintln!("bmi_mx_torture: no shape of that name");
             return ExitCode::from(2);
         };
@@ -91,15 +91,32 @@ extern "C" fn on_interrupt(_signal: libc::c_int) {
 
 /// One program, on processes of its own.
 fn one(args: &Args, seed: u64, shape: &Shape, sums: &mut Sums) -> Result<(), Trouble> {
+    let begin = Instant::now();
     let mut stage = Stage::set(args, seed, shape.nodes)
         .inspect_err(|trouble| tell(args, seed, shape, trouble))?;
-    let mut done = 0;
+    let set = begin.elapsed();
+    let (mut done, mut steps) = (0, set);
+    let pace = settings::pace(seed);
     let outcome = program(seed, shape)
         .try_for_each(|step| {
             done += 1;
-            act(&mut stage, step, sums)
+            act(&mut stage, step, sums)?;
+            if !pace.is_zero() {
+                stage.pause(pace)?;
+            }
+            Ok(())
         })
-        .and_then(|()| settle(&mut stage, args.port == "rdm"));
+        .and_then(|()| {
+            steps = begin.elapsed();
+            settle(&mut stage, shape, args.port == "rdm")
+        });
+    if args.verbose {
+        let (steps, settled) = (steps - set, begin.elapsed() - steps);
+        let name = shape.name;
+        println!(
+            "{seed} {name}: {done} steps, set in {set:.1?}, done in {steps:.1?}, settled in {settled:.1?}"
+        );
+    }
     sums.steps += done;
     sums.figures.add(&stage.figures);
     if let Err(trouble) = &outcome {

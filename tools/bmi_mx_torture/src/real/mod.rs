@@ -11,6 +11,7 @@ mod args;
 mod bmi;
 mod desk;
 mod director;
+mod drain;
 mod figures;
 mod line;
 mod memory;

@@ -10,6 +10,7 @@ use super::alarm;
 use super::args::{Args, Place};
 use super::bmi::{self, Bmi, CONTEXTS, NoStart, record};
 use super::desk::Desk;
+use super::drain::Drain;
 use super::line::{Heard, Line, RECORDER_FD};
 use super::notes::{Note, Order};
 use super::recorder::Recorder;
@@ -29,6 +30,7 @@ struct Node {
     port: &'static str,
     /// Streams the director knows to be loose.
     loose: HashSet<(usize, i32)>,
+    drain: Option<Drain>,
     talk: Option<Talk>,
     ending: bool,
 }
@@ -78,6 +80,7 @@ fn serve(args: &Args, place: &Place, line: Line) -> Result<(), Wrong> {
         line,
         port: args.port,
         loose: HashSet::new(),
+        drain: None,
         talk: None,
         ending: false,
     };
@@ -116,6 +119,9 @@ impl Node {
                 busy |= self.desk.test(context, idle_ms)?;
             }
             let over = self.desk.take_over();
+            if let Some(drain) = &mut self.drain {
+                drain.step(&mut self.desk, &over)?;
+            }
             if let Some(talk) = &mut self.talk
                 && let Some(attempts) = talk.step(&mut self.desk, &over)?
             {
@@ -138,7 +144,12 @@ impl Node {
                 }
                 self.say(&Note::Report(self.desk.report()))
             }
+            Order::Drain { tags, len, nodes } => {
+                self.drain = Some(Drain::begin(&nodes, tags, len));
+                Ok(())
+            }
             Order::Withdraw => {
+                self.drain = None;
                 for label in self.desk.outstanding() {
                     self.cancel(label)?;
                 }

@@ -1,7 +1,7 @@
 //! What director and nodes say to each other.
 //!
 //! ```text
-//!   director   do STEP | settle DEAD | report | withdraw | check LOOSE | talk PEERS | finalize
+//!   director   do STEP | drain PEERS | report | withdraw | check LOOSE | talk PEERS | finalize
 //!   node       ready | taken | done | loose STREAM | report ... | withdrawn | checked | talked
 //!              | figures ... | fault TEXT
 //! ```
@@ -19,6 +19,12 @@ pub(crate) enum Order {
     Do(Step),
     /// Says what is outstanding and what has been done: [`Note::Report`].
     Report,
+    /// Receives whatever comes from these nodes, with tags below `tags`.
+    Drain {
+        tags: i32,
+        len: usize,
+        nodes: Vec<usize>,
+    },
     /// Calls off everything that is outstanding: [`Note::Withdrawn`].
     Withdraw,
     /// Looks at the order of all that came; in these streams (sender, tag) it is loose:
@@ -77,6 +83,10 @@ impl Order {
             Self::Do(step) => format!("do {step}"),
             Self::Report => "report".into(),
             Self::Withdraw => "withdraw".into(),
+            Self::Drain { tags, len, nodes } => {
+                let words = nodes.iter().map(|node| format!(" {node}"));
+                format!("drain {tags} {len}{}", words.collect::<String>())
+            }
             Self::Check(loose) => {
                 let words = loose.iter().map(|(from, tag)| format!(" {from} {tag}"));
                 format!("check{}", words.collect::<String>())
@@ -95,6 +105,14 @@ impl Order {
             "do" => Self::Do(rest.parse().ok()?),
             "report" => Self::Report,
             "withdraw" => Self::Withdraw,
+            "drain" => match numbers::<usize>(rest)?.as_slice() {
+                [tags, len, nodes @ ..] => Self::Drain {
+                    tags: i32::try_from(*tags).ok()?,
+                    len: *len,
+                    nodes: nodes.to_vec(),
+                },
+                _ => return None,
+            },
             "check" => {
                 let numbers = numbers::<i32>(rest)?;
                 let pairs = numbers.chunks_exact(2);
@@ -229,6 +247,11 @@ mod unit {
             Order::Check(vec![]),
             Order::Check(vec![(1, 5), (2, 1000)]),
             Order::Talk(vec![0, 2]),
+            Order::Drain {
+                tags: 3,
+                len: 1 << 20,
+                nodes: vec![0, 2],
+            },
             Order::Finalize,
         ] {
             assert_eq!(Order::parse(&order.text()), Some(order));

@@ -10,8 +10,9 @@ use mx_sim::Rng;
 use std::time::Duration;
 
 /// The shape of a seed's program. `name`: it, whatever the seed says; `None` for a name that is none.
-pub(crate) fn shape(seed: u64, name: Option<&str>) -> Option<Shape> {
-    let mut rng = Rng::new(seed ^ 0x73_6861_7065).fork();
+/// `fabric`: shorter, for to start a process takes long.
+pub(crate) fn shape(seed: u64, name: Option<&str>, fabric: bool) -> Option<Shape> {
+    let mut rng = Rng::new(seed ^ 0x0073_6861_7065).fork();
     let named = Shape::named();
     let mut shape = match name {
         Some("random") => Shape::random(&mut rng),
@@ -22,6 +23,9 @@ pub(crate) fn shape(seed: u64, name: Option<&str>) -> Option<Shape> {
         }
     };
     shape.steps *= rng.pick(&[1, 2, 4]);
+    if fabric {
+        shape.steps /= 4;
+    }
     // Shorter and longer than the time-outs below.
     shape.freeze = Duration::from_millis(rng.pick(&[20, 500, 3_000]));
     shape.pause = shape.pause.min(Duration::from_millis(20));
@@ -30,9 +34,16 @@ pub(crate) fn shape(seed: u64, name: Option<&str>) -> Option<Shape> {
     Some(shape)
 }
 
+/// How long the director waits after each step: not at all, until what was posted is on its way, or until
+/// it is done.
+pub(crate) fn pace(seed: u64) -> Duration {
+    let mut rng = Rng::new(seed ^ 0x7061_6365).fork();
+    Duration::from_micros(rng.pick(&[0, 0, 200, 2_000]))
+}
+
 /// What the nodes find in their environment.
 pub(crate) fn environment(seed: u64, port: &str) -> Vec<(&'static str, String)> {
-    let mut rng = Rng::new(seed ^ 0x65_6e76).fork();
+    let mut rng = Rng::new(seed ^ 0x0065_6e76).fork();
     let mut all = vec![
         ("MX_PORT", port.to_owned()),
         ("BMI_MX_LOG", "debug".into()),
@@ -75,12 +86,12 @@ mod unit {
     fn seeds_give_the_same_every_time_and_all_kinds() {
         let mut names = std::collections::BTreeSet::new();
         for seed in 0..100 {
-            assert_eq!(shape(seed, None), shape(seed, None));
+            assert_eq!(shape(seed, None, false), shape(seed, None, false));
             assert_eq!(environment(seed, "tcp"), environment(seed, "tcp"));
-            names.insert(shape(seed, None).unwrap().name);
+            names.insert(shape(seed, None, true).unwrap().name);
         }
         assert_eq!(names.len(), 6);
-        assert_eq!(shape(1, Some("storm")).unwrap().name, "storm");
-        assert!(shape(1, Some("quiet")).is_none());
+        assert_eq!(shape(1, Some("storm"), true).unwrap().name, "storm");
+        assert!(shape(1, Some("quiet"), false).is_none());
     }
 }

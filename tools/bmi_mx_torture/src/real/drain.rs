@@ -1,0 +1,68 @@
+//! Receives everything that was ever sent here and not received.
+//!
+//! ```text
+//!   for each node that lives, each tag:   receive --- a message came ---> receive once more
+//! ```
+//!
+//! What nobody receives takes room for early messages, until a peer may send no more. And what has
+//! waited for long must be as it was.
+//!
+//! Owns: which receives are for this.
+//! Knows nothing of: whether it is over; whoever began it calls off what is left.
+
+use super::desk::Desk;
+use bmi_mx_torture::Verb;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// The streams, and what waits in each.
+#[derive(Debug)]
+pub(crate) struct Drain {
+    len: usize,
+    /// By the receive's label: whom from, which tag.
+    waiting: HashMap<u64, (usize, i32)>,
+    /// To be posted again.
+    later: Vec<(Instant, usize, i32)>,
+}
+
+impl Drain {
+    /// Begins with all of these nodes, tags below `tags`, and messages of at most `len` bytes.
+    pub(crate) fn begin(nodes: &[usize], tags: i32, len: usize) -> Self {
+        let now = Instant::now();
+        let streams = nodes
+            .iter()
+            .flat_map(|node| (0..tags).map(|tag| (now, *node, tag)));
+        Self {
+            len,
+            waiting: HashMap::new(),
+            later: streams.collect(),
+        }
+    }
+
+    /// Goes on.
+    pub(crate) fn step(&mut self, desk: &mut Desk, over: &[(u64, i32)]) -> Result<(), String> {
+        let now = Instant::now();
+        for (label, error) in over {
+            if let Some((node, tag)) = self.waiting.remove(label) {
+                let pause = if *error == 0 { Duration::ZERO } else { PAUSE };
+                self.later.push((now + pause, node, tag));
+            }
+        }
+        for (then, node, tag) in std::mem::take(&mut self.later) {
+            if then > now {
+                self.later.push((then, node, tag));
+                continue;
+            }
+            match desk.post(Verb::Recv, node, tag, self.len, 1)? {
+                Some(label) => {
+                    self.waiting.insert(label, (node, tag));
+                }
+                None => self.later.push((now + PAUSE, node, tag)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// After an error.
+const PAUSE: Duration = Duration::from_millis(20);
