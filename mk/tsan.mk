@@ -12,7 +12,7 @@ TSAN_CARGO   = RUSTFLAGS='$(TSAN_FLAGS)' CARGO_TARGET_DIR='$(CARGO_TARGET)/tsan'
     TSAN_OPTIONS='suppressions=$(CURDIR)/tests/tsan.supp history_size=7' \
     cargo +nightly test -q --target $(TSAN_TARGET)
 
-.PHONY: tsan
+.PHONY: tsan loom
 
 tsan:
 	@cargo +nightly --version >/dev/null 2>&1 || { \
@@ -23,3 +23,9 @@ tsan:
 	$(TSAN_CARGO) -p bmi-mx --test races --test faults_instance
 	$(TSAN_CARGO) -p myriexpress --test races
 	$(TSAN_CARGO) -p myriexpress --lib -- process
+
+# A crate of its own, so that nothing else is built with loom. The first build takes a minute, the
+# models some seconds.
+loom:
+	cd mx-sys/loom && CARGO_TARGET_DIR='$(abspath $(CARGO_TARGET))/loom' $(CARGO) test -q -- \
+	    progress::models bell

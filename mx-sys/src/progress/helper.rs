@@ -107,7 +107,7 @@ impl<T: Progress + Send + 'static> Drop for Helper<T> {
 }
 
 /// The thread. `alive` is dropped when it ends, also by a panic.
-fn run<T: Progress>(shared: &Shared<T>, stopping: &AtomicBool, alive: Sender<()>) {
+pub(super) fn run<T: Progress>(shared: &Shared<T>, stopping: &AtomicBool, alive: Sender<()>) {
     let mut attention = shared.attention.load(Ordering::Relaxed);
     let mut tick = TICK;
     let mut storm = 0;

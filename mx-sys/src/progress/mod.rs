@@ -24,6 +24,9 @@
 //! Cost: a poll is one uncontended lock. No system call unless somebody sleeps or is woken.
 
 mod helper;
+#[cfg(loom)]
+#[path = "../../loom/src/models.rs"]
+mod models;
 mod sleep;
 mod spin;
 mod wait;

@@ -132,6 +132,8 @@ impl Progress for Toy {
         if !items.is_empty() {
             return false;
         }
+        // Rung for what another thread has taken in since.
+        self.wire.bell.silence();
         self.wire.armed.store(true, Ordering::SeqCst);
         true
     }

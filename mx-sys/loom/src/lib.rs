@@ -1,0 +1,43 @@
+//! `mx-sys`'s way of waiting, in every order in which threads can meet.
+//!
+//! ```text
+//!   ../src/progress/*, eventfd, clock, fork       as they are
+//!        |  parking_lot::{Mutex, Condvar}   libc::{ppoll, read, write, clock_gettime, ..}
+//!        v                                  v
+//!   locks of loom's                    kernel: real eventfds; who sleeps, sleeps in loom
+//! ```
+//!
+//! Loom runs a model again and again, each time with the threads in another order, and fails when
+//! none of them can go on: that is what a lost wake-up is. A time-out that is waited for is over at
+//! once, after everybody else had a turn; so nothing here may rely on one.
+//!
+//! Knows nothing of: ports. What their shared memory adds is in `bell`.
+
+#![cfg(test)]
+#![allow(
+    dead_code,
+    reason = "models use only a part of what they take from mx-sys"
+)]
+
+// The sources name these crates, and mean what follows.
+extern crate self as libc;
+extern crate self as mx_sys;
+extern crate self as parking_lot;
+
+#[path = "../../src/clock.rs"]
+pub mod clock;
+#[path = "../../src/eventfd.rs"]
+pub mod eventfd;
+#[path = "../../src/fork.rs"]
+pub mod fork;
+#[path = "../../src/progress/mod.rs"]
+pub mod progress;
+
+mod bell;
+mod kernel;
+mod sync;
+
+pub use kernel::{clock_gettime, ppoll, read, sysconf, write};
+pub use libc_real::*;
+pub use progress::{Helper, Interest, Progress, Shared, Tuning};
+pub use sync::{Condvar, Mutex, MutexGuard};
