@@ -16,7 +16,8 @@ struct ref {
     struct bmi_method_addr *address;
     bool registered; /* by the library, not looked up */
     bool dropped;
-    int count; /* references by unexpected messages */
+    int count;     /* references by unexpected messages */
+    int forgotten; /* forget callbacks with its name */
     struct ref *next;
 };
 
@@ -97,8 +98,11 @@ int bmi_method_addr_forget_callback(int64_t address)
     bool known = false;
 
     pthread_mutex_lock(&lock);
-    for (struct ref *ref = refs; ref != NULL; ref = ref->next)
-        known = known || (ref == (struct ref *)(intptr_t)address && !ref->dropped);
+    for (struct ref *ref = refs; ref != NULL && !known; ref = ref->next) {
+        known = ref == (struct ref *)(intptr_t)address && !ref->dropped;
+        if (known)
+            ref->forgotten++;
+    }
     if (!known)
         breach("forget callback for an address the host does not know; ");
     forgotten_count++;
@@ -247,9 +251,17 @@ void host_drop(struct bmi_method_addr *address)
     CHECK_THAT(ops->set_info(BMI_DROP_ADDR, address), ==, 0);
 }
 
-bool host_release(struct bmi_method_addr *address)
+bool host_may_drop(struct bmi_method_addr *address)
 {
     struct method_drop_addr_query query = {.addr = address, .response = -1};
+
+    CHECK_THAT(ops->get_info(BMI_DROP_ADDR_QUERY, &query), ==, 0);
+    CHECK(query.response == 0 || query.response == 1);
+    return query.response == 1;
+}
+
+bool host_release(struct bmi_method_addr *address)
+{
     struct ref *ref;
     int count;
 
@@ -260,13 +272,23 @@ bool host_release(struct bmi_method_addr *address)
         ref->count--;
     count = ref->count;
     pthread_mutex_unlock(&lock);
-    if (count > 0)
+    if (count > 0 || !host_may_drop(address))
         return false;
-    CHECK_THAT(ops->get_info(BMI_DROP_ADDR_QUERY, &query), ==, 0);
-    CHECK(query.response == 0 || query.response == 1);
-    if (query.response == 1)
-        host_drop(address);
-    return query.response == 1;
+    host_drop(address);
+    return true;
+}
+
+int host_forgotten_of(const struct bmi_method_addr *address)
+{
+    struct ref *ref;
+    int count;
+
+    pthread_mutex_lock(&lock);
+    ref = find(address);
+    CHECK(ref != NULL);
+    count = ref->forgotten;
+    pthread_mutex_unlock(&lock);
+    return count;
 }
 
 int host_registered(void)
@@ -396,6 +418,16 @@ bool host_next_within(struct arrival *arrival, int ms)
             return found;
         host_pump(5);
     }
+}
+
+bool host_waiting(void)
+{
+    bool waiting;
+
+    pthread_mutex_lock(&lock);
+    waiting = queue_head < queued;
+    pthread_mutex_unlock(&lock);
+    return waiting;
 }
 
 struct arrival host_next(void)

@@ -59,6 +59,8 @@ struct bmi_method_addr *host_lookup(const char *text);
 struct bmi_method_addr *host_lookup_endpoint(int endpoint);
 /* set_info(BMI_DROP_ADDR). */
 void host_drop(struct bmi_method_addr *address);
+/* What BMI_DROP_ADDR_QUERY answers. */
+bool host_may_drop(struct bmi_method_addr *address);
 /* One reference, taken by an unexpected message, is given back (BMI_DEC_ADDR_REF): asks
  * BMI_DROP_ADDR_QUERY, drops the address when told so, and says whether it did. */
 bool host_release(struct bmi_method_addr *address);
@@ -67,6 +69,8 @@ int host_registered(void);
 int host_addresses(void);
 /* How often the library called the forget callback. */
 int host_forgotten(void);
+/* The same, with this address's name, which the host still has. */
+int host_forgotten_of(const struct bmi_method_addr *address);
 
 /* ---- progress ---- */
 
@@ -80,6 +84,8 @@ int host_testunexpected(int incount, int idle_ms);
 struct arrival host_next(void);
 /* The same, without failing: false when none came in time. */
 bool host_next_within(struct arrival *arrival, int ms);
+/* Would it come at once? Makes no call. */
+bool host_waiting(void);
 /* unexpected_free */
 void arrival_free(struct arrival *arrival);
 
