@@ -340,7 +340,7 @@ fn leave(method: &mut HostMethod) {
     linger(LINGER, || {
         if method.endpoint().port().link_count() == 0 {
             Lingering::Over
-        } else if method.progress() {
+        } else if method.leave() {
             Lingering::Busy
         } else {
             Lingering::Idle(method.endpoint().descriptors())

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   endpoint asks (Intake)      CONN_REQ, CONN_ACK ---> handshake queue ---> method
+//!        |                      (received first, where its sender had no credit for its bytes)
 //!        |
 //!        +-- UNEXPECTED, small -------------------------> ready queue -----> testunexpected
 //!        +-- UNEXPECTED, large: receive into a buffer --> behind it, in the order of its peer
@@ -64,11 +65,23 @@ struct Coming {
     lent: Lent,
 }
 
+/// A message of the handshake on its way: one whose sender may not send us its bytes unasked, as
+/// all that may be sent so has been promised to others.
+#[derive(Debug)]
+struct Asked {
+    partner: PartnerId,
+    fields: Fields,
+    len: usize,
+    lent: Lent,
+}
+
 /// What arrived and waits.
 #[derive(Debug)]
 pub struct Inbox {
     ready: VecDeque<Message>,
     coming: Slab<Coming>,
+    /// Each partner has at most as many as it may send messages.
+    asked: Slab<Asked>,
     /// Per peer with a large message on its way.
     behind: HashMap<PeerKey, VecDeque<Behind>, RandomState>,
     notes: VecDeque<Note>,
@@ -95,6 +108,7 @@ impl Inbox {
         Self {
             ready: VecDeque::new(),
             coming: Slab::new(),
+            asked: Slab::new(),
             behind: HashMap::default(),
             notes: VecDeque::new(),
             bytes: 0,
@@ -201,8 +215,12 @@ impl Inbox {
         }
     }
 
-    /// The receive of a large message has ended.
-    pub fn on_received(&mut self, slot: usize, completion: &Completion) {
+    /// The receive of a large message, or of one of the handshake, has ended.
+    pub fn on_received(&mut self, context: u64, completion: &Completion) {
+        let slot = (context & !(RECEIVE | HANDSHAKE)) as usize;
+        if context & HANDSHAKE != 0 {
+            return self.on_asked(slot, completion);
+        }
         let Some(coming) = self.coming.try_remove(slot) else {
             return;
         };
@@ -248,6 +266,23 @@ impl Inbox {
         }
         if behind.is_empty() {
             self.behind.remove(&peer);
+        }
+    }
+
+    fn on_asked(&mut self, slot: usize, completion: &Completion) {
+        let Some(asked) = self.asked.try_remove(slot) else {
+            return;
+        };
+        let complete =
+            completion.status == Status::Success && completion.length as usize == asked.len;
+        if let Ok(mut buffer) = asked.lent.take()
+            && complete
+        {
+            self.notes.push_back(Note {
+                partner: asked.partner,
+                fields: asked.fields,
+                body: buffer.bytes_mut().to_vec(),
+            });
         }
     }
 
@@ -361,6 +396,42 @@ impl Inbox {
         Verdict::Finished
     }
 
+    fn handshake<B: Source + ?Sized>(
+        &mut self,
+        arrival: &Arrival,
+        fields: Fields,
+        body: Option<&B>,
+    ) -> Verdict<UserMemory> {
+        let len = arrival.length as usize;
+        let body = match body {
+            Some(body) if body.len() <= REQUEST_MAX => body.to_vec(),
+            None if len <= REQUEST_MAX => {
+                let Some(buffer) = MallocBuffer::new(len) else {
+                    return self.refuse(arrival, "a request there is no memory for");
+                };
+                let (memory, lent) = UserMemory::owned(buffer);
+                let slot = self.asked.insert(Asked {
+                    partner: arrival.source,
+                    fields,
+                    len,
+                    lent,
+                });
+                return Verdict::Receive {
+                    memory,
+                    context: RECEIVE | HANDSHAKE | slot as u64,
+                };
+            }
+            // Too long for one: what is kept says so.
+            _ => vec![b'?'; REQUEST_MAX + 1],
+        };
+        self.notes.push_back(Note {
+            partner: arrival.source,
+            fields,
+            body,
+        });
+        Verdict::Finished
+    }
+
     #[cold]
     fn refuse(&mut self, arrival: &Arrival, what: &str) -> Verdict<UserMemory> {
         self.dropped += 1;
@@ -376,6 +447,8 @@ impl Inbox {
 
 /// Set in the context word of receives that belong to the inbox.
 pub const RECEIVE: u64 = 1 << 63;
+/// Set as well in those of messages of the handshake.
+const HANDSHAKE: u64 = 1 << 62;
 /// The context word of receives whose end interests nobody.
 pub const DROPPED: u64 = u64::MAX;
 
@@ -398,17 +471,7 @@ impl Handler<UserMemory> for Inbox {
                 }
             }
             Some(MessageType::ConnReq | MessageType::ConnAck) => {
-                let body = match body {
-                    Some(body) if body.len() <= REQUEST_MAX => body.to_vec(),
-                    // Too long for one: what is kept says so.
-                    _ => vec![b'?'; REQUEST_MAX + 1],
-                };
-                self.notes.push_back(Note {
-                    partner: arrival.source,
-                    fields,
-                    body,
-                });
-                Verdict::Finished
+                self.handshake(arrival, fields, body)
             }
             Some(MessageType::IconReq | MessageType::IconAck) | None => {
                 self.refuse(arrival, "a message of an unknown type")
@@ -464,7 +527,7 @@ mod tests {
             length: length as u32,
             transferred: length as u32,
         };
-        inbox.on_received((context & !RECEIVE) as usize, &completion);
+        inbox.on_received(context, &completion);
     }
 
     fn tags(inbox: &mut Inbox) -> Vec<i32> {
@@ -566,13 +629,37 @@ mod tests {
         let mut inbox = Inbox::new(1 << 20, 100);
         let request = arrival(MessageType::ConnReq, 1, 0x100, 5);
         Handler::unexpected(&mut inbox, &request, Some(&b"mx://"[..]));
-        Handler::unexpected::<[u8]>(&mut inbox, &request, None);
-        Handler::unexpected(&mut inbox, &request, Some(&vec![0u8; 9000][..]));
+        let long = arrival(MessageType::ConnReq, 1, 0x100, 9000);
+        Handler::unexpected::<[u8]>(&mut inbox, &long, None);
+        Handler::unexpected(&mut inbox, &long, Some(&vec![0u8; 9000][..]));
         assert_eq!(inbox.pop_note().unwrap().body, b"mx://");
         for _ in 0..2 {
             assert_eq!(inbox.pop_note().unwrap().body.len(), REQUEST_MAX + 1);
         }
         assert!(inbox.pop_note().is_none() && inbox.is_empty());
+    }
+
+    #[test]
+    fn a_request_that_was_only_offered_is_received_first() {
+        let mut inbox = Inbox::new(1 << 20, 100);
+        let request = arrival(MessageType::ConnReq, 1, 0x100, 5);
+        for status in [Status::Unreachable, Status::Success] {
+            let verdict = Handler::unexpected::<[u8]>(&mut inbox, &request, None);
+            let Verdict::Receive {
+                mut memory,
+                context,
+            } = verdict
+            else {
+                panic!("{verdict:?}");
+            };
+            memory.fill(0, 5, &b"mx://"[..], 0);
+            drop(memory);
+            assert!(inbox.pop_note().is_none());
+            received(&mut inbox, context, 5, status);
+        }
+        assert_eq!(inbox.pop_note().unwrap().body, b"mx://");
+        assert!(inbox.pop_note().is_none() && inbox.asked.is_empty());
+        assert_eq!(inbox.bytes(), 0);
     }
 
     #[test]

@@ -164,6 +164,17 @@ fn one_endpoint_under_two_names_is_one_peer_in_the_end() {
     assert!(matches!(rig.peek(a).state(second), State::Ready(_)));
     rig.host(a).drop_addr(second);
     assert_eq!(rig.peek(a).method.peers().len(), 0);
+    // Either name reaches it again.
+    for nic in [OTHER_NIC, sim::NIC] {
+        // Until the other side knows, what it posts belongs to the old connection.
+        rig.run_for(Duration::from_millis(1));
+        let addr = rig.host(a).look_up(b, nic);
+        let sent = post(&mut rig, addr, 1, 4);
+        let recv = rig.host(b).recv(a, 1, 4);
+        assert_eq!(rig.wait(b, recv), 0);
+        assert_eq!(rig.wait(a, sent), 0);
+        rig.host(a).drop_addr(addr);
+    }
 }
 
 #[test]
@@ -358,6 +369,33 @@ fn an_orderly_end_is_told_at_once() {
 }
 
 #[test]
+fn what_waits_for_a_connection_never_goes_once_the_method_has_ended() {
+    for micros in [0, 3, 6, 9, 12, 15, 20, 30, 100] {
+        let mut rig = Rig::new(20);
+        let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+        let mine = rig.host(b).send_unexpected(a, 1, b"to a");
+        rig.host(a).send_unexpected(b, 1, b"to b");
+        rig.run_for(Duration::from_micros(micros));
+        if rig.peek(a).error(mine).is_some() {
+            assert!(micros > 15);
+            continue;
+        }
+        rig.host(a).finalize();
+        let late = rig.peek(b).got.len();
+        // It reaches a, which is still there, and is turned away; a second time a is gone.
+        rig.run_for(Duration::from_millis(10));
+        assert_eq!(rig.peek(b).got.len(), late, "after {micros} us");
+        assert_eq!(rig.peek(a).method.endpoint().partners(), 0);
+        rig.kill(a);
+        let code = rig.wait(b, mine);
+        assert!(
+            [-BMI_ECONNREFUSED, -BMI_ENETRESET].contains(&code),
+            "{code}"
+        );
+    }
+}
+
+#[test]
 fn more_unexpected_messages_than_fit_wait_at_their_senders_and_none_is_lost() {
     let mut rig = Rig::new(16);
     rig.settings.unexpected_queue_bytes = 64 << 10;
@@ -400,6 +438,50 @@ fn a_receive_that_is_too_short_is_filled_and_says_so() {
             assert_eq!(rig.peek(b).bytes(label), [7; 10]);
         }
     }
+}
+
+#[test]
+fn a_large_unexpected_message_that_is_called_off_takes_no_other_one_with_it() {
+    let mut called_off = 0;
+    for micros in 0..60 {
+        let mut rig = Rig::new(21);
+        rig.settings.unexpected_queue_bytes = 20_000;
+        let server = rig.add(Profile::default());
+        let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+        rig.introduce(a, server);
+        rig.introduce(b, server);
+        // The large one has to wait for room, and is then received outside of its turn.
+        rig.peek(server).fetching = false;
+        rig.host(a).send_unexpected(server, 1, b"first");
+        let large = rig.host(b).send_unexpected(server, 2, &[2; 100_000]);
+        rig.run_for(Duration::from_millis(1));
+        rig.host(server).fetching = true;
+        rig.run_for(Duration::from_micros(micros));
+        rig.host(b).cancel(large);
+        rig.host(a).send_unexpected(server, 3, b"third");
+        rig.run_for(Duration::from_millis(10));
+        let tags: Vec<_> = rig.peek(server).got.iter().map(|got| got.tag).collect();
+        // It may have been there as a whole when it was called off.
+        called_off += usize::from(tags == [1, 3]);
+        let all = tags == [1, 2, 3];
+        assert!(all || tags == [1, 3], "after {micros} us: {tags:?}");
+    }
+    assert!(called_off > 3, "{called_off} of 60");
+}
+
+#[test]
+fn a_server_that_has_promised_all_its_room_to_others_still_answers() {
+    let mut rig = Rig::new(19);
+    rig.endpoint.unexpected_bytes = 64 << 10;
+    rig.endpoint.first_window_bytes = 32 << 10;
+    let server = rig.add(Profile::default());
+    for _ in 0..5 {
+        let client = rig.add(Profile::default());
+        rig.introduce(client, server);
+        let label = rig.host(client).send_unexpected(server, 1, &[7; 1_000]);
+        assert_eq!(rig.wait(client, label), 0);
+    }
+    rig.run("all five", |rig| rig.peek(server).got.len() == 5);
 }
 
 #[test]

@@ -39,7 +39,10 @@ use crate::peer::table::{PeerKey, Peers};
 use crate::unexpected::{DROPPED, Inbox, RECEIVE};
 use libc::c_void;
 use mx_proto::port::Port;
-use mx_proto::{Clock, Completion, Endpoint, Event, Instant, Kind, Received, Status};
+use mx_proto::{
+    Arrival, Clock, Completion, Endpoint, Event, Handler, Instant, Kind, Received, Source, Status,
+    Verdict,
+};
 use mx_sys::UserMemory;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -280,11 +283,24 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         std::mem::take(&mut self.forgotten)
     }
 
-    /// Ends everything: peers are told, operations are gone without a completion.
+    /// Ends everything: peers are told, operations are gone without a completion. What was sent last
+    /// may still have to leave: that is [`Self::leave`].
     pub fn close(&mut self) {
         self.endpoint.close();
+        self.waits.clear();
         while self.endpoint.poll_completion().is_some() {}
         while self.endpoint.poll_event().is_some() {}
+    }
+
+    /// The only thing to be called after [`Self::close`]: gives out what can go. Whoever comes now is
+    /// turned away, and what waited in the queues of a peer never goes. Returns whether anything
+    /// happened.
+    pub fn leave(&mut self) -> bool {
+        let busy = self.endpoint.progress(&mut Deaf);
+        if self.endpoint.partners() > 0 {
+            self.close();
+        }
+        busy
     }
 
     #[inline]
@@ -324,9 +340,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Kind::Send if context & HANDSHAKE == 0 => self.on_op(completion),
             Kind::Recv if context & RECEIVE == 0 => self.on_op(completion),
             Kind::Recv if context == DROPPED => {}
-            Kind::Recv => self
-                .inbox
-                .on_received((context & !RECEIVE) as usize, completion),
+            Kind::Recv => self.inbox.on_received(context, completion),
             Kind::Send => self.on_handshake_sent(completion),
             Kind::Connect => self.on_connected(completion),
         }
@@ -396,8 +410,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 break;
             };
             busy = true;
-            if let Ok(Received::Complete(completion)) =
-                self.endpoint.recv(bits, mask, memory, context)
+            // Only this message: the buffer is made for it, whoever may come next.
+            if let Some(Received::Complete(completion)) =
+                self.endpoint.recv_present(bits, mask, memory, context)
             {
                 self.on_completion(&completion);
             }
@@ -428,6 +443,19 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
         }
         busy
+    }
+}
+
+/// Takes no message any more.
+struct Deaf;
+
+impl Handler<UserMemory> for Deaf {
+    fn unexpected<B: Source + ?Sized>(
+        &mut self,
+        _: &Arrival,
+        _: Option<&B>,
+    ) -> Verdict<UserMemory> {
+        Verdict::Finished
     }
 }
 

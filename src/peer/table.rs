@@ -96,6 +96,8 @@ pub struct Peer {
     pub target: Target,
     /// The name it gave itself, where that is another one.
     pub own_name: Option<Name>,
+    /// Other names under which it was looked up.
+    pub other_names: Vec<Name>,
     /// Address objects that stand for it, of whatever origin.
     pub aliases: u32,
     /// Those of them that the host got by looking the peer up, oldest first.
@@ -202,6 +204,7 @@ impl Peers {
             refs: 0,
             target,
             own_name: None,
+            other_names: Vec::new(),
             aliases: 0,
             looked_up: Vec::new(),
             retries: 0,
@@ -225,7 +228,8 @@ impl Peers {
         self.len -= 1;
         self.resting.push_back(key.id);
         let names = [Some((peer.target.nic, peer.target.endpoint)), peer.own_name];
-        for name in names.into_iter().flatten() {
+        let others = peer.other_names.iter().copied();
+        for name in names.into_iter().flatten().chain(others) {
             if self.by_name.get(&name) == Some(&key) {
                 self.by_name.remove(&name);
             }
@@ -315,8 +319,10 @@ impl Peers {
             *key = into;
             moved += 1;
         }
-        for key in self.by_name.values_mut().filter(|key| **key == from) {
+        let mut names = Vec::new();
+        for (name, key) in self.by_name.iter_mut().filter(|(_, key)| **key == from) {
             *key = into;
+            names.push(*name);
         }
         let (mut looked_up, mut inbound) = (Vec::new(), Inbound::No);
         if let Some(peer) = self.get_mut(from) {
@@ -326,6 +332,7 @@ impl Peers {
         }
         if let Some(peer) = self.get_mut(into) {
             peer.aliases += moved;
+            peer.other_names.append(&mut names);
             peer.looked_up.append(&mut looked_up);
             if peer.inbound == Inbound::No {
                 peer.inbound = inbound;
@@ -417,6 +424,19 @@ mod tests {
         peers.remove(key);
         assert_eq!(peers.named((NicId(8), EndpointId(1))), None);
         assert_eq!(peers.named((NicId(1), EndpointId(1))), None);
+    }
+
+    #[test]
+    fn a_name_of_a_peer_that_was_two_means_nothing_when_it_is_gone() {
+        let mut peers = Peers::default();
+        let (from, into) = (add(&mut peers, 1).unwrap(), add(&mut peers, 2).unwrap());
+        peers.rename(from, into);
+        peers.remove(from);
+        assert_eq!(peers.named((NicId(1), EndpointId(1))), Some(into));
+        peers.remove(into);
+        for name in 1..3 {
+            assert_eq!(peers.named((NicId(1), EndpointId(name))), None);
+        }
     }
 
     #[test]

@@ -20,9 +20,10 @@ use bmi_mx::method::{Handout, Method, Post, PostKind, Posted, Settings};
 use bmi_mx::peer::state::State;
 use bmi_mx::peer_name::PeerName;
 use mx_proto::{
-    Arrival, Clock, Endpoint, EndpointId, Handler, Identity, Instant, MatchBits, NicId, PartnerId,
-    Route, SendMode, SessionId, Source, Target, Verdict,
+    Arrival, Clock, Endpoint, EndpointId, Handler, Identity, Instant, MatchBits, Memory, NicId,
+    PartnerId, Route, SendMode, SessionId, Source, Target, Verdict,
 };
+use mx_sim::fabric::Share;
 use mx_sim::world::{NodeId, World};
 use mx_sim::{Cluster, Drive, Fabric, Profile, SimPort, VirtualClock, seeds};
 use mx_sys::UserMemory;
@@ -62,19 +63,22 @@ pub struct Host {
     addrs: HashMap<NodeId, NonNull<bmi_method_addr>>,
     /// Buffers of operations under way. Behind `method`, so that it goes first.
     buffers: HashMap<u64, (i64, PostKind, Box<[u8]>)>,
-    /// Buffers that came back, as they were then.
-    returned: Vec<(Box<[u8]>, Vec<u8>)>,
+    /// Buffers that came back, with the sums of their bytes then.
+    returned: Vec<(Box<[u8]>, u64)>,
     pub ended: BTreeMap<u64, Ended>,
     pub got: Vec<Got>,
     /// Objects the host was told of.
     pub registered: Vec<usize>,
     pub forgotten: Vec<i64>,
+    /// Every address object it has made itself.
+    made: Vec<NonNull<bmi_method_addr>>,
     /// Whether unexpected messages are fetched.
     pub fetching: bool,
     /// Whether the host is told of dead peers.
     pub telling: bool,
     /// Whether completions are picked up.
     pub reaping: bool,
+    finalized: bool,
     next_label: u64,
 }
 
@@ -176,6 +180,9 @@ pub fn name(node: NodeId) -> PeerName {
 
 impl Host {
     fn progress(&mut self) -> bool {
+        if self.finalized {
+            return self.method.leave();
+        }
         let mut busy = self.method.progress();
         if self.reaping {
             busy |= self.reap();
@@ -208,13 +215,16 @@ impl Host {
         busy
     }
 
-    fn end(&mut self, label: u64, kind: PostKind, buffer: Box<[u8]>, error: i32, size: i64) {
+    fn end(&mut self, label: u64, kind: PostKind, mut buffer: Box<[u8]>, error: i32, size: i64) {
         let filled = match kind {
             PostKind::Recv => buffer[..size as usize].to_vec(),
-            _ => Vec::new(),
+            // Whoever reads it from now on reads what was never sent.
+            _ => {
+                buffer.fill(0xdd);
+                Vec::new()
+            }
         };
-        let bytes = buffer.to_vec();
-        self.returned.push((buffer, bytes));
+        self.give_back(buffer);
         let ended = Ended {
             error,
             size,
@@ -222,6 +232,24 @@ impl Host {
         };
         let before = self.ended.insert(label, ended);
         assert!(before.is_none(), "operation {label} ended twice");
+    }
+
+    /// From now on nobody may touch it.
+    fn give_back(&mut self, buffer: Box<[u8]>) {
+        let sum = sum_of(&buffer);
+        self.returned.push((buffer, sum));
+    }
+
+    /// Ends in order, as `finalize` does: what is under way is over without a completion.
+    pub fn finalize(&mut self) {
+        self.method.close();
+        self.finalized = true;
+        for (_, (_, kind, mut buffer)) in std::mem::take(&mut self.buffers) {
+            if kind != PostKind::Recv {
+                buffer.fill(0xdd);
+            }
+            self.give_back(buffer);
+        }
     }
 
     /// Fetches unexpected messages, as `testunexpected` does.
@@ -274,6 +302,7 @@ impl Host {
         self.method
             .attach(addr.as_ptr(), &known, nic, true)
             .unwrap();
+        self.made.push(addr);
         addr
     }
 
@@ -286,6 +315,13 @@ impl Host {
         self.method.drop_addr(addr.as_ptr());
         address::remove(addr.as_ptr());
         self.addrs.retain(|_, known| *known != addr);
+        self.made.retain(|known| *known != addr);
+        // Its place stays, because places are names; the object's may be used again.
+        for known in &mut self.registered {
+            if *known == addr.as_ptr() as usize {
+                *known = 0;
+            }
+        }
     }
 
     /// The state of the peer an address object stands for.
@@ -321,13 +357,33 @@ impl Host {
         kind: PostKind,
         addr: NonNull<bmi_method_addr>,
         tag: i32,
-        mut buffer: Box<[u8]>,
+        buffer: Box<[u8]>,
     ) -> Result<u64, i32> {
+        let whole = [buffer.len()];
+        self.post_list(kind, addr, tag, buffer, &whole)
+    }
+
+    /// The same in pieces of these lengths, which are all of the buffer.
+    pub fn post_list(
+        &mut self,
+        kind: PostKind,
+        addr: NonNull<bmi_method_addr>,
+        tag: i32,
+        mut buffer: Box<[u8]>,
+        lens: &[usize],
+    ) -> Result<u64, i32> {
+        assert_eq!(lens.iter().sum::<usize>(), buffer.len());
         self.next_label += 1;
         let label = self.next_label;
+        let mut start = buffer.as_mut_ptr();
+        let pieces = lens.iter().map(|len| {
+            let piece = (start.cast(), *len);
+            start = start.wrapping_add(*len);
+            piece
+        });
         // SAFETY: the buffer stays in the books until the operation completes, and nobody looks
         // at it before.
-        let memory = unsafe { UserMemory::new(buffer.as_mut_ptr().cast(), buffer.len()) }.unwrap();
+        let memory = unsafe { UserMemory::list(pieces) }.unwrap();
         let key = self
             .method
             .peers()
@@ -386,8 +442,8 @@ impl Host {
     pub fn check_buffers(&self) {
         for (buffer, then) in &self.returned {
             assert_eq!(
-                &buffer[..],
-                &then[..],
+                sum_of(buffer),
+                *then,
                 "a buffer was touched after its operation"
             );
         }
@@ -399,8 +455,9 @@ impl Drop for Host {
         if !std::thread::panicking() {
             self.check_buffers();
         }
-        let objects = self.addrs.values().map(|addr| addr.as_ptr() as usize);
-        for addr in objects.chain(self.registered.iter().copied()) {
+        let objects = self.made.iter().map(|addr| addr.as_ptr() as usize);
+        let told = self.registered.iter().copied().filter(|addr| *addr != 0);
+        for addr in objects.chain(told) {
             address::remove(addr as *const _);
         }
     }
@@ -416,15 +473,48 @@ pub struct Rig {
     sessions: u64,
 }
 
+/// A number that another byte anywhere makes another one.
+fn sum_of(bytes: &[u8]) -> u64 {
+    let words = bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    });
+    words.fold(1, |sum, word| {
+        (sum.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    })
+}
+
+/// A second handle of the same memory.
+fn share(memory: &UserMemory) -> UserMemory {
+    let mut pieces = Vec::new();
+    memory.visit(0, memory.len(), |piece| {
+        pieces.push((piece.as_ptr().cast_mut().cast(), piece.len()));
+    });
+    // SAFETY: the fabric forgets it when the endpoint takes the memory back, which it does before the
+    // operation completes; the buffer lives at least as long.
+    unsafe { UserMemory::list(pieces) }.unwrap()
+}
+
 /// Far more steps than any scenario needs.
 const STEPS: u64 = 2_000_000;
 
 impl Rig {
     pub fn new(seed: u64) -> Self {
+        Self::with_share(seed, None)
+    }
+
+    /// One in which ports read what they hold as late as they may, straight from the sender's
+    /// memory, and can read peers' memory.
+    pub fn sharing(seed: u64) -> Self {
+        Self::with_share(seed, Some(share))
+    }
+
+    fn with_share(seed: u64, share: Option<Share<UserMemory>>) -> Self {
         let world = World::new(seed);
         seeds::watch(&world);
         Self {
-            fabric: Fabric::new(&world, None),
+            fabric: Fabric::new(&world, share),
             cluster: Cluster::new(&world),
             world,
             settings: Settings::default(),
@@ -468,9 +558,11 @@ impl Rig {
             got: Vec::new(),
             registered: Vec::new(),
             forgotten: Vec::new(),
+            made: Vec::new(),
             fetching: true,
             reaping: true,
             telling: true,
+            finalized: false,
             next_label: 0,
         }))
     }

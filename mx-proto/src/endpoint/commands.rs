@@ -189,7 +189,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             return Err(PostError::BadMask);
         }
         if let Some(waiting) = self.core.unexpected.take(bits, mask) {
-            return Ok(self.recv_waiting(waiting, (bits, mask), memory, context));
+            return Ok(self.recv_waiting(waiting, Some((bits, mask)), memory, context));
         }
         // The key is filled in right below; the two tables name each other.
         let core = &mut self.core;
@@ -207,10 +207,25 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         Ok(Received::Pending(id))
     }
 
+    /// Receives the oldest message that is here already and agrees, and no other one: should its
+    /// sender withdraw it, this ends as cancelled instead of waiting for the next. `None` when there is
+    /// no such message.
+    pub fn recv_present(
+        &mut self,
+        bits: MatchBits,
+        mask: MatchMask,
+        memory: M,
+        context: u64,
+    ) -> Option<Received> {
+        let waiting = self.core.unexpected.take(bits, mask)?;
+        Some(self.recv_waiting(waiting, None, memory, context))
+    }
+
+    /// `wanted`: what it is posted again for when its message is withdrawn.
     fn recv_waiting(
         &mut self,
         waiting: Waiting,
-        wanted: (MatchBits, MatchMask),
+        wanted: Option<(MatchBits, MatchMask)>,
         mut memory: M,
         context: u64,
     ) -> Received {
@@ -239,9 +254,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             }
             Payload::Offer { send_id, key } => {
                 self.core.consumed(source, 0);
-                let position = self.core.posted.reserve(wanted.0, wanted.1);
+                let position = wanted.map(|(bits, mask)| self.core.posted.reserve(bits, mask));
                 let offer = (send_id, key);
-                let pulling = Pulling::new(source, offer, bits, length, Some(position));
+                let pulling = Pulling::new(source, offer, bits, length, position);
                 let placeholder = State::Queued {
                     to: NOBODY,
                     synchronous: false,
