@@ -25,6 +25,7 @@ use super::provider::Choice;
 use super::receive::Receive;
 use super::remote::{Outlet, Remote};
 use super::remote_frame::RemoteFrame;
+use super::rooms::Rooms;
 use super::slots::Slots;
 use libfabric_sys::Library;
 use mx_proto::LinkId;
@@ -40,6 +41,7 @@ pub(super) struct Fabric {
     pub(super) domain: Domain,
     pub(super) slots: Slots,
     pub(super) receive: Receive,
+    pub(super) rooms: Rooms,
     pub(super) ops: Ops,
     pub(super) addresses: Addresses,
     /// Frames about remote memory that wait for their link.
@@ -91,6 +93,7 @@ impl Fabric {
             remote: Remote::new(plan, lanes_max),
             slots: Slots::new(plan.prefix + plan.slot_bytes, plan.mr_local, plan.tx_depth),
             receive,
+            rooms: Rooms::default(),
             ops: Ops::new(),
             addresses: Addresses::default(),
             out: VecDeque::new(),
@@ -142,6 +145,7 @@ impl Fabric {
             domain: &self.domain,
             main: self.main.as_ref()?,
             ops: &mut self.ops,
+            rooms: &mut self.rooms,
             out: &mut self.out,
             backlog: &mut self.backlog,
         };

@@ -57,6 +57,8 @@ pub(super) struct Lanes {
     active: Vec<LinkId>,
     /// Their queues' descriptors have to be waited for.
     wake: bool,
+    /// What has arrived is handled before one is closed.
+    calm: bool,
     /// When the first time-out may be.
     alarm: Option<Instant>,
     open: usize,
@@ -114,6 +116,7 @@ impl Lanes {
             work: Vec::new(),
             active: Vec::new(),
             wake: plan.lanes_wake,
+            calm: plan.lanes_calm,
             alarm: None,
             open: 0,
             most: most.min(plan.lanes_max),
@@ -554,7 +557,9 @@ impl Lanes {
             _ => log::debug!("link {link:?}: lane {generation} closed: {cause:?}"),
         }
         self.active.retain(|active| *active != link);
-        calm(&ep, outlet, news);
+        if self.calm {
+            calm(&ep, outlet, news);
+        }
         if let Err(code) = ep.close() {
             log::warn!("link {link:?}: lane {generation} cannot be closed (error {code})");
             news.demand_renewal();
@@ -611,8 +616,12 @@ impl Lanes {
                 due.push((link, cause));
             }
         }
+        // Closing one may take milliseconds, and somebody may be waiting to cancel: one a poll.
+        if due.len() > 1 {
+            next = Some(now);
+        }
         self.alarm = next;
-        for (link, cause) in due {
+        if let Some((link, cause)) = due.pop() {
             self.shut(outlet, news, link, cause);
         }
     }
@@ -648,8 +657,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// earlier; a connection in the making does not always.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// Rounds of 64 events read for a completion that may be there already.
-const RECALL_LOOKS: u32 = 16;
+/// Looks for a completion that may be there already. Each lets the provider move what has come, so
+/// that more of them would take longer than to close.
+const RECALL_LOOKS: u32 = 2;
 
 /// Answers of ours that may wait on a link. A peer that has more coming asks without listening.
 const UNSENT_MAX: usize = 256;

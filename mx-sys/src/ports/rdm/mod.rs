@@ -46,6 +46,7 @@ mod registration;
 mod remote;
 mod remote_frame;
 mod rma;
+mod rooms;
 mod sequence;
 mod slots;
 

@@ -29,6 +29,7 @@ use super::ops::{Op, Ops};
 use super::plan::{Large, Plan};
 use super::remote_frame::RemoteFrame;
 use super::rma::Rma;
+use super::rooms::Rooms;
 use mx_proto::port::{RemoteKey, RemoteRead, SendError};
 use mx_proto::{Instant, LinkId, Memory};
 use smallvec::SmallVec;
@@ -58,6 +59,8 @@ pub(super) struct Outlet<'a> {
     /// The endpoint all links share.
     pub(super) main: &'a Ep,
     pub(super) ops: &'a mut Ops,
+    /// Memory for cards that cannot be kept from writing.
+    pub(super) rooms: &'a mut Rooms,
     /// Frames to peers over the shared endpoint, in order.
     pub(super) out: &'a mut VecDeque<(LinkId, RemoteFrame)>,
     /// Events of other operations that were met while looking for our own; the port handles them
@@ -425,34 +428,50 @@ impl News {
 /// How often a call that gives memory back looks for the completions that would make harsher means
 /// unnecessary.
 pub(super) struct Patience {
-    until: std::time::Instant,
+    begun: Duration,
+    span: Duration,
     looks: u32,
-    most: u32,
 }
 
 impl Patience {
     pub(super) fn new() -> Self {
-        Self {
-            until: std::time::Instant::now() + PATIENCE,
-            looks: 0,
-            most: LOOKS_MAX,
-        }
+        Self::of(PATIENCE)
     }
 
     /// For when nothing milder is left than to close the endpoint that all links share.
     pub(super) fn last() -> Self {
+        Self::of(LAST_PATIENCE)
+    }
+
+    fn of(span: Duration) -> Self {
         Self {
-            until: std::time::Instant::now() + LAST_PATIENCE,
+            begun: worked(),
+            span,
             looks: 0,
-            most: u32::MAX,
         }
     }
 
     /// May one look again?
     pub(super) fn again(&mut self) -> bool {
         self.looks += 1;
-        self.looks < LOOKS_MIN || (self.looks < self.most && std::time::Instant::now() < self.until)
+        let span = match self.looks < LOOKS_MIN {
+            true => LAST_PATIENCE,
+            false => self.span,
+        };
+        worked().saturating_sub(self.begun) < span
     }
+}
+
+/// What this thread has used of a processor. A process that was not scheduled for a while shall not
+/// lose a lane over it.
+fn worked() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: an output of the right type.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
 fn segments_of<M: Memory>(memory: &M) -> Segments {
@@ -475,20 +494,14 @@ pub(super) const PIECE_MIN: usize = 16 * 1024;
 const LOOK_EVENTS: usize = 64;
 
 /// A peer that says it is done has sent its transport's last word before, so it is there after a
-/// few looks, of about a microsecond each. As many as this are taken whatever the clock says: a
-/// process that was not scheduled for a while shall not be the worse for it.
+/// few looks, of about a microsecond each where nothing else has come.
 const LOOKS_MIN: u32 = 250;
 
-/// More looks than this find nothing either.
-const LOOKS_MAX: u32 = 1000;
+/// After so many looks, no more than this of a processor is spent on them: more find nothing either.
+const PATIENCE: Duration = Duration::from_micros(500);
 
-/// Nor after this time, where a look takes unusually long; nobody shall wait for a call that is not
-/// to block.
-const PATIENCE: Duration = Duration::from_millis(1);
-
-/// Opening everything anew takes longer, and costs every peer its operations: a window of pieces
-/// that a slow card is writing ends in this time.
-const LAST_PATIENCE: Duration = Duration::from_millis(20);
+/// Nor so much on any number of them: nobody shall wait for a call that is not to block.
+const LAST_PATIENCE: Duration = Duration::from_millis(4);
 
 #[cfg(test)]
 impl Remote {

@@ -10,8 +10,9 @@
 //! ```
 //!
 //! A registration that is closed cannot be read or written any more, whatever is still under way:
-//! that is how memory is given back here. Where reads need no local registration, or a provider
-//! does not close one, only closing the endpoint helps, and [`News::demand_renewal`] asks for it.
+//! that is how memory is given back here. Where reads need no local registration, the card reads into
+//! rooms of ours, and what has arrived there is copied. Where a provider does not close a registration,
+//! only closing the endpoint helps, and [`News::demand_renewal`] asks for it.
 //!
 //! Owns: registrations of exposures, reads and their pieces.
 //! Knows nothing of: lanes.
@@ -23,6 +24,7 @@ use super::plan::{Large, Plan};
 use super::registration::{Lease, Registrations};
 use super::remote::{News, Outcome, Outlet, PIECE_MIN, Patience, RemoteOp, Report, Segments, Wish};
 use super::remote_frame::RemoteFrame;
+use super::rooms;
 use libfabric_sys::abi::{FI_EAGAIN, FI_REMOTE_READ};
 use mx_proto::port::{RemoteKey, SendError};
 use mx_proto::{Instant, LinkId};
@@ -43,7 +45,7 @@ pub(super) struct Rma {
     blocked: VecDeque<LinkId>,
     /// When peers are told next that they are being read.
     chime: Option<Instant>,
-    /// Operations need their memory registered.
+    /// Operations need their memory registered. Where they do not, they go into rooms.
     local: bool,
     piece_max: usize,
     /// As of the last poll.
@@ -86,6 +88,14 @@ struct Posted {
     link: LinkId,
     /// `None`: its memory has been taken from it.
     read: Option<usize>,
+    landing: Option<Landing>,
+}
+
+/// Where a piece that comes into a room belongs.
+struct Landing {
+    room: u32,
+    start: *mut u8,
+    len: usize,
 }
 
 impl Rma {
@@ -103,7 +113,10 @@ impl Rma {
             blocked: VecDeque::new(),
             chime: None,
             local: plan.mr_local,
-            piece_max: max_read.clamp(1, PIECE_MAX),
+            piece_max: match plan.mr_local {
+                true => max_read.clamp(1, PIECE_MAX),
+                false => max_read.clamp(1, rooms::ROOM),
+            },
             now: Instant::default(),
         }
     }
@@ -236,6 +249,20 @@ impl Rma {
             .collect();
         self.take_back(outlet, news, &reads);
         self.links.remove(&link);
+        // What the provider keeps of links that are gone, it may keep for ever.
+        let lost =
+            |posted: &&Posted| posted.landing.is_some() && !self.links.contains_key(&posted.link);
+        if self
+            .posted
+            .iter()
+            .map(|(_, posted)| posted)
+            .filter(lost)
+            .count()
+            > LOST_MAX
+        {
+            log::warn!("rdm: reads from dead peers fill the memory for them");
+            news.demand_renewal();
+        }
         let gone: Vec<Exposed> = self
             .exposed
             .extract_if(|_, exposed| exposed.link == link)
@@ -270,6 +297,15 @@ impl Rma {
         };
         if let Some(link) = self.links.get_mut(&posted.link) {
             link.posted = link.posted.saturating_sub(1);
+        }
+        if let Some(Landing { room, start, len }) = posted.landing {
+            if posted.read.is_some() && outcome.is_ok() {
+                let bytes = outlet.rooms.bytes(room, len);
+                // SAFETY: the piece's memory is lent until its read has been reported or taken back;
+                // neither has happened, or `read` were none.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
+            }
+            outlet.rooms.give(room);
         }
         if let Some(id) = posted.read
             && let Some(read) = self.reads.get_mut(id)
@@ -337,12 +373,8 @@ impl Rma {
             }
             self.end_read(outlet, news, *id);
         }
-        let revocable = self.local;
-        let mut patience = match revocable {
-            true => Patience::new(),
-            false => Patience::last(),
-        };
-        while ids.iter().any(|id| self.reads.contains(*id)) {
+        let mut patience = Patience::new();
+        while self.local && ids.iter().any(|id| self.reads.contains(*id)) {
             news.look(outlet);
             while let Some((op, outcome)) = news.next_met() {
                 self.on_event(outlet, news, op, outcome);
@@ -357,10 +389,6 @@ impl Rma {
             };
             for (_, posted) in &mut self.posted {
                 posted.read.take_if(|of| *of == *id);
-            }
-            if read.leases.is_empty() {
-                // Nothing but the endpoint's end keeps the provider from writing.
-                news.demand_renewal();
             }
             for lease in read.leases.drain(..) {
                 finish(outlet, news, self.registrations.revoke(lease));
@@ -429,14 +457,23 @@ impl Rma {
                 .leases
                 .get(piece.segment)
                 .map_or(std::ptr::null_mut(), |lease| self.registrations.desc(lease));
+            let landing = match self.local {
+                true => None,
+                false => match outlet.rooms.take() {
+                    None => return state.block(&mut self.blocked, link),
+                    room => room,
+                },
+            };
+            let start = landing.map_or(piece.start, |(_, start)| start);
             let number = self.posted.vacant_key() as u32;
             let op = Op::Remote(RemoteOp::Piece { piece: number });
             let context = outlet.ops.begin(op);
             // SAFETY: the memory is lent until the read is reported or taken back; before that
-            // this piece completes, or its registration or its endpoint is closed.
+            // this piece completes, or its registration or its endpoint is closed. A room outlives
+            // the endpoint, and is nobody else's until the completion.
             let posted = unsafe {
                 outlet.main.read(
-                    piece.start,
+                    start,
                     piece.len,
                     desc,
                     state.peer,
@@ -445,6 +482,12 @@ impl Rma {
                     context,
                 )
             };
+            if posted.is_err() {
+                outlet.ops.end(context);
+                if let Some((room, _)) = landing {
+                    outlet.rooms.give(room);
+                }
+            }
             match posted {
                 Ok(()) => {
                     read.posted += 1;
@@ -454,18 +497,15 @@ impl Rma {
                     self.posted.insert(Posted {
                         link,
                         read: Some(id),
+                        landing: landing.map(|(room, _)| Landing {
+                            room,
+                            start: piece.start,
+                            len: piece.len,
+                        }),
                     });
                 }
-                Err(FI_EAGAIN) => {
-                    outlet.ops.end(context);
-                    if !state.blocked {
-                        state.blocked = true;
-                        self.blocked.push_back(link);
-                    }
-                    return;
-                }
+                Err(FI_EAGAIN) => return state.block(&mut self.blocked, link),
                 Err(errno) => {
-                    outlet.ops.end(context);
                     log::debug!("link {link:?}: a read could not be posted ({errno})");
                     read.fail();
                     self.end_read(outlet, news, id);
@@ -506,6 +546,16 @@ impl Rma {
     }
 }
 
+impl Link {
+    /// There is no room for it now.
+    fn block(&mut self, blocked: &mut VecDeque<LinkId>, id: LinkId) {
+        if !self.blocked {
+            self.blocked = true;
+            blocked.push_back(id);
+        }
+    }
+}
+
 impl Read {
     /// Nothing more is posted; what is under way ends by itself.
     fn fail(&mut self) {
@@ -539,6 +589,9 @@ const PIECE_MAX: usize = 4 << 20;
 /// Pieces of one link under way: enough for a card that carries a piece in 80 us to find the next
 /// one, and few enough that a silent peer does not fill the queue of the endpoint all share.
 const WINDOW: usize = 8;
+
+/// Rooms that providers may keep for links that are gone, before everything is opened anew.
+const LOST_MAX: usize = rooms::MOST / 2;
 
 /// How often a peer is told that it is being read. Time-outs of requests are tens of seconds.
 const CHIME: Duration = Duration::from_secs(2);

@@ -112,6 +112,8 @@ pub(super) struct Plan {
     /// The queue of a lane is woken by its own descriptor; otherwise the shared endpoint's is
     /// readable for every socket of the domain.
     pub lanes_wake: bool,
+    /// What has arrived must be handled before a lane is closed.
+    pub lanes_calm: bool,
     /// How to wait for completions. Known when the queue is open: until then, what is wished for.
     pub wait: Wait,
     /// The longest message the provider takes.
@@ -213,6 +215,8 @@ impl Plan {
             // the queue of each endpoint. All of them in one more would be more paths from one
             // socket than the kernel allows: 50 lanes, or 10 with two levels above.
             lanes_wake: is_rxm(&offer.provider),
+            // 1.17's rxm handles messages over connections it has just closed, and crashes.
+            lanes_calm: is_rxm(&offer.provider),
             wait: Wait::Fd,
             max_msg: offer.max_msg_size,
         };

@@ -123,18 +123,11 @@ fn a_recall_keeps_the_card_from_writing_at_every_moment() {
                 faults.revocable = true;
             });
             pair.b.recall(at_b, 5);
-            if pair.b.remote.wants_renewal() {
-                assert!(!local, "{}: registrations are enough", shape.provider);
-                // What the port does then.
-                let Pair { a, b, .. } = pair;
-                drop(b);
-                let after = into.clone();
-                fake.faults(|faults| *faults = Faults::none());
-                (0..50).for_each(|_| fake.step());
-                assert!(into == after);
-                drop(a);
-                assert_eq!(fake.open_objects(), Vec::<String>::new());
-                continue;
+            assert!(!pair.b.remote.wants_renewal(), "{}", shape.provider);
+            if !local {
+                let held = into.0.iter();
+                let held = held.flat_map(|piece| fake.holds(piece.as_ptr(), piece.len()));
+                assert_eq!(held.collect::<Vec<_>>(), Vec::<String>::new());
             }
             let after = into.clone();
             let had = pair
@@ -193,15 +186,15 @@ fn a_link_that_goes_down_leaves_no_registration() {
         pair.b.poll();
         pair.b.link_down(at_b);
         pair.a.link_down(at_a);
-        if !pair.b.remote.wants_renewal() {
-            assert_eq!(fake.registered().0, 0);
-            assert_eq!((pair.b.remote.reads(), pair.b.remote.exposures()), (0, 0));
-            let after = into.clone();
-            pair.b.reports.clear();
-            (0..50).for_each(|_| pair.step());
-            assert!(into == after);
-            assert!(pair.b.reports.is_empty());
-        }
+        assert!(!pair.b.remote.wants_renewal());
+        assert_eq!(fake.registered().0, 0);
+        assert_eq!((pair.b.remote.reads(), pair.b.remote.exposures()), (0, 0));
+        let after = into.clone();
+        pair.b.reports.clear();
+        (0..50).for_each(|_| pair.step());
+        assert!(into == after);
+        assert!(pair.b.reports.is_empty());
+        assert_eq!(pair.b.rooms.taken(), 0);
         drop((pair, memory, into));
         assert_eq!(fake.open_objects(), Vec::<String>::new());
     }

@@ -6,6 +6,7 @@ use crate::ports::rdm::ops::{Op, Ops};
 use crate::ports::rdm::provider::Choice;
 use crate::ports::rdm::remote::{Outlet, Remote, Report};
 use crate::ports::rdm::remote_frame::RemoteFrame;
+use crate::ports::rdm::rooms::Rooms;
 use libfabric_sys::Library;
 use mx_proto::port::{RemoteKey, RemoteRead, SendError};
 use mx_proto::{Instant, LinkId, Memory};
@@ -24,6 +25,7 @@ pub(super) struct Side {
     pub(super) reports: Vec<Report>,
     pub(super) now: Instant,
     pub(super) domain: Domain,
+    pub(super) rooms: Rooms,
 }
 
 impl Side {
@@ -39,6 +41,7 @@ impl Side {
             reports: Vec::new(),
             now: Instant(1),
             domain,
+            rooms: Rooms::default(),
         }
     }
 
@@ -47,6 +50,7 @@ impl Side {
             domain: &self.domain,
             main: &self.main,
             ops: &mut self.ops,
+            rooms: &mut self.rooms,
             out: &mut self.out,
             backlog: &mut self.backlog,
         };
