@@ -216,7 +216,7 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             },
             Tunable {
                 name: "MX_RDM_KEEPALIVE_MS",
-                kind: Kind::Number(1000, 86_400_000),
+                kind: Kind::Number(100, 86_400_000),
                 about: "milliseconds after which a peer that is silent over a fabric is taken for \
                         dead",
                 access: Access::Number {

@@ -8,8 +8,9 @@
 //!                                                       ^ |
 //!   answer (its card)            first frame            | | close
 //!  ------------------> Waiting -------------------------' `----> Closing ----> gone
-//!                         | silence                             what was accepted has left,
-//!                         `---> gone                            or a second is over
+//!                         | silence         (without a word      what was accepted has left,
+//!                         `---> gone         to the endpoint:    or a second is over
+//!                                            down after 10 s)
 //! ```
 //!
 //! Owns: the table of links, what each has waiting, when its peer was last heard.
@@ -30,6 +31,10 @@ const GREETING: Duration = Duration::from_secs(5);
 
 /// How long a link waits for its first frame. Longer than the other side tries.
 const WAITING: Duration = Duration::from_secs(10);
+
+/// How long a link may be up without the endpoint having anything to do with it: its peer has said
+/// nothing but that the fabric works.
+const UNKNOWN: Duration = Duration::from_secs(10);
 
 /// How long what was accepted has to leave a link that is being closed.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -78,6 +83,8 @@ pub(super) struct Link {
     pinged: bool,
     /// Where to look for the peer when the fabric does not answer.
     detour: Option<Route>,
+    /// Somebody else's, and up: the endpoint has to know it by then.
+    known_by: Option<Instant>,
 }
 
 /// What a link is doing.
@@ -293,6 +300,7 @@ impl Links {
             heard: now,
             pinged: false,
             detour,
+            known_by: None,
         });
         self.young.push(id);
         id
@@ -329,6 +337,7 @@ impl Links {
             }
             State::Waiting { .. } => {
                 link.state = State::Up;
+                link.known_by = Some(link.heard.after(UNKNOWN));
                 self.waiting -= 1;
                 Heard::Carries
             }
@@ -433,7 +442,11 @@ impl Links {
         }
         if now >= self.next_round {
             self.next_round = now.after(self.keepalive / 16);
-            self.round(now, alarms);
+            if let Some(due) = self.round(now, alarms) {
+                // Whoever falls silent at the same time is found in the same round.
+                let due = due.max(now.after(LOOK_EVERY));
+                self.next_round = self.next_round.min(due);
+            }
         }
     }
 
@@ -444,7 +457,10 @@ impl Links {
                 return false;
             };
             let (until, alarm) = match link.state {
-                State::Up => return false,
+                State::Up => match link.known_by {
+                    Some(until) if link.word == 0 => (until, Alarm::Down(*id, LinkDown::TimedOut)),
+                    _ => return false,
+                },
                 State::Locating { until } => (until, Alarm::Down(*id, LinkDown::TimedOut)),
                 State::Greeting { until } => {
                     let reason = link.detour.map_or(LinkDown::TimedOut, LinkDown::Elsewhere);
@@ -464,23 +480,35 @@ impl Links {
         self.young.append(&mut young);
     }
 
-    fn round(&mut self, now: Instant, alarms: &mut Vec<Alarm>) {
+    /// Looks at every link that is up, and says when the first of them may have something due.
+    fn round(&mut self, now: Instant, alarms: &mut Vec<Alarm>) -> Option<Instant> {
+        let mut next: Option<Instant> = None;
         for link in self.slots.iter_mut().flatten() {
             if link.state != State::Up {
                 continue;
             }
-            let silent = now.since(link.heard);
             let missing = link.sequence.missing_since();
-            if missing.is_some_and(|since| now.since(since) >= self.keepalive / 4) {
+            let lost_at = missing.map(|since| since.after(self.keepalive / 4));
+            let (ping_at, dead_at) = (
+                link.heard.after(self.keepalive / 4),
+                link.heard.after(self.keepalive),
+            );
+            if lost_at.is_some_and(|at| at <= now) {
                 log::debug!("link {:?}: a frame has been lost", link.id);
                 alarms.push(Alarm::Down(link.id, LinkDown::Reset));
-            } else if silent >= self.keepalive {
+            } else if dead_at <= now {
                 alarms.push(Alarm::Down(link.id, LinkDown::TimedOut));
-            } else if silent >= self.keepalive / 4 && !link.pinged {
-                link.pinged = true;
-                alarms.push(Alarm::Ping(link.id));
+            } else {
+                if ping_at <= now && !link.pinged {
+                    link.pinged = true;
+                    alarms.push(Alarm::Ping(link.id));
+                }
+                let due = if link.pinged { dead_at } else { ping_at };
+                let due = lost_at.map_or(due, |lost| lost.min(due));
+                next = Some(next.map_or(due, |next| next.min(due)));
             }
         }
+        next
     }
 }
 
@@ -523,6 +551,7 @@ mod tests {
         assert!(links.addressed(id.index(), 8, at(0)).is_none());
         assert!(links.addressed(id.index(), 7, at(0)).is_some());
         assert_eq!(links.on_frame(id, Kind::Hello), Heard::Carries);
+        links.of_mut(id).unwrap().word = 1;
         assert_eq!(alarms(&mut links, at(4)), []);
         assert_eq!(alarms(&mut links, at(6)), [Alarm::Ping(id)]);
         assert_eq!(alarms(&mut links, at(12)), []);
@@ -530,6 +559,57 @@ mod tests {
         assert_eq!(alarms(&mut links, at(20)), [down]);
         assert!(links.addressed(id.index(), 7, at(20)).is_some());
         assert_eq!(alarms(&mut links, at(22)), []);
+    }
+
+    #[test]
+    fn a_death_is_noticed_when_its_time_is_over_and_not_a_round_later() {
+        for millis in [100, 1_000, 20_000, 1_000_000] {
+            let keepalive = Duration::from_millis(millis);
+            let mut links = Links::new(keepalive);
+            let id = links.answer(7, PEER, at(1)).unwrap();
+            let last = at(1).after(keepalive / 37);
+            links.addressed(id.index(), 7, last).unwrap();
+            links.on_frame(id, Kind::Packet);
+            links.of_mut(id).unwrap().word = 1;
+            let (mut now, mut seen) = (last, Vec::new());
+            while seen
+                .last()
+                .is_none_or(|(alarm, _)| *alarm == Alarm::Ping(id))
+            {
+                now = links.deadline().unwrap().max(now);
+                let found = alarms(&mut links, now);
+                seen.extend(found.into_iter().map(|alarm| (alarm, now.since(last))));
+            }
+            let down = Alarm::Down(id, LinkDown::TimedOut);
+            let [(ping, pinged), (end, ended)] = seen[..] else {
+                panic!("{seen:?}");
+            };
+            assert_eq!((ping, end), (Alarm::Ping(id), down));
+            let late = pinged.checked_sub(keepalive / 4).unwrap();
+            assert!(late <= LOOK_EVERY, "{keepalive:?}: asked {late:?} late");
+            let late = ended.checked_sub(keepalive).unwrap();
+            assert!(late <= LOOK_EVERY, "{keepalive:?}: noticed {late:?} late");
+        }
+    }
+
+    #[test]
+    fn a_stranger_that_never_gets_to_know_the_endpoint_keeps_no_link() {
+        let mut links = Links::new(Duration::from_secs(1000));
+        let [stranger, known] = [7, 8].map(|cookie| links.answer(cookie, PEER, at(0)).unwrap());
+        for (id, cookie) in [(stranger, 7), (known, 8)] {
+            links.addressed(id.index(), cookie, at(3)).unwrap();
+            links.on_frame(id, Kind::Ping);
+        }
+        links.of_mut(known).unwrap().word = 1;
+        // It goes on talking.
+        links.addressed(stranger.index(), 7, at(12)).unwrap();
+        links.on_frame(stranger, Kind::Ping);
+        assert_eq!(alarms(&mut links, at(12)), []);
+        let down = Alarm::Down(stranger, LinkDown::TimedOut);
+        assert_eq!(alarms(&mut links, at(13)), [down]);
+        links.take(stranger).unwrap();
+        assert_eq!(alarms(&mut links, at(100)), []);
+        assert!(links.young.is_empty() && links.of(known).is_some());
     }
 
     #[test]
