@@ -1,0 +1,188 @@
+//! Another process at the other end of a fabric: this program again, as "child".
+//!
+//! ```text
+//!   this process                      the child
+//!     bits TO_PEER   ------------->     received for ever, by four receives
+//!     bits FROM_PEER <-------------     sent for ever, four at a time, to whom it heard last
+//!     bits NOWHERE   ------------->     never received
+//! ```
+
+#![allow(dead_code, reason = "every test binary uses another part of it")]
+
+use crate::node::{LONG, Node};
+use mx_proto::{Config, EndpointId, Identity, NicId, Route, SessionId, Status, Target};
+use mx_sys::{EndpointChoice, OpenOptions, ROUTE_RDM};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Messages the peer receives, and those it sends.
+pub(crate) const TO_PEER: u64 = 1;
+pub(crate) const FROM_PEER: u64 = 2;
+/// Nobody ever receives that.
+pub(crate) const NOWHERE: u64 = 3;
+
+/// The longest of them.
+pub(crate) const LARGE: usize = 4 << 20;
+
+/// Over the fabric only, on the loopback, and silence counts as death after `keepalive`.
+pub(crate) fn options(endpoint: EndpointChoice, keepalive: Duration) -> OpenOptions {
+    let mut options = OpenOptions::new(endpoint);
+    options.policy = ROUTE_RDM;
+    options.tcp_bind = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    options.rdm.keepalive = keepalive;
+    options
+}
+
+/// The other process. Killed when it is dropped.
+pub(crate) struct Peer {
+    child: Child,
+    pub(crate) identity: Identity,
+}
+
+impl Peer {
+    /// Starts one, under a certain number if one is given. It says nothing of its own accord where
+    /// it is not `busy`.
+    pub(crate) fn start(endpoint: Option<EndpointId>, keepalive: Duration, busy: bool) -> Self {
+        Self::spawn(endpoint, keepalive, busy, None)
+    }
+
+    /// Starts one that connects to `node` and sends to it.
+    pub(crate) fn calling(node: &Node, keepalive: Duration) -> Self {
+        Self::spawn(None, keepalive, true, Some(node.identity))
+    }
+
+    fn spawn(
+        endpoint: Option<EndpointId>,
+        keepalive: Duration,
+        busy: bool,
+        to: Option<Identity>,
+    ) -> Self {
+        let number = endpoint.map_or(-1, |endpoint| i64::from(endpoint.0));
+        let (nic, at) = to.map_or((0, -1), |to| (to.nic.0, i64::from(to.endpoint.0)));
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["child", &number.to_string()])
+            .args([keepalive.as_millis().to_string(), busy.to_string()])
+            .args([nic.to_string(), at.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        let words = line.split_whitespace().map(|word| word.parse().unwrap());
+        let words: Vec<u64> = words.collect();
+        let identity = Identity {
+            nic: NicId(words[0]),
+            endpoint: EndpointId(words[1] as u32),
+            session: SessionId(words[2]),
+        };
+        Self { child, identity }
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        Target {
+            nic: self.identity.nic,
+            endpoint: self.identity.endpoint,
+            route: Route::AUTO,
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: i32) {
+        // SAFETY: the child has not been waited for, so its number is still its own.
+        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// The child, if this is what the arguments ask for.
+pub(crate) fn is_child() -> bool {
+    let args: Vec<String> = std::env::args().collect();
+    let [_, first, endpoint, keepalive, busy, nic, at] = &args[..] else {
+        return false;
+    };
+    if first != "child" {
+        return false;
+    }
+    let endpoint = match endpoint.parse() {
+        Ok(number) => EndpointChoice::Exact(EndpointId(number)),
+        Err(_) => EndpointChoice::Any,
+    };
+    let keepalive = Duration::from_millis(keepalive.parse().unwrap());
+    let node = Node::open(options(endpoint, keepalive), Config::default(), true).unwrap();
+    let target = at.parse().ok().map(|at| Target {
+        nic: NicId(nic.parse().unwrap()),
+        endpoint: EndpointId(at),
+        route: Route::AUTO,
+    });
+    serve(&node, busy == "true", target);
+    true
+}
+
+fn serve(node: &Node, busy: bool, target: Option<Target>) {
+    let Identity {
+        nic,
+        endpoint,
+        session,
+    } = node.identity;
+    println!("{} {} {}", nic.0, endpoint.0, session.0);
+    std::io::stdout().flush().unwrap();
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read(&mut [0]);
+        // Whoever started us is gone.
+        std::process::exit(0);
+    });
+    let message = vec![7; LARGE];
+    if let Some(target) = target {
+        // Several on their way at a time.
+        let to = node.connect(target).unwrap();
+        for context in 0..3 {
+            node.send(to, TO_PEER, &message, context);
+        }
+        loop {
+            let done = node
+                .shared
+                .wait_for(1, Some(LONG), |engine| engine.done.pop_front());
+            let Some(done) = done else { continue };
+            assert_eq!(done.status, Status::Success);
+            node.send(to, TO_PEER, &message, done.context);
+        }
+    }
+    let mut room: Vec<Vec<u8>> = (0..4).map(|_| vec![0; LARGE]).collect();
+    for (at, room) in room.iter_mut().enumerate() {
+        node.post(TO_PEER, room, at as u64);
+    }
+    let mut to = None;
+    let mut idle: Vec<u64> = (10..14).collect();
+    loop {
+        let done = node
+            .shared
+            .wait_for(1, Some(LONG), |engine| engine.done.pop_front());
+        let Some(done) = done else { continue };
+        if done.context < 4 {
+            node.post(TO_PEER, &mut room[done.context as usize], done.context);
+            if done.status == Status::Success {
+                to = Some(done.partner);
+            }
+        } else {
+            idle.push(done.context);
+        }
+        if let Some(to) = to.filter(|_| busy) {
+            let known = |node: &Node| node.shared.lock().endpoint.partner_identity(to).is_some();
+            while known(node)
+                && let Some(context) = idle.pop()
+            {
+                let len = LARGE - 4096 * context as usize;
+                node.send(to, FROM_PEER, &message[..len], context);
+            }
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Peers that die, fall silent and come back over the fabric: how soon that is noticed, that nothing
+//! of the old life is accepted, and that nothing is left of them.
+//!
+//! ```text
+//!   this process                    the same program as "child"
+//!     operations of every kind        killed | stopped, and continued | started anew as the same
+//!     counts its own descriptors, memory, links
+//! ```
+//!
+//! Without the test harness, because the program must be able to start itself. `RDM_LIVES=1000` has
+//! as many clients come and be killed; otherwise it is a few.
+
+mod node;
+mod peer;
+
+use mx_proto::port::LinkDown;
+use mx_proto::{Cancelled, Config, DownReason, Event, PartnerId, Posted, Received, Status};
+use mx_sys::ports::rdm::RdmError;
+use mx_sys::{EndpointChoice, OpenError};
+use node::{LONG, Node};
+use peer::{FROM_PEER, LARGE, NOWHERE, Peer, TO_PEER, options};
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// After so much silence a peer has gone, and after this much more that has been noticed.
+const KEEPALIVE: Duration = Duration::from_millis(400);
+const NOTICED: Duration = Duration::from_millis(100);
+
+type Case = fn();
+
+const CASES: &[(&str, Case)] = &[
+    (
+        "whatever_was_under_way_ends_in_time_when_the_peer_is_killed",
+        || falls_silent(libc::SIGKILL),
+    ),
+    (
+        "whatever_was_under_way_ends_in_time_when_the_peer_is_stopped",
+        || falls_silent(libc::SIGSTOP),
+    ),
+    (
+        "a_peer_that_was_stopped_for_longer_is_met_anew_when_it_goes_on",
+        a_stopped_peer_goes_on,
+    ),
+    (
+        "a_peer_that_was_killed_comes_back_under_its_number",
+        a_killed_peer_comes_back,
+    ),
+    (
+        "clients_that_are_killed_leave_nothing_behind",
+        killed_clients_leave_nothing,
+    ),
+];
+
+fn main() -> ExitCode {
+    if peer::is_child() {
+        return ExitCode::SUCCESS;
+    }
+    if let Err(OpenError::Rdm(RdmError::NoLibrary(why))) = open() {
+        println!("NOT TESTED: {why}");
+        return ExitCode::SUCCESS;
+    }
+    let first = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    let mut failed = 0;
+    for (name, case) in CASES {
+        if first
+            .as_deref()
+            .is_some_and(|filter| !name.contains(filter))
+        {
+            continue;
+        }
+        let begin = Instant::now();
+        let ok = catch_unwind(case).is_ok();
+        let verdict = if ok { "ok" } else { "FAILED" };
+        println!(
+            "test {name} ... {verdict} {} ms",
+            begin.elapsed().as_millis()
+        );
+        failed += u32::from(!ok);
+    }
+    ExitCode::from(u8::from(failed > 0))
+}
+
+fn open() -> Result<Node, OpenError> {
+    Node::open(
+        options(EndpointChoice::Any, KEEPALIVE),
+        Config::default(),
+        true,
+    )
+}
+
+/// A node and a peer that have exchanged large messages, so that there is a lane if there can be one.
+fn pair(busy: bool) -> (Node, Peer, PartnerId) {
+    let peer = Peer::start(None, KEEPALIVE, busy);
+    let node = open().unwrap();
+    let to = node.connect(peer.target()).unwrap();
+    let bytes = vec![1; LARGE];
+    for _ in 0..4 {
+        assert_eq!(node.send_all(to, TO_PEER, &bytes), Status::Success);
+    }
+    (node, peer, to)
+}
+
+/// Waits for the end of the partner, and says how long that took from `begin` on.
+fn down(node: &Node, begin: Instant) -> Duration {
+    let Event::PartnerDown { reason, .. } = node.event();
+    assert_eq!(reason, DownReason::Link(LinkDown::TimedOut));
+    begin.elapsed()
+}
+
+fn falls_silent(signal: i32) {
+    for kind in [
+        "nothing",
+        "receives",
+        "small",
+        "slots",
+        "large",
+        "both ways",
+    ] {
+        let (node, peer, to) = pair(kind == "both ways");
+        let bytes = vec![1; LARGE];
+        let mut room = vec![0; LARGE];
+        let mut ends = Vec::new();
+        let mut send = |bits, len, context| {
+            if let Posted::Pending(_) = node.send(to, bits, &bytes[..len], context) {
+                ends.push(context);
+            }
+        };
+        match kind {
+            "small" => (10..20).for_each(|context| send(NOWHERE, 8, context)),
+            "slots" => (10..20).for_each(|context| send(NOWHERE, 9_000, context)),
+            "large" | "both ways" => (10..13).for_each(|context| send(TO_PEER, LARGE, context)),
+            _ => {}
+        }
+        let mut waiting = None;
+        if matches!(kind, "receives" | "both ways")
+            && let Received::Pending(request) = node.post(FROM_PEER, &mut room, 9)
+        {
+            waiting = Some(request);
+        }
+        peer.signal(signal);
+        let silent = Instant::now();
+        let after = down(&node, silent);
+        println!("  {kind}: after {after:?}");
+        assert!(after < KEEPALIVE + NOTICED + slack(), "{kind}: {after:?}");
+        for context in ends {
+            let status = node.done(context).status;
+            let fits = status == Status::Success || is_over(status);
+            assert!(fits, "{kind}: {status:?}");
+        }
+        if let Some(request) = waiting {
+            // One that was being filled has ended, another waits for whoever may come.
+            match node.cancel(request) {
+                Cancelled::Withdrawn => {}
+                _ => drop(node.done(9)),
+            }
+        }
+        assert_eq!(node.shared.lock().endpoint.requests(), 0, "{kind}");
+        drop(peer);
+        assert_eq!(links(&node), 0, "{kind}");
+    }
+}
+
+/// How what cannot go on ends.
+fn is_over(status: Status) -> bool {
+    matches!(status, Status::Timeout | Status::Unreachable)
+}
+
+/// What a crowded machine may take longer: as long as this thread has just been kept from running.
+fn slack() -> Duration {
+    let begin = Instant::now();
+    std::thread::sleep(Duration::from_millis(1));
+    4 * begin.elapsed() + Duration::from_millis(100)
+}
+
+fn links(node: &Node) -> usize {
+    let begin = Instant::now();
+    loop {
+        let engine = node.shared.lock();
+        let ports = engine.endpoint.port();
+        let links = ports.rdm().map_or(0, |rdm| rdm.link_count());
+        drop(engine);
+        if links == 0 || begin.elapsed() > LONG {
+            return links;
+        }
+        node.try_done(77, Duration::from_millis(1));
+    }
+}
+
+fn a_stopped_peer_goes_on() {
+    let (node, peer, to) = pair(false);
+    let bytes = vec![1; LARGE];
+    peer.signal(libc::SIGSTOP);
+    node.send(to, TO_PEER, &bytes, 5);
+    down(&node, Instant::now());
+    assert!(is_over(node.done(5).status));
+    peer.signal(libc::SIGCONT);
+    let to = node.connect(peer.target()).unwrap();
+    for _ in 0..3 {
+        assert_eq!(node.send_all(to, TO_PEER, &bytes), Status::Success);
+    }
+}
+
+fn a_killed_peer_comes_back() {
+    let (node, peer, to) = pair(false);
+    let bytes = vec![1; LARGE];
+    let (endpoint, session) = (peer.identity.endpoint, peer.identity.session);
+    node.send(to, TO_PEER, &bytes, 5);
+    drop(peer);
+    let peer = Peer::start(Some(endpoint), KEEPALIVE, false);
+    assert_ne!(peer.identity.session, session);
+    // Whether it is noticed by silence, or by the new one's coming.
+    let status = node.done(5).status;
+    assert!(status == Status::Success || is_over(status), "{status:?}");
+    let begin = Instant::now();
+    let to = loop {
+        // Until the old one's end has been noticed the new one may not be met.
+        match node.connect(peer.target()) {
+            Ok(to) => break to,
+            Err(why) => assert!(begin.elapsed() < LONG, "{why:?}"),
+        }
+    };
+    for _ in 0..3 {
+        assert_eq!(node.send_all(to, TO_PEER, &bytes), Status::Success);
+    }
+}
+
+fn killed_clients_leave_nothing() {
+    let lives = std::env::var("RDM_LIVES").ok();
+    let lives: usize = lives.map_or(12, |text| text.parse().unwrap());
+    let node = open().unwrap();
+    let mut room: Vec<Vec<u8>> = (0..4).map(|_| vec![0; LARGE]).collect();
+    for (at, room) in room.iter_mut().enumerate() {
+        node.post(TO_PEER, room, at as u64);
+    }
+    let mut first = None;
+    for life in 0..lives {
+        let client = Peer::calling(&node, KEEPALIVE);
+        // It has come, and its messages are on their way.
+        for _ in 0..1 + life % 3 {
+            let done = node
+                .shared
+                .wait_for(1, Some(LONG), |engine| engine.done.pop_front());
+            let at = done.expect("a message").context as usize;
+            node.post(TO_PEER, &mut room[at], at as u64);
+        }
+        drop(client);
+        if life == lives / 3 || life + 1 == lives {
+            assert_eq!(links(&node), 0);
+            let left = Left::now();
+            println!("  after {} lives: {left:?}", life + 1);
+            let first = *first.get_or_insert(left);
+            assert!(left.descriptors <= first.descriptors, "{first:?} {left:?}");
+            // The allocator's and the provider's own ups and downs.
+            let most = first.resident + (16 << 10) + 2 * (life as u64);
+            assert!(left.resident <= most, "{first:?} {left:?}");
+        }
+    }
+    let engine = node.shared.lock();
+    let stats = engine.endpoint.port().rdm().unwrap().stats();
+    println!("  {stats:?}");
+}
+
+/// What this process has.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    descriptors: usize,
+    /// KiB.
+    resident: u64,
+}
+
+impl Left {
+    fn now() -> Self {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let resident = resident.and_then(|rest| rest.split_whitespace().next());
+        Self {
+            descriptors: std::fs::read_dir("/proc/self/fd").unwrap().count(),
+            resident: resident.unwrap().parse().unwrap(),
+        }
+    }
+}
