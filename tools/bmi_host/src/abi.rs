@@ -135,6 +135,9 @@ pub type PostSendList = unsafe extern "C" fn(
 
 const _: () = assert!(size_of::<Ops>() == 200);
 
+// SAFETY: a constant table of the library's; its functions may be called from any thread.
+unsafe impl Sync for Ops {}
+
 /// `struct bmi_method_unexpected_info`.
 #[repr(C)]
 pub struct Unexpected {

@@ -18,8 +18,9 @@ use bmi_mx_torture::Verb;
 use libc::{c_char, c_int, c_void};
 use std::ffi::{CStr, CString, OsStr};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
 /// The method, initialised.
 pub(crate) struct Bmi {
@@ -68,6 +69,8 @@ pub(crate) struct Over {
     pub(crate) label: u64,
     pub(crate) error: i32,
     pub(crate) size: i64,
+    /// When the call that reported it had returned.
+    pub(crate) at: Instant,
 }
 
 /// A message that was not expected.
@@ -90,7 +93,8 @@ pub(crate) enum News {
 }
 
 static NEWS: Mutex<Vec<News>> = Mutex::new(Vec::new());
-static TESTING: AtomicBool = AtomicBool::new(false);
+/// Threads that are in a test call.
+static TESTING: AtomicUsize = AtomicUsize::new(0);
 static NAMES: AtomicI64 = AtomicI64::new(1);
 static RECORDER: OnceLock<Recorder> = OnceLock::new();
 
@@ -100,7 +104,7 @@ fn tell(news: News) {
 }
 
 extern "C" fn reg_addr(addr: *mut c_void) -> i64 {
-    if !TESTING.load(Ordering::Relaxed) {
+    if TESTING.load(Ordering::Relaxed) == 0 {
         tell(News::Wrong("reg_addr outside of a test call".into()));
     }
     let name = NAMES.fetch_add(1, Ordering::Relaxed);
@@ -270,36 +274,12 @@ impl Bmi {
 
     /// Operations of a context that are over.
     pub(crate) fn test(&self, context: i64, idle_ms: i32) -> Result<Vec<Over>, String> {
-        let mut ids = [0; BATCH];
-        let mut errors = [0; BATCH];
-        let mut sizes = [0; BATCH];
-        let mut users = [null_mut(); BATCH];
-        let mut count = 0;
-        TESTING.store(true, Ordering::Relaxed);
-        // SAFETY: every output has room for BATCH.
-        let rc = unsafe {
-            (self.ops.testcontext)(
-                BATCH as c_int,
-                ids.as_mut_ptr(),
-                &raw mut count,
-                errors.as_mut_ptr(),
-                sizes.as_mut_ptr(),
-                users.as_mut_ptr(),
-                idle_ms,
-                context,
-            )
-        };
-        TESTING.store(false, Ordering::Relaxed);
-        if rc != 0 || !(0..=BATCH as c_int).contains(&count) {
-            return Err(format!("testcontext: {rc}, {count} completions"));
-        }
-        let over = |n| Over {
-            id: ids[n],
-            label: users[n] as usize as u64,
-            error: errors[n],
-            size: sizes[n],
-        };
-        Ok((0..count as usize).map(over).collect())
+        test(self.ops, context, idle_ms)
+    }
+
+    /// The table, for another thread.
+    pub(crate) fn ops(&self) -> &'static Ops {
+        self.ops
     }
 
     /// Messages nobody expected.
@@ -313,10 +293,10 @@ impl Bmi {
         };
         let mut all: [Unexpected; 8] = std::array::from_fn(|_| none());
         let mut count = 0;
-        TESTING.store(true, Ordering::Relaxed);
+        TESTING.fetch_add(1, Ordering::Relaxed);
         // SAFETY: room for eight.
         let rc = unsafe { (self.ops.testunexpected)(8, &raw mut count, all.as_mut_ptr(), 0) };
-        TESTING.store(false, Ordering::Relaxed);
+        TESTING.fetch_sub(1, Ordering::Relaxed);
         if rc != 0 || !(0..=8).contains(&count) {
             return Err(format!("testunexpected: {rc}, {count} messages"));
         }
@@ -399,6 +379,42 @@ impl Bmi {
     pub(crate) fn listen(&self) -> Address {
         self.listen
     }
+}
+
+/// Operations of a context that are over.
+pub(crate) fn test(ops: &Ops, context: i64, idle_ms: i32) -> Result<Vec<Over>, String> {
+    let mut ids = [0; BATCH];
+    let mut errors = [0; BATCH];
+    let mut sizes = [0; BATCH];
+    let mut users = [null_mut(); BATCH];
+    let mut count = 0;
+    TESTING.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: every output has room for BATCH.
+    let rc = unsafe {
+        (ops.testcontext)(
+            BATCH as c_int,
+            ids.as_mut_ptr(),
+            &raw mut count,
+            errors.as_mut_ptr(),
+            sizes.as_mut_ptr(),
+            users.as_mut_ptr(),
+            idle_ms,
+            context,
+        )
+    };
+    TESTING.fetch_sub(1, Ordering::Relaxed);
+    if rc != 0 || !(0..=BATCH as c_int).contains(&count) {
+        return Err(format!("testcontext: {rc}, {count} completions"));
+    }
+    let at = Instant::now();
+    let over = |n: usize| Over {
+        id: ids[n],
+        label: users[n] as usize as u64,
+        error: errors[n],
+        size: sizes[n],
+        at,
+    };
+    Ok((0..count as usize).map(over).collect())
 }
 
 fn lookup(ops: &Ops, name: &str) -> Result<Address, String> {

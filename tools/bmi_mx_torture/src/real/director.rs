@@ -16,7 +16,7 @@ use super::stage::{INTERRUPTED, Stage, Trouble};
 use bmi_mx_torture::{Action, Shape, Step, program};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What was done.
 #[derive(Default)]
@@ -28,6 +28,8 @@ struct Sums {
     freezes: u64,
     drops: u64,
     resets: u64,
+    /// The longest time a program took to come to rest.
+    settled: Duration,
     figures: Figures,
 }
 
@@ -71,11 +73,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         freezes,
         drops,
         resets,
+        settled,
         figures,
     } = &sums;
     println!(
         "torture over {}: {programs} programs (seeds {} to {}) in {:.0} s, {steps} steps: {kills} kills, \
-         {finalizes} finalizes, {freezes} freezes, {drops} drops, {resets} resets\n  {}",
+         {finalizes} finalizes, {freezes} freezes, {drops} drops, {resets} resets, at rest within \
+         {settled:.1?}\n  {}",
         args.port,
         args.seed,
         seed - 1,
@@ -110,8 +114,10 @@ fn one(args: &Args, seed: u64, shape: &Shape, sums: &mut Sums) -> Result<(), Tro
             steps = begin.elapsed();
             settle(&mut stage, shape, args.port == "rdm")
         });
+    let settled = begin.elapsed() - steps;
+    sums.settled = sums.settled.max(settled);
     if args.verbose {
-        let (steps, settled) = (steps - set, begin.elapsed() - steps);
+        let steps = steps - set;
         let name = shape.name;
         println!(
             "{seed} {name}: {done} steps, set in {set:.1?}, done in {steps:.1?}, settled in {settled:.1?}"

@@ -25,6 +25,7 @@ mod settle;
 mod sockets;
 mod stage;
 mod talk;
+mod tester;
 
 use args::{Args, Role};
 use std::ffi::OsString;

@@ -224,6 +224,7 @@ impl Node {
 
     /// Finalizes, and looks at what stays behind.
     fn end(&mut self, before: &(Vec<i32>, usize)) -> Result<(), String> {
+        self.desk.be_alone()?;
         self.desk.give_all_back()?;
         self.say(&Note::Figures(self.desk.figures.clone()))?;
         let begin = Instant::now();
