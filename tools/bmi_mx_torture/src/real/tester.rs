@@ -1,0 +1,83 @@
+//! A thread that picks up what is over in one context, while another posts and cancels.
+//!
+//! ```text
+//!   node's thread:  post, cancel     take <---- | over, over ... | <---- testcontext: this thread
+//! ```
+//!
+//! Owns: the thread, and what it has picked up.
+//! Knows nothing of: operations.
+
+use super::bmi::{self, Over};
+use bmi_host::abi::Ops;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// The thread.
+#[derive(Debug)]
+pub(crate) struct Tester {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    stop: AtomicBool,
+    /// Or what went wrong.
+    picked: Mutex<Result<Vec<Over>, String>>,
+}
+
+impl Tester {
+    /// Begins to test a context.
+    pub(crate) fn begin(ops: &'static Ops, context: i64, idle_ms: i32) -> Self {
+        let shared = Arc::new(Shared {
+            stop: AtomicBool::new(false),
+            picked: Mutex::new(Ok(Vec::new())),
+        });
+        let its = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || {
+            while !its.stop.load(Ordering::Relaxed) {
+                let got = bmi::test(ops, context, idle_ms);
+                let mut picked = its.picked.lock().unwrap_or_else(PoisonError::into_inner);
+                match (&mut *picked, got) {
+                    (Ok(all), Ok(more)) => all.extend(more),
+                    (_, Ok(_)) => {}
+                    (_, Err(wrong)) => {
+                        *picked = Err(wrong);
+                        return;
+                    }
+                }
+            }
+        });
+        Self {
+            shared,
+            thread: Some(thread),
+        }
+    }
+
+    /// What it has picked up since the last time.
+    pub(crate) fn take(&self) -> Result<Vec<Over>, String> {
+        let picked = &self.shared.picked;
+        let mut picked = picked.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *picked, Ok(Vec::new()))
+    }
+
+    /// Ends it, and gives what it has picked up until then.
+    pub(crate) fn end(mut self) -> Result<Vec<Over>, String> {
+        self.stop();
+        self.take()
+    }
+
+    fn stop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Tester {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
