@@ -21,7 +21,8 @@ C_TESTS_HOST    := host op pair pattern port wire stage leftovers guard moments 
 C_TESTS_NOHOST  := codes check world
 
 C_TESTS_PLAIN   := args addresses messages order flow testcalls large threads cancel cancel_moments \
-                   disconnect drop lifecycle process kill finalize strangers strangers_memory faults_results faults_hangs faults_memory fabric strangers_fabric
+                   disconnect drop lifecycle process kill finalize frozen restart reuse \
+                   strangers strangers_memory faults_results faults_hangs faults_memory fabric strangers_fabric
 C_TESTS_ALL     := layout header_cxx table_copied table_linked table_dlopen bare \
                    gossip messages_dlopen $(C_TESTS_PLAIN)
 C_TESTS         ?= $(C_TESTS_ALL)
@@ -89,7 +90,7 @@ $(1)/table_linked: $(1)/table_linked.o \
     $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) ops_linked_pic.o) | lib
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $$(C_TESTS_LINK) $$(C_TESTS_LIBS)
 
-$(addprefix $(1)/,$(C_TESTS_PLAIN) fabric_mixed): $(1)/%: $(1)/%.o \
+$(addprefix $(1)/,$(C_TESTS_PLAIN) fabric_mixed net): $(1)/%: $(1)/%.o \
     $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) ops_linked.o) | lib
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $$(C_TESTS_LINK) $$(C_TESTS_LIBS)
 endef

@@ -5,5 +5,5 @@
 check-net: PORTS := $(or $(PORT),tcp rdm)
 check-net: lib $(C_TESTS_OUT)/net
 	$(C_TESTS_DIR)/run.sh $(C_TESTS_OUT) $(LIBDIR) '$(PORTS)' net || \
-	    { grep -h '^    ' $(C_TESTS_OUT)/logs/net-*.log; exit 1; }
-	@grep -h '^    ' $(C_TESTS_OUT)/logs/net-*.log
+	    { grep -h '^    ' $(PORTS:%=$(C_TESTS_OUT)/logs/net-%*.log); exit 1; }
+	@grep -h '^    ' $(PORTS:%=$(C_TESTS_OUT)/logs/net-%*.log)

@@ -196,7 +196,7 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             },
             Tunable {
                 name: "MX_TCP_KEEPALIVE_MS",
-                kind: Kind::Number(1000, 86_400_000),
+                kind: Kind::Number(2000, 86_400_000),
                 about: "milliseconds after which a TCP peer whose host, or the way there, is \
                         silent is taken for dead",
                 access: Access::Number {

@@ -124,6 +124,31 @@ fn listener(address: &SocketAddr, dead_after: Duration) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
+/// When the kernel asks a silent peer whether it is there; all in seconds, which is what it counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Questions {
+    first: i32,
+    every: i32,
+    count: i32,
+}
+
+impl Questions {
+    /// The last one has gone unanswered when `dead_after` is over; that is never less than two
+    /// seconds.
+    fn within(dead_after: Duration) -> Self {
+        let seconds = i32::try_from(dead_after.as_secs()).unwrap_or(i32::MAX);
+        // More than the kernel takes is not asked of it.
+        let seconds = seconds.clamp(2, 32_767);
+        let count = (seconds - 1).min(4);
+        let every = (seconds / 8).max(1);
+        Self {
+            first: seconds - count * every,
+            every,
+            count,
+        }
+    }
+}
+
 /// Options every socket of this port has.
 fn prepare(fd: &OwnedFd, dead_after: Duration) -> io::Result<()> {
     // On dialled sockets too: otherwise one that was given a port number of somebody's listener
@@ -131,21 +156,11 @@ fn prepare(fd: &OwnedFd, dead_after: Duration) -> io::Result<()> {
     sys::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
     sys::set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
     sys::set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
-    let seconds = |span: Duration| i32::try_from(span.as_secs()).unwrap_or(i32::MAX).max(1);
-    // Half the time quiet, then four questions in the other half.
-    sys::set_option(
-        fd,
-        libc::IPPROTO_TCP,
-        libc::TCP_KEEPIDLE,
-        seconds(dead_after / 2),
-    )?;
-    sys::set_option(
-        fd,
-        libc::IPPROTO_TCP,
-        libc::TCP_KEEPINTVL,
-        seconds(dead_after / 8),
-    )?;
-    sys::set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 4)?;
+    let questions = Questions::within(dead_after);
+    let tcp = libc::IPPROTO_TCP;
+    sys::set_option(fd, tcp, libc::TCP_KEEPIDLE, questions.first)?;
+    sys::set_option(fd, tcp, libc::TCP_KEEPINTVL, questions.every)?;
+    sys::set_option(fd, tcp, libc::TCP_KEEPCNT, questions.count)?;
     // Questions to a peer with a closed window would otherwise be asked ever more rarely, so that
     // its death goes unnoticed for minutes. Kernels before 6.15 do not know the option.
     let most = i32::try_from((dead_after / 4).as_millis()).unwrap_or(i32::MAX);
@@ -490,6 +505,22 @@ mod tests {
             worse(Some(LinkDown::Refused), LinkDown::TimedOut),
             Some(LinkDown::Refused)
         );
+    }
+
+    #[test]
+    fn the_last_question_has_gone_unanswered_when_the_time_is_over() {
+        for seconds in [2, 3, 4, 5, 8, 9, 20, 60, 32_767] {
+            let asked = Questions::within(Duration::from_secs(seconds));
+            assert_eq!(
+                i64::from(asked.first + asked.every * asked.count),
+                seconds as i64
+            );
+            assert!(asked.first >= 1 && asked.every >= 1 && asked.count >= 1);
+        }
+        let shortest = Questions::within(Duration::from_secs(2));
+        assert_eq!(Questions::within(Duration::ZERO), shortest);
+        let longest = Questions::within(Duration::from_secs(32_767));
+        assert_eq!(Questions::within(Duration::from_secs(86_400)), longest);
     }
 
     #[test]
