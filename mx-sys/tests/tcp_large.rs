@@ -222,6 +222,42 @@ fn a_body_too_large_for_the_kernel_is_taken_in_parts_and_resumed() {
 }
 
 #[test]
+fn a_body_that_stops_in_the_middle_is_no_sign_of_life_until_it_goes_on() {
+    let (mut a, mut b) = (
+        Node::open(Ipv4Addr::LOCALHOST),
+        Node::open(Ipv4Addr::LOCALHOST),
+    );
+    let (at_a, _) = linked(&mut a, &mut b, 4);
+    // No byte of it is 0, so that each can be seen to arrive.
+    let bytes = vec![7; 16 * LARGE];
+    let memory = Pieces::cut(&bytes, &[]);
+    b.sink.posted.insert(5, Pieces::zeros(&[bytes.len()]));
+    let mut part = 0;
+    until(&mut a, &mut b, "a part is taken", |a, _| {
+        match a.send_memory(at_a, 5, &memory) {
+            Ok(Sent::Part(n)) => part = n,
+            Err(SendError::WouldBlock) => {}
+            other => panic!("{other:?}"),
+        }
+        part > 0
+    });
+    let last = part - 1;
+    until(&mut a, &mut b, "the part is there", |_, b| {
+        b.sink.posted[&5].bytes()[last] == bytes[last]
+    });
+    // It may have to find out that this was all.
+    b.look();
+    let asked = b.sink.asked;
+    for _ in 0..100 {
+        b.look();
+    }
+    assert_eq!(b.sink.asked, asked, "nothing came");
+    let sent = a.port.resume(at_a, &memory, part, bytes.len() - part);
+    assert!(matches!(sent, Ok(Sent::Part(_) | Sent::Whole)), "{sent:?}");
+    until(&mut a, &mut b, "it goes on", |_, b| b.sink.asked > asked);
+}
+
+#[test]
 fn a_detached_body_ends_with_its_own_bytes_and_the_link_goes_on() {
     let (mut a, mut b) = (
         Node::open(Ipv4Addr::LOCALHOST),

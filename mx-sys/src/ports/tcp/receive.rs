@@ -43,6 +43,10 @@ pub(super) struct Rx {
     kept: Kept,
     /// How much to read at the next boundary.
     want: u32,
+    /// The last read within a body found nothing. The sink is not asked for the body's place again
+    /// before something is there: that it is asked says that the message goes on, and would keep a
+    /// peer that stopped in the middle of it alive for ever.
+    dry: bool,
 }
 
 #[derive(Debug)]
@@ -63,6 +67,7 @@ impl Default for Rx {
             state: State::Greeting,
             kept: Kept::Nothing,
             want: READ_MIN as u32,
+            dry: false,
         }
     }
 }
@@ -360,6 +365,10 @@ impl Rx {
         let State::Placing { header, got } = &mut self.state else {
             return Ok(Read { n: None, asked: 0 });
         };
+        if self.dry && !sys::readable(fd) {
+            return Ok(Read { n: None, asked: 0 });
+        }
+        self.dry = false;
         let len = frame::body_len(header);
         let have = *got as usize;
         let left = len - have;
@@ -416,7 +425,10 @@ impl Rx {
         *got += into as u32;
         match read {
             Some(Ok(read)) => Ok(read),
-            Some(Err(error)) if sys::would_block(&error) => Ok(Read { n: None, asked: 0 }),
+            Some(Err(error)) if sys::would_block(&error) => {
+                self.dry = true;
+                Ok(Read { n: None, asked: 0 })
+            }
             Some(Err(error)) => Err(Broken::Failed(error)),
             None => {
                 // A small piece comes next: it is filled from staging.

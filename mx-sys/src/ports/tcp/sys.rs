@@ -240,12 +240,22 @@ pub(super) fn recv_pair(fd: &OwnedFd, a: &mut [u8], b: &mut [u8]) -> io::Result<
     check_len(unsafe { libc::readv(fd.as_raw_fd(), first.cast(), count) })
 }
 
+/// True when there is something to read, or the end, or a failure.
+pub(super) fn readable(fd: &OwnedFd) -> bool {
+    ready(fd, libc::POLLIN)
+}
+
 /// True when the socket has a good deal of room, or has failed.
 #[inline]
 pub(super) fn writable(fd: &OwnedFd) -> bool {
+    ready(fd, libc::POLLOUT)
+}
+
+#[inline]
+fn ready(fd: &OwnedFd, events: libc::c_short) -> bool {
     let mut asked = libc::pollfd {
         fd: fd.as_raw_fd(),
-        events: libc::POLLOUT,
+        events,
         revents: 0,
     };
     // SAFETY: one `pollfd`, which outlives the call; a time-out of zero never blocks.
