@@ -323,8 +323,16 @@ struct crowd {
 
 static void serve_crowd(struct crowd *crowd)
 {
-    if (crowd->count - crowd->gone < 2 * STREAMS && host_waiting())
-        crowd->here[crowd->count++ - crowd->gone] = pair_accept();
+    if (crowd->count - crowd->gone < 2 * STREAMS && host_waiting()) {
+        struct bmi_method_addr *guest = pair_accept();
+        bool known = false;
+
+        /* The successor at an endpoint whose last client is not dropped yet has its address. */
+        for (int i = 0; i < crowd->count - crowd->gone; i++)
+            known = known || crowd->here[i] == guest;
+        if (!known)
+            crowd->here[crowd->count++ - crowd->gone] = guest;
+    }
     for (int i = 0; i < crowd->count - crowd->gone; i++) {
         if (host_release(crowd->here[i])) {
             crowd->gone++;
@@ -341,6 +349,8 @@ static void forgets_thousands(struct side *side)
     size_t before = 0, after;
     deadline_t deadline;
 
+    /* In case the environment asks for less. */
+    CHECK(setenv("BMI_MX_LOG", "info", 1) == 0);
     host_load();
     CHECK_THAT(bmi_mx_set_host(&host), ==, 0);
     tell(side, "endpoint", host_start_server());
