@@ -491,7 +491,7 @@ static uint64_t seed(void)
 static void conducts(struct world *world)
 {
     /* How often each fate is tried while messages are on their way. */
-    const int often[] = {port_is("rdm") ? 20 : 60, port_is("rdm") ? 6 : 20, port_is("rdm") ? 3 : 6};
+    const int often[] = {port_is("rdm") ? 12 : 60, port_is("rdm") ? 4 : 20, port_is("rdm") ? 2 : 6};
     struct cast cast = {.world = world};
     struct round round = {.number = 0};
     uint64_t number = seed();
