@@ -10,13 +10,19 @@
 //!
 //! In every case it is reported once. The draft disconnects the peer to get a send back, because
 //! MX could not do it otherwise; the endpoint below can, so the peer and its other operations stay.
+//!
+//! A receive that is called off before its message has come leaves that message with nobody; see
+//! [`crate::abandoned`].
 
 use crate::abi::constants::BMI_ECANCEL;
 use crate::error::Error;
+use crate::match_layout::{Fields, MATCH, MessageType, bits};
 use crate::method::{Method, PostKind};
-use crate::op::table::Stage;
+use crate::op::table::{Op, Stage};
+use crate::peer::table::PeerKey;
+use crate::unexpected::DROPPED;
 use mx_proto::port::Port;
-use mx_proto::{Cancelled, Clock};
+use mx_proto::{Cancelled, Clock, Received};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
@@ -31,11 +37,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     self.ops.unlink(peer.queue_of(op.kind), index);
                 }
                 self.ops.take_memory(index);
+                self.give_up(&op);
             }
             Stage::Posted(request) => {
-                if self.endpoint.cancel(request) == Cancelled::Unknown {
-                    self.drain();
-                    return Ok(());
+                match self.endpoint.cancel(request) {
+                    Cancelled::Unknown => {
+                        self.drain();
+                        return Ok(());
+                    }
+                    Cancelled::Withdrawn => self.give_up(&op),
+                    Cancelled::Aborted => {}
                 }
                 if op.kind == PostKind::Recv
                     && let Some(peer) = self.peers.get_mut(op.peer)
@@ -47,5 +58,44 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.finish_op(index, -BMI_ECANCEL, 0);
         self.drain();
         Ok(())
+    }
+
+    /// Nobody waits any more for the message that a receive was for.
+    pub(crate) fn give_up(&mut self, op: &Op) {
+        if op.kind == PostKind::Recv {
+            let fields = Fields::of(op.bits);
+            self.inbox.abandoned.add(op.peer.id(), fields.tag);
+        }
+    }
+
+    /// Throws away what has come for receives that were given up, if its peer's messages take up most
+    /// of what it may leave here: in the end it could send nothing any more.
+    #[cold]
+    pub(crate) fn relieve(&mut self, key: PeerKey) {
+        let Some(partner) = self.peers.get(key).and_then(|peer| peer.state.partner()) else {
+            return;
+        };
+        if !self.endpoint.is_crowded_by(partner) {
+            return;
+        }
+        let mut thrown = 0;
+        let bits = |tag| bits(MessageType::Expected, key.id(), tag);
+        loop {
+            let endpoint = &mut self.endpoint;
+            let is_here = |tag| endpoint.probe(bits(tag), MATCH).is_some();
+            let Some(tag) = self.inbox.abandoned.take_oldest(key.id(), is_here) else {
+                break;
+            };
+            let received = endpoint.recv(bits(tag), MATCH, UserMemory::empty(), DROPPED);
+            if let Ok(Received::Pending(request)) = received {
+                // Only offered so far: its sender learns that it is not wanted.
+                endpoint.cancel(request);
+            }
+            thrown += 1;
+        }
+        if thrown > 0 {
+            let id = key.id();
+            log::info!("{thrown} messages of peer {id} for receives that were given up are gone");
+        }
     }
 }

@@ -30,6 +30,7 @@ pub mod logging;
 
 pub mod match_layout;
 // The method's parts know each other's types; see `method`.
+pub mod abandoned;
 pub mod address;
 pub mod address_range;
 pub mod cancel;

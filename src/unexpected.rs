@@ -16,6 +16,7 @@
 //! Owns: buffers of waiting messages and their limit.
 //! Knows nothing of: peers but their keys, the host.
 
+use crate::abandoned::Abandoned;
 use crate::match_layout::{Fields, MessageType, TYPE, bits};
 use crate::peer::handshake::REQUEST_MAX;
 use crate::peer::table::PeerKey;
@@ -97,6 +98,10 @@ pub struct Inbox {
     produced: bool,
     /// Messages dropped because they made no sense.
     dropped: u64,
+    /// Receives that were given up, whose messages may still come.
+    pub(crate) abandoned: Abandoned,
+    /// Peers of which some were, and which have left another message at the endpoint.
+    crowds: Vec<PeerKey>,
 }
 
 /// What a waiting message counts beside its bytes, so that empty ones are limited too.
@@ -118,6 +123,8 @@ impl Inbox {
             news: false,
             produced: false,
             dropped: 0,
+            abandoned: Abandoned::default(),
+            crowds: Vec::new(),
         }
     }
 
@@ -130,6 +137,19 @@ impl Inbox {
     /// A note that cannot be dealt with yet goes back to the front.
     pub fn defer(&mut self, note: Note) {
         self.notes.push_front(note);
+    }
+
+    /// A peer that may have left too many messages at the endpoint.
+    #[inline]
+    pub fn pop_crowd(&mut self) -> Option<PeerKey> {
+        self.crowds.pop()
+    }
+
+    #[cold]
+    fn note_crowd(&mut self, peer: PeerKey) {
+        if self.abandoned.any_of(peer.id()) && !self.crowds.contains(&peer) {
+            self.crowds.push(peer);
+        }
     }
 
     /// Who sent the oldest unexpected message.
@@ -463,12 +483,15 @@ impl Handler<UserMemory> for Inbox {
         match fields.kind {
             Some(MessageType::Unexpected) => Self::unexpected(self, arrival, body),
             Some(MessageType::Expected) => {
+                let peer = PeerKey::from_word(arrival.source_context);
                 // With another peer's id it would wait for that peer's receive.
-                if PeerKey::from_word(arrival.source_context).id() == fields.id {
-                    Verdict::Continue
-                } else {
-                    self.refuse(arrival, "a message with an id that is not its own")
+                if peer.id() != fields.id {
+                    return self.refuse(arrival, "a message with an id that is not its own");
                 }
+                if !self.abandoned.is_empty() {
+                    self.note_crowd(peer);
+                }
+                Verdict::Continue
             }
             Some(MessageType::ConnReq | MessageType::ConnAck) => {
                 self.handshake(arrival, fields, body)

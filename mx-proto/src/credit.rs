@@ -113,13 +113,25 @@ impl Credit {
         self.consumed_bytes = self.consumed_bytes.wrapping_add(len);
     }
 
-    /// Enough has been consumed that the partner ought to be told even if nothing else goes there.
+    /// Messages that nobody has received take up most of what the partner may leave here.
+    pub(crate) fn is_crowded(&self) -> bool {
+        let messages = self.received_messages.wrapping_sub(self.consumed_messages);
+        let bytes = self.received_bytes.wrapping_sub(self.consumed_bytes);
+        let most = |window: u32| window - window / 4;
+        messages >= most(self.window_messages) || bytes >= most(self.window_bytes.max(1))
+    }
+
+    /// The partner ought to be told what has been consumed even if nothing else goes there: it is
+    /// more than what is left to it. With nothing waiting here that is half a window; a partner
+    /// whose messages wait hears of each that goes, and never waits for credit that there is.
     #[inline]
     pub(crate) fn overdue(&self) -> bool {
         let messages = self.consumed_messages.wrapping_add(self.window_messages);
         let bytes = self.consumed_bytes.wrapping_add(self.window_bytes);
-        behind(self.granted_messages, messages) > self.window_messages / 2
-            || behind(self.granted_bytes, bytes) > self.window_bytes / 2
+        behind(self.granted_messages, messages)
+            > self.granted_messages.wrapping_sub(self.received_messages)
+            || behind(self.granted_bytes, bytes)
+                > self.granted_bytes.wrapping_sub(self.received_bytes)
     }
 
     /// The window has turned out to be what a busy partner waits for.
@@ -214,6 +226,41 @@ mod tests {
         assert!(!us.on_received(41, &mut shared));
         assert!(us.on_received(40, &mut shared));
         assert!(!us.on_received(0, &mut shared));
+    }
+
+    #[test]
+    fn who_has_no_credit_left_hears_of_the_first_message_that_goes() {
+        let mut shared = budget(1 << 20);
+        let mut us = Credit::new(1000, 8);
+        us.grant(&mut shared);
+        for _ in 0..8 {
+            assert!(us.on_received(10, &mut shared));
+            assert!(!us.overdue());
+        }
+        us.on_consumed(10);
+        assert!(us.overdue());
+        us.grant(&mut shared);
+        assert!(!us.overdue());
+    }
+
+    #[test]
+    fn a_window_is_crowded_when_a_quarter_of_it_or_less_is_left() {
+        let mut shared = budget(1 << 20);
+        let mut us = Credit::new(1000, 8);
+        us.grant(&mut shared);
+        for n in 1..=6 {
+            assert!(!us.is_crowded(), "{n}");
+            assert!(us.on_received(10, &mut shared));
+        }
+        assert!(us.is_crowded());
+        us.on_consumed(10);
+        assert!(!us.is_crowded());
+        assert!(us.on_received(700, &mut shared));
+        us.on_consumed(10);
+        us.on_consumed(10);
+        assert!(!us.is_crowded());
+        assert!(us.on_received(20, &mut shared));
+        assert!(us.is_crowded());
     }
 
     #[test]

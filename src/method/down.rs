@@ -49,6 +49,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.waits.clear();
             }
         }
+        if let State::Disconnect { .. } = next {
+            self.inbox.abandoned.forget(key.id());
+        }
         if let State::Ready(_) = next
             && let Inbound::Known { forgotten, .. } = &mut peer.inbound
         {
@@ -174,6 +177,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let wanted = peer.aliases > 0 || peer.refs > 0 || peer.state != State::Init;
         if !wanted && !self.inbox.holds(key) {
             log::debug!("{} (id {}) is gone", peer.name, key.id());
+            self.inbox.abandoned.forget(key.id());
             self.peers.remove(key);
         }
     }

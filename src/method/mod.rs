@@ -222,6 +222,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if self.inbox.wants_more() {
             busy |= self.pick_up();
         }
+        while let Some(key) = self.inbox.pop_crowd() {
+            self.relieve(key);
+        }
         if !self.waits.is_empty() {
             busy |= self.expire();
         }
@@ -374,6 +377,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         }
         let mut error = code_of(completion.status);
+        if completion.status == Status::Timeout {
+            self.give_up(&op);
+        }
         if let Some(peer) = self.peers.get_mut(op.peer) {
             if op.kind == PostKind::Recv {
                 self.ops.unlink(&mut peer.receives, index);

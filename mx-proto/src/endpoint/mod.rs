@@ -290,6 +290,13 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         })
     }
 
+    /// Does a partner's every message count, because those that nobody has received take up most of
+    /// what it may leave here? When that is used up, nothing comes from it any more.
+    pub fn is_crowded_by(&self, partner: PartnerId) -> bool {
+        let partner = self.core.partners.of(partner);
+        partner.is_some_and(|partner| partner.credit.is_crowded())
+    }
+
     /// The word attached to a partner, 0 if none was; `None` when the id is stale.
     pub fn partner_context(&self, partner: PartnerId) -> Option<u64> {
         self.core

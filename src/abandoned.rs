@@ -1,0 +1,119 @@
+//! Receives that were given up before their message came.
+//!
+//! ```text
+//!   oldest                              newest
+//!     tag   tag   tag   ...   tag   tag        of each peer, at most LIMIT
+//!      |                             ^
+//!      |  thrown away, when          '-- called off, or its time was over
+//!      v  the peer leaves too much
+//!    its message, if it has come
+//! ```
+//!
+//! A host that gives a receive up does not ask for the same tag again, as a rule; but the peer does
+//! not know, and what it sends counts as received by nobody. In the end it could send no more. A host
+//! that does use a tag again still gets the message: it is thrown away only when most of what the
+//! peer may leave here is taken up.
+//!
+//! Owns: which tags were given up, by peer id. Knows nothing of: messages, whether they have come.
+//! Cost: 4 bytes a tag; nothing for peers without one.
+
+use foldhash::fast::RandomState;
+use std::collections::{HashMap, VecDeque};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Abandoned {
+    tags: HashMap<u32, VecDeque<u32>, RandomState>,
+}
+
+/// Tags of one peer: more than messages it may leave here unless somebody has raised that.
+const LIMIT: usize = 1024;
+
+impl Abandoned {
+    /// Nobody has given up anything.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.tags.is_empty()
+    }
+
+    /// A receive for `tag` was given up.
+    pub fn add(&mut self, peer: u32, tag: u32) {
+        let tags = self.tags.entry(peer).or_default();
+        if tags.len() == LIMIT {
+            tags.pop_front();
+        }
+        tags.push_back(tag);
+    }
+
+    /// Has any receive of this peer's been given up?
+    pub fn any_of(&self, peer: u32) -> bool {
+        self.tags.contains_key(&peer)
+    }
+
+    /// Another receive for `tag` has been posted: it gets what the first did not.
+    #[cold]
+    pub fn take_back(&mut self, peer: u32, tag: u32) {
+        self.remove(peer, |tags| {
+            let place = tags.iter().rposition(|known| *known == tag)?;
+            tags.remove(place)
+        });
+    }
+
+    /// The tag that was given up the longest ago and that `is_here` says has its message here.
+    pub fn take_oldest(&mut self, peer: u32, mut is_here: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.remove(peer, |tags| {
+            let place = tags.iter().position(|tag| is_here(*tag))?;
+            tags.remove(place)
+        })
+    }
+
+    fn remove(
+        &mut self,
+        peer: u32,
+        f: impl FnOnce(&mut VecDeque<u32>) -> Option<u32>,
+    ) -> Option<u32> {
+        let tags = self.tags.get_mut(&peer)?;
+        let removed = f(tags);
+        if tags.is_empty() {
+            self.tags.remove(&peer);
+        }
+        removed
+    }
+
+    /// The peer is lost, and what it sent is too.
+    pub fn forget(&mut self, peer: u32) {
+        self.tags.remove(&peer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_that_is_here_goes_first_and_one_that_is_posted_again_stays() {
+        let mut abandoned = Abandoned::default();
+        for tag in [7, 8, 9, 8] {
+            abandoned.add(1, tag);
+        }
+        abandoned.take_back(1, 8);
+        abandoned.take_back(1, 100);
+        assert!(abandoned.any_of(1) && !abandoned.any_of(2));
+        assert_eq!(abandoned.take_oldest(1, |tag| tag != 7), Some(8));
+        assert_eq!(abandoned.take_oldest(1, |tag| tag == 8), None);
+        assert_eq!(abandoned.take_oldest(1, |_| true), Some(7));
+        assert_eq!(abandoned.take_oldest(1, |_| true), Some(9));
+        assert!(abandoned.is_empty());
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_goes_with_its_peer() {
+        let mut abandoned = Abandoned::default();
+        for tag in 0..3000 {
+            abandoned.add(1, tag);
+        }
+        assert_eq!(abandoned.take_oldest(1, |_| true), Some(3000 - 1024));
+        abandoned.forget(1);
+        assert!(abandoned.is_empty());
+    }
+}

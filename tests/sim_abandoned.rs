@@ -1,0 +1,50 @@
+//! Receives that are given up, and what comes for them afterwards.
+
+mod sim;
+
+use bmi_mx::abi::constants::*;
+use mx_sim::Profile;
+use sim::Rig;
+use std::time::Duration;
+
+/// A server whose answers come after its client has given them up, as after a host's own time-out.
+fn late_answers(count: i32, len: usize) -> (Rig, usize, usize) {
+    let mut rig = Rig::new(31);
+    let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    rig.introduce(client, server);
+    for n in 0..count {
+        let answer = rig.host(client).recv(server, n, len);
+        rig.host(client).cancel(answer);
+        assert_eq!(rig.wait(client, answer), -BMI_ECANCEL);
+        rig.host(server).send(client, n, &vec![n as u8; len]);
+        rig.run_for(Duration::from_micros(200));
+    }
+    (rig, client, server)
+}
+
+#[test]
+fn answers_that_come_too_late_do_not_stop_their_sender_in_the_end() {
+    // More than may lie unreceived: in number, in bytes, and offered only.
+    for (count, len) in [(1200, 8), (60, 20_000), (600, 100_000)] {
+        let (mut rig, client, server) = late_answers(count, len);
+        let answer = rig.host(client).recv(server, 9_999, 100);
+        let request = rig.host(client).send_unexpected(server, 1, b"request");
+        assert_eq!(rig.wait(client, request), 0);
+        let sent = rig.host(server).send(client, 9_999, b"in time");
+        rig.run_for(Duration::from_millis(1));
+        let error = rig.peek(client).error(answer);
+        assert_eq!(error, Some(0), "{count} times {len}");
+        assert_eq!(rig.peek(client).bytes(answer), b"in time");
+        assert_eq!(rig.wait(server, sent), 0);
+    }
+}
+
+#[test]
+fn what_came_too_late_is_still_there_for_a_receive_with_the_same_tag() {
+    let (mut rig, client, server) = late_answers(50, 8);
+    for n in 0..50 {
+        let again = rig.host(client).recv(server, n, 8);
+        assert_eq!(rig.wait(client, again), 0);
+        assert_eq!(rig.peek(client).bytes(again), [n as u8; 8]);
+    }
+}
