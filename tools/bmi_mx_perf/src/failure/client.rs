@@ -14,6 +14,8 @@ use super::room::Room;
 use crate::bmi::{Bmi, Remote};
 use bmi_host::codes;
 use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 /// Longer than anything here may take. What exceeds it has not ended at all.
@@ -31,6 +33,7 @@ pub(crate) struct Client {
     /// Memory for receives.
     spare: Vec<Room>,
     ends: Vec<Done>,
+    queue: Queue,
     next: usize,
     /// Tags of answers; each is used once.
     next_tag: i32,
@@ -54,8 +57,8 @@ pub(crate) struct Ended {
 pub(crate) struct Cancelled {
     /// From the call of cancel until testcontext had reported the operation.
     pub(crate) wall_us: f64,
-    /// Processor time of this thread meanwhile: what remains when others had the core.
-    pub(crate) cpu_us: f64,
+    /// The same without the time in which the thread wanted a core and others had it.
+    pub(crate) own_us: f64,
     /// What the operation ended with.
     pub(crate) error: i32,
     /// How often testcontext had to be called.
@@ -81,6 +84,7 @@ impl Client {
             under_way: HashMap::new(),
             spare: Vec::new(),
             ends: Vec::new(),
+            queue: Queue::of_this_thread(),
             next: 1,
             next_tag: 1 << 30,
         })
@@ -187,7 +191,7 @@ impl Client {
     ) -> Result<Cancelled, String> {
         let op = self.under_way.get(&ticket).ok_or("nothing to cancel")?;
         let (id, mut calls) = (op.id, 0);
-        let cpu = thread_time();
+        let queued = self.queue.waited();
         let start = Instant::now();
         let code = self.bmi.cancel(id);
         let found = loop {
@@ -203,7 +207,7 @@ impl Client {
             }
         };
         let wall = start.elapsed();
-        let cpu = thread_time().saturating_sub(cpu);
+        let queued = self.queue.waited().saturating_sub(queued);
         if code != 0 {
             return Err(format!("cancel: {}", codes::name(code)));
         }
@@ -211,7 +215,7 @@ impl Client {
         out.retain(|end| end.ticket != ticket);
         Ok(Cancelled {
             wall_us: wall.as_secs_f64() * 1e6,
-            cpu_us: cpu.as_secs_f64() * 1e6,
+            own_us: wall.saturating_sub(queued).as_secs_f64() * 1e6,
             error: found.error,
             calls,
         })
@@ -345,13 +349,39 @@ impl Client {
     }
 }
 
-/// Processor time of this thread.
-fn thread_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: room for one timespec.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+/// The queue for a core, as the kernel accounts it for one thread.
+struct Queue(Option<File>);
+
+impl Queue {
+    fn of_this_thread() -> Self {
+        Self(File::open("/proc/thread-self/schedstat").ok())
+    }
+
+    /// How long the thread has waited so far; 0 where the kernel does not say.
+    fn waited(&self) -> Duration {
+        let mut text = [0; 80];
+        let read = self.0.as_ref().map(|file| file.read_at(&mut text, 0));
+        let Some(Ok(len)) = read else {
+            return Duration::ZERO;
+        };
+        std::str::from_utf8(&text[..len]).map_or(Duration::ZERO, waited)
+    }
+}
+
+/// The second of three numbers is nanoseconds in the queue.
+fn waited(schedstat: &str) -> Duration {
+    let field = schedstat.split_ascii_whitespace().nth(1);
+    let nanoseconds = field.and_then(|field| field.parse().ok());
+    Duration::from_nanos(nanoseconds.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn the_time_in_the_queue_is_the_second_number() {
+        assert_eq!(waited("5 1500 7\n"), Duration::from_nanos(1500));
+        assert_eq!(waited("nonsense"), Duration::ZERO);
+    }
 }

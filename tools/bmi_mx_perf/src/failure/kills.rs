@@ -30,8 +30,11 @@ const SLICES: usize = 10;
 const SLOWER: f64 = 2.0;
 /// Deaths before the first look at what the server holds: tables and pools have grown by then.
 const WARM_UP: usize = 20;
-/// Memory that comes and goes with the moment.
+/// Memory that comes and goes with the moment. It counts from halfway: pools and tables have grown by
+/// then, and a leak goes on.
 const RSS_KB: f64 = 1024.0;
+/// In `/proc/PID/status`.
+const MEMORY: &str = "VmRSS:";
 
 pub(super) fn run(args: &Args, port: Port, kills: usize) -> Result<(), String> {
     let client = super::client(args, "")?;
@@ -47,6 +50,7 @@ pub(super) fn run(args: &Args, port: Port, kills: usize) -> Result<(), String> {
     run.client.greet(remote)?;
     run.slice("clients", WARM_UP)?;
     let before = run.holds(&server)?;
+    let first = status(server.pid(), MEMORY)?;
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     let mut memory = Vec::new();
     let mut medians = [Vec::new(), Vec::new()];
@@ -55,7 +59,7 @@ pub(super) fn run(args: &Args, port: Port, kills: usize) -> Result<(), String> {
         let count = kills * slice / SLICES.min(kills) - killed;
         killed += count;
         let clients = run.slice("clients", count)?;
-        memory.push(status(server.pid(), "VmRSS:")?);
+        memory.push(status(server.pid(), MEMORY)?);
         let control = run.slice("control", count)?;
         let quiet = run.quiet(clients.took)?;
         cpu.push(clients.cpu_us / 1e3);
@@ -134,19 +138,21 @@ pub(super) fn run(args: &Args, port: Port, kills: usize) -> Result<(), String> {
         String::new(),
     );
     for ((what, before), (_, after)) in before.iter().zip(&after) {
-        let limit = if *what == "server memory, kB" {
-            RSS_KB
-        } else {
-            0.0
-        };
-        let mut note = format!("{before} before, {after} after");
-        if *what == "server memory, kB" {
-            let half = memory.get(memory.len() / 2).copied().unwrap_or(0.0);
-            note += &format!(", {half} after half of them");
-        }
         let what = format!("more {what}");
-        line(&what, "", &[after - before], Some(Limit::Max(limit)), note);
+        let note = format!("{before} before, {after} after");
+        line(&what, "", &[after - before], none, note);
     }
+    let rss = status(server.pid(), MEMORY)?;
+    let half = memory.get(memory.len() / 2).copied().unwrap_or(rss);
+    let note = format!("{first} before, {half} halfway, {rss} after");
+    let limit = Some(Limit::Max(RSS_KB));
+    line(
+        "more memory of the server, from halfway",
+        "kB",
+        &[rss - half],
+        limit,
+        note,
+    );
     Ok(())
 }
 
@@ -231,7 +237,6 @@ impl Run {
         Ok(vec![
             ("peers the server knows", known as f64),
             ("operations of the server", outstanding as f64),
-            ("server memory, kB", status(pid, "VmRSS:")?),
             ("threads of the server", status(pid, "Threads:")?),
             (
                 "descriptors of the server",

@@ -15,7 +15,7 @@ const CANCEL_MAX_US: f64 = 10_000.0;
 #[derive(Clone, Default)]
 pub(crate) struct Figures {
     wall_us: Vec<f64>,
-    cpu_us: Vec<f64>,
+    own_us: Vec<f64>,
     called_off: usize,
     /// Complete before, or already failed: reported as they were.
     as_they_were: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Figures {
 impl Figures {
     pub(crate) fn add(&mut self, cancelled: &Cancelled) {
         self.wall_us.push(cancelled.wall_us);
-        self.cpu_us.push(cancelled.cpu_us);
+        self.own_us.push(cancelled.own_us);
         match cancelled.error {
             codes::ECANCEL => self.called_off += 1,
             _ => self.as_they_were += 1,
@@ -36,7 +36,7 @@ impl Figures {
 
     pub(crate) fn join(&mut self, other: &Self) {
         self.wall_us.extend(&other.wall_us);
-        self.cpu_us.extend(&other.cpu_us);
+        self.own_us.extend(&other.own_us);
         self.called_off += other.called_off;
         self.as_they_were += other.as_they_were;
         self.late += other.late;
@@ -77,7 +77,7 @@ pub(crate) fn cancel_heading() {
         "99 %",
         "99.9 %",
         "max",
-        "max, cpu",
+        "max, own",
         CANCEL_MAX_US / 1e3
     );
 }
@@ -114,7 +114,7 @@ fn cancel_text(row: &CancelRow<'_>) -> String {
         wall(99.0),
         wall(99.9),
         figures.max(),
-        percentile(&figures.cpu_us, 100.0),
+        percentile(&figures.own_us, 100.0),
         said(figures.reached())
     )
 }
@@ -131,7 +131,7 @@ fn cancel_json(row: &CancelRow<'_>) -> String {
         concat!(
             r#"{{"test":"cancel","port":"{}","peer":"{}","class":"{}","count":{},"cancelled":{},"#,
             r#""as_they_were":{},"late":{},"median_us":{:.3},"p99_us":{:.3},"p999_us":{:.3},"#,
-            r#""max_us":{:.3},"max_cpu_us":{:.3},"median_limit_us":{},"max_limit_us":{},"#,
+            r#""max_us":{:.3},"max_own_us":{:.3},"median_limit_us":{},"max_limit_us":{},"#,
             r#""reached":{}}}"#
         ),
         port,
@@ -145,7 +145,7 @@ fn cancel_json(row: &CancelRow<'_>) -> String {
         wall(99.0),
         wall(99.9),
         figures.max(),
-        percentile(&figures.cpu_us, 100.0),
+        percentile(&figures.own_us, 100.0),
         CANCEL_MEDIAN_US,
         CANCEL_MAX_US,
         figures.reached()
@@ -293,7 +293,7 @@ mod unit {
         for &wall_us in times {
             figures.add(&Cancelled {
                 wall_us,
-                cpu_us: 1.0,
+                own_us: 1.0,
                 error: codes::ECANCEL,
                 calls: 1,
             });
@@ -314,7 +314,7 @@ mod unit {
         let mut other = Figures::default();
         other.add(&Cancelled {
             wall_us: 2.0,
-            cpu_us: 1.0,
+            own_us: 1.0,
             error: 0,
             calls: 2,
         });
