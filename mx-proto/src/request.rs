@@ -165,7 +165,8 @@ impl<M> Request<M> {
 pub(crate) type Requests<M> = Table<Request<M>>;
 
 impl<M> Requests<M> {
-    #[inline]
+    /// Always inlined: a request is built where it will lie, not copied there.
+    #[inline(always)]
     pub(crate) fn add(
         &mut self,
         context: u64,

@@ -13,11 +13,24 @@
 
 use crate::time::Instant;
 use slab::Slab;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// Names an entry; only its holder may clear it.
+/// Names an entry; only its holder may clear it. Its number and one, so that having none takes no
+/// room in every request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct TimerId(u32);
+pub(crate) struct TimerId(NonZeroU32);
+
+impl TimerId {
+    fn of(index: u32) -> Self {
+        // The slab has fewer than 2^32 - 1 entries: they would not fit into memory.
+        Self(NonZeroU32::MIN.saturating_add(index))
+    }
+
+    fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
 
 #[derive(Debug)]
 struct Entry<K> {
@@ -75,12 +88,13 @@ impl<K: Copy> Wheel<K> {
         if let Some(next) = self.entries.get_mut(next as usize) {
             next.prev = index;
         }
-        TimerId(index)
+        TimerId::of(index)
     }
 
     /// Forgets an entry.
+    #[inline(never)]
     pub(crate) fn clear(&mut self, timer: TimerId) {
-        let Some(entry) = self.entries.try_remove(timer.0 as usize) else {
+        let Some(entry) = self.entries.try_remove(timer.index()) else {
             return;
         };
         if let Some(next) = self.entries.get_mut(entry.next as usize) {
@@ -106,7 +120,7 @@ impl<K: Copy> Wheel<K> {
             while let Some(entry) = self.entries.get(index as usize) {
                 if entry.deadline <= now {
                     let expired = (entry.key, entry.deadline);
-                    self.clear(TimerId(index));
+                    self.clear(TimerId::of(index));
                     return Some(expired);
                 }
                 index = entry.next;

@@ -176,15 +176,23 @@ impl Peer {
 
     /// There are receives for the peer's messages: `endpoint` watches it, which it has to be told
     /// once until it asks.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn watch<P: Port<UserMemory>, C: Clock>(
         &mut self,
         endpoint: &mut Endpoint<P, UserMemory, C>,
     ) {
         let partner = self.state.partner();
-        if self.watched == partner {
-            return;
+        if self.watched != partner {
+            self.begin_watch(endpoint, partner);
         }
+    }
+
+    #[cold]
+    fn begin_watch<P: Port<UserMemory>, C: Clock>(
+        &mut self,
+        endpoint: &mut Endpoint<P, UserMemory, C>,
+        partner: Option<PartnerId>,
+    ) {
         self.watched = partner;
         if let Some(partner) = partner {
             endpoint.watch(partner, true);

@@ -239,4 +239,4 @@ const SHORTEST: Duration = Duration::from_millis(1);
 
 /// Calls of progress without a pause for each look at the clock, which costs as much as half an
 /// empty poll of shared memory.
-const CALLS: u32 = 8;
+const CALLS: u32 = 32;
