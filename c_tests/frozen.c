@@ -40,7 +40,7 @@ enum {
 /* Under a checker living peers are slower too, but not that much. */
 static int patient_ms(void)
 {
-    return PATIENT_MS * (slower() < 3 ? slower() : 3);
+    return PATIENT_MS * (slower() < 2 ? slower() : 2);
 }
 
 static void set_ms(const char *name, int ms)

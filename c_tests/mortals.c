@@ -34,7 +34,7 @@ enum {
 
 static int mortals(void)
 {
-    return port_is("rdm") ? MORTALS_RDM : MORTALS;
+    return port_is("rdm") ? MORTALS_RDM : MORTALS / (slower() < 3 ? slower() : 3);
 }
 
 /* So many die before what the server holds is written down. */
