@@ -133,6 +133,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[cold]
     fn end_disconnect(&mut self, key: PeerKey) {
         self.move_to(key, State::Init);
+        let returning = self.peers.get_mut(key);
+        if let Some(note) = returning.and_then(|peer| peer.returning.take()) {
+            self.inbox.defer(note);
+        }
         if self.peers.get(key).is_some_and(|peer| queued(peer) > 0) {
             if let Err(error) = self.begin_connect(key) {
                 log::warn!("{error}");
