@@ -285,7 +285,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 };
                 return self.move_to(key, State::Wait(wait));
             }
-            State::Disconnect { .. } => return self.refuse(partner, Refusal::NoRoom),
+            State::Disconnect { .. } => {
+                // It has returned sooner than its old life is over here. Only the newest counts.
+                if let Some(peer) = self.peers.get_mut(key) {
+                    peer.returning = Some(note);
+                }
+                return;
+            }
             State::Ready(_) | State::Wait(Wait::Requested { .. } | Wait::Answering { .. })
                 if state.partner() != Some(partner) =>
             {

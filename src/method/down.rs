@@ -133,8 +133,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[cold]
     fn end_disconnect(&mut self, key: PeerKey) {
         self.move_to(key, State::Init);
-        let returning = self.peers.get_mut(key);
-        if let Some(note) = returning.and_then(|peer| peer.returning.take()) {
+        if let Some(note) = self
+            .peers
+            .get_mut(key)
+            .and_then(|peer| peer.returning.take())
+        {
             self.inbox.defer(note);
         }
         if self.peers.get(key).is_some_and(|peer| queued(peer) > 0) {

@@ -19,6 +19,7 @@ use super::state::State;
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
 use crate::match_layout::PEER_ID_MAX;
 use crate::op::table::OpList;
+use crate::unexpected::Note;
 use foldhash::fast::RandomState;
 use mx_proto::{EndpointId, Instant, NicId, PartnerId, Target};
 use std::collections::{HashMap, VecDeque};
@@ -110,6 +111,8 @@ pub struct Peer {
     pub look_at: Option<Instant>,
     /// The partner that the endpoint watches because receives are posted, until it asks.
     pub watched: Option<PartnerId>,
+    /// That it wants to connect again, which came during DISCONNECT: looked at when that is over.
+    pub returning: Option<Note>,
     /// How the host knows it.
     pub inbound: Inbound,
     /// Sends that wait for READY.
@@ -211,6 +214,7 @@ impl Peers {
             wait_until: None,
             look_at: None,
             watched: None,
+            returning: None,
             inbound: Inbound::No,
             queued_sends: OpList::default(),
             queued_recvs: OpList::default(),
