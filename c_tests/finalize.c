@@ -41,6 +41,8 @@ enum {
     SLACK_MS = 4000,
     LIVES = 50,
     LIVES_RDM = 20, /* each may take a keep-alive */
+    ENOUGH = 12,    /* when time runs out on a machine that is busy with other things */
+    TIME_MS = 35000,
     /* KiB by which a process may grow after its tenth life: what malloc does with the rest. */
     GROWTH_KB = 2048,
 };
@@ -405,6 +407,7 @@ static int lives(void)
 static void fifty_lives(struct side *side)
 {
     static struct holdings before, after, tenth;
+    deadline_t deadline = deadline_in(TIME_MS / slower());
     int endpoint = 0;
 
     first_life();
@@ -415,6 +418,8 @@ static void fifty_lives(struct side *side)
         struct doors doors;
         static struct load load;
 
+        if (life >= ENOUGH && deadline_over(deadline))
+            break;
         if (life == 0)
             endpoint = host_start_server();
         else {
@@ -443,7 +448,7 @@ static void fifty_lives(struct side *side)
     /* A checker keeps freed memory; it looks for what is lost by itself. */
     if (slower() == 1)
         CHECK_THAT(after.resident - tenth.resident, <=, GROWTH_KB);
-    tell(side, "bye", 0);
+    tell(side, "endpoint", -1);
     hear(side, "bye");
 }
 
@@ -457,9 +462,11 @@ static void lives_through_them(struct side *side)
     if (!port_is("rdm"))
         setenv("MX_HELPER", "off", 1);
     host_start_client();
-    for (int life = 0; life < lives(); life++) {
+    for (int life = 0;; life++) {
         int endpoint = (int)pair_hear(side, "endpoint");
 
+        if (endpoint < 0)
+            break;
         if (server == NULL)
             server = host_lookup_endpoint(endpoint);
         pair_hello(server);
@@ -474,7 +481,6 @@ static void lives_through_them(struct side *side)
             holdings_take(&third);
         tell(side, "all ended", 0);
     }
-    pair_hear(side, "bye");
     /* The last one may still be open, as that of the third life was. */
     if (!port_is("rdm"))
         holdings_compare(&third, &later);
