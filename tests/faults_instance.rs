@@ -172,7 +172,8 @@ fn one_life(early: Addr) {
     assert_eq!(instance::post(receive, &mut id).unwrap(), Posted::Pending);
     let began = Instant::now();
     instance::finalize().unwrap();
-    assert!(began.elapsed() < Duration::from_secs(3));
+    // It lingers for a second at most; far from what an operation may take.
+    assert!(began.elapsed() < Duration::from_secs(10));
     nothing_works_and_nothing_breaks(local);
     // OrangeFS drops addresses after the end.
     instance::drop_addr(local);
