@@ -40,7 +40,7 @@ static bool holds(pid_t pid, unsigned long inode)
     return found;
 }
 
-bool wire_local_name(pid_t pid, char name[108], size_t *length, int *type)
+static bool listed_name(pid_t pid, char name[108], size_t *length, int *type)
 {
     FILE *table = fopen("/proc/net/unix", "r");
     char line[512];
@@ -67,6 +67,15 @@ bool wire_local_name(pid_t pid, char name[108], size_t *length, int *type)
     }
     fclose(table);
     return found;
+}
+
+bool wire_local_name(pid_t pid, char name[108], size_t *length, int *type)
+{
+    /* The kernel lists sockets piece by piece, and may leave one out while others come and go. */
+    for (int tries = 0; tries < 8; tries++)
+        if (listed_name(pid, name, length, type))
+            return true;
+    return false;
 }
 
 unsigned long wire_listener_inode(int port)
@@ -136,6 +145,8 @@ int wire_connect(enum wire_door door, pid_t server, int endpoint)
         CHECK(fd >= 0);
         if (connect(fd, (struct sockaddr *)&address, size) == 0)
             return fd;
+        /* It has been there a moment ago. */
+        fprintf(stderr, "    connect to @%s: %s\n", name, strerror(errno));
     }
     close(fd);
     return -1;
