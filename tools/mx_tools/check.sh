@@ -99,6 +99,15 @@ check_self() {
         "$bin/mx_pingpong" --self --json -s 8 $few
 }
 
+# until_counted PID: packets come in there; a client may take a while to start
+until_counted() {
+    local tries
+    for ((tries = 0; tries < 30; tries++)); do
+        "$bin/mx_counters" -p "$1" --watch 0.3 --count 2 --json |
+            grep -q 'per_second.*"packets_in":[1-9]' && return
+    done
+}
+
 # Two processes that find each other by host name and endpoint.
 check_pair() {
     local few="-N 20 -R 1 -s 1K -S 64K -v" port own
@@ -109,6 +118,7 @@ check_pair() {
         ends 0 "$bin/mx_stream" -d localhost:0 -r "$endpoint" $few
     "$bin/mx_pingpong" -d localhost -r "$endpoint" -s 64K -N 100000000 > "$work/killed" 2>&1 &
     local client=$!
+    until_counted "$server"
     check "the client's packets are counted while it runs" \
         says 'per_second.*"packets_in":[1-9]' \
         "$bin/mx_counters" -p "$server" --watch 0.3 --count 3 --json
