@@ -352,7 +352,6 @@ impl Desk {
             codes::ECANCEL if !op.cancelled => return wrong("nobody called it off"),
             codes::ECANCEL => {}
             code if is_loss(code) => {}
-            codes::ENOMEM => {}
             // Its receiver has called the receive off, or ended it with all others.
             codes::EIO if verb == Verb::Send => {}
             _ => return wrong("a code that cannot be"),
@@ -427,7 +426,8 @@ impl Desk {
         loop {
             let all = self.pick_up(context, 0)?;
             if let Some(over) = all.iter().find(|over| over.label == label) {
-                if !before {
+                // What the hand-over takes is not the library's.
+                if !handed_over {
                     let took = over.at.saturating_duration_since(begin);
                     self.figures.cancelled(took);
                 }
