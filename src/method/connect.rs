@@ -135,8 +135,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Some(Wait::Connecting { .. })
                 if completion.status == Status::Unreachable && self.retry(key) => {}
             Some(wait) if completion.status != Status::Success => {
-                let tell = matches!(wait, Wait::Answering { .. });
-                self.disconnect(key, Cause::of_connect(completion.status), tell);
+                let answering = matches!(wait, Wait::Answering { .. });
+                let cause = match completion.status {
+                    // It had called us: there was a way, and it is the peer that has gone.
+                    Status::Unreachable if answering => Cause::Reset,
+                    status => Cause::of_connect(status),
+                };
+                self.disconnect(key, cause, answering);
             }
             Some(Wait::Connecting { .. }) => self.on_reached(key, completion.partner),
             Some(Wait::Answering { tx_id, .. }) => {
@@ -189,6 +194,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Ok(Posted::Pending(_)) => {
                 if let Some(peer) = self.peers.get_mut(key) {
                     peer.refs += 1;
+                    peer.handshake_waits = true;
                 }
             }
             Err(_) => self.disconnect(key, Cause::Reset, false),
@@ -198,9 +204,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// A handshake message that had to wait has gone out, or not.
     pub(super) fn on_handshake_sent(&mut self, completion: &Completion) {
         let key = PeerKey::from_word(completion.context & !HANDSHAKE);
-        let Some(peer) = self.peers.get(key) else {
+        let Some(peer) = self.peers.get_mut(key) else {
             return;
         };
+        peer.handshake_waits = false;
         let of_now = peer.state.partner() == Some(completion.partner);
         // That the partner is gone is told as an event of its own.
         let told = matches!(completion.status, Status::Success | Status::Unreachable);
@@ -271,7 +278,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         match state {
             State::Ready(ready) if ready.partner == partner => {
                 // It has forgotten us without leaving; what we have with it can go on.
-                return self.become_ready(key, partner, tx_id, true);
+                // One answer that has not gone out yet is the answer to this, too.
+                let acknowledge = self
+                    .peers
+                    .get(key)
+                    .is_some_and(|peer| !peer.handshake_waits);
+                return self.become_ready(key, partner, tx_id, acknowledge);
             }
             State::Wait(Wait::Answering {
                 request,
@@ -337,8 +349,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// Tells a partner that it cannot be a peer.
+    /// Tells a partner that it cannot be a peer. One that takes nothing is told once: whatever else
+    /// it asks, nothing is kept for it.
     fn refuse(&mut self, partner: PartnerId, reason: Refusal) {
+        if self.endpoint.queued_for(partner) > 0 {
+            return;
+        }
         // A refusal that does not get through is noticed by its receiver's time-out.
         let _ = self.endpoint.send(
             partner,

@@ -107,6 +107,8 @@ pub struct Peer {
     pub retries: u8,
     /// When WAIT is over, if it is limited.
     pub wait_until: Option<Instant>,
+    /// A handshake message to it has not gone out yet.
+    pub handshake_waits: bool,
     /// When its queues are to be looked through for what has waited for too long.
     pub look_at: Option<Instant>,
     /// The partner that the endpoint watches because receives are posted, until it asks.
@@ -212,6 +214,7 @@ impl Peers {
             looked_up: Vec::new(),
             retries: 0,
             wait_until: None,
+            handshake_waits: false,
             look_at: None,
             watched: None,
             returning: None,

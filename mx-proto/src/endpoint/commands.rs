@@ -325,6 +325,12 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         true
     }
 
+    /// Sends to a partner that wait for their turn, for the link or for credit.
+    pub fn queued_for(&self, partner: PartnerId) -> usize {
+        let partner = self.core.partners.of(partner);
+        partner.map_or(0, |partner| partner.pending.len())
+    }
+
     /// How long operations posted from now on may go without any progress: sends, whether they
     /// have been matched or not, connects, and receives once they have matched. `None`: for ever.
     pub fn set_request_timeout(&mut self, timeout: Option<Duration>) {

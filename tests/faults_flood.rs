@@ -1,0 +1,55 @@
+//! What a peer asks again and again without taking the answers costs one answer.
+
+mod sim;
+
+use bmi_mx::match_layout::{MessageType, VERSION, bits};
+use bmi_mx::peer::handshake::{ConnReq, Extension};
+use mx_sim::Profile;
+use sim::Rig;
+use std::time::Duration;
+
+/// A stranger that gives nobody leave to send it a message, and has a connection to `node`.
+fn deaf_stranger(rig: &mut Rig, node: usize) -> usize {
+    rig.endpoint.partner_window_messages = 0;
+    let stranger = rig.add_stranger();
+    rig.stranger(stranger).connect(node);
+    rig.run("the transport connect", |rig| {
+        rig.peek_stranger(stranger).connected.is_some()
+    });
+    stranger
+}
+
+/// Sends what is no message of ours for long; gives how many operations that leaves at `node`.
+fn flood(rig: &mut Rig, node: usize, stranger: usize, request: u64, body: &[u8]) -> usize {
+    let mut most = 0;
+    for _ in 0..100 {
+        for _ in 0..50 {
+            rig.stranger(stranger).send(request, body);
+        }
+        rig.run_for(Duration::from_millis(1));
+        most = most.max(rig.peek(node).method.endpoint().requests());
+    }
+    most
+}
+
+#[test]
+fn refusals_nobody_takes_do_not_pile_up() {
+    let mut rig = Rig::new(1);
+    let (server, client) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let stranger = deaf_stranger(&mut rig, server);
+    let malformed = bits(MessageType::ConnReq, 5, VERSION).0;
+    assert_eq!(flood(&mut rig, server, stranger, malformed, b""), 1);
+    rig.introduce(client, server);
+}
+
+#[test]
+fn acknowledgements_nobody_takes_do_not_pile_up() {
+    let mut rig = Rig::new(2);
+    let (server, client) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let stranger = deaf_stranger(&mut rig, server);
+    let body = ConnReq::emit("mx://deaf:0:7", Extension::default());
+    let request = bits(MessageType::ConnReq, 5, VERSION).0;
+    let most = flood(&mut rig, server, stranger, request, &body);
+    assert!((1..=3).contains(&most), "{most} operations");
+    rig.introduce(client, server);
+}
