@@ -27,6 +27,9 @@ use std::time::{Duration, Instant};
 const KEEPALIVE: Duration = Duration::from_millis(400);
 const NOTICED: Duration = Duration::from_millis(100);
 
+/// The same where nothing is measured.
+const PATIENT: Duration = Duration::from_secs(1);
+
 type Case = fn();
 
 const CASES: &[(&str, Case)] = &[
@@ -228,21 +231,43 @@ fn a_killed_peer_comes_back() {
 fn killed_clients_leave_nothing() {
     let lives = std::env::var("RDM_LIVES").ok();
     let lives: usize = lives.map_or(12, |text| text.parse().unwrap());
-    let node = open().unwrap();
+    let node = Node::open(
+        options(EndpointChoice::Any, PATIENT),
+        Config::default(),
+        true,
+    )
+    .unwrap();
     let mut room: Vec<Vec<u8>> = (0..4).map(|_| vec![0; LARGE]).collect();
     for (at, room) in room.iter_mut().enumerate() {
         node.post(TO_PEER, room, at as u64);
     }
+    let slot = vec![3; 9_000];
     let mut first = None;
     for life in 0..lives {
-        let client = Peer::calling(&node, KEEPALIVE);
+        let client = Peer::calling(&node, PATIENT);
+        let (mut to, mut came) = (None, 0);
         // It has come, and its messages are on their way.
-        for _ in 0..1 + life % 3 {
+        while came <= life % 3 {
             let done = node
                 .shared
                 .wait_for(1, Some(LONG), |engine| engine.done.pop_front());
-            let at = done.expect("a message").context as usize;
-            node.post(TO_PEER, &mut room[at], at as u64);
+            let done = done.expect("a message");
+            if done.context < 4 {
+                node.post(TO_PEER, &mut room[done.context as usize], done.context);
+                if done.status == Status::Success {
+                    (to, came) = (Some(done.partner), came + 1);
+                }
+            }
+        }
+        if life % 2 == 0
+            && let Some(to) = to
+            && node.shared.lock().endpoint.partner_identity(to).is_some()
+        {
+            // Slots that it will never take from the provider.
+            client.signal(libc::SIGSTOP);
+            for context in 100..140 {
+                node.send(to, NOWHERE, &slot, context);
+            }
         }
         drop(client);
         if life == lives / 3 || life + 1 == lives {
@@ -257,8 +282,9 @@ fn killed_clients_leave_nothing() {
         }
     }
     let engine = node.shared.lock();
-    let stats = engine.endpoint.port().rdm().unwrap().stats();
-    println!("  {stats:?}");
+    let rdm = engine.endpoint.port().rdm().unwrap();
+    println!("  {rdm:?}");
+    assert_eq!(rdm.stats().renewals, 0, "the living lost their links");
 }
 
 /// What this process has.

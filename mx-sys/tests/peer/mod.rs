@@ -10,8 +10,11 @@
 #![allow(dead_code, reason = "every test binary uses another part of it")]
 
 use crate::node::{LONG, Node};
-use mx_proto::{Config, EndpointId, Identity, NicId, Route, SessionId, Status, Target};
-use mx_sys::{EndpointChoice, OpenOptions, ROUTE_RDM};
+use mx_proto::{
+    Config, EndpointId, Identity, MatchBits, NicId, PartnerId, Route, SendMode, SessionId, Status,
+    Target,
+};
+use mx_sys::{EndpointChoice, OpenOptions, ROUTE_RDM, UserMemory};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Child, Command, Stdio};
@@ -142,19 +145,7 @@ fn serve(node: &Node, busy: bool, target: Option<Target>) {
     });
     let message = vec![7; LARGE];
     if let Some(target) = target {
-        // Several on their way at a time.
-        let to = node.connect(target).unwrap();
-        for context in 0..3 {
-            node.send(to, TO_PEER, &message, context);
-        }
-        loop {
-            let done = node
-                .shared
-                .wait_for(1, Some(LONG), |engine| engine.done.pop_front());
-            let Some(done) = done else { continue };
-            assert_eq!(done.status, Status::Success);
-            node.send(to, TO_PEER, &message, done.context);
-        }
+        return call(node, target, &message);
     }
     let mut room: Vec<Vec<u8>> = (0..4).map(|_| vec![0; LARGE]).collect();
     for (at, room) in room.iter_mut().enumerate() {
@@ -176,13 +167,47 @@ fn serve(node: &Node, busy: bool, target: Option<Target>) {
             idle.push(done.context);
         }
         if let Some(to) = to.filter(|_| busy) {
-            let known = |node: &Node| node.shared.lock().endpoint.partner_identity(to).is_some();
-            while known(node)
-                && let Some(context) = idle.pop()
-            {
-                let len = LARGE - 4096 * context as usize;
-                node.send(to, FROM_PEER, &message[..len], context);
+            idle.retain(|context| {
+                let len = LARGE - 4096 * *context as usize;
+                !send(node, to, FROM_PEER, &message[..len], *context)
+            });
+        }
+    }
+}
+
+/// Sends to one node for ever, several messages at a time.
+fn call(node: &Node, target: Target, message: &[u8]) {
+    loop {
+        let Ok(to) = node.connect(target) else {
+            continue;
+        };
+        let mut under_way = 0;
+        for context in 0..3 {
+            under_way += usize::from(send(node, to, TO_PEER, message, context));
+        }
+        while under_way > 0 {
+            let done = node
+                .shared
+                .wait_for(1, Some(LONG), |engine| engine.done.pop_front());
+            let Some(done) = done else { continue };
+            // A crowded host may be silent for so long that it is taken for dead.
+            let again = done.status == Status::Success;
+            if !again || !send(node, to, TO_PEER, message, done.context) {
+                under_way -= 1;
             }
         }
     }
+}
+
+/// Posts a large send; false when there is no such partner any more.
+fn send(node: &Node, to: PartnerId, bits: u64, bytes: &[u8], context: u64) -> bool {
+    let start = bytes.as_ptr().cast_mut().cast();
+    // SAFETY: what is sent here lives until the process ends; a send only reads.
+    let memory = unsafe { UserMemory::new(start, bytes.len()) }.unwrap();
+    let mut engine = node.shared.lock();
+    let (bits, mode) = (MatchBits(bits), SendMode::Standard);
+    engine
+        .endpoint
+        .send(to, bits, memory, context, mode)
+        .is_ok()
 }

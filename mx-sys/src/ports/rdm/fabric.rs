@@ -262,9 +262,15 @@ impl Fabric {
         self.clogged
     }
 
-    fn count_orphans(&mut self) {
+    /// Slots with frames to peers that have gone.
+    pub(super) fn lost_slots(&self) -> usize {
         let lost: u32 = self.orphans.values().map(|(_, slots)| slots).sum();
-        self.clogged = self.slots.lose(lost as usize);
+        lost as usize
+    }
+
+    fn count_orphans(&mut self) {
+        let lost = self.lost_slots();
+        self.clogged = self.slots.lose(lost);
     }
 }
 

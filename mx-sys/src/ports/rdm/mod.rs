@@ -229,6 +229,11 @@ impl RdmPort {
         self.stats
     }
 
+    /// Send slots that the provider has and whose links are gone.
+    pub fn lost_slots(&self) -> usize {
+        self.fabric.as_ref().map_or(0, |fabric| fabric.lost_slots())
+    }
+
     /// A link whose peer has to be located. If the fabric itself does not answer then, the link
     /// ends with a `detour`, where there is one.
     pub fn reserve(
@@ -565,6 +570,7 @@ impl std::fmt::Debug for RdmPort {
             .field("provider", &self.provider())
             .field("links", &self.links.len())
             .field("open", &self.fabric.is_some())
+            .field("lost", &self.lost_slots())
             .field("stats", &self.stats)
             .finish_non_exhaustive()
     }

@@ -428,7 +428,8 @@ impl News {
 /// How often a call that gives memory back looks for the completions that would make harsher means
 /// unnecessary.
 pub(super) struct Patience {
-    begun: Duration,
+    /// None as long as nobody has had to look.
+    begun: Option<Duration>,
     span: Duration,
     looks: u32,
 }
@@ -445,7 +446,7 @@ impl Patience {
 
     fn of(span: Duration) -> Self {
         Self {
-            begun: worked(),
+            begun: None,
             span,
             looks: 0,
         }
@@ -458,7 +459,8 @@ impl Patience {
             true => LAST_PATIENCE,
             false => self.span,
         };
-        worked().saturating_sub(self.begun) < span
+        let now = worked();
+        now.saturating_sub(*self.begun.get_or_insert(now)) < span
     }
 }
 

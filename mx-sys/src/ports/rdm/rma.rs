@@ -47,6 +47,8 @@ pub(super) struct Rma {
     chime: Option<Instant>,
     /// Operations need their memory registered. Where they do not, they go into rooms.
     local: bool,
+    /// Rooms that the provider may keep for links that are gone, before everything is opened anew.
+    lost_max: usize,
     piece_max: usize,
     /// As of the last poll.
     now: Instant,
@@ -113,6 +115,8 @@ impl Rma {
             blocked: VecDeque::new(),
             chime: None,
             local: plan.mr_local,
+            // They take up as much of its queue.
+            lost_max: rooms::MOST.min(plan.tx_depth) / 2,
             piece_max: match plan.mr_local {
                 true => max_read.clamp(1, PIECE_MAX),
                 false => max_read.clamp(1, rooms::ROOM),
@@ -249,18 +253,8 @@ impl Rma {
             .collect();
         self.take_back(outlet, news, &reads);
         self.links.remove(&link);
-        // What the provider keeps of links that are gone, it may keep for ever.
-        let lost =
-            |posted: &&Posted| posted.landing.is_some() && !self.links.contains_key(&posted.link);
-        if self
-            .posted
-            .iter()
-            .map(|(_, posted)| posted)
-            .filter(lost)
-            .count()
-            > LOST_MAX
-        {
-            log::warn!("rdm: reads from dead peers fill the memory for them");
+        if self.lost() > self.lost_max {
+            log::warn!("rdm: reads from dead peers fill the provider's queue");
             news.demand_renewal();
         }
         let gone: Vec<Exposed> = self
@@ -363,6 +357,14 @@ impl Rma {
     #[cfg(test)]
     pub(super) fn counts(&self) -> (usize, usize, usize) {
         (self.reads.len(), self.posted.len(), self.exposed.len())
+    }
+
+    /// Rooms that the provider has for links that are gone, and may keep for ever.
+    fn lost(&self) -> usize {
+        let lost = self.posted.iter().filter(|(_, posted)| {
+            posted.landing.is_some() && !self.links.contains_key(&posted.link)
+        });
+        lost.count()
     }
 
     /// Ends reads without a report.
@@ -589,9 +591,6 @@ const PIECE_MAX: usize = 4 << 20;
 /// Pieces of one link under way: enough for a card that carries a piece in 80 us to find the next
 /// one, and few enough that a silent peer does not fill the queue of the endpoint all share.
 const WINDOW: usize = 8;
-
-/// Rooms that providers may keep for links that are gone, before everything is opened anew.
-const LOST_MAX: usize = rooms::MOST / 2;
 
 /// How often a peer is told that it is being read. Time-outs of requests are tens of seconds.
 const CHIME: Duration = Duration::from_secs(2);

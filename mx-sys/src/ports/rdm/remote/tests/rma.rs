@@ -201,6 +201,36 @@ fn a_link_that_goes_down_leaves_no_registration() {
 }
 
 #[test]
+fn what_a_card_keeps_of_peers_that_are_gone_is_bounded() {
+    let shape = Shape::cxi();
+    let most = shape.tx_depth / 2;
+    let (fake, mut pair) = made_up(shape, 1);
+    let memory = Pieces(vec![vec![1; 2 << 20]]);
+    let key = pair.a.expose(pair.at_a, &memory, 1);
+    let address = pair.b.domain.insert(pair.a.main.address()).unwrap();
+    fake.faults(|faults| faults.hold = 1.0);
+    let mut into = Pieces(vec![vec![2; 2 << 20]]);
+    for life in 0.. {
+        let link = LinkId::new(100 + life, 1);
+        pair.b.remote.on_link_up(link, address);
+        pair.b.read(link, key, &mut into, 5).unwrap();
+        let before = pair.b.rooms.taken();
+        pair.b.link_down(link);
+        assert_eq!(
+            fake.holds(into.0[0].as_ptr(), 2 << 20),
+            Vec::<String>::new()
+        );
+        assert_eq!(pair.b.rooms.taken(), before);
+        assert_eq!(pair.b.remote.wants_renewal(), before > most, "{before}");
+        if before > most {
+            break;
+        }
+    }
+    drop(pair);
+    assert_eq!(fake.open_objects(), Vec::<String>::new());
+}
+
+#[test]
 fn without_memory_to_register_nothing_is_exposed_and_reads_are_refused() {
     let (fake, mut pair) = made_up(Shape::verbs_rxm(), 3);
     let (at_a, at_b) = (pair.at_a, pair.at_b);
