@@ -22,7 +22,7 @@
 
 enum {
     MORTALS = 200,
-    MORTALS_RDM = 24, /* libfabric takes its time to open */
+    MORTALS_RDM = 12, /* libfabric takes its time to open */
     AT_A_TIME = 64,
     TAG_STEADY = 1,
     TAG_MORTAL = 2,
