@@ -40,6 +40,7 @@ pub(crate) struct Desk {
     handed: u64,
     sent: HashMap<(usize, i32), u64>,
     got: HashMap<(usize, i32), u64>,
+    given_up: HashMap<(usize, i32), u64>,
     quarantine: Quarantine,
     /// Memory of `memalloc` that was given back, and a sum of what was in it then.
     held: VecDeque<(Lent, u64)>,
@@ -92,6 +93,7 @@ impl Desk {
             handed: 0,
             sent: HashMap::new(),
             got: HashMap::new(),
+            given_up: HashMap::new(),
             quarantine: Quarantine::default(),
             held: VecDeque::new(),
         }
@@ -350,6 +352,9 @@ impl Desk {
             codes::EMSGSIZE if size >= len as i64 => return wrong("all of it was wanted"),
             0 | codes::EMSGSIZE => *self.sent.entry((with, tag)).or_default() += 1,
             codes::ECANCEL if !op.cancelled => return wrong("nobody called it off"),
+            codes::ECANCEL if verb == Verb::Recv => {
+                *self.given_up.entry((with, tag)).or_default() += 1;
+            }
             codes::ECANCEL => {}
             code if is_loss(code) => {}
             // Its receiver has called the receive off, or ended it with all others.
@@ -464,6 +469,7 @@ impl Desk {
             left: left.collect(),
             sent: counts(&self.sent),
             got: counts(&self.got),
+            given_up: counts(&self.given_up),
         }
     }
 

@@ -65,6 +65,9 @@ pub(crate) struct Report {
     pub(crate) sent: Vec<(usize, i32, u64)>,
     /// Messages of a node with a tag that came.
     pub(crate) got: Vec<(usize, i32, u64)>,
+    /// Receives for such messages that were called off. The library may throw as many away, to make
+    /// room (docs/buffers.md).
+    pub(crate) given_up: Vec<(usize, i32, u64)>,
 }
 
 /// An operation that is outstanding.
@@ -180,7 +183,7 @@ impl Report {
             } = left;
             text += &format!("{label} {verb} {with} {tag} {len} ");
         }
-        for counts in [&self.sent, &self.got] {
+        for counts in [&self.sent, &self.got, &self.given_up] {
             text += ";";
             for (with, tag, count) in counts {
                 text += &format!(" {with} {tag} {count}");
@@ -191,7 +194,7 @@ impl Report {
 
     fn parse(text: &str) -> Option<Self> {
         let parts: Vec<_> = text.split(';').collect();
-        let [left, sent, got] = parts.as_slice() else {
+        let [left, sent, got, given_up] = parts.as_slice() else {
             return None;
         };
         let one = |words: &[i64]| {
@@ -222,6 +225,7 @@ impl Report {
             left: numbers(left)?.chunks(5).map(one).collect::<Option<_>>()?,
             sent: counts(sent)?,
             got: counts(got)?,
+            given_up: counts(given_up)?,
         })
     }
 }
@@ -267,6 +271,7 @@ mod unit {
             left: vec![left.clone(), left],
             sent: vec![(1, 5, 3)],
             got: vec![],
+            given_up: vec![(0, 2, 9)],
         };
         for note in [
             Note::Ready,

@@ -140,12 +140,16 @@ fn unfinished(stage: &Stage<'_>, fabric: bool) -> Option<(usize, String)> {
                 continue;
             }
             for (_, tag, sent) in report(from).sent.iter().filter(|(of, ..)| *of == to) {
-                let came = report(to).got.iter();
-                let came = came.filter(|(of, t, _)| *of == from && t == tag);
-                let came: u64 = came.map(|(_, _, count)| count).sum();
-                if came < *sent {
-                    let text =
-                        format!("{sent} messages with tag {tag} were sent by n{from}, {came} came");
+                let count = |of: &[(usize, i32, u64)]| -> u64 {
+                    let these = of.iter().filter(|(node, t, _)| *node == from && t == tag);
+                    these.map(|(_, _, count)| count).sum()
+                };
+                let (came, given_up) = (count(&report(to).got), count(&report(to).given_up));
+                if came + given_up < *sent {
+                    let text = format!(
+                        "{sent} messages with tag {tag} were sent by n{from}, {came} came, and \
+                         {given_up} receives for them were called off"
+                    );
                     return Some((to, text));
                 }
             }
