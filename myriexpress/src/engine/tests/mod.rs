@@ -76,6 +76,7 @@ impl Net {
             profile,
             config: Config {
                 request_timeout: None,
+                peer_timeout: None,
                 keep_orphans: 100,
                 ..Config::default()
             },
