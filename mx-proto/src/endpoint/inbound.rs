@@ -64,9 +64,11 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
             return self.stranger_packet(link, cookie, &header, body);
         };
         partner.vigil.heard = true;
-        if partner
-            .credit
-            .on_allowance(header.credit_bytes, header.credit_messages)
+        // Which session a reply is of, and so what its credit is worth, is seen when it is read.
+        if header.kind != wire::Kind::Reply
+            && partner
+                .credit
+                .on_allowance(header.credit_bytes, header.credit_messages)
             && !partner.pending.is_empty()
         {
             self.core.make_ready(from);

@@ -342,6 +342,11 @@ impl<M: Memory> Core<M> {
             let what = "replies without reading the answers";
             return self.violation(link, from.to_word(), what);
         }
+        // A reply to what has been called off meanwhile may be of a session that has ended.
+        let session = self.partners.of(from).and_then(|partner| partner.session);
+        if session == Some(hello.identity.session) {
+            self.allow(from, header);
+        }
         let connect = RequestId::from_word(header.word);
         let waiting = self
             .partners
@@ -365,6 +370,7 @@ impl<M: Memory> Core<M> {
             return self.another_life(link, from, hello.identity, what);
         };
         self.establish(id, hello.identity, link);
+        self.allow(id, header);
         if let Some(partner) = self.partners.of_mut(id) {
             let before = std::mem::replace(&mut partner.peer_epoch, hello.epoch);
             // It called, thought better of it, and then got our call: nobody reads the link it
@@ -383,6 +389,18 @@ impl<M: Memory> Core<M> {
         }
         self.complete(connect, Status::Success, 0);
         self.make_ready(id);
+    }
+
+    /// Takes in what a reply of the partner's present session grants.
+    fn allow(&mut self, id: PartnerId, header: &Header) {
+        if let Some(partner) = self.partners.of_mut(id)
+            && partner
+                .credit
+                .on_allowance(header.credit_bytes, header.credit_messages)
+            && !partner.pending.is_empty()
+        {
+            self.make_ready(id);
+        }
     }
 
     /// A partner's link leads to another session than the partner's. Either the peer has restarted
