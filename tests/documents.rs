@@ -1,6 +1,7 @@
 //! Numbers in documents are those of the code.
 
 use bmi_mx::config::{self, Config};
+use bmi_mx::peer::state::{MOVES, Move};
 use mx_sys::ports::rdm::card::{ADDRESS_MAX, Answer, Card, PROVIDER_MAX, Refusal};
 use mx_sys::settings::{self, MX_ROWS, PEERS_FILE, Settings};
 use mx_sys::tunable::Tunable;
@@ -70,6 +71,117 @@ fn what_differs_by_library_is_told_in_the_documentation() {
     let claims = text.matches("by default in `libmyriexpress`").count();
     assert_eq!(claims, count, "docs/tuning.md says more than the code");
     assert!(text.contains(PEERS_FILE));
+}
+
+#[test]
+fn the_moves_of_a_peer_are_those_in_the_code() {
+    let text = text_of("docs/states.md");
+    let (_, section) = text
+        .split_once("<!-- moves: from src/peer/state.rs -->\n")
+        .unwrap();
+    let (section, _) = section.split_once("<!-- /moves -->").unwrap();
+    let row = |m: &Move| format!("| {} | {} | {} |\n", m.from, m.to, m.when);
+    let rows: String = MOVES.iter().map(row).collect();
+    let table = format!("| from | to | when |\n|---|---|---|\n{rows}");
+    assert_eq!(
+        section, table,
+        "docs/states.md should have this table:\n{table}"
+    );
+}
+
+/// The drawing of a section of `docs/states.md`.
+fn drawn(title: &str) -> String {
+    let text = text_of("docs/states.md");
+    let (_, section) = text.split_once(&format!("\n## {title}\n")).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let (_, drawing) = section.split_once("```text\n").unwrap();
+    drawing.split("```").next().unwrap().to_owned()
+}
+
+/// The variants of an enum, in the order of the code.
+fn variants(path: &str, name: &str) -> Vec<String> {
+    let text = text_of(path);
+    let (_, body) = text
+        .split_once(&format!("enum {name}"))
+        .and_then(|(_, rest)| rest.split_once("{\n"))
+        .unwrap_or_else(|| panic!("{path} has no {name}"));
+    let indent = body.len() - body.trim_start_matches(' ').len();
+    let lines = body.lines().take_while(|line| !line.starts_with('}'));
+    let mine = lines.filter(|line| line.len() - line.trim_start().len() == indent);
+    let word = |line: &str| {
+        let line = line.trim();
+        let end = line
+            .find(|c: char| !c.is_alphanumeric())
+            .unwrap_or(line.len());
+        line[..end].to_owned()
+    };
+    mine.map(word)
+        .filter(|word| word.starts_with(|c: char| c.is_uppercase()))
+        .collect()
+}
+
+#[test]
+fn drawn_states_exist_and_existing_ones_are_drawn() {
+    let drawings: [(&str, &str, &str, &[&str]); 2] = [
+        (
+            "A link over a fabric",
+            "mx-sys/src/ports/rdm/links.rs",
+            "State",
+            &["Bye", "Reset"],
+        ),
+        (
+            "A message on arrival",
+            "mx-proto/src/event.rs",
+            "Verdict",
+            &["RECEIVED", "UNEXPECTED", "WAITING", "OUT", "GONE"],
+        ),
+    ];
+    for (title, path, name, others) in drawings {
+        let drawing = drawn(title);
+        let variants = variants(path, name);
+        assert!(variants.len() > 2, "{path}: {variants:?}");
+        for state in &variants {
+            assert!(
+                drawing.contains(state.as_str()) || drawing.contains(&state.to_lowercase()),
+                "docs/states.md, {title}: {state} is not drawn"
+            );
+        }
+        // The other way round: capitalised words of the drawing are states, or known to be none.
+        let words = drawing.split(|c: char| !c.is_alphanumeric());
+        for word in words.filter(|word| word.len() > 1) {
+            let known = variants.iter().any(|state| state == word) || others.contains(&word);
+            let capital = word.starts_with(|c: char| c.is_uppercase());
+            assert!(
+                !capital || known,
+                "docs/states.md, {title}: {word} is no state"
+            );
+        }
+    }
+}
+
+#[test]
+fn files_that_the_states_are_drawn_from_exist() {
+    let text = text_of("docs/states.md");
+    let named: Vec<_> = text
+        .split('`')
+        .filter(|word| word.contains('/') && !word.contains(' ') && !word.starts_with('/'))
+        .collect();
+    assert!(named.len() > 3, "{named:?}");
+    for name in named {
+        let path = format!("{}/{name}", env!("CARGO_MANIFEST_DIR"));
+        assert!(
+            std::path::Path::new(&path).exists(),
+            "docs/states.md: {name}"
+        );
+    }
+    // The lane and the read have no enum of their own: these decide where they are.
+    for (file, word) in [
+        ("mx-sys/src/ports/rdm/lane/one.rs", "fn is_warm"),
+        ("mx-sys/src/ports/rdm/lane.rs", "enum Cause"),
+        ("mx-sys/src/ports/rdm/remote.rs", "enum RemoteOp"),
+    ] {
+        assert!(text_of(file).contains(word), "{file}: {word}");
+    }
 }
 
 #[test]

@@ -25,15 +25,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let Some(peer) = self.peers.get_mut(key) else {
             return;
         };
-        debug_assert!(
-            peer.state.may_become(&next),
-            "{}: {} -> {next}",
-            peer.name,
-            peer.state
-        );
         log::debug!("{} (id {}): {} -> {next}", peer.name, key.id(), peer.state);
         let (before, after) = (peer.state.is_wait(), next.is_wait());
-        peer.state = next;
+        peer.state.become_next(next);
         if after && !before {
             self.waiting += 1;
             if let Some(span) = self.settings.connect_timeout {

@@ -13,7 +13,7 @@
 //! A connection that is cut before READY is tried once more from the start (Connecting): the other
 //! side may just have been taking leave of our last one.
 //!
-//! `docs/states.md` says what happens to operations on each arrow.
+//! [`MOVES`] are the arrows; `docs/states.md` says what happens to operations on each.
 //!
 //! Owns: which data each state has and which moves are legal.
 //! Knows nothing of: operations, the endpoint.
@@ -101,35 +101,187 @@ impl State {
         matches!(self, Self::Wait(_))
     }
 
-    /// May this state be followed by `next`?
-    pub const fn may_become(&self, next: &Self) -> bool {
-        match (self, next) {
-            (Self::Init, Self::Wait(Wait::Connecting { .. } | Wait::Answering { .. }))
-            | (Self::Wait(Wait::Connecting { .. }), Self::Wait(Wait::Requested { .. }))
-            | (Self::Wait(_), Self::Wait(Wait::Answering { .. }))
-            | (Self::Wait(_) | Self::Ready(_), Self::Disconnect { .. })
-            | (Self::Ready(_), Self::Ready(_))
-            | (Self::Disconnect { .. }, Self::Init) => true,
-            // Tried once more.
-            (Self::Wait(from), Self::Wait(Wait::Connecting { .. })) => {
-                !matches!(from, Wait::Answering { .. })
-            }
-            (Self::Wait(from), Self::Ready(_)) => !matches!(from, Wait::Connecting { .. }),
-            _ => false,
+    /// Without what it holds.
+    pub const fn name(&self) -> Name {
+        match self {
+            Self::Init => Name::Init,
+            Self::Wait(Wait::Connecting { .. }) => Name::Connecting,
+            Self::Wait(Wait::Requested { .. }) => Name::Requested,
+            Self::Wait(Wait::Answering { .. }) => Name::Answering,
+            Self::Ready(_) => Name::Ready,
+            Self::Disconnect { .. } => Name::Disconnect,
         }
+    }
+
+    /// May this state be followed by `next`? Those in [`MOVES`] may.
+    pub fn may_become(&self, next: &Self) -> bool {
+        MOVES
+            .iter()
+            .any(|legal| legal.from == self.name() && legal.to == next.name())
+    }
+
+    /// Goes on to `next`, and notes that in debug builds, where `next` must be legal.
+    pub fn become_next(&mut self, next: Self) {
+        debug_assert!(self.may_become(&next), "{self} -> {next}");
+        #[cfg(debug_assertions)]
+        met::note(self.name(), next.name());
+        *self = next;
+    }
+}
+
+/// A state without what it holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Name {
+    /// [`State::Init`].
+    Init,
+    /// [`Wait::Connecting`].
+    Connecting,
+    /// [`Wait::Requested`].
+    Requested,
+    /// [`Wait::Answering`].
+    Answering,
+    /// [`State::Ready`].
+    Ready,
+    /// [`State::Disconnect`].
+    Disconnect,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Init => "INIT",
+            Self::Connecting => "WAIT (connecting)",
+            Self::Requested => "WAIT (requested)",
+            Self::Answering => "WAIT (answering)",
+            Self::Ready => "READY",
+            Self::Disconnect => "DISCONNECT",
+        })
+    }
+}
+
+/// A legal move from one state to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Move {
+    /// Where it begins.
+    pub from: Name,
+    /// Where it ends.
+    pub to: Name,
+    /// What makes it happen.
+    pub when: &'static str,
+}
+
+const fn legal(from: Name, to: Name, when: &'static str) -> Move {
+    Move { from, to, when }
+}
+
+/// All legal moves. `docs/states.md` shows them, and the simulator's random programs meet each.
+pub const MOVES: &[Move] = &[
+    legal(
+        Name::Init,
+        Name::Connecting,
+        "an operation is posted, or waited for the end of DISCONNECT: our transport connect begins",
+    ),
+    legal(
+        Name::Init,
+        Name::Answering,
+        "CONN_REQ comes: our transport connect back begins",
+    ),
+    legal(
+        Name::Connecting,
+        Name::Connecting,
+        "the connection is cut: once more",
+    ),
+    legal(
+        Name::Connecting,
+        Name::Requested,
+        "the transport connect is done: CONN_REQ is sent",
+    ),
+    legal(
+        Name::Connecting,
+        Name::Answering,
+        "CONN_REQ comes, as both began: our own connect is called off",
+    ),
+    legal(
+        Name::Connecting,
+        Name::Disconnect,
+        "refused, no way, time-out; the last address is dropped; it is a known peer under another \
+         name",
+    ),
+    legal(
+        Name::Requested,
+        Name::Connecting,
+        "the connection is cut: once more",
+    ),
+    legal(
+        Name::Requested,
+        Name::Answering,
+        "CONN_REQ comes, as both began",
+    ),
+    legal(Name::Requested, Name::Ready, "CONN_ACK comes and accepts"),
+    legal(
+        Name::Requested,
+        Name::Disconnect,
+        "CONN_ACK refuses; cut, time-out; the last address is dropped; a new life of the peer",
+    ),
+    legal(
+        Name::Answering,
+        Name::Answering,
+        "CONN_REQ comes again, with another id",
+    ),
+    legal(
+        Name::Answering,
+        Name::Ready,
+        "the transport connect back is done: CONN_ACK is sent",
+    ),
+    legal(
+        Name::Answering,
+        Name::Disconnect,
+        "refused, cut, time-out; the last address is dropped; a new life of the peer",
+    ),
+    legal(
+        Name::Ready,
+        Name::Ready,
+        "CONN_REQ comes again: the peer has forgotten us without leaving",
+    ),
+    legal(
+        Name::Ready,
+        Name::Disconnect,
+        "the peer is lost or silent; the last address is dropped; a new life of the peer",
+    ),
+    legal(
+        Name::Disconnect,
+        Name::Init,
+        "the last operation that was under way has completed",
+    ),
+];
+
+/// Which moves this thread's peers have made: whether tests meet all of them.
+#[cfg(debug_assertions)]
+pub mod met {
+    use super::Name;
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    /// How often each move was made.
+    pub type Met = BTreeMap<(Name, Name), u64>;
+
+    thread_local! {
+        static MET: RefCell<Met> = const { RefCell::new(Met::new()) };
+    }
+
+    pub(super) fn note(from: Name, to: Name) {
+        MET.with_borrow_mut(|met| *met.entry((from, to)).or_default() += 1);
+    }
+
+    /// Gives them out and begins anew.
+    pub fn take() -> Met {
+        MET.take()
     }
 }
 
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Init => "INIT",
-            Self::Wait(Wait::Connecting { .. }) => "WAIT (connecting)",
-            Self::Wait(Wait::Requested { .. }) => "WAIT (requested)",
-            Self::Wait(Wait::Answering { .. }) => "WAIT (answering)",
-            Self::Ready(_) => "READY",
-            Self::Disconnect { .. } => "DISCONNECT",
-        })
+        self.name().fmt(f)
     }
 }
 
