@@ -1,0 +1,112 @@
+//! What a seed stands for.
+//!
+//! ```text
+//!   seed --> shape, steps        seed --> profiles, time-outs, limits: the same when steps are left out
+//! ```
+
+use crate::sim::Rig;
+use bmi_mx_torture::{Shape, Step, program};
+use mx_sim::{Profile, Rng};
+use std::time::Duration;
+
+/// One run, as it follows from its seed.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub shape: Shape,
+    /// What the ports are like.
+    pub network: Network,
+    /// Nodes that die do it without their hosts noticing: only silence tells.
+    pub power_fails: bool,
+    /// Some are looked up under a second name.
+    pub two_names: bool,
+    /// Messages one node may have unmatched at another.
+    pub window: u32,
+}
+
+/// A window that no program fills.
+pub const WIDE: u32 = 512;
+
+/// What the ports are like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Network {
+    /// Fast rings, with jitter.
+    Rings,
+    /// Byte streams.
+    Streams,
+    /// Anything, each node in its own way.
+    Any,
+}
+
+impl Plan {
+    /// Half of the seeds have a shape with a name, the others any.
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x5eed).fork();
+        let named = Shape::named();
+        let mut shape = match named.get(seed as usize % (2 * named.len())) {
+            Some(shape) => shape.clone(),
+            None => Shape::random(&mut rng),
+        };
+        if shape.name != "random" {
+            shape.nodes = rng.within(2..=shape.nodes);
+            shape.message_max = rng.pick(&[5_000, 40_000, shape.message_max]);
+        }
+        Self {
+            seed,
+            shape,
+            network: rng.pick(&[Network::Rings, Network::Streams, Network::Any, Network::Any]),
+            power_fails: rng.chance(0.3),
+            two_names: rng.chance(0.15),
+            window: rng.pick(&[1, 2, 8, WIDE, WIDE, WIDE]),
+        }
+    }
+
+    /// The program.
+    pub fn steps(&self) -> Vec<Step> {
+        program(self.seed, &self.shape).collect()
+    }
+
+    /// The stage it is played on, without nodes.
+    pub fn rig(&self) -> Rig {
+        let mut rng = self.rng(1);
+        let mut rig = Rig::sharing(self.seed);
+        let millis =
+            |millis: u64| Some(Duration::from_millis(millis)).filter(|span| !span.is_zero());
+        rig.settings.connect_timeout = millis(rng.pick(&[500, 5_000, 20_000]));
+        rig.settings.send_timeout = millis(rng.pick(&[0, 0, 0, 1_000]));
+        rig.settings.unexpected_timeout = millis(rng.pick(&[0, 0, 0, 1_000]));
+        rig.settings.recv_timeout = millis(rng.pick(&[0, 0, 0, 1_000]));
+        rig.settings.unexpected_queue_bytes = rng.pick(&[20_000, 1 << 20, 64 << 20]);
+        let endpoint = &mut rig.endpoint;
+        endpoint.request_timeout = millis(rng.pick(&[500, 5_000, 20_000]));
+        endpoint.peer_timeout = millis(rng.pick(&[0, 500, 5_000, 20_000]));
+        endpoint.unexpected_bytes = rng.pick(&[10_000, 100_000, 64 << 20]);
+        endpoint.first_window_bytes = rng.pick(&[1_000, 32 << 10]);
+        endpoint.partner_window_bytes = rng.pick(&[1_000, 256 << 10]);
+        endpoint.partner_window_messages = self.window;
+        endpoint.poll_budget = rng.pick(&[1, 3, 64]);
+        endpoint.burst = rng.pick(&[1, 16]);
+        rig
+    }
+
+    /// How the port of a node's next life is.
+    pub fn profile(&self, rng: &mut Rng) -> Profile {
+        match self.network {
+            Network::Rings => Profile {
+                jitter: Duration::from_micros(20),
+                ..Profile::default()
+            },
+            Network::Streams => Profile::stream(),
+            Network::Any => Profile {
+                // Both ends of a link know one limit.
+                packet_max: self.rng(3).pick(&[4 << 10, 8 << 10, 32 << 10, 40 << 10]),
+                ..Profile::random(rng)
+            },
+        }
+    }
+
+    /// A generator for one purpose.
+    pub fn rng(&self, purpose: u64) -> Rng {
+        Rng::new(self.seed.wrapping_mul(0x9e37_79b9) ^ purpose).fork()
+    }
+}

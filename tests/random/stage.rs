@@ -1,0 +1,376 @@
+//! Plays a program on simulated nodes and looks whether every promise is kept.
+//!
+//! ```text
+//!   steps --> all is healed, the dead come back --> what can end ends
+//!         --> nothing that matches is left --> everything is called off, at once
+//!         --> each talks to each --> each drops each: no peer is left --> all end: nothing is left
+//! ```
+//!
+//! Owns: the nodes of one run.
+//! Knows nothing of: why a step comes where it comes.
+
+use super::actor::{Actor, World};
+use super::plan::{Plan, WIDE};
+use crate::sim::{NIC, OTHER_NIC, Rig};
+use bmi_mx_torture::program::UNEXPECTED_TAG;
+use bmi_mx_torture::{Action, Step, Verb};
+use mx_proto::Instant;
+use mx_sim::{NodeId, Rng};
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// Longer than all time-outs of a plan in a row: a connect, a transfer, silence.
+const SETTLE: Duration = Duration::from_secs(120);
+
+/// Tags of the messages at the end, which no step uses.
+const TALK: i32 = 500_000;
+
+/// Does all steps, and what belongs to every end.
+///
+/// # Panics
+/// When a promise is broken.
+pub fn run(plan: &Plan, steps: &[Step], began: impl FnOnce(&mx_sim::World)) -> [u64; 2] {
+    let mut stage = Stage::new(plan);
+    began(&stage.rig.world);
+    for step in steps {
+        stage.perform(step);
+    }
+    stage.settle();
+    stage.nothing_left_that_matches();
+    if plan.seed % 2 == 0 {
+        stage.call_everything_off();
+    }
+    stage.take_in_the_rest();
+    stage.call_everything_off();
+    stage.check_order();
+    stage.all_talk();
+    stage.all_drop();
+    stage.all_end();
+    stage.known.ended
+}
+
+struct Stage<'a> {
+    plan: &'a Plan,
+    rig: Rig,
+    actors: Vec<Actor>,
+    known: World,
+    /// When which cut ends.
+    heals: Vec<(Instant, NodeId, NodeId)>,
+    rng: Rng,
+}
+
+impl<'a> Stage<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        let mut stage = Self {
+            plan,
+            rig: plan.rig(),
+            actors: Vec::new(),
+            known: World::default(),
+            heals: Vec::new(),
+            rng: plan.rng(2),
+        };
+        for me in 0..plan.shape.nodes {
+            let profile = plan.profile(&mut stage.rng);
+            stage.rig.add(profile);
+            stage.actors.push(Actor::new(me, 0));
+            stage.known.ages.push(0);
+        }
+        stage
+    }
+
+    fn lives(&self, me: NodeId) -> bool {
+        self.known.ages[me] % 2 == 0 && !self.actors[me].finalized
+    }
+
+    fn acts(&self, me: NodeId) -> bool {
+        self.lives(me) && self.actors[me].frozen_until <= self.rig.now()
+    }
+
+    fn perform(&mut self, step: &Step) {
+        let me = step.node;
+        self.rig.world.note(me, format!("--- {step}"));
+        match &step.action {
+            Action::Kill => self.kill(me),
+            Action::Restart => self.restart(me),
+            Action::Cut { with, span } => {
+                self.rig.fabric.cut(me, *with);
+                self.heals.push((self.rig.now().after(*span), me, *with));
+            }
+            Action::Reset { with } => self.rig.fabric.reset_links(me, *with),
+            Action::Pause(span) => self.pause(*span),
+            Action::Freeze(span) if self.acts(me) => {
+                self.actors[me].frozen_until = self.rig.now().after(*span);
+                self.rig.cluster.stall(me, *span);
+            }
+            action if self.acts(me) => self.act(me, action),
+            _ => {}
+        }
+    }
+
+    /// What a node does by itself.
+    fn act(&mut self, me: NodeId, action: &Action) {
+        let (actor, known) = (&mut self.actors[me], &mut self.known);
+        let host = self.rig.host(me);
+        match action {
+            Action::Post {
+                verb,
+                to,
+                tag,
+                len,
+                pieces,
+            } => {
+                actor.post(known, host, (*verb, *to, *tag), (*len, *pieces));
+            }
+            Action::Cancel { which } => {
+                let labels = host.outstanding();
+                if !labels.is_empty() {
+                    actor.cancel(known, host, labels[*which as usize % labels.len()]);
+                }
+            }
+            Action::Connect { to } => {
+                let other_name = self.plan.two_names && self.rng.chance(0.3);
+                actor.look_up(host, *to, if other_name { OTHER_NIC } else { NIC });
+                let what = (Verb::SendUnexpected, *to, UNEXPECTED_TAG);
+                actor.post(known, host, what, (40, 1));
+            }
+            Action::Drop { to } => actor.drop_addrs(known, host, *to),
+            Action::Finalize => {
+                actor.collect(known, host);
+                host.finalize();
+                actor.finalized = true;
+            }
+            _ => unreachable!("not of a node alone"),
+        }
+    }
+
+    fn kill(&mut self, me: NodeId) {
+        if self.known.ages[me] % 2 != 0 {
+            return;
+        }
+        self.collect();
+        self.check_order_of(me);
+        if self.plan.power_fails {
+            self.rig.fabric.power_off(me);
+        }
+        self.rig.kill(me);
+        self.known.ages[me] += 1;
+    }
+
+    /// One that was finalized goes first, with what it still had to tell.
+    fn restart(&mut self, me: NodeId) {
+        if self.lives(me) {
+            return;
+        }
+        self.kill(me);
+        self.known.ages[me] += 1;
+        let profile = self.plan.profile(&mut self.rng);
+        self.rig.restart(me, profile);
+        self.actors[me] = Actor::new(me, self.known.ages[me] / 2);
+    }
+
+    /// Lets time pass; cuts end on the way.
+    fn pause(&mut self, span: Duration) {
+        let until = self.rig.now().after(span);
+        self.heals.sort();
+        while let Some((at, a, b)) = self.heals.first().copied() {
+            if at > until {
+                break;
+            }
+            self.run_until(at);
+            self.heals.remove(0);
+            // Another cut of the two may go on.
+            let others = self
+                .heals
+                .iter()
+                .any(|(_, x, y)| (*x, *y) == (a, b) || (*y, *x) == (a, b));
+            if !others {
+                self.rig.fabric.heal(a, b);
+            }
+        }
+        self.run_until(until);
+        self.collect();
+    }
+
+    fn run_until(&mut self, until: Instant) {
+        let span = until.since(self.rig.now());
+        self.rig.run_for(span);
+    }
+
+    fn collect(&mut self) {
+        for me in 0..self.actors.len() {
+            if self.lives(me) {
+                let host = self.rig.peek(me);
+                self.actors[me].collect(&mut self.known, host);
+                if self.actors[me].frozen_until <= self.rig.now() {
+                    let host = self.rig.host(me);
+                    self.actors[me].forget(host);
+                }
+            }
+        }
+    }
+
+    /// All is healed, all live, and all that can end by itself ends.
+    fn settle(&mut self) {
+        for (_, a, b) in std::mem::take(&mut self.heals) {
+            self.rig.fabric.heal(a, b);
+        }
+        for me in 0..self.actors.len() {
+            self.restart(me);
+        }
+        let now = self.rig.now();
+        let thawed = self.actors.iter().map(|actor| actor.frozen_until).max();
+        self.pause(SETTLE + thawed.unwrap_or(now).since(now));
+    }
+
+    /// No send waits for a receive that waits for it. What holds a place in a narrow window may keep
+    /// others from going, though.
+    fn nothing_left_that_matches(&mut self) {
+        if self.plan.window != WIDE {
+            return;
+        }
+        let mut sends = HashSet::new();
+        let mut recvs = HashSet::new();
+        for actor in &self.actors {
+            for (label, verb, other, tag) in actor.outstanding() {
+                match verb {
+                    Verb::Send => sends.insert((actor.me, other, tag)),
+                    Verb::Recv => recvs.insert((other, actor.me, tag)),
+                    Verb::SendUnexpected => panic!("n{}: {label} never ended", actor.me),
+                };
+            }
+        }
+        let both: Vec<_> = sends.intersection(&recvs).collect();
+        assert!(both.is_empty(), "never matched: {both:?}");
+    }
+
+    /// Receives whatever is left, until nothing comes any more and all sends have ended. What nobody
+    /// receives keeps its place, and its sender's right to send more.
+    fn take_in_the_rest(&mut self) {
+        let nodes = self.actors.len();
+        loop {
+            let before: u64 = self.actors.iter().map(|actor| actor.book.count()).sum();
+            for from in 0..nodes {
+                for to in 0..nodes {
+                    for tag in 0..self.plan.shape.tags {
+                        let what = (Verb::Recv, from, tag);
+                        let waits = self.actors[to].outstanding();
+                        let count =
+                            waits.filter(|(_, verb, other, of)| (*verb, *other, *of) == what);
+                        let room = 4usize.saturating_sub(count.count());
+                        for _ in 0..room {
+                            let host = self.rig.host(to);
+                            let len = self.plan.shape.message_max;
+                            self.actors[to].post(&mut self.known, host, what, (len, 1));
+                        }
+                    }
+                }
+            }
+            self.pause(Duration::from_secs(3));
+            let after: u64 = self.actors.iter().map(|actor| actor.book.count()).sum();
+            if before == after {
+                let sends = self.actors.iter().flat_map(Actor::outstanding);
+                let sends: Vec<_> = sends.filter(|(_, verb, ..)| *verb != Verb::Recv).collect();
+                assert!(sends.is_empty(), "sends that nobody gets: {sends:?}");
+                return;
+            }
+        }
+    }
+
+    fn call_everything_off(&mut self) {
+        for me in 0..self.actors.len() {
+            let actor = &mut self.actors[me];
+            let host = self.rig.host(me);
+            for label in host.outstanding() {
+                actor.cancel(&mut self.known, host, label);
+            }
+            assert_eq!(host.method.operations(), 0, "n{me}");
+        }
+        self.collect();
+        for actor in &self.actors {
+            assert_eq!(actor.outstanding().count(), 0);
+        }
+    }
+
+    fn check_order(&self) {
+        (0..self.actors.len()).for_each(|me| self.check_order_of(me));
+    }
+
+    fn check_order_of(&self, me: NodeId) {
+        // Order holds within each name, and a book does not know under which a message went.
+        let loose = &self.known.loose;
+        let order = self.actors[me]
+            .book
+            .check_order(|stream| self.plan.two_names || loose.contains(stream));
+        order.unwrap_or_else(|fault| panic!("n{me}: {fault}"));
+    }
+
+    /// Each sends each what it expects and what it does not expect.
+    fn all_talk(&mut self) {
+        let nodes = self.actors.len();
+        let mut labels = Vec::new();
+        let before: Vec<_> = self.actors.iter().map(|actor| actor.book.count()).collect();
+        for me in 0..nodes {
+            for other in 0..nodes {
+                let (actor, known) = (&mut self.actors[me], &mut self.known);
+                let host = self.rig.host(me);
+                let mut post = |verb, tag, len| {
+                    let label = actor.post(known, host, (verb, other, tag), (len, 1));
+                    labels.push((me, verb, other, label.expect("nobody refuses")));
+                };
+                post(Verb::Send, TALK, 100);
+                post(Verb::Recv, TALK, 100);
+                post(Verb::SendUnexpected, TALK + 1, 100);
+            }
+        }
+        // Connecting is allowed to take one time-out, not more.
+        self.rig.run_for(Duration::from_secs(20));
+        for (me, verb, other, label) in labels {
+            let error = self.rig.peek(me).error(label);
+            assert_eq!(
+                error,
+                Some(0),
+                "n{me}: {verb:?} n{other} after all was healed"
+            );
+        }
+        self.collect();
+        for (me, before) in before.into_iter().enumerate() {
+            let count = self.actors[me].book.count() - before;
+            assert_eq!(count, 2 * nodes as u64, "n{me}: messages at the end");
+        }
+    }
+
+    /// Everybody forgets everybody.
+    fn all_drop(&mut self) {
+        for me in 0..self.actors.len() {
+            let (actor, known) = (&mut self.actors[me], &mut self.known);
+            let host = self.rig.host(me);
+            (0..known.ages.len()).for_each(|to| actor.drop_addrs(known, host, to));
+        }
+        self.rig.run_for(Duration::from_secs(5));
+        self.nothing_left("after all were dropped");
+    }
+
+    /// Everybody ends.
+    fn all_end(&mut self) {
+        for me in 0..self.actors.len() {
+            self.rig.host(me).finalize();
+        }
+        self.rig.run_for(Duration::from_secs(5));
+        self.nothing_left("after the end");
+        (0..self.actors.len()).for_each(|me| self.rig.peek(me).check_buffers());
+    }
+
+    fn nothing_left(&mut self, when: &str) {
+        for me in 0..self.actors.len() {
+            let method = &self.rig.peek(me).method;
+            assert_eq!(method.peers().len(), 0, "n{me}: peers {when}");
+            assert_eq!(method.operations(), 0, "n{me}: operations {when}");
+            assert_eq!(method.unexpected_bytes(), 0, "n{me}: unexpected {when}");
+            let endpoint = method.endpoint();
+            assert_eq!(endpoint.requests(), 0, "n{me}: requests {when}");
+            assert_eq!(endpoint.partners(), 0, "n{me}: partners {when}");
+            assert_eq!(endpoint.unexpected_bytes(), 0, "n{me}: bytes {when}");
+            assert_eq!(method.deadline(), None, "n{me}: a timer {when}");
+        }
+    }
+}

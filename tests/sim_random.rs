@@ -1,0 +1,238 @@
+//! Random programs on the simulated network: thousands of runs, each from its seed.
+//!
+//! ```text
+//!   SIM_SEED=n     only that one          SIM_SEEDS=n    so many, from SIM_FIRST (default 1)
+//!   SIM_PROGRAM=f  the steps of that file instead of the seed's own
+//!   RUST_LOG=debug what the nodes say, in all attempts
+//! ```
+//!
+//! A run that fails is repeated with fewer and fewer steps; the shortest program that fails in the
+//! same place is printed.
+
+mod random;
+mod sim;
+
+use bmi_mx::match_layout::{MessageType, VERSION, bits};
+use bmi_mx::peer::handshake::{ConnReq, Extension};
+use bmi_mx::peer::state::{MOVES, Move, Name};
+use bmi_mx_torture::{Step, shrink};
+use mx_sim::{Profile, World};
+use random::Plan;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+thread_local! {
+    /// The world of this thread's latest run, for its log.
+    static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
+    /// Where and why this thread's run failed; `None` outside of runs: then failures are printed.
+    static FAILURE: RefCell<Option<Failure>> = const { RefCell::new(None) };
+}
+
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+struct Failure {
+    place: String,
+    text: String,
+}
+
+/// Failures inside of runs are kept, all others go where they went before.
+fn keep_failures() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let kept = FAILURE.with(|failure| {
+            let mut failure = failure.borrow_mut();
+            let Some(failure) = failure.as_mut() else {
+                return false;
+            };
+            failure.place = info.location().map(ToString::to_string).unwrap_or_default();
+            let payload = info.payload();
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+            failure.text = text.unwrap_or_default().to_owned();
+            true
+        });
+        if !kept {
+            before(info);
+        }
+    }));
+}
+
+/// Runs a program; how it failed, if it did.
+fn attempt(plan: &Plan, steps: &[Step]) -> Result<[u64; 2], Failure> {
+    FAILURE.set(Some(Failure::default()));
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        random::run(plan, steps, |world| WORLD.set(Some(world.clone())))
+    }));
+    let failure = FAILURE.take().unwrap_or_default();
+    ended.map_err(|_| failure)
+}
+
+/// Enough to get from 400 steps to a handful.
+const TRIES: usize = 200;
+
+/// What a person needs to look into a failure.
+fn report(plan: &Plan, steps: Vec<Step>, failure: &Failure) -> String {
+    let shortest = shrink(steps, TRIES, |steps| {
+        attempt(plan, steps).is_err_and(|other| other.place == failure.place)
+    });
+    let last = attempt(plan, &shortest).err().unwrap_or_default();
+    let log = format!(
+        "{}/sim_random-{}.log",
+        env!("CARGO_TARGET_TMPDIR"),
+        plan.seed
+    );
+    let world = WORLD.with(|world| world.borrow().clone());
+    let dump = world.map(|world| world.dump()).unwrap_or_default();
+    std::fs::write(&log, dump).expect("a directory for logs");
+    let steps: Vec<_> = shortest.iter().map(ToString::to_string).collect();
+    format!(
+        "{} ({})\n{plan:?}\n--- the shortest program that fails there: {}\n{}\n--- its log: {log}\n\
+         --- repeat it with SIM_SEED={}",
+        failure.text,
+        failure.place,
+        last.text,
+        steps.join("\n"),
+        plan.seed
+    )
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Runs of `make check`: half a minute of two cores.
+const SEEDS: u64 = 400;
+
+#[test]
+fn random_programs_keep_every_promise() {
+    keep_failures();
+    // RUST_LOG says whether anything is printed, which helps with one seed.
+    let _ = env_logger::try_init();
+    let (first, count) = match number("SIM_SEED") {
+        Some(seed) => (seed, 1),
+        None => (
+            number("SIM_FIRST").unwrap_or(1),
+            number("SIM_SEEDS").unwrap_or(SEEDS),
+        ),
+    };
+    let coverage = Mutex::new(Coverage::default());
+    let next = AtomicU64::new(first);
+    let failed = Mutex::new(Vec::new());
+    let total = Mutex::new([0u64; 2]);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + count || failed.lock().unwrap().len() >= 3 {
+                        return;
+                    }
+                    let plan = Plan::new(seed);
+                    let steps = match std::env::var("SIM_PROGRAM") {
+                        Ok(path) => read(&path),
+                        Err(_) => plan.steps(),
+                    };
+                    match attempt(&plan, &steps) {
+                        Ok(ended) => {
+                            coverage.lock().unwrap().add(plan.shape.name);
+                            let mut total = total.lock().unwrap();
+                            total[0] += ended[0];
+                            total[1] += ended[1];
+                        }
+                        Err(failure) => {
+                            let report = report(&plan, steps, &failure);
+                            failed.lock().unwrap().push(report);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    println!(
+        "{count} seeds from {first}: {:?} operations",
+        total.lock().unwrap()
+    );
+    let mut coverage = coverage.into_inner().unwrap();
+    a_stranger_asks_twice();
+    coverage.add("a stranger");
+    let table = coverage.table();
+    std::fs::write(format!("{}/moves.md", env!("CARGO_TARGET_TMPDIR")), &table).unwrap();
+    let failed = failed.lock().unwrap();
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+    // A few programs need not meet everything.
+    if count >= SEEDS && cfg!(debug_assertions) {
+        let missing = coverage.missing();
+        assert!(missing.is_empty(), "never made: {missing:?}\n{table}");
+    }
+}
+
+/// What no method of ours does: a second CONN_REQ while the first one is being answered.
+fn a_stranger_asks_twice() {
+    let mut rig = sim::Rig::new(0);
+    let server = rig.add(Profile::default());
+    let stranger = rig.add_stranger();
+    rig.stranger(stranger).connect(server);
+    rig.run("the transport connect", |rig| {
+        rig.peek_stranger(stranger).connected.is_some()
+    });
+    let body = ConnReq::emit("mx://stranger:0:1", Extension::default());
+    for id in [5, 6] {
+        let request = bits(MessageType::ConnReq, id, VERSION).0;
+        rig.stranger(stranger).send(request, &body);
+    }
+    rig.run_for(Duration::from_millis(1));
+}
+
+/// Which moves of peers were made, and by programs of which shapes.
+#[derive(Default)]
+struct Coverage {
+    met: BTreeMap<(Name, Name), (u64, BTreeSet<&'static str>)>,
+}
+
+impl Coverage {
+    /// Adds what this thread's peers have done since the last time.
+    fn add(&mut self, shape: &'static str) {
+        #[cfg(debug_assertions)]
+        for (step, count) in bmi_mx::peer::state::met::take() {
+            let entry = self.met.entry(step).or_default();
+            entry.0 += count;
+            entry.1.insert(shape);
+        }
+        #[cfg(not(debug_assertions))]
+        let _ = (&mut self.met, shape);
+    }
+
+    /// As markdown: every legal move, when it is made, how often it was and in which shapes.
+    fn table(&self) -> String {
+        let mut text =
+            String::from("| from | to | when | times | shapes |\n|---|---|---|---|---|\n");
+        for step in MOVES {
+            let met = self.met.get(&(step.from, step.to));
+            let (times, shapes) = met.cloned().unwrap_or_default();
+            let shapes: Vec<_> = shapes.into_iter().collect();
+            text += &format!(
+                "| {} | {} | {} | {times} | {} |\n",
+                step.from,
+                step.to,
+                step.when,
+                shapes.join(", ")
+            );
+        }
+        text
+    }
+
+    fn missing(&self) -> Vec<Move> {
+        let met = |step: &&Move| !self.met.contains_key(&(step.from, step.to));
+        MOVES.iter().filter(met).copied().collect()
+    }
+}
+
+fn read(path: &str) -> Vec<Step> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines = text.lines().filter(|line| !line.is_empty());
+    lines.map(|line| line.parse().unwrap()).collect()
+}
