@@ -103,8 +103,8 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs of `make check`: half a minute of two cores.
-const SEEDS: u64 = 400;
+/// Runs of `make check`: a minute and a half of two cores.
+const SEEDS: u64 = 1_500;
 
 #[test]
 fn random_programs_keep_every_promise() {
