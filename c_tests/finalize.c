@@ -17,6 +17,7 @@
 #include "support/pattern.h"
 #include "support/port.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,8 +44,11 @@ enum {
     LIVES_RDM = 20, /* each may take a keep-alive */
     ENOUGH = 12,    /* when time runs out on a machine that is busy with other things */
     TIME_MS = 35000,
-    /* KiB by which a process may grow after its tenth life: what malloc does with the rest. */
+    /* KiB by which a process may grow after its tenth life: what malloc keeps. */
     GROWTH_KB = 2048,
+    /* libfabric 1.17 has up to two lanes' pools more or less at such a moment; a pool a life would be
+     * several times as much. */
+    GROWTH_RDM_KB = 65536,
 };
 
 /* ---- what is in flight with one peer ---- */
@@ -80,43 +84,43 @@ static void load_shout(struct load *load, struct bmi_method_addr *peer)
                    >=, 0);
 }
 
-/* Over rdm a last word may be lost: a connection that is closed while something arrives is cut, and
- * libfabric drops what it had not read. Then keep-alive tells. */
-static void has_been_reset(const struct op *op)
+/* Over rdm the last word to a peer that is stopped may be lost: what it has not read by then makes the
+ * kernel cut the connection, and libfabric drops all of it. Then keep-alive tells. */
+static void has_been_reset(const struct op *op, bool stopped)
 {
-    if (!port_is("rdm") || op->error != -BMI_ETIMEDOUT)
+    if (!stopped || !port_is("rdm") || op->error != -BMI_ETIMEDOUT)
         CHECK_THAT(op->error, ==, -BMI_ENETRESET);
 }
 
-static void must_have_been_reset(struct op *op)
+static void must_have_been_reset(struct op *op, bool stopped)
 {
     if (op->posted != 0)
         return;
     op_wait(op);
-    has_been_reset(op);
+    has_been_reset(op, stopped);
 }
 
 /* What was moving may have got through before. */
-static void may_have_been_reset(struct op *op)
+static void may_have_been_reset(struct op *op, bool stopped)
 {
     if (op->posted != 0)
         return;
     op_wait(op);
     if (op->error != 0)
-        has_been_reset(op);
+        has_been_reset(op, stopped);
 }
 
 /* Everything ends, with the code for a peer that has left. */
-static void load_must_end(struct load *load)
+static void load_must_end(struct load *load, bool stopped)
 {
     for (int i = 0; i < FEW; i++) {
-        must_have_been_reset(&load->lost[i]);
-        must_have_been_reset(&load->offer[i]);
+        must_have_been_reset(&load->lost[i], stopped);
+        must_have_been_reset(&load->offer[i], stopped);
     }
-    may_have_been_reset(&load->big_in);
-    may_have_been_reset(&load->big_out);
+    may_have_been_reset(&load->big_in, stopped);
+    may_have_been_reset(&load->big_out, stopped);
     for (int i = 0; i < MANY_UNEXPECTED; i++)
-        may_have_been_reset(&load->loud[i]);
+        may_have_been_reset(&load->loud[i], stopped);
 }
 
 static void load_free(struct load *load)
@@ -334,8 +338,7 @@ static void everything_peer(struct side *side)
         host_testcontext(1, 0, 0);
     CHECK(!op_done(&load.big_in) && !op_done(&load.big_out));
     tell(side, "shouted", 0);
-    hear(side, "look");
-    load_must_end(&load);
+    load_must_end(&load, hear(side, "look was stopped") == 1);
     tell(side, "all ended", now_ms());
     load_free(&load);
     pair_hear(side, "again");
@@ -374,13 +377,13 @@ static void ends_everything(struct world *world)
     }
     child_stop(peers[1]);
     child_kill(peers[2]);
-    child_tell(peers[0], "look", 0);
+    child_tell(peers[0], "look was stopped", 0);
     child_tell(ender, "end", 0);
     begin = child_hear(ender, "ending");
     CHECK_THAT(child_hear(peers[0], "all ended") - begin, <, SLACK_MS * slower());
     child_hear(ender, "again");
     child_continue(peers[1]);
-    child_tell(peers[1], "look", 0);
+    child_tell(peers[1], "look was stopped", 1);
     child_hear(peers[1], "all ended");
     for (int i = 0; i < 2; i++) {
         child_tell(peers[i], "again", 0);
@@ -406,8 +409,9 @@ static int lives(void)
 
 static void fifty_lives(struct side *side)
 {
-    static struct holdings before, after, tenth;
+    static struct holdings before, after;
     deadline_t deadline = deadline_in(TIME_MS / slower());
+    long early = 0, late = LONG_MAX; /* the most of the first ten lives, the least of the others */
     int endpoint = 0;
 
     first_life();
@@ -441,13 +445,15 @@ static void fifty_lives(struct side *side)
         load_free(&load);
         holdings_compare(&before, &after);
         doors_gone(&doors);
-        if (life == 9)
-            tenth = after;
+        if (life < 10)
+            early = after.resident > early ? after.resident : early;
+        else
+            late = after.resident < late ? after.resident : late;
         hear(side, "all ended");
     }
     /* A checker keeps freed memory; it looks for what is lost by itself. */
     if (slower() == 1)
-        CHECK_THAT(after.resident - tenth.resident, <=, GROWTH_KB);
+        CHECK_THAT(late - early, <=, port_is("rdm") ? GROWTH_RDM_KB : GROWTH_KB);
     tell(side, "endpoint", -1);
     hear(side, "bye");
 }
@@ -475,7 +481,7 @@ static void lives_through_them(struct side *side)
         hear(side, "posted");
         tell(side, "posted", 0);
         hear(side, "ending");
-        load_must_end(&load);
+        load_must_end(&load, false);
         load_free(&load);
         if (life == 2)
             holdings_take(&third);

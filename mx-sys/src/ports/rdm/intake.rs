@@ -278,7 +278,8 @@ impl RdmPort {
         match kind {
             Kind::Hello => self.send_control(id, Kind::HelloAck, &[]),
             Kind::Ping => self.send_control(id, Kind::Pong, &[]),
-            Kind::Bye => self.end(id, LinkDown::Closed),
+            // It waits until it hears that we know.
+            Kind::Bye => self.fail(id, LinkDown::Closed),
             Kind::HelloAck | Kind::Pong | Kind::Packet | Kind::Remote | Kind::Reset => {}
         }
     }
