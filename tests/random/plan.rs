@@ -24,6 +24,9 @@ pub struct Plan {
     pub window: u32,
 }
 
+/// Messages beyond which a program has few nodes and tags.
+const LARGE: usize = 200_000;
+
 /// A window that no program fills.
 pub const WIDE: u32 = 512;
 
@@ -50,6 +53,11 @@ impl Plan {
         if shape.name != "random" {
             shape.nodes = rng.within(2..=shape.nodes);
             shape.message_max = rng.pick(&[5_000, 40_000, shape.message_max]);
+        }
+        if shape.message_max > LARGE {
+            // Every buffer is kept until the end, to see whether somebody touches it.
+            shape.nodes = shape.nodes.min(2);
+            shape.tags = shape.tags.min(2);
         }
         Self {
             seed,
