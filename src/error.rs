@@ -119,8 +119,6 @@ pub enum Error {
         /// Why.
         reason: ConnectError,
     },
-    /// The peer is being disconnected: posts are refused until its operations have been returned.
-    PeerDown(String),
     /// The peer went away, restarted or was dropped while the operation was under way.
     PeerReset(String),
     /// The peer speaks another version of the handshake.
@@ -221,7 +219,6 @@ impl Error {
                 ConnectError::BadEndpoint => bmi::BMI_EINVAL,
                 ConnectError::NoResources => bmi::BMI_ENOMEM,
             },
-            Self::PeerDown(_) => bmi::BMI_EHOSTDOWN,
             Self::PeerReset(_) => bmi::BMI_ENETRESET,
             Self::Version { .. } | Self::Refused { .. } => bmi::BMI_EPROTO,
             Self::NoPeerId { .. } | Self::NoMemory { .. } => bmi::BMI_ENOMEM,
@@ -341,7 +338,6 @@ impl fmt::Display for Error {
             Self::Host(reason) => reason.fmt(f),
             Self::Open { name, reason } => write!(f, "cannot open {name}: {reason}"),
             Self::Connect { peer, reason } => write!(f, "cannot connect to {peer}: {reason}"),
-            Self::PeerDown(peer) => write!(f, "{peer} is being disconnected"),
             Self::PeerReset(peer) => write!(f, "{peer} went away"),
             Self::Version { peer, theirs, ours } => {
                 write!(f, "{peer} speaks version {theirs:#x}, this is {ours:#x}")

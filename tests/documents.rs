@@ -2,6 +2,7 @@
 
 use bmi_mx::config::{self, Config};
 use bmi_mx::peer::state::{MOVES, Move};
+use mx_proto::moves;
 use mx_sys::ports::rdm::card::{ADDRESS_MAX, Answer, Card, PROVIDER_MAX, Refusal};
 use mx_sys::settings::{self, MX_ROWS, PEERS_FILE, Settings};
 use mx_sys::tunable::Tunable;
@@ -73,20 +74,26 @@ fn what_differs_by_library_is_told_in_the_documentation() {
     assert!(text.contains(PEERS_FILE));
 }
 
-#[test]
-fn the_moves_of_a_peer_are_those_in_the_code() {
+/// The table of legal moves in `docs/states.md` that is said to be from a file.
+fn check_moves(file: &str, rows: impl Iterator<Item = String>) {
     let text = text_of("docs/states.md");
-    let (_, section) = text
-        .split_once("<!-- moves: from src/peer/state.rs -->\n")
-        .unwrap();
+    let begin = format!("<!-- moves: from {file} -->\n");
+    let (_, section) = text.split_once(&begin).expect("a table");
     let (section, _) = section.split_once("<!-- /moves -->").unwrap();
-    let row = |m: &Move| format!("| {} | {} | {} |\n", m.from, m.to, m.when);
-    let rows: String = MOVES.iter().map(row).collect();
+    let rows: String = rows.collect();
     let table = format!("| from | to | when |\n|---|---|---|\n{rows}");
     assert_eq!(
         section, table,
         "docs/states.md should have this table:\n{table}"
     );
+}
+
+#[test]
+fn the_moves_of_peers_and_operations_are_those_in_the_code() {
+    let row = |m: &Move| format!("| {} | {} | {} |\n", m.from, m.to, m.when);
+    check_moves("src/peer/state.rs", MOVES.iter().map(row));
+    let row = |m: &moves::Move| format!("| {} | {} | {} |\n", m.from, m.to, m.when);
+    check_moves("mx-proto/src/moves.rs", moves::MOVES.iter().map(row));
 }
 
 /// The drawing of a section of `docs/states.md`.

@@ -24,6 +24,7 @@ mod event;
 pub mod ids;
 mod matching;
 pub mod memory;
+pub mod moves;
 mod partner;
 pub mod port;
 pub mod reliability;

@@ -2,21 +2,29 @@
 //!
 //! ```text
 //!   send     Queued --offer--> Offered --pull--> Serving --notify--> done
-//!              |  `--data all taken--> done         (Waiting for the port to release memory)
+//!              |  `--data all taken--> done
+//!              `-----data taken, memory kept by the port--> Draining --> done
 //!   receive  Posted --matches an offer--> Pulling --all there--> done
 //!              ^  `--matches data--> done    |
 //!              `---- sender withdraws -------'
 //!   connect  Connecting --reply--> done
 //! ```
 //!
+//! [`crate::moves`] has all of them as a table.
+//!
 //! Knows nothing of: queues, the wire, ports.
 
 use crate::ids::{MatchBits, PartnerId, RequestId};
 use crate::matching::{Position, PostedKey};
+use crate::moves::{self, Stage};
 use crate::port::RemoteKey;
 use crate::table::Table;
 use crate::timer::TimerId;
 use std::time::Duration;
+
+/// The partner of an operation that never had one. A receive that is just being made is a send to
+/// nobody, until the tables that name each other both have it.
+pub(crate) const NOBODY: PartnerId = PartnerId::new(u32::MAX, 0);
 
 /// One operation that has not completed.
 #[derive(Debug)]
@@ -151,6 +159,13 @@ impl Pulling {
 }
 
 impl<M> Request<M> {
+    /// Every change of its state.
+    #[inline]
+    pub(crate) fn become_next(&mut self, next: State) {
+        moves::note(self.state.stage(), next.stage());
+        self.state = next;
+    }
+
     /// The time-out that counts in its present state.
     pub(crate) fn limit(&self) -> Patience {
         if self.state.is_waiting() {
@@ -175,6 +190,7 @@ impl<M> Requests<M> {
         timeouts: TimeOuts,
         state: State,
     ) -> RequestId {
+        moves::note(Stage::New, state.stage());
         let request = Request {
             context,
             bits,
@@ -227,6 +243,20 @@ impl State {
             self,
             Self::Queued { .. } | Self::Offered { .. } | Self::Posted { .. }
         )
+    }
+
+    /// Its name.
+    pub(crate) fn stage(&self) -> Stage {
+        match self {
+            Self::Queued { to, .. } if *to == NOBODY => Stage::New,
+            Self::Queued { .. } => Stage::Queued,
+            Self::Draining { .. } => Stage::Draining,
+            Self::Offered { .. } => Stage::Offered,
+            Self::Serving { .. } => Stage::Serving,
+            Self::Posted { .. } => Stage::Posted,
+            Self::Pulling(_) => Stage::Pulling,
+            Self::Connecting { .. } => Stage::Connecting,
+        }
     }
 
     /// The other side, once it is known.

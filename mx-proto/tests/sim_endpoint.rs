@@ -84,6 +84,34 @@ fn random_operations_keep_every_promise_over_faulty_datagrams() {
     check_tally(&tally);
 }
 
+/// Runs of every kind together: what one network has no use for, another makes.
+#[test]
+#[cfg(debug_assertions)]
+fn random_operations_make_every_legal_move() {
+    use mx_proto::moves::{MOVES, met};
+    let tally = &mut Tally::new();
+    met::take();
+    for seed in 1..=100 {
+        over_a_reliable_port(seed, seed % 2 == 0, tally);
+        over_faulty_datagrams(seed, tally);
+    }
+    let met = met::take();
+    let mut table = String::from("| from | to | when | times |\n|---|---|---|---|\n");
+    for step in MOVES {
+        let times = met.get(&(step.from, step.to)).copied().unwrap_or(0);
+        table += &format!(
+            "| {} | {} | {} | {times} |\n",
+            step.from, step.to, step.when
+        );
+    }
+    let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/operations.md");
+    std::fs::write(path, &table).unwrap();
+    let missing = MOVES
+        .iter()
+        .find(|step| !met.contains_key(&(step.from, step.to)));
+    assert_eq!(missing, None, "never made:\n{table}");
+}
+
 #[test]
 fn one_seed_is_one_run() {
     seeds::each(30, |seed| {

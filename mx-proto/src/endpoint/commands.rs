@@ -1,14 +1,14 @@
 //! What the application asks of an endpoint.
 
 use super::sessions::Manner;
-use super::{Core, Endpoint, NOBODY};
+use super::{Core, Endpoint};
 use crate::event::Completion;
 use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId, Route, Target};
 use crate::matching::{Payload, Waiting};
 use crate::memory::Memory;
 use crate::partner::{Link, Partner};
 use crate::port::{Body, Close, ConnectError, LinkDown, Port, SendError, Sent};
-use crate::request::{Patience, Pulling, State, TimeOuts};
+use crate::request::{NOBODY, Patience, Pulling, State, TimeOuts};
 use crate::status::{DownReason, Kind, Status};
 use crate::time::Clock;
 use crate::wire;
@@ -202,7 +202,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let id = requests.add(context, bits, Some(memory), timeouts, placeholder);
         let key = core.posted.post(bits, mask, id);
         if let Some(request) = core.requests.of_mut(id) {
-            request.state = State::Posted { key };
+            request.become_next(State::Posted { key });
         }
         Ok(Received::Pending(id))
     }

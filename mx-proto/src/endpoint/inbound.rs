@@ -16,6 +16,7 @@ use crate::event::{Arrival, Completion, Handler, Verdict};
 use crate::ids::{LinkId, MatchBits, PartnerId, RequestId};
 use crate::matching::{Payload, Position, Waiting};
 use crate::memory::{Memory, Source};
+use crate::moves::{self, Stage};
 use crate::port::{Close, HeaderBytes, LinkDown, Place, RemoteUse, Sink};
 use crate::request::{Pulling, State};
 use crate::status::{DownReason, Kind, Status};
@@ -172,7 +173,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
         request.touched = true;
         let from = request.state.partner();
         if let State::Offered { to, exposed } = request.state {
-            request.state = State::Serving { to, exposed };
+            request.become_next(State::Serving { to, exposed });
             self.core.serving(id, self.clock);
         }
         if let Some(partner) = from.and_then(|from| self.core.partners.of_mut(from)) {
@@ -462,6 +463,7 @@ impl<M: Memory> Core<M> {
         let Some(mut request) = self.requests.take(id) else {
             return;
         };
+        moves::note(request.state.stage(), Stage::Over);
         if let Some(timer) = request.timer {
             self.wheel.clear(timer);
         }
@@ -497,7 +499,7 @@ impl<M: Memory> Core<M> {
         };
         let room = request.memory.as_ref().map_or(0, Memory::len);
         pulling.wanted = pulling.length.min(u32::try_from(room).unwrap_or(u32::MAX));
-        request.state = State::Pulling(pulling);
+        request.become_next(State::Pulling(pulling));
         self.start_timer(id, now);
         self.continue_pull(id);
     }
@@ -615,7 +617,7 @@ impl<M: Memory> Core<M> {
         let Some(waiting) = waiting.or_else(|| self.undecided.take(bits, mask)) else {
             let key = self.posted.put_back(position, id);
             if let Some(request) = self.requests.of_mut(id) {
-                request.state = State::Posted { key };
+                request.become_next(State::Posted { key });
             }
             return self.start_timer(id, now);
         };

@@ -36,9 +36,10 @@ use crate::ids::{
 };
 use crate::matching;
 use crate::memory::Memory;
+use crate::moves::{self, Stage};
 use crate::partner::{Control, Partial, Partners};
 use crate::port::{Close, Port, RemoteKey, WakeDescriptors};
-use crate::request::{Patience, Pulling, Request, Requests, State, TimeOuts};
+use crate::request::{NOBODY, Patience, Pulling, Request, Requests, State, TimeOuts};
 use crate::stats::Stats;
 use crate::status::{Kind, Status};
 use crate::time::{Clock, Instant};
@@ -422,6 +423,7 @@ impl<M: Memory> Core<M> {
         let Some(request) = self.requests.take(id) else {
             return;
         };
+        moves::note(request.state.stage(), Stage::Over);
         let length = match &request.state {
             State::Pulling(pulling) => pulling.length,
             _ => request.memory.as_ref().map_or(0, Memory::len) as u32,
@@ -588,6 +590,3 @@ impl<M: Memory> Core<M> {
 
 /// How late a request's time-out may be.
 const LATENESS: Duration = Duration::from_millis(64);
-
-/// The partner of an operation that never had one.
-const NOBODY: PartnerId = PartnerId::new(u32::MAX, 0);

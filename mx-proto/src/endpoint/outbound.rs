@@ -186,7 +186,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             stats.eager_out += 1;
             match sent {
                 Sent::Held(token) => {
-                    request.state = State::Draining { to: id };
+                    request.become_next(State::Draining { to: id });
                     self.core.held.insert((link, token), send_id);
                     self.core.serving(send_id, &self.clock);
                 }
@@ -224,7 +224,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         stats.packets_out += 1;
         stats.offers_out += 1;
         stats.offered_for_credit += u64::from(small);
-        request.state = State::Offered { to: id, exposed };
+        request.become_next(State::Offered { to: id, exposed });
         Ok(())
     }
 
@@ -424,7 +424,7 @@ impl<M: Memory> Core<M> {
             return;
         }
         let first = request.state.is_waiting();
-        request.state = State::Serving { to: from, exposed };
+        request.become_next(State::Serving { to: from, exposed });
         request.touched = true;
         if first {
             self.serving(id, clock);
