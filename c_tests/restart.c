@@ -144,7 +144,9 @@ static int64_t ask(struct bmi_method_addr *peer, int64_t own)
     struct op receive = {0}, send = {0};
     int64_t life = -1;
 
-    if (op_recv(&receive, peer, &life, sizeof life, TAG_HELLO) < 0)
+    /* 1: an answer lay here, to an attempt whose receive ended while its question got through. Who
+     * gave it may have died since without our having been told yet. */
+    if (op_recv(&receive, peer, &life, sizeof life, TAG_HELLO) != 0)
         return -1;
     if (op_send_unexpected(&send, peer, &own, sizeof own, TAG_HELLO) >= 0)
         op_wait(&send);

@@ -21,8 +21,8 @@ torture: lib $(BINDIR)/bmi_mx_torture
 	@for port in $(PORTS); do \
 	    $(TORTURE) --port $$port --seed $(or $(SEED),$$(date +%s)) \
 	        --seconds $$(($(or $(MINUTES),10) * 60)) \
-	        $(if $(PROGRAMS),--programs $(PROGRAMS)) $(if $(SHAPE),--shape $(SHAPE)); \
+	        $(if $(PROGRAMS),--programs $(PROGRAMS)) $(if $(SHAPE),--shape $(SHAPE)) || exit 1; \
 	done
 
 torture-check: lib $(BINDIR)/bmi_mx_torture
-	@for port in $(PORTS); do $(TORTURE) --port $$port --seconds 10; done
+	@for port in $(PORTS); do $(TORTURE) --port $$port --seconds 10 || exit 1; done

@@ -103,8 +103,8 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs of `make check`: a minute of two cores.
-const SEEDS: u64 = 3_000;
+/// Runs of `make check`: half a minute of two cores.
+const SEEDS: u64 = 2_000;
 
 #[test]
 fn random_programs_keep_every_promise() {
