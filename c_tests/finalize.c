@@ -189,14 +189,13 @@ static void sleeper_start(struct sleeper *sleeper, enum wait wait, bmi_op_id_t i
 /* Until the kernel says that it sleeps. It may still be on its way: then it meets finalize there. */
 static void sleeper_await(struct sleeper *sleeper)
 {
-    const struct timespec moment = {.tv_nsec = 1000000};
 
     for (deadline_t deadline = deadline_in(PATIENCE_MS);;) {
         char path[64], state = '?';
         FILE *file;
 
         CHECK(!deadline_over(deadline));
-        nanosleep(&moment, NULL);
+        pause_ms(1);
         if (atomic_load(&sleeper->over))
             FAIL("a thread did not sleep: %s", code_text(sleeper->result));
         if (atomic_load(&sleeper->tid) == 0)

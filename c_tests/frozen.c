@@ -43,21 +43,6 @@ static int patient_ms(void)
     return PATIENT_MS * (slower() < 2 ? slower() : 2);
 }
 
-static void set_ms(const char *name, int ms)
-{
-    char text[32];
-
-    snprintf(text, sizeof text, "%d", ms);
-    setenv(name, text, 1);
-}
-
-static void pause_ms(int ms)
-{
-    const struct timespec span = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
-
-    nanosleep(&span, NULL);
-}
-
 /* Says hello until it works: the last connection may have to end first. */
 static void greet(struct bmi_method_addr *server)
 {

@@ -52,21 +52,6 @@ static void run(const char *format, ...)
         FAIL("cannot do: %s", command);
 }
 
-static void set_ms(const char *name, int ms)
-{
-    char text[32];
-
-    snprintf(text, sizeof text, "%d", ms);
-    setenv(name, text, 1);
-}
-
-static void pause_ms(int ms)
-{
-    const struct timespec span = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
-
-    nanosleep(&span, NULL);
-}
-
 /* ---- sides ---- */
 
 /* This process becomes a host of its own, number `host`, once the director has connected it. */

@@ -15,6 +15,7 @@
 #include "support/pair.h"
 #include "support/pattern.h"
 #include "support/port.h"
+#include "support/stage.h"
 #include "support/wire.h"
 
 #include <myriexpress.h>
@@ -52,18 +53,7 @@ static void server(struct side *side)
         CHECK_THAT(ops->open_context(0), ==, 0);
     }
     tell(side, "endpoint", endpoint);
-    while (!heard_anything(side)) {
-        struct arrival arrival;
-        struct op reply = {0};
-
-        if (!host_next_within(&arrival, 10))
-            continue;
-        if (op_send(&reply, arrival.from, arrival.buffer, arrival.size, arrival.tag) >= 0)
-            op_wait(&reply);
-        arrival_free(&arrival);
-    }
-    hear(side, "stop");
-    host_stop();
+    echo_until_stopped(side);
 }
 
 /* ---- the client ---- */

@@ -28,6 +28,13 @@ int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+void pause_ms(int ms)
+{
+    const struct timespec span = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+
+    nanosleep(&span, NULL);
+}
+
 int slower(void)
 {
     static int factor;

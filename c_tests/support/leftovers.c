@@ -251,14 +251,13 @@ void holdings_take(struct holdings *holdings)
 
 void holdings_compare(const struct holdings *before, struct holdings *after)
 {
-    const struct timespec moment = {.tv_nsec = 1000000};
     deadline_t deadline = deadline_in(PATIENCE_MS);
     char text[800];
 
     holdings_take(after);
     /* A thread that has been joined is listed for a moment longer. */
     while (added(&before->threads, &after->threads, text, sizeof text) && !deadline_over(deadline)) {
-        nanosleep(&moment, NULL);
+        pause_ms(1);
         after->threads.count = 0;
         take_threads(&after->threads);
     }

@@ -21,10 +21,16 @@ bool port_is(const char *name)
     return strcmp(port_name(), name) == 0;
 }
 
-void port_notices_deaths_soon(void)
+void set_ms(const char *name, int ms)
 {
     char text[32];
 
-    snprintf(text, sizeof text, "%d", KEEPALIVE_MS * slower());
-    setenv("MX_RDM_KEEPALIVE_MS", text, 0);
+    snprintf(text, sizeof text, "%d", ms);
+    setenv(name, text, 1);
+}
+
+void port_notices_deaths_soon(void)
+{
+    if (getenv("MX_RDM_KEEPALIVE_MS") == NULL)
+        set_ms("MX_RDM_KEEPALIVE_MS", KEEPALIVE_MS * slower());
 }

@@ -15,6 +15,9 @@
 const char *port_name(void);
 bool port_is(const char *name);
 
+/* Sets a tunable that counts milliseconds, for this process and those it starts. */
+void set_ms(const char *name, int ms);
+
 /* For main(), before anything is started: over rdm, has the dead noticed within a fraction of
  * PATIENCE_MS instead of the 20 s that are right for clusters. Leaves a value that is set alone. */
 void port_notices_deaths_soon(void);

@@ -15,9 +15,8 @@ enum { SESSION_AT = WIRE_PREAMBLE + WIRE_HEADER + 24 };
 
 /* ---- roles ---- */
 
-void echo_server(struct side *side)
+void echo_until_stopped(struct side *side)
 {
-    tell(side, "endpoint", host_start_server());
     while (!heard_anything(side)) {
         struct arrival arrival;
         struct op reply = {0};
@@ -30,6 +29,12 @@ void echo_server(struct side *side)
     }
     hear(side, "stop");
     host_stop();
+}
+
+void echo_server(struct side *side)
+{
+    tell(side, "endpoint", host_start_server());
+    echo_until_stopped(side);
 }
 
 void good_client(struct side *side)

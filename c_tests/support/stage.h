@@ -24,6 +24,8 @@ struct stage {
 
 /* Sends every unexpected message back as an expected one. */
 void echo_server(struct side *side);
+/* The same of a server that runs already: until it hears "stop", which ends the library. */
+void echo_until_stopped(struct side *side);
 /* At each "go" sends three messages of different sizes and checks their echoes. */
 void good_client(struct side *side);
 /* Dials an endpoint where nobody sensible answers, until it is killed. */

@@ -151,12 +151,11 @@ static bool stopped(pid_t pid)
 
 static void await_stop(pid_t pid)
 {
-    const struct timespec moment = {.tv_nsec = 1000000};
 
     for (deadline_t deadline = deadline_in(PATIENCE_MS); !stopped(pid);) {
         if (deadline_over(deadline))
             FAIL("process %d does not stop", (int)pid);
-        nanosleep(&moment, NULL);
+        pause_ms(1);
     }
 }
 

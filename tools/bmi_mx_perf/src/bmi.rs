@@ -74,6 +74,30 @@ impl Bmi {
     pub(crate) fn lookup(&self, name: &str) -> Result<Remote, String> {
         lookup(self.ops, name).map(Remote)
     }
+
+    /// How many operations have ended; the first so many of `results` are theirs. Sleeps up to
+    /// `idle_ms` when none has, or until an unexpected message arrives.
+    #[inline]
+    pub(crate) fn ended(&self, results: &mut Results, idle_ms: i32) -> Result<usize, String> {
+        let mut count = 0;
+        // SAFETY: every output has room for BATCH.
+        let rc = unsafe {
+            (self.ops.testcontext)(
+                BATCH as i32,
+                results.ids.as_mut_ptr(),
+                &mut count,
+                results.errors.as_mut_ptr(),
+                results.sizes.as_mut_ptr(),
+                results.users.as_mut_ptr(),
+                idle_ms,
+                CONTEXT,
+            )
+        };
+        if rc < 0 {
+            return Err(format!("testcontext: {}", bmi_host::codes::name(rc)));
+        }
+        Ok(count as usize)
+    }
 }
 
 impl Messages for Bmi {
@@ -186,27 +210,11 @@ impl Messages for Bmi {
     #[inline]
     fn test(&self, idle_ms: i32) -> Result<usize, String> {
         let results = &mut **self.results.borrow_mut();
-        let mut count = 0;
-        // SAFETY: every output has room for BATCH.
-        let rc = unsafe {
-            (self.ops.testcontext)(
-                BATCH as i32,
-                results.ids.as_mut_ptr(),
-                &mut count,
-                results.errors.as_mut_ptr(),
-                results.sizes.as_mut_ptr(),
-                results.users.as_mut_ptr(),
-                idle_ms,
-                CONTEXT,
-            )
-        };
-        if rc < 0 {
-            return Err(format!("testcontext: error {rc}"));
-        }
-        let mut errors = results.errors.iter().take(count as usize);
+        let count = self.ended(results, idle_ms)?;
+        let mut errors = results.errors.iter().take(count);
         match errors.find(|error| **error != 0) {
             Some(error) => Err(format!("an operation ended with error {error}")),
-            None => Ok(count as usize),
+            None => Ok(count),
         }
     }
 }
@@ -236,4 +244,4 @@ fn lookup(ops: &Ops, name: &str) -> Result<*mut c_void, String> {
     }
 }
 
-pub(crate) const BATCH: usize = 64;
+const BATCH: usize = 64;

@@ -22,6 +22,7 @@ mod mx;
 mod peer;
 mod pin;
 mod plot;
+mod ports;
 mod reference;
 mod report;
 mod startup;

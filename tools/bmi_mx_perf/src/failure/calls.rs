@@ -10,7 +10,7 @@
 //! Knows nothing of: what is measured.
 
 use crate::abi;
-use crate::bmi::{BATCH, Bmi, CONTEXT, Remote};
+use crate::bmi::{Bmi, CONTEXT, Remote};
 use libc::c_void;
 use std::ffi::OsStr;
 use std::ptr::null_mut;
@@ -158,25 +158,9 @@ impl Bmi {
     /// message arrives.
     pub(crate) fn completions(&self, idle_ms: i32, out: &mut Vec<Done>) -> Result<(), String> {
         let results = &mut **self.results.borrow_mut();
-        let mut count = 0;
-        // SAFETY: every output has room for BATCH.
-        let rc = unsafe {
-            (self.ops.testcontext)(
-                BATCH as i32,
-                results.ids.as_mut_ptr(),
-                &mut count,
-                results.errors.as_mut_ptr(),
-                results.sizes.as_mut_ptr(),
-                results.users.as_mut_ptr(),
-                idle_ms,
-                CONTEXT,
-            )
-        };
-        if rc < 0 {
-            return Err(format!("testcontext: {}", bmi_host::codes::name(rc)));
-        }
+        let count = self.ended(results, idle_ms)?;
         let ends = results.users.iter().zip(&results.errors);
-        out.extend(ends.take(count as usize).map(|(user, error)| Done {
+        out.extend(ends.take(count).map(|(user, error)| Done {
             user: *user as usize,
             error: *error,
         }));

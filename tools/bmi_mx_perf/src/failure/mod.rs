@@ -24,9 +24,9 @@ mod table;
 pub(crate) use counterpart::serve as counterpart;
 pub(crate) use storm::{control, run as storm, victim};
 
-use crate::args::{Args, Part, Peer, Port};
+use crate::args::{Args, Part, Peer};
 use crate::bmi::Bmi;
-use crate::report;
+use crate::ports;
 use client::Client;
 
 /// `bmi_mx_perf cancel`.
@@ -34,7 +34,7 @@ pub(crate) fn cancel(args: &Args, peer: Option<Peer>, count: usize) -> Result<()
     if !args.json {
         table::cancel_heading();
     }
-    for_each_port(args, |port| {
+    ports::each(args, |port| {
         for one in Peer::ALL {
             if peer.is_none_or(|peer| peer == one) {
                 cancel::run(args, port, one, count)?;
@@ -49,7 +49,7 @@ pub(crate) fn recovery(args: &Args, part: Option<Part>, kills: usize) -> Result<
     if !args.json {
         table::recovery_heading();
     }
-    for_each_port(args, |port| {
+    ports::each(args, |port| {
         for one in Part::ALL {
             if part.is_some_and(|part| part != one) {
                 continue;
@@ -62,35 +62,6 @@ pub(crate) fn recovery(args: &Args, part: Option<Part>, kills: usize) -> Result<
         }
         Ok(())
     })
-}
-
-fn for_each_port(
-    args: &Args,
-    mut measure: impl FnMut(Port) -> Result<(), String>,
-) -> Result<(), String> {
-    if args.pin {
-        crate::pin::to_core(0);
-    }
-    if let Some(provider) = &args.provider {
-        // SAFETY: no other thread runs yet.
-        unsafe { std::env::set_var("MX_PROVIDER", provider) };
-    }
-    for &port in &args.ports {
-        // SAFETY: the method of the port before has been finalised, and with it its helper thread;
-        // threads that wait for the end of a process do not look at the environment.
-        unsafe { std::env::set_var("MX_PORT", port.name()) };
-        // A port that cannot be opened is said once here.
-        match Bmi::start(&args.library, None) {
-            Ok(bmi) => drop(bmi),
-            Err(why) if port == Port::Rdm && !args.port_named => {
-                report::not_measured(port.name(), &why, args.json);
-                continue;
-            }
-            Err(why) => return Err(why),
-        }
-        measure(port)?;
-    }
-    Ok(())
 }
 
 /// This process's own method, with some settings.

@@ -19,34 +19,16 @@ use crate::figures::{Spread, percentile};
 use crate::messages::{Messages, Side};
 use crate::mx::Mx;
 use crate::peer::Request;
+use crate::ports;
 use crate::report::{self, Row};
 use std::process::Child;
 
 /// Measures every port there is.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
-    if args.pin {
-        crate::pin::to_core(0);
-    }
     if !args.json {
         report::heading();
     }
-    if let Some(provider) = &args.provider {
-        // SAFETY: no other thread runs yet.
-        unsafe { std::env::set_var("MX_PROVIDER", provider) };
-    }
-    for &port in &args.ports {
-        // SAFETY: no other thread runs: the libraries of the port before have been finalised, and
-        // with them their helper threads.
-        unsafe { std::env::set_var("MX_PORT", port.name()) };
-        // Closed again, so that the peers inherit nothing.
-        match Bmi::start(&args.library, None) {
-            Ok(bmi) => drop(bmi),
-            Err(why) if port == Port::Rdm && !args.port_named => {
-                report::not_measured(port.name(), &why, args.json);
-                continue;
-            }
-            Err(why) => return Err(why),
-        }
+    ports::each(args, |port| {
         let (method, address) = start_peer(args, port)?;
         let mut peers = vec![method];
         let outcome = start_mx_peer(args, port).and_then(|(child, endpoint)| {
@@ -59,9 +41,8 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
             }
             peer.wait().map_err(|error| error.to_string())?;
         }
-        outcome?;
-    }
-    Ok(())
+        outcome
+    })
 }
 
 fn start_mx_peer(args: &Args, port: Port) -> Result<(Child, u32), String> {
