@@ -27,6 +27,7 @@ pub mod memory;
 pub mod moves;
 mod partner;
 pub mod port;
+pub mod former;
 pub mod reliability;
 mod request;
 mod stats;

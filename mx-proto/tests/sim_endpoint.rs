@@ -8,7 +8,7 @@
 //! A run goes through three phases: everything happens; everything is healed and what must still
 //! arrive is taken in; everything is closed. `SIM_SEED=n` repeats one run, `SIM_SEEDS=n` makes n.
 
-use mx_proto::reliability::ReliableConfig;
+use mx_proto::former::ReliableConfig;
 use mx_sim::scenario::{Reliably, Run, Tally, Unreliably, check_tally};
 use mx_sim::{Buffer, DatagramNet, Fabric, Faults, Profile, Rng, World, seeds};
 use std::time::Duration;

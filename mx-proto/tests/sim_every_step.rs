@@ -8,7 +8,7 @@
 //! After it: everything outstanding ends, no memory is touched any more, and a message in each
 //! direction goes through again.
 
-use mx_proto::reliability::ReliableConfig;
+use mx_proto::former::ReliableConfig;
 use mx_sim::scenario::{Reliably, Unreliably, interrupt_everywhere};
 use mx_sim::{Buffer, DatagramNet, Fabric, Faults, Profile, Rng, World};
 use std::time::Duration;

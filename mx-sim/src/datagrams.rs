@@ -12,7 +12,7 @@ use crate::rng::Rng;
 use crate::trace::{Entry, HEAD};
 use crate::world::{NodeId, World};
 use mx_proto::port::ConnectError;
-use mx_proto::reliability::{DatagramError, DatagramPort, Incoming};
+use mx_proto::former::{DatagramError, DatagramPort, Incoming};
 use mx_proto::{EndpointId, Instant, NicId, Target};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -5,7 +5,7 @@
 //!   Cluster -- runs --> nodes: whatever implements Drive (an Endpoint with an application, the
 //!      |                 |      whole BMI method, ...)
 //!      |                 v
-//!      |        SimPort (reliable)          mx_proto::reliability::Reliable over SimDatagrams
+//!      |        SimPort (reliable)          mx_proto::former::Reliable over SimDatagrams
 //!      |                 |                               |
 //!      |              Fabric                        DatagramNet: a Link per pair and direction
 //!      v                 v                               v

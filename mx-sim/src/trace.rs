@@ -11,7 +11,7 @@
 use crate::world::NodeId;
 use mx_proto::Instant;
 use mx_proto::port::HeaderBytes;
-use mx_proto::reliability::describe;
+use mx_proto::former::describe;
 use std::collections::VecDeque;
 use std::fmt;
 

@@ -2,14 +2,24 @@
 
 use std::time::Duration;
 
-/// Settings of one [`super::Reliable`].
+/// Settings of one `Reliable`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReliableConfig {
-    /// Fragments under way on one link, and fragments kept that came early: 256, between what
-    /// usnic's reliable UDP and UCX's datagram transport use. At most 32768.
+    /// Segments under way on one link: 1024, as UCX's datagram transport. At most 32768.
     pub window: u16,
-    /// Bytes that came early, on all links together. Beyond it they are dropped and sent again.
+    /// Bytes accepted on one link and not acknowledged.
+    pub send_bytes: usize,
+    /// Bytes accepted on all links together and not acknowledged.
+    pub send_bytes_all: usize,
+    /// Bytes of one peer that came early and have no place yet.
     pub early_bytes: usize,
+    /// Bytes of all peers that came early and have no place yet. Beyond it they are dropped and
+    /// sent again.
+    pub early_bytes_all: usize,
+    /// Largest payload that takes the command channel: 768, the notes' figure.
+    pub tiny: usize,
+    /// Segments sent again in one pass: 16, usnic's figure; keeps a pass short.
+    pub burst: usize,
     /// Time-out before the first measurement.
     pub first_rto: Duration,
     /// Shortest time-out. Above the delay of acknowledgements, or they would come too late.
@@ -26,25 +36,32 @@ pub struct ReliableConfig {
     pub keepalive: Duration,
     /// How long a closed link goes on trying to deliver what was accepted.
     pub linger: Duration,
+    /// Largest datagram to be tried, whatever the service can do.
+    pub datagram_max: usize,
     /// Largest body of a packet.
     pub packet_max: usize,
     /// Largest body of a data packet.
     pub data_max: usize,
     /// How much of a large message is asked for at once.
     pub pull_block: usize,
-    /// Links that strangers have begun and not confirmed; more make the oldest go.
-    pub half_open_max: usize,
     /// Links altogether; callers beyond it are not answered.
     pub max_links: usize,
-    /// Number of the first fragment on every link, for tests of the wrap. `None`: random.
+    /// Payloads are summed even where the service is safe.
+    pub always_sum: bool,
+    /// Number of the first segment on every link, for tests of the wrap. `None`: random.
     pub first_seq: Option<u32>,
 }
 
 impl Default for ReliableConfig {
     fn default() -> Self {
         Self {
-            window: 256,
-            early_bytes: 16 << 20,
+            window: 1024,
+            send_bytes: 4 << 20,
+            send_bytes_all: 64 << 20,
+            early_bytes: 1 << 20,
+            early_bytes_all: 16 << 20,
+            tiny: 768,
+            burst: 16,
             first_rto: Duration::from_millis(5),
             min_rto: Duration::from_millis(1),
             max_rto: Duration::from_secs(1),
@@ -53,11 +70,12 @@ impl Default for ReliableConfig {
             connect_give_up: Duration::from_secs(10),
             keepalive: Duration::from_secs(5),
             linger: Duration::from_secs(2),
+            datagram_max: 65_507,
             packet_max: 32 << 10,
-            data_max: 64 << 10,
-            pull_block: 256 << 10,
-            half_open_max: 1024,
+            data_max: 256 << 10,
+            pull_block: 1 << 20,
             max_links: 1 << 20,
+            always_sum: false,
             first_seq: None,
         }
     }

@@ -1,3 +1,4 @@
+#![allow(dead_code)] // until the new core uses it
 //! Numbers of fragments: 32 bits that wrap.
 //!
 //! ```text

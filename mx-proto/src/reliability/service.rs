@@ -1,5 +1,13 @@
 //! What the reliability layer needs of whatever carries datagrams.
 //!
+//! ```text
+//!   Reliable --- Train on a channel ---> service          one datagram, or many of equal size
+//!            <-- Incoming -------------                    for one receiver, in one call
+//!
+//!   Command   ACKs, control, tiny fragments: short queue, taken in first
+//!   Data      everything else
+//! ```
+//!
 //! Knows nothing of: what is in them, whether they arrive.
 
 use crate::ids::Target;
@@ -8,60 +16,140 @@ use crate::time::Instant;
 use std::fmt;
 use std::hash::Hash;
 
-/// Why a datagram was not taken.
+/// One of the two ways to a peer. They may overtake each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Channel {
+    /// For what is short and urgent.
+    Command,
+    /// For all the rest.
+    Data,
+}
+
+/// What one channel of a service can do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Capacity {
+    /// Largest datagram that can be given to the service; what passes on the way to a peer may be
+    /// less. At least 548 bytes.
+    pub datagram_max: usize,
+    /// Most datagrams in one [`Train`].
+    pub train_max: usize,
+    /// Most bytes in one [`Train`].
+    pub train_bytes: usize,
+}
+
+/// Datagrams for one receiver: `bytes` cut every `segment` bytes. The last may be shorter.
+#[derive(Clone, Copy, Debug)]
+pub struct Train<'a> {
+    /// All of them, one behind the other.
+    pub bytes: &'a [u8],
+    /// Bytes of each but the last. Not 0.
+    pub segment: usize,
+    /// They may be larger than what passes on the way: the network layer is to cut them if it can.
+    pub may_fragment: bool,
+}
+
+impl<'a> Train<'a> {
+    /// A single datagram.
+    pub fn single(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            segment: bytes.len().max(1),
+            may_fragment: false,
+        }
+    }
+}
+
+/// Why a train was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DatagramError {
     /// No room now; it is tried again.
     WouldBlock,
     /// There is no way to that address now. Treated as a loss.
     Unreachable,
+    /// The service knows that no datagram larger than this passes. Nothing was sent.
+    TooLarge(usize),
 }
 
 impl fmt::Display for DatagramError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::WouldBlock => "no room for a datagram",
-            Self::Unreachable => "address unreachable",
-        })
+        match self {
+            Self::WouldBlock => f.write_str("no room for a datagram"),
+            Self::Unreachable => f.write_str("address unreachable"),
+            Self::TooLarge(most) => write!(f, "larger than {most} bytes, which is what passes"),
+        }
     }
 }
 
 /// What a datagram service tells.
 #[derive(Debug)]
 pub enum Incoming<'a, A> {
-    /// A datagram arrived.
-    Datagram {
-        /// Where it says it comes from. Anybody can say that.
+    /// Datagrams of one sender arrived together, as in a [`Train`].
+    Datagrams {
+        /// The channel they came on.
+        channel: Channel,
+        /// Where they say they come from. Anybody can say that.
         from: A,
-        /// All of it.
+        /// All of them.
         bytes: &'a [u8],
+        /// Bytes of each but the last. Not 0.
+        segment: usize,
     },
     /// Something sent to this address found nobody there.
     Refused {
         /// The address.
         to: A,
     },
+    /// Something sent to this address was too large for the way there.
+    TooLarge {
+        /// The address.
+        to: A,
+        /// What would have passed.
+        most: usize,
+    },
 }
 
-/// An unreliable datagram service.
+/// Bytes of a data channel's name at most.
+pub const DATA_NAME_MAX: usize = 64;
+
+/// An unreliable datagram service with two channels.
 pub trait DatagramPort {
-    /// Where a datagram goes to or comes from; means nothing to the layer above.
+    /// Where a datagram goes to or comes from; means nothing to the layer above. A peer has one
+    /// for each of its channels.
     type Address: Copy + Eq + Hash + fmt::Debug;
 
-    /// The address of a remote endpoint.
+    /// The address of the command channel of a remote endpoint.
     fn resolve(&self, target: Target) -> Result<Self::Address, ConnectError>;
 
-    /// Largest datagram, the same for the whole life of the service. At least 256 bytes.
-    fn mtu(&self) -> usize;
+    /// What a peer has to know to find our data channel: at most [`DATA_NAME_MAX`] bytes.
+    fn data_name(&self) -> &[u8];
+
+    /// The address of the data channel of the peer whose command channel is at `command` and who
+    /// said `name`. `None`: that is no name.
+    fn data_address(&mut self, command: Self::Address, name: &[u8]) -> Option<Self::Address>;
+
+    /// What goes to this address cannot be damaged under way: it does not leave this host, or the
+    /// fabric checks it.
+    fn is_safe(&self, address: Self::Address) -> bool;
+
+    /// The same for the whole life of the service.
+    fn capacity(&self, channel: Channel) -> Capacity;
+
+    /// Bytes that can have arrived without having been polled; more are lost.
+    fn receive_buffer(&self) -> usize;
 
     /// Now.
     fn now(&self) -> Instant;
 
-    /// Sends one datagram, or does nothing and says why.
-    fn send(&mut self, to: Self::Address, datagram: &[u8]) -> Result<(), DatagramError>;
+    /// Sends on a channel of ours, or does nothing and says why.
+    fn send(
+        &mut self,
+        channel: Channel,
+        to: Self::Address,
+        train: Train<'_>,
+    ) -> Result<(), DatagramError>;
 
-    /// Hands out at most `budget` of the things that have come in. Returns true when there was
-    /// one. Never blocks.
+    /// Hands out at most about `budget` of the datagrams that have come in, the command channel's
+    /// first. Returns true when there was anything. Never blocks.
     fn poll(&mut self, budget: usize, receive: impl FnMut(Incoming<'_, Self::Address>)) -> bool;
 
     /// As [`crate::port::Port::arm`].

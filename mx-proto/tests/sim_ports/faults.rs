@@ -2,7 +2,7 @@
 
 use super::peer::{exchange, two};
 use super::{reliable, totals};
-use mx_proto::reliability::{ReliableConfig, ReliableStats};
+use mx_proto::former::{ReliableConfig, ReliableStats};
 use mx_sim::{DatagramNet, Faults, Rng, World, seeds};
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ mod sessions;
 mod strangers;
 
 use mx_proto::EndpointId;
-use mx_proto::reliability::{Reliable, ReliableConfig, ReliableStats};
+use mx_proto::former::{Reliable, ReliableConfig, ReliableStats};
 use mx_sim::{
     Buffer, Cluster, DatagramNet, Fabric, NodeId, Profile, Rng, SimDatagrams, SimPort, World, seeds,
 };

@@ -4,7 +4,7 @@ use super::peer::{NIC, Peer, exchange, target, two};
 use super::{ReliablePeer, reliable, totals};
 use mx_proto::EndpointId;
 use mx_proto::port::{Close, LinkDown, Port};
-use mx_proto::reliability::ReliableConfig;
+use mx_proto::former::ReliableConfig;
 use mx_sim::datagrams::SimAddress;
 use mx_sim::link::Fate;
 use mx_sim::{Buffer, Cluster, DatagramNet, Faults, Rng, World, seeds};

@@ -5,7 +5,7 @@
 use super::peer::{NIC, Peer, exchange, target, two};
 use super::{ReliablePeer, reliable};
 use mx_proto::EndpointId;
-use mx_proto::reliability::ReliableConfig;
+use mx_proto::former::ReliableConfig;
 use mx_sim::datagrams::SimAddress;
 use mx_sim::link::Fate;
 use mx_sim::{Cluster, DatagramNet, Faults, Rng, World, seeds};

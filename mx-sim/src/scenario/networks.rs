@@ -6,7 +6,7 @@ use super::Network;
 use crate::node::NIC;
 use crate::{Buffer, DatagramNet, Fabric, Faults, NodeId, Profile, Rng, SimDatagrams, SimPort};
 use mx_proto::EndpointId;
-use mx_proto::reliability::{Reliable, ReliableConfig};
+use mx_proto::former::{Reliable, ReliableConfig};
 
 /// [`SimPort`]s on a [`Fabric`].
 pub struct Reliably {
