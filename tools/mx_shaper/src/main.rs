@@ -1,0 +1,173 @@
+//! A bad link between two network interfaces, where the kernel has no netem.
+//!
+//! ```text
+//!   host's namespace       the namespace this runs in         host's namespace
+//!      side0 ===veth=== A --> Wire --> Line forth --> Wire --> B ===veth=== side0
+//!                         <-- Wire <-- Line back  <-- Wire <--
+//! ```
+//!
+//! Owns: the loop that moves frames, and the clock.
+//! Knows nothing of: what a link does to a frame (`line`), how an interface is reached (`wire`).
+
+mod args;
+mod line;
+mod plain;
+mod wire;
+
+use args::{Plan, Task};
+use line::Line;
+use mx_proto::Instant;
+use mx_sim::rng::Rng;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use std::io::{Read, Write, stdin, stdout};
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::time::Duration;
+use wire::Wire;
+
+const USAGE: &str = "\
+usage: mx_shaper A B [options] [--forth options] [--back options]
+       mx_shaper --plain INTERFACE...
+
+Forwards every Ethernet frame between the interfaces A and B and does to it what bad links do. Says
+'ready' when it does, ends when its standard input ends, and says then what became of the frames.
+Needs root (CAP_NET_RAW, CAP_NET_ADMIN). Options behind --forth are for the direction from A to B
+only, those behind --back for the other.
+
+  --delay 20ms         how long everything takes (us, ms, s)
+  --jitter 5ms         and how much longer at most: later frames overtake earlier ones
+  --loss 1%            how many get lost
+  --duplicate 1%       how many arrive twice
+  --reorder 1%         how many are held back, so that later ones overtake them
+  --corrupt 1%         how many have a bit turned
+  --garble 1%          how many UDP datagrams have two words exchanged, which their checksum misses
+  --rate 10mbit        how fast the link is (kbit, mbit, gbit; the frame from its addresses on counts)
+  --queue 64K          bytes that wait for it at most; what comes then is dropped (K, M)
+  --mtu-black-hole N   IP packets of more than N bytes vanish and nobody is told
+  --seed 7             of all chance
+
+--plain switches interfaces' checksum and segmentation offloads off, so that what crosses them are the
+frames of a cable. Do so at the hosts' ends of veth pairs.
+";
+
+/// Frames taken from one interface before it is the other's turn.
+const BATCH: usize = 64;
+
+/// The largest frame a veth pair gives away, with offloads that somebody left on.
+const FRAME_MAX: usize = (64 << 10) + 64;
+
+/// An Ethernet frame of the usual MTU. What is larger was not cut: the offloads are on.
+const CABLE_FRAME: usize = 1514;
+
+fn main() -> ExitCode {
+    let task = match args::parse(std::env::args_os().skip(1)) {
+        Ok(task) => task,
+        Err(error) => {
+            eprint!("mx_shaper: {error}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let done = match task {
+        Task::Help => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        Task::Plain(interfaces) => make_plain(&interfaces),
+        Task::Link(plan) => be_the_link(&plan),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("mx_shaper: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn make_plain(interfaces: &[String]) -> Result<(), String> {
+    for interface in interfaces {
+        plain::make_plain(interface).map_err(|error| format!("{interface}: {error}"))?;
+    }
+    Ok(())
+}
+
+fn be_the_link(plan: &Plan) -> Result<(), String> {
+    let open = |name: &String| Wire::open(name).map_err(|error| format!("{name}: {error}"));
+    make_plain(&plan.ends)?;
+    let wires = [open(&plan.ends[0])?, open(&plan.ends[1])?];
+    let mut rng = Rng::new(plan.seed);
+    let mut lines = plan
+        .ways
+        .map(|way| Line::new(way.faults, way.garble, rng.fork()));
+    // Whoever waits for it has gone if this fails, and standard input has ended.
+    let _ = writeln!(stdout(), "ready").and_then(|()| stdout().flush());
+    let ended = forward(&wires, &mut lines).map_err(|error| error.to_string());
+    for (way, line) in lines.iter_mut().enumerate() {
+        line.count_many("missed by mx_shaper itself", wires[way].missed());
+        let [from, to] = [&plan.ends[way], &plan.ends[1 - way]];
+        println!("{from} to {to}: {line}");
+    }
+    ended
+}
+
+/// Until standard input ends.
+fn forward(wires: &[Wire; 2], lines: &mut [Line; 2]) -> Result<(), Errno> {
+    let clock = Clock::start();
+    let input = stdin();
+    let mut frame = vec![0; FRAME_MAX];
+    loop {
+        let now = clock.now();
+        for (way, line) in lines.iter_mut().enumerate() {
+            while let Some(frame) = line.due(now) {
+                if !wires[1 - way].send(&frame) {
+                    line.count("refused by the interface");
+                }
+            }
+        }
+        let next = lines.iter().filter_map(Line::next).min();
+        let wait = next.map(|next| TimeSpec::from_duration(next.since(clock.now())));
+        let mut ready = [wires[0].as_fd(), wires[1].as_fd(), input.as_fd()]
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        match ppoll(&mut ready, wait, None) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error),
+        }
+        let [first, second, input_ready] = ready.map(|fd| fd.any().unwrap_or(false));
+        for (way, _) in [first, second].iter().enumerate().filter(|(_, is)| **is) {
+            for _ in 0..BATCH {
+                let Some(len) = wires[way].receive(&mut frame)? else {
+                    break;
+                };
+                if len > CABLE_FRAME {
+                    lines[way].count("larger than a cable carries");
+                }
+                let now = clock.now();
+                lines[way].take(now, &frame[..len]);
+            }
+        }
+        if input_ready && !matches!(stdin().lock().read(&mut [0; 64]), Ok(1..)) {
+            return Ok(());
+        }
+    }
+}
+
+/// The machine's time as the simulator counts it.
+struct Clock {
+    start: std::time::Instant,
+}
+
+impl Clock {
+    fn start() -> Self {
+        Self {
+            start: std::time::Instant::now(),
+        }
+    }
+
+    fn now(&self) -> Instant {
+        let nanos = Duration::as_nanos(&self.start.elapsed());
+        // 584 years.
+        Instant(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
