@@ -1,7 +1,15 @@
 //! A reliable, ordered [`crate::port::Port`] made out of datagrams that get lost, doubled, overtaken
 //! and damaged.
 
+#[allow(dead_code)]
+mod ack_policy;
+#[allow(dead_code)]
+mod checksum;
 mod config;
+#[allow(dead_code)]
+mod cookies;
+#[allow(dead_code)]
+mod rtt;
 mod seq;
 mod service;
 

@@ -1,0 +1,223 @@
+//! Names of sessions that nobody can guess, and a server's memory of callers that takes no memory.
+//!
+//! ```text
+//!   draw                               SipHash(key, 0, counter)
+//!   Hello -> of_caller                 SipHash(key, 1, generation, epoch, address, caller, first)
+//!      |      cookie, first number        |     not kept: computed again when the caller confirms
+//!      v                                  v
+//!   Welcome ----------> caller ----> OPENING datagram: the same for this epoch or the last one?
+//!
+//!   epochs of 10 s:   | spent before | spent now |     closed sessions, so that a replay opens none
+//! ```
+//!
+//! SipHash-2-4 under a key from the operating system is a pseudo-random function: whoever knows
+//! any number of cookies still knows nothing of the next one.
+//!
+//! Owns: the key, the counter, which callers' cookies have been used up.
+//! Knows nothing of: sessions, addresses, packets.
+
+use super::seq::Seq;
+use crate::time::Instant;
+use foldhash::fast::RandomState;
+use siphasher::sip::SipHasher24;
+use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+/// Cookies of one port.
+#[derive(Debug)]
+pub(super) struct Cookies {
+    hasher: SipHasher24,
+    /// How many have been drawn.
+    drawn: u64,
+    /// Changes when too many are spent: it makes all callers' cookies void that were given out
+    /// before, and so as good as spent.
+    generation: u64,
+    /// Cookies of closed sessions: of the epoch in which one was last noted, and of the one before.
+    spent: [HashSet<u64, RandomState>; 2],
+    /// The former's epoch.
+    noted: u64,
+}
+
+/// What a hash is for, so that no two uses can give the same input.
+const DRAWN: u8 = 0;
+const COOKIE: u8 = 1;
+const FIRST: u8 = 2;
+
+/// How long a caller has at least to confirm: what a call may take altogether.
+const EPOCH: Duration = Duration::from_secs(10);
+
+/// Sessions that may be called and closed in an epoch before those who are just calling have to do
+/// it again: 16 Ki, at most 1 MiB for both epochs.
+const SPENT_MAX: usize = 16 << 10;
+
+impl Cookies {
+    /// `key` is secret, and another one in every life of a port.
+    pub(super) fn new(key: [u8; 16]) -> Self {
+        Self {
+            hasher: SipHasher24::new_with_key(&key),
+            drawn: 0,
+            generation: 0,
+            spent: [HashSet::default(), HashSet::default()],
+            noted: 0,
+        }
+    }
+
+    /// A new name; not 0.
+    pub(super) fn draw(&mut self) -> u64 {
+        loop {
+            self.drawn += 1;
+            let cookie = self.hash(DRAWN, self.drawn);
+            if cookie != 0 {
+                return cookie;
+            }
+        }
+    }
+
+    /// What we call the session that `caller` at `address` begins with its number `first`, and our
+    /// first number: always the same within an epoch. The name is not 0.
+    pub(super) fn of_caller<A: Hash>(
+        &self,
+        address: &A,
+        caller: u64,
+        first: Seq,
+        epoch: u64,
+    ) -> (u64, Seq) {
+        let what = (self.generation, epoch, address, caller, first);
+        let cookie = self.hash(COOKIE, what).max(1);
+        // The low half of a pseudo-random function is one, too.
+        (cookie, Seq(self.hash(FIRST, what) as u32))
+    }
+
+    /// The epoch of `now`; the one before it counts as well.
+    pub(super) fn epoch(now: Instant) -> u64 {
+        now.0 / EPOCH.as_nanos() as u64
+    }
+
+    /// A session that was called by this name is over: nothing may open it again.
+    pub(super) fn remember(&mut self, cookie: u64, now: Instant) {
+        let epoch = Self::epoch(now);
+        if epoch > self.noted {
+            self.spent.swap(0, 1);
+            if epoch > self.noted + 1 {
+                self.spent[1] = HashSet::default();
+            }
+            // Not `clear`: what a bad hour took is given back.
+            self.spent[0] = HashSet::default();
+            self.noted = epoch;
+        }
+        if self.spent[0].len() >= SPENT_MAX {
+            self.generation += 1;
+            self.spent = [HashSet::default(), HashSet::default()];
+            return;
+        }
+        self.spent[0].insert(cookie);
+    }
+
+    /// A session of this name has been over for less than two epochs. It may be true for longer.
+    pub(super) fn is_spent(&self, cookie: u64, now: Instant) -> bool {
+        Self::epoch(now) <= self.noted + 1 && self.spent.iter().any(|spent| spent.contains(&cookie))
+    }
+
+    fn hash(&self, purpose: u8, what: impl Hash) -> u64 {
+        let mut hasher = self.hasher;
+        hasher.write_u8(purpose);
+        what.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cookies() -> Cookies {
+        Cookies::new(*b"sixteen letters.")
+    }
+
+    fn at(epoch: u64) -> Instant {
+        Instant(epoch * 10_000_000_000)
+    }
+
+    #[test]
+    fn drawn_cookies_differ_and_are_not_zero() {
+        let (mut cookies, mut others) = (cookies(), Cookies::new([0; 16]));
+        let mut seen = HashSet::new();
+        for _ in 0..10_000 {
+            for cookie in [cookies.draw(), others.draw()] {
+                assert!(cookie != 0 && seen.insert(cookie));
+            }
+        }
+    }
+
+    #[test]
+    fn the_hash_is_siphash_2_4() {
+        // The key and message of the reference implementation's vectors, 15 bytes.
+        let key: [u8; 16] = std::array::from_fn(|n| n as u8);
+        let mut hasher = SipHasher24::new_with_key(&key);
+        hasher.write(&std::array::from_fn::<u8, 15, _>(|n| n as u8));
+        assert_eq!(hasher.finish(), 0xa129_ca61_49be_45e5);
+    }
+
+    #[test]
+    fn a_caller_is_told_the_same_for_an_epoch_and_everything_counts() {
+        let mut cookies = cookies();
+        let told = cookies.of_caller(&"here", 5, Seq(9), 3);
+        // Others, and what we draw ourselves, change nothing.
+        cookies.draw();
+        cookies.remember(77, at(3));
+        assert_eq!(cookies.of_caller(&"here", 5, Seq(9), 3), told);
+        let others = [
+            cookies.of_caller(&"there", 5, Seq(9), 3),
+            cookies.of_caller(&"here", 6, Seq(9), 3),
+            cookies.of_caller(&"here", 5, Seq(10), 3),
+            cookies.of_caller(&"here", 5, Seq(9), 4),
+            Cookies::new([1; 16]).of_caller(&"here", 5, Seq(9), 3),
+        ];
+        for other in others {
+            assert!(other.0 != 0 && other.0 != told.0 && other.1 != told.1);
+        }
+    }
+
+    #[test]
+    fn epochs_are_ten_seconds() {
+        assert_eq!(Cookies::epoch(Instant(9_999_999_999)), 0);
+        assert_eq!(Cookies::epoch(Instant(10_000_000_000)), 1);
+        assert_eq!(Cookies::epoch(Instant(20_000_000_001)), 2);
+    }
+
+    #[test]
+    fn a_spent_cookie_is_known_as_long_as_it_would_be_taken() {
+        for start in [0, 1, 7] {
+            let mut cookies = cookies();
+            cookies.remember(5, at(start));
+            assert!(cookies.is_spent(5, at(start)));
+            assert!(!cookies.is_spent(6, at(start)));
+            assert!(cookies.is_spent(5, at(start + 1)));
+            cookies.remember(6, at(start + 1));
+            assert!(cookies.is_spent(5, at(start + 1)));
+            cookies.remember(7, at(start + 2));
+            assert!(!cookies.is_spent(5, at(start + 2)));
+            assert!(cookies.is_spent(6, at(start + 2)));
+            assert!(!cookies.is_spent(6, at(start + 5)));
+            cookies.remember(8, at(start + 9));
+            assert!(!cookies.is_spent(6, at(start + 9)));
+            assert!(cookies.is_spent(8, at(start + 9)));
+        }
+    }
+
+    #[test]
+    fn too_many_spent_cookies_make_all_of_them_void() {
+        let mut cookies = cookies();
+        let told = cookies.of_caller(&1, 5, Seq(9), 0);
+        for cookie in 0..SPENT_MAX as u64 {
+            cookies.remember(cookie, at(0));
+        }
+        assert_eq!(cookies.of_caller(&1, 5, Seq(9), 0), told);
+        assert!(cookies.is_spent(0, at(0)));
+        cookies.remember(u64::MAX, at(0));
+        // Nobody remembers it, and nobody takes it.
+        assert_ne!(cookies.of_caller(&1, 5, Seq(9), 0), told);
+        assert!(cookies.spent.iter().all(HashSet::is_empty));
+    }
+}

@@ -1,0 +1,232 @@
+//! How long the way to a peer and back takes, and how long to wait for it: RFC 6298.
+//!
+//! ```text
+//!   first sample r:   smoothed = r            variation = r / 2
+//!   every other:      variation += (|smoothed - r| - variation) / 4
+//!                     smoothed  += (r - smoothed) / 8
+//!   time-out = (smoothed + 4 * variation + delay of ACKs) * 2^back-off, between floor and cap
+//!
+//!   min:   | this half: 5 s, growing |   the way without queues: the least of both halves
+//!          | the half before         |
+//! ```
+//!
+//! Owns: the estimate. Knows nothing of: segments, clocks. The caller gives only samples of
+//! segments sent once.
+
+use super::config::ReliableConfig;
+use crate::time::Instant;
+use std::time::Duration;
+
+/// The estimate for one peer. Nanoseconds throughout.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rtt {
+    /// 0: nothing has been measured.
+    smoothed: u64,
+    variation: u64,
+    latest: u64,
+    /// When the latest was measured.
+    at: Instant,
+    /// The least of this half of the window, and of the one before.
+    least: [u64; 2],
+    /// When this half began.
+    half: Instant,
+    ack_delay: u64,
+    first: u64,
+    floor: u64,
+    cap: u64,
+    back_off: u32,
+}
+
+/// Doublings after which any time-out is at its cap; keeps the shift in range.
+const BACK_OFF_MAX: u32 = 16;
+
+/// Half of the time after which the least sample is forgotten. 10 s together is BBR's figure:
+/// seldom enough that queues of our own making do not pass for the way, often enough for a way that
+/// has really become longer.
+const HALF: Duration = Duration::from_secs(5);
+
+impl Rtt {
+    pub(super) fn new(config: &ReliableConfig) -> Self {
+        Self {
+            smoothed: 0,
+            variation: 0,
+            latest: 0,
+            at: Instant(0),
+            least: [u64::MAX; 2],
+            half: Instant(0),
+            ack_delay: nanos(config.ack_delay),
+            first: nanos(config.first_rto),
+            floor: nanos(config.min_rto),
+            cap: nanos(config.max_rto),
+            back_off: 0,
+        }
+    }
+
+    /// A segment that was sent once took `sample`. Ends the back-off.
+    pub(super) fn on_sample(&mut self, now: Instant, sample: Duration) {
+        let sample = nanos(sample).clamp(1, LONGEST);
+        self.note_least(now, sample);
+        (self.latest, self.at, self.back_off) = (sample, now, 0);
+        if self.smoothed == 0 {
+            (self.smoothed, self.variation) = (sample, sample / 2);
+            return;
+        }
+        let off = self.smoothed.abs_diff(sample);
+        self.variation = (self.variation * 3 + off) / 4;
+        self.smoothed = ((self.smoothed * 7 + sample) / 8).max(1);
+    }
+
+    fn note_least(&mut self, now: Instant, sample: u64) {
+        let passed = now.since(self.half);
+        if passed >= HALF * 2 {
+            self.least = [u64::MAX; 2];
+            self.half = now;
+        } else if passed >= HALF {
+            self.least = [u64::MAX, self.least[0]];
+            self.half = now;
+        }
+        self.least[0] = self.least[0].min(sample);
+    }
+
+    /// Something new was acknowledged, though perhaps nothing that was sent only once: a step back,
+    /// or a link on which everything has to be sent twice would wait its longest for ever.
+    pub(super) fn on_progress(&mut self) {
+        self.back_off = self.back_off.saturating_sub(1);
+    }
+
+    /// Nothing came in time.
+    pub(super) fn on_timeout(&mut self) {
+        self.back_off = (self.back_off + 1).min(BACK_OFF_MAX);
+    }
+
+    /// The way and back, typically. `None`: nothing has been measured.
+    pub(super) fn smoothed(&self) -> Option<Duration> {
+        (self.smoothed > 0).then(|| Duration::from_nanos(self.smoothed))
+    }
+
+    /// The least of the last 5 to 10 seconds in which there was anything: the way without queues.
+    pub(super) fn min(&self) -> Option<Duration> {
+        let least = self.least[0].min(self.least[1]);
+        (least < u64::MAX).then(|| Duration::from_nanos(least))
+    }
+
+    /// The sample that was taken at `now`, if one was.
+    pub(super) fn sample_at(&self, now: Instant) -> Option<Duration> {
+        (self.latest > 0 && self.at == now).then(|| Duration::from_nanos(self.latest))
+    }
+
+    /// How long to wait now.
+    pub(super) fn timeout(&self) -> Duration {
+        let base = match self.smoothed {
+            0 => self.first,
+            smoothed => smoothed + self.variation * 4 + self.ack_delay,
+        };
+        let nanos = base.max(self.floor).saturating_mul(1 << self.back_off);
+        Duration::from_nanos(nanos.min(self.cap))
+    }
+}
+
+/// Nothing takes longer; keeps the sums in range.
+const LONGEST: u64 = 1 << 40;
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos())
+        .unwrap_or(u64::MAX)
+        .min(LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const DELAY: Duration = Duration::from_micros(500);
+
+    fn rtt() -> Rtt {
+        Rtt::new(&ReliableConfig::default())
+    }
+
+    fn s(seconds: u64) -> Instant {
+        Instant(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn the_first_sample_counts_with_half_of_itself_as_variation() {
+        let mut rtt = rtt();
+        assert_eq!(rtt.timeout(), 5 * MS);
+        assert_eq!((rtt.smoothed(), rtt.min()), (None, None));
+        rtt.on_sample(s(1), 10 * MS);
+        assert_eq!(rtt.timeout(), 30 * MS + DELAY);
+        rtt.on_sample(s(1), 10 * MS);
+        assert_eq!(rtt.timeout(), 25 * MS + DELAY);
+        assert_eq!(rtt.smoothed(), Some(10 * MS));
+    }
+
+    #[test]
+    fn the_timeout_stays_between_floor_and_cap() {
+        let mut rtt = rtt();
+        rtt.on_sample(s(1), Duration::from_micros(3));
+        assert_eq!(rtt.timeout(), MS);
+        rtt.on_sample(s(1), Duration::from_secs(100));
+        assert_eq!(rtt.timeout(), Duration::from_secs(1));
+        for odd in [Duration::ZERO, Duration::MAX] {
+            rtt.on_sample(s(1), odd);
+            assert!(rtt.timeout() >= MS && rtt.timeout() <= Duration::from_secs(1));
+        }
+    }
+
+    #[test]
+    fn a_steady_way_is_waited_for_as_long_as_it_takes_and_the_delay_of_acks() {
+        let mut rtt = rtt();
+        (0..200).for_each(|_| rtt.on_sample(s(1), 20 * MS));
+        assert!(rtt.timeout() >= 20 * MS + DELAY);
+        assert!(rtt.timeout() <= 21 * MS);
+    }
+
+    #[test]
+    fn back_off_doubles_never_overflows_and_ends_with_a_sample() {
+        let mut rtt = rtt();
+        rtt.on_timeout();
+        assert_eq!(rtt.timeout(), 10 * MS);
+        (0..1000).for_each(|_| rtt.on_timeout());
+        assert_eq!(rtt.timeout(), Duration::from_secs(1));
+        rtt.on_sample(s(1), MS);
+        assert_eq!(rtt.timeout(), 3 * MS + DELAY);
+    }
+
+    #[test]
+    fn progress_takes_back_one_step_of_the_back_off() {
+        let mut rtt = rtt();
+        (0..2).for_each(|_| rtt.on_timeout());
+        rtt.on_progress();
+        assert_eq!(rtt.timeout(), 10 * MS);
+        (0..5).for_each(|_| rtt.on_progress());
+        assert_eq!(rtt.timeout(), 5 * MS);
+    }
+
+    #[test]
+    fn the_least_sample_is_remembered_for_five_to_ten_seconds() {
+        let mut rtt = rtt();
+        rtt.on_sample(s(100), 2 * MS);
+        for second in 101..105 {
+            rtt.on_sample(s(second), 9 * MS);
+        }
+        assert_eq!(rtt.min(), Some(2 * MS));
+        rtt.on_sample(s(105), 8 * MS);
+        rtt.on_sample(s(109), 7 * MS);
+        assert_eq!(rtt.min(), Some(2 * MS));
+        rtt.on_sample(s(110), 9 * MS);
+        assert_eq!(rtt.min(), Some(7 * MS));
+        rtt.on_sample(s(200), 20 * MS);
+        assert_eq!(rtt.min(), Some(20 * MS));
+    }
+
+    #[test]
+    fn silence_does_not_make_the_estimate_forget() {
+        let mut rtt = rtt();
+        rtt.on_sample(s(1), 2 * MS);
+        assert_eq!(rtt.sample_at(s(1)), Some(2 * MS));
+        assert_eq!(rtt.sample_at(s(2)), None);
+        assert_eq!((rtt.min(), rtt.smoothed()), (Some(2 * MS), Some(2 * MS)));
+    }
+}
