@@ -8,8 +8,10 @@
 //!      (a queue)       (shared memory) (kernel sockets) (libfabric)
 //! ```
 //!
-//! Each of them is an [`mx_proto::port::Port`] of its own and knows nothing of the others.
+//! Each of them is an [`mx_proto::port::Port`] of its own and knows nothing of the others. What opens
+//! libfabric's objects is shared by those that use it (`fabric`).
 
+mod fabric;
 pub mod host;
 pub mod local;
 mod locator;

@@ -10,7 +10,7 @@
 //! Owns: the numbers and who counts on them.
 //! Knows nothing of: links.
 
-use super::objects::{Domain, FabricError};
+use crate::ports::fabric::{Domain, FabricError};
 use std::collections::HashMap;
 
 /// The addresses in use.

@@ -11,8 +11,8 @@
 //! Owns: the words.
 //! Knows nothing of: who reads them.
 
-use super::objects::{FabricError, REGISTER};
 use super::provider::{Finding, Verdict};
+use crate::ports::fabric::{FabricError, REGISTER};
 use libfabric_sys::LoadError;
 use std::fmt;
 use std::io;

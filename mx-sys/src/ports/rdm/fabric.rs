@@ -18,7 +18,6 @@ use super::card::Card;
 use super::error::RdmError;
 use super::frame::{FRAME_LEN, Frame, Kind};
 use super::links::{Link, Peer};
-use super::objects::{CqEvent, Domain, Ep, FabricError, Role};
 use super::ops::{Op, Ops};
 use super::plan::Plan;
 use super::provider::Choice;
@@ -27,6 +26,7 @@ use super::remote::{Outlet, Remote};
 use super::remote_frame::RemoteFrame;
 use super::rooms::Rooms;
 use super::slots::Slots;
+use crate::ports::fabric::{CqEvent, Domain, Ep, FabricError, Role};
 use libfabric_sys::Library;
 use mx_proto::LinkId;
 use std::collections::{HashMap, VecDeque};
@@ -44,6 +44,8 @@ pub(super) struct Fabric {
     pub(super) rooms: Rooms,
     pub(super) ops: Ops,
     pub(super) addresses: Addresses,
+    /// How messages go over it.
+    plan: Plan,
     /// Frames about remote memory that wait for their link.
     pub(super) out: VecDeque<(LinkId, RemoteFrame)>,
     /// Events that were read out of turn; they come before what is in the queue.
@@ -85,9 +87,9 @@ impl Fabric {
         choice: &Choice,
         lanes_max: usize,
     ) -> Result<Self, RdmError> {
-        let domain = Domain::open(Arc::clone(library), choice)?;
+        let domain = Domain::open(Arc::clone(library), &choice.info, choice.plan.terms())?;
         let main = domain.endpoint(Role::Main)?;
-        let plan = domain.plan();
+        let plan = &choice.plan;
         let receive = Receive::new(&domain, &main, plan)?;
         let mut fabric = Self {
             remote: Remote::new(plan, lanes_max),
@@ -103,6 +105,7 @@ impl Fabric {
             scratch: vec![0; plan.prefix + plan.inject_max],
             main: Some(main),
             domain,
+            plan: plan.clone(),
         };
         fabric
             .post_buffers()
@@ -131,7 +134,7 @@ impl Fabric {
     }
 
     pub(super) fn plan(&self) -> &Plan {
-        self.domain.plan()
+        &self.plan
     }
 
     /// The largest frame, its header included.
@@ -166,7 +169,7 @@ impl Fabric {
             return Err(NotSent::Busy);
         };
         let number = link.sequence.number();
-        let plan = self.domain.plan();
+        let plan = &self.plan;
         let (prefix, total) = (plan.prefix, FRAME_LEN + len);
         debug_assert!(total <= plan.slot_bytes, "a frame of {total} bytes");
         let small = total <= plan.inject_max && manner == Manner::Fast;
@@ -219,7 +222,7 @@ impl Fabric {
         let (Some(peer), Some(main)) = (link.peer, &self.main) else {
             return Err(NotSent::Busy);
         };
-        let prefix = self.domain.plan().prefix;
+        let prefix = self.plan.prefix;
         let bytes = &mut self.scratch[..prefix + total];
         let head = (kind, link.sequence.number());
         write(&mut bytes[prefix..], head, &peer, fill);
@@ -277,9 +280,9 @@ impl Fabric {
 impl Drop for Fabric {
     fn drop(&mut self) {
         // Lanes and what is registered for peers.
-        self.remote = Remote::new(self.domain.plan(), 0);
+        self.remote = Remote::new(&self.plan, 0);
         self.calm();
-        if !self.domain.plan().mr_endpoint {
+        if !self.plan.mr_endpoint {
             self.main = None;
         }
         // Where registrations belong to the endpoint, it does not close before them.

@@ -20,11 +20,11 @@
 //! Knows nothing of: how lanes come and go.
 
 use super::exposure::{Exposures, Gather, PIECE_MAX};
-use super::objects::Ep;
 use super::ops::Op;
 use super::pieces::Pieces;
 use super::remote::{LaneOp, News, Outcome, Outlet, PIECE_MIN, RemoteOp, Report, Wish};
 use super::remote_frame::{Ask, RemoteFrame};
+use crate::ports::fabric::Ep;
 use libc::c_void;
 use libfabric_sys::abi::{FI_ADDR_UNSPEC, FI_EAGAIN};
 use mx_proto::port::RemoteKey;

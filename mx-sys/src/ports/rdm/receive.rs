@@ -13,9 +13,9 @@
 //! Owns: the memory and its registrations. The memory must outlive the endpoint.
 //! Knows nothing of: frames.
 
-use super::objects::{Domain, Ep, FabricError, Mr};
 use super::ops::{Op, Ops};
 use super::plan::Plan;
+use crate::ports::fabric::{Domain, Ep, FabricError, Mr};
 use libc::c_void;
 use std::ptr;
 

@@ -24,7 +24,7 @@
 //! Knows nothing of: what is done with the memory.
 //! Cost: a lease of kept memory is a search among at most [`KEPT_MAX`] entries.
 
-use super::objects::{Domain, Ep, FabricError, Mr};
+use crate::ports::fabric::{Domain, Ep, FabricError, Mr};
 use crate::regions::{self, Region};
 use libc::c_void;
 use libfabric_sys::abi::FI_READ;

@@ -24,12 +24,12 @@
 //! Knows nothing of: what the bytes mean, links (a name and an address are all it sees).
 
 use super::lane::Lanes;
-use super::objects::{CqEvent, Domain, Ep, FabricError};
 use super::ops::{Op, Ops};
 use super::plan::{Large, Plan};
 use super::remote_frame::RemoteFrame;
 use super::rma::Rma;
 use super::rooms::Rooms;
+use crate::ports::fabric::{CqEvent, Domain, Ep, FabricError};
 use mx_proto::port::{RemoteKey, RemoteRead, SendError};
 use mx_proto::{Instant, LinkId, Memory};
 use smallvec::SmallVec;

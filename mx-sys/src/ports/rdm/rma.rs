@@ -17,7 +17,6 @@
 //! Owns: registrations of exposures, reads and their pieces.
 //! Knows nothing of: lanes.
 
-use super::objects::Mr;
 use super::ops::Op;
 use super::pieces::Pieces;
 use super::plan::{Large, Plan};
@@ -25,6 +24,7 @@ use super::registration::{Lease, Registrations};
 use super::remote::{News, Outcome, Outlet, PIECE_MIN, Patience, RemoteOp, Report, Segments, Wish};
 use super::remote_frame::RemoteFrame;
 use super::rooms;
+use crate::ports::fabric::Mr;
 use libfabric_sys::abi::{FI_EAGAIN, FI_REMOTE_READ};
 use mx_proto::port::{RemoteKey, SendError};
 use mx_proto::{Instant, LinkId};

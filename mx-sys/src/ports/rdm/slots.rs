@@ -12,7 +12,7 @@
 //! Owns: the memory and its registrations. The memory must outlive the endpoint.
 //! Knows nothing of: what is in the frames.
 
-use super::objects::{Domain, Ep, FabricError, Mr};
+use crate::ports::fabric::{Domain, Ep, FabricError, Mr};
 use libc::c_void;
 use mx_proto::LinkId;
 use std::ptr;

@@ -11,9 +11,9 @@
 
 use super::super::exposure::Exposures;
 use super::super::flow::{Broken, Flow, Pace, Via, WARM_TAG};
-use super::super::objects::Ep;
 use super::super::remote::{LaneOp, News, Outlet};
 use super::Cause;
+use crate::ports::fabric::Ep;
 use libc::{c_void, iovec};
 use libfabric_sys::abi::{FI_ADDR_UNSPEC, FI_EAGAIN};
 use mx_proto::{Instant, LinkId};

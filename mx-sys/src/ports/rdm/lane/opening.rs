@@ -14,11 +14,11 @@
 //! Owns: the rules. Knows nothing of: what moves over a lane.
 
 use super::super::flow::{Broken, Flow};
-use super::super::objects::Role;
 use super::super::remote::{News, Outlet};
 use super::super::remote_frame::RemoteFrame;
 use super::one::{Hello, Lane, Peer, WARM_MAX};
 use super::{Cause, Lanes};
+use crate::ports::fabric::Role;
 use mx_proto::LinkId;
 use smallvec::SmallVec;
 use std::hash::BuildHasher;

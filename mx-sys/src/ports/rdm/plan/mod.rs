@@ -15,18 +15,18 @@
 //! Owns: the sizes and the choice of paths.
 //! Knows nothing of: libfabric's objects, which of several providers is best.
 
+use crate::ports::fabric::{Entries, Terms, Wait, modern_mr_mode};
 use libfabric_sys::abi::{
-    FI_CONTEXT, FI_CONTEXT2, FI_EP_RDM, FI_LOCAL_MR, FI_MR_ALLOCATED, FI_MR_BASIC, FI_MR_ENDPOINT,
-    FI_MR_HMEM, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_SCALABLE, FI_MR_VIRT_ADDR, FI_MSG,
-    FI_MSG_PREFIX, FI_MULTI_RECV, FI_ORDER_SAS, FI_READ, FI_REMOTE_READ, FI_RM_DISABLED, FI_RMA,
-    FI_RX_CQ_DATA, FI_TAGGED,
+    FI_CONTEXT, FI_CONTEXT2, FI_EP_RDM, FI_LOCAL_MR, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_HMEM,
+    FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MSG_PREFIX, FI_MULTI_RECV,
+    FI_ORDER_SAS, FI_READ, FI_REMOTE_READ, FI_RM_DISABLED, FI_RMA, FI_RX_CQ_DATA, FI_TAGGED,
 };
 use std::ffi::c_int;
 use std::fmt;
 
 /// What one `fi_info` says, as far as a plan depends on it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Offer {
+pub(in crate::ports) struct Offer {
     /// The version of the library.
     pub release: (u32, u32),
     /// The provider, layers joined by `;`.
@@ -71,7 +71,7 @@ pub(super) struct Offer {
 
 /// How messages go over one provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Plan {
+pub(in crate::ports) struct Plan {
     /// The provider, layers joined by `;`.
     pub provider: String,
     /// The shape of addresses: `FI_SOCKADDR_IN` and the like.
@@ -114,7 +114,7 @@ pub(super) struct Plan {
     pub lanes_wake: bool,
     /// What has arrived must be handled before a lane is closed.
     pub lanes_calm: bool,
-    /// How to wait for completions. Known when the queue is open: until then, what is wished for.
+    /// How to wait for completions, if the queue can.
     pub wait: Wait,
     /// The longest message the provider takes.
     pub max_msg: usize,
@@ -122,7 +122,7 @@ pub(super) struct Plan {
 
 /// How large messages go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Large {
+pub(in crate::ports) enum Large {
     /// `fi_read` of registered memory.
     Rma {
         /// Remote addresses are the peer's virtual ones; otherwise they count from 0 at the
@@ -138,18 +138,9 @@ pub(super) enum Large {
     Copied,
 }
 
-/// How to wait for completions.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wait {
-    /// The completion queue has a descriptor to sleep on.
-    Fd,
-    /// It has none: look again after a while.
-    Poll,
-}
-
 /// Why an offer cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Unfit {
+pub(in crate::ports) enum Unfit {
     /// Not a reliable connectionless endpoint.
     NotRdm(u32),
     /// No plain messages.
@@ -174,7 +165,7 @@ pub(super) enum Unfit {
 
 impl Plan {
     /// The plan for `offer`, or the reason why there is none.
-    pub(super) fn of(offer: &Offer) -> Result<Self, Unfit> {
+    pub(in crate::ports) fn of(offer: &Offer) -> Result<Self, Unfit> {
         let mr_mode = modern_mr_mode(offer.mr_mode);
         check(offer, mr_mode)?;
         let prefix = if offer.mode & FI_MSG_PREFIX != 0 {
@@ -222,6 +213,34 @@ impl Plan {
         };
         plan.large = plan.large_path(offer, mr_mode);
         Ok(plan)
+    }
+
+    /// What the provider's objects are opened and used on.
+    pub(in crate::ports) fn terms(&self) -> Terms {
+        Terms {
+            provider: self.provider.clone(),
+            address_format: self.address_format,
+            shared_queue: true,
+            entries: Entries::Tagged,
+            wait: self.wait,
+            prefix: self.prefix,
+            inject_max: self.inject_max,
+            frame_max: self.slot_bytes,
+            multi_recv: self.multi_recv,
+            mr_endpoint: self.mr_endpoint,
+            mr_prov_key: self.mr_prov_key,
+            mr_key_bytes: self.mr_key_bytes,
+            virt_addr: matches!(
+                self.large,
+                Large::Rma {
+                    virt_addr: true,
+                    ..
+                }
+            ),
+            iov_limit: self.iov_limit,
+            tx_depth: self.tx_depth,
+            rx_depth: self.rx_depth,
+        }
     }
 
     fn large_path(&self, offer: &Offer, mr_mode: c_int) -> Large {
@@ -283,18 +302,8 @@ fn check(offer: &Offer, mr_mode: c_int) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// `mr_mode` in the bits that replaced `FI_MR_BASIC` and `FI_MR_SCALABLE` with version 1.5.
-fn modern_mr_mode(mr_mode: c_int) -> c_int {
-    let mut modern = mr_mode & !(FI_MR_BASIC | FI_MR_SCALABLE);
-    // With both, the provider leaves the choice to its user: the one that asks for less.
-    if mr_mode & FI_MR_BASIC != 0 && mr_mode & FI_MR_SCALABLE == 0 {
-        modern |= FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-    }
-    modern
-}
-
 /// Whether `provider` moves bytes with this host's processor and kernel only.
-pub(super) fn is_software(provider: &str) -> bool {
+pub(in crate::ports) fn is_software(provider: &str) -> bool {
     let core = provider.split(';').next().unwrap_or(provider);
     SOFTWARE.contains(&core)
 }
@@ -389,14 +398,14 @@ impl fmt::Display for Unfit {
 }
 
 /// What we give a provider that wants it. `FI_RX_CQ_DATA` costs nothing: we send no such data.
-pub(super) const MODES: u64 =
+pub(in crate::ports) const MODES: u64 =
     FI_CONTEXT | FI_CONTEXT2 | FI_MSG_PREFIX | FI_RX_CQ_DATA | FI_LOCAL_MR;
 
 /// What we do for a provider's registrations. Not `FI_MR_RAW` (keys longer than 8 bytes), not
 /// `FI_MR_MMU_NOTIFY` (we do not watch page tables), not `FI_MR_RMA_EVENT` (we count nothing).
 /// `FI_MR_HMEM` is only about the memory of devices, which we are never given: not asked for, and
 /// not minded.
-pub(super) const MR_MODES: c_int =
+pub(in crate::ports) const MR_MODES: c_int =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
 
 /// Core providers that are software.

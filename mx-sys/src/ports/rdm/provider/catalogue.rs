@@ -5,7 +5,7 @@
 //!                            fi_fabric ----> `open`
 //! ```
 
-use super::source;
+use crate::ports::fabric::source;
 use libfabric_sys::abi::{
     FI_ADDR_CXI, FI_CONTEXT, FI_EINVAL, FI_ENODATA, FI_EP_RDM, FI_MR_ALLOCATED, FI_MR_ENDPOINT,
     FI_MR_PROV_KEY, FI_MSG, FI_MULTI_RECV, FI_ORDER_SAS, FI_READ, FI_RECV, FI_REMOTE_READ, FI_RMA,
@@ -20,7 +20,7 @@ use std::ptr::null_mut;
 
 /// One line of the catalogue.
 #[derive(Clone)]
-pub(in crate::ports::rdm) struct Line {
+pub(in crate::ports) struct Line {
     pub provider: &'static str,
     pub source: Option<IpAddr>,
     pub caps: u64,
@@ -31,7 +31,7 @@ pub(in crate::ports::rdm) struct Line {
 }
 
 impl Line {
-    pub(in crate::ports::rdm) fn tcp(source: &str) -> Self {
+    pub(in crate::ports) fn tcp(source: &str) -> Self {
         Self {
             provider: "tcp",
             source: Some(source.parse().unwrap()),
@@ -43,7 +43,7 @@ impl Line {
         }
     }
 
-    pub(in crate::ports::rdm) fn cxi() -> Self {
+    pub(in crate::ports) fn cxi() -> Self {
         Self {
             provider: "cxi",
             source: None,
@@ -53,7 +53,7 @@ impl Line {
         }
     }
 
-    pub(in crate::ports::rdm) fn psm3() -> Self {
+    pub(in crate::ports) fn psm3() -> Self {
         Self {
             provider: "psm3",
             mode: FI_CONTEXT,
@@ -275,7 +275,7 @@ unsafe extern "C" fn strerror(code: c_int) -> *const c_char {
 /// # Safety
 ///
 /// `fabric` does what `fi_fabric` does.
-pub(in crate::ports::rdm) unsafe fn library(lines: &[Line], fabric: OpenFabric) -> Library {
+pub(in crate::ports) unsafe fn library(lines: &[Line], fabric: OpenFabric) -> Library {
     CATALOGUE.with_borrow_mut(|catalogue| *catalogue = lines.to_vec());
     let functions = Functions {
         getinfo,
@@ -290,5 +290,5 @@ pub(in crate::ports::rdm) unsafe fn library(lines: &[Line], fabric: OpenFabric) 
 }
 
 /// `fi_fabric`.
-pub(in crate::ports::rdm) type OpenFabric =
+pub(in crate::ports) type OpenFabric =
     unsafe extern "C" fn(*mut fi_fabric_attr, *mut *mut fid_fabric, *mut c_void) -> c_int;

@@ -23,6 +23,7 @@ pub use survey::{Finding, Paths, Verdict, survey};
 use super::RdmOptions;
 use super::error::RdmError;
 use super::plan::{Large, MODES, MR_MODES, Offer, Plan, is_software};
+use crate::ports::fabric::{Place, is_of_this_host, place, source};
 use libfabric_sys::abi::{
     FI_ENODATA, FI_EP_RDM, FI_MSG, FI_MULTI_RECV, FI_ORDER_SAS, FI_PROGRESS_MANUAL, FI_READ,
     FI_RECV, FI_REMOTE_READ, FI_RM_ENABLED, FI_RMA, FI_SEND, FI_SOURCE, FI_TAGGED,
@@ -31,12 +32,11 @@ use libfabric_sys::abi::{
 use libfabric_sys::{Hints, Info, InfoList, Library};
 use standing::{Standing, has_ip_addresses, preference};
 use std::ffi::CString;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::IpAddr;
 
 /// A provider that was chosen: what it offers, and what is made of it.
 #[derive(Debug)]
-pub(super) struct Choice {
+pub(in crate::ports) struct Choice {
     /// One entry.
     pub info: InfoList,
     /// How messages go over it.
@@ -46,7 +46,10 @@ pub(super) struct Choice {
 impl Choice {
     /// Chooses as the options say. Without an address to bind to, a provider with IP addresses
     /// gets the first that other hosts can reach, loopback only when there is nothing else.
-    pub(super) fn make(library: &Library, options: &RdmOptions) -> Result<Self, RdmError> {
+    pub(in crate::ports) fn make(
+        library: &Library,
+        options: &RdmOptions,
+    ) -> Result<Self, RdmError> {
         if let Some(name) = &options.provider {
             return Self::forced(library, options, name);
         }
@@ -68,7 +71,7 @@ impl Choice {
     }
 
     /// The provider, layers joined by `;`.
-    pub(super) fn provider(&self) -> &str {
+    pub(in crate::ports) fn provider(&self) -> &str {
         &self.plan.provider
     }
 
@@ -152,14 +155,6 @@ fn find(library: &Library, name: &str, bind: Option<IpAddr>) -> Result<Choice, M
     Err(missing)
 }
 
-/// Whether something could listen at `address`.
-fn is_of_this_host(address: IpAddr) -> bool {
-    match UdpSocket::bind((address, 0)) {
-        Ok(_) => true,
-        Err(error) => error.kind() != io::ErrorKind::AddrNotAvailable,
-    }
-}
-
 fn has(offers: &InfoList, name: &str) -> bool {
     offers.iter().any(|info| info.provider() == name)
 }
@@ -199,20 +194,6 @@ enum LargeRank {
     Copied,
 }
 
-/// Where an endpoint would be, the one most peers can reach first. IPv4 before IPv6 so that both
-/// sides choose the same where they have both.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Place {
-    /// Not an IP address, or a public or private one of IPv4.
-    Network,
-    /// One of IPv6.
-    NetworkV6,
-    /// This host only.
-    Loopback,
-    /// One link only, and useless without the name of an interface.
-    LinkLocal,
-}
-
 fn judge(info: Info<'_>, bind: Option<IpAddr>) -> Result<(Rank, Plan), String> {
     let plan = Plan::of(&offer(info)).map_err(|unfit| unfit.to_string())?;
     let source = source(info.src_addr());
@@ -237,32 +218,6 @@ fn judge(info: Info<'_>, bind: Option<IpAddr>) -> Result<(Rank, Plan), String> {
         Large::Rma { .. } | Large::Lanes => LargeRank::Direct,
     };
     Ok(((large, place), plan))
-}
-
-fn place(address: IpAddr) -> Place {
-    match address {
-        _ if address.is_loopback() => Place::Loopback,
-        IpAddr::V4(v4) if v4.is_link_local() => Place::LinkLocal,
-        IpAddr::V6(v6) if v6.is_unicast_link_local() => Place::LinkLocal,
-        IpAddr::V4(_) => Place::Network,
-        IpAddr::V6(_) => Place::NetworkV6,
-    }
-}
-
-/// The IP address in a socket address; `None` for anything else.
-fn source(bytes: &[u8]) -> Option<IpAddr> {
-    let family = i32::from(u16::from_ne_bytes(*bytes.first_chunk()?));
-    match family {
-        libc::AF_INET if bytes.len() == size_of::<libc::sockaddr_in>() => {
-            let octets: [u8; 4] = *bytes.get(4..)?.first_chunk()?;
-            Some(Ipv4Addr::from(octets).into())
-        }
-        libc::AF_INET6 if bytes.len() == size_of::<libc::sockaddr_in6>() => {
-            let octets: [u8; 16] = *bytes.get(8..)?.first_chunk()?;
-            Some(Ipv6Addr::from(octets).into())
-        }
-        _ => None,
-    }
 }
 
 /// What an offer says, as far as plans go.
@@ -346,6 +301,6 @@ fn hints(library: &Library, name: &str, caps: u64) -> Result<Hints, i32> {
 }
 
 #[cfg(test)]
-pub(super) mod catalogue;
+pub(in crate::ports) mod catalogue;
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@ use crate::ports::rdm::plan::is_software;
 
 /// What is thought of a provider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
+pub(in crate::ports) enum Standing {
     /// Chosen without being asked for, the lower first.
     Preferred(usize),
     /// Only when it is asked for by name.
@@ -25,7 +25,7 @@ pub(super) enum Standing {
 
 impl Standing {
     /// Of the provider with this exact name, layers joined by `;`.
-    pub(super) fn of(name: &str) -> Self {
+    pub(in crate::ports) fn of(name: &str) -> Self {
         // The outermost layer is what is talked to, so its reason comes first.
         for layer in name.rsplit(';') {
             if let Some((_, why)) = NEVER.iter().find(|(refused, _)| *refused == layer) {
@@ -43,14 +43,14 @@ impl Standing {
 }
 
 /// The providers that are chosen without being asked for, best first.
-pub(super) fn preference(hardware_only: bool) -> impl Iterator<Item = &'static str> {
+pub(in crate::ports) fn preference(hardware_only: bool) -> impl Iterator<Item = &'static str> {
     PREFERENCE
         .into_iter()
         .filter(move |name| !(hardware_only && is_software(name)))
 }
 
 /// Whether a provider's addresses are those of IP, so that an address to bind to means something.
-pub(super) fn has_ip_addresses(name: &str) -> bool {
+pub(in crate::ports) fn has_ip_addresses(name: &str) -> bool {
     let core = name.split(';').next().unwrap_or(name);
     is_software(name) || core == "verbs"
 }

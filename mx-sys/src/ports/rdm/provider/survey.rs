@@ -10,7 +10,7 @@
 //! Knows nothing of: who shows it. Only [`Finding::has_descriptor`] opens anything.
 
 use super::{Missing, Standing, find};
-use crate::ports::rdm::objects::Domain;
+use crate::ports::fabric::Domain;
 use crate::ports::rdm::plan::Plan;
 use libfabric_sys::abi::{FI_EP_RDM, fi_major, fi_minor};
 use libfabric_sys::{Info, Library};
@@ -153,7 +153,7 @@ impl Finding {
             Err(Missing::Unfit(why)) => return Err(why),
             Err(Missing::Absent) => return Err("it has nothing here".to_owned()),
         };
-        let domain = Domain::open(Arc::new(library.clone()), &choice);
+        let domain = Domain::open(Arc::new(library.clone()), &choice.info, choice.plan.terms());
         let domain = domain.map_err(|error| format!("{}: {}", error.what, error.text))?;
         Ok(domain.wait_fd().is_some())
     }

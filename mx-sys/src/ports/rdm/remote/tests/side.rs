@@ -1,7 +1,7 @@
 //! One side of a test, and two of them with what goes between.
 
+use crate::ports::fabric::{CqEvent, Domain, Ep, Role};
 use crate::ports::rdm::RdmOptions;
-use crate::ports::rdm::objects::{CqEvent, Domain, Ep, Role};
 use crate::ports::rdm::ops::{Op, Ops};
 use crate::ports::rdm::provider::Choice;
 use crate::ports::rdm::remote::{Outlet, Remote, Report};
@@ -30,10 +30,10 @@ pub(super) struct Side {
 
 impl Side {
     pub(super) fn open(library: &Arc<Library>, choice: &Choice, lanes: usize) -> Self {
-        let domain = Domain::open(Arc::clone(library), choice).unwrap();
+        let domain = Domain::open(Arc::clone(library), &choice.info, choice.plan.terms()).unwrap();
         let main = domain.endpoint(Role::Main).unwrap();
         Self {
-            remote: Remote::new(domain.plan(), lanes),
+            remote: Remote::new(&choice.plan, lanes),
             main,
             out: VecDeque::new(),
             backlog: VecDeque::new(),

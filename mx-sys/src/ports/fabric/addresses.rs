@@ -18,9 +18,9 @@ use libfabric_sys::calls::{fi_av_insert, fi_av_remove};
 impl Domain {
     /// Makes a peer's address known, and gives what operations name it by. The address may come
     /// from anywhere.
-    pub(in crate::ports::rdm) fn insert(&self, address: &[u8]) -> Result<u64, FabricError> {
+    pub(in crate::ports) fn insert(&self, address: &[u8]) -> Result<u64, FabricError> {
         let refuse = |code| Err(self.error("fi_av_insert", code));
-        if !is_address(self.plan.address_format, address) {
+        if !is_address(self.terms.address_format, address) {
             return refuse(FI_EINVAL);
         }
         // Providers take as many bytes as their addresses have, or all up to a zero: never
@@ -52,7 +52,7 @@ impl Domain {
     }
 
     /// Forgets a peer. Nothing must be outstanding with it.
-    pub(in crate::ports::rdm) fn remove(&self, peer: u64) {
+    pub(in crate::ports) fn remove(&self, peer: u64) {
         let mut peer = peer;
         // SAFETY: an open vector, and an array of one.
         let result = unsafe { fi_av_remove(self.parts.av.as_ptr(), &raw mut peer, 1, 0) };
@@ -65,7 +65,7 @@ impl Domain {
 
 /// Whether `address` can be one in this format, as far as that can be seen. Providers look no
 /// closer, or abort the process when they do.
-fn is_address(format: u32, address: &[u8]) -> bool {
+pub(in crate::ports) fn is_address(format: u32, address: &[u8]) -> bool {
     let family = address.first_chunk().copied().map(u16::from_ne_bytes);
     let port = address.get(2..4);
     let is_ip = |wanted: i32, len: usize| {

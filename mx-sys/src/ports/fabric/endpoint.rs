@@ -18,13 +18,13 @@ use super::queue::Queue;
 use super::{CqEvent, Desc, Domain, FabricError, Handle, Parts, check, opened};
 use libc::{c_void, iovec};
 use libfabric_sys::abi::{
-    FI_ADDR_UNSPEC, FI_E2BIG, FI_EBUSY, FI_EINVAL, FI_EMSGSIZE, FI_ENOSYS, FI_EOTHER, FI_ETOOSMALL,
-    FI_MULTI_RECV, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, FI_RECV, FI_RMA, FI_TAGGED, FI_TRANSMIT,
-    fi_msg, fid, fid_ep,
+    FI_ADDR_UNSPEC, FI_COMPLETION, FI_E2BIG, FI_EBUSY, FI_EINVAL, FI_EMSGSIZE, FI_ENOCQ, FI_ENOSYS,
+    FI_EOTHER, FI_ETOOSMALL, FI_MORE, FI_MULTI_RECV, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV,
+    FI_RECV, FI_RMA, FI_TAGGED, FI_TRANSMIT, fi_msg, fid, fid_ep,
 };
 use libfabric_sys::calls::{
     fi_cancel, fi_enable, fi_endpoint, fi_ep_bind, fi_getname, fi_inject, fi_read, fi_recv,
-    fi_recvmsg, fi_send, fi_setopt, fi_trecv, fi_tsend, fi_tsendv,
+    fi_recvmsg, fi_send, fi_sendmsg, fi_setopt, fi_trecv, fi_tsend, fi_tsendv,
 };
 use libfabric_sys::{Info, InfoList};
 use std::fmt;
@@ -33,16 +33,23 @@ use std::rc::Rc;
 
 /// What an endpoint is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::ports::rdm) enum Role {
+pub(in crate::ports) enum Role {
     /// All links share it.
     Main,
     /// For the large messages of one peer: opened and closed often, few operations at a time.
     Lane,
+    /// As good as the shared one, with a queue of its own.
+    Own {
+        /// Where it is to be, for providers with IP addresses; 0 or `None`: anywhere.
+        port: Option<u16>,
+        /// Operations that can be outstanding, in both directions together.
+        entries: usize,
+    },
 }
 
 /// An enabled endpoint. Dropping it closes it, unless registrations are bound to it: then the last
 /// of them does.
-pub(in crate::ports::rdm) struct Ep {
+pub(in crate::ports) struct Ep {
     pub(super) parts: Rc<EpParts>,
 }
 
@@ -67,32 +74,39 @@ pub(super) struct EpParts {
 unsafe impl Send for Ep {}
 
 impl Domain {
-    /// Opens an endpoint that knows this domain's addresses, ready for use. A lane gets a queue of
-    /// its own.
-    pub(in crate::ports::rdm) fn endpoint(&self, role: Role) -> Result<Ep, FabricError> {
+    /// Opens an endpoint that knows this domain's addresses, ready for use. Only the shared one
+    /// has no queue of its own.
+    pub(in crate::ports) fn endpoint(&self, role: Role) -> Result<Ep, FabricError> {
         let parts = &self.parts;
         let original = parts.info.first();
         let original = original.ok_or_else(|| self.error("fi_endpoint", FI_EINVAL))?;
-        let lane: InfoList;
+        let copy: InfoList;
         let info = match role {
             Role::Main => original,
-            Role::Lane => {
-                let copy = parts.info.keep(original);
-                lane = copy.map_err(|code| self.error("fi_dupinfo", code))?;
-                let info = lane.first();
+            Role::Lane | Role::Own { .. } => {
+                let copied = parts.info.keep(original);
+                copy = copied.map_err(|code| self.error("fi_dupinfo", code))?;
+                let info = copy.first();
                 let info = info.ok_or_else(|| self.error("fi_dupinfo", FI_EOTHER))?;
-                make_small(info);
+                match role {
+                    Role::Own { port, .. } => set_port(info, port.unwrap_or(0)),
+                    Role::Main | Role::Lane => make_small(info),
+                }
                 info
             }
         };
         let queue = match role {
             Role::Main => None,
-            Role::Lane => {
-                let queue = Queue::open(&parts.fabric, &parts.domain, LANE_ENTRIES, self.plan.wait);
-                Some(queue.map_err(|code| self.error("fi_cq_open", code))?)
-            }
+            Role::Lane => Some(LANE_ENTRIES),
+            Role::Own { entries, .. } => Some(entries),
         };
-        let cq = queue.as_ref().unwrap_or(&parts.queue).fid();
+        let queue = queue.map(|entries| {
+            let queue = Queue::open(&parts.fabric, &parts.domain, entries, &self.terms);
+            queue.map_err(|code| self.error("fi_cq_open", code))
+        });
+        let queue = queue.transpose()?;
+        let cq = queue.as_ref().or(parts.queue.as_ref());
+        let cq = cq.ok_or_else(|| self.error("fi_ep_bind", FI_ENOCQ))?.fid();
         // Opened after its queue, so that it is closed first when something fails below.
         let handle = opened("endpoint", |out| {
             // SAFETY: an open domain, an info of the same library, an output.
@@ -114,11 +128,14 @@ impl Domain {
         // SAFETY: an open endpoint, and an address vector of its domain.
         let result = unsafe { fi_ep_bind(ep, parts.av.fid(), 0) };
         step("fi_ep_bind", result)?;
-        if role == Role::Main && self.plan.multi_recv {
+        if role == Role::Main && self.terms.multi_recv {
             self.set_least_room(&handle)?;
         }
         // SAFETY: an open endpoint with all it needs.
         step("fi_enable", unsafe { fi_enable(ep) })?;
+        if let Some(queue) = &queue {
+            queue.bound(&parts.fabric);
+        }
         let address = name(&handle).map_err(|code| self.error("fi_getname", code))?;
         Ok(Ep {
             parts: Rc::new(EpParts {
@@ -127,8 +144,8 @@ impl Domain {
                 handle: Some(handle),
                 address,
                 caps: info.caps(),
-                iov_limit: self.plan.iov_limit,
-                inject_limit: self.plan.prefix + self.plan.inject_max,
+                iov_limit: self.terms.iov_limit,
+                inject_limit: self.terms.prefix + self.terms.inject_max,
                 domain: Rc::clone(parts),
             }),
         })
@@ -137,7 +154,7 @@ impl Domain {
     /// A multi-receive buffer is given back when less than a whole slot is left of it: a frame
     /// never meets one that is too short.
     fn set_least_room(&self, handle: &Handle<fid_ep>) -> Result<(), FabricError> {
-        let least: usize = self.plan.prefix + self.plan.slot_bytes;
+        let least: usize = self.terms.prefix + self.terms.frame_max;
         // SAFETY: an open endpoint, and a value of the type that this option has.
         let result = unsafe {
             fi_setopt(
@@ -153,8 +170,8 @@ impl Domain {
 }
 
 impl Ep {
-    /// Where it is, in the plan's address format.
-    pub(in crate::ports::rdm) fn address(&self) -> &[u8] {
+    /// Where it is, in the address format of the terms.
+    pub(in crate::ports) fn address(&self) -> &[u8] {
         &self.parts.address
     }
 
@@ -162,35 +179,40 @@ impl Ep {
     /// broken, and with it this endpoint. A lane makes progress only when this is called.
     ///
     /// For the shared endpoint this is [`Domain::read`], and so with the next two.
-    pub(in crate::ports::rdm) fn events(
+    pub(in crate::ports) fn events(
         &self,
         out: &mut Vec<CqEvent>,
         max: usize,
     ) -> Result<usize, FabricError> {
-        self.queue().read(&self.parts.domain.library, out, max)
+        match self.queue() {
+            Some(queue) => queue.read(&self.parts.domain.library, out, max),
+            None => Ok(0),
+        }
     }
 
     /// The descriptor that becomes readable when there may be events; `None` when there is none, or
     /// when it has stopped working. Closed with the endpoint.
-    pub(in crate::ports::rdm) fn wait_fd(&self) -> Option<RawFd> {
-        self.queue().wait_fd()
+    pub(in crate::ports) fn wait_fd(&self) -> Option<RawFd> {
+        self.queue()?.wait_fd()
     }
 
     /// Whether one may sleep on [`Ep::wait_fd`] now. If not, there is something to read, or no
     /// descriptor.
-    pub(in crate::ports::rdm) fn may_sleep(&self) -> bool {
+    pub(in crate::ports) fn may_sleep(&self) -> bool {
         let domain = &self.parts.domain;
-        self.queue().may_sleep(&domain.fabric, &domain.library)
+        let queue = self.queue();
+        queue.is_some_and(|queue| queue.may_sleep(&domain.fabric, &domain.library))
     }
 
-    fn queue(&self) -> &Queue {
+    /// Its own, or the one it was bound to for want of one.
+    fn queue(&self) -> Option<&Queue> {
         let parts = &self.parts;
-        parts.queue.as_ref().unwrap_or(&parts.domain.queue)
+        parts.queue.as_ref().or(parts.domain.queue.as_ref())
     }
 
     /// Closes it now and gives back all memory outstanding on it; the error, positive, when the
     /// provider will not, or `FI_EBUSY` when registrations are bound to it.
-    pub(in crate::ports::rdm) fn close(self) -> Result<(), i32> {
+    pub(in crate::ports) fn close(self) -> Result<(), i32> {
         let mut parts = Rc::try_unwrap(self.parts).map_err(|_| FI_EBUSY)?;
         parts.close()
     }
@@ -201,8 +223,8 @@ impl Ep {
     /// # Safety
     ///
     /// The memory is ours alone until the completion that gives it back was read, or the endpoint
-    /// closed. So is what `context` points to, where the plan wants context bytes.
-    pub(in crate::ports::rdm) unsafe fn receive(
+    /// closed. So is what `context` points to, where the provider wants context bytes.
+    pub(in crate::ports) unsafe fn receive(
         &self,
         start: *mut u8,
         len: usize,
@@ -233,9 +255,9 @@ impl Ep {
         check(unsafe { fi_recvmsg(ep, &raw const msg, FI_MULTI_RECV) })
     }
 
-    /// Sends a copy of `bytes`, prefix first, if the frame is no longer than the plan's
-    /// `inject_max`. There is no completion.
-    pub(in crate::ports::rdm) fn inject(&self, bytes: &[u8], to: u64) -> Result<(), i32> {
+    /// Sends a copy of `bytes`, prefix first, if the frame is no longer than the
+    /// terms' `inject_max`. There is no completion.
+    pub(in crate::ports) fn inject(&self, bytes: &[u8], to: u64) -> Result<(), i32> {
         // Some providers only assert it.
         if bytes.len() > self.parts.inject_limit {
             return Err(FI_EMSGSIZE);
@@ -250,7 +272,7 @@ impl Ep {
     /// # Safety
     ///
     /// As for [`Ep::receive`]; the memory may be read, not written, meanwhile.
-    pub(in crate::ports::rdm) unsafe fn send(
+    pub(in crate::ports) unsafe fn send(
         &self,
         start: *const u8,
         len: usize,
@@ -263,13 +285,45 @@ impl Ep {
         check(unsafe { fi_send(ep, start.cast(), len, desc, to, context) })
     }
 
+    /// As [`Ep::send`], and more follows at once: the provider may wait for that before it tells
+    /// the card. The last send before a pause must be an [`Ep::send`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`Ep::send`].
+    pub(in crate::ports) unsafe fn send_more(
+        &self,
+        start: *const u8,
+        len: usize,
+        desc: Desc,
+        to: u64,
+        context: *mut c_void,
+    ) -> Result<(), i32> {
+        let segment = iovec {
+            iov_base: start.cast_mut().cast(),
+            iov_len: len,
+        };
+        let mut desc = desc;
+        let msg = fi_msg {
+            msg_iov: &raw const segment,
+            desc: &raw mut desc,
+            iov_count: 1,
+            addr: to,
+            context,
+            data: 0,
+        };
+        // SAFETY: an open endpoint, a message whose arrays live until the call returns; the rest is
+        // the caller's word.
+        check(unsafe { fi_sendmsg(self.parts.raw, &raw const msg, FI_COMPLETION | FI_MORE) })
+    }
+
     /// Posts a buffer for the message with this tag, from anybody or, where the provider can
     /// direct receives, from `from`.
     ///
     /// # Safety
     ///
     /// As for [`Ep::receive`].
-    pub(in crate::ports::rdm) unsafe fn tagged_receive(
+    pub(in crate::ports) unsafe fn tagged_receive(
         &self,
         start: *mut u8,
         len: usize,
@@ -290,7 +344,7 @@ impl Ep {
     /// # Safety
     ///
     /// As for [`Ep::send`]; and `desc` is as long as said.
-    pub(in crate::ports::rdm) unsafe fn tagged_send(
+    pub(in crate::ports) unsafe fn tagged_send(
         &self,
         iov: &[iovec],
         desc: *mut Desc,
@@ -326,7 +380,7 @@ impl Ep {
     ///
     /// As for [`Ep::receive`].
     #[expect(clippy::too_many_arguments, reason = "as many as fi_read has")]
-    pub(in crate::ports::rdm) unsafe fn read(
+    pub(in crate::ports) unsafe fn read(
         &self,
         start: *mut u8,
         len: usize,
@@ -344,11 +398,11 @@ impl Ep {
 
     /// Asks for an operation to be given up. It ends as it would otherwise, perhaps with
     /// `FI_ECANCELED`; sends mostly do not.
-    pub(in crate::ports::rdm) fn cancel(&self, context: *mut c_void) {
+    pub(in crate::ports) fn cancel(&self, context: *mut c_void) {
         // SAFETY: an open endpoint; the context is only compared.
         let result = unsafe { fi_cancel(self.parts.raw, context) };
         if let Err(code) = check(result) {
-            log::debug!("rdm: fi_cancel of {context:?}: error {code}");
+            log::debug!("fabric: fi_cancel of {context:?}: error {code}");
         }
     }
 
@@ -386,7 +440,7 @@ impl EpParts {
 impl Drop for EpParts {
     fn drop(&mut self) {
         if let Err(code) = self.close() {
-            log::warn!("rdm: the endpoint cannot be closed (error {code})");
+            log::warn!("fabric: the endpoint cannot be closed (error {code})");
         }
     }
 }
@@ -410,6 +464,19 @@ fn make_small(info: Info<'_>) {
         let size = unsafe { &mut (*rx).size };
         *size = LANE_DEPTH.min(*size);
     }
+}
+
+/// Chooses the port in the socket address of an info of our own; other addresses have none.
+fn set_port(info: Info<'_>, port: u16) {
+    let family = info.src_addr().first_chunk().copied();
+    let family = family.map(u16::from_ne_bytes).map(i32::from);
+    if !matches!(family, Some(libc::AF_INET | libc::AF_INET6)) || info.src_addr().len() < 4 {
+        return;
+    }
+    // SAFETY: an entry of a list of ours.
+    let start = unsafe { (*info.as_ptr()).src_addr }.cast::<u8>();
+    // SAFETY: an address of at least four bytes, whose third and fourth these are.
+    unsafe { start.add(2).cast::<[u8; 2]>().write(port.to_be_bytes()) };
 }
 
 /// The address of an endpoint.

@@ -6,6 +6,7 @@
 use super::*;
 use crate::ports::rdm::RdmOptions;
 use crate::ports::rdm::plan::Large;
+use crate::ports::rdm::provider::Choice;
 use libfabric_sys::abi::{
     FI_ADDR_UNSPEC, FI_EAGAIN, FI_MULTI_RECV, FI_RECV, FI_REMOTE_READ, FI_SEND, fi_context2,
 };
@@ -35,7 +36,7 @@ struct Side {
 
 impl Side {
     fn open(library: &Arc<Library>, choice: &Choice) -> Self {
-        let domain = Domain::open(Arc::clone(library), choice).unwrap();
+        let domain = Domain::open(Arc::clone(library), &choice.info, choice.plan.terms()).unwrap();
         let main = domain.endpoint(Role::Main).unwrap();
         let events = RefCell::default();
         Self {
@@ -180,7 +181,7 @@ fn pair(library: &Arc<Library>, choice: &Choice) -> (Side, Side, u64, u64) {
 fn many_messages_share_one_receive_buffer() {
     with_providers(|library, choice| {
         let (a, b, to_b, _) = pair(library, choice);
-        let plan = b.domain.plan().clone();
+        let plan = choice.plan.clone();
         let mut contexts = Contexts::new(2);
         let mut room = vec![0_u8; 4 * (plan.prefix + plan.slot_bytes)];
         let receive = contexts.at(0);
@@ -236,7 +237,7 @@ fn many_messages_share_one_receive_buffer() {
 fn a_receive_buffer_comes_back_when_no_whole_slot_fits_any_more() {
     with_providers(|library, choice| {
         let (a, b, to_b, _) = pair(library, choice);
-        let plan = b.domain.plan().clone();
+        let plan = choice.plan.clone();
         let mut contexts = Contexts::new(1);
         let frame = vec![7_u8; plan.prefix + plan.inject_max];
         // A slot, and then three small frames and not four.
@@ -280,7 +281,7 @@ fn a_receive_buffer_comes_back_when_no_whole_slot_fits_any_more() {
 fn tagged_messages_go_from_lane_to_lane_into_their_place() {
     with_providers(|library, choice| {
         let (a, b, ..) = pair(library, choice);
-        assert_eq!(a.domain.plan().large, Large::Lanes);
+        assert_eq!(choice.plan.large, Large::Lanes);
         let from = a.lane();
         let to = b.lane();
         let lane = a.domain.insert(to.ep.address()).unwrap();
@@ -342,7 +343,7 @@ fn tagged_messages_go_from_lane_to_lane_into_their_place() {
 fn closing_a_lane_gives_back_a_posted_receive_and_leaves_the_rest_working() {
     with_providers(|library, choice| {
         let (a, b, to_b, _) = pair(library, choice);
-        let plan = b.domain.plan().clone();
+        let plan = choice.plan.clone();
         let to = b.lane();
         let from = a.lane();
         let lane = a.domain.insert(to.ep.address()).unwrap();
@@ -545,9 +546,9 @@ fn sleep(fd: RawFd, timeout_ms: c_int) -> bool {
 fn one_sleeps_on_the_descriptor_until_a_message_comes() {
     with_providers(|library, choice| {
         let (a, b, to_b, to_a) = pair(library, choice);
-        let plan = b.domain.plan().clone();
+        let plan = choice.plan.clone();
         let fd = b.domain.wait_fd().expect("software providers have one");
-        assert_eq!(plan.wait, Wait::Fd);
+        assert_eq!(b.domain.terms().wait, Wait::Fd);
         let mut contexts = Contexts::new(2);
         let mut rooms = [0, 1].map(|_| vec![0_u8; 4 * (plan.prefix + plan.slot_bytes)]);
         for (index, side) in [&a, &b].into_iter().enumerate() {

@@ -12,14 +12,13 @@
 
 use super::endpoint::EpParts;
 use super::{Desc, Domain, Ep, FabricError, Handle, Parts, check, opened};
-use crate::ports::rdm::plan::Large;
 use libfabric_sys::abi::{FI_EINVAL, FI_ENOKEY, FI_KEY_NOTAVAIL, fid_mr};
 use libfabric_sys::calls::{fi_mr_bind, fi_mr_desc, fi_mr_enable, fi_mr_key, fi_mr_reg};
 use std::fmt;
 use std::rc::Rc;
 
 /// Registered memory. Dropping it ends the registration.
-pub(in crate::ports::rdm) struct Mr {
+pub(in crate::ports) struct Mr {
     /// `None` once it was closed, which is when all of this goes.
     handle: Option<Handle<fid_mr>>,
     key: u64,
@@ -36,19 +35,19 @@ unsafe impl Send for Mr {}
 
 impl Domain {
     /// Registers memory for `access` (`FI_SEND | FI_RECV | FI_READ | FI_REMOTE_READ ...`). With
-    /// the plan's `mr_endpoint`, it is for use with `ep`, which then must be given.
+    /// the terms' `mr_endpoint`, it is for use with `ep`, which then must be given.
     ///
     /// # Safety
     ///
     /// The memory is valid until the registration has ended.
-    pub(in crate::ports::rdm) unsafe fn register(
+    pub(in crate::ports) unsafe fn register(
         &self,
         start: *mut u8,
         len: usize,
         access: u64,
         ep: Option<&Ep>,
     ) -> Result<Mr, FabricError> {
-        let handle = if self.plan.mr_prov_key {
+        let handle = if self.terms.mr_prov_key {
             // SAFETY: the caller's word.
             unsafe { self.register_with(start, len, access, 0) }
         } else {
@@ -56,7 +55,7 @@ impl Domain {
             unsafe { self.register_with_own_key(start, len, access) }
         };
         let handle = handle.map_err(|code| self.error(REGISTER, code))?;
-        let endpoint = if self.plan.mr_endpoint {
+        let endpoint = if self.terms.mr_endpoint {
             let ep = ep.ok_or_else(|| self.error("fi_mr_bind", FI_EINVAL))?;
             // SAFETY: an open registration and an open endpoint of one domain.
             let result = unsafe { fi_mr_bind(handle.as_ptr(), ep.parts.fid(), 0) };
@@ -80,13 +79,7 @@ impl Domain {
             key,
             desc,
             start: start.addr(),
-            virt_addr: matches!(
-                self.plan.large,
-                Large::Rma {
-                    virt_addr: true,
-                    ..
-                }
-            ),
+            virt_addr: self.terms.virt_addr,
             domain: Rc::clone(&self.parts),
             _endpoint: endpoint,
         })
@@ -106,7 +99,7 @@ impl Domain {
         let mut refused = FI_ENOKEY;
         for _ in 0..KEY_ATTEMPTS {
             let key = self.next_key.get();
-            self.next_key.set(key_after(key, self.plan.mr_key_bytes));
+            self.next_key.set(key_after(key, self.terms.mr_key_bytes));
             // SAFETY: the caller's word.
             match unsafe { self.register_with(start, len, access, key) } {
                 // Taken: the counter has come round to one that is still in use.
@@ -148,17 +141,17 @@ impl Domain {
 
 impl Mr {
     /// What the peer reads it by.
-    pub(in crate::ports::rdm) fn key(&self) -> u64 {
+    pub(in crate::ports) fn key(&self) -> u64 {
         self.key
     }
 
     /// What goes with the memory into our own operations.
-    pub(in crate::ports::rdm) fn desc(&self) -> Desc {
+    pub(in crate::ports) fn desc(&self) -> Desc {
         self.desc
     }
 
     /// What a peer calls the byte at `start`, an address within the registration.
-    pub(in crate::ports::rdm) fn remote_base(&self, start: *const u8) -> u64 {
+    pub(in crate::ports) fn remote_base(&self, start: *const u8) -> u64 {
         let address = start.addr();
         if self.virt_addr {
             address as u64
@@ -169,7 +162,7 @@ impl Mr {
 
     /// Ends it now. When the provider will not, because it is busy with it, the registration comes
     /// back with the error, positive: the card may still reach the memory.
-    pub(in crate::ports::rdm) fn close(mut self) -> Result<(), (Self, i32)> {
+    pub(in crate::ports) fn close(mut self) -> Result<(), (Self, i32)> {
         let Some(handle) = self.handle.take() else {
             return Ok(());
         };
@@ -186,7 +179,7 @@ impl Drop for Mr {
         if let Some(handle) = self.handle.take()
             && let Err(code) = self.domain.close(handle)
         {
-            log::warn!("rdm: the registration cannot be closed (error {code})");
+            log::warn!("fabric: the registration cannot be closed (error {code})");
         }
     }
 }
@@ -206,7 +199,7 @@ fn key_after(key: u64, bytes: usize) -> u64 {
 }
 
 /// The call that registers, as it stands in errors.
-pub(in crate::ports::rdm) const REGISTER: &str = "fi_mr_reg";
+pub(in crate::ports) const REGISTER: &str = "fi_mr_reg";
 
 /// Keys in use that are met in a row before giving up; registrations come and go in about the
 /// order of their keys.

@@ -13,14 +13,13 @@
 //! Owns: what counts as a completion, and what as the end of the queue.
 //! Knows nothing of: whose completions they are.
 
-use super::{FabricError, Handle, check, opened, positive};
-use crate::ports::rdm::plan::{Plan, Wait};
+use super::{Entries, FabricError, Handle, Terms, Wait, check, opened, positive};
 use libc::c_void;
 use libfabric_sys::Library;
 use libfabric_sys::abi::{
-    FI_CQ_FORMAT_TAGGED, FI_EAGAIN, FI_EAVAIL, FI_EINTR, FI_EOTHER, FI_EOVERRUN, FI_WAIT_FD,
-    FI_WAIT_NONE, FI_WAIT_UNSPEC, fi_cq_attr, fi_cq_err_entry, fi_cq_tagged_entry, fi_wait_obj,
-    fid, fid_cq, fid_domain, fid_fabric,
+    FI_EAGAIN, FI_EAVAIL, FI_EINTR, FI_EOPBADSTATE, FI_EOTHER, FI_EOVERRUN, FI_WAIT_FD,
+    FI_WAIT_NONE, FI_WAIT_UNSPEC, fi_cq_attr, fi_cq_err_entry, fi_cq_msg_entry, fi_cq_tagged_entry,
+    fi_wait_obj, fid, fid_cq, fid_domain, fid_fabric,
 };
 use libfabric_sys::calls::{
     fi_cq_open, fi_cq_read, fi_cq_readerr, fi_cq_strerror, fi_getwait, fi_trywait,
@@ -32,14 +31,14 @@ use std::os::fd::RawFd;
 
 /// The end of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::ports::rdm) enum CqEvent {
+pub(in crate::ports) enum CqEvent {
     /// It was done.
     Done {
         /// The operation's context.
         context: *mut c_void,
         /// Which kind it was, and `FI_MULTI_RECV` when the buffer is given back.
         flags: u64,
-        /// Where the message lies, of a multi-receive buffer.
+        /// Where the message lies, of a multi-receive buffer; null with [`Entries::Plain`].
         buf: *mut c_void,
         /// Bytes received, the prefix counted; means nothing for sends.
         len: usize,
@@ -63,9 +62,32 @@ pub(in crate::ports::rdm) enum CqEvent {
 // is looked up in tables of the port, which only one thread at a time has.
 unsafe impl Send for CqEvent {}
 
+impl CqEvent {
+    fn tagged(entry: &fi_cq_tagged_entry) -> Self {
+        Self::Done {
+            context: entry.op_context,
+            flags: entry.flags,
+            buf: entry.buf,
+            len: entry.len,
+            tag: entry.tag,
+        }
+    }
+
+    fn plain(entry: &fi_cq_msg_entry) -> Self {
+        Self::Done {
+            context: entry.op_context,
+            flags: entry.flags,
+            buf: std::ptr::null_mut(),
+            len: entry.len,
+            tag: 0,
+        }
+    }
+}
+
 /// An open queue.
 pub(super) struct Queue {
     handle: Handle<fid_cq>,
+    format: Entries,
     /// `None` where it has no descriptor.
     wait_fd: Cell<Option<RawFd>>,
     /// Calls in a row that announced a failed operation and then had none.
@@ -78,24 +100,39 @@ impl Queue {
         fabric: &Handle<fid_fabric>,
         domain: &Handle<fid_domain>,
         entries: usize,
-        wish: Wait,
+        terms: &Terms,
     ) -> Result<Self, i32> {
+        let format = terms.entries;
         let new = |handle, wait_fd| Self {
             handle,
+            format,
             wait_fd: Cell::new(wait_fd),
             empty_errors: Cell::new(0),
         };
         // Some providers open such a queue and only then say that it has no descriptor.
-        if wish == Wait::Fd
-            && let Ok(handle) = open_with(domain, FI_WAIT_FD, entries)
-            && let Some(fd) = wait_fd(&handle)
-            && try_wait(fabric, &handle).is_ok()
+        if terms.wait == Wait::Fd
+            && let Ok(handle) = open_with(domain, FI_WAIT_FD, entries, format)
         {
-            return Ok(new(handle, Some(fd)));
+            match wait_fd(&handle) {
+                Ok(fd) if try_wait(fabric, &handle).is_ok() => return Ok(new(handle, Some(fd))),
+                // `usnic` has it when an endpoint is bound.
+                Err(FI_EOPBADSTATE) => return Ok(new(handle, None)),
+                _ => (),
+            }
         }
-        open_with(domain, FI_WAIT_NONE, entries)
-            .or_else(|_| open_with(domain, FI_WAIT_UNSPEC, entries))
+        open_with(domain, FI_WAIT_NONE, entries, format)
+            .or_else(|_| open_with(domain, FI_WAIT_UNSPEC, entries, format))
             .map(|handle| new(handle, None))
+    }
+
+    /// An endpoint has been bound and enabled: only now some providers know the descriptor.
+    pub(super) fn bound(&self, fabric: &Handle<fid_fabric>) {
+        if self.wait_fd.get().is_none()
+            && let Ok(fd) = wait_fd(&self.handle)
+            && try_wait(fabric, &self.handle).is_ok()
+        {
+            self.wait_fd.set(Some(fd));
+        }
     }
 
     /// The queue as every object.
@@ -123,7 +160,7 @@ impl Queue {
             Err(code) => {
                 // It worked when the queue was opened. Sleeping now might be for ever.
                 let text = library.strerror(code);
-                log::warn!("rdm: fi_trywait fails ({text}): polling from now on");
+                log::warn!("fabric: fi_trywait fails ({text}): polling from now on");
                 self.wait_fd.set(None);
                 false
             }
@@ -138,6 +175,7 @@ impl Queue {
         out: &mut Vec<CqEvent>,
         max: usize,
     ) -> Result<usize, FabricError> {
+        // Entries of a shorter format lie closer together in it.
         let mut entries = [const { MaybeUninit::<fi_cq_tagged_entry>::uninit() }; BATCH];
         let mut taken = 0;
         while taken < max {
@@ -163,16 +201,18 @@ impl Queue {
                     code => return Err(FabricError::new(library, "fi_cq_read", code)),
                 },
             };
-            for entry in &entries[..count] {
-                // SAFETY: the queue has written this many.
-                let entry = unsafe { entry.assume_init_ref() };
-                out.push(CqEvent::Done {
-                    context: entry.op_context,
-                    flags: entry.flags,
-                    buf: entry.buf,
-                    len: entry.len,
-                    tag: entry.tag,
-                });
+            match self.format {
+                Entries::Tagged => out.extend(entries[..count].iter().map(|entry| {
+                    // SAFETY: the queue has written this many.
+                    CqEvent::tagged(unsafe { entry.assume_init_ref() })
+                })),
+                Entries::Plain => {
+                    let start = entries.as_ptr().cast::<fi_cq_msg_entry>();
+                    // SAFETY: the queue has written this many of this format, which is a part of
+                    // the one there is room for, and as aligned.
+                    let plain = unsafe { std::slice::from_raw_parts(start, count) };
+                    out.extend(plain.iter().map(CqEvent::plain));
+                }
             }
             taken += count;
             if count < asked {
@@ -212,7 +252,7 @@ impl Queue {
             let text = library.strerror(errno);
             let more = self.provider_words(&entry);
             log::debug!(
-                "rdm: operation {:?} failed: {text} ({more})",
+                "fabric: operation {:?} failed: {text} ({more})",
                 entry.op_context
             );
         }
@@ -252,11 +292,12 @@ fn open_with(
     domain: &Handle<fid_domain>,
     wait: fi_wait_obj,
     size: usize,
+    format: Entries,
 ) -> Result<Handle<fid_cq>, i32> {
     let open = |size| {
         let mut attr = fi_cq_attr {
             size,
-            format: FI_CQ_FORMAT_TAGGED,
+            format: format.number(),
             wait_obj: wait,
             ..fi_cq_attr::EMPTY
         };
@@ -269,11 +310,12 @@ fn open_with(
     open(size).or_else(|_| open(0))
 }
 
-fn wait_fd(cq: &Handle<fid_cq>) -> Option<RawFd> {
+fn wait_fd(cq: &Handle<fid_cq>) -> Result<RawFd, i32> {
     let mut fd: RawFd = -1;
     // SAFETY: an open queue, and an output of the type that `FI_WAIT_FD` has.
     let result = unsafe { fi_getwait(cq.fid(), &raw mut fd) };
-    (result == 0 && fd >= 0).then_some(fd)
+    check(result as isize)?;
+    if fd < 0 { Err(FI_EOTHER) } else { Ok(fd) }
 }
 
 /// Whether one may sleep on the queue's descriptor.
@@ -289,8 +331,8 @@ fn try_wait(fabric: &Handle<fid_fabric>, cq: &Handle<fid_cq>) -> Result<bool, i3
 }
 
 /// Entries of the shared endpoint's queue: as many as it can have outstanding, twice.
-pub(super) fn entries(plan: &Plan) -> usize {
-    (plan.tx_depth.saturating_add(plan.rx_depth))
+pub(super) fn entries(terms: &Terms) -> usize {
+    (terms.tx_depth.saturating_add(terms.rx_depth))
         .saturating_mul(2)
         .clamp(ENTRIES_MIN, ENTRIES_MAX)
 }

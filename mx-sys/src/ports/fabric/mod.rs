@@ -9,10 +9,15 @@
 //!   region.rs     Mr: keys, descriptors               fid_mr
 //!   queue.rs      completions and errors              fid_cq
 //!   addresses.rs  peers                               fid_av
+//!   terms.rs      what they are opened and used on
+//!   places.rs     where on the network that is
 //! ```
 //!
+//! Used by `rdm`, whose links share one endpoint and have lanes, and by `dgram`, which has two
+//! endpoints with a queue each.
+//!
 //! Owns: fabric, domain, completion queue and address vector; opening everything else from them.
-//! Knows nothing of: frames, links, what a context means.
+//! Knows nothing of: frames, links, what a context means, how a provider is chosen.
 //!
 //! Domains are opened for `FI_THREAD_DOMAIN`: one thread at a time in all the objects of a domain.
 //! They may go from thread to thread, but only together; the port keeps them under its one lock.
@@ -21,17 +26,21 @@
 
 mod addresses;
 mod endpoint;
+mod places;
 mod queue;
 mod region;
+mod terms;
 
-pub(super) use endpoint::{Ep, Role};
-pub(super) use queue::CqEvent;
-pub(super) use region::{Mr, REGISTER};
+pub(in crate::ports) use addresses::is_address;
+pub(in crate::ports) use endpoint::{Ep, Role};
+pub(in crate::ports) use places::{Place, is_of_this_host, place, source};
+pub(in crate::ports) use queue::CqEvent;
+pub(in crate::ports) use region::{Mr, REGISTER};
+pub use terms::Wait;
+pub(in crate::ports) use terms::{Entries, Terms, modern_mr_mode};
 
 use queue::Queue;
 
-use super::plan::{Plan, Wait};
-use super::provider::Choice;
 use libc::{c_int, c_void};
 use libfabric_sys::abi::{
     FI_AV_MAP, FI_AV_TABLE, FI_AV_UNSPEC, FI_EINVAL, FI_EOTHER, fi_av_attr, fid, fid_av,
@@ -49,9 +58,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A domain with a completion queue and an address vector.
-pub(super) struct Domain {
+pub(in crate::ports) struct Domain {
     parts: Rc<Parts>,
-    plan: Plan,
+    terms: Terms,
     /// The next key to ask for, where keys are ours to choose.
     next_key: Cell<u64>,
 }
@@ -60,8 +69,8 @@ pub(super) struct Domain {
 /// members is the order in which they are closed.
 struct Parts {
     av: Handle<fid_av>,
-    /// Of the shared endpoint.
-    queue: Queue,
+    /// Of the shared endpoint, where there is one.
+    queue: Option<Queue>,
     domain: Handle<fid_domain>,
     fabric: Handle<fid_fabric>,
     /// What all of it was opened for: one entry.
@@ -76,12 +85,16 @@ struct Parts {
 unsafe impl Send for Domain {}
 
 impl Domain {
-    /// Opens what `choice` describes.
-    pub(super) fn open(library: Arc<Library>, choice: &Choice) -> Result<Self, FabricError> {
+    /// Opens the first offer of `offers` on these terms.
+    pub(in crate::ports) fn open(
+        library: Arc<Library>,
+        offers: &InfoList,
+        mut terms: Terms,
+    ) -> Result<Self, FabricError> {
         let fail = |what, code| FabricError::new(&library, what, code);
-        let first = choice.info.first();
+        let first = offers.first();
         let first = first.ok_or_else(|| fail("fi_getinfo", FI_EINVAL))?;
-        let info = choice.info.keep(first);
+        let info = offers.keep(first);
         let info = info.map_err(|code| fail("fi_dupinfo", code))?;
         let raw = info.first().ok_or_else(|| fail("fi_dupinfo", FI_EOTHER))?;
 
@@ -93,14 +106,18 @@ impl Domain {
             unsafe { fi_domain(fabric.as_ptr(), raw.as_ptr(), out, std::ptr::null_mut()) }
         });
         let domain = domain.map_err(|code| fail("fi_domain", code))?;
-        let mut plan = choice.plan.clone();
-        let queue = Queue::open(&fabric, &domain, queue::entries(&plan), plan.wait);
-        let queue = queue.map_err(|code| fail("fi_cq_open", code))?;
-        let av = open_av(&domain, raw.av_type()).map_err(|code| fail("fi_av_open", code))?;
-        plan.wait = match queue.wait_fd() {
-            Some(_) => Wait::Fd,
-            None => Wait::Poll,
+        let queue = match terms.shared_queue {
+            true => {
+                let queue = Queue::open(&fabric, &domain, queue::entries(&terms), &terms);
+                let queue = queue.map_err(|code| fail("fi_cq_open", code))?;
+                if queue.wait_fd().is_none() {
+                    terms.wait = Wait::Poll;
+                }
+                Some(queue)
+            }
+            false => None,
         };
+        let av = open_av(&domain, raw.av_type()).map_err(|code| fail("fi_av_open", code))?;
         Ok(Self {
             parts: Rc::new(Parts {
                 av,
@@ -111,37 +128,45 @@ impl Domain {
                 library,
                 stuck: RefCell::new(Vec::new()),
             }),
-            plan,
+            terms,
             next_key: Cell::new(1),
         })
     }
 
-    /// The plan, with [`Plan::wait`] as it turned out.
-    pub(super) fn plan(&self) -> &Plan {
-        &self.plan
+    /// What it was opened on; [`Terms::wait`] as it turned out for the shared queue.
+    pub(in crate::ports) fn terms(&self) -> &Terms {
+        &self.terms
     }
 
     /// Appends up to `max` events of the shared endpoint to `out`, and says how many. An error means
     /// that the queue is broken, and with it all that was opened from this domain.
-    pub(super) fn read(&self, out: &mut Vec<CqEvent>, max: usize) -> Result<usize, FabricError> {
-        self.parts.queue.read(&self.parts.library, out, max)
+    pub(in crate::ports) fn read(
+        &self,
+        out: &mut Vec<CqEvent>,
+        max: usize,
+    ) -> Result<usize, FabricError> {
+        match &self.parts.queue {
+            Some(queue) => queue.read(&self.parts.library, out, max),
+            None => Ok(0),
+        }
     }
 
     /// The descriptor that becomes readable when there may be events; `None` when there is none, or
     /// when it has stopped working.
-    pub(super) fn wait_fd(&self) -> Option<RawFd> {
-        self.parts.queue.wait_fd()
+    pub(in crate::ports) fn wait_fd(&self) -> Option<RawFd> {
+        self.parts.queue.as_ref()?.wait_fd()
     }
 
     /// Whether one may sleep on [`Domain::wait_fd`] now. If not, there is something to read, or no
     /// descriptor.
-    pub(super) fn may_sleep(&self) -> bool {
+    pub(in crate::ports) fn may_sleep(&self) -> bool {
         let parts = &self.parts;
-        parts.queue.may_sleep(&parts.fabric, &parts.library)
+        let queue = parts.queue.as_ref();
+        queue.is_some_and(|queue| queue.may_sleep(&parts.fabric, &parts.library))
     }
 
     /// The error of `what`, in libfabric's words.
-    pub(super) fn error(&self, what: &'static str, code: i32) -> FabricError {
+    pub(in crate::ports) fn error(&self, what: &'static str, code: i32) -> FabricError {
         FabricError::new(&self.parts.library, what, code)
     }
 }
@@ -149,7 +174,7 @@ impl Domain {
 impl fmt::Debug for Domain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Domain")
-            .field("provider", &self.plan.provider)
+            .field("provider", &self.terms.provider)
             .field("wait_fd", &self.wait_fd())
             .finish_non_exhaustive()
     }
@@ -196,7 +221,7 @@ impl<T> Drop for Handle<T> {
         // SAFETY: an open object, and the last use of it.
         let result = check(unsafe { fi_close(self.fid()) } as isize);
         if let Err(code) = result {
-            log::warn!("rdm: the {} cannot be closed (error {code})", self.what);
+            log::warn!("fabric: the {} cannot be closed (error {code})", self.what);
         }
     }
 }
@@ -228,7 +253,9 @@ impl Drop for Parts {
         self.retry_stuck();
         while !self.stuck.get_mut().is_empty() && Instant::now() < until {
             events.clear();
-            let _ = self.queue.read(&self.library, &mut events, LAST_EVENTS);
+            if let Some(queue) = &self.queue {
+                let _ = queue.read(&self.library, &mut events, LAST_EVENTS);
+            }
             self.retry_stuck();
         }
         // The last time.
@@ -293,7 +320,7 @@ type Desc = *mut c_void;
 
 /// A call of libfabric's that failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct FabricError {
+pub(in crate::ports) struct FabricError {
     /// Which call.
     pub what: &'static str,
     /// `FI_E*`, positive.
@@ -303,7 +330,7 @@ pub(super) struct FabricError {
 }
 
 impl FabricError {
-    pub(super) fn new(library: &Library, what: &'static str, code: i32) -> Self {
+    pub(in crate::ports) fn new(library: &Library, what: &'static str, code: i32) -> Self {
         let text = library.strerror(code);
         Self { what, code, text }
     }

@@ -5,6 +5,7 @@
 
 use super::*;
 use crate::ports::rdm::RdmOptions;
+use crate::ports::rdm::provider::Choice;
 use crate::ports::rdm::provider::catalogue::{self, Line};
 use libfabric_sys::abi::{
     FI_ADDR_NOTAVAIL, FI_EAGAIN, FI_EAVAIL, FI_EBUSY, FI_EINVAL, FI_ENOKEY, FI_ENOMEM, FI_ENOSYS,
@@ -302,7 +303,7 @@ fn try_open(line: Line) -> Result<Domain, FabricError> {
     // SAFETY: the liar's fabric has all the tables that are called here.
     let library = unsafe { catalogue::library(&[line], fabric) };
     let choice = Choice::make(&library, &RdmOptions::default()).unwrap();
-    Domain::open(Arc::new(library), &choice)
+    Domain::open(Arc::new(library), &choice.info, choice.plan.terms())
 }
 
 fn open(line: Line) -> Domain {
@@ -444,7 +445,7 @@ fn without_a_descriptor_that_works_the_queue_is_polled() {
         script(failing, &missing);
         calls(&[]);
         let domain = open(Line::cxi());
-        assert_eq!(domain.plan().wait, Wait::Poll, "{failing}");
+        assert_eq!(domain.terms().wait, Wait::Poll, "{failing}");
         assert_eq!((domain.wait_fd(), domain.may_sleep()), (None, false));
         drop(domain);
         let closed = calls(&["close cq"]).len();
@@ -452,7 +453,7 @@ fn without_a_descriptor_that_works_the_queue_is_polled() {
         SCRIPT.take();
     }
     let domain = open(Line::cxi());
-    assert_eq!((domain.plan().wait, domain.wait_fd()), (Wait::Fd, Some(5)));
+    assert_eq!((domain.terms().wait, domain.wait_fd()), (Wait::Fd, Some(5)));
 }
 
 #[test]
