@@ -1,19 +1,56 @@
 //! A reliable, ordered [`crate::port::Port`] made out of datagrams that get lost, doubled, overtaken
 //! and damaged.
+//!
+//! ```text
+//!   Endpoint
+//!      |  Port: packets                                                      port
+//!      v
+//!   Links: who has which session           one timer each, turns             links
+//!      |        |                          what arrives, for whom            arrivals
+//!      |        `- Cookies                 names nobody can guess            cookies
+//!      v
+//!   Session, one a link                    numbers, states, what goes out    session, transmit
+//!      |- SendWindow -- Store              what is not acknowledged          send_window, store
+//!      |- RecvWindow, Reassembly           what came early; packets again    recv_window, reassembly
+//!      |- Rtt, Congestion, Pacer, Pmtu, AckPolicy       how long, much, fast, large, when
+//!      v
+//!   Datagram: header, checksums, payload                                     packet
+//!      v
+//!   DatagramPort: two channels             UDP, FI_EP_DGRAM, the simulator   service
+//! ```
+//!
+//! A packet of the layer above is a *fragment*; what one datagram carries of it is a *segment*, and
+//! if the fragment has several, a *chunk* of it (the words of the usnic BTL's notes).
+//!
+//! Pure: time comes from the [`DatagramPort`], chance from a key. Nothing that arrives is trusted:
+//! every field is checked against the window or table it is about, and what does not fit is
+//! counted and dropped.
 
-#[allow(dead_code)]
 mod ack_policy;
-#[allow(dead_code)]
+mod arrivals;
 mod checksum;
 mod config;
-#[allow(dead_code)]
+mod congestion;
 mod cookies;
-#[allow(dead_code)]
+mod links;
+mod pacer;
+mod packet;
+mod parts;
+mod pmtu;
+mod port;
+mod reassembly;
+mod recv_window;
 mod rtt;
+mod send_window;
 mod seq;
 mod service;
+mod session;
+mod stats;
+mod store;
+mod transmit;
 
 pub use config::ReliableConfig;
-pub use service::{
-    Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, Incoming, Train,
-};
+pub use packet::describe;
+pub use port::Reliable;
+pub use service::{Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, Incoming, Train};
+pub use stats::ReliableStats;

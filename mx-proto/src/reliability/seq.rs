@@ -1,4 +1,3 @@
-#![allow(dead_code)] // until the new core uses it
 //! Numbers of fragments: 32 bits that wrap.
 //!
 //! ```text

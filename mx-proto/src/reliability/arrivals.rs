@@ -1,0 +1,432 @@
+//! What arrives: datagrams become what sessions hear and packets that the sink is given.
+//!
+//! ```text
+//!   bytes of a train, cut --> Header::parse --> Hello -----------> Welcome, and nothing is kept
+//!                                  |
+//!                  to: a session of ours, from where its peer is
+//!                                  |        `- nobody's: OPENING and true? a session; else Reset
+//!                                  v
+//!                        Session::on_header        acknowledgements, Pings, Probes
+//!                                  v  Data
+//!                        Session::on_segment --> Reassembly --> Sink
+//! ```
+//!
+//! The first datagram of a poll that is a whole packet, the next in order, is delivered before
+//! anything else is done about it (the notes' fast receive). Its bookkeeping is done when the next
+//! poll begins, and that poll has no fast receive, so that it can starve nothing.
+//!
+//! Nothing that arrives is trusted: every field is checked against the window or table it is about,
+//! and what does not fit is counted and dropped.
+
+use super::cookies::Cookies;
+use super::links::{Links, Reply};
+use super::packet::{BadDatagram, FIN, GREETING, Header, Kind, OPENING};
+use super::reassembly::{Admission, Chunk};
+use super::recv_window::Verdict;
+use super::seq::Seq;
+use super::service::{Channel, Incoming};
+use super::session::Caller;
+use crate::ids::LinkId;
+use crate::memory::Memory;
+use crate::port::{LinkDown, Sink};
+use crate::time::Instant;
+use std::fmt;
+use std::hash::Hash;
+
+/// Answers to those without a session in one poll; who is left out asks again.
+const REPLIES_MAX: usize = 1024;
+
+impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
+    /// A poll begins: so many packets may be given to the sink.
+    pub(super) fn begin<M: Memory, S: Sink<M>>(
+        &mut self,
+        now: Instant,
+        budget: usize,
+        sink: &mut S,
+    ) -> bool {
+        self.budget = budget.max(1);
+        self.fast = !self.settle(now);
+        if !self.has_backlog() {
+            return !self.fast;
+        }
+        for id in self.take_backlog() {
+            self.give_out(now, id, sink);
+        }
+        true
+    }
+
+    /// Does what was put off for the sake of a fast receive. True when there was anything.
+    #[inline]
+    pub(super) fn settle(&mut self, now: Instant) -> bool {
+        let Some((id, header)) = self.deferred.take() else {
+            return false;
+        };
+        if let Some(link) = self.table.get_mut(id.index(), id.generation()) {
+            link.active = self.senders.note(now, link.active);
+            let (store, stats) = (&mut self.store, &mut self.stats);
+            link.session.on_header(now, &header, &[], store, stats);
+            link.session.on_segment(now, &header, Verdict::Next);
+            self.touch(id);
+        }
+        true
+    }
+
+    /// Takes in something the service has.
+    pub(super) fn on_incoming<M: Memory, S: Sink<M>>(
+        &mut self,
+        now: Instant,
+        incoming: Incoming<'_, A>,
+        sink: &mut S,
+    ) {
+        match incoming {
+            Incoming::Datagrams {
+                channel,
+                from,
+                bytes,
+                segment,
+            } => {
+                for datagram in bytes.chunks(segment.max(1)) {
+                    self.on_datagram(now, (channel, from), datagram, sink);
+                    self.fast = false;
+                }
+            }
+            Incoming::Refused { to } => self.on_refused(now, to, sink),
+            Incoming::TooLarge { to, most } => self.on_too_large(now, to, most),
+        }
+    }
+
+    fn on_datagram<M: Memory, S: Sink<M>>(
+        &mut self,
+        now: Instant,
+        (channel, from): (Channel, A),
+        bytes: &[u8],
+        sink: &mut S,
+    ) {
+        self.stats.datagrams_in += 1;
+        let (header, payload) = match Header::parse(bytes) {
+            Ok(parsed) => parsed,
+            Err(BadDatagram::Malformed) => return self.stats.malformed += 1,
+            Err(BadDatagram::Damaged) => return self.stats.damaged += 1,
+        };
+        if header.kind == Kind::Hello {
+            return self.on_hello(now, (channel, from), &header);
+        }
+        let known = self.by_cookie.get(&header.to).copied();
+        let Some(id) = known.or_else(|| self.on_stranger(now, (channel, from), &header)) else {
+            return;
+        };
+        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+            return;
+        };
+        if header.kind == Kind::Welcome {
+            if link.address == from {
+                self.on_welcome(now, id, &header, payload, sink);
+            }
+            return;
+        }
+        let at_home = match channel {
+            Channel::Command => link.address == from,
+            // Until it is proven, the peer's data channel is where its data comes from.
+            Channel::Data => link.data == Some(from) || !link.session.pmtu.data_proven(),
+        };
+        if !at_home || link.session.theirs() != header.from {
+            self.stats.old_session += 1;
+            return;
+        }
+        if channel == Channel::Data && link.data != Some(from) {
+            link.data = Some(from);
+        }
+        if header.kind == Kind::Reset {
+            return self.fail(now, id, LinkDown::Reset, sink);
+        }
+        if self.fast && header.kind == Kind::Data && self.receive_fast(id, &header, payload, sink) {
+            return;
+        }
+        // Nothing of a link is taken in before what came earlier has been.
+        self.settle(now);
+        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+            return;
+        };
+        let (store, stats) = (&mut self.store, &mut self.stats);
+        if !link.session.on_header(now, &header, payload, store, stats) {
+            return;
+        }
+        self.touch(id);
+        if header.kind == Kind::Data {
+            self.on_data(now, id, &header, payload, sink);
+        }
+        self.look_at(now, id, sink);
+    }
+
+    /// Delivers a whole packet that is the next in order, and leaves the rest for later.
+    #[inline]
+    fn receive_fast<M: Memory, S: Sink<M>>(
+        &mut self,
+        id: LinkId,
+        header: &Header,
+        payload: &[u8],
+        sink: &mut S,
+    ) -> bool {
+        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+            return false;
+        };
+        let whole = header.offset == 0 && header.whole as usize == payload.len();
+        let plain = whole && header.flags & FIN == 0;
+        if !plain
+            || !link.session.is_open()
+            || !link.attached
+            || link.session.recv.verdict(header.seq) != Verdict::Next
+            || link.session.recv.has_holes()
+            || link.reassembly.kept_bytes() > 0
+        {
+            return false;
+        }
+        let chunk = chunk_of(header, payload);
+        if link.reassembly.admits(&chunk, 0) != Admission::Yes {
+            return false;
+        }
+        link.session.recv.mark(header.seq);
+        link.known = true;
+        let who = (id, link.cookie);
+        let taken = link
+            .reassembly
+            .take(&chunk, who, self.limits, &mut self.budget, sink);
+        debug_assert!(taken.is_ok(), "it was admitted");
+        self.deferred = Some((id, *header));
+        self.stats.fast_receives += 1;
+        true
+    }
+
+    /// Answers a caller and keeps nothing: what it says next proves that it is where it says.
+    fn on_hello(&mut self, now: Instant, (channel, from): (Channel, A), header: &Header) {
+        if channel != Channel::Command || self.table.len() >= self.config.max_links {
+            self.stats.refused += 1;
+            return;
+        }
+        if self.replies.len() >= REPLIES_MAX {
+            return;
+        }
+        let epoch = Cookies::epoch(now);
+        let (cookie, first) = self
+            .cookies
+            .of_caller(&from, header.from, header.seq, epoch);
+        let mut welcome = Header::new(Kind::Welcome, header.from, cookie);
+        welcome.seq = self.config.first_seq.map_or(first, Seq);
+        welcome.room = u32::try_from(self.room_limit()).unwrap_or(u32::MAX);
+        self.replies.push(Reply {
+            to: from,
+            header: welcome,
+        });
+    }
+
+    /// Somebody who is in no session of ours: a caller that says what only our Welcome told it, or
+    /// somebody whose session is over.
+    #[cold]
+    fn on_stranger(
+        &mut self,
+        now: Instant,
+        (channel, from): (Channel, A),
+        header: &Header,
+    ) -> Option<LinkId> {
+        // What overtakes on the data channel proves nothing, and may be true.
+        if channel == Channel::Data || matches!(header.kind, Kind::Reset | Kind::Welcome) {
+            self.stats.old_session += 1;
+            return None;
+        }
+        if header.flags & OPENING != 0 && !self.cookies.is_spent(header.to, now) {
+            let caller = Caller {
+                cookie: header.from,
+                first: Seq(header.sack as u32),
+            };
+            let epoch = Cookies::epoch(now);
+            for epoch in [epoch, epoch.wrapping_sub(1)] {
+                let (cookie, first) =
+                    self.cookies
+                        .of_caller(&from, caller.cookie, caller.first, epoch);
+                if cookie == header.to {
+                    return self.add(now, from, true, cookie, first, Some(caller));
+                }
+            }
+        }
+        self.stats.old_session += 1;
+        if self.replies.len() < REPLIES_MAX {
+            let reset = Header::new(Kind::Reset, header.from, header.to);
+            self.replies.push(Reply {
+                to: from,
+                header: reset,
+            });
+        }
+        None
+    }
+
+    fn on_welcome<M: Memory, S: Sink<M>>(
+        &mut self,
+        now: Instant,
+        id: LinkId,
+        header: &Header,
+        payload: &[u8],
+        sink: &mut S,
+    ) {
+        let config = self.config;
+        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+            return;
+        };
+        if !link.session.on_welcome(now, header, &config) {
+            return;
+        }
+        let (cookie, blocked) = (link.cookie, link.blocked.is_some());
+        if let Ok(name) = <[u8; GREETING]>::try_from(payload) {
+            self.named.push((id, name));
+        }
+        self.touch(id);
+        sink.on_up(id, cookie);
+        if blocked {
+            self.look_at(now, id, sink);
+        }
+    }
+
+    fn on_refused<M: Memory, S: Sink<M>>(&mut self, now: Instant, to: A, sink: &mut S) {
+        for id in self.at(to) {
+            let Some(link) = self.of_mut(id) else {
+                continue;
+            };
+            if link.address != to {
+                // Without its data channel everything goes through the other.
+                continue;
+            }
+            let calling = link.session.is_calling();
+            if link.session.on_refused() {
+                let reason = match calling {
+                    true => LinkDown::Refused,
+                    false => LinkDown::Reset,
+                };
+                self.fail(now, id, reason, sink);
+            }
+        }
+    }
+
+    fn on_too_large(&mut self, now: Instant, to: A, most: usize) {
+        for id in self.at(to) {
+            if let Some(link) = self.of_mut(id) {
+                link.session.on_too_large(now, most);
+                self.touch(id);
+            }
+        }
+    }
+
+    /// Links with this address. Looks at all links: errors are rare.
+    fn at(&self, address: A) -> Vec<LinkId> {
+        let all = self.table.iter();
+        all.filter(|(_, link)| link.address == address || link.data == Some(address))
+            .map(|((index, generation), _)| LinkId::new(index, generation))
+            .collect()
+    }
+
+    fn on_data<M: Memory, S: Sink<M>>(
+        &mut self,
+        now: Instant,
+        id: LinkId,
+        header: &Header,
+        payload: &[u8],
+        sink: &mut S,
+    ) {
+        let Self {
+            table,
+            config,
+            limits,
+            stats,
+            senders,
+            early_bytes,
+            budget,
+            ..
+        } = self;
+        let Some(link) = table.get_mut(id.index(), id.generation()) else {
+            return;
+        };
+        link.active = senders.note(now, link.active);
+        let verdict = link.session.recv.verdict(header.seq);
+        match verdict {
+            Verdict::Duplicate => stats.duplicates += 1,
+            Verdict::Outside => stats.outside_window += 1,
+            Verdict::Next | Verdict::Early => {}
+        }
+        let is_new = matches!(verdict, Verdict::Next | Verdict::Early);
+        // After a close nobody wants it, but the peer's window must move, or it cannot end either.
+        if !is_new || link.session.is_closing() || !link.attached {
+            link.session.on_segment(now, header, verdict);
+            link.session.recv.mark(header.seq);
+            return;
+        }
+        let before = link.reassembly.kept_bytes();
+        let room = (config.early_bytes.saturating_sub(before))
+            .min(config.early_bytes_all.saturating_sub(*early_bytes));
+        let chunk = chunk_of(header, payload);
+        match link.reassembly.admits(&chunk, room) {
+            Admission::Yes => {}
+            Admission::NoRoom => return stats.outside_window += 1,
+            Admission::Bad => return self.on_bad(now, id, sink),
+        }
+        link.session.on_segment(now, header, verdict);
+        link.session.recv.mark(header.seq);
+        link.known = true;
+        let who = (id, link.cookie);
+        let taken = link.reassembly.take(&chunk, who, *limits, budget, sink);
+        *early_bytes = (*early_bytes + link.reassembly.kept_bytes()).saturating_sub(before);
+        match taken {
+            Ok(taken) if taken.fin => self.on_fin(now, id, sink),
+            Ok(_) => self.note_backlog(id),
+            Err(_) => self.on_bad(now, id, sink),
+        }
+    }
+
+    /// Gives out what is there in order, as far as the budget goes.
+    fn give_out<M: Memory, S: Sink<M>>(&mut self, now: Instant, id: LinkId, sink: &mut S) {
+        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+            return;
+        };
+        let before = link.reassembly.kept_bytes();
+        let who = (id, link.cookie);
+        let taken = link
+            .reassembly
+            .deliver(who, self.limits, &mut self.budget, sink);
+        let kept = link.reassembly.kept_bytes();
+        self.early_bytes = (self.early_bytes + kept).saturating_sub(before);
+        if taken.fin {
+            return self.on_fin(now, id, sink);
+        }
+        let limit = self.room_limit();
+        if let Some(link) = self.table.get_mut(id.index(), id.generation()) {
+            let room = u32::try_from(limit.saturating_sub(kept)).unwrap_or(u32::MAX);
+            link.session.on_drained(now, room, limit);
+        }
+        self.note_backlog(id);
+        self.touch(id);
+    }
+
+    /// Everything has arrived, and nothing follows.
+    fn on_fin<M: Memory, S: Sink<M>>(&mut self, now: Instant, id: LinkId, sink: &mut S) {
+        if let Some(link) = self.table.get(id.index(), id.generation()) {
+            // The last acknowledgement goes out before the link is forgotten.
+            let (to, header) = (link.address, link.session.farewell());
+            self.replies.push(Reply { to, header });
+        }
+        self.fail(now, id, LinkDown::Closed, sink);
+    }
+
+    /// What arrived is nothing that a peer of ours sends.
+    #[cold]
+    fn on_bad<M: Memory, S: Sink<M>>(&mut self, now: Instant, id: LinkId, sink: &mut S) {
+        self.reset(id);
+        self.fail(now, id, LinkDown::Protocol, sink);
+    }
+}
+
+fn chunk_of<'a>(header: &Header, payload: &'a [u8]) -> Chunk<'a> {
+    Chunk {
+        fragment: header.fragment,
+        offset: header.offset,
+        len: header.whole,
+        fin: header.flags & FIN != 0,
+        payload,
+    }
+}

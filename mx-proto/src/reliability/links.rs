@@ -1,0 +1,454 @@
+//! All sessions of one port: who they are, and when they want to be looked at.
+//!
+//! ```text
+//!   cookie --> Link: Session (numbers), Reassembly (packets), addresses, the user's word
+//!                |
+//!                +-- dirty    may have something to send: a ring, one turn each
+//!                +-- backlog  has packets the sink has not been given yet
+//!                +-- starved  waits for memory of the port
+//!                `-- wheel    one timer each
+//! ```
+//!
+//! Owns: the links, the bytes they send, what is to be answered to those who have none.
+//! Knows nothing of: how datagrams are sent.
+
+use super::config::ReliableConfig;
+use super::cookies::Cookies;
+use super::packet::{Header, Kind};
+use super::reassembly::{BodyLimits, Reassembly};
+use super::seq::Seq;
+use super::service::DATA_NAME_MAX;
+use super::session::{Caller, Session};
+use super::stats::ReliableStats;
+use super::store::Store;
+use crate::ids::LinkId;
+use crate::memory::Memory;
+use crate::port::{LinkDown, Sink};
+use crate::table::Table;
+use crate::time::Instant;
+use crate::timer::{TimerId, Wheel};
+use foldhash::fast::RandomState;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::hash::Hash;
+use std::time::Duration;
+
+/// One session and what the layer above knows of it.
+#[derive(Debug)]
+pub(super) struct Link<A> {
+    /// Of the peer's command channel.
+    pub(super) address: A,
+    /// Of its data channel, once we have heard of it.
+    pub(super) data: Option<A>,
+    pub(super) session: Session,
+    pub(super) reassembly: Reassembly,
+    /// The word [`crate::port::Port::bind`] attached.
+    pub(super) cookie: u64,
+    /// The layer above still has it.
+    pub(super) attached: bool,
+    /// The layer above has heard of it, or began it.
+    pub(super) known: bool,
+    /// They began it.
+    called: bool,
+    /// Payloads are summed.
+    pub(super) sum: bool,
+    /// What the packet needs that found no room.
+    pub(super) blocked: Option<Need>,
+    /// The epoch in which it last brought data.
+    pub(super) active: u64,
+    timer: Option<(Instant, TimerId)>,
+    dirty: bool,
+    backlogged: bool,
+}
+
+/// What a packet needs of a link's send window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Need {
+    pub(super) segments: usize,
+    pub(super) bytes: usize,
+}
+
+/// Something for somebody who has no session: it goes out once, and is forgotten.
+#[derive(Debug)]
+pub(super) struct Reply<A> {
+    pub(super) to: A,
+    pub(super) header: Header,
+}
+
+/// All links.
+#[derive(Debug)]
+pub(super) struct Links<A> {
+    pub(super) config: ReliableConfig,
+    pub(super) stats: ReliableStats,
+    pub(super) limits: BodyLimits,
+    pub(super) store: Store,
+    pub(super) cookies: Cookies,
+    pub(super) table: Table<Link<A>>,
+    pub(super) by_cookie: HashMap<u64, LinkId, RandomState>,
+    dirty: VecDeque<LinkId>,
+    backlog: Vec<LinkId>,
+    /// They wait for room in the store.
+    pub(super) starved: Vec<LinkId>,
+    wheel: Wheel<LinkId>,
+    pub(super) replies: Vec<Reply<A>>,
+    /// Links we called and the names of their data channels, as their Welcomes said.
+    pub(super) named: Vec<(LinkId, [u8; 1 + DATA_NAME_MAX])>,
+    /// Bytes kept in all reassemblies.
+    pub(super) early_bytes: usize,
+    /// Packets the sink may still be given in this poll.
+    pub(super) budget: usize,
+    /// The bookkeeping of a packet that was delivered first.
+    pub(super) deferred: Option<(LinkId, Header)>,
+    /// The next packet may be delivered first.
+    pub(super) fast: bool,
+    pub(super) senders: Senders,
+    /// Largest datagram the service can send.
+    datagram_max: usize,
+}
+
+/// How many peers have sent data of late: they share the receive buffer.
+#[derive(Debug)]
+pub(super) struct Senders {
+    epoch: u64,
+    now: u32,
+    before: u32,
+    /// Bytes of the receive buffer that payload may take.
+    buffer: usize,
+}
+
+/// Time in which senders are counted: some round trips.
+const SENDERS_EPOCH: Duration = Duration::from_millis(10);
+
+/// Room a peer always has: a few small datagrams.
+const ROOM_MIN: usize = 8 << 10;
+
+/// How late a timer may be: well below the shortest time-out and the delay of acknowledgements.
+const LATENESS: Duration = Duration::from_micros(50);
+
+/// A link that was quiet for so long gives back what memory it holds.
+pub(super) const QUIET: Duration = Duration::from_secs(1);
+
+impl Senders {
+    fn new(receive_buffer: usize) -> Self {
+        Self {
+            epoch: 0,
+            now: 0,
+            before: 0,
+            // What the kernel keeps about a datagram is about as large as a small one.
+            buffer: receive_buffer / 2,
+        }
+    }
+
+    /// Data of a peer that last brought some in epoch `last` has come. The epoch it is now.
+    #[inline]
+    pub(super) fn note(&mut self, now: Instant, last: u64) -> u64 {
+        let epoch = 1 + now.0 / SENDERS_EPOCH.as_nanos() as u64;
+        if epoch != self.epoch {
+            self.before = if epoch == self.epoch + 1 { self.now } else { 0 };
+            self.now = 0;
+            self.epoch = epoch;
+        }
+        if last != epoch {
+            self.now = self.now.saturating_add(1);
+        }
+        epoch
+    }
+
+    fn share(&self) -> usize {
+        self.buffer / self.now.max(self.before).max(1) as usize
+    }
+}
+
+impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
+    pub(super) fn new(
+        config: ReliableConfig,
+        key: [u8; 16],
+        datagram_max: usize,
+        receive_buffer: usize,
+    ) -> Self {
+        let limits = BodyLimits {
+            kept: config.packet_max,
+            any: config.packet_max.max(config.data_max),
+        };
+        Self {
+            config,
+            stats: ReliableStats::default(),
+            limits,
+            store: Store::new(config.send_bytes_all),
+            cookies: Cookies::new(key),
+            table: Table::new(),
+            by_cookie: HashMap::default(),
+            dirty: VecDeque::new(),
+            backlog: Vec::new(),
+            starved: Vec::new(),
+            wheel: Wheel::new(LATENESS),
+            replies: Vec::new(),
+            named: Vec::new(),
+            early_bytes: 0,
+            budget: 0,
+            deferred: None,
+            fast: true,
+            senders: Senders::new(receive_buffer),
+            datagram_max,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(super) fn of_mut(&mut self, id: LinkId) -> Option<&mut Link<A>> {
+        self.table.get_mut(id.index(), id.generation())
+    }
+
+    /// A link the layer above may use.
+    pub(super) fn attached(&mut self, id: LinkId) -> Option<&mut Link<A>> {
+        self.of_mut(id).filter(|link| link.attached)
+    }
+
+    /// Begins a session with whoever is at `address`.
+    pub(super) fn call(&mut self, now: Instant, address: A, sum: bool) -> Option<LinkId> {
+        let (ours, first) = (self.cookies.draw(), Seq(self.cookies.draw() as u32));
+        self.add(now, address, sum, ours, first, None)
+    }
+
+    /// A session; with `caller`, one that they began.
+    pub(super) fn add(
+        &mut self,
+        now: Instant,
+        address: A,
+        sum: bool,
+        ours: u64,
+        first: Seq,
+        caller: Option<Caller>,
+    ) -> Option<LinkId> {
+        if self.table.len() >= self.config.max_links || self.by_cookie.contains_key(&ours) {
+            self.stats.refused += 1;
+            return None;
+        }
+        let first = self.config.first_seq.map_or(first, Seq);
+        let session = Session::new(now, ours, first, caller, self.datagram_max, &self.config);
+        let (index, generation) = self.table.insert(Link {
+            address,
+            data: None,
+            session,
+            reassembly: Reassembly::new(),
+            cookie: 0,
+            attached: true,
+            known: caller.is_none(),
+            called: caller.is_some(),
+            sum: sum || self.config.always_sum,
+            blocked: None,
+            active: 0,
+            timer: None,
+            dirty: false,
+            backlogged: false,
+        });
+        let id = LinkId::new(index, generation);
+        self.by_cookie.insert(ours, id);
+        self.touch(id);
+        Some(id)
+    }
+
+    pub(super) fn remove(&mut self, now: Instant, id: LinkId) -> Option<Link<A>> {
+        let mut link = self.table.remove(id.index(), id.generation())?;
+        self.by_cookie.remove(&link.session.ours());
+        if link.called {
+            self.cookies.remember(link.session.ours(), now);
+        }
+        if let Some((_, timer)) = link.timer.take() {
+            self.wheel.clear(timer);
+        }
+        link.session.send.release_all(&mut self.store);
+        self.early_bytes = self
+            .early_bytes
+            .saturating_sub(link.reassembly.kept_bytes());
+        Some(link)
+    }
+
+    /// Bytes a peer may have under way to us.
+    pub(super) fn room_limit(&self) -> usize {
+        let share = self.senders.share().max(ROOM_MIN);
+        share.min(self.config.early_bytes)
+    }
+
+    /// Notes that a link may have something to send and that its deadline may have changed.
+    #[inline]
+    pub(super) fn touch(&mut self, id: LinkId) {
+        if let Some(link) = self.table.get_mut(id.index(), id.generation())
+            && !std::mem::replace(&mut link.dirty, true)
+        {
+            self.dirty.push_back(id);
+        }
+    }
+
+    /// Links that may have something to send.
+    pub(super) fn dirty_len(&self) -> usize {
+        self.dirty.len()
+    }
+
+    /// The next link that may have something to send.
+    pub(super) fn take_dirty(&mut self) -> Option<LinkId> {
+        let id = self.dirty.pop_front()?;
+        if let Some(link) = self.of_mut(id) {
+            link.dirty = false;
+        }
+        Some(id)
+    }
+
+    /// Sets a link's timer. One that is set for earlier stays: it looks again when it fires.
+    #[inline]
+    pub(super) fn plan(&mut self, now: Instant, id: LinkId) {
+        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+            return;
+        };
+        let at = link.session.deadline(&self.config);
+        match link.timer {
+            Some((planned, _)) if planned <= at => return,
+            Some((_, timer)) => self.wheel.clear(timer),
+            None => {}
+        }
+        link.timer = Some((at, self.wheel.set(now, at, id)));
+    }
+
+    /// When something is to be done although nothing arrives.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        if !self.backlog.is_empty() || self.deferred.is_some() {
+            return Some(Instant(0));
+        }
+        self.wheel.next()
+    }
+
+    /// Packets wait for the next poll.
+    pub(super) fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty() || self.deferred.is_some()
+    }
+
+    pub(super) fn take_backlog(&mut self) -> Vec<LinkId> {
+        let backlog = std::mem::take(&mut self.backlog);
+        for id in &backlog {
+            if let Some(link) = self.table.get_mut(id.index(), id.generation()) {
+                link.backlogged = false;
+            }
+        }
+        backlog
+    }
+
+    #[inline]
+    pub(super) fn note_backlog(&mut self, id: LinkId) {
+        if let Some(link) = self.table.get_mut(id.index(), id.generation())
+            && link.reassembly.has_ready()
+            && !std::mem::replace(&mut link.backlogged, true)
+        {
+            self.backlog.push(id);
+        }
+    }
+
+    /// Tells the peer of a link that its session is over.
+    pub(super) fn reset(&mut self, id: LinkId) {
+        let Some(link) = self.table.get(id.index(), id.generation()) else {
+            return;
+        };
+        if link.session.theirs() != 0 {
+            let header = Header::new(Kind::Reset, link.session.theirs(), link.session.ours());
+            let to = link.address;
+            self.replies.push(Reply { to, header });
+        }
+    }
+
+    /// A session is over; the layer above hears of it if it knew it.
+    pub(super) fn fail<M: Memory, S: Sink<M>>(
+        &mut self,
+        now: Instant,
+        id: LinkId,
+        reason: LinkDown,
+        sink: &mut S,
+    ) {
+        let Some(link) = self.remove(now, id) else {
+            return;
+        };
+        log::debug!("link {id:?} to {:?} is down: {reason}", link.address);
+        if link.attached && link.known {
+            sink.on_down(id, link.cookie, reason);
+        }
+    }
+
+    /// Something changed: perhaps there is room again, perhaps a closing link is done.
+    #[inline]
+    pub(super) fn look_at<M: Memory, S: Sink<M>>(
+        &mut self,
+        now: Instant,
+        id: LinkId,
+        sink: &mut S,
+    ) {
+        let config = self.config;
+        let Some(link) = self.of_mut(id) else { return };
+        if link.session.is_over() {
+            self.remove(now, id);
+            return;
+        }
+        let Some(need) = link.blocked else { return };
+        if link.session.is_open() && link.has_room(need, &config) {
+            link.blocked = None;
+            if link.attached {
+                sink.on_writable(id, link.cookie);
+            }
+        }
+    }
+
+    /// The store may have room again: those that waited for it may try.
+    pub(super) fn feed_starved<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) {
+        if self.starved.is_empty() {
+            return;
+        }
+        for id in std::mem::take(&mut self.starved) {
+            self.look_at(now, id, sink);
+        }
+    }
+
+    /// Looks at every link whose time has come.
+    pub(super) fn expire<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) -> bool {
+        let mut busy = false;
+        while let Some((id, _)) = self.wheel.expired(now) {
+            let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+                continue;
+            };
+            busy = true;
+            link.timer = None;
+            let over = link.session.on_timer(now, &self.config, &mut self.stats);
+            if let Some(complaint) = link.session.pmtu.take_complaint() {
+                log::warn!("{:?}: {complaint}", link.address);
+            }
+            if link.session.is_quiet(now, QUIET) {
+                link.session.shrink();
+                link.reassembly.shrink();
+                self.store.trim();
+            }
+            match over {
+                Some(reason) => {
+                    self.reset(id);
+                    self.fail(now, id, reason, sink);
+                }
+                None => self.touch(id),
+            }
+        }
+        busy
+    }
+}
+
+impl<A> Link<A> {
+    /// The send window can take this.
+    #[inline]
+    pub(super) fn has_room(&self, need: Need, config: &ReliableConfig) -> bool {
+        let queued = self.session.send.queued_bytes() as usize;
+        self.session.send.free() >= need.segments
+            && (queued == 0 || queued + need.bytes <= self.send_limit(config))
+    }
+
+    /// Bytes that may wait here for their acknowledgement: what can be under way, and as much again
+    /// so that the wire does not run dry. What waits longer leaves the cache.
+    fn send_limit(&self, config: &ReliableConfig) -> usize {
+        let twice = 2 * self.session.congestion.window() as usize;
+        twice.clamp((256 << 10).min(config.send_bytes), config.send_bytes)
+    }
+}

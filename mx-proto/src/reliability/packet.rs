@@ -1,0 +1,454 @@
+//! Datagrams of the reliability layer: the only place that says "malformed" here.
+//!
+//! ```text
+//!  0             2      3      4                           8
+//!  +-------------+------+------+---------------------------+
+//!  | magic "mR"  | vers | kind | CRC-32C of the header     |
+//!  +-------------+------+------+---------------------------+
+//!  | to: the receiver's session cookie, 0 if not known     |
+//!  +-------------------------------------------------------+
+//!  | from: the sender's session cookie                     |
+//!  +---------------------------+---------------------------+
+//!  | seq: of this segment      | ack: next one wanted      |
+//!  +---------------------------+---------------------------+
+//!  | sack: bit i: ack + 1 + i is here                      |
+//!  +---------------------------+-------------+-------------+
+//!  | room: bytes beyond ack    | flags       | payload len |
+//!  +---------------------------+-------------+-------------+
+//!  | fragment: its number      | offset: in the fragment   |
+//!  +---------------------------+---------------------------+
+//!  | whole: fragment's length  | CRC-32C of the payload    |
+//!  +---------------------------+---------------------------+
+//!  | payload ...                                              64 bytes, little endian
+//! ```
+//!
+//! | kind    | seq                        | payload                                      |
+//! |---------|----------------------------|----------------------------------------------|
+//! | Hello   | first number of the caller | 65 bytes: nothing, to be as long as Welcome   |
+//! | Welcome | first number of the called | 65 bytes: length and name of the data channel |
+//! | Data    | this segment               | `offset..` of packet header and body          |
+//! | Ack     | -                          | more words of `sack`, at most 16              |
+//! | Ping    | -                          | - ; asks for an Ack                           |
+//! | Reset   | -                          | - ; there is no such session (any more)       |
+//! | Probe   | -                          | zeros: does a datagram of this size pass?     |
+//! | Probed  | size of the Probe          | -                                             |
+//!
+//! A session is named by two random cookies, one drawn by each side. Everything but a Hello must
+//! carry both, so that nothing of an earlier life, and nothing of a stranger, is taken for a part
+//! of this one.
+//!
+//! The payload has a checksum of its own because it is made once, where the header is made anew for
+//! every transmission. Where nothing can damage it ([`super::DatagramPort::is_safe`]) it has none.
+
+use super::checksum::crc32c;
+use super::seq::Seq;
+use super::service::DATA_NAME_MAX;
+
+/// Bytes in front of the payload.
+pub(super) const DATAGRAM_HEADER: usize = 64;
+
+/// Bytes of payload in Hello and Welcome.
+pub(super) const GREETING: usize = 1 + DATA_NAME_MAX;
+
+/// Words of `sack` in an acknowledgement: the one of the header, and those of its payload.
+pub(super) const SACK_WORDS: usize = 17;
+
+/// Version of everything in this file.
+const VERSION: u8 = 2;
+const MAGIC: [u8; 2] = *b"mR";
+const CHECKSUM_AT: usize = 4;
+
+/// Nothing follows this segment, a fragment of its own without a byte.
+pub(super) const FIN: u16 = 1;
+/// The sender wants an acknowledgement at once.
+pub(super) const ASK: u16 = 2;
+/// The payload's checksum is there.
+pub(super) const SUMMED: u16 = 4;
+/// The caller has not been acknowledged yet: `sack` is its first number.
+pub(super) const OPENING: u16 = 8;
+const FLAGS: [(u16, &str); 4] = [
+    (FIN, " fin"),
+    (ASK, " ask"),
+    (SUMMED, " summed"),
+    (OPENING, " opening"),
+];
+const ALL_FLAGS: u16 = FIN | ASK | SUMMED | OPENING;
+
+/// What a datagram is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum Kind {
+    Hello = 1,
+    Welcome = 2,
+    Data = 3,
+    Ack = 4,
+    Ping = 5,
+    Reset = 6,
+    Probe = 7,
+    Probed = 8,
+}
+
+/// A header, parsed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Header {
+    pub(super) kind: Kind,
+    pub(super) to: u64,
+    pub(super) from: u64,
+    pub(super) seq: Seq,
+    pub(super) ack: Seq,
+    pub(super) sack: u64,
+    pub(super) room: u32,
+    pub(super) flags: u16,
+    pub(super) payload: u16,
+    pub(super) fragment: u32,
+    pub(super) offset: u32,
+    pub(super) whole: u32,
+    pub(super) sum: u32,
+}
+
+/// Why bytes are no datagram of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum BadDatagram {
+    /// They never were.
+    Malformed,
+    /// They may have been once.
+    Damaged,
+}
+
+impl Header {
+    /// A header without numbers.
+    pub(super) fn new(kind: Kind, to: u64, from: u64) -> Self {
+        Self {
+            kind,
+            to,
+            from,
+            seq: Seq(0),
+            ack: Seq(0),
+            sack: 0,
+            room: 0,
+            flags: 0,
+            payload: 0,
+            fragment: 0,
+            offset: 0,
+            whole: 0,
+            sum: 0,
+        }
+    }
+
+    /// Writes the header to the front of `into`, which has room for it.
+    #[inline]
+    pub(super) fn write(&self, into: &mut [u8]) {
+        let Some(head) = into.first_chunk_mut::<DATAGRAM_HEADER>() else {
+            debug_assert!(false, "no room for a header");
+            return;
+        };
+        head[..2].copy_from_slice(&MAGIC);
+        head[2..8].copy_from_slice(&[VERSION, self.kind as u8, 0, 0, 0, 0]);
+        head[8..16].copy_from_slice(&self.to.to_le_bytes());
+        head[16..24].copy_from_slice(&self.from.to_le_bytes());
+        head[24..28].copy_from_slice(&self.seq.0.to_le_bytes());
+        head[28..32].copy_from_slice(&self.ack.0.to_le_bytes());
+        head[32..40].copy_from_slice(&self.sack.to_le_bytes());
+        head[40..44].copy_from_slice(&self.room.to_le_bytes());
+        head[44..46].copy_from_slice(&self.flags.to_le_bytes());
+        head[46..48].copy_from_slice(&self.payload.to_le_bytes());
+        head[48..52].copy_from_slice(&self.fragment.to_le_bytes());
+        head[52..56].copy_from_slice(&self.offset.to_le_bytes());
+        head[56..60].copy_from_slice(&self.whole.to_le_bytes());
+        head[60..64].copy_from_slice(&self.sum.to_le_bytes());
+        let sum = crc32c(head);
+        head[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+    }
+
+    /// Writes the whole datagram into `into`, which is emptied before. A payload is summed.
+    pub(super) fn emit(mut self, payload: &[u8], into: &mut Vec<u8>) {
+        self.payload = payload.len() as u16;
+        if !payload.is_empty() {
+            self.flags |= SUMMED;
+            self.sum = crc32c(payload);
+        }
+        into.clear();
+        into.resize(DATAGRAM_HEADER, 0);
+        self.write(into);
+        into.extend_from_slice(payload);
+    }
+
+    /// Takes a datagram apart.
+    #[inline]
+    pub(super) fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), BadDatagram> {
+        let Some((head, payload)) = bytes.split_first_chunk::<DATAGRAM_HEADER>() else {
+            return Err(BadDatagram::Malformed);
+        };
+        if head[..2] != MAGIC || head[2] != VERSION {
+            return Err(BadDatagram::Malformed);
+        }
+        let mut unsummed = *head;
+        unsummed[CHECKSUM_AT..CHECKSUM_AT + 4].fill(0);
+        if crc32c(&unsummed) != u32_at(head, CHECKSUM_AT) {
+            return Err(BadDatagram::Damaged);
+        }
+        let header = Self::read(head).ok_or(BadDatagram::Malformed)?;
+        if usize::from(header.payload) != payload.len() {
+            return Err(BadDatagram::Malformed);
+        }
+        let fits = match header.kind {
+            Kind::Hello | Kind::Welcome => payload.len() == GREETING,
+            Kind::Data => (header.flags & FIN != 0) == payload.is_empty(),
+            Kind::Ack => payload.len() % 8 == 0 && payload.len() <= 8 * (SACK_WORDS - 1),
+            Kind::Probe => true,
+            Kind::Ping | Kind::Reset | Kind::Probed => payload.is_empty(),
+        };
+        if !fits {
+            return Err(BadDatagram::Malformed);
+        }
+        if header.flags & SUMMED != 0 && crc32c(payload) != header.sum {
+            return Err(BadDatagram::Damaged);
+        }
+        Ok((header, payload))
+    }
+
+    fn read(head: &[u8; DATAGRAM_HEADER]) -> Option<Self> {
+        let kind = match head[3] {
+            1 => Kind::Hello,
+            2 => Kind::Welcome,
+            3 => Kind::Data,
+            4 => Kind::Ack,
+            5 => Kind::Ping,
+            6 => Kind::Reset,
+            7 => Kind::Probe,
+            8 => Kind::Probed,
+            _ => return None,
+        };
+        let header = Self {
+            kind,
+            to: u64_at(head, 8),
+            from: u64_at(head, 16),
+            seq: Seq(u32_at(head, 24)),
+            ack: Seq(u32_at(head, 28)),
+            sack: u64_at(head, 32),
+            room: u32_at(head, 40),
+            flags: u16_at(head, 44),
+            payload: u16_at(head, 46),
+            fragment: u32_at(head, 48),
+            offset: u32_at(head, 52),
+            whole: u32_at(head, 56),
+            sum: u32_at(head, 60),
+        };
+        // 0 means "not known", which only a Hello may say, and only of the receiver.
+        let named = header.from != 0 && (header.to != 0) == (kind != Kind::Hello);
+        let flags = match kind {
+            Kind::Data => ALL_FLAGS,
+            Kind::Ack | Kind::Ping | Kind::Probe | Kind::Probed => SUMMED | OPENING,
+            Kind::Hello | Kind::Welcome | Kind::Reset => SUMMED,
+        };
+        (named && header.flags & !flags == 0).then_some(header)
+    }
+
+    /// The further words of `sack` in an acknowledgement's payload, behind the header's own.
+    pub(super) fn sack_words(&self, payload: &[u8]) -> ([u64; SACK_WORDS], usize) {
+        let mut words = [0; SACK_WORDS];
+        if self.flags & OPENING != 0 {
+            return (words, 0);
+        }
+        words[0] = self.sack;
+        let mut used = 1;
+        if self.kind == Kind::Ack {
+            for (word, bytes) in words[1..].iter_mut().zip(payload.chunks_exact(8)) {
+                *word = bytes.try_into().map_or(0, u64::from_le_bytes);
+                used += 1;
+            }
+        }
+        (words, used)
+    }
+}
+
+/// The payload of a Welcome that says where the data channel is, and of a Hello that says nothing.
+pub(super) fn greeting(name: &[u8]) -> [u8; GREETING] {
+    let mut bytes = [0; GREETING];
+    let len = name.len().min(DATA_NAME_MAX);
+    bytes[0] = len as u8;
+    bytes[1..=len].copy_from_slice(&name[..len]);
+    bytes
+}
+
+/// The name in a greeting.
+pub(super) fn name_of(greeting: &[u8]) -> Option<&[u8]> {
+    let (len, rest) = greeting.split_first()?;
+    rest.get(..usize::from(*len))
+}
+
+/// A datagram in words, for logs. Wants only its first bytes and does not check the checksums.
+pub fn describe(bytes: &[u8]) -> String {
+    let head = bytes
+        .first_chunk::<DATAGRAM_HEADER>()
+        .and_then(Header::read);
+    let Some(header) = head else {
+        return format!("no datagram of ours: {bytes:02x?}");
+    };
+    let set = FLAGS.iter().filter(|(bit, _)| header.flags & bit != 0);
+    let flags: String = set.map(|(_, name)| *name).collect();
+    format!(
+        "{:?} {:04x}->{:04x} seq {} ack {} sack {:x} room {} fragment {} {}+{} of {}{flags}",
+        header.kind,
+        header.from & 0xffff,
+        header.to & 0xffff,
+        header.seq.0,
+        header.ack.0,
+        header.sack,
+        header.room,
+        header.fragment,
+        header.offset,
+        header.payload,
+        header.whole,
+    )
+}
+
+/// Callers pass an `at` that lies within the header.
+#[inline]
+fn u16_at(bytes: &[u8; DATAGRAM_HEADER], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+#[inline]
+fn u32_at(bytes: &[u8; DATAGRAM_HEADER], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+#[inline]
+fn u64_at(bytes: &[u8; DATAGRAM_HEADER], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KINDS: [Kind; 8] = [
+        Kind::Hello,
+        Kind::Welcome,
+        Kind::Data,
+        Kind::Ack,
+        Kind::Ping,
+        Kind::Reset,
+        Kind::Probe,
+        Kind::Probed,
+    ];
+
+    fn header(kind: Kind) -> Header {
+        Header {
+            seq: Seq(u32::MAX),
+            ack: Seq(5),
+            sack: 1 << 63 | 1,
+            room: 1 << 20,
+            fragment: 7,
+            offset: 1400,
+            whole: 4000,
+            ..Header::new(
+                kind,
+                u64::from(kind != Kind::Hello) * 0x1122_3344_5566_7788,
+                0x99aa_bbcc_ddee_ff01,
+            )
+        }
+    }
+
+    fn payload(kind: Kind) -> Vec<u8> {
+        match kind {
+            Kind::Hello => greeting(b"").to_vec(),
+            Kind::Welcome => greeting(b"\x12\x34").to_vec(),
+            Kind::Data => b"payload".to_vec(),
+            Kind::Ack => vec![0x55; 24],
+            Kind::Probe => vec![0; 1000],
+            Kind::Ping | Kind::Reset | Kind::Probed => Vec::new(),
+        }
+    }
+
+    fn emitted(header: Header, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        header.emit(payload, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn every_kind_survives_the_wire() {
+        for kind in KINDS {
+            let payload = payload(kind);
+            let bytes = emitted(header(kind), &payload);
+            let (parsed, rest) = Header::parse(&bytes).expect("well formed");
+            let expected = Header {
+                flags: parsed.flags,
+                sum: parsed.sum,
+                payload: payload.len() as u16,
+                ..header(kind)
+            };
+            assert_eq!((parsed, rest), (expected, &payload[..]));
+            assert!(describe(&bytes).contains(&format!("{kind:?}")));
+        }
+    }
+
+    #[test]
+    fn every_turned_bit_is_noticed() {
+        let mut bytes = emitted(header(Kind::Data), b"some payload");
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(Header::parse(&bytes).is_err(), "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn truncated_datagrams_and_payloads_where_none_belong_are_refused() {
+        for kind in KINDS {
+            let bytes = emitted(header(kind), &payload(kind));
+            for len in 0..bytes.len() {
+                assert!(Header::parse(&bytes[..len]).is_err(), "{kind:?} {len}");
+            }
+        }
+        for kind in [Kind::Ping, Kind::Reset, Kind::Probed, Kind::Ack] {
+            let bytes = emitted(header(kind), b"x");
+            assert_eq!(Header::parse(&bytes), Err(BadDatagram::Malformed));
+        }
+        let empty = emitted(header(Kind::Data), b"");
+        assert_eq!(Header::parse(&empty), Err(BadDatagram::Malformed));
+    }
+
+    #[test]
+    fn unknown_flags_flags_of_other_kinds_and_missing_cookies_are_refused() {
+        let data = header(Kind::Data);
+        let bad = [
+            Header { flags: 16, ..data },
+            Header { from: 0, ..data },
+            Header { to: 0, ..data },
+            Header {
+                flags: FIN,
+                ..header(Kind::Ack)
+            },
+            Header {
+                to: 1,
+                ..header(Kind::Hello)
+            },
+        ];
+        for header in bad {
+            let bytes = emitted(header, &payload(header.kind));
+            let parsed = Header::parse(&bytes);
+            assert_eq!(parsed, Err(BadDatagram::Malformed), "{header:?}");
+        }
+    }
+
+    #[test]
+    fn a_greeting_gives_its_name_back_and_a_lie_about_its_length_gives_none() {
+        assert_eq!(name_of(&greeting(b"here")), Some(&b"here"[..]));
+        assert_eq!(name_of(&greeting(b"")), Some(&b""[..]));
+        let mut lie = greeting(b"here");
+        lie[0] = 65;
+        assert_eq!(name_of(&lie), None);
+    }
+
+    #[test]
+    fn further_sack_words_follow_that_of_the_header() {
+        let (words, used) = header(Kind::Ack).sack_words(&[0x55; 24]);
+        assert_eq!(used, 4);
+        assert_eq!(words[0], 1 << 63 | 1);
+        assert_eq!(words[1..4], [0x5555_5555_5555_5555; 3]);
+        assert_eq!(header(Kind::Data).sack_words(&[0x55; 24]).1, 1);
+    }
+}

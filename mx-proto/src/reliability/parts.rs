@@ -1,0 +1,303 @@
+//! One fragment that arrives in parts.
+//!
+//! ```text
+//!   0      32         settled                                            len
+//!   | header |  body ... |    hole    [ piece ]   hole   [ piece ]        |
+//!              placed, dropped        with bytes of its own, or already
+//!              or in `bytes`          placed or dropped
+//!
+//!   Unknown --- front, nobody has a place for it: small -> Kept     large -> Dropped
+//!      `------- place() answers -----------------------> Placed -- no longer wanted --^
+//! ```
+//!
+//! Owns: the bytes of the fragment that have no place yet.
+//! Knows nothing of: other fragments, except that it may be the front one.
+
+use super::reassembly::{BadFragment, BodyLimits, CHUNK_COST, Chunk};
+use crate::ids::LinkId;
+use crate::memory::Memory;
+use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, Place, Sink};
+
+/// A packet of which not everything is here.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    /// Once `settled` is not 0.
+    header: HeaderBytes,
+    len: u32,
+    /// Bytes that are here.
+    got: u32,
+    /// Everything before this is here, and where it belongs.
+    settled: u32,
+    way: Way,
+    /// Bytes in `bytes` and `pieces`, and the chunks they came in.
+    kept: u32,
+    chunks: u32,
+    /// The body up to `settled`, if it is kept. Grows only in the front fragment.
+    bytes: Vec<u8>,
+    /// What is here beyond `settled`, in order.
+    pieces: Vec<Piece>,
+}
+
+/// Where the body goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Way {
+    /// That will be known when everything before it has been delivered.
+    #[default]
+    Unknown,
+    /// The sink has a place for it, as long as it says so.
+    Placed,
+    /// Whole to the sink.
+    Kept,
+    Dropped,
+}
+
+#[derive(Debug)]
+struct Piece {
+    at: u32,
+    end: u32,
+    /// Empty if they are where they belong.
+    bytes: Box<[u8]>,
+}
+
+impl Parts {
+    /// Starts anew, with a fragment of `len` bytes; the memory is used again.
+    pub(super) fn begin(&mut self, len: u32) {
+        let (mut bytes, mut pieces) = (
+            std::mem::take(&mut self.bytes),
+            std::mem::take(&mut self.pieces),
+        );
+        bytes.clear();
+        pieces.clear();
+        *self = Self {
+            len,
+            bytes,
+            pieces,
+            ..Self::default()
+        };
+    }
+
+    /// Its bytes go where they belong, whatever is missing before it.
+    pub(super) fn is_placed(&self) -> bool {
+        self.way == Way::Placed
+    }
+
+    /// Everything is here.
+    pub(super) fn is_complete(&self) -> bool {
+        self.got == self.len
+    }
+
+    /// What this costs, as [`super::reassembly::Reassembly::kept_bytes`] counts.
+    pub(super) fn charge(&self) -> usize {
+        let bytes = self.kept as usize + self.chunks as usize * CHUNK_COST;
+        match self.way {
+            Way::Unknown | Way::Kept => bytes,
+            Way::Placed | Way::Dropped => self.pieces.len() * CHUNK_COST,
+        }
+    }
+}
+
+impl Parts {
+    /// Adds a part that is sound by itself. `is_front`: everything before this fragment has been
+    /// delivered.
+    pub(super) fn add<M: Memory, S: Sink<M>>(
+        &mut self,
+        chunk: &Chunk<'_>,
+        is_front: bool,
+        who: (LinkId, u64),
+        limits: BodyLimits,
+        sink: &mut S,
+    ) -> Result<(), BadFragment> {
+        let end = chunk.offset + chunk.payload.len() as u32;
+        if chunk.len != self.len {
+            return Err(BadFragment);
+        }
+        self.gap_for(chunk.offset, end).ok_or(BadFragment)?;
+        self.got += chunk.payload.len() as u32;
+        let (mut at, mut body) = (chunk.offset, chunk.payload);
+        if at == 0
+            && let Some((header, rest)) = body.split_first_chunk::<HEADER_LEN>()
+        {
+            self.header = *header;
+            self.settled = HEADER_LEN as u32;
+            (at, body) = (self.settled, rest);
+        }
+        if chunk.offset == 0 || is_front {
+            self.decide(is_front, who, limits, sink);
+        }
+        if body.is_empty() {
+            return Ok(());
+        }
+        if self.way == Way::Placed {
+            match place(who, &self.header, self.body_len(), sink) {
+                Some(place) => {
+                    let offset = place.offset + at as usize - HEADER_LEN;
+                    place.memory.fill(offset, body.len(), body, 0);
+                }
+                // Once some of the body has gone one way the rest cannot go another.
+                None => self.way = Way::Dropped,
+            }
+        }
+        self.record(at, end, body);
+        Ok(())
+    }
+
+    /// Asks where the body belongs, if that is not known yet. For the front fragment the answer
+    /// is final.
+    pub(super) fn decide<M: Memory, S: Sink<M>>(
+        &mut self,
+        is_front: bool,
+        who: (LinkId, u64),
+        limits: BodyLimits,
+        sink: &mut S,
+    ) {
+        if self.way != Way::Unknown || self.settled == 0 {
+            return;
+        }
+        let body_len = self.body_len();
+        if let Some(place) = place(who, &self.header, body_len, sink) {
+            for piece in &self.pieces {
+                let offset = place.offset + piece.at as usize - HEADER_LEN;
+                let len = piece.bytes.len();
+                place.memory.fill(offset, len, &piece.bytes[..], 0);
+            }
+            self.way = Way::Placed;
+        } else if !is_front {
+            return;
+        } else if body_len <= limits.kept {
+            self.way = Way::Kept;
+        } else {
+            self.way = Way::Dropped;
+        }
+        if self.way != Way::Kept {
+            for piece in &mut self.pieces {
+                piece.bytes = Box::default();
+            }
+        }
+        self.settle();
+    }
+
+    /// All is here, and it is this fragment's turn.
+    pub(super) fn deliver<M: Memory, S: Sink<M>>(
+        &mut self,
+        (link, cookie): (LinkId, u64),
+        sink: &mut S,
+    ) {
+        match self.way {
+            Way::Placed => sink.on_placed(link, cookie, &self.header),
+            Way::Kept => sink.on_packet(link, cookie, &self.header, &self.bytes[..]),
+            Way::Dropped => {}
+            Way::Unknown => debug_assert!(false, "delivered before its turn"),
+        }
+    }
+
+    fn body_len(&self) -> usize {
+        (self.len as usize).saturating_sub(HEADER_LEN)
+    }
+
+    /// Before which piece the bytes from `at` to `end` belong. `None`: some of them are here.
+    fn gap_for(&self, at: u32, end: u32) -> Option<usize> {
+        if at < self.settled {
+            return None;
+        }
+        let index = match self.pieces.last() {
+            Some(last) if last.at >= at => self.pieces.partition_point(|piece| piece.at < at),
+            _ => self.pieces.len(),
+        };
+        let before = index
+            .checked_sub(1)
+            .and_then(|index| self.pieces.get(index));
+        let fits = before.is_none_or(|before| before.end <= at)
+            && self.pieces.get(index).is_none_or(|after| end <= after.at);
+        fits.then_some(index)
+    }
+
+    /// Bytes `at` to `end` of the fragment have come; they are kept unless they are where they
+    /// belong.
+    fn record(&mut self, at: u32, end: u32, body: &[u8]) {
+        let is_kept = matches!(self.way, Way::Unknown | Way::Kept);
+        if is_kept {
+            self.kept += body.len() as u32;
+            self.chunks += 1;
+        }
+        if at == self.settled && self.way != Way::Unknown {
+            if is_kept {
+                self.append(body);
+            }
+            self.settled = end;
+            self.settle();
+            return;
+        }
+        let Some(index) = self.gap_for(at, end) else {
+            return;
+        };
+        if is_kept {
+            let bytes = body.into();
+            self.pieces.insert(index, Piece { at, end, bytes });
+            return;
+        }
+        let before = index
+            .checked_sub(1)
+            .and_then(|index| self.pieces.get_mut(index));
+        match before {
+            Some(before) if before.end == at => before.end = end,
+            _ => self.pieces.insert(
+                index,
+                Piece {
+                    at,
+                    end,
+                    bytes: Box::default(),
+                },
+            ),
+        }
+    }
+
+    /// Takes in the pieces that have no hole before them any more.
+    fn settle(&mut self) {
+        let mut count = 0;
+        while let Some(piece) = self.pieces.get_mut(count)
+            && piece.at == self.settled
+        {
+            self.settled = piece.end;
+            let bytes = std::mem::take(&mut piece.bytes);
+            self.append(&bytes);
+            count += 1;
+        }
+        if count > 0 {
+            self.pieces.drain(..count);
+        }
+    }
+
+    fn append(&mut self, more: &[u8]) {
+        let need = self.bytes.len() + more.len();
+        if need > self.bytes.capacity() {
+            // By doubling, but not beyond what the body can become.
+            let want = (2 * need).min(self.body_len()).max(need);
+            self.bytes.reserve_exact(want - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(more);
+    }
+}
+
+/// Asks where a body belongs. A place it does not fit into is none.
+#[inline]
+pub(super) fn place<'a, M: Memory + 'a, S: Sink<M>>(
+    (link, cookie): (LinkId, u64),
+    header: &HeaderBytes,
+    len: usize,
+    sink: &'a mut S,
+) -> Option<Place<'a, M>> {
+    let place = sink.place(link, cookie, header)?;
+    let room = place.memory.len().checked_sub(place.offset)?;
+    debug_assert!(
+        len <= room,
+        "a body of {len} bytes does not fit into {room}"
+    );
+    (len <= room).then_some(place)
+}
+
+/// The length of its body, as a packet's header says.
+#[inline]
+pub(super) fn body_len(header: &HeaderBytes) -> usize {
+    let at = BODY_LEN_AT;
+    u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]) as usize
+}

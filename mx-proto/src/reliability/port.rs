@@ -1,0 +1,401 @@
+//! A [`Port`] over a [`DatagramPort`].
+//!
+//! ```text
+//!   send: packet = fragment -> segments, one behind the other in a block -> trains -> service
+//!   poll: trains -> sessions -> fragments, placed or in order -> packets -> Sink
+//!
+//!   a pass      answers to strangers, then one turn for every link that may have something
+//! ```
+//!
+//! Bodies are copied into segments, so memory is the caller's again when `send` returns: a packet
+//! is taken whole or not at all. Nothing is sent from inside a poll's callbacks; what they cause
+//! goes out when the poll ends. A packet on an idle link goes out before `send` returns: past all
+//! queues.
+
+use super::checksum::crc32c;
+use super::config::ReliableConfig;
+use super::links::{Links, Need, Reply};
+use super::packet::{DATAGRAM_HEADER, FIN, GREETING, Kind, SUMMED, greeting, name_of};
+use super::send_window::Content;
+use super::service::{Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, Train};
+use super::stats::ReliableStats;
+use super::transmit::{Outlet, Pass};
+use crate::ids::{LinkId, Target};
+use crate::memory::Memory;
+use crate::port::{
+    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, Port, SendError, Sent, Sink,
+    WakeDescriptors,
+};
+use crate::time::{Clock, Instant};
+use std::time::Duration;
+
+/// Reliable, ordered links over the datagrams of `D`.
+#[derive(Debug)]
+pub struct Reliable<D: DatagramPort> {
+    datagrams: D,
+    links: Links<D::Address>,
+    command: Capacity,
+    data: Capacity,
+    /// The service had no room; when to try again.
+    retry_at: Option<Instant>,
+    scratch: Vec<u8>,
+}
+
+/// How soon to try again when the service has no room and cannot say when it will.
+const RETRY: Duration = Duration::from_micros(100);
+
+impl<D: DatagramPort> Reliable<D> {
+    /// A port over `datagrams`. `key` is secret and differs between lives of one address: session
+    /// cookies follow from it. Limits that no window can hold are lowered to what it can.
+    pub fn new(datagrams: D, mut config: ReliableConfig, key: [u8; 16]) -> Self {
+        let (command, data) = (
+            datagrams.capacity(Channel::Command),
+            datagrams.capacity(Channel::Data),
+        );
+        config.window = config.window.clamp(8, 1 << 15);
+        // A packet that needs the whole window would wait for it to be empty every time, and it
+        // must fit while only the smallest datagrams are known to pass.
+        let most = SMALLEST * usize::from(config.window) / 2 - HEADER_LEN;
+        config.packet_max = config.packet_max.min(most);
+        config.data_max = config.data_max.min(most);
+        let datagram_max = data.datagram_max.min(config.datagram_max);
+        let links = Links::new(config, key, datagram_max, datagrams.receive_buffer());
+        Self {
+            datagrams,
+            links,
+            command,
+            data,
+            retry_at: None,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// What has been counted.
+    pub fn stats(&self) -> &ReliableStats {
+        &self.links.stats
+    }
+
+    /// Sessions there are: calling, open and closing ones.
+    pub fn sessions(&self) -> usize {
+        self.links.len()
+    }
+
+    /// The service underneath.
+    pub fn datagrams(&self) -> &D {
+        &self.datagrams
+    }
+
+    /// The service underneath, for settings of its own.
+    pub fn datagrams_mut(&mut self) -> &mut D {
+        &mut self.datagrams
+    }
+
+    /// Sends what can be sent on all links that may have something. True when there was anything.
+    fn flush(&mut self, now: Instant) -> bool {
+        let before = self.links.stats.datagrams_out;
+        self.retry_at = None;
+        if !self.links.replies.is_empty() {
+            self.answer();
+        }
+        if !self.links.named.is_empty() {
+            self.find_data_channels();
+        }
+        for _ in 0..self.links.dirty_len() {
+            let Some(id) = self.links.take_dirty() else {
+                break;
+            };
+            self.pump(id, now);
+        }
+        self.links.stats.datagrams_out != before
+    }
+
+    /// Answers those who have no session.
+    #[cold]
+    fn answer(&mut self) {
+        let name = greeting(self.datagrams.data_name());
+        for Reply { to, header } in std::mem::take(&mut self.links.replies) {
+            let payload: &[u8] = match header.kind {
+                Kind::Welcome => &name,
+                _ => &[],
+            };
+            header.emit(payload, &mut self.scratch);
+            let train = Train::single(&self.scratch);
+            // Lost or not: whoever needs it asks again.
+            if self.datagrams.send(Channel::Command, to, train).is_ok() {
+                self.links.stats.datagrams_out += 1;
+                self.links.stats.trains_out += 1;
+            }
+        }
+    }
+
+    /// Learns where the data channels of those are who have welcomed us.
+    #[cold]
+    fn find_data_channels(&mut self) {
+        for (id, name) in std::mem::take(&mut self.links.named) {
+            let Some(link) = self.links.of_mut(id) else {
+                continue;
+            };
+            let name = name_of(&name).filter(|name| !name.is_empty());
+            let data = name.and_then(|name| self.datagrams.data_address(link.address, name));
+            if data.is_none() {
+                log::warn!("{:?} names no data channel", link.address);
+            }
+            link.data = link.data.or(data);
+            self.links.touch(id);
+        }
+    }
+
+    /// Sends what can be sent on one link.
+    #[inline]
+    fn pump(&mut self, id: LinkId, now: Instant) {
+        let Self {
+            datagrams,
+            links,
+            command,
+            data,
+            scratch,
+            retry_at,
+        } = self;
+        let room = links.room_limit();
+        let Links {
+            table,
+            store,
+            stats,
+            config,
+            ..
+        } = links;
+        let Some(link) = table.get_mut(id.index(), id.generation()) else {
+            return;
+        };
+        if link.session.fin && link.session.send.free() > 0 {
+            link.session.push_fin(store);
+        }
+        let (address, data_address) = (link.address, link.data);
+        let room = room.saturating_sub(link.reassembly.kept_bytes());
+        let mut outlet = Outlet {
+            now,
+            room: u32::try_from(room).unwrap_or(u32::MAX),
+            data_known: data_address.is_some(),
+            command: *command,
+            data: *data,
+            store,
+            config,
+            stats,
+            scratch,
+            emit: |channel, train: Train<'_>| {
+                let to = match channel {
+                    Channel::Command => address,
+                    Channel::Data => data_address.ok_or(DatagramError::Unreachable)?,
+                };
+                datagrams.send(channel, to, train)
+            },
+        };
+        match link.session.transmit(&mut outlet) {
+            Pass::Done => {}
+            Pass::More => links.touch(id),
+            Pass::NoRoom => {
+                *retry_at = Some(now.after(RETRY));
+                links.touch(id);
+            }
+        }
+        links.plan(now, id);
+    }
+}
+
+/// Bytes of a fragment in a segment when only the smallest datagrams are known to pass.
+const SMALLEST: usize = 548 - DATAGRAM_HEADER;
+
+impl super::session::Session {
+    /// Queues the last segment there is, if there is memory for it.
+    fn push_fin(&mut self, store: &mut super::store::Store) {
+        let Some(mut writer) = store.writer(0, 1) else {
+            return;
+        };
+        let fragment = self.next_fragment;
+        writer.fill_up(store, &mut |_, segment| {
+            self.send.push(Content {
+                place: segment.place,
+                fragment,
+                offset: 0,
+                fragment_len: 0,
+                payload: 0,
+                flags: FIN,
+                crc: 0,
+                tiny: true,
+            });
+        });
+        self.next_fragment = fragment.wrapping_add(1);
+        self.fin = false;
+    }
+}
+
+impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
+    fn limits(&self, _link: LinkId) -> Limits {
+        let config = &self.links.config;
+        Limits {
+            packet_max: config.packet_max,
+            data_max: config.data_max,
+            pull_block: config.pull_block,
+            remote_read: false,
+        }
+    }
+
+    fn connect(&mut self, target: Target, _clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+        let address = self.datagrams.resolve(target)?;
+        let now = self.datagrams.now();
+        let sum = !self.datagrams.is_safe(address);
+        let id = self
+            .links
+            .call(now, address, sum)
+            .ok_or(ConnectError::NoResources)?;
+        self.flush(now);
+        Ok(id)
+    }
+
+    fn bind(&mut self, link: LinkId, cookie: u64) {
+        if let Some(link) = self.links.attached(link) {
+            link.cookie = cookie;
+        }
+    }
+
+    fn send(
+        &mut self,
+        id: LinkId,
+        header: &HeaderBytes,
+        body: Body<'_, M>,
+    ) -> Result<Sent, SendError> {
+        let now = self.datagrams.now();
+        self.links.settle(now);
+        let Links {
+            table,
+            store,
+            config,
+            starved,
+            ..
+        } = &mut self.links;
+        let link = table
+            .get_mut(id.index(), id.generation())
+            .filter(|link| link.attached)
+            .ok_or(SendError::Down)?;
+        let size = link.session.pmtu.size() - DATAGRAM_HEADER;
+        let len = HEADER_LEN + body.len();
+        let segments = len.div_ceil(size);
+        let need = Need {
+            segments,
+            bytes: len + segments * DATAGRAM_HEADER,
+        };
+        if !link.session.is_open() || !link.has_room(need, config) {
+            link.blocked = Some(need);
+            return Err(SendError::WouldBlock);
+        }
+        let Some(mut writer) = store.writer(len, size) else {
+            link.blocked = Some(need);
+            starved.push(id);
+            return Err(SendError::WouldBlock);
+        };
+        let fragment = link.session.next_fragment;
+        link.session.next_fragment = fragment.wrapping_add(1);
+        let tiny = len <= config.tiny && segments == 1;
+        let (window, sum) = (&mut link.session.send, link.sum);
+        let mut done = |store: &mut super::store::Store, segment: super::store::Segment| {
+            let (flags, crc) = match sum {
+                true => {
+                    let payload = &store.bytes_of(segment.place)[DATAGRAM_HEADER..];
+                    (SUMMED, crc32c(payload))
+                }
+                false => (0, 0),
+            };
+            window.push(Content {
+                place: segment.place,
+                fragment,
+                offset: segment.offset,
+                fragment_len: len as u32,
+                payload: segment.payload,
+                flags,
+                crc,
+                tiny,
+            });
+        };
+        writer.push(store, header, &mut done);
+        match body {
+            Body::Bytes(bytes) => writer.push(store, bytes, &mut done),
+            Body::Memory {
+                memory,
+                offset,
+                len,
+            } => memory.visit(offset, len, |piece| writer.push(store, piece, &mut done)),
+        }
+        // Memory that was shorter than promised leaves a packet that must still end.
+        writer.fill_up(store, &mut done);
+        self.pump(id, now);
+        Ok(Sent::Whole)
+    }
+
+    fn resume(
+        &mut self,
+        _link: LinkId,
+        _memory: &M,
+        _offset: usize,
+        _len: usize,
+    ) -> Result<Sent, SendError> {
+        // Nothing is ever taken in part.
+        Err(SendError::Down)
+    }
+
+    fn detach(&mut self, _link: LinkId, _memory: &M, _offset: usize, _len: usize) {}
+
+    fn poll<S: Sink<M>>(&mut self, _clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+        let now = self.datagrams.now();
+        let Self {
+            datagrams, links, ..
+        } = self;
+        let mut busy = links.begin(now, budget, sink);
+        busy |= datagrams.poll(budget, |incoming| links.on_incoming(now, incoming, sink));
+        busy |= links.expire(now, sink);
+        links.feed_starved(now, sink);
+        busy | self.flush(now)
+    }
+
+    fn close(&mut self, id: LinkId, how: Close) {
+        let now = self.datagrams.now();
+        self.links.settle(now);
+        let linger = self.links.config.linger;
+        let Some(link) = self.links.attached(id) else {
+            return;
+        };
+        link.attached = false;
+        if how == Close::Flush && link.session.is_open() {
+            link.session.close(now.after(linger));
+            self.links.touch(id);
+        } else {
+            self.links.reset(id);
+            self.links.remove(now, id);
+        }
+        self.flush(now);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        if self.retry_at.is_some() {
+            return self.retry_at;
+        }
+        if self.links.dirty_len() > 0 || !self.links.replies.is_empty() {
+            return Some(Instant(0));
+        }
+        self.links.deadline()
+    }
+
+    fn arm(&mut self) -> bool {
+        !self.links.has_backlog() && self.datagrams.arm()
+    }
+
+    fn disarm(&mut self) {
+        self.datagrams.disarm();
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        self.datagrams.descriptors()
+    }
+}
+
+// A Hello and a Welcome fit into the smallest datagrams there are.
+const _: () = assert!(DATAGRAM_HEADER + GREETING <= 548 && DATA_NAME_MAX < 256);

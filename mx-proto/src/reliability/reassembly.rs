@@ -1,0 +1,367 @@
+//! Chunks of fragments, in any order, become packets in the order of their fragments.
+//!
+//! ```text
+//!          next                                         up to 2^15 ahead
+//!           |
+//!   waiting [ part . . part ]   hole   [ whole ]   [ . . part . ]
+//!               |                         |             |
+//!               |                         |             `- place() knows where it belongs: into
+//!               |                         |                memory at once, else kept
+//!               |                         `- kept until those before it have been delivered
+//!               `- the front: placed, kept (small) or dropped (nobody wants it)
+//!
+//!   whole, and the next: on_packet straight from the datagram, nothing is kept
+//! ```
+//!
+//! Owns: the bytes of fragments that cannot be delivered yet.
+//! Knows nothing of: sequence numbers, acknowledgements; each chunk is shown to it once.
+//! Cost: O(1) a chunk that comes in order; one that comes early is looked for among those that
+//! wait. Nothing is allocated because a length says so: only for bytes that are here, and for the
+//! one front fragment at most as much as a packet that is kept may have.
+
+use super::parts::{Parts, body_len, place};
+use crate::ids::LinkId;
+use crate::memory::Memory;
+use crate::port::{HEADER_LEN, Sink};
+use std::collections::VecDeque;
+
+/// The part of a fragment that one segment carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Chunk<'a> {
+    /// The fragment's number.
+    pub(super) fragment: u32,
+    /// Where in the fragment the part begins.
+    pub(super) offset: u32,
+    /// Bytes of the fragment: a packet's header and body.
+    pub(super) len: u32,
+    /// Nothing follows this fragment; it is empty.
+    pub(super) fin: bool,
+    pub(super) payload: &'a [u8],
+}
+
+/// Whether a chunk may come in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Admission {
+    Yes,
+    /// It would have to be kept, and there is no room for that.
+    NoRoom,
+    /// No peer of ours sends that.
+    Bad,
+}
+
+/// What arrived cannot be made into packets: the peer is none of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct BadFragment;
+
+/// Largest bodies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BodyLimits {
+    /// Of a packet that is kept.
+    pub(super) kept: usize,
+    /// Of any packet.
+    pub(super) any: usize,
+}
+
+/// What has come of a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Taken {
+    /// Everything the peer ever sent has been delivered.
+    pub(super) fin: bool,
+}
+
+/// Fragments further ahead than this are none: many times what a window can hold.
+const AHEAD_MAX: u32 = 1 << 15;
+
+/// What a chunk that is kept costs beside its bytes: what stands for it here, and the allocator's
+/// own.
+pub(super) const CHUNK_COST: usize = 64;
+
+/// The fragments of one link.
+#[derive(Debug)]
+pub(super) struct Reassembly {
+    /// The fragment that is delivered next.
+    next: u32,
+    /// The fragments of which something is here, in order.
+    waiting: VecDeque<Waiting>,
+    /// An empty one, with the memory of those before it.
+    spare: Option<Box<Parts>>,
+    kept: usize,
+    /// The end has been delivered.
+    ended: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    fragment: u32,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    /// All of a packet that can be kept.
+    Whole(Box<[u8]>),
+    Parts(Box<Parts>),
+    Fin,
+}
+
+impl Reassembly {
+    pub(super) fn new() -> Self {
+        Self {
+            next: 0,
+            waiting: VecDeque::new(),
+            spare: None,
+            kept: 0,
+            ended: false,
+        }
+    }
+
+    /// Memory charged: bytes that are kept, and 64 for every chunk of them.
+    #[inline]
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.kept
+    }
+
+    /// [`Self::deliver`] has something to deliver.
+    #[inline]
+    pub(super) fn has_ready(&self) -> bool {
+        match self.waiting.front() {
+            Some(front) if front.fragment == self.next => front.is_complete(),
+            _ => false,
+        }
+    }
+
+    /// Whether a chunk may come in when `room` bytes may be charged for it. One of the fragment
+    /// that is delivered next always may, if it is one at all.
+    #[inline]
+    pub(super) fn admits(&self, chunk: &Chunk<'_>, room: usize) -> Admission {
+        if !chunk.is_sound() || self.ended {
+            return Admission::Bad;
+        }
+        match chunk.fragment.wrapping_sub(self.next) {
+            0 => Admission::Yes,
+            AHEAD_MAX.. => Admission::Bad,
+            _ if chunk.payload.len() + CHUNK_COST <= room => Admission::Yes,
+            _ if self.is_placed(chunk.fragment) => Admission::Yes,
+            _ => Admission::NoRoom,
+        }
+    }
+
+    /// Takes in a chunk that has not been here before, and delivers what that completes, at most
+    /// `budget` packets. `who`: the link and what the layer above attached to it.
+    #[inline]
+    pub(super) fn take<M: Memory, S: Sink<M>>(
+        &mut self,
+        chunk: &Chunk<'_>,
+        who: (LinkId, u64),
+        limits: BodyLimits,
+        budget: &mut usize,
+        sink: &mut S,
+    ) -> Result<Taken, BadFragment> {
+        let ahead = chunk.fragment.wrapping_sub(self.next);
+        let sound = chunk.is_sound() && !self.ended && ahead < AHEAD_MAX;
+        if !sound || chunk.len as usize > HEADER_LEN + limits.any {
+            return Err(BadFragment);
+        }
+        let first = self.waiting.front().map(|front| front.fragment);
+        if ahead == 0 && chunk.is_whole() && *budget > 0 && first != Some(self.next) {
+            if chunk.fin {
+                return Ok(self.end());
+            }
+            if !chunk.has_sound_header() {
+                return Err(BadFragment);
+            }
+            self.next = self.next.wrapping_add(1);
+            *budget -= 1;
+            deliver_whole(chunk.payload, who, limits, sink);
+        } else {
+            self.keep(chunk, ahead == 0, who, limits, sink)?;
+        }
+        if self.waiting.is_empty() {
+            return Ok(Taken::default());
+        }
+        Ok(self.deliver(who, limits, budget, sink))
+    }
+
+    /// Delivers what waits, at most `budget` packets.
+    pub(super) fn deliver<M: Memory, S: Sink<M>>(
+        &mut self,
+        who: (LinkId, u64),
+        limits: BodyLimits,
+        budget: &mut usize,
+        sink: &mut S,
+    ) -> Taken {
+        while let Some(front) = self.waiting.front_mut()
+            && front.fragment == self.next
+        {
+            if let What::Parts(parts) = &mut front.what {
+                // Whatever could change the answer has been delivered.
+                self.kept -= parts.charge();
+                parts.decide(true, who, limits, sink);
+                self.kept += parts.charge();
+            }
+            if matches!(front.what, What::Fin) {
+                return self.end();
+            }
+            if !front.is_complete() || *budget == 0 {
+                break;
+            }
+            let Some(Waiting { what, .. }) = self.waiting.pop_front() else {
+                break;
+            };
+            self.next = self.next.wrapping_add(1);
+            *budget -= 1;
+            match what {
+                What::Whole(bytes) => {
+                    self.kept -= bytes.len() + CHUNK_COST;
+                    deliver_whole(&bytes, who, limits, sink);
+                }
+                What::Parts(mut parts) => {
+                    self.kept -= parts.charge();
+                    parts.deliver(who, sink);
+                    self.spare = Some(parts);
+                }
+                What::Fin => {}
+            }
+        }
+        Taken { fin: self.ended }
+    }
+
+    /// Gives back memory that is not needed now; all of it when nothing waits.
+    pub(super) fn shrink(&mut self) {
+        self.spare = None;
+        self.waiting.shrink_to_fit();
+    }
+
+    /// The end has been reached; whatever lies behind it never was.
+    fn end(&mut self) -> Taken {
+        self.waiting = VecDeque::new();
+        self.kept = 0;
+        self.ended = true;
+        Taken { fin: true }
+    }
+
+    fn keep<M: Memory, S: Sink<M>>(
+        &mut self,
+        chunk: &Chunk<'_>,
+        is_front: bool,
+        who: (LinkId, u64),
+        limits: BodyLimits,
+        sink: &mut S,
+    ) -> Result<(), BadFragment> {
+        if chunk.offset == 0 && !chunk.fin && !chunk.has_sound_header() {
+            return Err(BadFragment);
+        }
+        let index = match self.find(chunk.fragment) {
+            Ok(index) => index,
+            Err(index) => {
+                let what = if chunk.fin {
+                    self.kept += CHUNK_COST;
+                    What::Fin
+                } else if chunk.is_whole() && chunk.len as usize <= HEADER_LEN + limits.kept {
+                    self.kept += chunk.payload.len() + CHUNK_COST;
+                    What::Whole(chunk.payload.into())
+                } else {
+                    let mut parts = self.spare.take().unwrap_or_default();
+                    parts.begin(chunk.len);
+                    What::Parts(parts)
+                };
+                let is_done = !matches!(what, What::Parts(_));
+                let fragment = chunk.fragment;
+                self.waiting.insert(index, Waiting { fragment, what });
+                if is_done {
+                    return Ok(());
+                }
+                index
+            }
+        };
+        let Some(What::Parts(parts)) = self.waiting.get_mut(index).map(|at| &mut at.what) else {
+            // All of it was here already.
+            return Err(BadFragment);
+        };
+        self.kept -= parts.charge();
+        let added = parts.add(chunk, is_front, who, limits, sink);
+        self.kept += parts.charge();
+        added
+    }
+
+    /// The bytes of a fragment go straight into memory of the layer above.
+    fn is_placed(&self, fragment: u32) -> bool {
+        let index = self.find(fragment).ok();
+        match index.and_then(|index| self.waiting.get(index)) {
+            Some(Waiting {
+                what: What::Parts(parts),
+                ..
+            }) => parts.is_placed(),
+            _ => false,
+        }
+    }
+
+    /// Where a fragment waits, or would.
+    fn find(&self, fragment: u32) -> Result<usize, usize> {
+        let ahead = |waiting: &Waiting| waiting.fragment.wrapping_sub(self.next);
+        let wanted = fragment.wrapping_sub(self.next);
+        // Mostly it is a part of the latest.
+        match self.waiting.back() {
+            None => Err(0),
+            Some(back) if ahead(back) == wanted => Ok(self.waiting.len() - 1),
+            Some(back) if ahead(back) < wanted => Err(self.waiting.len()),
+            Some(_) => self.waiting.binary_search_by_key(&wanted, ahead),
+        }
+    }
+}
+
+impl Waiting {
+    fn is_complete(&self) -> bool {
+        match &self.what {
+            What::Parts(parts) => parts.is_complete(),
+            What::Whole(_) | What::Fin => true,
+        }
+    }
+}
+
+impl Chunk<'_> {
+    /// It is a part of something that a packet can be, as far as its numbers tell. The packet's
+    /// header is never torn.
+    #[inline]
+    fn is_sound(&self) -> bool {
+        if self.fin {
+            return self.len == 0 && self.offset == 0 && self.payload.is_empty();
+        }
+        let (offset, len) = (self.offset as usize, self.len as usize);
+        let header = if offset == 0 { HEADER_LEN } else { 1 };
+        let sound = offset == 0 || offset >= HEADER_LEN;
+        sound && self.payload.len() >= header && self.payload.len() <= len.saturating_sub(offset)
+    }
+
+    /// It is all of its fragment.
+    #[inline]
+    fn is_whole(&self) -> bool {
+        self.payload.len() == self.len as usize
+    }
+
+    /// It begins with the header of a packet as long as the fragment.
+    #[inline]
+    fn has_sound_header(&self) -> bool {
+        let header = self.payload.first_chunk();
+        header.is_some_and(|header| body_len(header) + HEADER_LEN == self.len as usize)
+    }
+}
+
+/// Delivers a packet that is here in one piece, header and body.
+#[inline]
+fn deliver_whole<M: Memory, S: Sink<M>>(
+    packet: &[u8],
+    (link, cookie): (LinkId, u64),
+    limits: BodyLimits,
+    sink: &mut S,
+) {
+    let Some((header, body)) = packet.split_first_chunk::<HEADER_LEN>() else {
+        return;
+    };
+    if body.len() <= limits.kept {
+        sink.on_packet(link, cookie, header, body);
+    } else if let Some(place) = place((link, cookie), header, body.len(), sink) {
+        place.memory.fill(place.offset, body.len(), body, 0);
+        sink.on_placed(link, cookie, header);
+    }
+}

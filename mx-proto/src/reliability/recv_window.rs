@@ -1,0 +1,179 @@
+//! Which segments of one peer have arrived: numbers only.
+//!
+//! ```text
+//!        cumulative                              cumulative + capacity
+//!            |                                             |
+//!   all here )  hole   [here]  hole  [here]                )  not accepted
+//!               0 0 0   1 1    0 0    1 1 1  0 0 0 ...        a ring of bits
+//! ```
+//!
+//! Owns: a bit for every number, and not even that before something comes early.
+//! Knows nothing of: bytes, fragments, when acknowledgements go out, the peer.
+//! Cost: judging and marking are O(1); no memory as long as everything comes in order.
+
+use super::seq::Seq;
+
+/// Words of bits that one acknowledgement has room for: one in the header, 16 behind it.
+pub(super) const SACK_WORDS: usize = 17;
+
+/// What a segment is to the window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// It is the one that was awaited.
+    Next,
+    /// Others before it are missing.
+    Early,
+    /// It has been here before.
+    Duplicate,
+    /// There is no place for it.
+    Outside,
+}
+
+/// The receiving half of one link.
+#[derive(Debug)]
+pub(super) struct RecvWindow {
+    next: Seq,
+    /// Bit `seq % (64 * len)` is set for every early number; empty or a power of two of words, and
+    /// at least `capacity` bits.
+    bits: Box<[u64]>,
+    /// Bits that are set.
+    early: u32,
+    /// How far behind `next` the last of them ends; 0 without any.
+    reach: u32,
+    capacity: u16,
+}
+
+impl RecvWindow {
+    /// `capacity` is at most 32768.
+    pub(super) fn new(first: Seq, capacity: u16) -> Self {
+        Self {
+            next: first,
+            bits: Box::default(),
+            early: 0,
+            reach: 0,
+            capacity,
+        }
+    }
+
+    /// The number up to which everything has arrived.
+    #[inline]
+    pub(super) fn cumulative(&self) -> Seq {
+        self.next
+    }
+
+    /// Something is here before which something is missing.
+    #[inline]
+    pub(super) fn has_holes(&self) -> bool {
+        self.early > 0
+    }
+
+    /// Looks at a number; changes nothing.
+    #[inline]
+    pub(super) fn verdict(&self, seq: Seq) -> Verdict {
+        if seq == self.next {
+            return Verdict::Next;
+        }
+        if seq.precedes(self.next) {
+            return Verdict::Duplicate;
+        }
+        if seq.since(self.next) >= u32::from(self.capacity) {
+            return Verdict::Outside;
+        }
+        let (word, bit) = self.locate(seq);
+        match self.bits.get(word) {
+            Some(bits) if bits >> bit & 1 != 0 => Verdict::Duplicate,
+            _ => Verdict::Early,
+        }
+    }
+
+    /// A number has arrived for which the verdict was `Next` or `Early`.
+    #[inline]
+    pub(super) fn mark(&mut self, seq: Seq) {
+        match self.verdict(seq) {
+            Verdict::Next => {
+                self.next = self.next.ahead(1);
+                self.reach = self.reach.saturating_sub(1);
+                if self.early > 0 {
+                    self.pass_over();
+                }
+            }
+            Verdict::Early => self.mark_early(seq),
+            Verdict::Duplicate | Verdict::Outside => {}
+        }
+    }
+
+    /// Writes down what came early: bit i of word w stands for `cumulative + 1 + 64 w + i`.
+    /// Returns how many words say anything.
+    pub(super) fn sack_words(&self, out: &mut [u64; SACK_WORDS]) -> usize {
+        // The bit of `next` itself is not among them.
+        let bits = self.reach.saturating_sub(1);
+        let words = (bits.div_ceil(64) as usize).min(SACK_WORDS);
+        for (word, slot) in out.iter_mut().take(words).enumerate() {
+            let from = 64 * word as u32;
+            let left = bits - from;
+            let mask = if left < 64 { (1 << left) - 1 } else { u64::MAX };
+            *slot = self.window_at(self.next.ahead(1 + from)) & mask;
+        }
+        out.iter()
+            .take(words)
+            .rposition(|&word| word != 0)
+            .map_or(0, |last| last + 1)
+    }
+
+    /// Gives back memory that is not needed now.
+    pub(super) fn shrink(&mut self) {
+        if self.early == 0 {
+            self.bits = Box::default();
+        }
+    }
+
+    fn mark_early(&mut self, seq: Seq) {
+        if self.bits.is_empty() {
+            let words = usize::from(self.capacity).div_ceil(64).next_power_of_two();
+            self.bits = vec![0; words].into_boxed_slice();
+        }
+        let (word, bit) = self.locate(seq);
+        self.bits[word] |= 1 << bit;
+        self.early += 1;
+        self.reach = self.reach.max(seq.since(self.next) + 1);
+    }
+
+    /// Moves over what is here without a hole, a word at a time.
+    fn pass_over(&mut self) {
+        while self.early > 0 {
+            let here = self.window_at(self.next).trailing_ones();
+            if here == 0 {
+                return;
+            }
+            // Not beyond the end of a word, so that it is one word that changes.
+            let (word, bit) = self.locate(self.next);
+            let here = here.min(64 - bit);
+            let mask = if here < 64 { (1 << here) - 1 } else { u64::MAX };
+            self.bits[word] &= !(mask << bit);
+            self.early -= here;
+            self.next = self.next.ahead(here);
+            self.reach = self.reach.saturating_sub(here);
+        }
+    }
+
+    /// Word and bit of a number; the word is out of range when there are no bits.
+    #[inline]
+    fn locate(&self, seq: Seq) -> (usize, u32) {
+        let words = self.bits.len();
+        ((seq.0 / 64) as usize & words.wrapping_sub(1), seq.0 % 64)
+    }
+
+    /// The bits of the 64 numbers from `seq` on.
+    fn window_at(&self, seq: Seq) -> u64 {
+        if self.bits.is_empty() {
+            return 0;
+        }
+        let (word, bit) = self.locate(seq);
+        let low = self.bits[word] >> bit;
+        if bit == 0 {
+            return low;
+        }
+        let after = (word + 1) & (self.bits.len() - 1);
+        low | self.bits[after] << (64 - bit)
+    }
+}

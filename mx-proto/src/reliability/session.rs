@@ -1,0 +1,490 @@
+//! One session with one peer: numbers, acknowledgements, timers; no packets.
+//!
+//! ```text
+//!   Calling --Welcome--> Open --close--> Closing --all acknowledged--> over
+//!      |                  |  ^              |
+//!      |     a stranger's |  `- OPENING     |        the called side has no state before the
+//!      |                  |                 |        caller has proven where it is
+//!      +---- silence, Reset ----------------+-------------------> over
+//!
+//!   on_header, on_segment    what arrived          transmit   what is to go out
+//!   on_timer                 what did not          deadline   when to ask again
+//! ```
+//!
+//! Owns: both windows, the estimates, the state. Knows nothing of: packets of the endpoint,
+//! addresses, other sessions.
+
+use super::ack_policy::AckPolicy;
+use super::config::ReliableConfig;
+use super::congestion::Congestion;
+use super::pacer::Pacer;
+use super::packet::{ASK, DATAGRAM_HEADER, FIN, Header, Kind, OPENING, SACK_WORDS};
+use super::pmtu::Pmtu;
+use super::recv_window::{RecvWindow, Verdict};
+use super::rtt::Rtt;
+use super::send_window::{Acked, SendWindow};
+use super::seq::Seq;
+use super::stats::ReliableStats;
+use super::store::Store;
+use crate::port::LinkDown;
+use crate::time::Instant;
+use std::time::Duration;
+
+/// A session.
+#[derive(Debug)]
+pub(super) struct Session {
+    ours: u64,
+    /// 0 until the peer has named itself.
+    theirs: u64,
+    pub(super) state: State,
+    /// We called, and nothing that belongs to the session has been heard yet.
+    pub(super) unconfirmed: bool,
+    pub(super) send: SendWindow,
+    pub(super) recv: RecvWindow,
+    /// Number of our first segment.
+    pub(super) first: Seq,
+    /// Number of our next fragment.
+    pub(super) next_fragment: u32,
+    pub(super) rtt: Rtt,
+    pub(super) congestion: Congestion,
+    pub(super) pacer: Pacer,
+    pub(super) pmtu: Pmtu,
+    pub(super) acks: AckPolicy,
+    /// FIN waits for a place.
+    pub(super) fin: bool,
+    /// Room in the last thing we sent.
+    advertised: u32,
+    /// What the last datagram acknowledged: most say the same as the one before.
+    last_ack: (Seq, u64, u32),
+    /// Bytes sent since the peer was last asked for an acknowledgement.
+    pub(super) since_ask: u64,
+    /// When the peer last said something valid.
+    heard_at: Instant,
+    /// When the peer last acknowledged something, or the window was last empty.
+    progress_at: Instant,
+    /// When what is in flight counts as lost.
+    resend_at: Option<Instant>,
+    /// When the peer is asked what of it has arrived.
+    ask_at: Option<Instant>,
+    /// When the pacer lets more go.
+    pub(super) paced_until: Option<Instant>,
+    /// Time-outs in a row.
+    timeouts: u32,
+    /// When the last Ping went out, and how many since the peer was heard.
+    pinged_at: Instant,
+    pings: u32,
+    /// A Ping is to go out.
+    pub(super) ping: bool,
+    /// A Probe of this size arrived and is to be answered.
+    pub(super) probed: Option<u32>,
+    /// "Nobody there" since the peer was heard.
+    refusals: u32,
+}
+
+/// Where a session stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// Hello has been or is to be sent.
+    Calling {
+        began: Instant,
+        next: Instant,
+        tries: u32,
+    },
+    Open,
+    /// What was accepted is still delivered.
+    Closing {
+        until: Instant,
+    },
+}
+
+/// Who began a session with us, as its first datagram says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller {
+    /// Its cookie.
+    pub(super) cookie: u64,
+    /// Its first number.
+    pub(super) first: Seq,
+}
+
+/// Tries before silence can mean death: whoever did not run for a long time gives the peer
+/// a chance first.
+const TRIES_BEFORE_GIVING_UP: u32 = 3;
+
+/// "Nobody there" so often, with nothing heard in between, is believed.
+const REFUSALS: u32 = 3;
+
+impl Session {
+    /// A session that begins with our Hello, or, when `caller` is there, one that they have proven
+    /// to be in.
+    pub(super) fn new(
+        now: Instant,
+        ours: u64,
+        first: Seq,
+        caller: Option<Caller>,
+        datagram_max: usize,
+        config: &ReliableConfig,
+    ) -> Self {
+        let state = match caller {
+            None => State::Calling {
+                began: now,
+                next: now,
+                tries: 0,
+            },
+            Some(_) => State::Open,
+        };
+        let their_first = caller.map_or(Seq(0), |caller| caller.first);
+        let pmtu = Pmtu::new(datagram_max);
+        Self {
+            ours,
+            theirs: caller.map_or(0, |caller| caller.cookie),
+            state,
+            unconfirmed: caller.is_none(),
+            send: SendWindow::new(first, config.window, 0),
+            recv: RecvWindow::new(their_first, config.window),
+            first,
+            next_fragment: 0,
+            rtt: Rtt::new(config),
+            congestion: Congestion::new(pmtu.size(), config.send_bytes as u64),
+            pacer: Pacer::new(),
+            pmtu,
+            acks: AckPolicy::new(config.ack_delay, config.window),
+            fin: false,
+            advertised: u32::MAX,
+            last_ack: (first, 0, 0),
+            since_ask: 0,
+            heard_at: now,
+            progress_at: now,
+            resend_at: None,
+            ask_at: None,
+            paced_until: None,
+            timeouts: 0,
+            pinged_at: now,
+            pings: 0,
+            ping: false,
+            probed: None,
+            refusals: 0,
+        }
+    }
+
+    /// Our cookie.
+    pub(super) fn ours(&self) -> u64 {
+        self.ours
+    }
+
+    /// The peer's cookie, 0 if it is not known yet.
+    pub(super) fn theirs(&self) -> u64 {
+        self.theirs
+    }
+
+    /// Packets can be accepted for it.
+    pub(super) fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
+    /// We have called and not been answered.
+    pub(super) fn is_calling(&self) -> bool {
+        matches!(self.state, State::Calling { .. })
+    }
+
+    /// Nothing is to be delivered any more.
+    pub(super) fn is_closing(&self) -> bool {
+        matches!(self.state, State::Closing { .. })
+    }
+
+    /// It was closing and everything has arrived.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_closing() && !self.fin && self.send.is_empty()
+    }
+
+    /// Nothing is under way to the peer or owed to it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.send.is_empty() && self.acks.due().is_none() && !self.recv.has_holes()
+    }
+
+    /// Nothing has happened for `span`.
+    pub(super) fn is_quiet(&self, now: Instant, span: Duration) -> bool {
+        self.is_idle() && now.since(self.heard_at) >= span
+    }
+
+    /// The peer's answer to our Hello. True when that opened the session.
+    pub(super) fn on_welcome(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        config: &ReliableConfig,
+    ) -> bool {
+        let State::Calling { began, tries, .. } = self.state else {
+            return false;
+        };
+        self.theirs = header.from;
+        self.recv = RecvWindow::new(header.seq, config.window);
+        self.send.on_room(self.first, header.room);
+        if tries == 1 {
+            self.rtt.on_sample(now, now.since(began));
+        }
+        self.state = State::Open;
+        self.heard_at = now;
+        self.progress_at = now;
+        self.pinged_at = now;
+        // The called side knows of us with our next word.
+        self.acks.on_urgent(now);
+        true
+    }
+
+    /// What every datagram of an established session says. False: it is to be dropped whole.
+    #[inline]
+    pub(super) fn on_header(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        payload: &[u8],
+        store: &mut Store,
+        stats: &mut ReliableStats,
+    ) -> bool {
+        self.heard_at = now;
+        (self.pings, self.refusals) = (0, 0);
+        self.unconfirmed = false;
+        let says = (header.ack, header.sack, header.room);
+        let news = says != self.last_ack || header.kind == Kind::Ack;
+        if news && !self.on_ack(now, header, payload, store, stats) {
+            return false;
+        }
+        self.last_ack = says;
+        match header.kind {
+            Kind::Ping => self.acks.on_urgent(now),
+            Kind::Probe => {
+                self.probed = Some((DATAGRAM_HEADER + payload.len()) as u32);
+            }
+            Kind::Probed => self.on_probed(now, header.seq.0 as usize),
+            _ => {}
+        }
+        true
+    }
+
+    fn on_ack(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        payload: &[u8],
+        store: &mut Store,
+        stats: &mut ReliableStats,
+    ) -> bool {
+        let (words, used) = header.sack_words(payload);
+        let before = self.send.in_flight_bytes();
+        let Ok(acked) = self.send.on_ack(header.ack, &words[..used], now, store) else {
+            stats.bad_acks += 1;
+            return false;
+        };
+        self.send.on_room(header.ack, header.room);
+        if acked.moved {
+            self.rtt.on_progress();
+        }
+        if let Some(sample) = acked.rtt {
+            self.rtt.on_sample(now, sample);
+        }
+        if acked.lost_bytes > 0
+            && let Some(sent_at) = acked.lost_sent_at
+        {
+            self.congestion
+                .on_lost(now, acked.lost_bytes, sent_at, &self.rtt);
+        }
+        if acked.segments > 0 {
+            self.on_arrived(now, &acked, before);
+        }
+        true
+    }
+
+    fn on_arrived(&mut self, now: Instant, acked: &Acked, before: u64) {
+        self.congestion
+            .on_arrived(now, acked.bytes, before, &self.rtt);
+        self.pmtu.on_progress();
+        self.progress_at = now;
+        self.timeouts = 0;
+        (self.resend_at, self.ask_at) = (None, None);
+        self.start_timer(now);
+    }
+
+    fn on_probed(&mut self, now: Instant, size: usize) {
+        self.pmtu.on_probed(now, size);
+        self.congestion.set_segment(self.pmtu.size());
+    }
+
+    /// What the service knows about the way to the peer.
+    pub(super) fn on_too_large(&mut self, now: Instant, most: usize) {
+        self.pmtu.on_too_large(now, most);
+        self.congestion.set_segment(self.pmtu.size());
+    }
+
+    /// What a segment is to us, and when it has to be acknowledged.
+    #[inline]
+    pub(super) fn on_segment(&mut self, now: Instant, header: &Header, verdict: Verdict) {
+        let asked = header.flags & (ASK | FIN) != 0;
+        match verdict {
+            Verdict::Next if !asked && !self.recv.has_holes() => self.acks.on_in_order(now),
+            Verdict::Next | Verdict::Early if !asked => self.acks.on_early(now),
+            // An old number: our acknowledgement got lost.
+            _ => self.acks.on_urgent(now),
+        }
+    }
+
+    /// Fragments were given out: perhaps the peer waits to hear that there is room again.
+    pub(super) fn on_drained(&mut self, now: Instant, room: u32, limit: usize) {
+        let limit = limit as u32;
+        if self.advertised < limit / 4 && room >= limit / 2 {
+            self.acks.on_urgent(now);
+        }
+    }
+
+    /// Nothing follows: FIN is to be queued behind everything.
+    pub(super) fn close(&mut self, until: Instant) {
+        self.fin = self.is_open();
+        self.state = State::Closing { until };
+    }
+
+    /// The acknowledgement of everything, sent when the session ends here.
+    pub(super) fn farewell(&self) -> Header {
+        self.acknowledging(Kind::Ack, self.advertised)
+    }
+
+    /// The service says that nobody is at the peer's address. True when that is to be believed.
+    pub(super) fn on_refused(&mut self) -> bool {
+        self.refusals += 1;
+        self.is_calling() || self.refusals >= REFUSALS
+    }
+
+    /// Something is in flight: when to ask for it, when to send it again.
+    #[inline]
+    pub(super) fn start_timer(&mut self, now: Instant) {
+        if self.resend_at.is_none() && self.send.in_flight_bytes() > 0 {
+            let timeout = self.rtt.timeout();
+            self.resend_at = Some(now.after(timeout));
+            self.ask_at = Some(now.after(timeout / 2));
+        }
+    }
+
+    /// The first thing after the window was empty went out.
+    pub(super) fn on_began(&mut self, now: Instant) {
+        self.progress_at = now;
+    }
+
+    /// Looks at what has not happened in time. `Some`: the session is over.
+    pub(super) fn on_timer(
+        &mut self,
+        now: Instant,
+        config: &ReliableConfig,
+        stats: &mut ReliableStats,
+    ) -> Option<LinkDown> {
+        match self.state {
+            State::Calling { began, tries, .. } => {
+                let over = now.since(began) >= config.connect_give_up;
+                return (over && tries >= TRIES_BEFORE_GIVING_UP).then_some(LinkDown::TimedOut);
+            }
+            State::Closing { until } if now >= until => return Some(LinkDown::TimedOut),
+            State::Closing { .. } | State::Open => {}
+        }
+        if self.ask_at.is_some_and(|at| at <= now) {
+            self.ask_at = None;
+            self.ping = true;
+        }
+        if self.resend_at.is_some_and(|at| at <= now) {
+            (self.resend_at, self.ask_at) = (None, None);
+            self.on_resend_timeout(now, stats);
+        }
+        self.pmtu.on_timer(now);
+        if self.paced_until.is_some_and(|at| at <= now) {
+            self.paced_until = None;
+        }
+        if self.ping_at(config) <= now {
+            self.ping = true;
+        }
+        let silent = now.since(self.heard_at) >= config.give_up;
+        let no_progress = now.since(self.progress_at) >= config.give_up;
+        let dead = (silent && self.pings >= TRIES_BEFORE_GIVING_UP)
+            || (no_progress && self.timeouts >= TRIES_BEFORE_GIVING_UP);
+        dead.then_some(LinkDown::TimedOut)
+    }
+
+    fn on_resend_timeout(&mut self, now: Instant, stats: &mut ReliableStats) {
+        if !self.send.on_timeout() {
+            return;
+        }
+        stats.timeouts += 1;
+        self.timeouts = self.timeouts.saturating_add(1);
+        self.rtt.on_timeout();
+        self.congestion.on_timeout(now);
+        if self.pmtu.on_timeout(now) {
+            stats.black_holes += 1;
+            self.congestion.set_segment(self.pmtu.size());
+        }
+    }
+
+    fn ping_at(&self, config: &ReliableConfig) -> Instant {
+        if self.send.is_stuck() {
+            let pause = self.rtt.timeout().max(config.first_rto);
+            return self.pinged_at.max(self.heard_at).after(pause);
+        }
+        let pause: Duration = if self.pings > 0 {
+            config.max_rto
+        } else {
+            config.keepalive
+        };
+        self.heard_at.max(self.pinged_at).after(pause)
+    }
+
+    /// When [`Self::on_timer`] or `transmit` has something to do.
+    pub(super) fn deadline(&self, config: &ReliableConfig) -> Instant {
+        let last = match self.state {
+            State::Calling { next, tries, .. } if tries < TRIES_BEFORE_GIVING_UP => return next,
+            State::Calling { began, next, .. } => {
+                return next.min(began.after(config.connect_give_up));
+            }
+            State::Open => self.ping_at(config),
+            State::Closing { until } => until,
+        };
+        let timers = [
+            self.resend_at,
+            self.ask_at,
+            self.acks.due(),
+            self.paced_until,
+            self.pmtu.deadline(),
+        ];
+        timers.into_iter().flatten().fold(last, Instant::min)
+    }
+
+    /// A header that says what has arrived here.
+    #[inline]
+    pub(super) fn acknowledging(&self, kind: Kind, room: u32) -> Header {
+        let mut header = Header::new(kind, self.theirs, self.ours);
+        header.ack = self.recv.cumulative();
+        header.room = room;
+        if self.unconfirmed {
+            header.flags = OPENING;
+            header.sack = self.first.0.into();
+        } else if self.recv.has_holes() {
+            let mut words = [0; SACK_WORDS];
+            self.recv.sack_words(&mut words);
+            header.sack = words[0];
+        }
+        header
+    }
+
+    /// An acknowledgement went out, alone or with something else.
+    #[inline]
+    pub(super) fn on_acknowledged(&mut self, room: u32) {
+        self.advertised = room;
+        self.acks.on_acked();
+    }
+
+    /// A Ping went out.
+    pub(super) fn on_pinged(&mut self, now: Instant) {
+        self.ping = false;
+        self.pinged_at = now;
+        self.pings = self.pings.saturating_add(1);
+    }
+
+    /// Gives back what is not needed while nothing happens.
+    pub(super) fn shrink(&mut self) {
+        self.send.shrink();
+        self.recv.shrink();
+    }
+}

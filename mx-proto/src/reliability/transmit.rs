@@ -1,0 +1,322 @@
+//! What one session sends, and in what order.
+//!
+//! ```text
+//!   1. resends        data channel, at most a burst       peers need them most
+//!   2. new segments   tiny ones: command channel          each carries the acknowledgement
+//!                     others:    data channel, in trains
+//!   3. probes         data channel                        sizes that may pass
+//!   4. control        command channel                     Ping, Ack, what is still owed
+//!
+//!   a segment goes when      in flight + it <= congestion window
+//!                            the peer has room for it
+//!                            the pacer's bucket has its bytes (tiny ones do not wait)
+//! ```
+//!
+//! Resends never take the command channel: the more of them there are, the more it matters that
+//! acknowledgements get through.
+//!
+//! Knows nothing of: addresses, other sessions.
+
+use super::config::ReliableConfig;
+use super::packet::{ASK, DATAGRAM_HEADER, Header, Kind, SACK_WORDS, greeting};
+use super::service::{Capacity, Channel, DatagramError, Train};
+use super::session::{Session, State};
+use super::stats::ReliableStats;
+use super::store::Store;
+use crate::time::Instant;
+
+/// What a session sends with and to.
+pub(super) struct Outlet<'a, E> {
+    pub(super) now: Instant,
+    /// Bytes we have room for.
+    pub(super) room: u32,
+    /// We know where the peer's data channel is.
+    pub(super) data_known: bool,
+    pub(super) command: Capacity,
+    pub(super) data: Capacity,
+    pub(super) store: &'a mut Store,
+    pub(super) config: &'a ReliableConfig,
+    pub(super) stats: &'a mut ReliableStats,
+    pub(super) scratch: &'a mut Vec<u8>,
+    /// Gives a train to the service.
+    pub(super) emit: E,
+}
+
+/// How a pass ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pass {
+    /// Nothing more can go now.
+    Done,
+    /// More could go at once; it is others' turn.
+    More,
+    /// The service has no room.
+    NoRoom,
+}
+
+/// Trains of one session in one pass.
+const TRAINS: usize = 4;
+
+impl Session {
+    /// Sends what can go now, as far as one turn goes.
+    pub(super) fn transmit<E>(&mut self, out: &mut Outlet<'_, E>) -> Pass
+    where
+        E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+    {
+        if let State::Calling { next, .. } = self.state {
+            return if next <= out.now {
+                self.transmit_hello(out)
+            } else {
+                Pass::Done
+            };
+        }
+        let pass = self.transmit_segments(out);
+        // A full data channel holds no acknowledgement back.
+        match self.transmit_control(out) {
+            Pass::Done => pass,
+            other => other,
+        }
+    }
+
+    fn transmit_hello<E>(&mut self, out: &mut Outlet<'_, E>) -> Pass
+    where
+        E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+    {
+        let mut header = Header::new(Kind::Hello, 0, self.ours());
+        header.seq = self.first;
+        header.room = out.room;
+        if !out.single(Channel::Command, header, &greeting(&[])) {
+            return Pass::NoRoom;
+        }
+        if let State::Calling { next, tries, .. } = &mut self.state {
+            let pause = out.config.first_rto.saturating_mul(1 << (*tries).min(16));
+            *next = out.now.after(pause.min(out.config.max_rto));
+            *tries = tries.saturating_add(1);
+        }
+        Pass::Done
+    }
+
+    fn transmit_segments<E>(&mut self, out: &mut Outlet<'_, E>) -> Pass
+    where
+        E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+    {
+        let mut resends = out.config.burst;
+        for _ in 0..TRAINS {
+            let Some(index) = self.send.next() else {
+                return Pass::Done;
+            };
+            let Some(slot) = self.send.slot(index) else {
+                return Pass::Done;
+            };
+            let again = slot.again;
+            let bytes = u64::from(slot.content.place.len);
+            let channel = match self.pmtu.data_proven() {
+                true => slot.channel,
+                false => Channel::Command,
+            };
+            let window = self.congestion.window();
+            let flying = self.send.in_flight_bytes();
+            if flying > 0 && flying + bytes > window {
+                return Pass::Done;
+            }
+            let free = window.saturating_sub(flying).max(bytes);
+            if slot.channel == Channel::Data {
+                let slow = self.congestion.is_slow_start();
+                let at = self
+                    .pacer
+                    .wait_until(out.now, bytes, window, slow, &self.rtt);
+                if let Some(at) = at {
+                    self.paced_until = Some(at);
+                    return Pass::Done;
+                }
+            }
+            let capacity = match channel {
+                Channel::Command => out.command,
+                Channel::Data => out.data,
+            };
+            let most = match again {
+                true if resends == 0 => return Pass::More,
+                true => capacity.train_max.min(resends),
+                false => capacity.train_max,
+            };
+            let count =
+                self.send
+                    .train(index, most, free.min(capacity.train_bytes as u64) as usize);
+            match self.transmit_train(index, count.max(1), channel, out) {
+                Ok(()) => {}
+                Err(DatagramError::WouldBlock) => return Pass::NoRoom,
+                // The segments are cut already: next time they go with leave to be cut again.
+                Err(DatagramError::TooLarge(most)) => self.on_too_large(out.now, most),
+                // As if it had been lost.
+                Err(DatagramError::Unreachable) => self.sent(index, count.max(1), channel, out.now),
+            }
+            if again {
+                out.stats.resent += count as u64;
+                resends = resends.saturating_sub(count);
+            }
+        }
+        match self.send.next() {
+            Some(_) if self.send.in_flight_bytes() < self.congestion.window() => Pass::More,
+            _ => Pass::Done,
+        }
+    }
+
+    /// Sends `count` segments that lie one behind the other.
+    fn transmit_train<E>(
+        &mut self,
+        index: usize,
+        count: usize,
+        channel: Channel,
+        out: &mut Outlet<'_, E>,
+    ) -> Result<(), DatagramError>
+    where
+        E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+    {
+        let mut header = self.acknowledging(Kind::Data, out.room);
+        let flags = header.flags;
+        let mut flying = self.send.in_flight_bytes();
+        let window = self.congestion.window();
+        let (mut first, mut last) = (None, None);
+        for at in index..index + count {
+            let Some(slot) = self.send.slot(at) else {
+                return Ok(());
+            };
+            let content = slot.content;
+            let bytes = u64::from(content.place.len);
+            flying += bytes;
+            self.since_ask += bytes;
+            header.seq = slot.seq;
+            header.flags = flags | content.flags;
+            header.fragment = content.fragment;
+            header.offset = content.offset;
+            header.whole = content.fragment_len;
+            header.sum = content.crc;
+            header.payload = content.payload as u16;
+            // The sender cannot go on without an acknowledgement, or soon will not.
+            if slot.again || flying + bytes > window || self.since_ask >= window / 4 {
+                header.flags |= ASK;
+                self.since_ask = 0;
+            }
+            header.write(out.store.bytes_of(content.place));
+            first.get_or_insert(content.place);
+            last = Some(content.place);
+        }
+        let (Some(first), Some(last)) = (first, last) else {
+            return Ok(());
+        };
+        let segment = first.len as usize;
+        let may_fragment = segment > self.pmtu.size();
+        let bytes = out.store.run_of(first, last);
+        let len = bytes.len() as u64;
+        let train = Train {
+            bytes,
+            segment,
+            may_fragment,
+        };
+        (out.emit)(channel, train)?;
+        out.stats.datagrams_out += count as u64;
+        out.stats.trains_out += 1;
+        if channel == Channel::Data {
+            self.pacer.on_sent(len);
+        }
+        self.on_acknowledged(out.room);
+        self.sent(index, count, channel, out.now);
+        Ok(())
+    }
+
+    fn sent(&mut self, index: usize, count: usize, channel: Channel, now: Instant) {
+        if self.send.in_flight_bytes() == 0 {
+            self.on_began(now);
+        }
+        let before = self.send.in_flight_bytes();
+        for at in index..index + count {
+            self.send.on_sent(at, channel, now);
+        }
+        let bytes = self.send.in_flight_bytes() - before;
+        self.congestion.on_sent(now, bytes);
+        self.start_timer(now);
+    }
+
+    fn transmit_control<E>(&mut self, out: &mut Outlet<'_, E>) -> Pass
+    where
+        E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+    {
+        if out.data_known
+            && let Some(size) = self.pmtu.next_probe(out.now)
+        {
+            let header = self.acknowledging(Kind::Probe, out.room);
+            let timeout = self.rtt.timeout();
+            match out.probe(header, size) {
+                Err(DatagramError::TooLarge(most)) => self.on_too_large(out.now, most),
+                // Sent or not: it is tried again after the same pause.
+                _ => self.pmtu.on_probe_sent(out.now, size, timeout),
+            }
+        }
+        if let Some(size) = self.probed {
+            let mut header = self.acknowledging(Kind::Probed, out.room);
+            header.seq.0 = size;
+            if !out.single(Channel::Command, header, &[]) {
+                return Pass::NoRoom;
+            }
+            self.probed = None;
+        }
+        if self.ping {
+            let header = self.acknowledging(Kind::Ping, out.room);
+            if !out.single(Channel::Command, header, &[]) {
+                return Pass::NoRoom;
+            }
+            self.on_acknowledged(out.room);
+            self.on_pinged(out.now);
+        }
+        if self.acks.due().is_some_and(|due| due <= out.now) {
+            let header = self.acknowledging(Kind::Ack, out.room);
+            let (bytes, len) = self.further_words();
+            if !out.single(Channel::Command, header, &bytes[..len]) {
+                return Pass::NoRoom;
+            }
+            out.stats.acks_alone += 1;
+            self.on_acknowledged(out.room);
+        }
+        Pass::Done
+    }
+
+    /// What does not fit into the header of what has arrived early.
+    fn further_words(&self) -> ([u8; 8 * (SACK_WORDS - 1)], usize) {
+        let mut bytes = [0; 8 * (SACK_WORDS - 1)];
+        let mut words = [0; SACK_WORDS];
+        let used = match self.unconfirmed || !self.recv.has_holes() {
+            true => 0,
+            false => self.recv.sack_words(&mut words).saturating_sub(1),
+        };
+        for (place, word) in bytes.chunks_exact_mut(8).zip(&words[1..=used]) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        (bytes, 8 * used)
+    }
+}
+
+impl<E> Outlet<'_, E>
+where
+    E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+{
+    /// Sends one datagram that is not kept. False: no room.
+    fn single(&mut self, channel: Channel, header: Header, payload: &[u8]) -> bool {
+        header.emit(payload, self.scratch);
+        let sent = (self.emit)(channel, Train::single(self.scratch));
+        self.stats.datagrams_out += u64::from(sent.is_ok());
+        self.stats.trains_out += u64::from(sent.is_ok());
+        sent != Err(DatagramError::WouldBlock)
+    }
+
+    fn probe(&mut self, mut header: Header, size: usize) -> Result<(), DatagramError> {
+        // Zeros need no checksum: whether they are all there is all that matters.
+        let payload = size.saturating_sub(DATAGRAM_HEADER);
+        header.payload = payload as u16;
+        self.scratch.clear();
+        self.scratch.resize(DATAGRAM_HEADER + payload, 0);
+        header.write(self.scratch);
+        (self.emit)(Channel::Data, Train::single(self.scratch))?;
+        self.stats.datagrams_out += 1;
+        self.stats.trains_out += 1;
+        Ok(())
+    }
+}
