@@ -3,7 +3,7 @@
 BIN_TARGETS += $(BINDIR)/bmi_mx_perf
 BENCH_FLAGS ?=
 
-.PHONY: bench bench-mx bench-rdm bench-startup bench-cancel bench-recovery $(BINDIR)/bmi_mx_perf
+.PHONY: bench bench-mx bench-rdm bench-dgram bench-startup bench-cancel bench-recovery $(BINDIR)/bmi_mx_perf
 
 $(BINDIR)/bmi_mx_perf:
 	@mkdir -p $(@D)
@@ -27,6 +27,13 @@ bench-mx: lib $(BINDIR)/bmi_mx_perf
 bench-rdm: lib $(BINDIR)/bmi_mx_perf
 	$(BINDIR)/bmi_mx_perf fabric $(BENCH_FLAGS)
 	$(BINDIR)/bmi_mx_perf all --port rdm --library $(LIBDIR)/libbmi_mx.so $(BENCH_FLAGS)
+
+# The dgram port beside a bare UDP socket, bare TCP and libfabric's own reliable datagrams; goodput
+# against loss, and memory of an idle peer. Plots under build/bench.
+bench-dgram: lib $(BINDIR)/bmi_mx_perf
+	@mkdir -p $(BUILD)/bench
+	$(BINDIR)/bmi_mx_perf all --port dgram --library $(LIBDIR)/libbmi_mx.so \
+	    --plots $(BUILD)/bench $(BENCH_FLAGS) | tee $(BUILD)/bench/dgram.txt
 
 # What starting costs, and that local and tcp do not load libfabric. AGAINST=FILE compares with
 # another build of the library.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// What `--help` prints.
 pub(crate) const USAGE: &str = "\
-usage: bmi_mx_perf latency|bandwidth|rate|wakeup|idle|matching|all [OPTIONS]
+usage: bmi_mx_perf latency|bandwidth|rate|wakeup|idle|matching|peers|loss|all [OPTIONS]
        bmi_mx_perf mx [OPTIONS]         libmyriexpress beside the method
        bmi_mx_perf fabric [OPTIONS]     libfabric's own ping-pong and bandwidth alone
        bmi_mx_perf startup [OPTIONS]    initialize and finalize in fresh processes
@@ -14,10 +14,11 @@ usage: bmi_mx_perf latency|bandwidth|rate|wakeup|idle|matching|all [OPTIONS]
        bmi_mx_perf recovery [OPTIONS]   deaths, returns and silence, and what others notice
        bmi_mx_perf --listen ADDRESS
 
-  --port local|tcp|rdm  the port to measure (default: all there are)
+  --port NAME           local, tcp, rdm or dgram: the port to measure (default: all there are)
   --provider NAME       libfabric's provider for rdm, e.g. 'tcp;ofi_rxm' (default: MX_PROVIDER,
                         or the best one there is); MX_LIBFABRIC names the library
-  --sizes LIST          message sizes, e.g. 0,8,1K,64K,1M (latency, bandwidth, mx and fabric)
+  --sizes LIST          message sizes, e.g. 0,8,1K,64K,1M (latency, bandwidth, loss, mx
+                        and fabric)
   --repeats N           how often each measurement is repeated (default 7)
   --json                one JSON object a line instead of a table
   --plots DIRECTORY     also write SVG plots there
@@ -43,16 +44,20 @@ pub(crate) enum Test {
     Wakeup,
     Idle,
     Matching,
+    Peers,
+    Loss,
 }
 
 impl Test {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 8] = [
         Self::Latency,
         Self::Bandwidth,
         Self::Rate,
         Self::Wakeup,
         Self::Idle,
         Self::Matching,
+        Self::Peers,
+        Self::Loss,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -63,6 +68,8 @@ impl Test {
             Self::Wakeup => "wakeup",
             Self::Idle => "idle",
             Self::Matching => "matching",
+            Self::Peers => "peers",
+            Self::Loss => "loss",
         }
     }
 }
@@ -73,16 +80,18 @@ pub(crate) enum Port {
     Local,
     Tcp,
     Rdm,
+    Dgram,
 }
 
 impl Port {
-    pub(crate) const ALL: [Self; 3] = [Self::Local, Self::Tcp, Self::Rdm];
+    pub(crate) const ALL: [Self; 4] = [Self::Local, Self::Tcp, Self::Rdm, Self::Dgram];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
             Self::Tcp => "tcp",
             Self::Rdm => "rdm",
+            Self::Dgram => "dgram",
         }
     }
 }
@@ -161,6 +170,8 @@ pub(crate) enum Role {
     Control { spend_us: u64 },
     /// Serve measurements until told to stop; started by the measuring process.
     Peer { address: String },
+    /// Say something to a server, and nothing more; started by the measuring process.
+    Idler { server: String },
     /// The same, started by a person on another host.
     Listen { address: String },
 }
@@ -261,6 +272,10 @@ impl Args {
                 Long("control") => {
                     let spend_us = parser.value()?.parse()?;
                     role = Some(Role::Control { spend_us });
+                }
+                Long("idler") => {
+                    let server = parser.value()?.string()?;
+                    role = Some(Role::Idler { server });
                 }
                 Long("mx-peer") => role = Some(Role::MxPeer),
                 Long("library") => parsed.library = parser.value()?,

@@ -9,7 +9,8 @@
 //!
 //! The references know no tags, no peers and no errors: a ring in shared memory, and a TCP socket
 //! that is polled. They are what the hardware allows; the ratio says what the method costs. Beside
-//! the rdm port it is libfabric's own tagged messages, on the same provider.
+//! the rdm port it is libfabric's own tagged messages, on the same provider; beside the dgram port a
+//! UDP socket and libfabric's own reliable datagrams as well.
 //!
 //! What failure costs has nothing to be compared with: `cancel` and `recovery` print limits instead.
 
@@ -25,6 +26,7 @@ mod plot;
 mod ports;
 mod reference;
 mod report;
+mod setting;
 mod startup;
 mod targets;
 mod tests;
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Role::Peer { address } => peer::serve(&args, address, false),
         Role::Listen { address } => peer::serve(&args, address, true),
         Role::Measure { .. } => tests::run(&args),
+        Role::Idler { server } => tests::idler(&args, server),
         Role::MxPeer => peer::serve_mx(&args),
         Role::Fabric => tests::fabric(&args),
         Role::Mx => tests::mx(&args),
@@ -76,5 +79,6 @@ fn fabric_side(args: &Args, second: bool) -> Result<(), String> {
     if args.pin {
         pin::to_core(usize::from(second));
     }
+    peer::end_with_parent();
     reference::fabric::serve(second, args.provider.as_deref())
 }

@@ -1,18 +1,26 @@
-//! SVG plots of what depends on the message size.
+//! SVG plots: what depends on the message size, and goodput against loss.
+//!
+//! ```text
+//!   rows of one test and port ---> a line for the method
+//!                             ---> a line for each reference
+//! ```
+//!
+//! Owns: how figures become lines.
+//! Knows nothing of: how they were measured.
 
 use crate::args::Port;
 use crate::report::Row;
 use plotters::prelude::{
-    BLUE, ChartBuilder, Color, IntoDrawingArea, IntoLogRange, LineSeries, PathElement, RED,
-    SVGBackend, SeriesLabelPosition, WHITE,
+    BLUE, CYAN, ChartBuilder, Color, GREEN, IntoDrawingArea, IntoLogRange, LineSeries, MAGENTA,
+    PathElement, RED, RGBColor, SVGBackend, SeriesLabelPosition, WHITE,
 };
 use std::path::Path;
 
-/// Writes `TEST-PORT.svg` for latency and bandwidth.
+/// Writes `TEST-PORT.svg` for latency, bandwidth and loss.
 pub(crate) fn write(directory: &Path, rows: &[Row]) -> Result<(), String> {
     std::fs::create_dir_all(directory)
         .map_err(|error| format!("{}: {error}", directory.display()))?;
-    for test in ["latency", "bandwidth"] {
+    for test in ["latency", "bandwidth", "loss"] {
         for port in Port::ALL.map(Port::name) {
             let rows: Vec<_> = rows
                 .iter()
@@ -20,7 +28,7 @@ pub(crate) fn write(directory: &Path, rows: &[Row]) -> Result<(), String> {
                 .collect();
             if rows.len() > 1 {
                 let file = directory.join(format!("{test}-{port}.svg"));
-                draw(&file, &format!("{test}, {port}"), &rows)
+                draw(&file, &format!("{test}, {port}"), &Lines::of(&rows))
                     .map_err(|error| format!("{}: {error}", file.display()))?;
             }
         }
@@ -28,25 +36,69 @@ pub(crate) fn write(directory: &Path, rows: &[Row]) -> Result<(), String> {
     Ok(())
 }
 
-fn draw(file: &Path, title: &str, rows: &[&Row]) -> Result<(), Box<dyn std::error::Error>> {
-    let method: Vec<_> = rows
-        .iter()
-        .map(|row| (row.size as f64, row.value))
-        .collect();
-    let reference: Vec<_> = rows
-        .iter()
-        .filter_map(|row| Some((row.size as f64, row.reference.as_ref()?.1)))
-        .collect();
-    let values = || method.iter().chain(&reference).map(|(_, value)| *value);
-    let (low, high) = (
-        values().fold(f64::MAX, f64::min),
-        values().fold(0.0, f64::max),
-    );
-    let sizes = || method.iter().map(|(size, _)| *size);
-    let (first, last) = (
-        sizes().fold(f64::MAX, f64::min),
-        sizes().fold(0.0, f64::max),
-    );
+/// What one plot shows. The first line is the method's.
+struct Lines {
+    lines: Vec<(String, Vec<(f64, f64)>)>,
+    x: X,
+    unit: &'static str,
+}
+
+/// What lies along the bottom.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum X {
+    Bytes,
+    /// Percent of loss; [`LOSSLESS`] stands for none, which a logarithm does not have.
+    Loss,
+}
+
+impl Lines {
+    fn of(rows: &[&Row]) -> Self {
+        // Against loss one size is drawn, the first there is.
+        let size = rows.first().map_or(0, |row| row.size);
+        let drawn = |row: &&&Row| row.loss_percent.is_none() || row.size == size;
+        let mut lines = vec![("method".to_owned(), Vec::new())];
+        for row in rows.iter().filter(drawn) {
+            let x = row
+                .loss_percent
+                .map_or(row.size as f64, |percent| percent.max(LOSSLESS));
+            // Beside each of several references the method was measured again.
+            let method = &mut lines[0].1;
+            if !method.iter().any(|(known, _)| *known == x) {
+                method.push((x, row.value));
+            }
+            if let Some((name, value)) = &row.reference {
+                match lines.iter_mut().find(|(known, _)| known == name) {
+                    Some((_, points)) => points.push((x, *value)),
+                    None => lines.push((name.clone(), vec![(x, *value)])),
+                }
+            }
+        }
+        Self {
+            lines,
+            x: match rows.iter().any(|row| row.loss_percent.is_some()) {
+                true => X::Loss,
+                false => X::Bytes,
+            },
+            unit: match rows.iter().any(|row| row.unit == "median_us") {
+                true => "one way, us",
+                false => "MB/s",
+            },
+        }
+    }
+
+    /// The smallest and the largest of something.
+    fn range(&self, of: impl Fn(&(f64, f64)) -> f64) -> (f64, f64) {
+        let values = || self.lines.iter().flat_map(|(_, points)| points).map(&of);
+        (
+            values().fold(f64::MAX, f64::min),
+            values().fold(0.0, f64::max),
+        )
+    }
+}
+
+fn draw(file: &Path, title: &str, what: &Lines) -> Result<(), Box<dyn std::error::Error>> {
+    let (first, last) = what.range(|(x, _)| *x);
+    let (low, high) = what.range(|(_, y)| *y);
     let area = SVGBackend::new(file, (800, 500)).into_drawing_area();
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
@@ -58,21 +110,22 @@ fn draw(file: &Path, title: &str, rows: &[&Row]) -> Result<(), Box<dyn std::erro
             (first..last * 1.01).log_scale(),
             (low * 0.7..high * 1.4).log_scale(),
         )?;
-    let unit = if title.starts_with("latency") {
-        "one way, us"
-    } else {
-        "MB/s"
+    let percent = |x: &f64| match *x {
+        x if x <= LOSSLESS => "0".into(),
+        x => x.to_string(),
     };
-    chart
-        .configure_mesh()
-        .x_desc("message size, bytes")
-        .y_desc(unit)
-        .draw()?;
-    let name = rows
-        .iter()
-        .find_map(|row| row.reference.as_ref())
-        .map_or("", |(name, _)| name.as_str());
-    for (label, points, colour) in [("method", method, &BLUE), (name, reference, &RED)] {
+    let bytes = |x: &f64| x.to_string();
+    let mut mesh = chart.configure_mesh();
+    mesh.y_desc(what.unit);
+    match what.x {
+        X::Bytes => mesh.x_desc("message size, bytes").x_label_formatter(&bytes),
+        X::Loss => mesh
+            .x_desc("loss, percent (leftmost: none)")
+            .x_label_formatter(&percent),
+    };
+    mesh.draw()?;
+    for ((label, points), colour) in what.lines.iter().zip(COLOURS.iter().cycle()) {
+        let points = points.iter().copied();
         chart
             .draw_series(LineSeries::new(points, colour.stroke_width(2)).point_size(3))?
             .label(label)
@@ -86,4 +139,55 @@ fn draw(file: &Path, title: &str, rows: &[&Row]) -> Result<(), Box<dyn std::erro
         .draw()?;
     area.present()?;
     Ok(())
+}
+
+/// Of the lines, in their order.
+const COLOURS: [RGBColor; 5] = [BLUE, RED, GREEN, MAGENTA, CYAN];
+/// Where no loss is drawn: left of the smallest that is measured.
+const LOSSLESS: f64 = 0.05;
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    fn row(size: usize, value: f64, reference: &str, loss_percent: Option<f64>) -> Row {
+        Row {
+            test: "bandwidth",
+            port: "dgram",
+            size,
+            unit: "mb_s",
+            value,
+            p99_us: None,
+            reference: Some((reference.into(), 2.0 * value)),
+            ratio: None,
+            loss_percent,
+        }
+    }
+
+    #[test]
+    fn every_reference_has_a_line_and_the_method_has_one() {
+        let rows = [
+            row(8, 1.0, "a", None),
+            row(8, 1.5, "b", None),
+            row(16, 3.0, "a", None),
+        ];
+        let lines = Lines::of(&rows.iter().collect::<Vec<_>>()).lines;
+        let wanted = [
+            ("method", vec![(8.0, 1.0), (16.0, 3.0)]),
+            ("a", vec![(8.0, 2.0), (16.0, 6.0)]),
+            ("b", vec![(8.0, 3.0)]),
+        ];
+        assert_eq!(
+            lines,
+            wanted.map(|(name, points)| (name.to_owned(), points))
+        );
+    }
+
+    #[test]
+    fn no_loss_has_a_place_on_a_logarithmic_axis() {
+        let rows = [row(8, 1.0, "a", Some(0.0)), row(8, 0.5, "a", Some(1.0))];
+        let lines = Lines::of(&rows.iter().collect::<Vec<_>>());
+        assert!(lines.x == X::Loss);
+        assert_eq!(lines.lines[0].1, [(LOSSLESS, 1.0), (1.0, 0.5)]);
+    }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Row {
     pub(crate) reference: Option<(String, f64)>,
     /// Pairwise: this figure over its reference.
     pub(crate) ratio: Option<Spread>,
+    /// Datagrams that were thrown away under way, in percent, where that was done.
+    pub(crate) loss_percent: Option<f64>,
 }
 
 /// Says what the columns are.
@@ -53,9 +55,11 @@ fn as_text(row: &Row) -> String {
         ),
         None => Default::default(),
     };
-    let Row {
-        test, port, size, ..
-    } = row;
+    let Row { port, size, .. } = row;
+    let test = match row.loss_percent {
+        Some(percent) => format!("{} {percent}%", row.test),
+        None => row.test.to_owned(),
+    };
     let target = Target::of(row).map_or(String::new(), |target| target.judge(row));
     let line = format!(
         "{test:<10} {port:<6} {size:>9} {figure:>14} {p99:>10} {reference:>22} {value:>12} \
@@ -69,6 +73,9 @@ fn as_json(row: &Row) -> String {
         r#"{{"test":"{}","port":"{}","size":{},"{}":{:.4}"#,
         row.test, row.port, row.size, row.unit, row.value
     );
+    if let Some(percent) = row.loss_percent {
+        line += &format!(r#","loss_percent":{percent}"#);
+    }
     if let Some(p99) = row.p99_us {
         line += &format!(r#","p99_us":{p99:.4}"#);
     }
@@ -109,6 +116,7 @@ fn unit(name: &str) -> &str {
         "mb_s" => "MB/s",
         "msg_s" => "msg/s",
         "cpu_percent" => "% CPU",
+        "bytes" => "B",
         other => other,
     }
 }
@@ -153,6 +161,7 @@ mod unit_tests {
             p99_us: Some(0.2),
             reference: Some(("bare ring".into(), 0.05)),
             ratio: Some(ratio),
+            loss_percent: None,
         };
         assert_eq!(
             as_json(&row),
@@ -162,6 +171,26 @@ mod unit_tests {
                 r#""ratio":2.0000,"ratio_min":1.5000,"ratio_max":3.0000,"#,
                 r#""at_least":4,"goal":2,"reached":"goal"}"#
             )
+        );
+    }
+
+    #[test]
+    fn what_was_thrown_away_stands_beside_the_test() {
+        let row = Row {
+            test: "loss",
+            port: "dgram",
+            size: 8,
+            unit: "mb_s",
+            value: 50.0,
+            p99_us: None,
+            reference: None,
+            ratio: None,
+            loss_percent: Some(0.1),
+        };
+        assert!(as_text(&row).starts_with("loss 0.1%  dgram "));
+        assert!(
+            as_json(&row).contains(r#","loss_percent":0.1,"#)
+                || as_json(&row).ends_with(r#","loss_percent":0.1}"#)
         );
     }
 

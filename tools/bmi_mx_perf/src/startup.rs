@@ -59,8 +59,8 @@ pub(crate) fn run(args: &Args, against: Option<&OsStr>) -> Result<(), String> {
         .chain(args.ports.iter().copied().map(Some));
     let mut broken = Vec::new();
     for port in ports {
-        // The other build has never heard of rdm.
-        let other = against.filter(|_| port != Some(Port::Rdm));
+        // The other build may never have heard of these.
+        let other = against.filter(|_| !matches!(port, Some(Port::Rdm | Port::Dgram)));
         let name = name(port);
         match measure(args, port, other) {
             Ok(result) => {

@@ -8,6 +8,7 @@
 //! Owns: the table of the design's performance document.
 //! Knows nothing of: how anything is measured.
 
+use crate::reference::{tcp, udp};
 use crate::report::Row;
 
 /// Two limits for one figure.
@@ -22,18 +23,24 @@ impl Target {
     pub(crate) fn of(row: &Row) -> Option<Self> {
         const MIB: usize = 1 << 20;
         const FOUR_MIB: usize = 4 * MIB;
-        let (at_least, goal) = match (row.test, row.port, row.size) {
-            ("latency", "local", 8) => (4.0, 2.0),
-            ("latency", "local", MIB) => (1.3, 1.1),
-            ("latency", "tcp", 8 | MIB) => (1.25, 1.1),
-            ("latency", "rdm", 8) => (1.15, 1.05),
-            ("bandwidth", "tcp", MIB) => (0.85, 0.95),
-            ("bandwidth", "rdm", MIB | FOUR_MIB) => (0.9, 1.0),
+        // Over dgram there are several references, of which one counts.
+        let beside = row.reference.as_ref().map_or("", |(name, _)| name);
+        let (at_least, goal) = match (row.test, row.port, row.size, beside) {
+            ("latency", "local", 8, _) => (4.0, 2.0),
+            ("latency", "local", MIB, _) => (1.3, 1.1),
+            ("latency", "tcp", 8 | MIB, _) => (1.25, 1.1),
+            ("latency", "rdm", 8, _) => (1.15, 1.05),
+            ("latency", "dgram", 8, udp::NAME) => (1.4, 1.2),
+            ("bandwidth", "tcp", MIB, _) => (0.85, 0.95),
+            ("bandwidth", "rdm", MIB | FOUR_MIB, _) => (0.9, 1.0),
+            ("bandwidth", "dgram", MIB, tcp::NAME) => (0.5, 1.0),
+            ("loss", ..) if row.loss_percent == Some(1.0) => (0.5, 0.8),
             ("wakeup", ..) => (1.5, 1.2),
             ("matching", ..) => (1.5, 1.1),
             ("mx", ..) => (1.1, 1.0),
             ("mx_match", ..) => (1.5, 1.1),
             ("idle", ..) => (1.0, 0.2),
+            ("peers", ..) => (2048.0, 512.0),
             _ => return None,
         };
         Some(Self { at_least, goal })
@@ -81,12 +88,17 @@ mod unit {
             p99_us: None,
             reference: None,
             ratio: Some(Spread::of(&[ratio])),
+            loss_percent: None,
         }
+    }
+
+    fn reached(row: &Row) -> Option<&'static str> {
+        Target::of(row).map(|target| target.reached(row))
     }
 
     #[test]
     fn a_limit_is_reached_at_its_value_in_either_direction() {
-        for (test, size, ratio, reached) in [
+        for (test, size, ratio, wanted) in [
             ("latency", 8, 1.05, "goal"),
             ("latency", 8, 1.06, "at least"),
             ("latency", 8, 1.15, "at least"),
@@ -97,9 +109,40 @@ mod unit {
             ("bandwidth", 4 << 20, 0.89, "missed"),
         ] {
             let row = row(test, "rdm", size, ratio);
-            let target = Target::of(&row);
-            assert_eq!(target.map(|t| t.reached(&row)), Some(reached), "{ratio}");
+            assert_eq!(reached(&row), Some(wanted), "{ratio}");
         }
         assert_eq!(Target::of(&row("latency", "rdm", 1024, 1.0)), None);
+    }
+
+    #[test]
+    fn over_dgram_one_reference_counts_for_latency_and_another_for_streams() {
+        for (test, size, beside, ratio, wanted) in [
+            ("latency", 8, "bare UDP", 1.2, Some("goal")),
+            ("latency", 8, "bare UDP", 1.4, Some("at least")),
+            ("latency", 8, "bare UDP", 1.41, Some("missed")),
+            ("latency", 8, "bare TCP", 1.0, None),
+            ("bandwidth", 1 << 20, "bare TCP", 1.0, Some("goal")),
+            ("bandwidth", 1 << 20, "bare TCP", 0.5, Some("at least")),
+            ("bandwidth", 1 << 20, "bare TCP", 0.49, Some("missed")),
+            ("bandwidth", 1 << 20, "bare UDP 1472 x 44", 1.0, None),
+        ] {
+            let mut row = row(test, "dgram", size, ratio);
+            row.reference = Some((beside.into(), 1.0));
+            assert_eq!(reached(&row), wanted, "{test} {beside} {ratio}");
+        }
+    }
+
+    #[test]
+    fn goodput_has_a_limit_at_one_percent_of_loss_only() {
+        for (percent, ratio, wanted) in [
+            (1.0, 0.8, Some("goal")),
+            (1.0, 0.5, Some("at least")),
+            (1.0, 0.49, Some("missed")),
+            (2.0, 0.1, None),
+        ] {
+            let mut row = row("loss", "dgram", 1 << 20, ratio);
+            row.loss_percent = Some(percent);
+            assert_eq!(reached(&row), wanted, "{percent} {ratio}");
+        }
     }
 }

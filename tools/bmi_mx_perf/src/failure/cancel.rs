@@ -345,8 +345,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// After a death: everything has ended, and there is a counterpart again. Over a fabric it is
-    /// another one, because only silence would tell that the old one is dead.
+    /// After a death: everything has ended, and there is a counterpart again. Over a fabric or
+    /// datagrams it is another one, because only silence would tell that the old one is dead.
     fn next_life(&mut self, remote: Remote) -> Result<Remote, String> {
         let (start, mut ends): (_, Vec<Ended>) = (Instant::now(), Vec::new());
         while self.client.under_way() > 0 {
@@ -356,7 +356,7 @@ impl Run<'_> {
             }
         }
         self.counterpart.bury()?;
-        if self.port == Port::Rdm {
+        if matches!(self.port, Port::Rdm | Port::Dgram) {
             self.client.forget(remote);
             self.counterpart = Counterpart::start(self.args, self.port)?;
             return self.client.lookup(self.counterpart.address());

@@ -42,7 +42,7 @@ pub(super) fn deaths(args: &Args, port: Port) -> Result<(), String> {
     // A fabric tells nothing: each death takes a keep-alive.
     let repeats = match port {
         Port::Local | Port::Tcp => 5 * args.repeats,
-        Port::Rdm => args.repeats,
+        Port::Rdm | Port::Dgram => args.repeats,
     };
     let mut book = Book::default();
     let (mut noticed, mut after_end, mut returns) = (Vec::new(), Vec::new(), Vec::new());
@@ -61,7 +61,7 @@ pub(super) fn deaths(args: &Args, port: Port) -> Result<(), String> {
     }
     let limit = match port {
         Port::Local | Port::Tcp => HANG_UP_MS,
-        Port::Rdm => KEEPALIVE_MS as f64 + ALLOWANCE_MS,
+        Port::Rdm | Port::Dgram => KEEPALIVE_MS as f64 + ALLOWANCE_MS,
     };
     let line = |what, values, limit, note| {
         let line = Line {

@@ -5,6 +5,7 @@ pub(crate) mod eventfd;
 pub(crate) mod fabric;
 pub(crate) mod ring;
 pub(crate) mod tcp;
+pub(crate) mod udp;
 
 /// One way of moving bytes between two sides.
 pub(crate) trait Wire: Send + 'static {

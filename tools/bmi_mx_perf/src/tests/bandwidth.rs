@@ -1,6 +1,7 @@
 //! Bytes per second, one way.
 
-use super::rate::{bare, stream};
+use super::beside::Beside;
+use super::rate::stream;
 use super::{Bench, SIZES};
 use crate::figures::{Spread, percentile};
 use crate::report::Row;
@@ -18,26 +19,33 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
         if size == 0 {
             continue;
         }
-        let count = count(size);
-        let megabytes = size as f64 / 1e6;
-        let (mut ratios, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..bench.args.repeats {
-            let bare = megabytes * bare(bench, size, count)?;
-            let method = megabytes * stream(bench, size, count)?;
-            ratios.push(method / bare);
-            ours.push(method);
-            theirs.push(bare);
+        for beside in Beside::stream(bench, size) {
+            emit(paired(bench, size, beside)?);
         }
-        emit(Row {
-            test: "bandwidth",
-            port: bench.port.name(),
-            size,
-            unit: "mb_s",
-            value: percentile(&ours, 50.0),
-            p99_us: None,
-            reference: Some((bench.reference(), percentile(&theirs, 50.0))),
-            ratio: Some(Spread::of(&ratios)),
-        });
     }
     Ok(())
+}
+
+fn paired(bench: &Bench<'_>, size: usize, beside: Beside) -> Result<Row, String> {
+    let count = count(size);
+    let megabytes = size as f64 / 1e6;
+    let (mut ratios, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..bench.args.repeats {
+        let bare = megabytes * beside.rate(bench, size, count)?;
+        let method = megabytes * stream(&bench.side(), size, count)?;
+        ratios.push(method / bare);
+        ours.push(method);
+        theirs.push(bare);
+    }
+    Ok(Row {
+        test: "bandwidth",
+        port: bench.port.name(),
+        size,
+        unit: "mb_s",
+        value: percentile(&ours, 50.0),
+        p99_us: None,
+        reference: Some((beside.name(bench), percentile(&theirs, 50.0))),
+        ratio: Some(Spread::of(&ratios)),
+        loss_percent: None,
+    })
 }

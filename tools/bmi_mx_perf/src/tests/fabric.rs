@@ -30,6 +30,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
             p99_us: Some(percentile(&times, 99.0)),
             reference: None,
             ratio: None,
+            loss_percent: None,
         });
     }
     for &size in sizes.iter().filter(|size| **size > 0) {
@@ -47,6 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
             p99_us: None,
             reference: None,
             ratio: None,
+            loss_percent: None,
         });
     }
     Ok(())

@@ -45,6 +45,7 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
         p99_us: None,
         reference: None,
         ratio: None,
+        loss_percent: None,
     });
     Ok(())
 }

@@ -1,11 +1,10 @@
 //! Half a round trip, both sides polling.
 
+use super::beside::Beside;
 use super::{Bench, SIZES, group};
-use crate::args::Port;
 use crate::figures::{Spread, percentile};
 use crate::messages::{Messages, Side};
 use crate::peer::{Request, What};
-use crate::reference::{self, ring, tcp};
 use crate::report::Row;
 use std::time::Instant;
 
@@ -15,40 +14,34 @@ const TAG: i32 = 100;
 
 pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), String> {
     for size in bench.sizes(&SIZES) {
-        let (mut ratios, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
-        let group = group(size, bench.port);
-        for _ in 0..bench.args.repeats {
-            let bare = bare(bench, size, group)?;
-            let times = echoed(&bench.side(), size, GROUPS, group, 0)?;
-            ratios.push(percentile(&times, 50.0) / percentile(&bare, 50.0));
-            ours.extend(times);
-            theirs.extend(bare);
+        for beside in Beside::latency(bench, size) {
+            emit(paired(bench, size, beside)?);
         }
-        emit(Row {
-            test: "latency",
-            port: bench.port.name(),
-            size,
-            unit: "median_us",
-            value: percentile(&ours, 50.0),
-            p99_us: Some(percentile(&ours, 99.0)),
-            reference: Some((bench.reference(), percentile(&theirs, 50.0))),
-            ratio: Some(Spread::of(&ratios)),
-        });
     }
     Ok(())
 }
 
-fn bare(bench: &Bench<'_>, size: usize, group: usize) -> Result<Vec<f64>, String> {
-    // A TCP stream has no empty messages; one byte stands for it.
-    let pin = bench.args.pin;
-    match bench.port {
-        Port::Local => Ok(reference::latency(ring::pair(), size, GROUPS, group, pin)),
-        Port::Tcp => {
-            let pair = tcp::pair().map_err(|error| error.to_string())?;
-            Ok(reference::latency(pair, size.max(1), GROUPS, group, pin))
-        }
-        Port::Rdm => bench.fabric()?.latency(size, GROUPS, group),
+fn paired(bench: &Bench<'_>, size: usize, beside: Beside) -> Result<Row, String> {
+    let (mut ratios, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+    let group = group(size, bench.port);
+    for _ in 0..bench.args.repeats {
+        let bare = beside.times(bench, size, group)?;
+        let times = echoed(&bench.side(), size, GROUPS, group, 0)?;
+        ratios.push(percentile(&times, 50.0) / percentile(&bare, 50.0));
+        ours.extend(times);
+        theirs.extend(bare);
     }
+    Ok(Row {
+        test: "latency",
+        port: bench.port.name(),
+        size,
+        unit: "median_us",
+        value: percentile(&ours, 50.0),
+        p99_us: Some(percentile(&ours, 99.0)),
+        reference: Some((beside.name(bench), percentile(&theirs, 50.0))),
+        ratio: Some(Spread::of(&ratios)),
+        loss_percent: None,
+    })
 }
 
 /// Half round trips of messages in microseconds, one value per group.

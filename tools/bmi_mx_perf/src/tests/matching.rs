@@ -44,6 +44,7 @@ pub(super) fn measured<M: Messages>(
         p99_us: Some(percentile(&ours, 99.0)),
         reference: Some(("10 receives posted".into(), percentile(&theirs, 50.0))),
         ratio: Some(Spread::of(&ratios)),
+        loss_percent: None,
     })
 }
 

@@ -1,16 +1,20 @@
 //! The measurements, and the peer process they need.
 
 mod bandwidth;
+mod beside;
 mod fabric;
 mod idle;
 mod latency;
+mod loss;
 mod matching;
 mod mx;
+mod peers;
 mod rate;
 mod wakeup;
 
 pub(crate) use fabric::run as fabric;
 pub(crate) use mx::run as mx;
+pub(crate) use peers::idler;
 
 use crate::args::{Args, Port, Role, Test};
 use crate::bmi::{Bmi, Remote};
@@ -18,6 +22,7 @@ use crate::messages::Side;
 use crate::peer::Request;
 use crate::reference::fabric::Fabric;
 use crate::report::{self, Row};
+use crate::setting::Setting;
 use crate::{pin, plot};
 use std::cell::{RefCell, RefMut};
 use std::io::{BufRead, BufReader};
@@ -29,22 +34,12 @@ pub(crate) struct Bench<'a> {
     port: Port,
     bmi: &'a Bmi,
     peer: Remote,
-    /// The reference of the rdm port.
+    /// The reference of the rdm port, and one of those of dgram.
     fabric: Option<RefCell<Fabric>>,
 }
 
 impl Bench<'_> {
-    /// What the port is measured beside.
-    fn reference(&self) -> String {
-        match (self.port, &self.fabric) {
-            (Port::Local, _) => "bare ring".into(),
-            (Port::Tcp, _) => "bare TCP".into(),
-            (Port::Rdm, None) => "libfabric".into(),
-            (Port::Rdm, Some(fabric)) => format!("libfabric {}", fabric.borrow().provider()),
-        }
-    }
-
-    /// libfabric, for the rdm port.
+    /// libfabric, where it is a reference.
     fn fabric(&self) -> Result<RefMut<'_, Fabric>, String> {
         let fabric = self.fabric.as_ref().ok_or("libfabric was not started")?;
         Ok(fabric.borrow_mut())
@@ -78,47 +73,103 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     if !args.json {
         report::heading();
     }
+    // These start what they need themselves, again and again; the others have one peer.
+    let (apart, common): (Vec<Test>, Vec<Test>) = tests
+        .iter()
+        .partition(|test| matches!(test, Test::Peers | Test::Loss));
+    if connect.is_some() && common.is_empty() {
+        return Err("that is measured on one host only".into());
+    }
     let mut rows = Vec::new();
     for port in &args.ports {
-        let fabric = match port {
-            Port::Rdm => match Fabric::start(args.provider.as_deref(), args.pin) {
-                Ok(fabric) => Some(fabric),
-                Err(why) if args.port_named => return Err(format!("rdm: {why}")),
-                Err(why) => {
-                    report::not_measured(port.name(), &why, args.json);
-                    continue;
+        if !common.is_empty() {
+            beside_one_peer(args, *port, connect.as_deref(), &common, &mut rows)?;
+        }
+        if connect.is_some() {
+            continue;
+        }
+        // SAFETY: as in `beside_one_peer`.
+        let _port = unsafe { Setting::put("MX_PORT", Some(port.name())) };
+        let mut emit = |row: Row| {
+            report::print(&row, args.json);
+            rows.push(row);
+        };
+        for test in &apart {
+            match (test, port) {
+                (Test::Loss, Port::Dgram) => loss::run(args, &mut emit)?,
+                (Test::Peers, Port::Dgram) => peers::run(args, *port, &mut emit)?,
+                (test, port) if args.port_named && tests.len() == 1 => {
+                    let (test, port) = (test.name(), port.name());
+                    return Err(format!(
+                        "{test} is not measured over {port}, but over dgram"
+                    ));
                 }
-            },
-            Port::Local | Port::Tcp => None,
-        };
-        if let Some(fabric) = &fabric {
-            // The method must not choose another, or the ratios would mean nothing.
-            // SAFETY: as below.
-            unsafe { std::env::set_var("MX_PROVIDER", fabric.provider()) };
-        }
-        // SAFETY: no other thread runs: the method of the port before has been finalised, and with
-        // it its helper thread, and the references have joined theirs.
-        unsafe { std::env::set_var("MX_PORT", port.name()) };
-        // A port that cannot be opened is said once here, and not by every peer. Closed again, so
-        // that the peer inherits nothing.
-        drop(Bmi::start(&args.library, None)?);
-        let (mut child, address) = match connect {
-            Some(address) => (None, address.clone()),
-            None => start_peer(args, *port).map(|(child, address)| (Some(child), address))?,
-        };
-        let outcome = measure(args, *port, &address, fabric, tests, &mut rows);
-        if let Some(child) = &mut child {
-            if outcome.is_err() {
-                let _ = child.kill();
+                _ => {}
             }
-            child.wait().map_err(|error| error.to_string())?;
         }
-        outcome?;
     }
     match &args.plots {
         Some(directory) => plot::write(directory, &rows),
         None => Ok(()),
     }
+}
+
+/// Measurements with one peer, which is started here or is where `connect` says.
+fn beside_one_peer(
+    args: &Args,
+    port: Port,
+    connect: Option<&str>,
+    tests: &[Test],
+    rows: &mut Vec<Row>,
+) -> Result<(), String> {
+    let fabric = match port {
+        Port::Rdm => match Fabric::start(args.provider.as_deref(), args.pin) {
+            Ok(fabric) => Some(fabric),
+            Err(why) if args.port_named => return Err(format!("rdm: {why}")),
+            Err(why) => {
+                report::not_measured(port.name(), &why, args.json);
+                return Ok(());
+            }
+        },
+        // One reference of several: the others are there without it.
+        Port::Dgram => match Fabric::start(Some(DATAGRAMS), args.pin) {
+            Ok(fabric) => Some(fabric),
+            Err(why) => {
+                report::not_measured(DATAGRAMS, &why, args.json);
+                None
+            }
+        },
+        Port::Local | Port::Tcp => None,
+    };
+    let provider = match (port, &fabric) {
+        // The method must not choose another, or the ratios would mean nothing.
+        (Port::Rdm, Some(fabric)) => Some(fabric.provider().to_owned()),
+        _ => args.provider.clone(),
+    };
+    // SAFETY: no other thread runs: the method of the port before has been finalised, and with
+    // it its helper thread, and the references have joined theirs. So has that of this port.
+    let _provider = unsafe { Setting::put(PROVIDER, provider.as_deref()) };
+    // SAFETY: as above.
+    let _port = unsafe { Setting::put("MX_PORT", Some(port.name())) };
+    // A port that cannot be opened is said once here, and not by every peer. Closed again, so
+    // that the peer inherits nothing.
+    drop(Bmi::start(&args.library, None)?);
+    match connect {
+        Some(address) => measure(args, port, address, fabric, tests, rows),
+        None => {
+            let (child, address) = start_peer(args, port)?;
+            finished(child, measure(args, port, &address, fabric, tests, rows))
+        }
+    }
+}
+
+/// Waits for a peer to end, which it was told to unless something has gone wrong.
+fn finished<T>(mut child: Child, outcome: Result<T, String>) -> Result<T, String> {
+    if outcome.is_err() {
+        let _ = child.kill();
+    }
+    child.wait().map_err(|error| error.to_string())?;
+    outcome
 }
 
 fn measure(
@@ -150,6 +201,7 @@ fn measure(
             Test::Wakeup => wakeup::run(&bench, &mut emit)?,
             Test::Idle => idle::run(&bench, &mut emit)?,
             Test::Matching => matching::run(&bench, &mut emit)?,
+            Test::Peers | Test::Loss => {}
         }
     }
     bench.ask(Request::QUIT)
@@ -194,6 +246,10 @@ fn spawn_peer(args: &Args, port: Port, role: &[&str]) -> Result<Option<(Child, S
     child.wait().map_err(|error| error.to_string())?;
     Ok(None)
 }
+
+/// libfabric's own reliable datagrams.
+const DATAGRAMS: &str = "udp;ofi_rxd";
+const PROVIDER: &str = "MX_PROVIDER";
 
 /// Sizes of the table in the design documents.
 const SIZES: [usize; 8] = [

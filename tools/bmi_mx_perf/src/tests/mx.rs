@@ -106,5 +106,6 @@ fn latency(
         p99_us: Some(percentile(&ours, 99.0)),
         reference: Some(("BMI method".into(), percentile(&theirs, 50.0))),
         ratio: Some(Spread::of(&ratios)),
+        loss_percent: None,
     })
 }

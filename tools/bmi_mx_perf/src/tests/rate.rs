@@ -1,11 +1,12 @@
 //! Small messages per second, one way, one pair of processes.
 
 use super::Bench;
+use super::beside::Beside;
 use crate::args::Port;
+use crate::bmi::Bmi;
 use crate::figures::{Spread, percentile};
-use crate::messages::Messages;
+use crate::messages::{Messages, Side};
 use crate::peer::{Request, WINDOW, What};
-use crate::reference::{self, ring, tcp};
 use crate::report::Row;
 use std::time::Instant;
 
@@ -13,6 +14,13 @@ const SIZE: usize = 8;
 const TAG: i32 = 200;
 
 pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), String> {
+    for beside in Beside::stream(bench, SIZE) {
+        emit(paired(bench, beside)?);
+    }
+    Ok(())
+}
+
+fn paired(bench: &Bench<'_>, beside: Beside) -> Result<Row, String> {
     let count = if bench.port == Port::Local {
         1_000_000
     } else {
@@ -20,47 +28,34 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
     };
     let (mut ratios, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..bench.args.repeats {
-        let bare = bare(bench, SIZE, count)?;
-        let method = stream(bench, SIZE, count)?;
+        let bare = beside.rate(bench, SIZE, count)?;
+        let method = stream(&bench.side(), SIZE, count)?;
         ratios.push(method / bare);
         ours.push(method);
         theirs.push(bare);
     }
-    emit(Row {
+    Ok(Row {
         test: "rate",
         port: bench.port.name(),
         size: SIZE,
         unit: "msg_s",
         value: percentile(&ours, 50.0),
         p99_us: None,
-        reference: Some((bench.reference(), percentile(&theirs, 50.0))),
+        reference: Some((beside.name(bench), percentile(&theirs, 50.0))),
         ratio: Some(Spread::of(&ratios)),
-    });
-    Ok(())
-}
-
-/// The same through the reference.
-pub(super) fn bare(bench: &Bench<'_>, size: usize, count: usize) -> Result<f64, String> {
-    let pin = bench.args.pin;
-    match bench.port {
-        Port::Local => Ok(reference::stream(ring::pair(), size, count, pin)),
-        Port::Tcp => {
-            let pair = tcp::pair().map_err(|error| error.to_string())?;
-            Ok(reference::stream(pair, size, count, pin))
-        }
-        Port::Rdm => bench.fabric()?.stream(size, count),
-    }
+        loss_percent: None,
+    })
 }
 
 /// Sends `count` messages as fast as the method takes them; messages per second until the other
 /// side has them all.
-pub(super) fn stream(bench: &Bench<'_>, size: usize, count: usize) -> Result<f64, String> {
-    let bmi = bench.bmi;
+pub(super) fn stream(side: &Side<'_, Bmi>, size: usize, count: usize) -> Result<f64, String> {
+    let (bmi, peer) = (side.messages, side.peer);
     let data = vec![1u8; size];
     let mut done = [0u8];
     // SAFETY: waited for below; an error ends the process.
-    let mut pending = usize::from(!unsafe { bmi.recv(bench.peer, &mut done, TAG)? });
-    bench.ask(Request {
+    let mut pending = usize::from(!unsafe { bmi.recv(peer, &mut done, TAG)? });
+    side.ask(Request {
         what: What::Sink,
         size,
         count,
@@ -71,7 +66,7 @@ pub(super) fn stream(bench: &Bench<'_>, size: usize, count: usize) -> Result<f64
     let mut sent = 0;
     while sent < count {
         // SAFETY: `data` outlives the sends, which are waited for below.
-        pending += usize::from(!unsafe { bmi.send(bench.peer, &data, TAG)? });
+        pending += usize::from(!unsafe { bmi.send(peer, &data, TAG)? });
         sent += 1;
         while pending > WINDOW {
             pending -= bmi.test(0)?;

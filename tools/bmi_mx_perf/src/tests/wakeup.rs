@@ -30,6 +30,7 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
         p99_us: Some(percentile(&ours, 99.0)),
         reference: Some(("bare eventfd".into(), percentile(&theirs, 50.0))),
         ratio: Some(Spread::of(&ratios)),
+        loss_percent: None,
     });
     Ok(())
 }

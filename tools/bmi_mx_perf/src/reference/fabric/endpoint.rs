@@ -251,6 +251,7 @@ impl Endpoint {
         let into = &mut self.buffers[buffer];
         let (desc, len) = (into.desc(), into.bytes.len());
         let start = into.bytes.as_mut_ptr().cast();
+        let mut patience = Patience::default();
         loop {
             // SAFETY: an enabled endpoint; the buffer and the context live until it is closed.
             let code = unsafe {
@@ -265,7 +266,7 @@ impl Endpoint {
                     context,
                 )
             };
-            if self.posted("fi_trecv", code)? {
+            if self.posted("fi_trecv", code, &mut patience)? {
                 return Ok(());
             }
         }
@@ -276,11 +277,12 @@ impl Endpoint {
     pub(super) fn send(&mut self, buffer: usize) -> Result<usize, String> {
         let from = &self.buffers[buffer];
         let (start, len) = (from.bytes.as_ptr().cast(), from.bytes.len());
+        let mut patience = Patience::default();
         if len <= self.inject {
             loop {
                 // SAFETY: an enabled endpoint, and bytes that are copied by the call.
                 let code = unsafe { calls::fi_tinject(self.ep.get(), start, len, self.peer, TAG) };
-                if self.posted("fi_tinject", code)? {
+                if self.posted("fi_tinject", code, &mut patience)? {
                     return Ok(0);
                 }
             }
@@ -293,7 +295,7 @@ impl Endpoint {
             let code = unsafe {
                 calls::fi_tsend(self.ep.get(), start, len, desc, self.peer, TAG, context)
             };
-            if self.posted("fi_tsend", code)? {
+            if self.posted("fi_tsend", code, &mut patience)? {
                 return Ok(1);
             }
         }
@@ -302,22 +304,11 @@ impl Endpoint {
     /// Waits for that many receives and sends.
     #[inline]
     pub(super) fn wait(&mut self, receives: usize, sends: usize) -> Result<(), String> {
-        let mut since: Option<Instant> = None;
-        let mut empty = 0u32;
+        let mut patience = Patience::default();
         while self.received < receives || self.sent < sends {
-            if self.poll()? {
-                (since, empty) = (None, 0);
-                continue;
-            }
-            empty += 1;
-            if empty == LOOKS {
-                empty = 0;
-                if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-                    return Err(format!(
-                        "{}: nothing happened for {PATIENCE:?}",
-                        self.provider
-                    ));
-                }
+            match self.poll()? {
+                true => patience = Patience::default(),
+                false => patience.try_me(&self.provider)?,
             }
         }
         self.received -= receives;
@@ -357,9 +348,10 @@ impl Endpoint {
 
     /// Whether an operation was taken; when it was not yet, lets the provider work.
     #[inline]
-    fn posted(&mut self, what: &str, code: isize) -> Result<bool, String> {
+    fn posted(&mut self, what: &str, code: isize, patience: &mut Patience) -> Result<bool, String> {
         if code == -(FI_EAGAIN as isize) {
             self.poll()?;
+            patience.try_me(&self.provider)?;
             return Ok(false);
         }
         check(what, code).map(|()| true)
@@ -375,6 +367,31 @@ impl Endpoint {
         match count {
             1 => format!("an operation failed: {}", words(entry.err as isize)),
             code => format!("fi_cq_readerr: {}", words(code)),
+        }
+    }
+}
+
+/// Looks at the clock now and then only.
+#[derive(Default)]
+struct Patience {
+    empty: u32,
+    since: Option<Instant>,
+}
+
+impl Patience {
+    /// Nothing has happened again; an error when that goes on for too long.
+    #[inline]
+    fn try_me(&mut self, provider: &str) -> Result<(), String> {
+        self.empty += 1;
+        if self.empty < LOOKS {
+            return Ok(());
+        }
+        self.empty = 0;
+        match self.since.get_or_insert_with(Instant::now).elapsed() {
+            passed if passed > PATIENCE => {
+                Err(format!("{provider}: nothing happened for {PATIENCE:?}"))
+            }
+            _ => Ok(()),
         }
     }
 }

@@ -20,12 +20,16 @@ pub(crate) use side::serve;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Messages sent before an acknowledgement is waited for: `fi_rdm_tagged_bw`'s, and what the
 /// method has posted at once.
 const WINDOW: usize = crate::peer::WINDOW;
 /// Buffers the messages of a stream are received into in turn, as the method's are.
 const BUFFERS: usize = crate::peer::BUFFERS;
+
+/// Longest that a process has to end.
+const ENDING: Duration = Duration::from_secs(5);
 
 /// One of the processes.
 struct Side {
@@ -78,8 +82,14 @@ impl Side {
 
 impl Drop for Side {
     fn drop(&mut self) {
-        // It ends with its input; waiting for the other side it gives up on its own.
+        // It ends with its input, and waiting for the other side it gives up on its own. libfabric
+        // may have something to wait for when it is closed, and is not waited for then.
         self.orders = None;
+        let start = Instant::now();
+        while start.elapsed() < ENDING && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }

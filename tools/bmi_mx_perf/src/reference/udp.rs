@@ -1,0 +1,271 @@
+//! Bare UDP over loopback, polled: one datagram there and back, and trains of them one way.
+//!
+//! ```text
+//!   latency   send ---> recv ---> send ---> recv                 a datagram each
+//!   stream    [1472|1472| .. x 44] one call (UDP_SEGMENT) ---> one call (UDP_GRO) [.. up to 64 KiB]
+//!             sender <--- bytes received, told through memory --- receiver
+//! ```
+//!
+//! Owns: the sockets, and that no more is under way than the receiver's buffer holds.
+//! Knows nothing of: order, loss and acknowledgement; what protocols over it add is what is wanted
+//! to be known.
+
+use super::Wire;
+use std::io::{ErrorKind, Result};
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What it is called in tables.
+pub(crate) const NAME: &str = "bare UDP";
+
+/// One side of a pair of connected sockets.
+pub(crate) struct Socket(UdpSocket);
+
+/// Both sides.
+pub(crate) fn pair() -> Result<(Socket, Socket)> {
+    let (near, far) = (
+        UdpSocket::bind("127.0.0.1:0")?,
+        UdpSocket::bind("127.0.0.1:0")?,
+    );
+    near.connect(far.local_addr()?)?;
+    far.connect(near.local_addr()?)?;
+    for socket in [&near, &far] {
+        socket.set_nonblocking(true)?;
+        // What the system allows of it.
+        let _ = set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER);
+        let _ = set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER);
+    }
+    Ok((Socket(near), Socket(far)))
+}
+
+impl Wire for Socket {
+    fn send(&mut self, data: &[u8]) {
+        while let Err(error) = self.0.send(data) {
+            match error.kind() {
+                ErrorKind::WouldBlock => std::hint::spin_loop(),
+                // The other side has ended; the measurement is over as well.
+                _ => return,
+            }
+        }
+    }
+
+    fn recv(&mut self, into: &mut [u8]) {
+        let mut patience = Patience::new(LOST);
+        while let Err(error) = self.0.recv(into) {
+            if error.kind() != ErrorKind::WouldBlock || patience.is_over() {
+                return;
+            }
+        }
+    }
+}
+
+/// Datagrams given to the kernel in one call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Train {
+    /// Bytes of each.
+    pub(crate) segment: usize,
+    pub(crate) count: usize,
+}
+
+impl Train {
+    /// What passes an Ethernet: as many as fit into one call.
+    pub(crate) const ETHERNET: Self = Self {
+        segment: 1472,
+        count: 44,
+    };
+    /// The largest datagram there is; loopback's MTU lets it pass whole.
+    pub(crate) const LOOPBACK: Self = Self {
+        segment: 65_507,
+        count: 1,
+    };
+    /// Small ones, a call each.
+    pub(crate) fn single(segment: usize) -> Self {
+        Self { segment, count: 1 }
+    }
+
+    fn bytes(self) -> usize {
+        self.segment * self.count
+    }
+
+    /// What one call's datagrams take of the receiver's buffer, at most: the kernel counts what it
+    /// keeps about them, too.
+    fn cost(self) -> usize {
+        self.bytes() + self.bytes() / 4 + 1280
+    }
+}
+
+/// Bytes per second that arrive when `volume` bytes are sent in such trains.
+pub(crate) fn stream(train: Train, volume: usize, pin: bool) -> Result<f64> {
+    let (Socket(near), Socket(far)) = pair()?;
+    if train.count > 1 {
+        let segment = train.segment as libc::c_int;
+        set(&near, libc::SOL_UDP, libc::UDP_SEGMENT, segment)?;
+        set(&far, libc::SOL_UDP, libc::UDP_GRO, 1)?;
+    }
+    let under_way = (receive_buffer(&far)? / 2).min(UNDER_WAY) / train.cost();
+    let under_way = (under_way.max(1) * train.bytes()) as u64;
+    let sink = Arc::new(Sink::default());
+    let counting = sink.clone();
+    let receiver = std::thread::spawn(move || {
+        if pin {
+            crate::pin::to_core(1);
+        }
+        counting.count(&far);
+    });
+    let data = vec![1u8; train.bytes()];
+    let calls = volume.div_ceil(train.bytes()).max(1);
+    let start = Instant::now();
+    let (mut sent, mut lost) = (0, 0);
+    for _ in 0..calls {
+        while let Err(error) = near.send(&data) {
+            if error.kind() != ErrorKind::WouldBlock {
+                sink.over.store(true, Ordering::Release);
+                return Err(error);
+            }
+        }
+        sent += data.len() as u64;
+        lost += sink.wait(sent - lost, under_way);
+    }
+    lost += sink.wait(sent - lost, 0);
+    let seconds = start.elapsed().as_secs_f64();
+    sink.over.store(true, Ordering::Release);
+    let _ = receiver.join();
+    Ok((sent - lost) as f64 / seconds)
+}
+
+/// What the receiving thread tells.
+#[derive(Default)]
+struct Sink {
+    received: AtomicU64,
+    over: AtomicBool,
+}
+
+impl Sink {
+    fn count(&self, socket: &UdpSocket) {
+        let mut into = vec![0u8; 1 << 16];
+        let mut received = 0;
+        while !self.over.load(Ordering::Acquire) {
+            if let Ok(len) = socket.recv(&mut into) {
+                received += len as u64;
+                self.received.store(received, Ordering::Release);
+            }
+        }
+    }
+
+    /// Until at most `under_way` of `sent` bytes have not been received; how many never will be.
+    fn wait(&self, sent: u64, under_way: u64) -> u64 {
+        let mut patience = Patience::new(LOST);
+        loop {
+            let missing = sent.saturating_sub(self.received.load(Ordering::Acquire));
+            if missing <= under_way {
+                return 0;
+            }
+            if patience.is_over() {
+                return missing;
+            }
+        }
+    }
+}
+
+/// Looks at the clock now and then only.
+struct Patience {
+    limit: Duration,
+    looks: u32,
+    since: Option<Instant>,
+}
+
+impl Patience {
+    fn new(limit: Duration) -> Self {
+        Self {
+            limit,
+            looks: 0,
+            since: None,
+        }
+    }
+
+    #[inline]
+    fn is_over(&mut self) -> bool {
+        std::hint::spin_loop();
+        self.looks = self.looks.wrapping_add(1);
+        self.looks % LOOKS == 0
+            && self.since.get_or_insert_with(Instant::now).elapsed() > self.limit
+    }
+}
+
+fn set(
+    socket: &UdpSocket,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> Result<()> {
+    let len = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: an open socket and a value of the length given.
+    let rc = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            len,
+        )
+    };
+    match rc {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+fn receive_buffer(socket: &UdpSocket) -> Result<usize> {
+    let (mut value, mut len) = (
+        0 as libc::c_int,
+        size_of::<libc::c_int>() as libc::socklen_t,
+    );
+    // SAFETY: an open socket, and room for a value of the length given.
+    let rc = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUF,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    };
+    match rc {
+        0 => Ok(value.unsigned_abs() as usize),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Asked for in either direction.
+const BUFFER: libc::c_int = 4 << 20;
+/// Most of it that is used at a time: what is under way should stay in the cache.
+const UNDER_WAY: usize = 1 << 20;
+/// After so long a datagram does not come any more: loopback has lost it.
+const LOST: Duration = Duration::from_millis(200);
+/// Looks between two looks at the clock.
+const LOOKS: u32 = 1 << 12;
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn every_byte_of_every_train_arrives() {
+        for train in [Train::ETHERNET, Train::LOOPBACK, Train::single(8)] {
+            let speed = stream(train, 40 * train.bytes(), false);
+            assert!(speed.is_ok_and(|speed| speed > 0.0), "{train:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_lost_is_waited_for_once_and_not_counted() {
+        let sink = Sink::default();
+        sink.received.store(60, Ordering::Release);
+        assert_eq!(sink.wait(100, 40), 0);
+        assert_eq!(sink.wait(100, 0), 40);
+        assert_eq!(sink.wait(60, 0), 0);
+    }
+}

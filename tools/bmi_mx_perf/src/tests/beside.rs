@@ -1,0 +1,142 @@
+//! What a port is measured beside.
+//!
+//! | port  | latency                                           | streams                              |
+//! |-------|---------------------------------------------------|--------------------------------------|
+//! | local | bare ring                                         | bare ring                            |
+//! | tcp   | bare TCP                                          | bare TCP                             |
+//! | rdm   | libfabric, the same provider                      | the same                             |
+//! | dgram | bare UDP up to a datagram, bare TCP, `udp;ofi_rxd` | bare TCP, bare UDP, `udp;ofi_rxd`    |
+//!
+//! Each is paired with the method on its own: reference, method, reference, method.
+//!
+//! Owns: which, and their names.
+//! Knows nothing of: the method.
+
+use super::Bench;
+use super::latency::GROUPS;
+use crate::args::Port;
+use crate::reference::udp::Train;
+use crate::reference::{self, ring, tcp, udp};
+
+/// One reference.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Beside {
+    Ring,
+    Tcp,
+    /// One datagram a message.
+    Udp,
+    /// As many datagrams a call as the kernel takes.
+    Trains(Train),
+    Fabric,
+}
+
+impl Beside {
+    /// For messages of `size` bytes there and back.
+    pub(super) fn latency(bench: &Bench<'_>, size: usize) -> Vec<Self> {
+        match bench.port {
+            Port::Local => vec![Self::Ring],
+            Port::Tcp => vec![Self::Tcp],
+            Port::Rdm => vec![Self::Fabric],
+            Port::Dgram => {
+                let udp = (size <= DATAGRAM).then_some(Self::Udp);
+                let others = [Self::Tcp].into_iter().chain(Self::fabric(bench));
+                udp.into_iter().chain(others).collect()
+            }
+        }
+    }
+
+    /// For messages of `size` bytes one way.
+    pub(super) fn stream(bench: &Bench<'_>, size: usize) -> Vec<Self> {
+        if bench.port != Port::Dgram {
+            return Self::latency(bench, size);
+        }
+        // A train has no messages; where one is at least as long, both move the same bytes.
+        let udp = match size {
+            0..=DATAGRAM => vec![Self::Udp],
+            _ => vec![Self::Trains(Train::ETHERNET), Self::Trains(Train::LOOPBACK)],
+        };
+        let first = [Self::Tcp].into_iter().chain(udp);
+        first.chain(Self::fabric(bench)).collect()
+    }
+
+    fn fabric(bench: &Bench<'_>) -> Option<Self> {
+        bench.fabric.as_ref().map(|_| Self::Fabric)
+    }
+
+    pub(super) fn name(self, bench: &Bench<'_>) -> String {
+        match (self, &bench.fabric) {
+            (Self::Ring, _) => "bare ring".into(),
+            (Self::Tcp, _) => tcp::NAME.into(),
+            (Self::Udp, _) => udp::NAME.into(),
+            (Self::Trains(Train { segment, count }), _) => {
+                format!("{} {segment} x {count}", udp::NAME)
+            }
+            (Self::Fabric, Some(fabric)) => {
+                // A word of its own where it is one of several.
+                let fabric = fabric.borrow();
+                match bench.port {
+                    Port::Dgram => fabric.provider().into(),
+                    _ => format!("libfabric {}", fabric.provider()),
+                }
+            }
+            (Self::Fabric, None) => "libfabric".into(),
+        }
+    }
+
+    /// Half round trips in microseconds, one value per group.
+    pub(super) fn times(
+        self,
+        bench: &Bench<'_>,
+        size: usize,
+        group: usize,
+    ) -> Result<Vec<f64>, String> {
+        let pin = bench.args.pin;
+        match self {
+            Self::Ring => Ok(reference::latency(ring::pair(), size, GROUPS, group, pin)),
+            Self::Tcp => {
+                let pair = tcp::pair().map_err(|error| error.to_string())?;
+                // A TCP stream has no empty messages; one byte stands for it.
+                Ok(reference::latency(pair, size.max(1), GROUPS, group, pin))
+            }
+            Self::Udp | Self::Trains(_) => {
+                let pair = udp::pair().map_err(|error| error.to_string())?;
+                Ok(reference::latency(pair, size, GROUPS, group, pin))
+            }
+            Self::Fabric => bench.fabric()?.latency(size, GROUPS, group),
+        }
+    }
+
+    /// Messages per second, one way.
+    pub(super) fn rate(self, bench: &Bench<'_>, size: usize, count: usize) -> Result<f64, String> {
+        let pin = bench.args.pin;
+        match self {
+            Self::Ring => Ok(reference::stream(ring::pair(), size, count, pin)),
+            Self::Tcp => {
+                let pair = tcp::pair().map_err(|error| error.to_string())?;
+                Ok(reference::stream(pair, size, count, pin))
+            }
+            Self::Udp => trains(Train::single(size.max(1)), size, count, pin),
+            Self::Trains(train) => trains(train, size, count, pin),
+            Self::Fabric => {
+                let most = match bench.port {
+                    Port::Dgram => (SLOW_VOLUME / size.max(1)).clamp(16, SLOW_COUNT),
+                    _ => count,
+                };
+                bench.fabric()?.stream(size, count.min(most))
+            }
+        }
+    }
+}
+
+fn trains(train: Train, size: usize, count: usize, pin: bool) -> Result<f64, String> {
+    let size = size.max(1);
+    let speed = udp::stream(train, size * count, pin).map_err(|error| error.to_string())?;
+    Ok(speed / size as f64)
+}
+
+/// The largest message that bare UDP carries at once, and that is measured so: of the sizes of the
+/// design's table, those that leave it in one piece.
+const DATAGRAM: usize = 8 << 10;
+/// What goes through libfabric's own reliable datagrams, which are slow, in one repeat.
+const SLOW_VOLUME: usize = 32 << 20;
+const SLOW_COUNT: usize = 20_000;

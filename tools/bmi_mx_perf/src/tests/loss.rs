@@ -1,0 +1,108 @@
+//! Goodput of a stream while datagrams are thrown away at random, beside the same without.
+//!
+//! ```text
+//!   repeat:   MX_DGRAM_FAULTS not set      MX_DGRAM_FAULTS=loss=0.01,seed=N, on both sides
+//!             fresh processes, stream      fresh processes, stream
+//!             `--------------------- ratio ---------------------'
+//! ```
+//!
+//! The setting is read when the method is initialized, so every stream has a method and a peer of
+//! its own; the first messages are not counted: they find the pace and the size of datagrams. At 0 %
+//! both are the same: the spread of that row is the machine's.
+//!
+//! Owns: the rates of loss, and the pairing.
+//! Knows nothing of: how datagrams are thrown away, or sent again.
+
+use super::rate::stream;
+use super::{finished, start_peer};
+use crate::args::{Args, Port};
+use crate::bmi::Bmi;
+use crate::figures::{Spread, percentile};
+use crate::messages::Side;
+use crate::peer::Request;
+use crate::report::Row;
+use crate::setting::Setting;
+
+/// In percent.
+const LOSSES: [f64; 8] = [0.0, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0];
+const SIZE: usize = 1 << 20;
+/// Sent before the measurement, and the fewest that are measured: several windows.
+const FEWEST: usize = 16;
+const MOST: usize = 512;
+/// How long a measured stream is meant to last.
+const SECONDS: f64 = 0.3;
+const FAULTS: &str = "MX_DGRAM_FAULTS";
+
+pub(super) fn run(args: &Args, emit: &mut dyn FnMut(Row)) -> Result<(), String> {
+    for size in args.sizes.clone().unwrap_or_else(|| vec![SIZE]) {
+        for percent in LOSSES {
+            if size > 0 {
+                emit(paired(args, size, percent)?);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn paired(args: &Args, size: usize, percent: f64) -> Result<Row, String> {
+    let (mut ratios, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+    for repeat in 0..args.repeats {
+        let without = goodput(args, size, None)?;
+        let faults = faults(percent, args.seed.wrapping_add(repeat as u64));
+        let with = goodput(args, size, faults)?;
+        ratios.push(with / without);
+        ours.push(with);
+        theirs.push(without);
+    }
+    Ok(Row {
+        test: "loss",
+        port: Port::Dgram.name(),
+        size,
+        unit: "mb_s",
+        value: percentile(&ours, 50.0),
+        p99_us: None,
+        reference: Some(("without loss".into(), percentile(&theirs, 50.0))),
+        ratio: Some(Spread::of(&ratios)),
+        loss_percent: Some(percent),
+    })
+}
+
+/// The setting's value; none for no loss.
+fn faults(percent: f64, seed: u64) -> Option<String> {
+    (percent > 0.0).then(|| format!("loss={},seed={seed}", percent / 100.0))
+}
+
+/// MB/s of a stream between two processes that have just begun.
+fn goodput(args: &Args, size: usize, faults: Option<String>) -> Result<f64, String> {
+    // SAFETY: no other thread runs: every method before has been finalised, and so is this one.
+    let _faults = unsafe { Setting::put(FAULTS, faults.as_deref()) };
+    let (child, address) = start_peer(args, Port::Dgram)?;
+    finished(child, between(args, size, &address))
+}
+
+fn between(args: &Args, size: usize, address: &str) -> Result<f64, String> {
+    let bmi = Bmi::start(&args.library, None)?;
+    let side = Side {
+        messages: &bmi,
+        peer: bmi.lookup(address)?,
+    };
+    let first = stream(&side, size, FEWEST)?;
+    let count = (first * SECONDS) as usize;
+    let rate = stream(&side, size, count.clamp(FEWEST, MOST))?;
+    side.ask(Request::QUIT)?;
+    Ok(rate * size as f64 / 1e6)
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn percents_become_parts_of_one() {
+        assert_eq!(faults(0.0, 1), None);
+        let said = LOSSES.map(|percent| faults(percent, 7).unwrap_or_default());
+        let wanted = ["0.001", "0.005", "0.01", "0.02", "0.05", "0.1", "0.2"];
+        let wanted = wanted.map(|loss| format!("loss={loss},seed=7"));
+        assert_eq!(said[1..], wanted);
+    }
+}

@@ -1,0 +1,152 @@
+//! Memory that a server has for each peer that is connected and says nothing.
+//!
+//! ```text
+//!   server ----- FIRST idlers: memory ----- MORE idlers: memory      difference / MORE
+//!                                 an idler: one message there and back, then nothing
+//! ```
+//!
+//! A server of its own, so that no other measurement's memory is in it. The first peers make tables
+//! and pools grow that all have in common.
+//!
+//! Owns: the idlers.
+//! Knows nothing of: what the memory is for.
+
+use super::{finished, start_peer};
+use crate::args::{Args, Port};
+use crate::bmi::Bmi;
+use crate::messages::{Messages, Side};
+use crate::peer::{Request, What, end_with_parent};
+use crate::report::Row;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+const FIRST: usize = 32;
+const MORE: usize = 256;
+/// By then what a connection needed while it was made has been given back.
+const SETTLED: Duration = Duration::from_secs(1);
+const TAG: i32 = 500;
+
+pub(super) fn run(args: &Args, port: Port, emit: &mut dyn FnMut(Row)) -> Result<(), String> {
+    let (server, address) = start_peer(args, port)?;
+    let pid = server.id();
+    let bytes = finished(server, measure(args, port, &address, pid))?;
+    emit(Row {
+        test: "peers",
+        port: port.name(),
+        size: MORE,
+        unit: "bytes",
+        value: bytes,
+        p99_us: None,
+        reference: None,
+        ratio: None,
+        loss_percent: None,
+    });
+    Ok(())
+}
+
+fn measure(args: &Args, port: Port, address: &str, server: u32) -> Result<f64, String> {
+    let mut idlers = Vec::new();
+    for _ in 0..FIRST {
+        idlers.push(Idler::start(args, port, address)?);
+    }
+    std::thread::sleep(SETTLED);
+    let before = memory(server)?;
+    for _ in 0..MORE {
+        idlers.push(Idler::start(args, port, address)?);
+    }
+    std::thread::sleep(SETTLED);
+    let after = memory(server)?;
+    drop(idlers);
+    let bmi = Bmi::start(&args.library, None)?;
+    let side = Side {
+        messages: &bmi,
+        peer: bmi.lookup(address)?,
+    };
+    side.ask(Request::QUIT)?;
+    Ok(after.saturating_sub(before) as f64 / MORE as f64)
+}
+
+/// Bytes that a process has for itself, and its share of what it shares with others.
+fn memory(pid: u32) -> Result<usize, String> {
+    let file = format!("/proc/{pid}/smaps_rollup");
+    let text = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
+    let kilobytes = |name: &str| {
+        let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+        rest.trim().strip_suffix(" kB")?.parse::<usize>().ok()
+    };
+    match (kilobytes("Pss_Anon:"), kilobytes("Pss_Shmem:")) {
+        (Some(own), Some(shared)) => Ok((own + shared) << 10),
+        _ => Err(format!("{file} does not tell")),
+    }
+}
+
+/// A process that is connected and idle. Ends with this value.
+struct Idler {
+    child: Child,
+    /// Its end is the idler's.
+    input: Option<ChildStdin>,
+}
+
+impl Idler {
+    fn start(args: &Args, port: Port, server: &str) -> Result<Self, String> {
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut child = Command::new(program)
+            .args(["--idler", server])
+            .arg("--library")
+            .arg(&args.library)
+            .env("MX_PORT", port.name())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("starting an idle peer: {error}"))?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let idler = Self { child, input };
+        let mut said = String::new();
+        if let Some(output) = output {
+            let _ = BufReader::new(output).read_line(&mut said);
+        }
+        match said.as_str() {
+            "idle\n" => Ok(idler),
+            _ => Err("an idle peer did not come up".into()),
+        }
+    }
+}
+
+impl Drop for Idler {
+    fn drop(&mut self) {
+        self.input = None;
+        // Ending in order takes a while for so many, and is not what is measured.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Is connected to a server, and idle, until its input ends.
+pub(crate) fn idler(args: &Args, server: &str) -> Result<(), String> {
+    end_with_parent();
+    let bmi = Bmi::start(&args.library, None)?;
+    let side = Side {
+        messages: &bmi,
+        peer: bmi.lookup(server)?,
+    };
+    side.ask(Request {
+        what: What::Echo,
+        size: 1,
+        count: 1,
+        idle_ms: 10,
+        tag: TAG,
+    })?;
+    let mut back = [0u8];
+    // SAFETY: waited for right below.
+    let mut pending = usize::from(!unsafe { bmi.recv(side.peer, &mut back, TAG)? });
+    // SAFETY: as above.
+    pending += usize::from(!unsafe { bmi.send(side.peer, &[1], TAG)? });
+    bmi.wait(pending, 10)?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "idle")
+        .and_then(|()| out.flush())
+        .map_err(|error| error.to_string())?;
+    let _ = std::io::stdin().lock().read(&mut [0]);
+    Ok(())
+}
