@@ -19,7 +19,7 @@
 //! and what does not fit is counted and dropped.
 
 use super::cookies::Cookies;
-use super::links::{Links, Reply};
+use super::links::{Deferred, Links, Reply};
 use super::packet::{BadDatagram, FIN, GREETING, Header, Kind, OPENING};
 use super::reassembly::{Admission, Chunk};
 use super::recv_window::Verdict;
@@ -45,7 +45,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         sink: &mut S,
     ) -> bool {
         self.budget = budget.max(1);
-        self.fast = !self.settle(now);
+        self.fast = !self.settle();
         if !self.has_backlog() {
             return !self.fast;
         }
@@ -57,8 +57,13 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
 
     /// Does what was put off for the sake of a fast receive. True when there was anything.
     #[inline]
-    pub(super) fn settle(&mut self, now: Instant) -> bool {
-        let Some((id, header)) = self.deferred.take() else {
+    pub(super) fn settle(&mut self) -> bool {
+        let Some(Deferred {
+            link: id,
+            arrived_at: now,
+            header,
+        }) = self.deferred.take()
+        else {
             return false;
         };
         if let Some(link) = self.table.get_mut(id.index(), id.generation()) {
@@ -139,11 +144,14 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         if header.kind == Kind::Reset {
             return self.fail(now, id, LinkDown::Reset, sink);
         }
-        if self.fast && header.kind == Kind::Data && self.receive_fast(id, &header, payload, sink) {
+        if self.fast
+            && header.kind == Kind::Data
+            && self.receive_fast(now, id, &header, payload, sink)
+        {
             return;
         }
         // Nothing of a link is taken in before what came earlier has been.
-        self.settle(now);
+        self.settle();
         let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
             return;
         };
@@ -162,6 +170,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     #[inline]
     fn receive_fast<M: Memory, S: Sink<M>>(
         &mut self,
+        now: Instant,
         id: LinkId,
         header: &Header,
         payload: &[u8],
@@ -192,7 +201,11 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             .reassembly
             .take(&chunk, who, self.limits, &mut self.budget, sink);
         debug_assert!(taken.is_ok(), "it was admitted");
-        self.deferred = Some((id, *header));
+        self.deferred = Some(Deferred {
+            link: id,
+            arrived_at: now,
+            header: *header,
+        });
         self.stats.fast_receives += 1;
         true
     }
@@ -244,7 +257,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
                     self.cookies
                         .of_caller(&from, caller.cookie, caller.first, epoch);
                 if cookie == header.to {
-                    return self.add(now, from, true, cookie, first, Some(caller));
+                    return self.add(now, from, cookie, first, Some(caller));
                 }
             }
         }

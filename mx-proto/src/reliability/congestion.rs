@@ -1,18 +1,19 @@
 //! How many bytes may be in flight: slow start, CUBIC, and a careful view of loss.
 //!
 //! ```text
-//!   window                        least delay of a round trip
-//!     |          _.-'  CUBIC      well above that of an empty way:
-//!     |   x    .'                     slow start -> careful start -> avoidance
-//!     |  / \0.7
-//!     | /   '--.__.--'            lost               queue?    more than 2 %?   then
-//!     |/  slow start              something          yes       -                x 0.7
-//!     +------------------ time                       no        yes              x 0.7
-//!                                                    no        no               sent again, that is all
+//!   window
+//!     |     x           .      x  lost, and there is a queue or it was more than 2 %: x 0.7
+//!     |    / \        .'       :  at most once a round trip
+//!     |   /   \__..--'         CUBIC: back to where it was, stay there a while, then further
+//!     |  /                     (RFC 9438; never less than Reno would have)
+//!     | /                      slow start: doubles a round trip, a quarter as fast once packets
+//!     |/                       take longer than the way does (after HyStart++, RFC 9406)
+//!     +------------------------------------------------------------------------------> time
 //! ```
 //!
-//! A loss means congestion when there is a queue (packets take longer than the way does) or when
-//! more is lost than chance explains. The window falls at most once a round trip.
+//! A loss alone means little: bad links lose packets, too. It means congestion when the least
+//! sample of a round trip is well above that of the empty way, which is a queue, or when more is
+//! lost than chance explains.
 //!
 //! Owns: the window, the rounds. Knows nothing of: numbers, segments, clocks.
 
@@ -27,29 +28,32 @@ pub(super) struct Congestion {
     cap: u64,
     segment: u64,
     phase: Phase,
-    /// Where slow start ends, if it is known.
+    /// Slow start ends here.
     threshold: u64,
-    /// The window when it last fell: CUBIC's plateau.
+    /// The window when it last fell: CUBIC stays there for a while.
     plateau: u64,
     /// When avoidance began to follow its present curve.
     epoch: Option<Instant>,
     /// From the epoch to the plateau, in milliseconds.
     rise_ms: u64,
-    /// What Reno would have, RFC 9438 section 4.3.
+    /// What Reno would have now, and its bytes on the way to one segment more.
     reno: u64,
-    /// When the window last fell. What was sent before says nothing new.
+    credit: u64,
+    /// When the window last fell. Losses of what was sent before are part of the same event.
     fell_at: Option<Instant>,
     /// When anything was last sent.
     sent_at: Instant,
     round: Round,
     account: Account,
+    /// Packets wait somewhere on the way.
+    queue: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// Doubles a round trip.
     Slow,
-    /// There may be a queue: a quarter of that, for some rounds (HyStart++, RFC 9406).
+    /// There may be a queue. For some rounds the window grows less, and goes on as before if that
+    /// was a false alarm.
     Careful {
         rounds: u8,
     },
@@ -60,23 +64,25 @@ enum Phase {
 #[derive(Clone, Copy, Debug)]
 struct Round {
     left: u64,
-    /// Least sample in it, and in the one before, in nanoseconds.
-    least: u64,
-    before: u64,
+    /// The least sample in it, and how many there were.
+    least: Duration,
     samples: u8,
+    /// The least of the round before.
+    before: Duration,
 }
 
-/// What has arrived and what was lost lately.
-#[derive(Clone, Copy, Debug, Default)]
+/// What has arrived and what was lost of the last so many bytes.
+#[derive(Clone, Copy, Default, Debug)]
 struct Account {
     arrived: u64,
     lost: u64,
 }
 
 impl Congestion {
-    /// For segments of at most `segment` bytes; the window never exceeds `cap`.
+    /// For segments of at most `segment` bytes; the window never exceeds `cap`, unless that is less
+    /// than a few segments.
     pub(super) fn new(segment: usize, cap: u64) -> Self {
-        let segment = (segment as u64).clamp(1, SEGMENT_MAX);
+        let segment = within(segment);
         let cap = cap.clamp(segment * FLOOR, CAP_MAX);
         let window = initial(segment).min(cap);
         Self {
@@ -84,26 +90,28 @@ impl Congestion {
             cap,
             segment,
             phase: Phase::Slow,
-            threshold: u64::MAX,
+            threshold: cap,
             plateau: 0,
             epoch: None,
             rise_ms: 0,
             reno: 0,
+            credit: 0,
             fell_at: None,
             sent_at: Instant(0),
-            round: Round::of(window, u64::MAX),
+            round: Round::new(window, Duration::ZERO),
             account: Account::default(),
+            queue: false,
         }
     }
 
     /// Segments are of another size from now on.
     pub(super) fn set_segment(&mut self, segment: usize) {
-        self.segment = (segment as u64).clamp(1, SEGMENT_MAX);
+        self.segment = within(segment);
         self.cap = self.cap.max(self.segment * FLOOR);
-        if self.fell_at.is_none() && self.phase == Phase::Slow {
+        if self.fell_at.is_none() {
             self.window = self.window.max(initial(self.segment));
         }
-        self.window = self.window.clamp(self.segment * FLOOR, self.cap);
+        self.window = self.window.clamp(self.segment * LEAST, self.cap);
     }
 
     /// Bytes that may be in flight.
@@ -111,18 +119,36 @@ impl Congestion {
         self.window
     }
 
-    /// The window still grows fast: the pacer must not be what keeps it from that.
+    /// The window may double in a round trip, which the pacer must allow.
     pub(super) fn is_slow_start(&self) -> bool {
-        self.phase != Phase::Avoidance
+        self.phase == Phase::Slow
     }
 
-    /// `bytes` go out.
+    /// `bytes` have gone out.
     pub(super) fn on_sent(&mut self, now: Instant, bytes: u64) {
-        let _ = (now, bytes);
+        if bytes == 0 {
+            return;
+        }
+        if self.sent_at != Instant(0) && now.since(self.sent_at) >= IDLE {
+            self.on_idle();
+        }
         self.sent_at = now;
     }
 
-    /// `bytes` have arrived, of `in_flight_before`. `rtt` knows already.
+    /// What was found out about the way is old: half as much, and fast back to where it was.
+    fn on_idle(&mut self) {
+        let initial = initial(self.segment).min(self.window);
+        if self.phase == Phase::Avoidance {
+            self.threshold = self.window;
+        }
+        self.window = (self.window / 2).max(initial);
+        self.phase = Phase::Slow;
+        self.epoch = None;
+        self.account = Account::default();
+        self.round = Round::new(self.window, Duration::ZERO);
+    }
+
+    /// `bytes` have arrived while `in_flight_before` were under way. `rtt` knows of it already.
     pub(super) fn on_arrived(
         &mut self,
         now: Instant,
@@ -130,32 +156,267 @@ impl Congestion {
         in_flight_before: u64,
         rtt: &Rtt,
     ) {
-        let _ = (now, bytes, in_flight_before, rtt);
+        self.account.arrived += bytes;
+        if self.account.arrived + self.account.lost >= self.counted() {
+            self.account = Account::default();
+        }
+        if let Some(sample) = rtt.sample_at(now) {
+            self.round.least = self.round.least.min(sample);
+            self.round.samples = self.round.samples.saturating_add(1);
+            self.look_for_queue(rtt);
+            self.take_care();
+        }
+        self.round.left = self.round.left.saturating_sub(bytes);
+        if self.round.left == 0 {
+            self.end_round();
+        }
+        // What arrives in the round trip after a fall says nothing about the new window.
+        let settled = self
+            .fell_at
+            .is_none_or(|at| now.since(at) >= rtt.smoothed().unwrap_or_default());
+        if settled {
+            self.grow(now, bytes, in_flight_before, rtt);
+        }
+    }
+
+    /// Do packets wait somewhere, as far as this round or the last can tell?
+    fn look_for_queue(&mut self, rtt: &Rtt) {
+        let least = match self.round.samples < SAMPLES {
+            true => self.round.before,
+            false => self.round.least,
+        };
+        self.queue = is_queue(least, rtt);
+    }
+
+    /// In slow start: is the way full?
+    fn take_care(&mut self) {
+        match self.phase {
+            Phase::Slow if self.queue => self.phase = Phase::Careful { rounds: CAREFUL },
+            Phase::Careful { .. } if !self.queue => self.phase = Phase::Slow,
+            _ => {}
+        }
+    }
+
+    fn end_round(&mut self) {
+        if let Phase::Careful { rounds } = &mut self.phase {
+            *rounds = rounds.saturating_sub(1);
+            if *rounds == 0 {
+                self.threshold = self.window;
+                self.phase = Phase::Avoidance;
+            }
+        }
+        let before = match self.round.samples {
+            0 => self.round.before,
+            _ => self.round.least,
+        };
+        self.round = Round::new(self.window, before);
+    }
+
+    fn grow(&mut self, now: Instant, bytes: u64, in_flight: u64, rtt: &Rtt) {
+        // A window that is not made use of has not been tried out: it must not grow.
+        let used = match self.phase {
+            Phase::Slow | Phase::Careful { .. } => in_flight >= self.window / 2,
+            Phase::Avoidance => in_flight >= self.window / 4 * 3,
+        };
+        if !used {
+            self.epoch = None;
+            return;
+        }
+        match self.phase {
+            Phase::Slow => self.window += bytes,
+            Phase::Careful { .. } => self.window += bytes / 4,
+            Phase::Avoidance => self.follow_curve(now, bytes, rtt),
+        }
+        if self.phase == Phase::Slow && self.window >= self.threshold {
+            self.window = self.threshold.max(self.segment * LEAST);
+            self.phase = Phase::Avoidance;
+        }
+        self.window = self.window.min(self.cap);
+    }
+
+    fn follow_curve(&mut self, now: Instant, bytes: u64, rtt: &Rtt) {
+        let epoch = *self.epoch.get_or_insert(now);
+        if epoch == now {
+            (self.reno, self.credit) = (self.window, 0);
+            self.plateau = self.plateau.max(self.window);
+            self.rise_ms = rise_ms(self.plateau - self.window, self.unit());
+        }
+        // Where the curve is a round trip from now.
+        let ahead = now.since(epoch) + rtt.smoothed().unwrap_or_default();
+        let ms = u64::try_from(ahead.as_millis()).unwrap_or(u64::MAX);
+        let away = climb(ms.abs_diff(self.rise_ms), self.unit());
+        let target = match ms < self.rise_ms {
+            true => self.plateau.saturating_sub(away),
+            false => self.plateau.saturating_add(away),
+        };
+        let target = target.clamp(self.window, self.window + self.window / 2);
+        let step = u128::from(target - self.window) * u128::from(bytes) / u128::from(self.window);
+        self.window += u64::try_from(step).unwrap_or(0);
+        // Below the plateau Reno's step is reduced so that both have the same average; RFC 9438,
+        // section 4.3: 3 * (1 - 0.7) / (1 + 0.7).
+        self.credit += match self.reno < self.plateau {
+            true => bytes * 9 / 17,
+            false => bytes,
+        };
+        if self.credit >= self.reno {
+            self.credit -= self.reno;
+            self.reno += self.unit();
+        }
+        self.window = self.window.max(self.reno);
     }
 
     /// `bytes` were lost, the last of them sent at `latest_sent_at`.
     pub(super) fn on_lost(&mut self, now: Instant, bytes: u64, latest_sent_at: Instant, rtt: &Rtt) {
-        let _ = (now, bytes, latest_sent_at, rtt);
+        if self.fell_at.is_some_and(|at| latest_sent_at <= at) {
+            return;
+        }
+        self.account.lost += bytes;
+        self.look_for_queue(rtt);
+        if (VARIANT == 0 && self.queue) || self.account.lost > self.tolerated() {
+            self.note_plateau();
+            self.window = self.reduced().max(self.floor()).min(self.window);
+            self.threshold = self.window;
+            self.phase = Phase::Avoidance;
+            self.start_over(now);
+        }
     }
 
-    /// Nothing came back in time.
+    /// Nothing came back in time: as at the beginning, with next to nothing. Where to depends on
+    /// what there is to say that it was congestion: the last segment of a message may just have
+    /// been lost alone.
     pub(super) fn on_timeout(&mut self, now: Instant) {
-        let _ = now;
+        let least = self.segment * LEAST;
+        if self.window > least && self.round.before > Duration::ZERO {
+            self.threshold = self.window;
+            if self.queue || self.account.lost > self.tolerated() / 2 {
+                self.note_plateau();
+                self.threshold = self.reduced().max(self.floor());
+            }
+        }
+        self.window = least.min(self.window);
+        self.phase = Phase::Slow;
+        self.start_over(now);
+    }
+
+    fn start_over(&mut self, now: Instant) {
+        self.epoch = None;
+        self.fell_at = Some(now);
+        self.account = Account::default();
+        self.round = Round::new(self.window, self.round.before);
+    }
+
+    fn floor(&self) -> u64 {
+        (self.segment * FLOOR).min((64 << 10).max(self.segment * LEAST))
+    }
+
+    fn unit(&self) -> u64 {
+        self.segment.min(UNIT)
+    }
+
+    fn reduced(&self) -> u64 {
+        self.window / 10 * 7
+    }
+
+    /// Fast convergence, RFC 9438 section 4.7: whoever falls before it is back where it was leaves
+    /// room for others.
+    fn note_plateau(&mut self) {
+        self.plateau = match self.window < self.plateau {
+            true => self.window / 20 * 17,
+            false => self.window,
+        };
+    }
+
+    /// Bytes over which losses are counted: a round trip, or what makes a rate out of single
+    /// losses.
+    fn counted(&self) -> u64 {
+        self.window.max(self.segment * COUNTED)
+    }
+
+    /// Bytes of those that may be lost: 2 %, and what chance adds to that in so few.
+    fn tolerated(&self) -> u64 {
+        self.counted() / 50 + self.segment * 2
     }
 }
+
 impl Round {
-    fn of(left: u64, before: u64) -> Self {
+    fn new(left: u64, before: Duration) -> Self {
         Self {
             left,
-            least: u64::MAX,
-            before,
+            least: Duration::MAX,
             samples: 0,
+            before,
         }
     }
 }
-const FLOOR: u64 = 4;
-const SEGMENT_MAX: u64 = 1 << 17;
-const CAP_MAX: u64 = 1 << 32;
-fn initial(segment: u64) -> u64 {
-    (segment * 16).min((64 << 10).max(segment * 4))
+
+/// Packets wait somewhere on the way when even the luckiest of a round trip took longer than the
+/// way does. A quarter of that, for then a fall by 0.7 empties the queue and hardly more. At least
+/// 500 us: what a train of 64 KiB takes on a link of 1 Gbit/s, and what an acknowledgement may wait.
+/// At most 25 ms, beyond which a queue is one however long the way is.
+fn is_queue(least: Duration, rtt: &Rtt) -> bool {
+    const MARGIN_MIN: Duration = Duration::from_micros(500);
+    const MARGIN_MAX: Duration = Duration::from_millis(25);
+    rtt.min()
+        .is_some_and(|min| least > min + (min / 4).clamp(MARGIN_MIN, MARGIN_MAX))
 }
+
+/// What CUBIC gains in `ms` milliseconds from its plateau: 0.4 segments per second cubed.
+fn climb(ms: u64, segment: u64) -> u64 {
+    let ms = u128::from(ms.min(CURVE_MAX));
+    let bytes = ms * ms * ms * u128::from(segment) * 4 / 10_000_000_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX).min(CAP_MAX)
+}
+
+/// The other way round: the milliseconds in which CUBIC gains `bytes`.
+fn rise_ms(bytes: u64, segment: u64) -> u64 {
+    let (mut low, mut high) = (0, CURVE_MAX);
+    while low < high {
+        let middle = (low + high) / 2;
+        match climb(middle, segment) < bytes {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    low
+}
+
+/// In flight at first: 16 segments, what one pass sends (usnic's figure), but of large segments no
+/// more than 64 KiB, a train.
+fn initial(segment: u64) -> u64 {
+    (segment * 16).min((64 << 10).max(segment * FLOOR))
+}
+
+fn within(segment: usize) -> u64 {
+    (segment as u64).clamp(1, 1 << 20)
+}
+
+/// Segments in a window that has fallen: three later arrivals must be possible, or a loss always
+/// costs a time-out.
+const FLOOR: u64 = 4;
+
+/// Segments after a time-out. Two, for the second shows whether the first was lost.
+const VARIANT: u8 = 0;
+const UNIT: u64 = 9000;
+const LEAST: u64 = 2;
+
+/// Segments over which losses are counted at least: 2 % of them are more than two.
+const COUNTED: u64 = 128;
+
+/// Samples of a round before their least says anything: HyStart++ takes eight, but our peers
+/// acknowledge a quarter of the window at a time.
+const SAMPLES: u8 = 4;
+
+/// Rounds of careful growth before avoidance: HyStart++'s figure.
+const CAREFUL: u8 = 5;
+
+/// After so long a pause the window is not believed in. A few round trips of the worst way.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// Milliseconds after which the curve goes on no further; far beyond any window.
+const CURVE_MAX: u64 = 1 << 20;
+
+/// Keeps products in range.
+const CAP_MAX: u64 = 1 << 32;
+
+#[cfg(test)]
+mod tests;

@@ -50,8 +50,8 @@ pub(super) struct Link<A> {
     pub(super) known: bool,
     /// They began it.
     called: bool,
-    /// Payloads are summed.
-    pub(super) sum: bool,
+    /// Payloads are summed; `None`: the service has not been asked yet.
+    pub(super) sum: Option<bool>,
     /// What the packet needs that found no room.
     pub(super) blocked: Option<Need>,
     /// The epoch in which it last brought data.
@@ -72,6 +72,14 @@ pub(super) struct Need {
 #[derive(Debug)]
 pub(super) struct Reply<A> {
     pub(super) to: A,
+    pub(super) header: Header,
+}
+
+/// What is still to be done about a segment that was delivered first.
+#[derive(Debug)]
+pub(super) struct Deferred {
+    pub(super) link: LinkId,
+    pub(super) arrived_at: Instant,
     pub(super) header: Header,
 }
 
@@ -98,7 +106,7 @@ pub(super) struct Links<A> {
     /// Packets the sink may still be given in this poll.
     pub(super) budget: usize,
     /// The bookkeeping of a packet that was delivered first.
-    pub(super) deferred: Option<(LinkId, Header)>,
+    pub(super) deferred: Option<Deferred>,
     /// The next packet may be delivered first.
     pub(super) fast: bool,
     pub(super) senders: Senders,
@@ -207,9 +215,9 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     }
 
     /// Begins a session with whoever is at `address`.
-    pub(super) fn call(&mut self, now: Instant, address: A, sum: bool) -> Option<LinkId> {
+    pub(super) fn call(&mut self, now: Instant, address: A) -> Option<LinkId> {
         let (ours, first) = (self.cookies.draw(), Seq(self.cookies.draw() as u32));
-        self.add(now, address, sum, ours, first, None)
+        self.add(now, address, ours, first, None)
     }
 
     /// A session; with `caller`, one that they began.
@@ -217,7 +225,6 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         &mut self,
         now: Instant,
         address: A,
-        sum: bool,
         ours: u64,
         first: Seq,
         caller: Option<Caller>,
@@ -237,7 +244,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             attached: true,
             known: caller.is_none(),
             called: caller.is_some(),
-            sum: sum || self.config.always_sum,
+            sum: self.config.always_sum.then_some(true),
             blocked: None,
             active: 0,
             timer: None,
@@ -422,7 +429,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             if link.session.is_quiet(now, QUIET) {
                 link.session.shrink();
                 link.reassembly.shrink();
-                self.store.trim();
+                self.store.trim_if_idle();
             }
             match over {
                 Some(reason) => {

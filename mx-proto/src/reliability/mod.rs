@@ -47,6 +47,8 @@ mod service;
 mod session;
 mod stats;
 mod store;
+#[cfg(test)]
+mod tests;
 mod transmit;
 
 pub use config::ReliableConfig;

@@ -301,3 +301,103 @@ pub(super) fn body_len(header: &HeaderBytes) -> usize {
     let at = BODY_LEN_AT;
     u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]) as usize
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::reassembly::tests::{Above, LIMITS, Seen, WHO, body, chunks, packet};
+    use super::*;
+
+    /// Adds these chunks of a fragment that is cut into chunks of 100 bytes.
+    fn add(parts: &mut Parts, packet: &[u8], order: &[usize], is_front: bool, above: &mut Above) {
+        let all = chunks(0, packet, 100);
+        for &at in order {
+            let added = parts.add(&all[at], is_front, WHO, LIMITS, above);
+            assert_eq!(added, Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_kept_body_is_as_long_as_what_has_come_and_never_longer_than_it_can_be() {
+        let packet = packet(1, 950);
+        let (mut parts, mut above) = (Parts::default(), Above::default());
+        parts.begin(packet.len() as u32);
+        assert_eq!(parts.bytes.capacity(), 0);
+        // A piece far behind costs only itself.
+        add(&mut parts, &packet, &[9, 0], true, &mut above);
+        assert!(
+            parts.bytes.capacity() <= 2 * 100,
+            "{}",
+            parts.bytes.capacity()
+        );
+        assert_eq!(parts.charge(), 182 - HEADER_LEN + 2 * CHUNK_COST);
+        add(
+            &mut parts,
+            &packet,
+            &[1, 2, 3, 4, 5, 6, 7, 8],
+            true,
+            &mut above,
+        );
+        assert!(parts.is_complete() && parts.pieces.is_empty());
+        assert!(parts.bytes.capacity() <= 950, "{}", parts.bytes.capacity());
+        parts.deliver(WHO, &mut above);
+        assert_eq!(above.seen, [Seen::Packet(1, body(1, 950))]);
+        // Asked once: the answer is final.
+        assert_eq!(above.asked, 1);
+    }
+
+    #[test]
+    fn memory_is_used_again_by_the_next_fragment() {
+        let (mut parts, mut above) = (Parts::default(), Above::default());
+        let mut before = None;
+        for tag in 0..10 {
+            let packet = packet(tag, 900);
+            parts.begin(packet.len() as u32);
+            add(
+                &mut parts,
+                &packet,
+                &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
+                true,
+                &mut above,
+            );
+            parts.deliver(WHO, &mut above);
+            assert_eq!(above.seen.pop(), Some(Seen::Packet(tag, body(tag, 900))));
+            let now = (parts.bytes.as_ptr(), parts.pieces.capacity());
+            assert_eq!(*before.get_or_insert(now), now);
+        }
+    }
+
+    #[test]
+    fn pieces_that_are_placed_become_one_and_hold_no_bytes() {
+        let packet = packet(1, 5000);
+        let (mut parts, mut above) = (Parts::default(), Above::default());
+        above.places.push((1, vec![0; 5005]));
+        parts.begin(packet.len() as u32);
+        let most: Vec<usize> = [0].into_iter().chain(2..50).collect();
+        add(&mut parts, &packet, &most, false, &mut above);
+        assert!(parts.is_placed() && !parts.is_complete());
+        assert_eq!((parts.pieces.len(), parts.charge()), (1, CHUNK_COST));
+        assert!(parts.pieces.iter().all(|piece| piece.bytes.is_empty()));
+        add(&mut parts, &packet, &[1, 50], false, &mut above);
+        assert!(parts.is_complete());
+        assert_eq!(above.places[0].1[5..], body(1, 5000));
+    }
+
+    #[test]
+    fn a_place_too_small_is_none() {
+        let packet = packet(1, 5000);
+        let (mut parts, mut above) = (Parts::default(), Above::default());
+        parts.begin(packet.len() as u32);
+        // In a release build; a debug build says that our own side is wrong.
+        if !cfg!(debug_assertions) {
+            above.places.push((1, vec![0; 5004]));
+        }
+        add(&mut parts, &packet, &[0, 1], true, &mut above);
+        assert_eq!(parts.way, Way::Dropped);
+        assert!(
+            above
+                .places
+                .iter()
+                .all(|(_, memory)| memory.iter().all(|&byte| byte == 0))
+        );
+    }
+}

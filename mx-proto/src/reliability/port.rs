@@ -243,10 +243,9 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
     fn connect(&mut self, target: Target, _clock: &dyn Clock) -> Result<LinkId, ConnectError> {
         let address = self.datagrams.resolve(target)?;
         let now = self.datagrams.now();
-        let sum = !self.datagrams.is_safe(address);
         let id = self
             .links
-            .call(now, address, sum)
+            .call(now, address)
             .ok_or(ConnectError::NoResources)?;
         self.flush(now);
         Ok(id)
@@ -265,7 +264,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         body: Body<'_, M>,
     ) -> Result<Sent, SendError> {
         let now = self.datagrams.now();
-        self.links.settle(now);
+        self.links.settle();
         let Links {
             table,
             store,
@@ -296,7 +295,9 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         let fragment = link.session.next_fragment;
         link.session.next_fragment = fragment.wrapping_add(1);
         let tiny = len <= config.tiny && segments == 1;
-        let (window, sum) = (&mut link.session.send, link.sum);
+        let (datagrams, address) = (&self.datagrams, link.address);
+        let sum = *link.sum.get_or_insert_with(|| !datagrams.is_safe(address));
+        let window = &mut link.session.send;
         let mut done = |store: &mut super::store::Store, segment: super::store::Segment| {
             let (flags, crc) = match sum {
                 true => {
@@ -358,7 +359,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
 
     fn close(&mut self, id: LinkId, how: Close) {
         let now = self.datagrams.now();
-        self.links.settle(now);
+        self.links.settle();
         let linger = self.links.config.linger;
         let Some(link) = self.links.attached(id) else {
             return;

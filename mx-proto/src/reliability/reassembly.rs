@@ -365,3 +365,6 @@ fn deliver_whole<M: Memory, S: Sink<M>>(
         sink.on_placed(link, cookie, header);
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -177,3 +177,139 @@ impl RecvWindow {
         low | self.bits[after] << (64 - bit)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const START: Seq = Seq(u32::MAX - 9);
+
+    fn sack(window: &RecvWindow) -> Vec<u64> {
+        let mut words = [u64::MAX; SACK_WORDS];
+        let used = window.sack_words(&mut words);
+        words[..used].to_vec()
+    }
+
+    #[test]
+    fn numbers_in_order_need_no_memory_across_the_wrap() {
+        let mut window = RecvWindow::new(START, 1024);
+        for i in 0..5000 {
+            assert_eq!(window.verdict(START.ahead(i)), Verdict::Next);
+            window.mark(START.ahead(i));
+            assert_eq!(window.verdict(START.ahead(i)), Verdict::Duplicate);
+        }
+        assert_eq!(window.cumulative(), START.ahead(5000));
+        assert!(!window.has_holes());
+        assert!(sack(&window).is_empty());
+        assert!(window.bits.is_empty());
+    }
+
+    #[test]
+    fn a_hole_is_told_and_closed() {
+        let mut window = RecvWindow::new(START, 1024);
+        for i in [1, 3, 4, 70] {
+            assert_eq!(window.verdict(START.ahead(i)), Verdict::Early);
+            window.mark(START.ahead(i));
+            assert_eq!(window.verdict(START.ahead(i)), Verdict::Duplicate);
+        }
+        assert_eq!(sack(&window), [0b1101, 1 << 5]);
+        window.mark(START);
+        assert_eq!(window.cumulative(), START.ahead(2));
+        assert_eq!(sack(&window), [0b11, 1 << 3]);
+        window.mark(START.ahead(2));
+        assert_eq!(window.cumulative(), START.ahead(5));
+        assert_eq!(sack(&window), [0, 1]);
+        (5..70).for_each(|i| window.mark(START.ahead(i)));
+        assert_eq!(window.cumulative(), START.ahead(71));
+        assert!(sack(&window).is_empty() && !window.has_holes());
+        window.shrink();
+        assert!(window.bits.is_empty());
+    }
+
+    #[test]
+    fn the_window_ends_at_its_capacity_and_half_a_circle_back_is_old() {
+        for capacity in [1, 2, 63, 64, 65, 1000, 1024, 32_768] {
+            let window = RecvWindow::new(START, capacity);
+            let edge = START.ahead(u32::from(capacity));
+            assert_eq!(window.verdict(edge), Verdict::Outside);
+            let before = window.verdict(Seq(edge.0.wrapping_sub(1)));
+            assert_eq!(before == Verdict::Next, capacity == 1);
+            assert!(before == Verdict::Next || before == Verdict::Early);
+            assert_eq!(window.verdict(START.ahead(u32::MAX)), Verdict::Duplicate);
+            assert_eq!(window.verdict(START.ahead(1 << 31)), Verdict::Outside);
+            let farthest = START.ahead(u32::MAX / 2 + 2);
+            assert_eq!(window.verdict(farthest), Verdict::Duplicate);
+        }
+    }
+
+    #[test]
+    fn what_lies_beyond_the_words_of_an_acknowledgement_is_left_out() {
+        let mut window = RecvWindow::new(START, 32_768);
+        window.mark(START.ahead(1088));
+        assert_eq!(sack(&window).last(), Some(&(1 << 63)));
+        let mut window = RecvWindow::new(START, 32_768);
+        window.mark(START.ahead(1089));
+        assert!(sack(&window).is_empty() && window.has_holes());
+        window.mark(START.ahead(32_767));
+        window.mark(START.ahead(1));
+        assert_eq!(sack(&window), [1]);
+    }
+
+    #[test]
+    fn shrinking_with_a_hole_forgets_nothing() {
+        let mut window = RecvWindow::new(START, 64);
+        window.mark(START.ahead(63));
+        window.shrink();
+        assert_eq!(window.verdict(START.ahead(63)), Verdict::Duplicate);
+    }
+
+    #[test]
+    fn any_order_gives_what_a_set_of_numbers_gives() {
+        let mut random = 1u64;
+        for capacity in [3u16, 64, 100, 1024] {
+            let mut window = RecvWindow::new(START, capacity);
+            let (mut here, mut next) = (BTreeSet::new(), 0u32);
+            for _ in 0..20_000 {
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                // Mostly near the edge, so that it moves.
+                let span = if random >> 60 < 12 {
+                    6
+                } else {
+                    u64::from(capacity) + 4
+                };
+                let at = next
+                    .wrapping_sub(2)
+                    .wrapping_add(((random >> 33) % span) as u32);
+                let ahead = at.wrapping_sub(next);
+                let expected = match ahead {
+                    0 => Verdict::Next,
+                    ahead if ahead > u32::MAX / 2 || here.contains(&at) => Verdict::Duplicate,
+                    ahead if ahead >= u32::from(capacity) => Verdict::Outside,
+                    _ => Verdict::Early,
+                };
+                assert_eq!(window.verdict(START.ahead(at)), expected);
+                window.mark(START.ahead(at));
+                if matches!(expected, Verdict::Next | Verdict::Early) {
+                    here.insert(at);
+                }
+                while here.remove(&next) {
+                    next += 1;
+                }
+                assert_eq!(window.cumulative(), START.ahead(next));
+                assert_eq!(window.has_holes(), !here.is_empty());
+                let mut words = vec![0u64; SACK_WORDS];
+                for bit in here.iter().map(|at| (at - next - 1) as usize) {
+                    words[bit / 64] |= 1 << (bit % 64);
+                }
+                let used = words
+                    .iter()
+                    .rposition(|&word| word != 0)
+                    .map_or(0, |last| last + 1);
+                assert_eq!(sack(&window), words[..used]);
+            }
+        }
+    }
+}

@@ -200,6 +200,11 @@ impl SendWindow {
         }
     }
 
+    /// Bytes that the peer has room for and that have not been sent.
+    pub(super) fn open_bytes(&self) -> u64 {
+        self.allowed_total.saturating_sub(self.sent_total)
+    }
+
     /// The peer has room for nothing that waits, and will not hear from us by itself.
     pub(super) fn is_stuck(&self) -> bool {
         self.counts.in_flight == 0
@@ -391,7 +396,7 @@ impl SendWindow {
     }
 
     fn find_lost(&mut self, acked: &mut Acked) {
-        if self.highest == 0 {
+        if self.highest == 0 || acked.segments == 0 {
             return;
         }
         for (index, slot) in self.slots.iter_mut().take(self.highest).enumerate() {
@@ -494,3 +499,6 @@ fn highest_bit(words: &[u64]) -> Option<usize> {
     let word = words.iter().rposition(|&word| word != 0)?;
     Some(word * 64 + 63 - words[word].leading_zeros() as usize)
 }
+
+#[cfg(test)]
+mod tests;

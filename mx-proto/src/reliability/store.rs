@@ -195,6 +195,15 @@ impl Store {
         }
     }
 
+    /// The same, unless something is under way that will want memory again soon.
+    pub(super) fn trim_if_idle(&mut self) {
+        let spare = self.spare.iter().zip(CLASS_BYTES);
+        let free: usize = spare.map(|(blocks, bytes)| blocks.len() * bytes).sum();
+        if free == self.bytes {
+            self.trim();
+        }
+    }
+
     /// A block of at least `need` bytes for so many segments.
     fn reserve(&mut self, need: usize, live: u32) -> Option<u32> {
         let class = CLASS_BYTES.iter().position(|&bytes| need <= bytes)?;
@@ -336,3 +345,6 @@ impl Writer {
         done(store, segment);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -174,7 +174,10 @@ impl Session {
         let mut header = self.acknowledging(Kind::Data, out.room);
         let flags = header.flags;
         let mut flying = self.send.in_flight_bytes();
-        let window = self.congestion.window();
+        let window = self
+            .congestion
+            .window()
+            .min(flying + self.send.open_bytes());
         let (mut first, mut last) = (None, None);
         for at in index..index + count {
             let Some(slot) = self.send.slot(at) else {

@@ -1,0 +1,403 @@
+//! Two ports on a net in memory whose every datagram a test can see, hold and drop.
+//!
+//! ```text
+//!   Reliable<End 0> --- Net: two channels each way, in order, no time of its own --- Reliable<End 1>
+//! ```
+//!
+//! What faulty networks do to it is tried at length with the simulator (`tests/sim_ports`).
+
+use super::packet::{DATAGRAM_HEADER, Header, Kind};
+use super::*;
+use crate::ids::{EndpointId, LinkId, NicId, Route, Target};
+use crate::memory::Source;
+use crate::port::{
+    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, RemoteUse,
+    SendError, Sink,
+};
+use crate::time::{Clock, Instant};
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// An end and its channel.
+type Address = (usize, u8);
+
+#[derive(Debug)]
+struct Net {
+    now: Instant,
+    queues: [[VecDeque<(Address, Vec<u8>, usize)>; 2]; 2],
+    mtu: usize,
+    /// Every datagram sent: from which end, on which channel, its bytes.
+    log: Vec<(usize, Channel, Vec<u8>)>,
+    /// Of datagrams with these numbers in the log nothing arrives.
+    lose: Vec<usize>,
+}
+
+#[derive(Clone, Debug)]
+struct End {
+    net: Rc<RefCell<Net>>,
+    own: usize,
+}
+
+impl DatagramPort for End {
+    type Address = Address;
+
+    fn resolve(&self, target: Target) -> Result<Address, ConnectError> {
+        Ok((target.endpoint.0 as usize, 0))
+    }
+
+    fn data_name(&self) -> &[u8] {
+        b"data"
+    }
+
+    fn data_address(&mut self, command: Address, name: &[u8]) -> Option<Address> {
+        (name == b"data").then_some((command.0, 1))
+    }
+
+    fn is_safe(&self, _: Address) -> bool {
+        false
+    }
+
+    fn capacity(&self, _: Channel) -> Capacity {
+        Capacity {
+            datagram_max: 9000,
+            train_max: 64,
+            train_bytes: 60_000,
+        }
+    }
+
+    fn receive_buffer(&self) -> usize {
+        4 << 20
+    }
+
+    fn now(&self) -> Instant {
+        self.net.borrow().now
+    }
+
+    fn send(
+        &mut self,
+        channel: Channel,
+        to: Address,
+        train: Train<'_>,
+    ) -> Result<(), DatagramError> {
+        let mut net = self.net.borrow_mut();
+        for datagram in train.bytes.chunks(train.segment) {
+            net.log.push((self.own, channel, datagram.to_vec()));
+            let lost = net.lose.contains(&(net.log.len() - 1))
+                || (datagram.len() > net.mtu && !train.may_fragment);
+            if !lost {
+                let from = (self.own, channel as u8);
+                net.queues[to.0][usize::from(to.1)].push_back((
+                    from,
+                    datagram.to_vec(),
+                    datagram.len(),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, budget: usize, mut receive: impl FnMut(Incoming<'_, Address>)) -> bool {
+        let mut any = false;
+        for (index, channel) in [Channel::Command, Channel::Data].into_iter().enumerate() {
+            for _ in 0..budget {
+                let next = self.net.borrow_mut().queues[self.own][index].pop_front();
+                let Some((from, bytes, segment)) = next else {
+                    break;
+                };
+                any = true;
+                receive(Incoming::Datagrams {
+                    channel,
+                    from,
+                    bytes: &bytes,
+                    segment,
+                });
+            }
+        }
+        any
+    }
+
+    fn arm(&mut self) -> bool {
+        true
+    }
+
+    fn disarm(&mut self) {}
+}
+
+/// A user of one end: keeps what arrives. Packets whose body is larger than 32 KiB are placed.
+#[derive(Debug, Default)]
+struct User {
+    up: Vec<LinkId>,
+    down: Vec<LinkDown>,
+    from: Option<LinkId>,
+    packets: Vec<(u8, Vec<u8>)>,
+    /// Where placed bodies go, by mark.
+    rooms: HashMap<u8, Vec<u8>>,
+}
+
+impl Sink<Vec<u8>> for User {
+    fn on_up(&mut self, link: LinkId, _: u64) {
+        self.up.push(link);
+    }
+
+    fn on_down(&mut self, _: LinkId, _: u64, reason: LinkDown) {
+        self.down.push(reason);
+    }
+
+    fn on_packet<B: Source + ?Sized>(
+        &mut self,
+        link: LinkId,
+        _: u64,
+        header: &HeaderBytes,
+        body: &B,
+    ) {
+        self.from = Some(link);
+        self.packets.push((header[0], body.to_vec()));
+    }
+
+    fn place(&mut self, _: LinkId, _: u64, header: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
+        let len = u32::from_le_bytes(header[4..8].try_into().unwrap()) as usize;
+        if len <= 32 << 10 {
+            return None;
+        }
+        let memory = self.rooms.entry(header[0]).or_insert_with(|| vec![0; len]);
+        Some(Place { memory, offset: 0 })
+    }
+
+    fn on_placed(&mut self, link: LinkId, _: u64, header: &HeaderBytes) {
+        self.from = Some(link);
+        let body = self.rooms.remove(&header[0]).expect("a place");
+        self.packets.push((header[0], body));
+    }
+
+    fn on_writable(&mut self, _: LinkId, _: u64) {}
+
+    fn on_released(&mut self, _: LinkId, _: u64, _: u64) {}
+
+    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: RemoteUse) {}
+
+    fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {}
+}
+
+struct Pair {
+    net: Rc<RefCell<Net>>,
+    ports: [Reliable<End>; 2],
+    users: [User; 2],
+}
+
+impl Pair {
+    fn new(config: ReliableConfig) -> Self {
+        let net = Rc::new(RefCell::new(Net {
+            now: Instant(1_000_000_000),
+            queues: Default::default(),
+            mtu: 9000,
+            log: Vec::new(),
+            lose: Vec::new(),
+        }));
+        let port = |own| {
+            let net = Rc::clone(&net);
+            Reliable::new(End { net, own }, config, [own as u8 + 1; 16])
+        };
+        Self {
+            ports: [port(0), port(1)],
+            users: Default::default(),
+            net,
+        }
+    }
+
+    /// Two ends with a link, and everything that follows from that done.
+    fn connected(config: ReliableConfig) -> (Self, LinkId) {
+        let mut pair = Self::new(config);
+        let link = pair.connect();
+        pair.run(Duration::from_millis(50));
+        assert_eq!(pair.users[0].up, [link]);
+        (pair, link)
+    }
+
+    fn connect(&mut self) -> LinkId {
+        let target = Target {
+            nic: NicId(1),
+            endpoint: EndpointId(1),
+            route: Route::AUTO,
+        };
+        let clock = At(self.now());
+        Port::<Vec<u8>>::connect(&mut self.ports[0], target, &clock).unwrap()
+    }
+
+    fn now(&self) -> Instant {
+        self.net.borrow().now
+    }
+
+    fn poll(&mut self, end: usize) -> bool {
+        let clock = At(self.now());
+        self.ports[end].poll(&clock, 1000, &mut self.users[end])
+    }
+
+    /// Lets 20 us pass again and again.
+    fn run(&mut self, span: Duration) {
+        let end = self.now().after(span);
+        while self.now() < end {
+            (0..2).for_each(|end| {
+                self.poll(end);
+            });
+            let mut net = self.net.borrow_mut();
+            net.now = net.now.after(Duration::from_micros(20));
+        }
+    }
+
+    fn send(&mut self, end: usize, link: LinkId, mark: u8, body: &[u8]) -> Result<(), SendError> {
+        let mut header = [0; HEADER_LEN];
+        header[0] = mark;
+        header[4..8].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        let body: Body<'_, Vec<u8>> = Body::Bytes(body);
+        self.ports[end].send(link, &header, body).map(|_| ())
+    }
+
+    fn sent_since(&self, from: usize) -> Vec<(usize, Channel, Kind)> {
+        let net = self.net.borrow();
+        let parsed = net.log[from..].iter().map(|(end, channel, bytes)| {
+            let (header, _) = Header::parse(bytes).expect("we sent it");
+            (*end, *channel, header.kind)
+        });
+        parsed.collect()
+    }
+
+    fn logged(&self) -> usize {
+        self.net.borrow().log.len()
+    }
+}
+
+struct At(Instant);
+
+impl Clock for At {
+    fn now(&self) -> Instant {
+        self.0
+    }
+}
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
+}
+
+#[test]
+fn a_link_comes_up_after_one_round_trip_and_the_called_end_hears_of_it_with_the_first_packet() {
+    let mut pair = Pair::new(ReliableConfig::default());
+    let link = pair.connect();
+    assert!(!pair.poll(0) && pair.poll(1));
+    assert_eq!(pair.ports[1].sessions(), 0, "a Hello leaves nothing behind");
+    pair.poll(0);
+    assert_eq!(pair.users[0].up, [link]);
+    pair.send(0, link, 1, b"hello").unwrap();
+    pair.poll(1);
+    assert_eq!(pair.users[1].packets, [(1, b"hello".to_vec())]);
+    let back = pair.users[1].from.unwrap();
+    pair.send(1, back, 2, b"there").unwrap();
+    pair.poll(0);
+    assert_eq!(pair.users[0].packets, [(2, b"there".to_vec())]);
+}
+
+#[test]
+fn tiny_packets_take_the_command_channel_and_others_the_data_channel_in_trains() {
+    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+    let before = pair.logged();
+    pair.send(0, link, 1, &bytes(700)).unwrap();
+    assert_eq!(pair.sent_since(before), [(0, Channel::Command, Kind::Data)]);
+    let trains = pair.ports[0].stats().trains_out;
+    let before = pair.logged();
+    pair.send(0, link, 2, &bytes(30_000)).unwrap();
+    let sent = pair.sent_since(before);
+    assert!(sent.len() >= 4, "{sent:?}");
+    assert!(
+        sent.iter()
+            .all(|sent| *sent == (0, Channel::Data, Kind::Data))
+    );
+    assert_eq!(pair.ports[0].stats().trains_out, trains + 1);
+    pair.run(Duration::from_millis(1));
+    let expected = [(1, bytes(700)), (2, bytes(30_000))];
+    assert_eq!(pair.users[1].packets, expected);
+}
+
+#[test]
+fn a_tiny_packet_that_overtakes_large_ones_waits_for_them_and_makes_nobody_resend() {
+    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+    pair.send(0, link, 1, &bytes(30_000)).unwrap();
+    (2..8).for_each(|mark| pair.send(0, link, mark, b"tiny").unwrap());
+    pair.run(Duration::from_millis(20));
+    let marks: Vec<u8> = pair.users[1]
+        .packets
+        .iter()
+        .map(|(mark, _)| *mark)
+        .collect();
+    assert_eq!(marks, [1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(pair.ports[0].stats().resent, 0);
+}
+
+#[test]
+fn whatever_single_datagram_is_lost_everything_arrives_once_and_in_order() {
+    for lost in 0..60 {
+        let mut pair = Pair::new(ReliableConfig::default());
+        pair.net.borrow_mut().lose = vec![lost];
+        let link = pair.connect();
+        pair.run(Duration::from_millis(100));
+        for mark in 0..6 {
+            let len = [10, 40_000, 900][usize::from(mark) % 3];
+            pair.send(0, link, mark, &bytes(len)).unwrap();
+        }
+        pair.run(Duration::from_millis(100));
+        let arrived = &pair.users[1].packets;
+        let marks: Vec<u8> = arrived.iter().map(|(mark, _)| *mark).collect();
+        assert_eq!(marks, [0, 1, 2, 3, 4, 5], "datagram {lost} was lost");
+        assert!(arrived.iter().all(|(_, body)| *body == bytes(body.len())));
+    }
+}
+
+#[test]
+fn a_close_delivers_what_was_accepted_and_leaves_nothing_at_either_end() {
+    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+    pair.send(0, link, 1, &bytes(200_000)).unwrap();
+    Port::<Vec<u8>>::close(&mut pair.ports[0], link, Close::Flush);
+    pair.run(Duration::from_millis(100));
+    assert_eq!(pair.users[1].packets, [(1, bytes(200_000))]);
+    assert_eq!(pair.users[1].down, [LinkDown::Closed]);
+    assert_eq!(pair.ports[0].sessions() + pair.ports[1].sessions(), 0);
+}
+
+#[test]
+fn the_first_packet_of_a_poll_is_delivered_before_its_bookkeeping_but_not_twice_running() {
+    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+    (0..3).for_each(|mark| pair.send(0, link, mark, b"x").unwrap());
+    pair.poll(1);
+    assert_eq!(pair.ports[1].stats().fast_receives, 1);
+    assert_eq!(pair.users[1].packets.len(), 3);
+    pair.send(0, link, 3, b"x").unwrap();
+    pair.poll(1);
+    assert_eq!(pair.users[1].packets.len(), 4);
+    pair.run(Duration::from_millis(5));
+    assert_eq!(pair.ports[0].stats().resent, 0);
+}
+
+#[test]
+fn a_path_that_swallows_large_datagrams_is_found_out_and_used_all_the_same() {
+    let mut pair = Pair::new(ReliableConfig::default());
+    pair.net.borrow_mut().mtu = 1000;
+    let link = pair.connect();
+    pair.run(Duration::from_secs(1));
+    for mark in 0..20 {
+        pair.send(0, link, mark, &bytes(20_000)).unwrap();
+        pair.run(Duration::from_millis(200));
+    }
+    assert_eq!(pair.users[1].packets.len(), 20);
+    let (_, _, last) = pair.net.borrow().log.last().cloned().unwrap();
+    assert!(last.len() <= 1000 && last.len() >= DATAGRAM_HEADER);
+}
+
+#[test]
+fn memory_of_an_idle_link_is_small() {
+    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+    pair.send(0, link, 1, &bytes(200_000)).unwrap();
+    pair.run(Duration::from_secs(12));
+    let size = size_of::<links::Link<Address>>();
+    assert!(size <= 1536, "a link takes {size} bytes");
+    assert_eq!(pair.users[1].packets.len(), 1);
+}
