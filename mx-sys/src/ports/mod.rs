@@ -11,6 +11,7 @@
 //! Each of them is an [`mx_proto::port::Port`] of its own and knows nothing of the others. What opens
 //! libfabric's objects is shared by those that use it (`fabric`).
 
+pub mod dgram;
 mod fabric;
 pub mod host;
 pub mod local;

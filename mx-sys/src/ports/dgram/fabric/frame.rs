@@ -1,0 +1,126 @@
+//! What stands before every datagram: who sent it.
+//!
+//! ```text
+//!   0      2         3          4             8                 8 + n
+//!   | "mF" | version | n: bytes | FNV-1a of   | sender's name   | datagram
+//!   |      |    1    | of name  | n and name  | (no zeroes at   |
+//!   |      |         |          | u32 LE      |  its end)       |
+//! ```
+//!
+//! Libfabric can tell who sent a datagram only if it has been told that name before: an address
+//! that is not in the vector comes out as "not available" (`udp`, `verbs`, `efa`), or is put in there
+//! unasked and without bound (`usnic`). Everybody who calls is such a stranger, and whoever has been
+//! pushed out of the vector becomes one again. So the name travels: `FI_SOURCE` is not asked for,
+//! and not needed. That anybody can write any name there is no worse than what a network allows; the
+//! cookies of the layer above are what keeps strangers out.
+//!
+//! The sum is there because the name has no other on a fabric without one of its own, and a
+//! damaged name would make somebody else the sender.
+//!
+//! Owns: these bytes.
+//! Knows nothing of: what follows them.
+
+use super::name::{FabricAddress, NAME_MAX};
+
+/// The longest header.
+pub(super) const HEADER_MAX: usize = FIXED + NAME_MAX;
+
+const FIXED: usize = 8;
+const MAGIC: [u8; 2] = *b"mF";
+const VERSION: u8 = 1;
+
+/// The header of an endpoint with this name.
+pub(super) fn header(name: &FabricAddress) -> Vec<u8> {
+    let name = name.short();
+    // At most `NAME_MAX`.
+    let len = name.len() as u8;
+    let mut header = Vec::with_capacity(FIXED + name.len());
+    header.extend_from_slice(&MAGIC);
+    header.extend_from_slice(&[VERSION, len]);
+    header.extend_from_slice(&sum(len, name).to_le_bytes());
+    header.extend_from_slice(name);
+    header
+}
+
+/// Bytes of the header of an endpoint whose name has as many bytes as this, at most.
+pub(super) fn header_len(name: &FabricAddress) -> usize {
+    FIXED + name.bytes().len()
+}
+
+/// What a received frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Frame<'a> {
+    /// A datagram: the sender's name, without zeroes at its end and not looked at, and the rest.
+    Datagram(&'a [u8], &'a [u8]),
+    /// Something else that came to our address, or another version of this.
+    Foreign,
+    /// Damaged on the way.
+    Damaged,
+}
+
+impl<'a> Frame<'a> {
+    /// Reads what has come in.
+    pub(super) fn parse(bytes: &'a [u8]) -> Self {
+        let Some((fixed, rest)) = bytes.split_at_checked(FIXED) else {
+            return Self::Foreign;
+        };
+        if fixed[..2] != MAGIC || fixed[2] != VERSION {
+            return Self::Foreign;
+        }
+        let len = fixed[3];
+        let Some((name, datagram)) = rest.split_at_checked(len.into()) else {
+            return Self::Damaged;
+        };
+        if fixed[4..] != sum(len, name).to_le_bytes() || datagram.is_empty() {
+            return Self::Damaged;
+        }
+        Self::Datagram(name, datagram)
+    }
+}
+
+/// FNV-1a: good enough for a few bytes, and as fast as reading them.
+fn sum(len: u8, name: &[u8]) -> u32 {
+    let step = |sum: u32, byte: &u8| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+    name.iter().fold(step(0x811c_9dc5, &len), step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame() -> Vec<u8> {
+        let name = FabricAddress::new(&[2, 0, 3, 4, 0, 0]).unwrap();
+        let mut frame = header(&name);
+        assert!(frame.len() <= header_len(&name));
+        frame.extend_from_slice(b"hello");
+        frame
+    }
+
+    #[test]
+    fn a_frame_tells_its_sender() {
+        let frame = frame();
+        let read = Frame::parse(&frame);
+        assert_eq!(read, Frame::Datagram(&[2, 0, 3, 4], b"hello"));
+    }
+
+    #[test]
+    fn every_damaged_bit_of_the_header_shows() {
+        let whole = frame();
+        for bit in 0..12 * 8 {
+            let mut frame = whole.clone();
+            frame[bit / 8] ^= 1 << (bit % 8);
+            let read = Frame::parse(&frame);
+            assert!(!matches!(read, Frame::Datagram(..)), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_short_is_no_datagram() {
+        let whole = frame();
+        for len in 0..=12 {
+            let read = Frame::parse(&whole[..len]);
+            assert!(!matches!(read, Frame::Datagram(..)), "{len} bytes");
+        }
+        assert_eq!(Frame::parse(&[0xff; 64]), Frame::Foreign);
+    }
+}

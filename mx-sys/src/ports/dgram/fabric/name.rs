@@ -1,0 +1,165 @@
+//! Names of endpoints: what `fi_getname` gives, as a value that can be copied and compared.
+//!
+//! ```text
+//!   sockaddr_in  16      udp, usnic         sockaddr_in6 28   udp
+//!   efa_ep_addr  32      efa                ib_ud_ep_name 32  verbs
+//! ```
+//!
+//! A peer is known by its name and by nothing else, so that what the layers above keep of it means
+//! the same for ever: the place it has in an address vector comes and goes ([`super::peers`]).
+//!
+//! Owns: the bytes, and the reading and making of socket addresses.
+//! Knows nothing of: libfabric, whether anybody has that name.
+
+use crate::ports::fabric::{is_address, source};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+/// The longest name; the longest of any provider with datagrams, see above.
+pub(super) const NAME_MAX: usize = 32;
+
+/// Where an endpoint is on its fabric.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FabricAddress {
+    len: u8,
+    /// Zero from `len` on.
+    bytes: [u8; NAME_MAX],
+}
+
+impl FabricAddress {
+    /// `None` for no bytes, or too many.
+    pub(super) fn new(name: &[u8]) -> Option<Self> {
+        if name.is_empty() {
+            return None;
+        }
+        let mut bytes = [0; NAME_MAX];
+        bytes.get_mut(..name.len())?.copy_from_slice(name);
+        // At most `NAME_MAX`.
+        let len = name.len() as u8;
+        Some(Self { len, bytes })
+    }
+
+    /// A name that may have come from anywhere, without the zeroes at its end, of an endpoint like
+    /// `ours` on a fabric with addresses of this format. `None` when it cannot be one.
+    pub(super) fn read(name: &[u8], format: u32, ours: &Self) -> Option<Self> {
+        if name.len() > usize::from(ours.len) || name.is_empty() {
+            return None;
+        }
+        let mut read = Self::new(name)?;
+        read.len = ours.len;
+        let sane = match read.ip() {
+            Some(ip) => !ip.is_unspecified() && !ip.is_multicast(),
+            None => ours.ip().is_none(),
+        };
+        (sane && is_address(format, read.bytes())).then_some(read)
+    }
+
+    /// All of it, as libfabric takes it.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or(&[])
+    }
+
+    /// The same without the zeroes at its end, as it travels.
+    pub(super) fn short(&self) -> &[u8] {
+        let bytes = self.bytes();
+        let used = bytes.iter().rposition(|byte| *byte != 0);
+        &bytes[..used.map_or(0, |last| last + 1)]
+    }
+
+    /// Its IP address, if it has one.
+    pub(super) fn ip(&self) -> Option<IpAddr> {
+        source(self.bytes())
+    }
+
+    /// Its port, if it has an IP address.
+    pub(super) fn port(&self) -> Option<u16> {
+        self.ip()?;
+        Some(u16::from_be_bytes(*self.bytes.get(2..)?.first_chunk()?))
+    }
+
+    /// The name that differs from this one in address and port. `None` when the family is another,
+    /// or there is none.
+    pub(super) fn elsewhere(&self, place: SocketAddr) -> Option<Self> {
+        let mut other = *self;
+        other.bytes[2..4].copy_from_slice(&place.port().to_be_bytes());
+        match (self.ip()?, place.ip()) {
+            (IpAddr::V4(_), IpAddr::V4(to)) => {
+                other.bytes[4..8].copy_from_slice(&to.octets());
+            }
+            (IpAddr::V6(_), IpAddr::V6(to)) => {
+                other.bytes[8..24].copy_from_slice(&to.octets());
+            }
+            _ => return None,
+        }
+        Some(other)
+    }
+}
+
+impl fmt::Debug for FabricAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let (Some(ip), Some(port)) = (self.ip(), self.port()) {
+            return SocketAddr::from((ip, port)).fmt(f);
+        }
+        for byte in self.short() {
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libfabric_sys::abi::{FI_ADDR_EFA, FI_SOCKADDR_IN};
+
+    fn v4(ip: [u8; 4], port: u16) -> FabricAddress {
+        let mut bytes = [0; 16];
+        bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+        bytes[2..4].copy_from_slice(&port.to_be_bytes());
+        bytes[4..8].copy_from_slice(&ip);
+        FabricAddress::new(&bytes).unwrap()
+    }
+
+    #[test]
+    fn a_name_has_one_to_thirty_two_bytes() {
+        assert!(FabricAddress::new(&[]).is_none());
+        assert!(FabricAddress::new(&[1; 33]).is_none());
+        assert_eq!(FabricAddress::new(&[1; 32]).unwrap().bytes(), [1; 32]);
+    }
+
+    #[test]
+    fn zeroes_at_the_end_do_not_travel() {
+        let ours = v4([10, 0, 0, 1], 7);
+        let theirs = v4([10, 0, 1, 0], 9);
+        assert_eq!(theirs.short().len(), 7);
+        let read = FabricAddress::read(theirs.short(), FI_SOCKADDR_IN, &ours);
+        assert_eq!(read, Some(theirs));
+        assert_eq!(format!("{theirs:?}"), "10.0.1.0:9");
+    }
+
+    #[test]
+    fn what_cannot_be_a_peers_name_is_not_read() {
+        let ours = v4([10, 0, 0, 1], 7);
+        let read = |name: &FabricAddress| FabricAddress::read(name.short(), FI_SOCKADDR_IN, &ours);
+        for ip in [[0, 0, 0, 0], [224, 0, 0, 1]] {
+            assert_eq!(read(&v4(ip, 9)), None);
+        }
+        assert_eq!(read(&v4([10, 0, 0, 2], 0)), None);
+        let too_long = FabricAddress::new(&[2; 17]).unwrap();
+        assert_eq!(read(&too_long), None);
+        assert_eq!(FabricAddress::read(&[], FI_SOCKADDR_IN, &ours), None);
+        let card = FabricAddress::new(&[7; 32]).unwrap();
+        let other = FabricAddress::new(&[9; 30]).unwrap();
+        let read = FabricAddress::read(other.short(), FI_ADDR_EFA, &card).unwrap();
+        assert_eq!(read.bytes().len(), 32);
+    }
+
+    #[test]
+    fn a_name_elsewhere_differs_in_place_only() {
+        let ours = v4([10, 0, 0, 1], 7);
+        let there = ours.elsewhere(([10, 0, 0, 2], 9).into());
+        assert_eq!(there, Some(v4([10, 0, 0, 2], 9)));
+        assert_eq!(ours.elsewhere("[::1]:9".parse().unwrap()), None);
+        assert_eq!((ours.port(), there.unwrap().port()), (Some(7), Some(9)));
+    }
+}

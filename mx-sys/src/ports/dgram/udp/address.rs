@@ -1,0 +1,101 @@
+//! Where a datagram goes to or comes from, in 24 bytes.
+//!
+//! ```text
+//!    0                               16       20     22
+//!   +-------------------------------+--------+------+
+//!   | IPv6, or ::ffff:IPv4          | scope  | port |     scope: only of link-local addresses
+//!   +-------------------------------+--------+------+
+//! ```
+//!
+//! One form for every address, so that a peer is the same one through a socket for both families
+//! and through one for IPv4 alone.
+//!
+//! Knows nothing of: sockets, targets.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+/// An IP address and a port number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Address {
+    ip: [u8; 16],
+    scope: u32,
+    port: u16,
+}
+
+impl Address {
+    /// The same in its one form.
+    pub fn new(address: SocketAddr) -> Self {
+        let (ip, scope) = match address {
+            SocketAddr::V4(v4) => (v4.ip().to_ipv6_mapped(), 0),
+            SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => (*v6.ip(), v6.scope_id()),
+            SocketAddr::V6(v6) => (*v6.ip(), 0),
+        };
+        Self {
+            ip: ip.octets(),
+            scope,
+            port: address.port(),
+        }
+    }
+
+    /// As people write it: IPv4 is IPv4.
+    pub fn socket_address(self) -> SocketAddr {
+        match self.v6().ip().to_canonical() {
+            IpAddr::V4(v4) => SocketAddr::from((v4, self.port)),
+            IpAddr::V6(_) => SocketAddr::V6(self.v6()),
+        }
+    }
+
+    /// As a socket for both families takes it.
+    pub(super) fn v6(self) -> SocketAddrV6 {
+        SocketAddrV6::new(Ipv6Addr::from(self.ip), self.port, 0, self.scope)
+    }
+
+    /// The IP address.
+    pub(super) fn ip(self) -> IpAddr {
+        self.v6().ip().to_canonical()
+    }
+
+    /// Another socket of the same host.
+    pub(super) fn with_port(self, port: u16) -> Self {
+        Self { port, ..self }
+    }
+
+    /// Bytes of the headers of IP and UDP before a datagram to this address.
+    pub(super) fn headers(self) -> usize {
+        match self.ip() {
+            IpAddr::V4(_) => 20 + 8,
+            IpAddr::V6(_) => 40 + 8,
+        }
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.socket_address().fmt(f)
+    }
+}
+
+const _: () = assert!(size_of::<Address>() == 24);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_one_form_and_comes_back_as_people_write_it() {
+        for text in ["10.1.2.3:4", "[2001:db8::1]:5", "[fe80::1%7]:6", "[::1]:7"] {
+            let address: SocketAddr = text.parse().unwrap();
+            assert_eq!(Address::new(address).socket_address(), address);
+        }
+        let mapped: SocketAddr = "[::ffff:10.1.2.3]:4".parse().unwrap();
+        let plain: SocketAddr = "10.1.2.3:4".parse().unwrap();
+        assert_eq!(Address::new(mapped), Address::new(plain));
+        assert_eq!(Address::new(mapped).headers(), 28);
+        // What the kernel says about the way an answer took is no part of who answered.
+        let scoped: SocketAddr = "[2001:db8::1%3]:5".parse().unwrap();
+        let other: SocketAddr = "[2001:db8::1]:5".parse().unwrap();
+        assert_eq!(Address::new(scoped), Address::new(other));
+        assert_eq!(Address::new(other).headers(), 48);
+    }
+}

@@ -1,0 +1,401 @@
+//! One UDP socket: trains out, batches in, and what came back instead.
+//!
+//! ```text
+//!   train of one ------- sendto ------------------> kernel
+//!   train of many ------ sendmsg, GSO ------------> kernel cuts it, or the card does
+//!            `-- without GSO: sendto, one by one
+//!
+//!   one at a time <----- recvfrom ----------------- kernel
+//!   batches <----------- recvmmsg, GRO ------------ kernel has put trains together again
+//!
+//!   an error of a call --> the queue of errors ---> failures: refused, too large
+//! ```
+//!
+//! The kernel tells an error of the network once, at whatever call comes next, and says in the
+//! socket's queue of errors which destination it is about. The queue is read when a call has
+//! failed, and when something woke who sleeps on the socket and nothing was there.
+//!
+//! Owns: the descriptor, what quinn-udp knows of it, failures not told yet.
+//! Knows nothing of: channels, what is in a datagram.
+
+use super::address::Address;
+use super::sys::{self, Failure, RawAddress};
+use mx_proto::reliability::{DatagramError, Train};
+use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// Failures kept until somebody asks: peers repeat themselves, and so do failures.
+const FAILURES: usize = 64;
+
+/// How often a call is made again because it told an error of something else.
+const TRIES: u32 = 8;
+
+/// How a socket is opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opening {
+    /// The only address it is to have; otherwise all of this host's.
+    pub(super) ip: Option<IpAddr>,
+    /// Its number; 0: the kernel's choice.
+    pub(super) port: u16,
+    /// Bytes of received datagrams that the kernel is asked to keep.
+    pub(super) receive_buffer: usize,
+    /// The kernel puts trains together again.
+    pub(super) together: bool,
+}
+
+/// A UDP socket of one family or both.
+#[derive(Debug)]
+pub(super) struct Socket {
+    fd: OwnedFd,
+    state: UdpSocketState,
+    /// It carries IPv6 and, unless it has an address of that family, IPv4.
+    both: bool,
+    port: u16,
+    /// What it sends may be cut under way, at the moment.
+    fragmenting: bool,
+    receive_buffer: usize,
+    failures: Vec<Failure>,
+}
+
+impl Socket {
+    pub(super) fn open(opening: Opening) -> io::Result<Self> {
+        let (fd, both) = match opening.ip {
+            Some(ip) => (bound(SocketAddr::new(ip, opening.port))?, ip.is_ipv6()),
+            None => everywhere(opening.port)?,
+        };
+        let receive_buffer = enlarge(&fd, opening.receive_buffer)?;
+        let state = prepare(&fd, both, opening.together)?;
+        Ok(Self {
+            state,
+            both,
+            port: sys::local_port(&fd)?,
+            fd,
+            fragmenting: false,
+            receive_buffer,
+            failures: Vec::with_capacity(FAILURES),
+        })
+    }
+
+    /// The number it has.
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// It reaches addresses of both families.
+    pub(super) fn carries_both(&self) -> bool {
+        self.both
+    }
+
+    pub(super) fn raw(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Bytes of datagrams that can wait in it.
+    pub(super) fn receive_buffer(&self) -> usize {
+        self.receive_buffer
+    }
+
+    /// Datagrams in one train.
+    pub(super) fn train_max(&self) -> usize {
+        self.state.max_gso_segments()
+    }
+
+    /// Sends a train that is not longer than the kernel takes.
+    #[inline]
+    pub(super) fn send(&mut self, to: Address, train: Train<'_>) -> Result<(), DatagramError> {
+        if train.may_fragment != self.fragmenting {
+            self.allow_fragments(train.may_fragment);
+        }
+        let Some(raw) = RawAddress::new(to, self.both) else {
+            return Err(DatagramError::Unreachable);
+        };
+        if train.bytes.len() <= train.segment {
+            return self.send_one(train.bytes, to, &raw);
+        }
+        // The kernel cuts trains by itself only into what needs no further cutting.
+        if train.may_fragment || self.state.max_gso_segments() < 2 {
+            return self.send_each(train, to, &raw);
+        }
+        self.send_train(train, to, &raw)
+    }
+
+    #[inline]
+    fn send_one(
+        &mut self,
+        bytes: &[u8],
+        to: Address,
+        raw: &RawAddress,
+    ) -> Result<(), DatagramError> {
+        for _ in 0..TRIES {
+            let Err(error) = sys::send_to(&self.fd, bytes, raw) else {
+                return Ok(());
+            };
+            self.judge(&error, to, bytes.len())?;
+        }
+        Err(DatagramError::WouldBlock)
+    }
+
+    /// Where the first one goes, the rest goes too, or is lost.
+    fn send_each(
+        &mut self,
+        train: Train<'_>,
+        to: Address,
+        raw: &RawAddress,
+    ) -> Result<(), DatagramError> {
+        for (nth, bytes) in train.bytes.chunks(train.segment.max(1)).enumerate() {
+            match self.send_one(bytes, to, raw) {
+                Err(error) if nth == 0 => return Err(error),
+                Err(_) => break,
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn send_train(
+        &mut self,
+        train: Train<'_>,
+        to: Address,
+        raw: &RawAddress,
+    ) -> Result<(), DatagramError> {
+        let transmit = Transmit {
+            destination: match raw {
+                RawAddress::V6(_) => SocketAddr::V6(to.v6()),
+                RawAddress::V4(_) => to.socket_address(),
+            },
+            ecn: None,
+            contents: train.bytes,
+            segment_size: Some(train.segment),
+            src_ip: None,
+        };
+        for _ in 0..TRIES {
+            let Err(error) = self.state.try_send((&self.fd).into(), &transmit) else {
+                return Ok(());
+            };
+            if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO)) {
+                return self.without_gso(train, to, raw);
+            }
+            self.judge(&error, to, train.segment)?;
+        }
+        Err(DatagramError::WouldBlock)
+    }
+
+    /// The kernel, or the card, does not take this train. Kernels before 6.14 say so also when one
+    /// datagram of it is too large for the interface, which is no reason to send no more trains.
+    #[cold]
+    fn without_gso(
+        &mut self,
+        train: Train<'_>,
+        to: Address,
+        raw: &RawAddress,
+    ) -> Result<(), DatagramError> {
+        let sent = self.send_each(train, to, raw);
+        if matches!(sent, Err(DatagramError::TooLarge(_)))
+            && let Ok(state) = UdpSocketState::new((&self.fd).into())
+        {
+            quieten(&self.fd, self.both);
+            self.state = state;
+            self.fragmenting = false;
+        }
+        sent
+    }
+
+    /// What an error of a sending call means. `Ok`: nothing for this datagram, so it is tried again.
+    #[cold]
+    fn judge(&mut self, error: &io::Error, to: Address, len: usize) -> Result<(), DatagramError> {
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => {
+                Err(DatagramError::WouldBlock)
+            }
+            Some(libc::EMSGSIZE) => {
+                // The same is in the queue, where it would keep the descriptor readable.
+                self.take_failures();
+                self.failures
+                    .retain(|failure| (failure.to, failure.errno) != (to, libc::EMSGSIZE));
+                let most = sys::link_mtu(to).map_or(0, |mtu| mtu.saturating_sub(to.headers()));
+                let less = len.saturating_sub(1);
+                Err(DatagramError::TooLarge(match most {
+                    0 => less,
+                    most => most.min(less),
+                }))
+            }
+            _ if self.take_failures() => Ok(()),
+            _ => Err(DatagramError::Unreachable),
+        }
+    }
+
+    /// Receives one datagram of at most the room there is. `None`: nothing is there.
+    #[inline]
+    pub(super) fn receive_one(&mut self, into: &mut [u8]) -> Option<(Address, usize)> {
+        for _ in 0..TRIES {
+            match sys::receive_from(&self.fd, into) {
+                // What does not fit is nobody's of ours, or its sender would know better.
+                Ok((len, Some(from))) if len <= into.len() => return Some((from, len)),
+                Ok(_) => {}
+                Err(error) => {
+                    if !self.receiving_failed(&error) {
+                        return None;
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Receives into as many buffers as there are, and says how many are filled.
+    #[inline]
+    pub(super) fn receive(&mut self, into: &mut [IoSliceMut<'_>], metas: &mut [RecvMeta]) -> usize {
+        for _ in 0..TRIES {
+            match self.state.recv((&self.fd).into(), into, metas) {
+                Ok(count) => return count,
+                Err(error) => {
+                    if !self.receiving_failed(&error) {
+                        return 0;
+                    }
+                }
+            }
+        }
+        0
+    }
+
+    /// True when it is worth trying again.
+    #[inline]
+    fn receiving_failed(&mut self, error: &io::Error) -> bool {
+        match error.raw_os_error() {
+            Some(libc::EAGAIN) => false,
+            // The sender is of a family nobody speaks.
+            None => true,
+            _ => {
+                self.take_failures();
+                true
+            }
+        }
+    }
+
+    /// Empties the kernel's queue of errors. Returns true when there was one.
+    #[cold]
+    pub(super) fn take_failures(&mut self) -> bool {
+        let mut any = false;
+        loop {
+            match sys::take_failure(&self.fd) {
+                Ok(Some(failure)) => {
+                    any = true;
+                    if self.failures.len() < FAILURES && !self.failures.contains(&failure) {
+                        self.failures.push(failure);
+                    }
+                }
+                Ok(None) => return any,
+                Err(error) => {
+                    log::debug!("udp: the queue of errors: {error}");
+                    return any;
+                }
+            }
+        }
+    }
+
+    /// There are failures to be told.
+    #[inline]
+    pub(super) fn has_failures(&self) -> bool {
+        !self.failures.is_empty()
+    }
+
+    /// The next failure to be told.
+    pub(super) fn next_failure(&mut self) -> Option<Failure> {
+        self.failures.pop()
+    }
+
+    /// Whether what is sent from now on may be cut under way.
+    #[cold]
+    fn allow_fragments(&mut self, may: bool) {
+        let (v4, v6) = match may {
+            true => (libc::IP_PMTUDISC_DONT, libc::IPV6_PMTUDISC_DONT),
+            // Sends what the interface takes, whatever is believed of the way behind it.
+            false => (libc::IP_PMTUDISC_PROBE, libc::IPV6_PMTUDISC_PROBE),
+        };
+        let mut options = vec![(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, v4)];
+        if self.both {
+            options.push((libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, v6));
+            options.push((libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, i32::from(!may)));
+        }
+        for (level, name, value) in options {
+            if let Err(error) = sys::set_option(&self.fd, level, name, value) {
+                log::debug!("udp: fragments allowed: {may}: {error}");
+            }
+        }
+        self.fragmenting = may;
+    }
+}
+
+/// A socket on all addresses: of both families where the host has both.
+fn everywhere(port: u16) -> io::Result<(OwnedFd, bool)> {
+    let v6 = bound(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
+    match v6 {
+        Ok(fd) => Ok((fd, true)),
+        Err(error)
+            if matches!(
+                error.raw_os_error(),
+                Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)
+            ) =>
+        {
+            log::debug!("udp: no IPv6: {error}");
+            let v4 = bound(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))?;
+            Ok((v4, false))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn bound(address: SocketAddr) -> io::Result<OwnedFd> {
+    let fd = sys::socket(address.is_ipv6())?;
+    if address.is_ipv6() {
+        let only = i32::from(!address.ip().is_unspecified());
+        sys::set_option(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, only)?;
+    }
+    sys::bind(&fd, address)?;
+    Ok(fd)
+}
+
+/// Asks for a receive buffer, and says what the kernel gives of it. It counts its own overhead, for
+/// which it doubles what it is asked for.
+fn enlarge(fd: &OwnedFd, bytes: usize) -> io::Result<usize> {
+    let asked = i32::try_from(bytes).unwrap_or(i32::MAX / 2);
+    // Only root may have more than `net.core.rmem_max`.
+    if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, asked).is_err() {
+        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, asked)?;
+    }
+    if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
+        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER)?;
+    }
+    let given = sys::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)?;
+    Ok(usize::try_from(given / 2).unwrap_or(0).max(1))
+}
+
+/// Bytes that wait for the card: a dozen of the largest trains. What is to be sent next is decided
+/// above, so that a longer queue would only be late.
+const SEND_BUFFER: i32 = 1 << 20;
+
+fn prepare(fd: &OwnedFd, both: bool, together: bool) -> io::Result<UdpSocketState> {
+    let state = UdpSocketState::new(fd.into())?;
+    quieten(fd, both);
+    if !together {
+        // A kernel without it has nothing to turn off.
+        let _ = sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 0);
+    }
+    state.enable_transport_errors(fd.into())?;
+    Ok(state)
+}
+
+/// Turns off what quinn-udp asks for and nobody here reads: it costs a tenth of a small datagram.
+fn quieten(fd: &OwnedFd, both: bool) {
+    let v4 = [libc::IP_RECVTOS, libc::IP_PKTINFO].map(|name| (libc::IPPROTO_IP, name));
+    let v6 = [libc::IPV6_RECVTCLASS, libc::IPV6_RECVPKTINFO].map(|name| (libc::IPPROTO_IPV6, name));
+    let v6 = v6.into_iter().filter(|_| both);
+    let times = [(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS)];
+    for (level, name) in times.into_iter().chain(v4).chain(v6) {
+        // Without it everything works all the same.
+        let _ = sys::set_option(fd, level, name, 0);
+    }
+}
