@@ -288,10 +288,6 @@ pub(super) fn place<'a, M: Memory + 'a, S: Sink<M>>(
 ) -> Option<Place<'a, M>> {
     let place = sink.place(link, cookie, header)?;
     let room = place.memory.len().checked_sub(place.offset)?;
-    debug_assert!(
-        len <= room,
-        "a body of {len} bytes does not fit into {room}"
-    );
     (len <= room).then_some(place)
 }
 
@@ -387,17 +383,9 @@ mod tests {
         let packet = packet(1, 5000);
         let (mut parts, mut above) = (Parts::default(), Above::default());
         parts.begin(packet.len() as u32);
-        // In a release build; a debug build says that our own side is wrong.
-        if !cfg!(debug_assertions) {
-            above.places.push((1, vec![0; 5004]));
-        }
+        above.places.push((1, vec![0; 5004]));
         add(&mut parts, &packet, &[0, 1], true, &mut above);
         assert_eq!(parts.way, Way::Dropped);
-        assert!(
-            above
-                .places
-                .iter()
-                .all(|(_, memory)| memory.iter().all(|&byte| byte == 0))
-        );
+        assert!(above.places[0].1.iter().all(|&byte| byte == 0));
     }
 }

@@ -131,10 +131,12 @@ impl Reassembly {
     }
 
     /// Whether a chunk may come in when `room` bytes may be charged for it. One of the fragment
-    /// that is delivered next always may, if it is one at all.
+    /// that is delivered next always may, if it is one at all. ([`Self::take`] may still find that
+    /// it is none: that it is too long, or that a part of it is here.)
     #[inline]
     pub(super) fn admits(&self, chunk: &Chunk<'_>, room: usize) -> Admission {
-        if !chunk.is_sound() || self.ended {
+        let headed = chunk.offset != 0 || chunk.fin || chunk.has_sound_header();
+        if !chunk.is_sound() || !headed || self.ended {
             return Admission::Bad;
         }
         match chunk.fragment.wrapping_sub(self.next) {

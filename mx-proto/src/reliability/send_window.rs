@@ -162,11 +162,6 @@ impl SendWindow {
         self.slots.is_empty()
     }
 
-    /// Segments under way.
-    pub(super) fn in_flight(&self) -> u32 {
-        self.counts.in_flight
-    }
-
     /// Bytes under way.
     pub(super) fn in_flight_bytes(&self) -> u64 {
         self.counts.in_flight_bytes
@@ -303,17 +298,6 @@ impl SendWindow {
         self.counts.in_flight += 1;
         self.counts.in_flight_bytes += bytes;
         self.find_resend();
-    }
-
-    /// When the first segment that is under way was sent.
-    pub(super) fn oldest_in_flight(&self) -> Option<Instant> {
-        if self.counts.in_flight == 0 {
-            return None;
-        }
-        self.slots.iter().find_map(|slot| match slot.state {
-            SegmentState::InFlight { at, .. } => Some(at),
-            _ => None,
-        })
     }
 
     /// The peer has everything before `ack`, and of what follows that which `sack` has bits for:

@@ -108,6 +108,7 @@ impl Store {
     }
 
     /// Bytes in all blocks, those that are free included.
+    #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

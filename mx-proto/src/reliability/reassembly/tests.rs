@@ -1,0 +1,492 @@
+//! Chunks in all orders, good and bad, and what the layer above sees of them.
+
+use super::*;
+use crate::memory::Source;
+use crate::port::{BODY_LEN_AT, HeaderBytes, LinkDown, Place, RemoteUse};
+
+pub(in crate::reliability) const WHO: (LinkId, u64) = (LinkId::new(3, 1), 77);
+pub(in crate::reliability) const LIMITS: BodyLimits = BodyLimits {
+    kept: 1000,
+    any: 100_000,
+};
+
+/// What the layer above saw.
+#[derive(PartialEq, Eq, Debug)]
+pub(in crate::reliability) enum Seen {
+    Packet(u8, Vec<u8>),
+    Placed(u8),
+}
+
+/// Takes everything in; has places for packets of some tags (the header's first byte).
+#[derive(Default)]
+pub(in crate::reliability) struct Above {
+    pub(in crate::reliability) seen: Vec<Seen>,
+    pub(in crate::reliability) places: Vec<(u8, Vec<u8>)>,
+    pub(in crate::reliability) asked: usize,
+}
+
+impl Sink<Vec<u8>> for Above {
+    fn on_up(&mut self, _: LinkId, _: u64) {}
+    fn on_down(&mut self, _: LinkId, _: u64, _: LinkDown) {}
+    fn on_packet<B: Source + ?Sized>(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        header: &HeaderBytes,
+        body: &B,
+    ) {
+        assert_eq!((link, cookie), WHO);
+        self.seen.push(Seen::Packet(header[0], body.to_vec()));
+    }
+    fn place(&mut self, _: LinkId, _: u64, header: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
+        self.asked += 1;
+        let mut places = self.places.iter_mut();
+        let (_, memory) = places.find(|(tag, _)| *tag == header[0])?;
+        Some(Place { memory, offset: 5 })
+    }
+    fn on_placed(&mut self, _: LinkId, _: u64, header: &HeaderBytes) {
+        self.seen.push(Seen::Placed(header[0]));
+    }
+    fn on_writable(&mut self, _: LinkId, _: u64) {}
+    fn on_released(&mut self, _: LinkId, _: u64, _: u64) {}
+    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: RemoteUse) {}
+    fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {}
+}
+
+pub(in crate::reliability) fn body(tag: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 3 + i / 100) as u8 ^ tag).collect()
+}
+
+/// A packet with a tag and a body of so many bytes.
+pub(in crate::reliability) fn packet(tag: u8, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_LEN];
+    bytes[0] = tag;
+    bytes[BODY_LEN_AT..BODY_LEN_AT + 4].copy_from_slice(&(len as u32).to_le_bytes());
+    bytes.extend(body(tag, len));
+    bytes
+}
+
+/// The chunks of a packet, so many bytes each.
+pub(in crate::reliability) fn chunks(fragment: u32, packet: &[u8], size: usize) -> Vec<Chunk<'_>> {
+    let parts = packet.chunks(size).enumerate();
+    let chunk = |(i, payload)| Chunk {
+        fragment,
+        offset: (i * size) as u32,
+        len: packet.len() as u32,
+        fin: false,
+        payload,
+    };
+    parts.map(chunk).collect()
+}
+
+const fn fin(fragment: u32) -> Chunk<'static> {
+    Chunk {
+        fragment,
+        offset: 0,
+        len: 0,
+        fin: true,
+        payload: &[],
+    }
+}
+
+/// A link's fragments and who gets them.
+struct Rig {
+    reassembly: Reassembly,
+    above: Above,
+    budget: usize,
+}
+
+impl Rig {
+    fn new(next: u32) -> Self {
+        let reassembly = Reassembly {
+            next,
+            ..Reassembly::new()
+        };
+        Self {
+            reassembly,
+            above: Above::default(),
+            budget: usize::MAX,
+        }
+    }
+
+    fn take(&mut self, chunk: Chunk<'_>) -> Result<Taken, BadFragment> {
+        let Self {
+            reassembly,
+            above,
+            budget,
+        } = self;
+        let admitted = reassembly.admits(&chunk, usize::MAX);
+        let taken = reassembly.take(&chunk, WHO, LIMITS, budget, above);
+        // What is not let in is refused; what is too long shows only when it is taken.
+        assert!(admitted == Admission::Yes || taken.is_err());
+        taken
+    }
+
+    fn take_all<'a>(&mut self, chunks: impl IntoIterator<Item = Chunk<'a>>) {
+        for chunk in chunks {
+            assert_eq!(self.take(chunk), Ok(Taken::default()), "{chunk:?}");
+        }
+    }
+
+    fn seen(&mut self) -> Vec<Seen> {
+        std::mem::take(&mut self.above.seen)
+    }
+}
+
+fn whole(tag: u8, len: usize) -> Seen {
+    Seen::Packet(tag, body(tag, len))
+}
+
+#[test]
+fn small_packets_in_order_go_straight_through_and_nothing_is_allocated() {
+    let mut rig = Rig::new(u32::MAX - 5);
+    for i in 0..20u8 {
+        let packet = packet(i, usize::from(i) * 7);
+        rig.take_all(chunks((u32::MAX - 5).wrapping_add(i.into()), &packet, 4096));
+        assert_eq!(rig.seen(), [whole(i, usize::from(i) * 7)]);
+    }
+    assert_eq!(rig.reassembly.kept_bytes(), 0);
+    assert_eq!(rig.reassembly.waiting.capacity(), 0);
+    assert!(rig.reassembly.spare.is_none());
+    assert!(size_of::<Reassembly>() <= 64, "{}", size_of::<Reassembly>());
+    assert!(size_of::<Waiting>() <= 32, "{}", size_of::<Waiting>());
+}
+
+#[test]
+fn whole_fragments_in_any_order_are_delivered_in_theirs_across_the_wrap() {
+    let first = u32::MAX - 1;
+    let packets: Vec<_> = (0..5u8).map(|i| packet(i, 10)).collect();
+    let mut rig = Rig::new(first);
+    for i in [3usize, 1, 4, 2, 0] {
+        assert!(rig.seen().is_empty());
+        rig.take_all(chunks(first.wrapping_add(i as u32), &packets[i], 100));
+    }
+    assert_eq!(rig.seen(), (0..5).map(|i| whole(i, 10)).collect::<Vec<_>>());
+    assert_eq!(rig.reassembly.kept_bytes(), 0);
+    rig.reassembly.shrink();
+    assert_eq!(rig.reassembly.waiting.capacity(), 0);
+}
+
+#[test]
+fn the_budget_leaves_the_rest_for_the_next_time() {
+    let packets: Vec<_> = (0..4u8).map(|i| packet(i, 10)).collect();
+    let mut rig = Rig::new(0);
+    rig.budget = 1;
+    for (i, packet) in packets.iter().enumerate() {
+        rig.take_all(chunks(i as u32, packet, 32 + 3 * i));
+    }
+    let end = rig.take(fin(4));
+    assert_eq!(
+        (end, rig.seen()),
+        (Ok(Taken::default()), vec![whole(0, 10)])
+    );
+    for i in 1..4 {
+        assert!(rig.reassembly.has_ready());
+        let mut budget = 1;
+        let taken = rig
+            .reassembly
+            .deliver(WHO, LIMITS, &mut budget, &mut rig.above);
+        assert_eq!((taken.fin, budget), (i == 3, 0));
+        assert_eq!(rig.seen(), [whole(i, 10)]);
+    }
+    assert!(!rig.reassembly.has_ready());
+    assert_eq!(rig.reassembly.kept_bytes(), 0);
+}
+
+#[test]
+fn the_end_comes_after_everything_else_and_nothing_after_it() {
+    let bytes = packet(1, 10);
+    let mut rig = Rig::new(0);
+    rig.take_all([fin(1)]);
+    let taken = rig.take(chunks(0, &bytes, 100)[0]);
+    assert_eq!(
+        (taken, rig.seen()),
+        (Ok(Taken { fin: true }), vec![whole(1, 10)])
+    );
+    assert_eq!(rig.take(chunks(2, &bytes, 100)[0]), Err(BadFragment));
+    assert_eq!(rig.take(fin(2)), Err(BadFragment));
+    let mut rig = Rig::new(0);
+    rig.budget = 0;
+    assert_eq!(rig.take(fin(0)), Ok(Taken { fin: true }));
+}
+
+#[test]
+fn a_large_body_goes_into_memory_in_any_order_of_its_chunks() {
+    let bytes = packet(9, 5000);
+    let parts = chunks(0, &bytes, 484);
+    let backwards: Vec<_> = (0..parts.len()).rev().collect();
+    let inside_out = vec![5, 0, 1, 4, 2, 3, 10, 9, 6, 8, 7];
+    for order in [(0..parts.len()).collect(), backwards, inside_out] {
+        let mut rig = Rig::new(0);
+        rig.above.places.push((9, vec![0; 5005]));
+        for (i, &at) in order.iter().enumerate() {
+            assert!(rig.seen().is_empty());
+            rig.take_all([parts[at]]);
+            let kept = rig.reassembly.kept_bytes();
+            let here = &order[..=i];
+            if here.contains(&0) {
+                assert!(kept <= 5 * CHUNK_COST, "{kept}");
+            } else {
+                // Until the header comes.
+                let bytes = here.iter().map(|&at| parts[at].payload.len() + CHUNK_COST);
+                assert_eq!(kept, bytes.sum());
+            }
+        }
+        assert_eq!(rig.seen(), [Seen::Placed(9)]);
+        assert_eq!(rig.above.places[0].1[5..], body(9, 5000));
+        assert_eq!(rig.reassembly.kept_bytes(), 0);
+    }
+}
+
+#[test]
+fn a_body_that_has_a_place_goes_there_before_its_turn_and_is_told_in_its_turn() {
+    let (small, large) = (packet(1, 10), packet(2, 3000));
+    let mut rig = Rig::new(0);
+    rig.above.places.push((2, vec![0; 3005]));
+    rig.take_all(chunks(1, &large, 500));
+    assert_eq!((rig.seen(), rig.reassembly.kept_bytes()), (vec![], 0));
+    assert_eq!(rig.above.places[0].1[5..], body(2, 3000));
+    rig.take_all(chunks(0, &small, 500));
+    assert_eq!(rig.seen(), [whole(1, 10), Seen::Placed(2)]);
+}
+
+#[test]
+fn a_body_without_a_place_yet_is_kept_and_placed_when_it_is_its_turn() {
+    let (first, second) = (packet(1, 3000), packet(2, 3000));
+    let mut rig = Rig::new(0);
+    rig.above.places.push((1, vec![0; 3005]));
+    let (one, two) = (chunks(0, &first, 500), chunks(1, &second, 500));
+    rig.take_all(one[..3].iter().copied());
+    rig.take_all(two[1..5].iter().rev().copied().chain([two[0]]));
+    assert_eq!(
+        rig.reassembly.kept_bytes(),
+        5 * (500 + CHUNK_COST) - HEADER_LEN
+    );
+    rig.above.places.push((2, vec![0; 3005]));
+    rig.take_all(one[3..].iter().copied());
+    assert_eq!(
+        (rig.seen(), rig.reassembly.kept_bytes()),
+        (vec![Seen::Placed(1)], 0)
+    );
+    rig.take_all(two[5..].iter().copied());
+    assert_eq!(rig.seen(), [Seen::Placed(2)]);
+    assert_eq!(rig.above.places[1].1[5..], body(2, 3000));
+}
+
+#[test]
+fn large_bodies_that_nobody_wants_are_dropped_and_the_order_goes_on() {
+    let (unwanted, small) = (packet(1, 3000), packet(2, 10));
+    for size in [500, 4000] {
+        let mut rig = Rig::new(0);
+        rig.take_all(chunks(1, &small, 500));
+        rig.take_all(chunks(0, &unwanted, size).into_iter().rev());
+        assert_eq!(
+            (rig.seen(), rig.reassembly.kept_bytes()),
+            (vec![whole(2, 10)], 0)
+        );
+    }
+}
+
+#[test]
+fn a_body_that_is_no_longer_wanted_halfway_is_not_told_and_not_written_further() {
+    let (large, small) = (packet(1, 3000), packet(2, 10));
+    let parts = chunks(0, &large, 500);
+    let mut rig = Rig::new(0);
+    rig.above.places.push((1, vec![0; 3005]));
+    rig.take_all([parts[0], parts[1], parts[4]]);
+    let (_, gone) = rig.above.places.pop().expect("it is there");
+    assert_eq!(
+        gone[5 + 2000 - HEADER_LEN..][..500],
+        body(1, 3000)[2000 - HEADER_LEN..][..500]
+    );
+    rig.take_all([parts[3]]);
+    // Somebody else is there now, under the same name.
+    rig.above.places.push((1, vec![0; 3005]));
+    rig.take_all([parts[2], parts[5], parts[6]]);
+    rig.take_all(chunks(1, &small, 500));
+    assert_eq!(rig.seen(), [whole(2, 10)]);
+    assert!(rig.above.places[0].1.iter().all(|&byte| byte == 0));
+    assert_eq!(rig.reassembly.kept_bytes(), 0);
+}
+
+#[test]
+fn room_bounds_what_is_kept_and_the_front_always_comes_in() {
+    let (small, large) = (packet(1, 10), packet(2, 3000));
+    let mut rig = Rig::new(0);
+    let early = chunks(1, &small, 500)[0];
+    let parts = chunks(2, &large, 500);
+    assert_eq!(
+        rig.reassembly.admits(&early, 42 + CHUNK_COST),
+        Admission::Yes
+    );
+    assert_eq!(
+        rig.reassembly.admits(&early, 42 + CHUNK_COST - 1),
+        Admission::NoRoom
+    );
+    assert_eq!(
+        rig.reassembly.admits(&chunks(0, &small, 500)[0], 0),
+        Admission::Yes
+    );
+    assert_eq!(rig.reassembly.admits(&fin(0), 0), Admission::Yes);
+    assert_eq!(rig.reassembly.admits(&parts[1], 0), Admission::NoRoom);
+    rig.above.places.push((2, vec![0; 3005]));
+    rig.take_all([parts[0]]);
+    assert_eq!(rig.reassembly.admits(&parts[1], 0), Admission::Yes);
+}
+
+/// A chunk that is the second of these but for a change, after the first and the fourth.
+fn refuses<'a>(parts: &[Chunk<'a>], change: impl FnOnce(&mut Chunk<'a>)) {
+    let mut chunk = parts[1];
+    change(&mut chunk);
+    let mut rig = Rig::new(0);
+    rig.take_all([parts[0], parts[3]]);
+    assert_eq!(rig.take(chunk), Err(BadFragment), "{chunk:?}");
+    assert!(rig.seen().is_empty());
+}
+
+#[test]
+fn what_no_peer_sends_is_refused() {
+    let bytes = packet(1, 3000);
+    let lie = packet(1, 3001);
+    let parts = chunks(0, &bytes, 500);
+    // Beyond the end, over others, within the header, empty, of another length.
+    refuses(&parts, |chunk| chunk.offset = 2533);
+    refuses(&parts, |chunk| chunk.offset = u32::MAX);
+    refuses(&parts, |chunk| chunk.offset = 499);
+    refuses(&parts, |chunk| chunk.offset = 1001);
+    refuses(&parts, |chunk| chunk.offset = 1999);
+    refuses(&parts, |chunk| chunk.offset = 31);
+    refuses(&parts, |chunk| chunk.payload = &[]);
+    refuses(&parts, |chunk| chunk.len += 1);
+    refuses(&parts, |chunk| chunk.len = u32::MAX);
+    refuses(&parts, |chunk| chunk.len = 31);
+    // An end that carries something, or in the middle.
+    refuses(&parts, |chunk| chunk.fin = true);
+    refuses(&parts, |chunk| *chunk = fin(0));
+    refuses(&parts, |chunk| *chunk = Chunk { len: 1, ..fin(1) });
+    // Fragments that were delivered before, or are too far ahead.
+    refuses(&parts, |chunk| chunk.fragment = u32::MAX);
+    refuses(&parts, |chunk| chunk.fragment = AHEAD_MAX);
+    // The header again, another one, one that is torn, one that says something else.
+    refuses(&parts, |chunk| *chunk = parts[0]);
+    refuses(&parts, |chunk| {
+        *chunk = Chunk {
+            payload: &parts[0].payload[..31],
+            fragment: 1,
+            ..parts[0]
+        }
+    });
+    refuses(&parts, |chunk| {
+        *chunk = Chunk {
+            payload: &lie[..500],
+            fragment: 1,
+            ..parts[0]
+        }
+    });
+    let whole_lie = Chunk {
+        len: 3032,
+        payload: &lie[..3032],
+        ..parts[0]
+    };
+    assert_eq!(Rig::new(0).take(whole_lie), Err(BadFragment));
+    assert_eq!(
+        Rig::new(9).take(Chunk {
+            fragment: 10,
+            ..whole_lie
+        }),
+        Err(BadFragment)
+    );
+    // Longer than anything may be, although hardly anything has come.
+    let limit = (LIMITS.any + HEADER_LEN) as u32;
+    let part = Chunk {
+        len: limit,
+        fragment: 1,
+        ..parts[1]
+    };
+    assert!(Rig::new(0).take(part).is_ok());
+    assert_eq!(
+        Rig::new(0).take(Chunk {
+            len: limit + 1,
+            ..part
+        }),
+        Err(BadFragment)
+    );
+}
+
+#[test]
+fn what_is_here_already_is_refused_whole_or_in_part() {
+    let (small, large) = (packet(1, 10), packet(1, 3000));
+    let mut rig = Rig::new(0);
+    rig.take_all(chunks(1, &small, 500));
+    assert_eq!(rig.take(chunks(1, &small, 500)[0]), Err(BadFragment));
+    assert_eq!(
+        rig.take(Chunk {
+            payload: &small[..40],
+            ..chunks(1, &small, 500)[0]
+        }),
+        Err(BadFragment)
+    );
+    rig.take_all([chunks(2, &large, 500)[0], fin(3)]);
+    assert_eq!(rig.take(chunks(2, &large, 4000)[0]), Err(BadFragment));
+    assert_eq!(rig.take(fin(2)), Err(BadFragment));
+    assert_eq!(rig.take(fin(3)), Err(BadFragment));
+}
+
+#[test]
+fn random_orders_give_the_packets_in_order_and_leave_nothing() {
+    let mut random = 3u64;
+    let mut draw = move |below: usize| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (random >> 33) as usize % below
+    };
+    let lens = [0, 1, 400, 999, 1000, 1001, 4000, 452, 453];
+    for round in 0..200 {
+        let first = u32::MAX - round % 7;
+        let packets: Vec<_> = (0..20u8)
+            .map(|tag| packet(tag, lens[draw(lens.len())]))
+            .collect();
+        let mut all: Vec<_> = packets
+            .iter()
+            .enumerate()
+            .flat_map(|(i, packet)| chunks(first.wrapping_add(i as u32), packet, 484))
+            .collect();
+        // Some in order, some nearly, some not at all.
+        let reach = [1, 3, 1000][round as usize % 3].min(all.len());
+        let last = all.len() - 1;
+        for i in 0..last {
+            all.swap(i, (i + draw(reach)).min(last));
+        }
+        let mut rig = Rig::new(first);
+        rig.above.places = (0..20).step_by(2).map(|tag| (tag, vec![0; 4005])).collect();
+        let mut deferred = 0;
+        for chunk in all {
+            rig.budget = draw(3);
+            rig.take_all([chunk]);
+            deferred += usize::from(rig.reassembly.has_ready());
+        }
+        rig.budget = usize::MAX;
+        rig.reassembly
+            .deliver(WHO, LIMITS, &mut rig.budget, &mut rig.above);
+        assert!(deferred > 0 && !rig.reassembly.has_ready());
+        let mut expected = Vec::new();
+        for (tag, packet) in (0..20u8).zip(&packets) {
+            let len = packet.len() - HEADER_LEN;
+            // One that fits a segment is not asked about unless it is too large to be kept.
+            let placed = tag % 2 == 0 && packet.len() > 484;
+            if placed {
+                let memory = &rig.above.places[usize::from(tag / 2)].1;
+                assert_eq!(memory[5..5 + len], packet[HEADER_LEN..]);
+                expected.push(Seen::Placed(tag));
+            } else if len <= LIMITS.kept {
+                expected.push(whole(tag, len));
+            }
+        }
+        assert_eq!(rig.seen(), expected, "round {round}");
+        assert_eq!(rig.reassembly.kept_bytes(), 0);
+        rig.reassembly.shrink();
+        assert_eq!(rig.reassembly.waiting.capacity(), 0);
+        assert!(rig.reassembly.spare.is_none());
+    }
+}

@@ -1,0 +1,423 @@
+//! Histories of a send window: what is sent, acknowledged, lost and sent again.
+
+use super::*;
+use Channel::{Command, Data};
+
+const START: Seq = Seq(u32::MAX - 9);
+/// Bytes of every segment of [`Rig::push`].
+const SIZE: u32 = 100;
+
+/// A window and where its bytes lie.
+struct Rig {
+    window: SendWindow,
+    store: Store,
+}
+
+impl Rig {
+    fn new(capacity: u16, room: u32) -> Self {
+        let window = SendWindow::new(START, capacity, room);
+        let store = Store::new(4 << 20);
+        Self { window, store }
+    }
+
+    /// A fragment of so many bytes, in segments of at most 36 bytes: 100 with their header.
+    fn push_fragment(&mut self, len: u32, tiny: bool) {
+        let window = &mut self.window;
+        let mut writer = self.store.writer(len as usize, 36).expect("there is room");
+        writer.fill_up(&mut self.store, &mut |_, segment| {
+            window.push(Content {
+                place: segment.place,
+                fragment: 7,
+                offset: segment.offset,
+                fragment_len: len,
+                payload: segment.payload,
+                flags: 0,
+                crc: 0,
+                tiny,
+            });
+        });
+    }
+
+    fn push(&mut self, count: usize, tiny: bool) {
+        (0..count).for_each(|_| self.push_fragment(36, tiny));
+    }
+
+    /// Sends all that may be sent; their numbers.
+    fn send(&mut self, at: u64) -> Vec<u32> {
+        let mut numbers = Vec::new();
+        while let Some(index) = self.window.next() {
+            let out = self.window.slot(index).expect("it was just named");
+            numbers.push(out.seq.since(START));
+            self.window.on_sent(index, out.channel, Instant(at));
+        }
+        numbers
+    }
+
+    /// `count` segments sent at times 0, 1, 2, ...
+    fn sent(count: usize) -> Self {
+        let mut rig = Self::new(2048, u32::MAX);
+        for i in 0..count {
+            rig.push(1, false);
+            assert_eq!(rig.send(i as u64), [i as u32]);
+        }
+        rig
+    }
+
+    fn ack(&mut self, ack: u32, sack: &[u64], at: u64) -> Result<Acked, BadAck> {
+        let (ack, now) = (START.ahead(ack), Instant(at));
+        let acked = self.window.on_ack(ack, sack, now, &mut self.store);
+        self.check();
+        acked
+    }
+
+    /// All sums are what the slots say.
+    fn check(&self) {
+        let window = &self.window;
+        let sum = |wanted: fn(SegmentState) -> bool| {
+            let slots = window.slots.iter().filter(|slot| wanted(slot.state));
+            slots.fold((0, 0), |(count, bytes), slot| {
+                (count + 1, bytes + slot.bytes())
+            })
+        };
+        let in_flight = sum(|state| matches!(state, SegmentState::InFlight { .. }));
+        let lost = sum(|state| state == SegmentState::ToResend);
+        let queued = sum(|state| state != SegmentState::Free);
+        let counts = &window.counts;
+        assert_eq!((counts.in_flight, counts.in_flight_bytes), in_flight);
+        assert_eq!((counts.lost, counts.queued_bytes), (lost.0, queued.1));
+        let mut slots = window.slots.iter();
+        let first = slots.position(|slot| slot.state == SegmentState::ToResend);
+        assert!(lost.0 == 0 || first == Some(window.resend));
+        let mut arrived = window.slots.iter();
+        let highest = arrived.rposition(|slot| slot.state == SegmentState::Free);
+        assert!(highest.is_none_or(|highest| highest < window.highest));
+    }
+}
+
+#[test]
+fn cumulative_acknowledgements_work_across_the_wrap() {
+    let mut rig = Rig::sent(20);
+    assert_eq!(rig.window.in_flight_bytes(), 2000);
+    let acked = rig.ack(15, &[], 50).expect("in range");
+    assert_eq!((acked.segments, acked.bytes), (15, 1500));
+    assert_eq!(acked.rtt, Some(Duration::from_nanos(50 - 14)));
+    assert!(acked.moved);
+    assert_eq!((rig.window.counts.in_flight, rig.window.free()), (5, 2043));
+    rig.ack(20, &[], 60).expect("in range");
+    assert!(rig.window.is_empty());
+    assert_eq!(rig.window.queued_bytes(), 0);
+    rig.push(1, false);
+    assert_eq!(rig.send(70), [20]);
+}
+
+#[test]
+fn an_old_acknowledgement_changes_nothing() {
+    let mut rig = Rig::sent(10);
+    rig.ack(5, &[], 50).expect("in range");
+    assert_eq!(rig.ack(3, &[1], 60), Ok(Acked::default()));
+    assert_eq!(
+        rig.ack(5u32.wrapping_sub(u32::MAX / 2), &[1], 60),
+        Ok(Acked::default())
+    );
+    rig.window.on_room(START.ahead(3), u32::MAX);
+    assert_eq!(rig.window.counts.in_flight, 5);
+}
+
+#[test]
+fn acknowledging_what_was_never_sent_is_refused_and_changes_nothing() {
+    let mut rig = Rig::sent(10);
+    rig.window.allowed_total = 0;
+    rig.push(1, false);
+    for (ack, sack) in [
+        (11, 0),
+        (10, 1),
+        (0, 1 << 9),
+        (9, 1),
+        (1 << 30, 0),
+        (0, 1 << 63),
+    ] {
+        assert_eq!(rig.ack(ack, &[sack], 50), Err(BadAck), "{ack} {sack:x}");
+    }
+    assert_eq!(rig.ack(0, &[0, 1], 50), Err(BadAck));
+    assert_eq!(rig.ack(0, &[0; 17], 50), Ok(Acked::default()));
+    assert_eq!(
+        (rig.window.counts.in_flight, rig.window.queued_bytes()),
+        (10, 1100)
+    );
+    assert!(rig.ack(0, &[1 << 8], 50).is_ok());
+}
+
+#[test]
+fn three_later_arrivals_make_a_segment_lost_and_two_do_not() {
+    let mut rig = Rig::sent(5);
+    let two = rig.ack(0, &[0b11], 50).expect("in range");
+    assert_eq!((two.segments, two.lost_segments, two.moved), (2, 0, false));
+    let three = rig.ack(0, &[0b111], 50).expect("in range");
+    assert_eq!(
+        (three.segments, three.lost_segments, three.lost_bytes),
+        (1, 1, 100)
+    );
+    assert_eq!(three.lost_sent_at, Some(Instant(0)));
+    assert_eq!(rig.send(60), [0]);
+    assert_eq!(rig.ack(0, &[0b111], 70), Ok(Acked::default()));
+}
+
+#[test]
+fn the_channels_may_overtake_each_other_without_a_loss() {
+    let mut rig = Rig::new(64, u32::MAX);
+    rig.push(3, true);
+    rig.push(8, false);
+    rig.push(1, true);
+    assert_eq!(rig.send(0).len(), 12);
+    // All of the data channel and nothing of the command channel.
+    let acked = rig.ack(0, &[0b011_1111_1100], 9).expect("in range");
+    assert_eq!((acked.segments, acked.lost_segments), (8, 0));
+    // The last on the command channel: three after the first of all.
+    let acked = rig.ack(0, &[0b111_1111_1100], 9).expect("in range");
+    assert_eq!((acked.segments, acked.lost_segments), (1, 1));
+    // Lost on the command channel, sent again on the other.
+    assert_eq!(
+        rig.window.slot(0).map(|out| (out.channel, out.again)),
+        Some((Data, true))
+    );
+    assert_eq!(rig.send(20), [0]);
+    assert_eq!(rig.window.transmissions, [4, 9]);
+}
+
+#[test]
+fn a_tiny_segment_takes_the_command_channel_once() {
+    let mut rig = Rig::new(64, u32::MAX);
+    rig.push(1, true);
+    assert_eq!(
+        rig.window.slot(0).map(|out| (out.channel, out.again)),
+        Some((Command, false))
+    );
+    rig.send(0);
+    assert!(rig.window.on_timeout());
+    assert_eq!(
+        rig.window.slot(0).map(|out| (out.channel, out.again)),
+        Some((Data, true))
+    );
+    assert_eq!(rig.window.slot(1), None);
+}
+
+#[test]
+fn sack_words_beyond_the_first_count_and_the_bytes_go_back_at_once() {
+    let mut rig = Rig::sent(1100);
+    let mut sack = [u64::MAX; 17];
+    sack[16] = u64::MAX >> 1 & !1;
+    let acked = rig.ack(0, &sack, 2000).expect("in range");
+    assert_eq!((acked.segments, acked.moved), (64 * 17 - 2, false));
+    assert_eq!((acked.lost_segments, rig.send(2001)), (2, vec![0, 1025]));
+    assert_eq!(rig.window.queued_bytes(), 14 * 100);
+    let acked = rig.ack(1025, &[], 3000).expect("in range");
+    assert_eq!((acked.segments, acked.bytes, acked.rtt), (1, 100, None));
+}
+
+#[test]
+fn a_resent_segment_gives_no_round_trip_time_and_loses_nothing() {
+    let mut rig = Rig::sent(5);
+    assert!(rig.window.on_timeout());
+    assert_eq!(rig.send(1000), [0, 1, 2, 3, 4]);
+    let acked = rig.ack(0, &[0b1111], 2000).expect("in range");
+    assert_eq!(
+        (acked.segments, acked.rtt, acked.lost_segments),
+        (4, None, 0)
+    );
+}
+
+#[test]
+fn a_segment_lost_twice_is_found_by_what_is_sent_after_it() {
+    let mut rig = Rig::sent(4);
+    rig.ack(0, &[0b111], 50).expect("in range");
+    assert_eq!(rig.send(60), [0]);
+    rig.push(3, false);
+    assert_eq!(rig.send(61), [4, 5, 6]);
+    let acked = rig.ack(0, &[0b111_111], 70).expect("in range");
+    assert_eq!(
+        (acked.lost_segments, acked.lost_sent_at),
+        (1, Some(Instant(60)))
+    );
+}
+
+#[test]
+fn a_loss_that_was_none_is_not_sent_again() {
+    let mut rig = Rig::sent(10);
+    rig.ack(0, &[0b1_1110], 50).expect("in range");
+    assert_eq!(rig.window.next(), Some(0));
+    rig.ack(1, &[0b1111], 51).expect("in range");
+    assert_eq!(rig.window.next(), Some(0));
+    assert_eq!(rig.send(52), [1]);
+    assert!(rig.window.on_timeout());
+    rig.ack(9, &[], 53).expect("in range");
+    assert_eq!(rig.send(54), [9]);
+}
+
+#[test]
+fn the_hint_finds_every_loss_in_order() {
+    let mut rig = Rig::sent(64);
+    // Every third is missing.
+    let sack = (0..60)
+        .filter(|i| i % 3 != 2)
+        .fold(0u64, |sack, i| sack | 1 << i);
+    let lost = rig.ack(0, &[sack], 100).expect("in range").lost_segments;
+    let expected: Vec<u32> = (0..).step_by(3).take(lost as usize).collect();
+    assert_eq!(lost, 19);
+    // One of them turns up late, before its turn and at its turn.
+    rig.ack(0, &[sack | 1 << 5], 101).expect("in range");
+    rig.ack(1, &[sack >> 1 | 1 << 1], 102).expect("in range");
+    let numbers = rig.send(103);
+    let expected: Vec<_> = expected
+        .into_iter()
+        .filter(|i| ![0, 3, 6].contains(i))
+        .collect();
+    assert_eq!(numbers, expected);
+    rig.check();
+}
+
+#[test]
+fn nothing_is_sent_beyond_the_room_of_the_receiver() {
+    let mut rig = Rig::new(64, 2 * SIZE + 99);
+    rig.push(5, false);
+    assert_eq!(rig.window.train(0, 64, 1 << 20), 1);
+    assert_eq!(rig.send(0), [0, 1]);
+    assert!(!rig.window.is_stuck());
+    rig.ack(2, &[], 9).expect("in range");
+    // 99 bytes are room for one after all: nothing else would make the receiver speak.
+    assert_eq!(rig.send(10), [2]);
+    rig.ack(3, &[], 11).expect("in range");
+    assert!(rig.window.is_stuck());
+    rig.window.on_room(START.ahead(3), SIZE);
+    assert_eq!(rig.send(12), [3]);
+    // An older, smaller promise does not take it back.
+    rig.window.on_room(START.ahead(3), 2 * SIZE);
+    rig.window.on_room(START.ahead(3), 0);
+    assert_eq!(rig.send(13), [4]);
+    rig.check();
+}
+
+#[test]
+fn what_was_lost_needs_no_new_room() {
+    let mut rig = Rig::new(64, 4 * SIZE);
+    rig.push(5, false);
+    assert_eq!(rig.send(0), [0, 1, 2, 3]);
+    assert!(rig.window.on_timeout());
+    assert!(!rig.window.is_stuck());
+    assert_eq!(rig.send(1), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_timeout_resends_all_that_is_not_known_to_be_there() {
+    let mut rig = Rig::sent(4);
+    rig.ack(1, &[1], 50).expect("in range");
+    assert!(rig.window.on_timeout());
+    assert_eq!(rig.window.in_flight_bytes(), 0);
+    assert_eq!(rig.send(60), [1, 3]);
+    assert!(!Rig::new(4, 4).window.on_timeout());
+}
+
+#[test]
+fn a_train_is_adjacent_of_one_size_of_one_kind_and_within_all_limits() {
+    let mut rig = Rig::new(64, u32::MAX);
+    // 10 of full size and one of 10 bytes, in one block; then another fragment.
+    rig.push_fragment(370, false);
+    rig.push_fragment(360, false);
+    let window = &mut rig.window;
+    assert_eq!(window.train(0, 64, 1 << 20), 11);
+    assert_eq!(window.train(0, 4, 1 << 20), 4);
+    assert_eq!(window.train(0, 64, 399), 3);
+    assert_eq!(window.train(0, 64, 1), 1);
+    assert_eq!(window.train(0, 0, 0), 1);
+    assert_eq!(window.train(10, 64, 1 << 20), 1);
+    assert_eq!(window.train(11, 64, 1 << 20), 10);
+    assert_eq!(window.train(21, 64, 1 << 20), 0);
+    window.allowed_total = 350;
+    assert_eq!(window.train(0, 64, 1 << 20), 3);
+    window.allowed_total = 1 << 20;
+    (0..8).for_each(|index| window.on_sent(index, Data, Instant(index as u64)));
+    rig.ack(0, &[0b111_1000], 20).expect("in range");
+    // 0 to 3 are lost, 4 to 7 here, 8 to 10 new.
+    assert_eq!(rig.window.next(), Some(0));
+    assert_eq!(rig.window.train(0, 64, 1 << 20), 4);
+    assert_eq!(rig.window.train(8, 64, 1 << 20), 3);
+    rig.window.on_sent(0, Data, Instant(30));
+    assert_eq!(rig.window.next(), Some(1));
+    assert_eq!(rig.window.train(1, 64, 1 << 20), 3);
+}
+
+#[test]
+fn random_histories_keep_all_sums_right_and_deliver_everything() {
+    let mut random = 7u64;
+    let mut draw = move |below: u64| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (random >> 33) % below
+    };
+    let mut rig = Rig::new(200, 20_000);
+    let (mut here, mut edge, mut pushed) = (vec![false; 5000], 0usize, 0usize);
+    let mut lost = 0;
+    for now in 0.. {
+        while pushed < here.len() && rig.window.free() > 0 && draw(8) != 0 {
+            rig.push(1, draw(3) == 0);
+            pushed += 1;
+        }
+        for number in rig.send(now) {
+            here[number as usize] |= draw(5) != 0;
+        }
+        edge += here[edge..].iter().take_while(|&&here| here).count();
+        let mut sack = [0u64; 17];
+        for (i, _) in here
+            .iter()
+            .skip(edge + 1)
+            .take(1088)
+            .enumerate()
+            .filter(|(_, here)| **here)
+        {
+            sack[i / 64] |= 1 << (i % 64);
+        }
+        if draw(3) != 0 {
+            let acked = rig
+                .ack(edge as u32, &sack, now)
+                .expect("all of it was sent");
+            lost += acked.lost_segments;
+            rig.window.on_room(START.ahead(edge as u32), 20_000);
+        }
+        if draw(50) == 0 || rig.window.next().is_none() {
+            rig.window.on_timeout();
+            rig.check();
+        }
+        if rig.window.is_empty() && pushed == here.len() {
+            break;
+        }
+    }
+    assert!(lost > 100, "{lost} losses");
+    rig.store.trim();
+    assert_eq!(rig.store.bytes(), 0);
+}
+
+#[test]
+fn an_idle_window_holds_no_memory_and_a_link_that_goes_gives_its_bytes_back() {
+    let mut rig = Rig::new(1024, u32::MAX);
+    assert_eq!(rig.window.slots.capacity(), 0);
+    rig.push(100, false);
+    rig.send(0);
+    rig.ack(10, &[0b10], 1).expect("in range");
+    rig.window.shrink();
+    assert!(rig.window.slots.capacity() >= 90);
+    rig.window.release_all(&mut rig.store);
+    assert!(rig.window.is_empty() && rig.window.next().is_none());
+    rig.check();
+    rig.store.trim();
+    assert_eq!((rig.store.bytes(), rig.window.slots.capacity()), (0, 0));
+    let mut rig = Rig::sent(30);
+    rig.ack(30, &[], 40).expect("in range");
+    rig.window.shrink();
+    assert_eq!(rig.window.slots.capacity(), 0);
+    assert!(
+        size_of::<SendWindow>() <= 192,
+        "{}",
+        size_of::<SendWindow>()
+    );
+    assert!(size_of::<Slot>() <= 80, "{}", size_of::<Slot>());
+}
