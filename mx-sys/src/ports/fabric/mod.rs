@@ -134,6 +134,7 @@ impl Domain {
     }
 
     /// What it was opened on; [`Terms::wait`] as it turned out for the shared queue.
+    #[cfg(test)]
     pub(in crate::ports) fn terms(&self) -> &Terms {
         &self.terms
     }

@@ -21,8 +21,8 @@ use crate::ports::rdm::{Finding, RdmError, Verdict};
 use libfabric_sys::abi::{
     FI_CONTEXT, FI_CONTEXT2, FI_ENODATA, FI_EP_DGRAM, FI_LOCAL_MR, FI_MR_ALLOCATED, FI_MR_ENDPOINT,
     FI_MR_HMEM, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MSG_PREFIX,
-    FI_PROGRESS_MANUAL, FI_RECV, FI_RM_DISABLED, FI_RX_CQ_DATA, FI_SEND, FI_SOCKADDR, FI_SOCKADDR_IN,
-    FI_SOCKADDR_IN6, FI_SOURCE, FI_THREAD_DOMAIN, fi_major, fi_minor,
+    FI_PROGRESS_MANUAL, FI_RECV, FI_RM_DISABLED, FI_RX_CQ_DATA, FI_SEND, FI_SOCKADDR,
+    FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_SOURCE, FI_THREAD_DOMAIN, fi_major, fi_minor,
 };
 use libfabric_sys::{Hints, Info, InfoList, Library};
 use std::ffi::{CString, c_int};

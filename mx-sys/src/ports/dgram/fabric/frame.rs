@@ -62,7 +62,11 @@ impl<'a> Frame<'a> {
     /// Reads what has come in.
     pub(super) fn parse(bytes: &'a [u8]) -> Self {
         let Some((fixed, rest)) = bytes.split_at_checked(FIXED) else {
-            return Self::Foreign;
+            // Nothing at all is a packet of the provider's own, as those with prefixes have.
+            return match bytes {
+                [] => Self::Damaged,
+                _ => Self::Foreign,
+            };
         };
         if fixed[..2] != MAGIC || fixed[2] != VERSION {
             return Self::Foreign;

@@ -390,7 +390,10 @@ fn depth(plan: &Plan, command: bool) -> Depth {
     let terms = &plan.terms;
     let size = terms.prefix + terms.frame_max;
     let (receives, sends) = match command {
-        true => (COMMAND_RECEIVES.min(RECEIVE_BYTES / 4 / size), COMMAND_SENDS),
+        true => (
+            COMMAND_RECEIVES.min(RECEIVE_BYTES / 4 / size),
+            COMMAND_SENDS,
+        ),
         false => (RECEIVES.min(RECEIVE_BYTES / size), SENDS),
     };
     Depth {

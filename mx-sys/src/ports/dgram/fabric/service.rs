@@ -171,7 +171,9 @@ impl FabricDatagrams {
     fn nearest(&self, addresses: &[SocketAddr]) -> Option<FabricAddress> {
         let ours = self.names[0];
         let loopback = ours.ip()?.is_loopback();
-        let fitting = addresses.iter().filter(|at| at.ip().is_loopback() == loopback);
+        let fitting = addresses
+            .iter()
+            .filter(|at| at.ip().is_loopback() == loopback);
         fitting.copied().find_map(|at| ours.elsewhere(at))
     }
 
