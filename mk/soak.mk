@@ -4,7 +4,7 @@
 #   make soak SEED=17               only that one, with the log of a failure
 #
 # First the whole method (tests/sim_random.rs), then what mx-proto's own scenarios do on every
-# network of the simulator. At the end: how often each move between states of peers, and of
+# network of the simulator, then ports over datagrams with any mixture of faults. At the end: how often each move between states of peers, and of
 # operations, was made.
 
 .PHONY: soak
@@ -16,4 +16,5 @@ soak_seeds = $(if $(SEED),SIM_SEED=$(SEED),SIM_SEEDS=$(SEEDS))
 soak:
 	$(soak_seeds) $(CARGO) test -q -p bmi-mx --test sim_random -- --nocapture
 	$(soak_seeds) $(CARGO) test -q -p mx-proto --test sim_endpoint --test sim_order --test sim_strangers
+	$(soak_seeds) $(CARGO) test -q -p mx-proto --test sim_ports -- any_mixture
 	@cat $(CARGO_TARGET)/tmp/moves.md $(CARGO_TARGET)/tmp/operations.md

@@ -21,7 +21,6 @@ mod config;
 mod credit;
 mod endpoint;
 mod event;
-pub mod former;
 pub mod ids;
 mod matching;
 pub mod memory;

@@ -8,9 +8,9 @@
 //! A run goes through three phases: everything happens; everything is healed and what must still
 //! arrive is taken in; everything is closed. `SIM_SEED=n` repeats one run, `SIM_SEEDS=n` makes n.
 
-use mx_proto::former::ReliableConfig;
+use mx_proto::reliability::ReliableConfig;
 use mx_sim::scenario::{Reliably, Run, Tally, Unreliably, check_tally};
-use mx_sim::{Buffer, DatagramNet, Fabric, Faults, Profile, Rng, World, seeds};
+use mx_sim::{Buffer, DatagramNet, Fabric, Profile, Rng, Terms, World, seeds};
 use std::time::Duration;
 
 fn over_a_reliable_port(seed: u64, remote_read: bool, tally: &mut Tally) -> World {
@@ -53,23 +53,22 @@ fn over_faulty_datagrams(seed: u64, tally: &mut Tally) {
     let world = World::new(seed);
     seeds::watch(&world);
     let mut rng = Rng::new(seed);
-    let faults = Faults::random(&mut rng);
-    let net = DatagramNet::new(&world, rng.pick(&[600, 1472, 9000]), faults);
-    net.set_refuse(if rng.chance(0.3) { 0.05 } else { 0.0 });
-    net.set_answer_refused(rng.chance(0.5));
+    let terms = Terms::random(&mut rng);
+    let net = DatagramNet::new(&world, terms);
     let config = ReliableConfig {
-        window: rng.pick(&[32, 256]),
+        window: rng.pick(&[32, 256, 1024]),
+        early_bytes: rng.pick(&[10_000, 1 << 20]),
         give_up: Duration::from_secs(4),
         connect_give_up: Duration::from_secs(3),
         keepalive: Duration::from_secs(1),
         first_seq: rng.chance(0.5).then_some(u32::MAX - 9),
         ..ReliableConfig::default()
     };
-    world.note(0, format!("{faults:?} {config:?}"));
+    world.note(0, format!("{terms:?} {config:?}"));
     let network = Unreliably {
         net,
         config,
-        faults,
+        faults: terms.faults,
         rng: rng.fork(),
     };
     let mut run = Run::new(world, rng, network);

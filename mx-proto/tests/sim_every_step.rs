@@ -8,9 +8,9 @@
 //! After it: everything outstanding ends, no memory is touched any more, and a message in each
 //! direction goes through again.
 
-use mx_proto::former::ReliableConfig;
+use mx_proto::reliability::ReliableConfig;
 use mx_sim::scenario::{Reliably, Unreliably, interrupt_everywhere};
-use mx_sim::{Buffer, DatagramNet, Fabric, Faults, Profile, Rng, World};
+use mx_sim::{Buffer, DatagramNet, Fabric, Faults, Profile, Rng, Terms, World};
 use std::time::Duration;
 
 fn on_fabric(profile: Profile) -> impl FnMut(&World) -> Reliably {
@@ -92,7 +92,11 @@ fn a_large_message_over_datagrams() {
                 loss: 0.05,
                 ..Faults::default()
             };
-            let net = DatagramNet::new(world, 4096, faults);
+            let terms = Terms {
+                mtu: 4_096,
+                ..Terms::with(faults)
+            };
+            let net = DatagramNet::new(world, terms);
             Unreliably {
                 net,
                 config,

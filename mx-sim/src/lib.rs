@@ -5,9 +5,9 @@
 //!   Cluster -- runs --> nodes: whatever implements Drive (an Endpoint with an application, the
 //!      |                 |      whole BMI method, ...)
 //!      |                 v
-//!      |        SimPort (reliable)          mx_proto::former::Reliable over SimDatagrams
+//!      |        SimPort (reliable)          mx_proto::reliability::Reliable over SimDatagrams
 //!      |                 |                               |
-//!      |              Fabric                        DatagramNet: a Link per pair and direction
+//!      |              Fabric                        DatagramNet: Links, Bottlenecks, Mailboxes
 //!      v                 v                               v
 //!    World: virtual clock, agenda ordered by (time, order of entry), chance, log
 //! ```
@@ -22,12 +22,13 @@ pub mod buffer;
 pub mod check;
 pub mod clock;
 pub mod cluster;
-pub mod datagrams;
+pub mod datagram;
 pub mod fabric;
 pub mod link;
 pub mod node;
 pub mod port;
 pub mod profile;
+pub mod queue;
 pub mod rng;
 pub mod scenario;
 pub mod seeds;
@@ -38,7 +39,7 @@ pub use buffer::Buffer;
 pub use check::Book;
 pub use clock::VirtualClock;
 pub use cluster::{Cluster, Drive};
-pub use datagrams::{DatagramNet, SimDatagrams};
+pub use datagram::{DatagramNet, SimAddress, SimDatagrams, Terms};
 pub use fabric::Fabric;
 pub use link::{Faults, Link};
 pub use node::{Habits, Mood, Node};

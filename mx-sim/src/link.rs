@@ -1,15 +1,17 @@
 //! One direction between two nodes, with everything that can go wrong on it.
 //!
 //! ```text
-//!   offer --> script --> queue (drop-tail) --> loss --> corrupt one bit --> latency + jitter --> 0..2
-//!             decides    bandwidth                      duplicate           reorder: held back  arrivals
+//!   offer --> mtu --> queue (drop-tail) --> loss --> corrupt one bit --> latency + jitter --> 0..2
+//!             cut     bandwidth                      duplicate           reorder: held back  arrivals
 //! ```
+//!
+//! A datagram that the network layer cuts is lost when one of its pieces is.
 //!
 //! Knows nothing of: who sends, what the bytes mean.
 
+use crate::queue::Queue;
 use crate::rng::Rng;
 use mx_proto::Instant;
-use std::fmt;
 use std::time::Duration;
 
 /// What is wrong with a link, and how fast it is. Probabilities are between 0 and 1.
@@ -27,8 +29,6 @@ pub struct Faults {
     pub reorder: f64,
     /// How likely one of its bits is turned.
     pub corrupt: f64,
-    /// Largest datagram that gets through.
-    pub size_limit: usize,
     /// Bytes a second; `None`: no limit.
     pub bandwidth: Option<u64>,
     /// Bytes that wait for their turn at most; the rest is lost.
@@ -45,7 +45,6 @@ impl Default for Faults {
             duplicate: 0.0,
             reorder: 0.0,
             corrupt: 0.0,
-            size_limit: usize::MAX,
             bandwidth: None,
             queue: usize::MAX,
         }
@@ -78,7 +77,6 @@ impl Faults {
             duplicate,
             reorder,
             corrupt,
-            size_limit: usize::MAX,
             bandwidth,
             queue: rng.pick(&[64 << 10, 1 << 20]),
         }
@@ -100,25 +98,14 @@ pub enum Fate {
     Twice,
 }
 
-/// Looks at a datagram and decides.
-pub type Script = Box<dyn FnMut(&[u8]) -> Fate>;
-
 /// One direction.
+#[derive(Debug)]
 pub struct Link {
     faults: Faults,
+    mtu: usize,
     rng: Rng,
-    script: Option<Script>,
-    /// When the last byte accepted will have left.
-    busy_until: Instant,
+    queue: Queue,
     cut: bool,
-}
-
-impl fmt::Debug for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link")
-            .field("faults", &self.faults)
-            .finish_non_exhaustive()
-    }
 }
 
 /// What became of one datagram.
@@ -131,13 +118,14 @@ pub struct Offered {
 }
 
 impl Link {
-    /// A link with these faults, whose chance comes from `rng`.
-    pub fn new(faults: Faults, rng: Rng) -> Self {
+    /// A link with these faults, over which datagrams of at most `mtu` bytes pass in one piece, and
+    /// whose chance comes from `rng`.
+    pub fn new(faults: Faults, mtu: usize, rng: Rng) -> Self {
         Self {
             faults,
+            mtu,
             rng,
-            script: None,
-            busy_until: Instant::default(),
+            queue: Queue::default(),
             cut: false,
         }
     }
@@ -147,77 +135,72 @@ impl Link {
         self.faults = faults;
     }
 
-    /// Asks `script` about every datagram from now on.
-    pub fn set_script(&mut self, script: Option<Script>) {
-        self.script = script;
-    }
-
     /// Loses everything from now on, or stops doing so.
     pub fn set_cut(&mut self, cut: bool) {
         self.cut = cut;
     }
 
-    /// Sends one datagram on its way.
-    pub fn offer(&mut self, now: Instant, bytes: &[u8]) -> Offered {
+    /// Loses everything.
+    pub fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// Largest datagram that passes in one piece.
+    pub fn mtu(&self) -> usize {
+        self.mtu
+    }
+
+    /// The route has changed.
+    pub fn set_mtu(&mut self, mtu: usize) {
+        self.mtu = mtu;
+    }
+
+    /// Sends one datagram on its way, in several pieces if it has to be and `may_cut`.
+    pub fn offer(&mut self, now: Instant, bytes: &[u8], wish: Fate, may_cut: bool) -> Offered {
         let lost = |fate| Offered {
             fate,
             arrivals: Vec::new(),
         };
-        let fate = self
-            .script
-            .as_mut()
-            .map_or(Fate::Chance, |script| script(bytes));
         if self.cut {
             return lost("cut off");
         }
-        if bytes.len() > self.faults.size_limit {
+        if bytes.len() > self.mtu && !may_cut {
             return lost("too large");
         }
-        let Some(left_at) = self.pass_queue(now, bytes.len()) else {
+        let left_at = match self.faults.bandwidth {
+            Some(rate) => self.queue.pass(now, bytes.len(), rate, self.faults.queue),
+            None => Some(now),
+        };
+        let Some(left_at) = left_at else {
             return lost("queue full");
         };
-        let by_chance = fate == Fate::Chance;
-        if fate == Fate::Drop || (by_chance && self.rng.chance(self.faults.loss)) {
+        let by_chance = wish == Fate::Chance;
+        let pieces = bytes.len().div_ceil(self.mtu).max(1);
+        let loss = self.faults.loss;
+        let unlucky = by_chance && (0..pieces).any(|_| self.rng.chance(loss));
+        if wish == Fate::Drop || unlucky {
             return lost("lost");
         }
-        let mut fate_word = "passed";
+        let mut fate = "passed";
         let mut payload = bytes.to_vec();
         if by_chance && !payload.is_empty() && self.rng.chance(self.faults.corrupt) {
             let bit = self.rng.index(payload.len() * 8);
             payload[bit / 8] ^= 1 << (bit % 8);
-            fate_word = "corrupted";
+            fate = "corrupted";
         }
         let mut at = self.arrival(left_at);
-        if let Fate::Hold(span) = fate {
+        if let Fate::Hold(span) = wish {
             at = at.after(span);
-            fate_word = "held back";
+            fate = "held back";
         }
         let mut arrivals = vec![(at, payload)];
-        if fate == Fate::Twice || (by_chance && self.rng.chance(self.faults.duplicate)) {
+        if wish == Fate::Twice || (by_chance && self.rng.chance(self.faults.duplicate)) {
             let again = self.arrival(left_at);
             let copy = arrivals[0].1.clone();
             arrivals.push((again, copy));
-            fate_word = "doubled";
+            fate = "doubled";
         }
-        Offered {
-            fate: fate_word,
-            arrivals,
-        }
-    }
-
-    /// When the last byte leaves; `None` when the queue is full.
-    fn pass_queue(&mut self, now: Instant, len: usize) -> Option<Instant> {
-        let Some(bandwidth) = self.faults.bandwidth else {
-            return Some(now);
-        };
-        let start = self.busy_until.max(now);
-        let waiting = start.since(now).as_secs_f64() * bandwidth as f64;
-        if waiting + len as f64 > self.faults.queue as f64 {
-            return None;
-        }
-        let nanos = (len as u64).saturating_mul(1_000_000_000) / bandwidth.max(1);
-        self.busy_until = start.after(Duration::from_nanos(nanos));
-        Some(self.busy_until)
+        Offered { fate, arrivals }
     }
 
     fn arrival(&mut self, left_at: Instant) -> Instant {
@@ -237,38 +220,39 @@ mod tests {
     use super::*;
 
     fn link(faults: Faults) -> Link {
-        Link::new(faults, Rng::new(3))
+        Link::new(faults, 100, Rng::new(3))
     }
 
-    fn arrived(link: &mut Link, count: usize) -> usize {
-        (0..count)
-            .map(|_| link.offer(Instant(0), b"datagram").arrivals.len())
-            .sum()
+    fn offer(link: &mut Link, bytes: &[u8]) -> Offered {
+        link.offer(Instant(0), bytes, Fate::Chance, false)
+    }
+
+    fn arrived(faults: Faults, count: usize) -> usize {
+        let mut link = link(faults);
+        let offered = (0..count).map(|_| offer(&mut link, b"datagram").arrivals.len());
+        offered.sum()
     }
 
     #[test]
     fn a_good_link_delivers_everything_once_and_unchanged_after_the_latency() {
-        let offered = link(Faults::default()).offer(Instant(7), b"abc");
+        let mut link = link(Faults::default());
+        let offered = link.offer(Instant(7), b"abc", Fate::Chance, false);
         assert_eq!(offered.arrivals, [(Instant(20_007), b"abc".to_vec())]);
     }
 
     #[test]
     fn loss_and_duplication_happen_about_as_often_as_asked_for() {
-        let lossy = arrived(
-            &mut link(Faults {
-                loss: 0.2,
-                ..Faults::default()
-            }),
-            10_000,
-        );
+        let loss = Faults {
+            loss: 0.2,
+            ..Faults::default()
+        };
+        let lossy = arrived(loss, 10_000);
         assert!((7_700..8_300).contains(&lossy), "{lossy}");
-        let doubling = arrived(
-            &mut link(Faults {
-                duplicate: 0.2,
-                ..Faults::default()
-            }),
-            10_000,
-        );
+        let duplicate = Faults {
+            duplicate: 0.2,
+            ..Faults::default()
+        };
+        let doubling = arrived(duplicate, 10_000);
         assert!((11_700..12_300).contains(&doubling), "{doubling}");
     }
 
@@ -279,7 +263,7 @@ mod tests {
             ..Faults::default()
         });
         for _ in 0..100 {
-            let arrivals = link.offer(Instant(0), &[0; 16]).arrivals;
+            let arrivals = offer(&mut link, &[0; 16]).arrivals;
             let turned: u32 = arrivals[0].1.iter().map(|byte| byte.count_ones()).sum();
             assert_eq!(turned, 1);
         }
@@ -287,37 +271,49 @@ mod tests {
 
     #[test]
     fn bandwidth_spaces_datagrams_and_a_full_queue_drops_them() {
-        let slow = Faults {
+        let mut link = link(Faults {
             bandwidth: Some(1000),
             queue: 20,
             ..Faults::default()
-        };
-        let mut link = link(slow);
-        let first = link.offer(Instant(0), &[0; 10]).arrivals[0].0;
-        let second = link.offer(Instant(0), &[0; 10]).arrivals[0].0;
+        });
+        let first = offer(&mut link, &[0; 10]).arrivals[0].0;
+        let second = offer(&mut link, &[0; 10]).arrivals[0].0;
         assert_eq!(second.since(first), Duration::from_millis(10));
-        assert_eq!(link.offer(Instant(0), &[0; 10]).fate, "queue full");
+        assert_eq!(offer(&mut link, &[0; 10]).fate, "queue full");
     }
 
     #[test]
-    fn size_limit_and_cut_lose_and_a_script_decides_first() {
+    fn the_mtu_a_cut_and_a_wish_come_before_chance() {
         let mut link = link(Faults {
-            size_limit: 4,
             loss: 1.0,
             ..Faults::default()
         });
-        assert_eq!(link.offer(Instant(0), &[0; 5]).fate, "too large");
-        assert_eq!(link.offer(Instant(0), &[0; 4]).fate, "lost");
-        link.set_script(Some(Box::new(|bytes| {
-            if bytes[0] == 1 {
-                Fate::Twice
-            } else {
-                Fate::Pass
-            }
-        })));
-        assert_eq!(link.offer(Instant(0), &[1]).arrivals.len(), 2);
-        assert_eq!(link.offer(Instant(0), &[0]).arrivals.len(), 1);
+        assert_eq!(offer(&mut link, &[0; 101]).fate, "too large");
+        assert_eq!(offer(&mut link, &[0; 100]).fate, "lost");
+        let mut wished = |wish| link.offer(Instant(0), &[0], wish, false).arrivals.len();
+        assert_eq!([wished(Fate::Twice), wished(Fate::Pass)], [2, 1]);
         link.set_cut(true);
-        assert_eq!(link.offer(Instant(0), &[0]).fate, "cut off");
+        assert_eq!(offer(&mut link, &[0]).fate, "cut off");
+    }
+
+    #[test]
+    fn what_is_cut_into_pieces_is_lost_with_any_of_them() {
+        let mut link = link(Faults {
+            loss: 0.1,
+            ..Faults::default()
+        });
+        let mut passes = |len: usize| {
+            let mut passed = || {
+                let offered = link.offer(Instant(0), &vec![0; len], Fate::Chance, true);
+                offered.arrivals.len()
+            };
+            (0..1_000).map(|_| passed()).sum::<usize>()
+        };
+        let (whole, in_ten) = (passes(100), passes(1_000));
+        assert!((860..940).contains(&whole), "{whole}");
+        assert!(
+            (300..400).contains(&in_ten),
+            "0.9 to the tenth is 0.35: {in_ten}"
+        );
     }
 }

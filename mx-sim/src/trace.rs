@@ -11,7 +11,7 @@
 use crate::world::NodeId;
 use mx_proto::Instant;
 use mx_proto::port::HeaderBytes;
-use mx_proto::former::describe;
+use mx_proto::reliability::{Channel, describe};
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -19,7 +19,7 @@ use std::fmt;
 const KEPT: usize = 3000;
 
 /// Bytes of a datagram kept: all of a header.
-pub const HEAD: usize = 48;
+pub const HEAD: usize = 64;
 
 /// Something that happened.
 #[derive(Clone, Debug)]
@@ -43,6 +43,8 @@ pub enum Entry {
         from: NodeId,
         /// Who is to get it.
         to: NodeId,
+        /// On which channel of the sender's.
+        channel: Channel,
         /// Its first bytes.
         head: [u8; HEAD],
         /// How long it is.
@@ -97,12 +99,17 @@ impl fmt::Display for Trace {
                 Entry::Datagram {
                     from,
                     to,
+                    channel,
                     head,
                     len,
                     fate,
                 } => {
                     let head = &head[..HEAD.min(*len)];
-                    writeln!(f, "n{from} -> n{to}  {fate} {len}: {}", describe(head))?;
+                    let way = match channel {
+                        Channel::Command => "->",
+                        Channel::Data => "=>",
+                    };
+                    writeln!(f, "n{from} {way} n{to}  {fate} {len}: {}", describe(head))?;
                 }
                 Entry::Note { node, text } => writeln!(f, "n{node}        {text}")?,
             }

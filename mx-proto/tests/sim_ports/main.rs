@@ -6,13 +6,19 @@
 //!        <----------------------------------------           Reliable on faulty links
 //! ```
 
+mod attacks;
+mod crowd;
 mod faults;
+mod mass;
+mod path;
 mod peer;
 mod sessions;
 mod strangers;
+mod table;
 
 use mx_proto::EndpointId;
-use mx_proto::former::{Reliable, ReliableConfig, ReliableStats};
+use mx_proto::reliability::{Reliable, ReliableConfig, ReliableStats};
+use mx_sim::scenario::key;
 use mx_sim::{
     Buffer, Cluster, DatagramNet, Fabric, NodeId, Profile, Rng, SimDatagrams, SimPort, World, seeds,
 };
@@ -56,7 +62,11 @@ pub(crate) fn reliable(
 ) -> ReliablePeer {
     let name = EndpointId(node as u32);
     let datagrams = SimDatagrams::open(net, node, NIC, name).expect("a free name");
-    Reliable::new(datagrams, config, life << 32 | node as u64)
+    Reliable::new(
+        datagrams,
+        config,
+        key(&mut Rng::new(life << 32 | node as u64)),
+    )
 }
 
 pub(crate) fn totals(cluster: &mut Cluster<Peer<ReliablePeer>>) -> ReliableStats {
@@ -70,6 +80,7 @@ pub(crate) fn totals(cluster: &mut Cluster<Peer<ReliablePeer>>) -> ReliableStats
         sum.bad_acks += stats.bad_acks;
         sum.malformed += stats.malformed;
         sum.datagrams_out += stats.datagrams_out;
+        sum.black_holes += stats.black_holes;
     }
     sum
 }

@@ -51,8 +51,8 @@ pub(crate) fn len_of(header: &HeaderBytes) -> usize {
 pub(crate) struct Heard {
     pub(crate) peer: usize,
     pub(crate) packet_max: usize,
-    /// Where packets go that are placed.
-    pub(crate) placed: Option<(u64, Buffer)>,
+    /// Where packets go that are placed; parts of several may come in turns.
+    pub(crate) placed: HashMap<u64, Buffer>,
     /// Numbers received, in order.
     pub(crate) received: Vec<u64>,
     pub(crate) link: Option<LinkId>,
@@ -119,18 +119,14 @@ impl Sink<Buffer> for Heard {
         if len_of(header) <= self.packet_max && number % 3 == 0 {
             return None;
         }
-        if self.placed.as_ref().is_none_or(|(of, _)| *of != number) {
-            let room = vec![0xee; len_of(header) + 7];
-            self.placed = Some((number, Buffer::in_pieces(room, vec![5, 1000])));
-        }
-        self.placed
-            .as_mut()
-            .map(|(_, memory)| Place { memory, offset: 7 })
+        let room = || Buffer::in_pieces(vec![0xee; len_of(header) + 7], vec![5, 1000]);
+        let memory = self.placed.entry(number).or_insert_with(room);
+        Some(Place { memory, offset: 7 })
     }
 
     fn on_placed(&mut self, link: LinkId, _: u64, header: &HeaderBytes) {
-        let (number, memory) = self.placed.take().expect("placed without having asked");
-        assert_eq!(number, number_of(header));
+        let memory = self.placed.remove(&number_of(header));
+        let memory = memory.expect("placed without having asked");
         self.accept(link, header, &memory.bytes()[7..]);
     }
 

@@ -18,7 +18,7 @@ mod networks;
 
 pub use chaos::{Run, Tally, check_tally};
 pub use interrupted::{Transfer, interrupt_everywhere, interrupt_somewhere};
-pub use networks::{Reliably, Unreliably};
+pub use networks::{Reliably, Unreliably, key};
 
 use crate::{Buffer, NodeId};
 use mx_proto::port::Port;

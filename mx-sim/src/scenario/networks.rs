@@ -6,7 +6,7 @@ use super::Network;
 use crate::node::NIC;
 use crate::{Buffer, DatagramNet, Fabric, Faults, NodeId, Profile, Rng, SimDatagrams, SimPort};
 use mx_proto::EndpointId;
-use mx_proto::former::{Reliable, ReliableConfig};
+use mx_proto::reliability::{Reliable, ReliableConfig};
 
 /// [`SimPort`]s on a [`Fabric`].
 pub struct Reliably {
@@ -51,7 +51,7 @@ pub struct Unreliably {
     pub config: ReliableConfig,
     /// What goes wrong until all is calm, and then still does.
     pub faults: Faults,
-    /// Draws first sequence numbers.
+    /// Draws keys.
     pub rng: Rng,
 }
 
@@ -61,7 +61,7 @@ impl Network for Unreliably {
     fn open(&mut self, node: NodeId) -> Self::Port {
         let name = EndpointId(node as u32);
         let datagrams = SimDatagrams::open(&self.net, node, NIC, name).expect("a free name");
-        Reliable::new(datagrams, self.config, self.rng.bits())
+        Reliable::new(datagrams, self.config, key(&mut self.rng))
     }
 
     fn cut(&self, a: NodeId, b: NodeId) {
@@ -83,4 +83,12 @@ impl Network for Unreliably {
             ..self.faults
         });
     }
+}
+
+/// What a port's cookies follow from.
+pub fn key(rng: &mut Rng) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&rng.bits().to_le_bytes());
+    key[8..].copy_from_slice(&rng.bits().to_le_bytes());
+    key
 }

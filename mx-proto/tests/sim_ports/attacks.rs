@@ -1,0 +1,210 @@
+//! Somebody who is not on the way between two peers, and what they can make a port do: nothing.
+//!
+//! ```text
+//!   Hello  ------> as many as you like: no session, one answer each, never larger
+//!   OPENING -----> only from where the Welcome went, only once, only for a while
+//!   Reset, Data -> with the wrong cookies: dropped
+//! ```
+
+use super::peer::{Peer, target};
+use super::sessions::{DATA, HELLO, RESET, SECOND, Stage, Tape, address, config, is_kind, replay};
+use super::strangers::{nonsense, seal};
+use mx_proto::port::{Close, LinkDown};
+use mx_proto::reliability::Channel;
+use mx_sim::{Rng, seeds};
+use std::time::Duration;
+
+/// The flag of datagrams that open a session.
+const OPENING: u8 = 8;
+
+fn is_opening(bytes: &[u8]) -> bool {
+    bytes[44] & OPENING != 0
+}
+
+fn set_cookie(bytes: &mut [u8], at: usize, cookie: u64) {
+    bytes[at..at + 8].copy_from_slice(&cookie.to_le_bytes());
+    seal(bytes);
+}
+
+/// A session that came and went; what its two sides sent.
+fn a_session_that_ended(stage: &mut Stage) -> [Tape; 2] {
+    let tapes = stage.record_another_session();
+    stage.exchange(3);
+    stage.close(0, Close::Flush);
+    stage.run(Duration::from_millis(100));
+    assert_eq!(stage.down(1), Some(LinkDown::Closed));
+    stage.at(1).hang_up();
+    for (from, to) in [(0, 1), (1, 0)] {
+        stage.net.set_script(from, to, None);
+    }
+    tapes
+}
+
+#[test]
+fn a_flood_of_callers_leaves_no_trace_and_gets_one_answer_each() {
+    let mut stage = Stage::new(1);
+    stage.net.set_answers_refused(false);
+    let [tape, _] = stage.record_another_session();
+    stage.exchange(3);
+    let (_, mut hello) = tape.borrow()[0].clone();
+    assert!(is_kind(&hello, HELLO));
+    for caller in 0..5_000 {
+        let cookie = stage.rng.bits() | 1;
+        set_cookie(&mut hello, 16, cookie);
+        let from = address(1_000 + caller);
+        stage.net.inject(from, address(1), hello.clone());
+    }
+    stage.run(Duration::from_millis(1));
+    assert_eq!(stage.at(1).port.sessions(), 1);
+    stage.exchange(3);
+    stage.run(30 * SECOND);
+    let len = hello.len() as u64;
+    let answered = (0..5_000).map(|caller| stage.net.bytes_to(address(1_000 + caller)));
+    let answered: Vec<u64> = answered.collect();
+    assert!(answered.iter().all(|bytes| *bytes <= len));
+    assert!(
+        answered.iter().any(|bytes| *bytes > 0),
+        "nobody is answered"
+    );
+    assert_eq!(stage.at(1).port.sessions(), 1);
+}
+
+#[test]
+fn nobody_who_has_not_proven_where_they_are_is_sent_more_than_they_sent() {
+    seeds::each(3, |seed| {
+        let mut stage = Stage::new(seed);
+        stage.net.set_answers_refused(false);
+        let tapes = a_session_that_ended(&mut stage);
+        let seen: Vec<_> = tapes.iter().flat_map(|tape| tape.take()).collect();
+        let mut sent = Vec::new();
+        for victim in 0..500 {
+            let from = address(1_000 + victim);
+            let bytes = match stage.rng.chance(0.5) {
+                true => seen[stage.rng.index(seen.len())].1.clone(),
+                false => nonsense(&mut stage.rng, &seen),
+            };
+            let to = stage.rng.index(2);
+            let data = stage.net.data_address(to).expect("it lives");
+            let to = stage.rng.pick(&[address(to as u32), data]);
+            sent.push((from, bytes.len() as u64));
+            stage.net.inject(from, to, bytes);
+            if victim % 10 == 0 {
+                stage.run(Duration::from_micros(10));
+            }
+        }
+        stage.run(60 * SECOND);
+        for (victim, bytes) in sent {
+            let got = stage.net.bytes_to(victim);
+            assert!(got <= bytes, "{got} bytes to {victim:?}, who sent {bytes}");
+        }
+        let sessions = [0, 1].map(|id| stage.at(id).port.sessions());
+        assert_eq!(sessions, [0, 0]);
+    });
+}
+
+#[test]
+fn repeating_the_beginning_of_a_session_that_ended_opens_nothing() {
+    seeds::each(3, |seed| {
+        let mut stage = Stage::new(seed);
+        let [there, _] = a_session_that_ended(&mut stage);
+        let opening: Vec<_> = there.take();
+        let opening = opening.into_iter().filter(|(_, bytes)| is_opening(bytes));
+        let opening: Vec<_> = opening.collect();
+        let with_data = opening.iter().filter(|(_, bytes)| is_kind(bytes, DATA));
+        assert!(with_data.count() > 0, "a session begins with data");
+        for pause in [0, 1, 4, 4, 6, 10, 20, 60] {
+            stage.run(pause * SECOND);
+            for sent in &opening {
+                replay(&stage.net, 0, 1, sent.clone());
+            }
+            stage.run(Duration::from_millis(1));
+            assert_eq!(stage.at(1).port.sessions(), 0);
+            assert!(stage.at(1).heard.received.is_empty());
+        }
+        stage.at(0).call(target(1));
+        stage.exchange(3);
+    });
+}
+
+#[test]
+fn the_beginning_of_a_session_opens_nothing_from_another_address() {
+    let mut stage = Stage::new(1);
+    stage.net.set_answers_refused(false);
+    let [there, _] = stage.record_another_session();
+    stage.run(Duration::from_millis(1));
+    for (_, bytes) in there.take() {
+        stage.net.inject(address(9), address(1), bytes);
+    }
+    stage.run(Duration::from_millis(1));
+    assert_eq!(stage.at(1).port.sessions(), 1);
+    stage.exchange(3);
+}
+
+#[test]
+fn a_restarted_port_opens_nothing_that_was_meant_for_its_former_life() {
+    let mut stage = Stage::new(1);
+    let [there, _] = stage.record_another_session();
+    stage.exchange(3);
+    drop(stage.cluster.kill(1));
+    let port = super::reliable(&stage.net, 1, config(), 9);
+    let reborn = Peer::new(1, 0, port, stage.world.clock());
+    stage.cluster.restart(1, reborn);
+    for sent in there.take() {
+        replay(&stage.net, 0, 1, sent);
+    }
+    stage.run(Duration::from_millis(1));
+    assert_eq!(stage.at(1).port.sessions(), 0);
+    assert!(stage.at(1).heard.received.is_empty());
+}
+
+#[test]
+fn forged_resets_end_nothing() {
+    let mut stage = Stage::new(1);
+    let tapes = stage.record_another_session();
+    stage.exchange(5);
+    for (to, tape) in [1, 0].into_iter().zip(tapes) {
+        let (_, mut bytes) = tape.borrow().last().expect("they talk").clone();
+        bytes.truncate(64);
+        bytes[3] = RESET;
+        bytes[24..].fill(0);
+        for _ in 0..200 {
+            let mut forged = bytes.clone();
+            let at = stage.rng.pick(&[8, 16]);
+            let near = stage.rng.pick(&[0, 1, stage.rng.clone().bits()]);
+            let cookie = u64::from_le_bytes(forged[at..at + 8].try_into().expect("eight"));
+            set_cookie(&mut forged, at, cookie.wrapping_add(near).max(1));
+            if near != 0 {
+                replay(&stage.net, 1 - to, to, (Channel::Command, forged.clone()));
+            }
+            // The true one, from elsewhere.
+            let mut stolen = bytes.clone();
+            seal(&mut stolen);
+            stage.net.inject(address(77), address(to as u32), stolen);
+            stage.run(Duration::from_micros(1));
+        }
+    }
+    stage.exchange(5);
+}
+
+#[test]
+fn strangers_are_told_so_in_answers_that_are_not_larger() {
+    let mut stage = Stage::new(1);
+    stage.net.set_answers_refused(false);
+    let tapes = a_session_that_ended(&mut stage);
+    let mut rng = Rng::new(1);
+    let seen = tapes[0].take();
+    let (_, mut data) = seen
+        .into_iter()
+        .rfind(|(_, bytes)| is_kind(bytes, DATA) && !is_opening(bytes))
+        .expect("data");
+    let len = data.len() as u64;
+    for _ in 0..10_000 {
+        set_cookie(&mut data, 8, rng.bits() | 1);
+        stage.net.inject(address(77), address(1), data.clone());
+    }
+    let before = stage.at(1).port.stats().datagrams_out;
+    stage.run(Duration::from_micros(1));
+    let answers = stage.at(1).port.stats().datagrams_out - before;
+    assert!((1..=10_000).contains(&answers), "{answers}");
+    assert!(stage.net.bytes_to(address(77)) <= answers * len);
+}

@@ -1,0 +1,170 @@
+//! What passes on the way between two peers, and what becomes of links when that changes.
+//!
+//! ```text
+//!   n0 ===[ mtu 9000 ]=== n1      then 1300, then 9000 again; or the data channel is dead
+//! ```
+
+use super::sessions::{SECOND, Stage, config};
+use super::totals;
+use mx_proto::port::LinkDown;
+use mx_proto::reliability::{Channel, ReliableConfig};
+use mx_sim::datagram::{Oversize, Terms, Traffic};
+use mx_sim::link::Fate;
+use std::time::Duration;
+
+const ALL: [Oversize; 3] = [
+    Oversize::Vanishes,
+    Oversize::IsReported,
+    Oversize::IsRefused,
+];
+
+fn stage(mtu: usize, oversize: Oversize) -> Stage {
+    let config = ReliableConfig {
+        give_up: 15 * SECOND,
+        ..config()
+    };
+    let terms = Terms {
+        mtu,
+        oversize,
+        ..Terms::default()
+    };
+    Stage::with(1, config, terms)
+}
+
+fn set_mtu(stage: &Stage, mtu: usize) {
+    stage.net.set_mtu_of(0, 1, mtu);
+    stage.net.set_mtu_of(1, 0, mtu);
+}
+
+/// Bytes of a datagram, on average, of a large packet that goes one way.
+fn size_of_datagrams(stage: &mut Stage) -> u64 {
+    let before = stage.net.traffic();
+    stage.at(0).to_send.extend([200_000; 3]);
+    stage.run(SECOND);
+    let Traffic {
+        sent, sent_bytes, ..
+    } = stage.net.traffic();
+    (sent_bytes - before.sent_bytes) / (sent - before.sent)
+}
+
+#[test]
+fn the_smallest_mtu_there_is_carries_everything() {
+    for mtu in [548, 600, 1_280] {
+        for oversize in ALL {
+            let mut stage = stage(mtu, oversize);
+            stage.exchange(20);
+        }
+    }
+}
+
+#[test]
+fn the_largest_datagram_that_passes_is_found_and_used() {
+    for (mtu, least) in [(1_472, 900), (9_000, 4_000), (65_507, 12_000)] {
+        for oversize in ALL {
+            let mut stage = stage(mtu, oversize);
+            stage.exchange(3);
+            stage.run(5 * SECOND);
+            let size = size_of_datagrams(&mut stage);
+            assert!(size >= least, "{size} bytes of {mtu}: {oversize:?}");
+        }
+    }
+}
+
+#[test]
+fn a_way_that_carries_less_than_before_is_noticed_in_mid_run() {
+    for oversize in ALL {
+        let mut stage = stage(9_000, oversize);
+        stage.exchange(3);
+        stage.run(5 * SECOND);
+        stage.at(0).to_send.extend([60_000; 30]);
+        stage.run(Duration::from_micros(300));
+        set_mtu(&stage, 1_300);
+        let began = stage.world.now();
+        stage.exchange(5);
+        let took = stage.world.now().since(began);
+        assert!(took < 5 * SECOND, "{oversize:?}: it took {took:?}");
+        let before = stage.net.traffic();
+        stage.exchange(10);
+        let after = stage.net.traffic();
+        let lost = after.too_large - before.too_large;
+        assert!(lost <= 10, "{oversize:?}: {lost} more were too large");
+        if oversize == Oversize::Vanishes {
+            assert!(totals(&mut stage.cluster).black_holes > 0);
+        }
+    }
+}
+
+#[test]
+fn a_way_that_carries_more_than_before_is_noticed_in_time() {
+    let mut stage = stage(1_300, Oversize::Vanishes);
+    stage.exchange(3);
+    stage.run(5 * SECOND);
+    assert!(size_of_datagrams(&mut stage) <= 1_300);
+    set_mtu(&stage, 9_000);
+    for _ in 0..70 {
+        stage.run(10 * SECOND);
+        stage.exchange(1);
+    }
+    let size = size_of_datagrams(&mut stage);
+    assert!(size > 4_000, "still {size} bytes after ten minutes");
+}
+
+#[test]
+fn without_a_data_channel_everything_still_arrives() {
+    let mut stage = stage(1_472, Oversize::Vanishes);
+    for (from, to) in [(0, 1), (1, 0)] {
+        let script = |channel, _: &[u8]| match channel {
+            Channel::Command => Fate::Chance,
+            Channel::Data => Fate::Drop,
+        };
+        stage.net.set_script(from, to, Some(Box::new(script)));
+    }
+    stage.exchange(10);
+    let data = stage.net.data_address(1).expect("it lives");
+    let before = stage.net.bytes_to(data);
+    stage.run(60 * SECOND);
+    let probed = stage.net.bytes_to(data) - before;
+    assert!(probed < 64 << 10, "{probed} bytes to nobody in a minute");
+}
+
+#[test]
+fn a_data_channel_that_dies_in_mid_run_is_given_up_and_everything_arrives() {
+    let mut stage = stage(1_472, Oversize::Vanishes);
+    stage.exchange(5);
+    stage.run(SECOND);
+    for (from, to) in [(0, 1), (1, 0)] {
+        let script = |channel, _: &[u8]| match channel {
+            Channel::Command => Fate::Chance,
+            Channel::Data => Fate::Drop,
+        };
+        stage.net.set_script(from, to, Some(Box::new(script)));
+    }
+    let began = stage.world.now();
+    stage.at(0).to_send.extend([5_000; 10]);
+    stage.run(20 * SECOND);
+    let arrived = stage.at(1).heard.received.len();
+    let ended = stage.down(0);
+    let all = stage.at(0).sent as usize == arrived && stage.at(0).to_send.is_empty();
+    assert!(
+        all || ended == Some(LinkDown::TimedOut),
+        "neither arrived nor ended since {began:?}: {arrived}"
+    );
+}
+
+#[test]
+fn a_command_channel_that_dies_in_mid_run_ends_the_link() {
+    let mut stage = stage(1_472, Oversize::Vanishes);
+    stage.exchange(5);
+    for (from, to) in [(0, 1), (1, 0)] {
+        let script = |channel, _: &[u8]| match channel {
+            Channel::Command => Fate::Drop,
+            Channel::Data => Fate::Chance,
+        };
+        stage.net.set_script(from, to, Some(Box::new(script)));
+    }
+    stage.at(0).to_send.extend([100; 10]);
+    stage.run(60 * SECOND);
+    let arrived = stage.at(1).heard.received.len();
+    let all = stage.at(0).sent as usize == arrived;
+    assert!(all || stage.down(0) == Some(LinkDown::TimedOut));
+}

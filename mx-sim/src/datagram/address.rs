@@ -1,0 +1,78 @@
+//! Names of channels: where datagrams of the simulator go.
+//!
+//! ```text
+//!   command   the interface, the endpoint's number        known to whoever wants to call
+//!   data      the interface, a number of this life only   told by its owner: 4 bytes
+//! ```
+//!
+//! As with UDP: one port is well known, the other is whatever was free, and the name that is told
+//! means nothing without the host.
+
+use mx_proto::reliability::Channel;
+use mx_proto::{EndpointId, NicId};
+
+/// One channel of one life of a node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SimAddress {
+    nic: NicId,
+    /// Not a command channel.
+    data: bool,
+    number: u32,
+}
+
+impl SimAddress {
+    /// The command channel of an endpoint.
+    pub fn command(nic: NicId, endpoint: EndpointId) -> Self {
+        Self {
+            nic,
+            data: false,
+            number: endpoint.0,
+        }
+    }
+
+    /// The data channel that drew `number`, on the same interface as `self`.
+    pub(super) fn data(self, number: u32) -> Self {
+        Self {
+            data: true,
+            number,
+            ..self
+        }
+    }
+
+    /// Which one it is.
+    pub fn channel(self) -> Channel {
+        if self.data {
+            Channel::Data
+        } else {
+            Channel::Command
+        }
+    }
+
+    /// What the owner of a data channel tells.
+    pub(super) fn name(self) -> [u8; 4] {
+        self.number.to_le_bytes()
+    }
+
+    /// The data channel of that name next to this command channel.
+    pub(super) fn named(self, name: &[u8]) -> Option<Self> {
+        let name = name.try_into().ok()?;
+        Some(self.data(u32::from_le_bytes(name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_channel_is_found_by_its_name_and_nonsense_is_no_name() {
+        let command = SimAddress::command(NicId(1), EndpointId(2));
+        let data = command.data(77);
+        assert_eq!(command.named(&data.name()), Some(data));
+        assert_eq!(command.named(b"abc"), None);
+        assert_eq!(
+            [command.channel(), data.channel()],
+            [Channel::Command, Channel::Data]
+        );
+    }
+}

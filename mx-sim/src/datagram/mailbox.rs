@@ -1,0 +1,174 @@
+//! What is on its way to one address, and what has arrived there.
+//!
+//! ```text
+//!   post --> under way, by time --(its time has come)--> arrived, at most `limit` bytes --> take
+//!                                                             `- drop-tail
+//! ```
+//!
+//! Knows nothing of: where letters come from, what is in them.
+
+use super::address::SimAddress;
+use crate::world::NodeId;
+use mx_proto::Instant;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// Something for one address.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Letter {
+    /// From somebody.
+    Datagram(SimAddress, Vec<u8>),
+    /// Nobody is there.
+    Refused(SimAddress),
+    /// No more than this passes on the way there.
+    TooLarge(SimAddress, usize),
+}
+
+impl Letter {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Datagram(_, bytes) => bytes.len(),
+            Self::Refused(_) | Self::TooLarge(..) => 0,
+        }
+    }
+}
+
+/// One address.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    /// Whose it is.
+    pub(super) node: NodeId,
+    /// Somebody has the name open.
+    pub(super) open: bool,
+    under_way: BinaryHeap<Reverse<(Instant, u64, Letter)>>,
+    arrived: VecDeque<Letter>,
+    arrived_bytes: usize,
+    limit: usize,
+    /// The owner has been woken for this moment.
+    woken: Option<Instant>,
+}
+
+impl Mailbox {
+    pub(super) fn new(node: NodeId, limit: usize) -> Self {
+        Self {
+            node,
+            open: false,
+            under_way: BinaryHeap::new(),
+            arrived: VecDeque::new(),
+            arrived_bytes: 0,
+            limit,
+            woken: None,
+        }
+    }
+
+    /// Sends something on its way. True when its owner has to be woken at that time.
+    pub(super) fn post(&mut self, at: Instant, order: u64, letter: Letter) -> bool {
+        self.under_way.push(Reverse((at, order, letter)));
+        self.woken.replace(at) != Some(at)
+    }
+
+    /// Somebody else has the name now: what arrived before is lost, and what comes later is theirs.
+    /// When they have to be woken.
+    pub(super) fn reopen(&mut self, now: Instant, node: NodeId) -> Vec<Instant> {
+        self.settle(now);
+        self.arrived.clear();
+        (self.arrived_bytes, self.open, self.node) = (0, true, node);
+        self.woken = None;
+        let times = self.under_way.iter().map(|Reverse((at, _, _))| *at);
+        times.collect()
+    }
+
+    /// Takes in what has arrived by now; how many were lost for want of room.
+    pub(super) fn settle(&mut self, now: Instant) -> u64 {
+        let mut lost = 0;
+        self.woken = self.woken.filter(|at| *at > now);
+        while let Some(Reverse((at, _, _))) = self.under_way.peek()
+            && *at <= now
+        {
+            let Some(Reverse((_, _, letter))) = self.under_way.pop() else {
+                break;
+            };
+            if self.arrived_bytes + letter.len() > self.limit {
+                lost += 1;
+            } else {
+                self.arrived_bytes += letter.len();
+                self.arrived.push_back(letter);
+            }
+        }
+        lost
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.arrived.is_empty()
+    }
+
+    /// The oldest that has arrived.
+    pub(super) fn take(&mut self) -> Option<Letter> {
+        let letter = self.arrived.pop_front()?;
+        self.arrived_bytes -= letter.len();
+        Some(letter)
+    }
+
+    /// The next one, should it continue a train of `from`: no longer than its datagrams, and not
+    /// more than `room` bytes.
+    pub(super) fn take_more(
+        &mut self,
+        from: SimAddress,
+        segment: usize,
+        room: usize,
+    ) -> Option<Vec<u8>> {
+        let fits = match self.arrived.front()? {
+            Letter::Datagram(sender, bytes) => {
+                *sender == from && bytes.len() <= segment.min(room) && !bytes.is_empty()
+            }
+            Letter::Refused(_) | Letter::TooLarge(..) => false,
+        };
+        match fits.then(|| self.take())?? {
+            Letter::Datagram(_, bytes) => Some(bytes),
+            Letter::Refused(_) | Letter::TooLarge(..) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mx_proto::{EndpointId, NicId};
+
+    fn from(number: u32) -> SimAddress {
+        SimAddress::command(NicId(1), EndpointId(number))
+    }
+
+    fn datagram(sender: u32, len: usize) -> Letter {
+        Letter::Datagram(from(sender), vec![sender as u8; len])
+    }
+
+    #[test]
+    fn what_does_not_fit_when_it_arrives_is_lost() {
+        let mut mailbox = Mailbox::new(0, 25);
+        for (order, at) in [30, 10, 20].into_iter().enumerate() {
+            mailbox.post(Instant(at), order as u64, datagram(at as u32, 10));
+        }
+        assert_eq!(mailbox.settle(Instant(5)), 0);
+        assert!(mailbox.is_empty());
+        assert_eq!(mailbox.settle(Instant(30)), 1, "the last one finds no room");
+        assert_eq!(mailbox.take(), Some(datagram(10, 10)));
+        assert_eq!(mailbox.take(), Some(datagram(20, 10)));
+        assert_eq!(mailbox.take(), None);
+    }
+
+    #[test]
+    fn only_equal_ones_of_one_sender_continue_a_train() {
+        let mut mailbox = Mailbox::new(0, 100);
+        let letters = [datagram(1, 10), datagram(1, 7), datagram(2, 7)];
+        for (order, letter) in letters.into_iter().enumerate() {
+            mailbox.post(Instant(1), order as u64, letter);
+        }
+        mailbox.settle(Instant(1));
+        assert_eq!(mailbox.take(), Some(datagram(1, 10)));
+        assert_eq!(mailbox.take_more(from(1), 10, 6), None, "no room");
+        assert_eq!(mailbox.take_more(from(1), 10, 60), Some(vec![1; 7]));
+        assert_eq!(mailbox.take_more(from(1), 10, 60), None, "another's");
+        assert_eq!(mailbox.take(), Some(datagram(2, 7)));
+    }
+}

@@ -1,0 +1,21 @@
+//! An unreliable datagram service with two channels, between nodes whose links are faulty.
+//!
+//! ```text
+//!   SimDatagrams of a -- command --> Link a->b, Link a->b --> [Bottleneck] --> Mailbox --> poll of b
+//!                     -- data -----> (or both over one)       of all who       drop-tail   trains
+//!                        trains                               send to b
+//! ```
+//!
+//! Whatever the contract of [`mx_proto::reliability::DatagramPort`] leaves open is a choice in
+//! [`Terms`].
+
+mod address;
+mod mailbox;
+mod net;
+mod port;
+mod terms;
+
+pub use address::SimAddress;
+pub use net::{DatagramNet, Script, Traffic};
+pub use port::SimDatagrams;
+pub use terms::{Oversize, Terms};

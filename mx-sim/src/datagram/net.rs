@@ -1,0 +1,351 @@
+//! The network between services: links, what several of them share, and mailboxes.
+//!
+//! ```text
+//!   train --> each datagram: script --> Link of (from, to, channel) --> [Bottleneck of `to`] --> Mailbox
+//!                                                                        in the order of time
+//! ```
+//!
+//! An address is a name; whoever has the name open when a datagram arrives gets it: a restarted
+//! node hears what was meant for its former life, as with UDP.
+//!
+//! Owns: all ways and all mailboxes.
+//! Knows nothing of: what services hand out when.
+
+use super::address::SimAddress;
+use super::mailbox::{Letter, Mailbox};
+use super::terms::{Oversize, Terms};
+use crate::link::{Fate, Faults, Link};
+use crate::queue::Bottleneck;
+use crate::rng::Rng;
+use crate::trace::{Entry, HEAD};
+use crate::world::{NodeId, World};
+use mx_proto::Instant;
+use mx_proto::reliability::{Channel, DatagramError, Train};
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::fmt;
+use std::rc::Rc;
+
+/// Looks at a datagram on a channel and decides.
+pub type Script = Box<dyn FnMut(Channel, &[u8]) -> Fate>;
+
+/// What was counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Traffic {
+    /// Datagrams that were sent.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Trains of more than one datagram that were sent.
+    pub trains: u64,
+    /// Datagrams that found a queue full.
+    pub queue_full: u64,
+    /// Datagrams that found a receiver's buffer full.
+    pub overrun: u64,
+    /// Datagrams that were larger than what passes.
+    pub too_large: u64,
+    /// Datagrams that could not be sent at once and were cut under way.
+    pub cut_up: u64,
+}
+
+/// The network; clones are the same one.
+#[derive(Clone)]
+pub struct DatagramNet {
+    pub(super) inner: Rc<RefCell<Inner>>,
+}
+
+pub(super) struct Inner {
+    pub(super) world: World,
+    pub(super) rng: Rng,
+    pub(super) terms: Terms,
+    links: BTreeMap<(NodeId, NodeId, bool), Link>,
+    scripts: BTreeMap<(NodeId, NodeId), Script>,
+    bottlenecks: BTreeMap<NodeId, Bottleneck>,
+    queueing: BinaryHeap<Reverse<Queueing>>,
+    pub(super) boxes: BTreeMap<SimAddress, Mailbox>,
+    bytes_to: BTreeMap<SimAddress, u64>,
+    traffic: Traffic,
+    order: u64,
+    /// Data channels opened so far.
+    pub(super) drawn: u32,
+}
+
+/// On its way to a bottleneck; the order of fields is that of time.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Queueing {
+    at: Instant,
+    order: u64,
+    receiver: NodeId,
+    to: SimAddress,
+    letter: Letter,
+}
+
+impl fmt::Debug for DatagramNet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DatagramNet")
+    }
+}
+
+impl DatagramNet {
+    /// A network.
+    pub fn new(world: &World, terms: Terms) -> Self {
+        let inner = Inner {
+            world: world.clone(),
+            rng: world.fork_rng(),
+            terms,
+            links: BTreeMap::new(),
+            scripts: BTreeMap::new(),
+            bottlenecks: BTreeMap::new(),
+            queueing: BinaryHeap::new(),
+            boxes: BTreeMap::new(),
+            bytes_to: BTreeMap::new(),
+            traffic: Traffic::default(),
+            order: 0,
+            drawn: 0,
+        };
+        Self {
+            inner: Rc::new(RefCell::new(inner)),
+        }
+    }
+
+    /// How likely a send finds no room from now on.
+    pub fn set_refuse(&self, probability: f64) {
+        self.inner.borrow_mut().terms.refuse = probability;
+    }
+
+    /// Whether senders are told that nobody has a name open. Not all networks do.
+    pub fn set_answers_refused(&self, answers: bool) {
+        self.inner.borrow_mut().terms.answers_refused = answers;
+    }
+
+    /// Changes the faults of all links, present and future.
+    pub fn set_faults(&self, faults: Faults) {
+        let mut inner = self.inner.borrow_mut();
+        inner.terms.faults = faults;
+        let links = inner.links.values_mut();
+        links.for_each(|link| link.set_faults(faults));
+    }
+
+    /// Changes the faults of what goes from one to the other.
+    pub fn set_faults_of(&self, from: NodeId, to: NodeId, faults: Faults) {
+        let mut inner = self.inner.borrow_mut();
+        inner.both_links(from, to, |link| link.set_faults(faults));
+    }
+
+    /// Another route from one to the other, over which datagrams of at most `mtu` bytes pass in
+    /// one piece.
+    pub fn set_mtu_of(&self, from: NodeId, to: NodeId, mtu: usize) {
+        let mut inner = self.inner.borrow_mut();
+        inner.both_links(from, to, |link| link.set_mtu(mtu));
+    }
+
+    /// Lets all that goes to a node share one way: `rate` bytes a second, with `limit` bytes
+    /// waiting at most.
+    pub fn set_bottleneck(&self, to: NodeId, rate: u64, limit: usize) {
+        let mut inner = self.inner.borrow_mut();
+        inner.bottlenecks.insert(to, Bottleneck::new(rate, limit));
+    }
+
+    /// Asks `script` about everything `from` sends to `to`.
+    pub fn set_script(&self, from: NodeId, to: NodeId, script: Option<Script>) {
+        let scripts = &mut self.inner.borrow_mut().scripts;
+        match script {
+            Some(script) => scripts.insert((from, to), script),
+            None => scripts.remove(&(from, to)),
+        };
+    }
+
+    /// Lets a datagram arrive now, as if `from` had sent it.
+    pub fn inject(&self, from: SimAddress, to: SimAddress, bytes: Vec<u8>) {
+        let mut inner = self.inner.borrow_mut();
+        let now = inner.world.now();
+        inner.post(to, now, Letter::Datagram(from, bytes));
+    }
+
+    /// Stops everything between two nodes, or lets it through again.
+    pub fn set_cut(&self, a: NodeId, b: NodeId, cut: bool) {
+        let mut inner = self.inner.borrow_mut();
+        inner.both_links(a, b, |link| link.set_cut(cut));
+        inner.both_links(b, a, |link| link.set_cut(cut));
+    }
+
+    /// The data channel that `node` has now.
+    pub fn data_address(&self, node: NodeId) -> Option<SimAddress> {
+        let inner = self.inner.borrow();
+        let mut boxes = inner.boxes.iter();
+        let of_node = boxes.find(|(address, mailbox)| {
+            address.channel() == Channel::Data && mailbox.node == node && mailbox.open
+        });
+        of_node.map(|(address, _)| *address)
+    }
+
+    /// Bytes that anybody ever sent to an address, whether they arrived or not.
+    pub fn bytes_to(&self, address: SimAddress) -> u64 {
+        let inner = self.inner.borrow();
+        inner.bytes_to.get(&address).copied().unwrap_or(0)
+    }
+
+    /// What was counted.
+    pub fn traffic(&self) -> Traffic {
+        self.inner.borrow().traffic
+    }
+}
+
+impl Inner {
+    fn link(&mut self, from: NodeId, to: NodeId, channel: Channel) -> &mut Link {
+        let (terms, rng) = (&self.terms, &mut self.rng);
+        let own_way = channel == Channel::Command && !terms.one_queue;
+        let new = || Link::new(terms.faults, terms.mtu, rng.fork());
+        self.links.entry((from, to, own_way)).or_insert_with(new)
+    }
+
+    fn both_links(&mut self, from: NodeId, to: NodeId, change: impl Fn(&mut Link)) {
+        for channel in [Channel::Command, Channel::Data] {
+            change(self.link(from, to, channel));
+        }
+    }
+
+    /// Sends a train, or says why not.
+    pub(super) fn send(
+        &mut self,
+        (node, from): (NodeId, SimAddress),
+        to: SimAddress,
+        train: Train<'_>,
+    ) -> Result<(), DatagramError> {
+        let refuse = self.terms.refuse;
+        if self.rng.chance(refuse) {
+            return Err(DatagramError::WouldBlock);
+        }
+        let now = self.world.now();
+        *self.bytes_to.entry(to).or_default() += train.bytes.len() as u64;
+        let open = self.boxes.get(&to).filter(|mailbox| mailbox.open);
+        let Some(receiver) = open.map(|mailbox| mailbox.node) else {
+            if self.terms.answers_refused {
+                let at = now.after(self.terms.faults.latency * 2);
+                self.post(from, at, Letter::Refused(to));
+            }
+            return Ok(());
+        };
+        let link = self.link(node, receiver, from.channel());
+        let (mtu, is_cut) = (link.mtu(), link.is_cut());
+        if is_cut && self.terms.answers_cut {
+            return Err(DatagramError::Unreachable);
+        }
+        let largest = train.segment.min(train.bytes.len());
+        if largest > mtu && !train.may_fragment && !is_cut {
+            match self.terms.oversize {
+                Oversize::Vanishes => {}
+                Oversize::IsReported => {
+                    let at = now.after(self.terms.faults.latency * 2);
+                    self.post(from, at, Letter::TooLarge(to, mtu));
+                }
+                Oversize::IsRefused => return Err(DatagramError::TooLarge(mtu)),
+            }
+        }
+        self.traffic.trains += u64::from(train.bytes.len() > train.segment);
+        for bytes in train.bytes.chunks(train.segment) {
+            self.carry((node, from), (receiver, to), bytes, train.may_fragment);
+        }
+        Ok(())
+    }
+
+    /// One datagram.
+    fn carry(
+        &mut self,
+        (node, from): (NodeId, SimAddress),
+        (receiver, to): (NodeId, SimAddress),
+        bytes: &[u8],
+        may_cut: bool,
+    ) {
+        let now = self.world.now();
+        let channel = from.channel();
+        let script = self.scripts.get_mut(&(node, receiver));
+        let wish = script.map_or(Fate::Chance, |script| script(channel, bytes));
+        let link = self.link(node, receiver, channel);
+        let mtu = link.mtu();
+        let offered = link.offer(now, bytes, wish, may_cut);
+        self.traffic.sent += 1;
+        self.traffic.sent_bytes += bytes.len() as u64;
+        self.traffic.queue_full += u64::from(offered.fate == "queue full");
+        self.traffic.too_large += u64::from(bytes.len() > mtu && !may_cut);
+        self.traffic.cut_up += u64::from(bytes.len() > mtu && may_cut);
+        let mut head = [0; HEAD];
+        let kept = HEAD.min(bytes.len());
+        head[..kept].copy_from_slice(&bytes[..kept]);
+        self.world.log(Entry::Datagram {
+            from: node,
+            to: receiver,
+            channel,
+            head,
+            len: bytes.len(),
+            fate: offered.fate,
+        });
+        let shared = self.bottlenecks.contains_key(&receiver);
+        for (at, bytes) in offered.arrivals {
+            let letter = Letter::Datagram(from, bytes);
+            if shared {
+                self.order += 1;
+                self.queueing.push(Reverse(Queueing {
+                    at,
+                    order: self.order,
+                    receiver,
+                    to,
+                    letter,
+                }));
+                // Nobody else looks after the queue: the receiver does, which has nothing yet.
+                self.world.wake(at, receiver);
+            } else {
+                self.post(to, at, letter);
+            }
+        }
+    }
+
+    /// Lets what has come to bottlenecks by now pass them, in the order in which it came.
+    fn pass_bottlenecks(&mut self) {
+        let now = self.world.now();
+        while let Some(Reverse(first)) = self.queueing.peek()
+            && first.at <= now
+        {
+            let Some(Reverse(first)) = self.queueing.pop() else {
+                return;
+            };
+            let Queueing {
+                at,
+                receiver,
+                to,
+                letter,
+                ..
+            } = first;
+            let way = self.bottlenecks.get_mut(&receiver);
+            let left_at = match way {
+                Some(way) => way.pass(at, letter.len()),
+                None => Some(at),
+            };
+            match left_at {
+                Some(left_at) => self.post(to, left_at, letter),
+                None => self.traffic.queue_full += 1,
+            }
+        }
+    }
+
+    fn post(&mut self, to: SimAddress, at: Instant, letter: Letter) {
+        self.order += 1;
+        let grid = self.terms.moderation.as_nanos().max(1) as u64;
+        let at = Instant(at.0.next_multiple_of(grid));
+        if let Some(mailbox) = self.boxes.get_mut(&to)
+            && mailbox.post(at, self.order, letter)
+        {
+            self.world.wake(at, mailbox.node);
+        }
+    }
+
+    /// A mailbox with all that has arrived by now.
+    pub(super) fn settled(&mut self, address: SimAddress) -> Option<&mut Mailbox> {
+        self.pass_bottlenecks();
+        let now = self.world.now();
+        let mailbox = self.boxes.get_mut(&address)?;
+        self.traffic.overrun += mailbox.settle(now);
+        Some(mailbox)
+    }
+}

@@ -1,0 +1,210 @@
+//! One node's end of the service.
+//!
+//! ```text
+//!   arrived at command, arrived at data --> singly, or equal ones of one sender as a train
+//! ```
+//!
+//! Knows nothing of: how datagrams get here.
+
+use super::address::SimAddress;
+use super::mailbox::{Letter, Mailbox};
+use super::net::{DatagramNet, Inner};
+use super::terms::Terms;
+use crate::world::NodeId;
+use mx_proto::port::ConnectError;
+use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, Incoming, Train};
+use mx_proto::{EndpointId, Instant, NicId, Target};
+
+/// Bytes in one train at most, as in one packet of the Internet.
+const TRAIN_BYTES: usize = 65_507;
+
+/// Has two names open. Dropping it frees them.
+#[derive(Debug)]
+pub struct SimDatagrams {
+    net: DatagramNet,
+    node: NodeId,
+    command: SimAddress,
+    data: SimAddress,
+    name: [u8; 4],
+    /// A train that is handed out.
+    train: Vec<u8>,
+}
+
+impl SimDatagrams {
+    /// Opens a name for `node`, and the name of a data channel. `None` when somebody else has it.
+    pub fn open(net: &DatagramNet, node: NodeId, nic: NicId, endpoint: EndpointId) -> Option<Self> {
+        let mut inner = net.inner.borrow_mut();
+        inner.drawn += 1;
+        let command = SimAddress::command(nic, endpoint);
+        // The same numbers in each run, none of them in two lives.
+        let data = command.data(30_000 + inner.drawn);
+        let (now, limit) = (inner.world.now(), inner.terms.receive_buffer);
+        for address in [command, data] {
+            let new = || Mailbox::new(node, limit);
+            let mailbox = inner.boxes.entry(address).or_insert_with(new);
+            if mailbox.open {
+                return None;
+            }
+            for at in mailbox.reopen(now, node) {
+                inner.world.wake(at, node);
+            }
+        }
+        Some(Self {
+            net: net.clone(),
+            node,
+            command,
+            data,
+            name: data.name(),
+            train: Vec::new(),
+        })
+    }
+
+    fn terms(&self) -> Terms {
+        self.net.inner.borrow().terms
+    }
+
+    fn of(&self, channel: Channel) -> SimAddress {
+        match channel {
+            Channel::Command => self.command,
+            Channel::Data => self.data,
+        }
+    }
+
+    /// The oldest thing that has arrived on a channel; of datagrams, as many as go into a train are
+    /// put into `self.train`, at most `budget`. What it is, the size of each, and how many.
+    fn next(&mut self, channel: Channel, budget: usize) -> Option<(Letter, usize, usize)> {
+        let address = self.of(channel);
+        let mut inner = self.net.inner.borrow_mut();
+        inner.settled(address)?;
+        let Inner {
+            boxes, rng, terms, ..
+        } = &mut *inner;
+        let mailbox = boxes.get_mut(&address)?;
+        let letter = mailbox.take()?;
+        let Letter::Datagram(from, bytes) = &letter else {
+            return Some((letter, 0, 1));
+        };
+        self.train.clear();
+        self.train.extend_from_slice(bytes);
+        let (segment, mut count, mut last) = (bytes.len(), 1, bytes.len());
+        while last == segment && count < budget && rng.chance(terms.coalesce) {
+            let room = TRAIN_BYTES.saturating_sub(self.train.len());
+            let Some(more) = mailbox.take_more(*from, segment, room) else {
+                break;
+            };
+            self.train.extend_from_slice(&more);
+            last = more.len();
+            count += 1;
+        }
+        Some((letter, segment, count))
+    }
+}
+
+impl Drop for SimDatagrams {
+    fn drop(&mut self) {
+        let mut inner = self.net.inner.borrow_mut();
+        // Nobody will ever have that name again.
+        inner.boxes.remove(&self.data);
+        if let Some(mailbox) = inner.boxes.get_mut(&self.command) {
+            mailbox.open = false;
+        }
+    }
+}
+
+impl DatagramPort for SimDatagrams {
+    type Address = SimAddress;
+
+    fn resolve(&self, target: Target) -> Result<SimAddress, ConnectError> {
+        Ok(SimAddress::command(target.nic, target.endpoint))
+    }
+
+    fn data_name(&self) -> &[u8] {
+        &self.name
+    }
+
+    fn data_address(&mut self, command: SimAddress, name: &[u8]) -> Option<SimAddress> {
+        command.named(name)
+    }
+
+    fn is_safe(&self, _address: SimAddress) -> bool {
+        self.terms().safe
+    }
+
+    fn capacity(&self, _channel: Channel) -> Capacity {
+        let terms = self.terms();
+        Capacity {
+            datagram_max: terms.datagram_max,
+            train_max: terms.train_max,
+            train_bytes: TRAIN_BYTES.max(terms.datagram_max),
+        }
+    }
+
+    fn receive_buffer(&self) -> usize {
+        self.terms().receive_buffer
+    }
+
+    fn now(&self) -> Instant {
+        self.net.inner.borrow().world.now()
+    }
+
+    fn send(
+        &mut self,
+        channel: Channel,
+        to: SimAddress,
+        train: Train<'_>,
+    ) -> Result<(), DatagramError> {
+        let Capacity {
+            datagram_max,
+            train_max,
+            train_bytes,
+        } = self.capacity(channel);
+        let count = train.bytes.len().div_ceil(train.segment);
+        assert!((1..=train_max).contains(&count), "a train of {count}");
+        assert!(
+            train.segment.min(train.bytes.len()) <= datagram_max,
+            "a datagram larger than the service takes"
+        );
+        assert!(train.bytes.len() <= train_bytes, "too long a train");
+        let from = (self.node, self.of(channel));
+        self.net.inner.borrow_mut().send(from, to, train)
+    }
+
+    fn poll(&mut self, budget: usize, mut receive: impl FnMut(Incoming<'_, SimAddress>)) -> bool {
+        let mut left = budget;
+        for channel in [Channel::Command, Channel::Data] {
+            while left > 0
+                && let Some((letter, segment, count)) = self.next(channel, left)
+            {
+                left -= count.min(left);
+                match letter {
+                    Letter::Datagram(from, _) => receive(Incoming::Datagrams {
+                        channel,
+                        from,
+                        bytes: &self.train,
+                        segment: segment.max(1),
+                    }),
+                    Letter::Refused(to) => receive(Incoming::Refused { to }),
+                    Letter::TooLarge(to, most) => receive(Incoming::TooLarge { to, most }),
+                }
+            }
+        }
+        if left == 0 {
+            // There may be more, whoever asks for it.
+            let world = &self.net.inner.borrow().world;
+            world.wake(world.now(), self.node);
+        }
+        left < budget
+    }
+
+    fn arm(&mut self) -> bool {
+        let mut inner = self.net.inner.borrow_mut();
+        let empty = |address| {
+            inner
+                .settled(address)
+                .is_none_or(|mailbox| mailbox.is_empty())
+        };
+        [self.command, self.data].into_iter().all(empty)
+    }
+
+    fn disarm(&mut self) {}
+}
