@@ -8,17 +8,14 @@
  *       side0                 side0               silent:  the port is taken off the bridge; every
  *       client's namespace    server's                     link stays up, every packet is lost
  *
- * A namespace lives as long as the processes in it, the harness kills sides whose director dies,
- * and the director has a namespace of its own: whatever ends this program, nothing is left.
- *
  * The figures printed are from the cut until the last operation had ended. The bound is the
  * configured time and 100 ms.
  */
+#include "support/net.h"
 #include "support/pair.h"
 #include "support/pattern.h"
 #include "support/port.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,46 +35,7 @@ enum {
     TAG_OFFER = 200,
 };
 
-static void run(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static void run(const char *format, ...)
-{
-    char command[300];
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(command, sizeof command, format, arguments);
-    va_end(arguments);
-    if (system(command) != 0)
-        FAIL("cannot do: %s", command);
-}
-
 /* ---- sides ---- */
-
-/* This process becomes a host of its own, number `host`, once the director has connected it. */
-static void become_host(struct side *side)
-{
-    int host;
-
-    if (unshare(CLONE_NEWNET) != 0)
-        FAIL("no network namespace can be made: root, and a kernel with them, are needed");
-    tell(side, "unplugged", getpid());
-    host = (int)hear(side, "plugged");
-    run("ip link set lo up");
-    run("ip address add 198.51.100.%d/24 dev side0", host + 1);
-    run("ip link set side0 up");
-}
-
-static struct bmi_method_addr *look_up(int host, int endpoint)
-{
-    char text[ADDRESS_SIZE];
-    struct bmi_method_addr *address;
-
-    snprintf(text, sizeof text, "mx://198.51.100.%d:0:%d", host + 1, endpoint);
-    address = host_lookup(text);
-    CHECK(address != NULL);
-    return address;
-}
 
 struct load {
     struct op lost[FEW], offer[FEW];
@@ -210,44 +168,15 @@ static void client(struct side *side)
 
 /* ---- the hub ---- */
 
-static void need_the_means(void)
-{
-    if (geteuid() != 0)
-        FAIL("check-net needs root: it makes network namespaces (CAP_SYS_ADMIN, CAP_NET_ADMIN)");
-    if (system("ip -V >/dev/null 2>&1") != 0)
-        FAIL("check-net needs ip (iproute2)");
-}
-
-static void make_hub(void)
-{
-    need_the_means();
-    /* Each test anew: the one before goes with its last process. */
-    if (unshare(CLONE_NEWNET) != 0)
-        FAIL("no network namespace can be made: CAP_SYS_ADMIN and CONFIG_NET_NS are needed");
-    run("ip link set lo up");
-    run("ip link add hub type bridge");
-    run("ip link set hub up");
-}
-
-static void plug_in(struct child *child, int host)
-{
-    int pid = (int)child_hear(child, "unplugged");
-
-    run("ip link add port%d type veth peer name side0 netns %d", host, pid);
-    run("ip link set port%d master hub", host);
-    run("ip link set port%d up", host);
-    child_tell(child, "plugged", host);
-}
-
-enum way { SILENT, PULLED, CUTS };
+enum pull { SILENT, PULLED, CUTS };
 static const char *const cuts[CUTS] = {"silent", "pulled"};
 
-static void cut(enum way how)
+static void cut(enum pull how)
 {
     run(how == SILENT ? "ip link set port1 nomaster" : "ip link set port1 down");
 }
 
-static void heal(enum way how)
+static void heal(enum pull how)
 {
     run(how == SILENT ? "ip link set port1 master hub" : "ip link set port1 up");
 }
@@ -265,7 +194,7 @@ static void start_both(struct world *world, struct child *sides[HOSTS], bool sen
         child_hear(sides[i], "loaded");
 }
 
-static void cut_and_heal(struct world *world, enum way how, bool sends, const char *who,
+static void cut_and_heal(struct world *world, enum pull how, bool sends, const char *who,
                          int timeout_ms)
 {
     struct child *sides[HOSTS];
@@ -296,7 +225,7 @@ static void cut_and_heal(struct world *world, enum way how, bool sends, const ch
 
 /* ---- who notices ---- */
 
-static void watched(struct world *world, enum way how)
+static void watched(struct world *world, enum pull how)
 {
     set_ms("BMI_MX_PEER_TIMEOUT_MS", TIMEOUT_MS);
     cut_and_heal(world, how, true, "peer watch", TIMEOUT_MS);
@@ -314,7 +243,7 @@ static void watch_pulled(struct world *world)
 }
 
 /* The transport's own keep-alive: of the kernel's for TCP, of the rdm port's over a fabric. */
-static void kept_alive(struct world *world, enum way how, bool sends)
+static void kept_alive(struct world *world, enum pull how, bool sends)
 {
     int timeout_ms = port_is("rdm") ? TIMEOUT_MS : TCP_TIMEOUT_MS;
 
@@ -428,9 +357,9 @@ static void cuts_briefly(struct world *world)
     for (int i = 0; i < HOSTS; i++)
         child_hear(sides[i], "talking");
     for (int i = 0; i < 2 * CUTS; i++) {
-        cut((enum way)(i % CUTS));
+        cut((enum pull)(i % CUTS));
         pause_ms(250);
-        heal((enum way)(i % CUTS));
+        heal((enum pull)(i % CUTS));
         pause_ms(1000); /* TCP comes back after twice the time it was away */
     }
     child_tell(sides[0], "enough", 0);

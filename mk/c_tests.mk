@@ -90,7 +90,7 @@ $(1)/table_linked: $(1)/table_linked.o \
     $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) ops_linked_pic.o) | lib
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $$(C_TESTS_LINK) $$(C_TESTS_LIBS)
 
-$(addprefix $(1)/,$(C_TESTS_PLAIN) fabric_mixed net): $(1)/%: $(1)/%.o \
+$(addprefix $(1)/,$(C_TESTS_PLAIN) fabric_mixed): $(1)/%: $(1)/%.o \
     $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) ops_linked.o) | lib
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $$(C_TESTS_LINK) $$(C_TESTS_LIBS)
 endef

@@ -72,12 +72,12 @@ static void send_note(int fd, const char *word, int64_t value)
         FAIL("cannot tell '%s': %s", word, strerror(errno));
 }
 
-static int64_t receive_note(int fd, const char *word, const char *from)
+static int64_t receive_note(int fd, const char *word, const char *from, int ms)
 {
     struct note note;
     ssize_t got;
 
-    if (!readable(fd, deadline_in(2 * PATIENCE_MS)))
+    if (!readable(fd, deadline_in(ms)))
         FAIL("%s did not say '%s' in time", from, word);
     got = recv(fd, &note, sizeof note, 0);
     if (got == 0 || (got < 0 && errno == ECONNRESET))
@@ -97,7 +97,7 @@ void tell(struct side *side, const char *word, int64_t value)
 
 int64_t hear(struct side *side, const char *word)
 {
-    return receive_note(side->line, word, "the other side");
+    return receive_note(side->line, word, "the other side", 2 * PATIENCE_MS);
 }
 
 bool heard_anything(struct side *side)
@@ -174,7 +174,12 @@ void child_tell(struct child *child, const char *word, int64_t value)
 
 int64_t child_hear(struct child *child, const char *word)
 {
-    return receive_note(child->line, word, child->role);
+    return child_hear_within(child, word, 2 * PATIENCE_MS);
+}
+
+int64_t child_hear_within(struct child *child, const char *word, int ms)
+{
+    return receive_note(child->line, word, child->role, ms);
 }
 
 /* ---- processes ---- */

@@ -77,6 +77,8 @@ pid_t hear_stopped(struct side *side);
 struct child *spawn(struct world *world, const char *role);
 void child_tell(struct child *child, const char *word, int64_t value);
 int64_t child_hear(struct child *child, const char *word);
+/* The same of a child that may take so long. */
+int64_t child_hear_within(struct child *child, const char *word, int ms);
 /* kill -9, by pid, and reap. */
 void child_kill(struct child *child);
 /* SIGSTOP, by pid; returns when every thread of it has stopped. */

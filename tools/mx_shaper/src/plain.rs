@@ -14,15 +14,14 @@ use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use std::os::fd::AsRawFd;
 
-/// `linux/ethtool.h`'s commands that set one offload, and its name there. Segmentation depends on
-/// scatter-gather and that on checksums: what depends on another is switched off before it.
-const OFFLOADS: [(u32, &str); 6] = [
-    (0x2c, "generic-receive-offload"),
-    (0x24, "generic-segmentation-offload"),
-    (0x1f, "tcp-segmentation-offload"),
-    (0x19, "scatter-gather"),
-    (0x17, "tx-checksumming"),
-    (0x15, "rx-checksumming"),
+/// `linux/ethtool.h`'s commands that set one offload each. What depends on another comes before it.
+const OFFLOADS: [u32; 6] = [
+    0x2c, // generic receive offload
+    0x24, // generic segmentation
+    0x1f, // TCP segmentation
+    0x19, // scatter-gather, on which segmentation depends
+    0x17, // checksums of what is sent, on which scatter-gather does
+    0x15, // checksums of what is received
 ];
 
 /// `struct ethtool_value`.
@@ -56,7 +55,7 @@ pub(crate) fn make_plain(interface: &str) -> Result<(), Errno> {
         SockFlag::SOCK_CLOEXEC,
         None,
     )?;
-    for (command, _) in OFFLOADS {
+    for command in OFFLOADS {
         let mut value = Value { command, data: 0 };
         let request = libc::ifreq {
             ifr_name: name,

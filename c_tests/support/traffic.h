@@ -1,0 +1,77 @@
+/*
+ * What sides say to each other over bad links: everything is checked, and how long it took measured.
+ *
+ *      talk      messages of all sizes both ways at once, expected and unexpected, in rounds
+ *      pings     one small message there and back, again and again
+ *      stream    large messages one way, as fast as they go, until a time is over
+ *                  outflow, the sender ──────► inflow, one for each sender
+ *
+ * The same tags serve in every round with other contents: a message that came twice, or from
+ * before, would be found in the place of a later one.
+ *
+ * Owns: its buffers. Knows nothing of: networks, roles.
+ */
+#ifndef C_TESTS_TRAFFIC_H
+#define C_TESTS_TRAFFIC_H
+
+#include "host.h"
+#include "op.h"
+
+/* ---- talk ---- */
+
+enum { TALK_SIZES = 14, TALK_UNEXPECTED = 40 };
+
+/* With one peer. */
+struct talk {
+    struct bmi_method_addr *peer;
+    int64_t me, you;      /* numbers that make contents differ */
+    int sizes;            /* so many of them are used */
+    int64_t round;
+    bool leads;           /* sends the unexpected messages */
+    int64_t unexpected;   /* how many have come */
+    int64_t words[TALK_UNEXPECTED][2];
+    char *in[TALK_SIZES], *out[TALK_SIZES];
+    struct op receive[TALK_SIZES], send[TALK_SIZES], call[TALK_UNEXPECTED];
+};
+
+/* Messages of up to `largest` bytes. */
+void talk_begin(struct talk *talk, struct bmi_method_addr *peer, int64_t me, int64_t you,
+                bool leads, int64_t largest);
+/* One round with each of these peers at the same time. Fails when it is not over in time. */
+void talk_round(struct talk *talks, int count, deadline_t deadline);
+void talk_end(struct talk *talk);
+
+/* ---- pings ---- */
+
+struct pings {
+    int64_t median_us, worst_us;
+};
+
+struct pings ping(struct bmi_method_addr *peer, int count, deadline_t deadline);
+void pong(struct bmi_method_addr *peer, int count, deadline_t deadline);
+
+/* ---- streams ---- */
+
+enum { STREAM_AHEAD = 4 };
+
+struct inflow {
+    struct bmi_method_addr *peer;
+    bmi_size_t size;
+    int64_t number; /* of the next message */
+    int64_t more;   /* messages still to come, once the last one's number is known */
+    int64_t bytes;  /* of whole messages so far */
+    bool ended;
+    char *buffers[STREAM_AHEAD];
+    struct op receives[STREAM_AHEAD];
+};
+
+/* Sends messages of `size` bytes for so long, and waits until all have gone. */
+void outflow(struct bmi_method_addr *peer, bmi_size_t size, int ms, deadline_t deadline);
+void inflow_begin(struct inflow *flow, struct bmi_method_addr *peer, bmi_size_t size);
+/* Takes what has come; false once it has ended. Never waits. */
+bool inflow_step(struct inflow *flow);
+void inflow_end(struct inflow *flow);
+/* The whole of a stream; bytes a second. */
+double take_stream(struct bmi_method_addr *peer, bmi_size_t size, deadline_t deadline);
+
+#endif
