@@ -11,8 +11,8 @@
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{
-    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockType, SockaddrLike, bind, recvfrom,
-    send, setsockopt, socket, sockopt,
+    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockType, SockaddrLike, bind, recvfrom, send,
+    setsockopt, socket, sockopt,
 };
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
