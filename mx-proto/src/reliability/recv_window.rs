@@ -300,7 +300,7 @@ mod tests {
                 }
                 assert_eq!(window.cumulative(), START.ahead(next));
                 assert_eq!(window.has_holes(), !here.is_empty());
-                let mut words = vec![0u64; SACK_WORDS];
+                let mut words = [0u64; SACK_WORDS];
                 for bit in here.iter().map(|at| (at - next - 1) as usize) {
                     words[bit / 64] |= 1 << (bit % 64);
                 }
