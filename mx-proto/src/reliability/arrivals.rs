@@ -200,7 +200,10 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let taken = link
             .reassembly
             .take(&chunk, who, self.limits, &mut self.budget, sink);
-        debug_assert!(taken.is_ok(), "it was admitted");
+        if taken.is_err() {
+            self.on_bad(now, id, sink);
+            return true;
+        }
         self.deferred = Some(Deferred {
             link: id,
             arrived_at: now,

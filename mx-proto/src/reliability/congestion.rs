@@ -272,7 +272,7 @@ impl Congestion {
         }
         self.account.lost += bytes;
         self.look_for_queue(rtt);
-        if (VARIANT == 0 && self.queue) || self.account.lost > self.tolerated() {
+        if self.queue || self.account.lost > self.tolerated() {
             self.note_plateau();
             self.window = self.reduced().max(self.floor()).min(self.window);
             self.threshold = self.window;
@@ -281,9 +281,9 @@ impl Congestion {
         }
     }
 
-    /// Nothing came back in time: as at the beginning, with next to nothing. Where to depends on
-    /// what there is to say that it was congestion: the last segment of a message may just have
-    /// been lost alone.
+    /// Nothing came back in time: slow start from next to nothing. It ends where the window was,
+    /// and below that if anything says that it was congestion: the last segment of a message may
+    /// just have been lost alone, or the peer not have run for a while.
     pub(super) fn on_timeout(&mut self, now: Instant) {
         let least = self.segment * LEAST;
         if self.window > least && self.round.before > Duration::ZERO {
@@ -306,7 +306,7 @@ impl Congestion {
     }
 
     fn floor(&self) -> u64 {
-        (self.segment * FLOOR).min((64 << 10).max(self.segment * LEAST))
+        self.segment * FLOOR
     }
 
     fn unit(&self) -> u64 {
@@ -334,7 +334,7 @@ impl Congestion {
 
     /// Bytes of those that may be lost: 2 %, and what chance adds to that in so few.
     fn tolerated(&self) -> u64 {
-        self.counted() / 50 + self.segment * 2
+        self.counted() / 50 + self.segment * CHANCE
     }
 }
 
@@ -394,13 +394,19 @@ fn within(segment: usize) -> u64 {
 /// costs a time-out.
 const FLOOR: u64 = 4;
 
-/// Segments after a time-out. Two, for the second shows whether the first was lost.
-const VARIANT: u8 = 0;
+/// Of larger segments than this the window does not grow by one a round trip but by so many bytes:
+/// a jumbo frame. It would fall each few round trips again.
 const UNIT: u64 = 9000;
+
+/// Segments after a time-out. Two, for the second shows whether the first was lost.
 const LEAST: u64 = 2;
 
 /// Segments over which losses are counted at least: 2 % of them are more than two.
 const COUNTED: u64 = 128;
+
+/// Losses that chance may add to 2 %: where 1 % are lost by chance, it adds more once in some
+/// thousand round trips.
+const CHANCE: u64 = 4;
 
 /// Samples of a round before their least says anything: HyStart++ takes eight, but our peers
 /// acknowledge a quarter of the window at a time.

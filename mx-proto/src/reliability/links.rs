@@ -128,7 +128,7 @@ pub(super) struct Senders {
 const SENDERS_EPOCH: Duration = Duration::from_millis(10);
 
 /// Room a peer always has: a few small datagrams.
-const ROOM_MIN: usize = 8 << 10;
+pub(super) const ROOM_MIN: usize = 8 << 10;
 
 /// How late a timer may be: well below the shortest time-out and the delay of acknowledgements.
 const LATENESS: Duration = Duration::from_micros(50);

@@ -13,12 +13,13 @@
 
 use super::rtt::Rtt;
 use crate::time::Instant;
+use std::time::Duration;
 
 /// The bucket of one link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pacer {
-    /// Bytes that may go at once.
-    credit: u64,
+    /// Bytes that may go at once. Below 0 after a train that was larger than the bucket.
+    credit: i64,
     /// When it was last filled.
     filled_at: Instant,
 }
@@ -42,38 +43,145 @@ impl Pacer {
         rtt: &Rtt,
     ) -> Option<Instant> {
         // Before the first measurement the initial window is all there is.
-        let round = rtt.smoothed()?.as_nanos() as u64;
-        let gain = if slow_start { 8 } else { 5 };
-        let window = window.min(WINDOW_MAX);
-        // Bytes in four milliseconds, so that small rates do not vanish.
-        let per_ms = (window * gain * 1_000_000 / (round.max(1) * 4)).max(1);
+        let round = rtt.smoothed()?.as_nanos().max(1);
+        let quarters = if slow_start { 8 } else { 5 };
+        let per_ms = u128::from(window) * quarters * 1_000_000 / (4 * round);
+        let per_ms = i64::try_from(per_ms).unwrap_or(i64::MAX).max(1);
         let depth = per_ms.max(QUANTUM);
-        let passed = now.since(self.filled_at).as_nanos() as u64;
-        let gained = u128::from(per_ms) * u128::from(passed) / 1_000_000;
-        let gained = u64::try_from(gained).unwrap_or(u64::MAX);
+        let passed = now.since(self.filled_at).as_nanos();
+        let gained = per_ms as u128 * passed / 1_000_000;
         if gained > 0 {
+            let gained = i64::try_from(gained).unwrap_or(i64::MAX);
             self.credit = self.credit.saturating_add(gained).min(depth);
             self.filled_at = now;
         }
-        let missing = bytes.min(depth).saturating_sub(self.credit);
-        if missing == 0 {
+        let wanted = i64::try_from(bytes).unwrap_or(i64::MAX).min(depth);
+        if self.credit >= wanted {
             return None;
         }
-        let nanos = u128::from(missing) * 1_000_000 / u128::from(per_ms);
-        Some(Instant(
-            now.0.saturating_add(nanos as u64).saturating_add(1),
-        ))
+        let missing = wanted.saturating_sub(self.credit) as u128;
+        let nanos = (missing * 1_000_000).div_ceil(per_ms as u128);
+        let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
+        // What was too little to be counted yet is not lost: it has come since the last filling.
+        let at = self.filled_at.after(Duration::from_nanos(nanos));
+        Some(at.max(Instant(now.0.saturating_add(1))))
     }
 
     /// They went.
     pub(super) fn on_sent(&mut self, bytes: u64) {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         self.credit = self.credit.saturating_sub(bytes);
     }
 }
 
 /// Least depth of the bucket: one train of the largest datagrams. Shorter ones would save the
 /// network nothing, and cost a system call each.
-const QUANTUM: u64 = 64 << 10;
+const QUANTUM: i64 = 64 << 10;
 
-/// Keeps the product in range.
-const WINDOW_MAX: u64 = 1 << 32;
+#[cfg(test)]
+mod tests {
+    use super::super::config::ReliableConfig;
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn rtt(sample: Duration) -> Rtt {
+        let mut rtt = Rtt::new(&ReliableConfig::default());
+        rtt.on_sample(Instant(1), sample);
+        rtt
+    }
+
+    /// Bytes that go in a second in trains of `train`, when the pacer is asked `late` after each
+    /// time it has named.
+    fn in_a_second(train: u64, window: u64, slow: bool, round: Duration, late: Duration) -> u64 {
+        let (mut pacer, rtt) = (Pacer::new(), rtt(round));
+        let (mut now, mut sent) = (Instant(5_000_000_000), 0);
+        let end = now.after(Duration::from_secs(1));
+        while now < end {
+            match pacer.wait_until(now, train, window, slow, &rtt) {
+                None => {
+                    pacer.on_sent(train);
+                    sent += train;
+                }
+                Some(at) => {
+                    assert!(at > now);
+                    now = at.after(late);
+                }
+            }
+        }
+        sent
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_window_and_a_quarter_or_twice_it_in_slow_start() {
+        for (round, window) in [(10 * MS, 1 << 20), (MS, 100_000), (100 * MS, 30_000)] {
+            let rate = window * 1000 / round.as_millis() as u64;
+            for train in [100, 1472, 20_000, 64 << 10, 1 << 20] {
+                let depth = (rate / 500).max(64 << 10) + train;
+                let sent = in_a_second(train, window, false, round, Duration::ZERO);
+                assert!(
+                    sent.abs_diff(rate * 5 / 4) <= depth + rate / 100,
+                    "{sent} at {rate}"
+                );
+                let sent = in_a_second(train, window, true, round, Duration::ZERO);
+                assert!(
+                    sent.abs_diff(rate * 2) <= depth + rate / 100,
+                    "{sent} at {rate}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_caller_that_wakes_up_late_loses_no_rate() {
+        let window = 1 << 20;
+        let rate = window * 100;
+        let sent = in_a_second(64 << 10, window, false, 10 * MS, MS * 3 / 10);
+        assert!(sent >= rate * 5 / 4 * 98 / 100, "{sent}");
+    }
+
+    #[test]
+    fn silence_saves_up_no_more_than_a_train_or_a_millisecond() {
+        for (window, round, depth) in [(64_000, 10 * MS, 64 << 10), (1 << 20, MS, 1_310_720)] {
+            let (mut pacer, rtt) = (Pacer::new(), rtt(round));
+            let now = Instant(3_600_000_000_000);
+            let mut went = 0;
+            while pacer.wait_until(now, 1024, window, false, &rtt).is_none() {
+                pacer.on_sent(1024);
+                went += 1024;
+            }
+            assert!(depth - went < 1024, "{went} of {depth}");
+        }
+    }
+
+    #[test]
+    fn before_the_first_measurement_nothing_waits() {
+        let (mut pacer, rtt) = (Pacer::new(), Rtt::new(&ReliableConfig::default()));
+        for _ in 0..100 {
+            let wait = pacer.wait_until(Instant(7), 1 << 20, 1 << 20, true, &rtt);
+            assert_eq!(wait, None);
+            pacer.on_sent(1 << 20);
+        }
+    }
+
+    #[test]
+    fn no_input_stops_it_or_overflows() {
+        for window in [0, 1, u64::MAX] {
+            for round in [Duration::from_nanos(1), Duration::from_secs(1000)] {
+                for bytes in [0, 1, u64::MAX] {
+                    let (mut pacer, rtt) = (Pacer::new(), rtt(round));
+                    let mut now = Instant(u64::MAX - 10);
+                    for _ in 0..5 {
+                        match pacer.wait_until(now, bytes, window, true, &rtt) {
+                            None => pacer.on_sent(bytes),
+                            Some(at) => {
+                                assert!(at >= now);
+                                now = at;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

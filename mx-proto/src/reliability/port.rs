@@ -14,7 +14,7 @@
 
 use super::checksum::crc32c;
 use super::config::ReliableConfig;
-use super::links::{Links, Need, Reply};
+use super::links::{Links, Need, ROOM_MIN, Reply};
 use super::packet::{DATAGRAM_HEADER, FIN, GREETING, Kind, SUMMED, greeting, name_of};
 use super::send_window::Content;
 use super::service::{Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, Train};
@@ -41,6 +41,10 @@ pub struct Reliable<D: DatagramPort> {
     scratch: Vec<u8>,
 }
 
+/// Smallest window, in segments: one that takes a packet of 4 KiB, which every port can carry, in
+/// half of it, however small its segments.
+const WINDOW_MIN: u16 = 32;
+
 /// How soon to try again when the service has no room and cannot say when it will.
 const RETRY: Duration = Duration::from_micros(100);
 
@@ -52,7 +56,7 @@ impl<D: DatagramPort> Reliable<D> {
             datagrams.capacity(Channel::Command),
             datagrams.capacity(Channel::Data),
         );
-        config.window = config.window.clamp(8, 1 << 15);
+        config.window = config.window.clamp(WINDOW_MIN, 1 << 15);
         // A packet that needs the whole window would wait for it to be empty every time, and it
         // must fit while only the smallest datagrams are known to pass.
         let most = SMALLEST * usize::from(config.window) / 2 - HEADER_LEN;
@@ -171,7 +175,12 @@ impl<D: DatagramPort> Reliable<D> {
             link.session.push_fin(store);
         }
         let (address, data_address) = (link.address, link.data);
-        let room = room.saturating_sub(link.reassembly.kept_bytes());
+        let left = room.saturating_sub(link.reassembly.kept_bytes());
+        let room = match link.reassembly.has_ready() {
+            true => left,
+            // What is kept waits for more: without room for that it would wait for ever.
+            false => left.max(ROOM_MIN),
+        };
         let mut outlet = Outlet {
             now,
             room: u32::try_from(room).unwrap_or(u32::MAX),

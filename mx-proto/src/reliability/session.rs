@@ -278,6 +278,8 @@ impl Session {
         self.send.on_room(header.ack, header.room);
         if acked.moved {
             self.rtt.on_progress();
+            // Tiny segments go on arriving, out of order, where large ones never do.
+            self.pmtu.on_progress();
         }
         if let Some(sample) = acked.rtt {
             self.rtt.on_sample(now, sample);
@@ -297,7 +299,6 @@ impl Session {
     fn on_arrived(&mut self, now: Instant, acked: &Acked, before: u64) {
         self.congestion
             .on_arrived(now, acked.bytes, before, &self.rtt);
-        self.pmtu.on_progress();
         self.progress_at = now;
         self.timeouts = 0;
         (self.resend_at, self.ask_at) = (None, None);
