@@ -234,12 +234,12 @@ fn room(loss: u64) -> Bottleneck {
     }
 }
 
-/// A long one: 1 Gbit/s, 10 ms, 1 MiB of queue.
+/// A long one: 100 Mbit/s, 20 ms, 256 KiB of queue.
 fn far(loss: u64) -> Bottleneck {
     Bottleneck {
-        rate: GIGABIT,
-        way: 10 * MS,
-        queue: 1 << 20,
+        rate: GIGABIT / 10,
+        way: 20 * MS,
+        queue: 256 << 10,
         loss,
     }
 }
@@ -265,11 +265,11 @@ fn a_flow_alone_fills_the_link() {
 #[test]
 fn one_percent_of_loss_by_chance_costs_little_more_than_itself() {
     for (bottleneck, warm) in [(room(100), 20 * MS), (far(100), 2000 * MS)] {
-        for seed in 1..6 {
+        for seed in 1..4 {
             let mut model = Model::new(bottleneck, seed);
             model.add(1472);
             model.run(warm);
-            let share = model.share(warm * 5);
+            let share = model.share(warm * 3);
             assert!(share >= 80, "{share} % with seed {seed}");
         }
     }
