@@ -46,6 +46,8 @@ pub struct Stats {
     pub unregistered: u64,
     /// Packets of the provider's own.
     pub empty: u64,
+    /// Datagrams that got lost.
+    pub lost: u64,
 }
 
 /// The most violations kept; a test that breaks one rule breaks it often.

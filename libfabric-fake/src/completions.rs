@@ -16,6 +16,7 @@ use libfabric_sys::abi::*;
 
 use crate::objects::{Id, code, enter};
 use crate::queue::Queue;
+use crate::shape::Wait;
 use crate::state::State;
 
 /// What a provider's own number for an error is more than libfabric's.
@@ -27,6 +28,12 @@ pub(crate) unsafe extern "C" fn control(
     arg: *mut c_void,
 ) -> c_int {
     let control = |state: &mut State, id: Id| {
+        let late = state
+            .shape_of(id)
+            .is_some_and(|shape| shape.wait == Wait::WhenBound);
+        if late && state.endpoints_of(id).is_empty() {
+            return code(FI_EOPBADSTATE);
+        }
         let Some(queue) = state.queues.get(&id) else {
             return code(FI_EINVAL);
         };

@@ -92,6 +92,7 @@ impl State {
             let tagged = message.tag.is_some();
             match message.sender {
                 Some(serial) => self.bereave(serial, death, false),
+                None if self.is_datagram(from) => self.stats.lost += 1,
                 None => {
                     self.one_less(from);
                     self.send_to_nobody(from, death, None, true, tagged);

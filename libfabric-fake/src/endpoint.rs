@@ -16,6 +16,7 @@ use std::sync::Arc;
 use libc::c_int;
 use libfabric_sys::abi::*;
 
+use crate::datagram::Held;
 use crate::faults::Call;
 use crate::finishing::Finish;
 use crate::landing::Transfer;
@@ -58,6 +59,8 @@ pub(crate) struct Endpoint {
     pub(crate) remote: Vec<Remote>,
     /// Operations that are over and not yet told of.
     pub(crate) finishing: Vec<Finish>,
+    /// Datagrams that wait for more.
+    pub(crate) held: Vec<Held>,
     /// Sends, injects and reads that are not over.
     pub(crate) outstanding: usize,
     /// Posts still to be answered by `-FI_EAGAIN`.
@@ -207,6 +210,7 @@ pub(crate) unsafe extern "C" fn open(
                 landing: Vec::new(),
                 remote: Vec::new(),
                 finishing: Vec::new(),
+                held: Vec::new(),
                 outstanding: 0,
                 storm: 0,
             },

@@ -71,6 +71,8 @@ pub struct Faults {
     pub again: f64,
     /// ... up to so many.
     pub again_run: u32,
+    /// A datagram is lost on its way.
+    pub lose: f64,
     /// A message, transfer or read makes no progress at a poll at which it could.
     pub hold: f64,
     /// Polls between the choice of a receive buffer (or a read) and the writing into it, at most.
@@ -115,6 +117,7 @@ impl Faults {
             refuse: BTreeMap::new(),
             again: 0.0,
             again_run: 0,
+            lose: 0.0,
             hold: 0.0,
             landing_polls: 0,
             late_send: 0.0,

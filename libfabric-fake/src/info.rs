@@ -116,7 +116,7 @@ fn offer(shape: &Shape, wish: &Wish, mr_mode: c_int, source: Source) -> *mut fi_
     rx.iov_limit = shape.iov_limit;
     // SAFETY: as above.
     let ep = unsafe { &mut *info.ep_attr };
-    ep.r#type = FI_EP_RDM;
+    ep.r#type = shape.ep_type;
     ep.protocol = shape.protocol;
     ep.protocol_version = 1;
     ep.max_msg_size = shape.max_msg;
@@ -138,7 +138,7 @@ fn offer(shape: &Shape, wish: &Wish, mr_mode: c_int, source: Source) -> *mut fi_
     } else {
         wish.progress
     };
-    domain.resource_mgmt = FI_RM_ENABLED;
+    domain.resource_mgmt = shape.resource_mgmt;
     domain.av_type = if wish.av_type == 0 {
         FI_AV_TABLE
     } else {
@@ -390,10 +390,14 @@ mod tests {
             hints.set_caps(FI_MSG | FI_ATOMIC);
         });
         assert!(too_much.is_empty());
-        let datagrams = names(&fake, |hints| {
-            hints.set_ep_type(FI_EP_DGRAM);
-        });
-        assert!(datagrams.is_empty());
+        let datagrams = |fake: &Fake| {
+            names(fake, |hints| {
+                hints.set_ep_type(FI_EP_DGRAM).set_caps(FI_MSG);
+            })
+        };
+        assert!(datagrams(&fake).is_empty());
+        let both = Fake::offering(vec![Shape::tcp(), Shape::usnic()], 1);
+        assert_eq!(datagrams(&both), ["usnic"]);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //!   memory     registrations                      queue     completion queues
 //!   messages, tagged, reads   posting, as C calls it; posting, remote   the rules of it
 //!   progress, matching, landing, finishing   how messages move; cancel, loss, division   how they do not
+//!   datagram   how those move that nobody waits for
 //!   checker    rules broken, counters             completions   reading queues, as C calls it
 //! ```
 //!
@@ -30,6 +31,7 @@ mod bytes;
 mod cancel;
 mod checker;
 mod completions;
+mod datagram;
 mod division;
 mod endpoint;
 mod fabric;

@@ -44,7 +44,7 @@ impl State {
         for key in keys {
             let queue = self.channels.remove(&key).unwrap_or_default();
             for message in queue {
-                if message.sender.is_none() {
+                if message.sender.is_none() && !self.is_datagram(message.from) {
                     self.one_less(message.from);
                 }
                 lost.push(message);

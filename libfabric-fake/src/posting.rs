@@ -290,6 +290,18 @@ impl State {
         }
         let flags = call.flags.unwrap_or(0);
         let inject = call.silent || flags & FI_INJECT != 0;
+        if flags & FI_MORE != 0 && !shape.knows_more {
+            return Err(code(FI_EBADFLAGS));
+        }
+        let unguarded = shape.resource_mgmt == FI_RM_DISABLED;
+        if unguarded && (full || call.silent) {
+            self.wrong(
+                name,
+                ep,
+                "more than there is room for, or inject",
+                FI_EINVAL,
+            );
+        }
         if inject && len > shape.inject {
             return Err(self.wrong(name, ep, "an inject longer than inject_size", FI_EINVAL));
         }
@@ -324,6 +336,10 @@ impl State {
             bytes::fill(prefix, 0x11);
         }
         let copied = inject.then(|| bytes::gather(&body));
+        let datagram = match shape.ep_type {
+            FI_EP_DGRAM => body.clone(),
+            _ => Vec::new(),
+        };
         let sender = (!call.silent).then(|| {
             let operation = Operation {
                 ep,
@@ -341,6 +357,24 @@ impl State {
             };
             self.lend(&shape, operation)
         });
+        if shape.ep_type == FI_EP_DGRAM {
+            let to = match route {
+                Route::To(peer) => Some(peer),
+                Route::Later | Route::Gone(_) => None,
+            };
+            let bytes = copied.unwrap_or_else(|| bytes::gather(&datagram));
+            let message = Message {
+                from: ep,
+                source,
+                tag,
+                data: call.data,
+                len,
+                body: MessageBody::Copied(bytes),
+                sender,
+            };
+            self.send_datagram(ep, to, message, flags & FI_MORE != 0);
+            return Ok(());
+        }
         let small = inject || len <= shape.eager;
         match route {
             Route::To(peer) => {
@@ -423,6 +457,9 @@ impl State {
             None
         };
         if full {
+            if shape.resource_mgmt == FI_RM_DISABLED {
+                self.wrong(name, ep, "more than there is room for", FI_EINVAL);
+            }
             return Err(self.again());
         }
         self.check_context(ep, name, &shape, call.context)?;

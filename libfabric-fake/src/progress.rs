@@ -13,6 +13,8 @@
 //! Everything happens as late as it may: a buffer taken back too early shows as changed or
 //! overwritten memory.
 
+use libfabric_sys::abi::FI_EP_DGRAM;
+
 use crate::landing::Transfer;
 use crate::objects::Id;
 use crate::remote::Remote;
@@ -85,7 +87,9 @@ impl State {
         let arrives = channels.any(|((_, from), queue)| {
             queue.front().is_some_and(|message| {
                 self.is_up(ep, *from)
-                    && (self.room_for(ep, *from) || self.find_receive(ep, message).is_some())
+                    && (endpoint.shape.ep_type == FI_EP_DGRAM
+                        || self.room_for(ep, *from)
+                        || self.find_receive(ep, message).is_some())
             })
         });
         busy || connects || arrives
@@ -201,7 +205,11 @@ impl State {
             .collect();
         for key in keys {
             let from = key.1;
-            while self.is_up(ep, from) && !self.rng.chance(self.faults.hold) {
+            let reliable = !self.is_datagram(ep);
+            if !reliable {
+                self.arrive_datagrams(ep, from);
+            }
+            while reliable && self.is_up(ep, from) && !self.rng.chance(self.faults.hold) {
                 let Some(message) = self.channels.get(&key).and_then(|queue| queue.front()) else {
                     break;
                 };

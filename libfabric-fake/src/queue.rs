@@ -263,12 +263,15 @@ pub(crate) unsafe extern "C" fn open(
             state.violation(format!("fi_cq_open with format {}", attr.format));
             return code(FI_EINVAL);
         }
+        if attr.format == FI_CQ_FORMAT_TAGGED && !shape.tagged_entries {
+            return code(FI_ENOSYS);
+        }
         let waits = attr.wait_obj != FI_WAIT_NONE;
         let fd = match (attr.wait_obj, shape.wait) {
             (FI_WAIT_NONE, _) => None,
             (_, Wait::Refused) => return code(FI_ENOSYS),
             (_, Wait::NoDescriptor) => None,
-            (FI_WAIT_FD | FI_WAIT_UNSPEC, Wait::Fd) => match eventfd() {
+            (FI_WAIT_FD | FI_WAIT_UNSPEC, Wait::Fd | Wait::WhenBound) => match eventfd() {
                 Some(fd) => Some(fd),
                 None => return code(FI_EMFILE),
             },

@@ -23,6 +23,8 @@ pub enum Wait {
     Refused,
     /// Opening succeeds, `FI_GETWAIT` gives `-FI_ENOSYS`: `ofi_rxd`.
     NoDescriptor,
+    /// By a descriptor, told once an endpoint is bound: `usnic`.
+    WhenBound,
 }
 
 /// When things happen.
@@ -52,6 +54,15 @@ pub struct Shape {
     pub provider: String,
     /// The name of its domain.
     pub domain: String,
+    /// `FI_EP_RDM` or `FI_EP_DGRAM`.
+    pub ep_type: u32,
+    /// `FI_RM_ENABLED`; with `FI_RM_DISABLED` posting beyond the depths breaks a rule, and so does
+    /// injecting, which has no end that could be waited for.
+    pub resource_mgmt: u32,
+    /// Completion queues know the tagged format.
+    pub tagged_entries: bool,
+    /// `fi_sendmsg` knows `FI_MORE`, and may wait for what follows.
+    pub knows_more: bool,
     /// What it can do.
     pub caps: u64,
     /// What it wants: `FI_CONTEXT`, `FI_CONTEXT2`, `FI_MSG_PREFIX`, `FI_RX_CQ_DATA`.
@@ -143,6 +154,10 @@ impl Shape {
         Self {
             provider: "tcp".into(),
             domain: "fake0".into(),
+            ep_type: FI_EP_RDM,
+            resource_mgmt: FI_RM_ENABLED,
+            tagged_entries: true,
+            knows_more: true,
             caps: MESSAGES | MEMORY | REACH,
             mode: 0,
             prefix: 0,
@@ -314,6 +329,71 @@ impl Shape {
             cancel_unknown: FI_ENOENT,
             close_flush: false,
             ..Self::psm3()
+        }
+    }
+
+    /// The datagrams of `udp`: everything is injected, nothing registered.
+    pub fn udp() -> Self {
+        Self {
+            provider: "udp".into(),
+            ep_type: FI_EP_DGRAM,
+            caps: FI_MSG | FI_SEND | FI_RECV | FI_SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM,
+            protocol: FI_PROTO_UDP,
+            inject: 1472,
+            tx_depth: 1024,
+            rx_depth: 1024,
+            max_msg: 1472,
+            order: 0,
+            connect_polls: 0,
+            connect_queues: true,
+            eager: usize::MAX,
+            peer_gone: Death::Swallow,
+            no_peer: Death::Swallow,
+            cancel_unknown: FI_ENOENT,
+            ..Self::tcp()
+        }
+    }
+
+    /// The datagrams of `usnic`: addresses of sockets, a prefix, everything registered, nobody
+    /// looks after its queues.
+    pub fn usnic() -> Self {
+        Self {
+            provider: "usnic".into(),
+            resource_mgmt: FI_RM_DISABLED,
+            tagged_entries: false,
+            mode: FI_MSG_PREFIX,
+            prefix: 64,
+            mr_mode: FI_MR_LOCAL | FI_MR_ALLOCATED,
+            key_bytes: 4,
+            inject: 150,
+            iov_limit: 1,
+            tx_depth: 32,
+            rx_depth: 32,
+            // The prefix is counted in there.
+            max_msg: 8972 + 64,
+            progress: FI_PROGRESS_MANUAL,
+            wait: Wait::WhenBound,
+            cq_overruns: true,
+            ..Self::udp()
+        }
+    }
+
+    /// The datagrams of `verbs`: a prefix for the routing header, addresses of its own.
+    pub fn verbs_ud() -> Self {
+        Self {
+            provider: "verbs".into(),
+            protocol: FI_PROTO_IB_UD,
+            mode: FI_MSG_PREFIX,
+            prefix: 40,
+            mr_mode: FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
+            key_bytes: 4,
+            address_format: FI_ADDR_IB_UD,
+            address_len: 32,
+            inject: 64,
+            tx_depth: 384,
+            rx_depth: 384,
+            max_msg: 4096,
+            ..Self::udp()
         }
     }
 

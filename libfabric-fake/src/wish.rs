@@ -114,7 +114,7 @@ impl Wish {
             || self.addr_format == shape.address_format
             || (self.addr_format == FI_SOCKADDR && shape.address_format == FI_SOCKADDR_IN);
         let strict = matches!(self.threading, FI_THREAD_SAFE | FI_THREAD_FID);
-        let kind = matches!(self.ep_type, FI_EP_UNSPEC | FI_EP_RDM)
+        let kind = (self.ep_type == FI_EP_UNSPEC || self.ep_type == shape.ep_type)
             && (self.protocol == FI_PROTO_UNSPEC || self.protocol == shape.protocol)
             && matches!(self.av_type, FI_AV_UNSPEC | FI_AV_TABLE | FI_AV_MAP)
             && !(strict && shape.threading != FI_THREAD_SAFE)

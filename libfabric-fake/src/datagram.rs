@@ -1,0 +1,71 @@
+//! Endpoints of type `FI_EP_DGRAM`: nothing waits for anybody.
+//!
+//! ```text
+//!   post, FI_MORE --> held --.
+//!   post ---------------------+--> rung: on its way, or nowhere --> the send completes
+//!                                      |
+//!                    receive posted: landed; none: lost, and nobody is told
+//! ```
+//!
+//! Owns: what differs from reliable messages on the way out, and the losses.
+//! Knows nothing of: landing, completions.
+
+use libfabric_sys::abi::*;
+
+use crate::objects::Id;
+use crate::state::{Message, MessageBody, State};
+
+/// A datagram that is posted and waits for a post without `FI_MORE`.
+pub(crate) struct Held {
+    /// Nobody may be at its address.
+    to: Option<Id>,
+    message: Message,
+}
+
+impl State {
+    pub(crate) fn is_datagram(&self, ep: Id) -> bool {
+        let endpoint = self.endpoints.get(&ep);
+        endpoint.is_some_and(|endpoint| endpoint.shape.ep_type == FI_EP_DGRAM)
+    }
+
+    /// Takes a datagram, whose bytes have been copied already, with the operation it completes.
+    pub(crate) fn send_datagram(&mut self, ep: Id, to: Option<Id>, message: Message, more: bool) {
+        let Some(endpoint) = self.endpoints.get_mut(&ep) else {
+            return;
+        };
+        endpoint.outstanding += usize::from(message.sender.is_some());
+        endpoint.held.push(Held { to, message });
+        if more {
+            return;
+        }
+        for Held { to, mut message } in std::mem::take(&mut endpoint.held) {
+            if let Some(serial) = message.sender.take() {
+                self.send_done(serial);
+            }
+            let lost = self.rng.chance(self.faults.lose);
+            match to.filter(|to| !lost && !self.is_cut(ep, *to)) {
+                Some(to) => {
+                    let channel = self.channels.entry((to, ep)).or_default();
+                    channel.push_back(message);
+                    self.nudge(to);
+                }
+                None => self.stats.lost += 1,
+            }
+        }
+    }
+
+    /// Takes in what has come: into a receive, or nowhere.
+    pub(crate) fn arrive_datagrams(&mut self, ep: Id, from: Id) {
+        while !self.rng.chance(self.faults.hold) {
+            let queue = self.channels.get_mut(&(ep, from));
+            let Some(message) = queue.and_then(|queue| queue.pop_front()) else {
+                break;
+            };
+            debug_assert!(matches!(message.body, MessageBody::Copied(_)));
+            match self.find_receive(ep, &message) {
+                Some(serial) => self.begin_landing(ep, serial, message),
+                None => self.stats.lost += 1,
+            }
+        }
+    }
+}
