@@ -25,7 +25,7 @@ mod tests {
         !bytes.iter().fold(u32::MAX, |state, byte| {
             (0..8).fold(state ^ u32::from(*byte), |state, _| {
                 let carry = state & 1;
-                state >> 1 ^ carry * REVERSED
+                (state >> 1) ^ (carry * REVERSED)
             })
         })
     }

@@ -244,6 +244,7 @@ impl Session {
         self.heard_at = now;
         (self.pings, self.refusals) = (0, 0);
         self.unconfirmed = false;
+        self.pmtu.on_heard();
         let says = (header.ack, header.sack, header.room);
         let news = says != self.last_ack || header.kind == Kind::Ack;
         if news && !self.on_ack(now, header, payload, store, stats) {
