@@ -1,15 +1,22 @@
-//! Deadlines of requests, or of partners: a hashed wheel.
+//! Deadlines of requests, partners or links: a hierarchical wheel.
 //!
 //! ```text
-//!   slot:   0   1   2  ...  255       of requests: 64 ms each, 16.4 s a lap
-//!           |   |
-//!           |   +-- entry -- entry    an entry whose deadline is laps away
-//!           +-- entry                 stays and is looked at once a lap
+//!   level 0    64 slots of a tick           | x |   | x | x | ...     the 64 ticks around now
+//!   level 1    64 slots of 64 ticks         |   |   |   | x | ...     the 4096 ticks around now
+//!   level 2    64 slots of 4096 ticks       |   | x |   |   | ...
+//!     ...      up to the end of time
+//!                            when time reaches a slot, its entries move down; those of a slot of
+//!                            level 0 come out
 //! ```
 //!
+//! An entry is on the level of the highest group of six bits in which its tick differs from the
+//! present one. So all of a level come before all of the next, and the lowest bit that is set in
+//! the lowest level's map is the next slot.
+//!
 //! Owns: when something is to be looked at again. Knows nothing of: what then happens.
-//! Cost: set and clear are O(1), 40 bytes an entry; expiry looks at the slots that have passed.
-//! A deadline is met up to one slot late, never early.
+//! Cost: set and clear are O(1), 24 bytes and a key an entry; an entry moves down at most once a
+//! level, and no time is spent on slots without one. 2.9 KiB for the slots.
+//! A deadline is met up to one tick late, never early.
 
 use crate::time::Instant;
 use slab::Slab;
@@ -38,27 +45,47 @@ struct Entry<K> {
     key: K,
     prev: u32,
     next: u32,
+    /// Where it is: level and slot.
+    slot: Slot,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Slot {
+    level: u8,
+    index: u8,
 }
 
 /// The wheel, of things called `K`.
 #[derive(Debug)]
 pub(crate) struct Wheel<K> {
-    heads: Box<[u32; SLOTS]>,
+    levels: Box<[Level; LEVELS]>,
     entries: Slab<Entry<K>>,
-    /// Nanoseconds of one slot.
-    slot: u64,
-    /// The last slot (counted from the beginning of time) that has been looked at.
-    swept: u64,
+    /// Nanoseconds of a tick.
+    tick: u64,
+    /// The tick up to which everything has come out, except what is in its own slot of level 0. No
+    /// entry is before it.
+    current: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    /// Bit `i`: there is something in slot `i`.
+    map: u64,
+    heads: [u32; SLOTS],
 }
 
 impl<K: Copy> Wheel<K> {
-    /// Nothing to be looked at, in slots as long as deadlines may be late.
-    pub(crate) fn new(slot: Duration) -> Self {
+    /// Nothing to be looked at, in ticks as long as deadlines may be late.
+    pub(crate) fn new(tick: Duration) -> Self {
+        let empty = Level {
+            map: 0,
+            heads: [NONE; SLOTS],
+        };
         Self {
-            heads: Box::new([NONE; SLOTS]),
+            levels: Box::new([empty; LEVELS]),
             entries: Slab::new(),
-            slot: u64::try_from(slot.as_nanos()).unwrap_or(u64::MAX).max(1),
-            swept: 0,
+            tick: u64::try_from(tick.as_nanos()).unwrap_or(u64::MAX).max(1),
+            current: 0,
         }
     }
 
@@ -70,25 +97,21 @@ impl<K: Copy> Wheel<K> {
     /// Asks for `key` to come out of [`Self::expired`] once `deadline` has passed.
     pub(crate) fn set(&mut self, now: Instant, deadline: Instant, key: K) -> TimerId {
         if self.entries.is_empty() {
-            self.swept = self.slot_of(now);
+            self.current = self.current.max(now.0 / self.tick);
         }
-        // A deadline in a slot already swept would wait for a whole lap.
-        let deadline = deadline.max(Instant((self.swept + 1).saturating_mul(self.slot)));
-        let slot = self.slot_of(deadline) as usize % SLOTS;
-        let head = &mut self.heads[slot];
-        let entry = Entry {
+        let index = self.entries.insert(Entry {
             deadline,
             key,
             prev: NONE,
-            next: *head,
-        };
-        let next = *head;
-        let index = self.entries.insert(entry) as u32;
-        *head = index;
-        if let Some(next) = self.entries.get_mut(next as usize) {
-            next.prev = index;
-        }
-        TimerId::of(index)
+            next: NONE,
+            slot: Slot { level: 0, index: 0 },
+        });
+        // What is over already comes out with the next tick: whoever sets it again each time it
+        // comes out must not do so for ever.
+        let present = self.current.max(now.0 / self.tick);
+        let tick = self.tick_of(deadline).max(present.saturating_add(1));
+        self.link(index as u32, tick);
+        TimerId::of(index as u32)
     }
 
     /// Forgets an entry.
@@ -100,97 +123,139 @@ impl<K: Copy> Wheel<K> {
         if let Some(next) = self.entries.get_mut(entry.next as usize) {
             next.prev = entry.prev;
         }
-        match self.entries.get_mut(entry.prev as usize) {
-            Some(prev) => prev.next = entry.next,
-            None => {
-                let slot = self.slot_of(entry.deadline) as usize % SLOTS;
-                self.heads[slot] = entry.next;
-            }
+        if let Some(prev) = self.entries.get_mut(entry.prev as usize) {
+            prev.next = entry.next;
+            return;
+        }
+        let level = &mut self.levels[usize::from(entry.slot.level)];
+        level.heads[usize::from(entry.slot.index)] = entry.next;
+        if entry.next == NONE {
+            level.map &= !(1 << entry.slot.index);
         }
     }
 
     /// Takes out one whose deadline has passed, and says when that was.
     pub(crate) fn expired(&mut self, now: Instant) -> Option<(K, Instant)> {
-        let current = self.slot_of(now);
-        // More than a lap behind, every slot is looked at once.
-        self.swept = self.swept.max(current.saturating_sub(SLOTS as u64));
-        while self.swept < current {
-            // The slot after the last one swept; it is complete once time has left it.
-            let mut index = self.heads[self.swept as usize % SLOTS];
-            while let Some(entry) = self.entries.get(index as usize) {
-                if entry.deadline <= now {
-                    let expired = (entry.key, entry.deadline);
-                    self.clear(TimerId::of(index));
-                    return Some(expired);
-                }
-                index = entry.next;
+        let until = now.0 / self.tick;
+        while let Some((slot, start)) = self.first() {
+            if start > until {
+                break;
             }
-            self.swept += 1;
+            self.current = self.current.max(start);
+            let head = self.levels[usize::from(slot.level)].heads[usize::from(slot.index)];
+            if slot.level > 0 {
+                self.move_down(slot);
+            } else if let Some(entry) = self.entries.get(head as usize) {
+                let expired = (entry.key, entry.deadline);
+                self.clear(TimerId::of(head));
+                return Some(expired);
+            }
         }
+        self.current = self.current.max(until);
         None
     }
 
-    /// When [`Self::expired`] may next have something: never later than the earliest deadline's
-    /// slot ends.
+    /// When [`Self::expired`] has something to do: never later than the earliest deadline's tick,
+    /// and earlier only to move down what is far away.
     pub(crate) fn next(&self) -> Option<Instant> {
-        if self.entries.is_empty() {
-            return None;
-        }
-        (self.swept..self.swept + SLOTS as u64)
-            .find(|slot| self.heads[*slot as usize % SLOTS] != NONE)
-            .map(|slot| Instant((slot + 1).saturating_mul(self.slot)))
+        let (_, start) = self.first()?;
+        Some(Instant(start.saturating_mul(self.tick)))
     }
 
-    fn slot_of(&self, at: Instant) -> u64 {
-        at.0 / self.slot
+    /// The first slot that is not empty, and the tick with which it begins.
+    fn first(&self) -> Option<(Slot, u64)> {
+        let level = self.levels.iter().position(|level| level.map != 0)?;
+        let index = self.levels[level].map.trailing_zeros();
+        let shift = level as u32 * BITS;
+        // Above the level's bits an entry agrees with the present tick.
+        let above = u64::MAX.checked_shl(shift + BITS).unwrap_or(0);
+        let start = self.current & above | u64::from(index) << shift;
+        let slot = Slot {
+            level: level as u8,
+            index: index as u8,
+        };
+        Some((slot, start))
+    }
+
+    /// Time has come to the beginning of this slot.
+    fn move_down(&mut self, slot: Slot) {
+        let level = &mut self.levels[usize::from(slot.level)];
+        level.map &= !(1 << slot.index);
+        let mut index = std::mem::replace(&mut level.heads[usize::from(slot.index)], NONE);
+        while let Some(entry) = self.entries.get(index as usize) {
+            let (deadline, next) = (entry.deadline, entry.next);
+            self.link(index, self.tick_of(deadline).max(self.current));
+            index = next;
+        }
+    }
+
+    fn link(&mut self, index: u32, tick: u64) {
+        let slot = Slot::of(tick, self.current);
+        let level = &mut self.levels[usize::from(slot.level)];
+        level.map |= 1 << slot.index;
+        let head = std::mem::replace(&mut level.heads[usize::from(slot.index)], index);
+        if let Some(next) = self.entries.get_mut(head as usize) {
+            next.prev = index;
+        }
+        if let Some(entry) = self.entries.get_mut(index as usize) {
+            (entry.prev, entry.next, entry.slot) = (NONE, head, slot);
+        }
+    }
+
+    /// The first tick that is not before `at`.
+    fn tick_of(&self, at: Instant) -> u64 {
+        at.0.div_ceil(self.tick)
     }
 }
 
-const SLOTS: usize = 256;
+impl Slot {
+    /// Where `tick` belongs, which is not before `current`.
+    fn of(tick: u64, current: u64) -> Self {
+        let level = (tick ^ current | 1).ilog2() / BITS;
+        Self {
+            level: level as u8,
+            index: (tick >> (level * BITS)) as u8 % SLOTS as u8,
+        }
+    }
+}
+
+/// Bits of a tick's number that choose the slot on a level.
+const BITS: u32 = 6;
+/// As many as a word has bits, so that the next one is found at once.
+const SLOTS: usize = 1 << BITS;
+/// Enough for all 64 bits: nothing is too far away.
+const LEVELS: usize = u64::BITS.div_ceil(BITS) as usize;
 const NONE: u32 = u32::MAX;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::RequestId;
+    use std::collections::BTreeMap;
 
-    const SLOT: Duration = Duration::from_millis(64);
+    const TICK: Duration = Duration::from_millis(64);
 
     fn ms(n: u64) -> Instant {
         Instant(n * 1_000_000)
     }
 
-    fn id(n: u32) -> RequestId {
-        RequestId::new(n, 1)
-    }
-
-    fn out(wheel: &mut Wheel<RequestId>, now: u64) -> Option<(u32, Instant)> {
-        let (id, due) = wheel.expired(ms(now))?;
-        Some((id.index(), due))
-    }
-
     #[test]
-    fn deadlines_come_out_after_their_time_and_at_most_a_slot_late() {
-        for start in [0, 1, 63, 64, 100_000] {
-            for span in [0, 1, 63, 64, 65, 1_000, 16_383, 16_384, 20_000, 60_000] {
-                let mut wheel = Wheel::new(SLOT);
-                wheel.set(ms(start), ms(start + span), id(7));
+    fn deadlines_come_out_after_their_time_and_at_most_a_tick_late() {
+        for start in [0, 1, 63, 64, 4095 * 64, 100_000, 262_143 * 64] {
+            for span in [0, 1, 63, 64, 65, 1_000, 16_383, 16_384, 60_000, 4096 * 64] {
+                let mut wheel = Wheel::new(TICK);
+                wheel.set(ms(start), ms(start + span), 7);
                 let mut now = start;
-                let fired = loop {
-                    if let Some((7, due)) = out(&mut wheel, now) {
-                        assert!(due >= ms(start + span));
-                        break now;
+                let due = loop {
+                    if let Some((7, due)) = wheel.expired(ms(now)) {
+                        break due;
                     }
                     now += 7;
                 };
-                assert!(
-                    fired >= start + span,
-                    "{start} + {span} fired early at {fired}"
-                );
-                assert!(
-                    fired <= start + span + 64 * 2 + 7,
-                    "{start} + {span} at {fired}"
-                );
+                assert_eq!(due, ms(start + span));
+                assert!(now >= start + span, "{start} + {span} early at {now}");
+                // What is over when it is set waits for the next tick.
+                let late = if span == 0 { 128 } else { 64 };
+                assert!(now < start + span + late + 7, "{start} + {span} at {now}");
                 assert!(wheel.is_empty());
             }
         }
@@ -198,34 +263,151 @@ mod tests {
 
     #[test]
     fn cleared_deadlines_never_come_out() {
-        let mut wheel = Wheel::new(SLOT);
-        let timers: Vec<_> = (0..10).map(|n| wheel.set(ms(0), ms(100), id(n))).collect();
+        let mut wheel = Wheel::new(TICK);
+        let timers: Vec<_> = (0..10).map(|n| wheel.set(ms(0), ms(100), n)).collect();
         for n in [0usize, 9, 4, 5] {
             wheel.clear(timers[n]);
         }
-        let mut left: Vec<_> = std::iter::from_fn(|| out(&mut wheel, 500))
+        let mut left: Vec<_> = std::iter::from_fn(|| wheel.expired(ms(500)))
             .map(|(n, _)| n)
             .collect();
         left.sort_unstable();
         assert_eq!(left, [1, 2, 3, 6, 7, 8]);
+        assert!(wheel.levels.iter().all(|level| level.map == 0));
     }
 
     #[test]
-    fn next_is_never_later_than_a_slot_after_the_deadline() {
-        let mut wheel = Wheel::new(SLOT);
+    fn next_is_the_deadlines_tick_when_that_is_near() {
+        let mut wheel = Wheel::new(TICK);
         assert_eq!(wheel.next(), None);
-        wheel.set(ms(1000), ms(1500), id(1));
-        let next = wheel.next().unwrap();
-        assert!(next >= ms(1500) && next <= ms(1500 + 64));
+        wheel.set(ms(1000), ms(1500), 1);
+        assert_eq!(wheel.next(), Some(ms(24 * 64)));
+        let timer = wheel.set(ms(1000), ms(1400), 1);
+        assert_eq!(wheel.next(), Some(ms(22 * 64)));
+        wheel.clear(timer);
+        assert_eq!(wheel.next(), Some(ms(24 * 64)));
     }
 
     #[test]
-    fn a_long_silence_does_not_lose_deadlines() {
-        let mut wheel = Wheel::new(SLOT);
-        for n in 0..300 {
-            wheel.set(ms(0), ms(u64::from(n) * 100), id(n));
+    fn whoever_sleeps_until_next_meets_every_deadline_with_few_wake_ups() {
+        for tick in [1, 1000, 1_000_000] {
+            for span in [1u64, 1_000, 1_000_000, 60_000_000_000, 1 << 55] {
+                let start = Instant(123_456_789_123);
+                let mut wheel = Wheel::new(Duration::from_nanos(tick));
+                wheel.set(start, Instant(start.0 + span), ());
+                let mut wakes = 0;
+                let met = loop {
+                    let now = wheel.next().unwrap();
+                    assert!(now > start);
+                    wakes += 1;
+                    if wheel.expired(now).is_some() {
+                        break now;
+                    }
+                };
+                assert!(met.0 >= start.0 + span && met.0 < start.0 + span + 2 * tick);
+                assert!(
+                    wakes <= LEVELS,
+                    "{wakes} wake-ups for {span} in ticks of {tick}"
+                );
+            }
         }
-        let out = std::iter::from_fn(|| wheel.expired(ms(10_000_000))).count();
-        assert_eq!(out, 300);
+    }
+
+    #[test]
+    fn a_long_silence_does_not_lose_deadlines_nor_their_order() {
+        let mut wheel = Wheel::new(TICK);
+        for n in 0..3000 {
+            wheel.set(ms(0), ms(n * 1000), n);
+        }
+        let out: Vec<_> = std::iter::from_fn(|| wheel.expired(ms(10_000_000))).collect();
+        assert!(out.iter().map(|(n, _)| *n).eq(0..3000));
+    }
+
+    #[test]
+    fn the_end_of_time_is_a_deadline() {
+        let mut wheel = Wheel::new(Duration::from_nanos(1));
+        wheel.set(Instant(5), Instant(u64::MAX), 1);
+        wheel.set(Instant(5), Instant(u64::MAX - 1), 2);
+        assert_eq!(wheel.expired(Instant(u64::MAX - 2)), None);
+        assert_eq!(wheel.expired(Instant(u64::MAX)).unwrap().0, 2);
+        assert_eq!(wheel.expired(Instant(u64::MAX)).unwrap().0, 1);
+        wheel.set(Instant(u64::MAX), Instant(u64::MAX), 3);
+        assert_eq!(wheel.expired(Instant(u64::MAX)).unwrap().0, 3);
+    }
+
+    #[test]
+    fn one_that_is_always_overdue_comes_out_once_a_tick() {
+        let mut wheel = Wheel::new(TICK);
+        wheel.set(ms(0), ms(0), 1);
+        for tick in [1, 2, 3, 500, 501] {
+            let now = ms(tick * 64 + 13);
+            assert!(wheel.expired(now).is_some());
+            wheel.set(now, ms(0), 1);
+            assert_eq!(wheel.expired(now), None);
+        }
+    }
+
+    #[test]
+    fn time_that_stands_still_or_goes_back_fires_nothing() {
+        let mut wheel = Wheel::new(TICK);
+        wheel.set(ms(10_000), ms(10_100), 1);
+        assert_eq!(wheel.expired(ms(10_000)), None);
+        assert_eq!(wheel.expired(ms(5)), None);
+        assert!(wheel.expired(ms(10_200)).is_some());
+    }
+
+    /// Against an ordered map, with times of all orders of magnitude.
+    #[test]
+    fn any_sequence_does_what_an_ordered_map_does() {
+        let mut chance = 1u64;
+        let mut roll = move |below: u64| {
+            chance ^= chance << 13;
+            chance ^= chance >> 7;
+            chance ^= chance << 17;
+            chance % below
+        };
+        for tick in [1, 100, 64_000_000] {
+            let mut wheel = Wheel::new(Duration::from_nanos(tick));
+            let mut known = BTreeMap::new();
+            let (mut now, mut key) = (roll(1 << 40), 0u64);
+            for _ in 0..20_000 {
+                match roll(8) {
+                    0..4 => {
+                        let order = 1 + roll(40);
+                        let deadline = now + roll(1 << order);
+                        let timer = wheel.set(Instant(now), Instant(deadline), key);
+                        known.insert(key, (deadline, timer, now));
+                        key += 1;
+                    }
+                    4 | 5 => {
+                        let some = known.range(roll(key + 1)..).next().map(|(key, _)| *key);
+                        if let Some((_, timer, _)) = some.and_then(|key| known.remove(&key)) {
+                            wheel.clear(timer);
+                        }
+                    }
+                    _ => {
+                        let order = 1 + roll(38);
+                        now += roll(1 << order);
+                        while let Some((key, due)) = wheel.expired(Instant(now)) {
+                            let (deadline, ..) = known.remove(&key).unwrap();
+                            assert!(due.0 == deadline && deadline <= now);
+                        }
+                        for (deadline, _, set) in known.values() {
+                            let late = (*deadline).max(set + tick) + tick;
+                            assert!(late > now, "{deadline} set at {set} forgotten at {now}");
+                        }
+                    }
+                }
+                let earliest = known
+                    .values()
+                    .map(|(deadline, _, set)| (*deadline).max(*set));
+                match (wheel.next(), earliest.min()) {
+                    (None, None) => {}
+                    (Some(next), Some(earliest)) => assert!(next.0 <= earliest + 2 * tick),
+                    other => panic!("{other:?}"),
+                }
+                assert_eq!(wheel.is_empty(), known.is_empty());
+            }
+        }
     }
 }
