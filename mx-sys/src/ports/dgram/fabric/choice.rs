@@ -19,10 +19,10 @@ use crate::ports::fabric::{
 };
 use crate::ports::rdm::{Finding, RdmError, Verdict};
 use libfabric_sys::abi::{
-    FI_CONTEXT, FI_CONTEXT2, FI_ENODATA, FI_EP_DGRAM, FI_LOCAL_MR, FI_MR_ALLOCATED, FI_MR_ENDPOINT,
-    FI_MR_HMEM, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MSG_PREFIX,
-    FI_PROGRESS_MANUAL, FI_RECV, FI_RM_DISABLED, FI_RX_CQ_DATA, FI_SEND, FI_SOCKADDR,
-    FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_SOURCE, FI_THREAD_DOMAIN, fi_major, fi_minor,
+    FI_CONTEXT, FI_CONTEXT2, FI_ENODATA, FI_EP_DGRAM, FI_LOCAL_MR, FI_MR_ALLOCATED, FI_MR_HMEM,
+    FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MSG_PREFIX, FI_PROGRESS_MANUAL,
+    FI_RECV, FI_RM_DISABLED, FI_RX_CQ_DATA, FI_SEND, FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6,
+    FI_SOURCE, FI_THREAD_DOMAIN, fi_major, fi_minor,
 };
 use libfabric_sys::{Hints, Info, InfoList, Library};
 use std::ffi::{CString, c_int};
@@ -66,8 +66,9 @@ const NEVER: [(&str, &str); 2] = [
 const MODES: u64 = FI_CONTEXT | FI_CONTEXT2 | FI_MSG_PREFIX | FI_RX_CQ_DATA | FI_LOCAL_MR;
 
 /// What is done for a provider's registrations; nobody reads our memory, so most of it is nothing.
-const MR_MODES: c_int =
-    FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+/// Not `FI_MR_ENDPOINT`: buffers that belong to an endpoint and are in use until it closes could
+/// not be closed before it, nor it before them; no provider known wants that of buffers.
+const MR_MODES: c_int = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
 /// Shortest longest datagram, as [`mx_proto::reliability::Capacity`] promises.
 pub(super) const DATAGRAM_MIN: usize = 548;
@@ -119,11 +120,11 @@ impl Choice {
 fn refused(name: &str) -> Option<&'static str> {
     // The outermost layer is what is talked to, so its reason comes first.
     name.rsplit(';').find_map(|layer| {
+        if layer.starts_with("ofi_hook") {
+            return Some("it only watches other providers");
+        }
         let known = NEVER.iter().find(|(refused, _)| *refused == layer);
-        let watches = layer.starts_with("ofi_hook");
-        known
-            .map(|(_, why)| *why)
-            .or(watches.then_some("it only watches other providers"))
+        known.map(|(_, why)| *why)
     })
 }
 
@@ -327,7 +328,7 @@ impl Plan {
                 },
                 frame_max,
                 multi_recv: false,
-                mr_endpoint: mr_mode & FI_MR_ENDPOINT != 0,
+                mr_endpoint: false,
                 mr_prov_key: mr_mode & FI_MR_PROV_KEY != 0,
                 mr_key_bytes: match info.mr_key_size() {
                     0 => 8,

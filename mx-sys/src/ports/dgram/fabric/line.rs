@@ -151,7 +151,6 @@ impl Line {
     /// still have it, until the domain has closed too.
     pub(super) fn close(&mut self) {
         if let Some(Err(code)) = self.ep.take().map(Ep::close) {
-            // Where registrations belong to the endpoint it goes with the last of them, below.
             log::debug!("dgram: the endpoint does not close at once (error {code})");
         }
         self.buffers.close_registration();

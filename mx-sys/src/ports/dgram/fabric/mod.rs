@@ -41,6 +41,8 @@ mod service;
 #[cfg(test)]
 mod fake_tests;
 #[cfg(test)]
+mod reliable_tests;
+#[cfg(test)]
 mod tests;
 
 pub use name::FabricAddress;
