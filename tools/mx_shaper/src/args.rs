@@ -41,6 +41,8 @@ pub(crate) struct Plan {
 pub(crate) struct Way {
     pub(crate) faults: Faults,
     pub(crate) garble: f64,
+    /// The largest frame that gets through.
+    pub(crate) frame_max: usize,
 }
 
 impl Default for Way {
@@ -53,6 +55,7 @@ impl Default for Way {
         Self {
             faults,
             garble: 0.0,
+            frame_max: usize::MAX,
         }
     }
 }
@@ -93,7 +96,11 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Task, le
 }
 
 fn set(way: &mut Way, option: &str, value: &OsString) -> Result<(), lexopt::Error> {
-    let Way { faults, garble } = way;
+    let Way {
+        faults,
+        garble,
+        frame_max,
+    } = way;
     match option {
         "delay" => faults.latency = value.parse_with(duration)?,
         "jitter" => faults.jitter = value.parse_with(duration)?,
@@ -105,7 +112,7 @@ fn set(way: &mut Way, option: &str, value: &OsString) -> Result<(), lexopt::Erro
         "rate" => faults.bandwidth = Some(value.parse_with(rate)?),
         "queue" => faults.queue = value.parse_with(size)?,
         "mtu-black-hole" => {
-            faults.size_limit = value.parse_with(size)?.saturating_add(ETHERNET_HEADER);
+            *frame_max = value.parse_with(size)?.saturating_add(ETHERNET_HEADER);
         }
         _ => return Err(format!("there is no option --{option}").into()),
     }
@@ -215,7 +222,7 @@ mod tests {
     #[test]
     fn a_black_hole_swallows_ip_packets_of_more_than_its_size() {
         let plan = link("a b --mtu-black-hole 1300 --garble 0.25");
-        assert_eq!(plan.ways[0].faults.size_limit, 1314);
+        assert_eq!(plan.ways[0].frame_max, 1314);
         assert_eq!(plan.ways[1].garble, 0.25);
     }
 

@@ -10,8 +10,10 @@
 //! Owns: the frames under way, and the count of what became of each.
 //! Knows nothing of: interfaces, sockets.
 
+use crate::args::Way;
 use mx_proto::Instant;
-use mx_sim::{Faults, Link, rng::Rng};
+use mx_sim::link::{Fate, Link};
+use mx_sim::rng::Rng;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::fmt;
@@ -37,11 +39,11 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(crate) fn new(faults: Faults, garble: f64, mut rng: Rng) -> Self {
+    pub(crate) fn new(way: &Way, mut rng: Rng) -> Self {
         Self {
-            link: Link::new(faults, rng.fork()),
+            link: Link::new(way.faults, way.frame_max, rng.fork()),
             rng,
-            garble,
+            garble: way.garble,
             under_way: BinaryHeap::new(),
             taken: 0,
             fates: BTreeMap::new(),
@@ -54,7 +56,7 @@ impl Line {
             self.count("too many under way");
             return;
         }
-        let offered = self.link.offer(now, bytes);
+        let offered = self.link.offer(now, bytes, Fate::Chance, false);
         self.count(offered.fate);
         for (due, mut bytes) in offered.arrivals {
             if self.rng.chance(self.garble) && garble(&mut bytes, &mut self.rng) {
@@ -151,12 +153,18 @@ impl PartialOrd for Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mx_sim::Faults;
     use std::time::Duration;
 
     const MILLISECOND: u64 = 1_000_000;
 
     fn line(faults: Faults, garble: f64) -> Line {
-        Line::new(faults, garble, Rng::new(11))
+        let way = Way {
+            faults,
+            garble,
+            ..Way::default()
+        };
+        Line::new(&way, Rng::new(11))
     }
 
     fn slow(millis: u64) -> Faults {

@@ -98,9 +98,7 @@ fn be_the_link(plan: &Plan) -> Result<(), String> {
     make_plain(&plan.ends)?;
     let wires = [open(&plan.ends[0])?, open(&plan.ends[1])?];
     let mut rng = Rng::new(plan.seed);
-    let mut lines = plan
-        .ways
-        .map(|way| Line::new(way.faults, way.garble, rng.fork()));
+    let mut lines = plan.ways.map(|way| Line::new(&way, rng.fork()));
     // Whoever waits for it has gone if this fails, and standard input has ended.
     let _ = writeln!(stdout(), "ready").and_then(|()| stdout().flush());
     let ended = forward(&wires, &mut lines).map_err(|error| error.to_string());
