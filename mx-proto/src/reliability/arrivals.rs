@@ -182,6 +182,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let whole = header.offset == 0 && header.whole as usize == payload.len();
         let plain = whole && header.flags & FIN == 0;
         if !plain
+            || self.budget == 0
             || !link.session.is_open()
             || !link.attached
             || link.session.recv.verdict(header.seq) != Verdict::Next
