@@ -215,6 +215,7 @@ mod tests {
                 Kind::Choice(words) => words.iter().map(ToString::to_string).collect(),
                 Kind::Name => vec!["auto".to_owned(), "x".to_owned(), "y".repeat(NAME_MAX)],
                 Kind::Path => vec!["none".to_owned(), "/x".to_owned(), "y".repeat(PATH_MAX)],
+                Kind::Formed(_) => vec!["none".to_owned(), "loss=0.5;seed=3".to_owned()],
             };
             for (place, text) in texts.iter().enumerate() {
                 let mut config = Config::default();
@@ -288,7 +289,7 @@ mod tests {
         assert_eq!(
             refused,
             [
-                "MX_PORT=\"udp\" ignored: not one of auto, local, tcp, rdm",
+                "MX_PORT=\"udp\" ignored: not one of auto, local, tcp, rdm, dgram",
                 "MX_SPIN_US=\"-1\" ignored: not one of 0 to 1000000",
                 "MX_UNEXPECTED_BYTES=\"99999999999G\" ignored: not one of 1M to 64G",
                 "unknown option \"nonsense\" ignored",

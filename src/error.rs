@@ -209,7 +209,7 @@ impl Error {
                 OpenError::Endpoint(_) => bmi::BMI_EINVAL,
                 OpenError::InUse { .. } => bmi::BMI_EADDRINUSE,
                 OpenError::NoneFree => bmi::BMI_EADDRNOTAVAIL,
-                OpenError::Rdm(_) => bmi::BMI_EDEVINIT,
+                OpenError::Rdm(_) | OpenError::Dgram(_) => bmi::BMI_EDEVINIT,
                 OpenError::Listen { error, .. } | OpenError::System(error) => system_code(error),
             },
             Self::System { reason, .. } => system_code(reason),

@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::match_layout::{KEY, PEER_ID_MAX};
 use crate::method::{Handout, Method, Settings, UNEXPECTED_READY};
 use crate::peer::table::PeerKey;
-use crate::peer_name::{self, PeerName, ROUTE_RDM};
+use crate::peer_name::{self, PeerName, ROUTE_DGRAM, ROUTE_RDM};
 use crate::{address_range, host};
 use libc::{c_char, c_int};
 use mx_proto::port::WakeDescriptors;
@@ -298,6 +298,7 @@ fn open_options(listen: Option<&PeerName>, config: &Config) -> OpenOptions {
         board: listen.and_then(|name| name.board),
         // Peers that know us by that name come over it or not at all.
         rdm_required: listen.is_some_and(|name| name.route == ROUTE_RDM),
+        dgram_required: listen.is_some_and(|name| name.route == ROUTE_DGRAM),
         ..config.mx.open_options(endpoint)
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   "tcp://a:3334, mx://oss7.example:0:3/tcp\n"
 //!                  |    |            | | |
-//!                  |    host     board | route (`/local`, `/tcp`, `/rdm`; left out: the ports choose)
+//!                  |    host     board | route (`/local`, `/tcp`, `/rdm`, `/dgram`; left out: the ports choose)
 //!                  |         (left out: any)
 //!                  |                   endpoint
 //!                  the first entry of the list that is ours: `mx://` or `mx-<zone>://`
@@ -16,7 +16,7 @@
 //! Knows nothing of: whether the host exists.
 
 use mx_proto::Route;
-pub use mx_sys::{ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
+pub use mx_sys::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 use std::fmt;
 use std::net::Ipv6Addr;
 
@@ -54,6 +54,7 @@ impl fmt::Display for PeerName {
             ROUTE_LOCAL => f.write_str("/local"),
             ROUTE_TCP => f.write_str("/tcp"),
             ROUTE_RDM => f.write_str("/rdm"),
+            ROUTE_DGRAM => f.write_str("/dgram"),
             _ => Ok(()),
         }
     }
@@ -144,7 +145,8 @@ impl fmt::Display for Problem {
                 "more than two numbers after the host (an IPv6 address stands in brackets)",
             ),
             Self::UnknownRoute(text) => {
-                write!(f, "{text:?} is no route ('/local', '/tcp' or '/rdm')")
+                let known = "'/local', '/tcp', '/rdm' or '/dgram'";
+                write!(f, "{text:?} is no route ({known})")
             }
         }
     }
@@ -220,6 +222,7 @@ fn parse_route(text: &str, at: usize) -> Result<Route, Wrong> {
         "local" => Ok(ROUTE_LOCAL),
         "tcp" => Ok(ROUTE_TCP),
         "rdm" => Ok(ROUTE_RDM),
+        "dgram" => Ok(ROUTE_DGRAM),
         _ => Err((Problem::UnknownRoute(text.to_owned()), at)),
     }
 }
@@ -368,14 +371,17 @@ mod tests {
         assert_eq!(good("mx://h:0:3/tcp"), name("h", Some(0), 3, ROUTE_TCP));
         assert_eq!(good("mx://h:3/local/\n"), name("h", None, 3, ROUTE_LOCAL));
         assert_eq!(good("mx://h:1:3/rdm"), name("h", Some(1), 3, ROUTE_RDM));
+        assert_eq!(good("mx://h:3/dgram"), name("h", None, 3, ROUTE_DGRAM));
         assert_eq!(good("mx://h:3/tcp,tcp://h:1").to_string(), "mx://h:3/tcp");
         assert_eq!(
             bad("mx://h:3/udp"),
-            "address \"mx://h:3/udp\": \"udp\" is no route ('/local', '/tcp' or '/rdm') at position 9"
+            "address \"mx://h:3/udp\": \"udp\" is no route ('/local', '/tcp', '/rdm' or '/dgram') at \
+             position 9"
         );
         assert_eq!(
             bad("mx://h:3/tcp/x"),
-            "address \"mx://h:3/tcp/x\": \"tcp/x\" is no route ('/local', '/tcp' or '/rdm') at position 9"
+            "address \"mx://h:3/tcp/x\": \"tcp/x\" is no route ('/local', '/tcp', '/rdm' or '/dgram') \
+             at position 9"
         );
     }
 
@@ -479,6 +485,7 @@ mod tests {
             "mx://[2001:db8::5]:1:70/local",
             "mx://10.0.0.1:65535/tcp",
             "mx://10.0.0.1:65535/rdm",
+            "mx://10.0.0.1:65535/dgram",
         ] {
             assert_eq!(good(text).to_string(), text);
         }

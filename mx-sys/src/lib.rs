@@ -8,7 +8,7 @@
 //!   |   one lock, blocking wait, helper thread                  |
 //!   |   +-- mx_proto::Endpoint<HostPorts, UserMemory, Clock> --+ |
 //!   |   |  user_memory   clock   nic                           | |
-//!   |   |  ports: loopback | local | tcp | rdm                 | |
+//!   |   |  ports: loopback | local | tcp | rdm | dgram         | |
 //!   |   +------------------------------------------------------+ |
 //!   +-----------------------------------------------------------+
 //! ```
@@ -39,7 +39,8 @@ pub use clock::MonotonicClock;
 pub use endpoint_port::{EndpointRange, PortMap};
 pub use fork::ForkMark;
 pub use linger::{Lingering, linger};
-pub use ports::host::{HostPorts, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
+pub use ports::dgram::DgramOptions;
+pub use ports::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 pub use ports::open::{EndpointChoice, OpenError, OpenOptions};
 pub use ports::rdm::RdmOptions;
 pub use progress::{Guard, Helper, Interest, Progress, Shared, Tuning};

@@ -2,6 +2,15 @@
 
 use std::io;
 
+/// 128 bits from the kernel.
+pub(crate) fn key() -> io::Result<[u8; 16]> {
+    let [low, high] = [nonzero()?, nonzero()?].map(u64::to_ne_bytes);
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&low);
+    key[8..].copy_from_slice(&high);
+    Ok(key)
+}
+
 /// 64 bits from the kernel, never 0.
 pub(crate) fn nonzero() -> io::Result<u64> {
     let mut bytes = [0u8; 8];

@@ -14,12 +14,15 @@
 //! Knows nothing of: what a knob turns.
 
 use crate::endpoint_port::{self, PortMap};
-use crate::ports::host::{ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
+use crate::ports::dgram::faults::{self, FaultPlan};
+use crate::ports::dgram::{BackendChoice, DgramOptions};
+use crate::ports::host::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 use crate::ports::open::{EndpointChoice, OpenOptions};
 use crate::ports::rdm::{RdmOptions, Wait};
 use crate::progress::Tuning;
-use crate::tunable::{self, Access, G, K, Kind, M, Refused, Tunable, millis, of_millis};
+use crate::tunable::{self, Access, Form, G, K, Kind, M, Refused, Tunable, millis, of_millis};
 use mx_proto::Route;
+use mx_proto::reliability::ReliableConfig;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -48,6 +51,14 @@ pub struct Settings {
     pub rdm_wait: Wait,
     /// Peers at a time that get a lane of their own over a fabric without RDMA.
     pub rdm_lanes: usize,
+    /// What carries the dgram port's datagrams.
+    pub dgram_backend: BackendChoice,
+    /// Its reliability layer.
+    pub reliable: ReliableConfig,
+    /// Bytes of its data that the kernel is asked to keep until they are taken in.
+    pub dgram_buffer: usize,
+    /// Harm to what it receives.
+    pub dgram_faults: Option<String>,
     /// The file with names and addresses of hosts, if one is used.
     pub peers: Option<PathBuf>,
     /// Whether [`PortChoice::Auto`] takes shared memory on this host.
@@ -65,6 +76,8 @@ pub enum PortChoice {
     Tcp,
     /// libfabric, also on this host; TCP to peers that cannot be reached over it.
     Rdm,
+    /// Datagrams, also on this host; TCP to peers that cannot be reached over them.
+    Dgram,
 }
 
 /// The peers file unless `MX_PEERS` names another.
@@ -80,15 +93,16 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
         &[
             Tunable {
                 name: "MX_PORT",
-                kind: Kind::Choice(&["auto", "local", "tcp", "rdm"]),
-                about: "which ports carry traffic; `/local`, `/tcp` or `/rdm` at the end of an \
-                        address wins",
+                kind: Kind::Choice(&["auto", "local", "tcp", "rdm", "dgram"]),
+                about: "which ports carry traffic; `/local`, `/tcp`, `/rdm` or `/dgram` at the \
+                        end of an address wins",
                 access: Access::Number {
                     set: |s, v| {
                         s.as_mut().port = match v {
                             1 => PortChoice::Local,
                             2 => PortChoice::Tcp,
                             3 => PortChoice::Rdm,
+                            4 => PortChoice::Dgram,
                             _ => PortChoice::Auto,
                         }
                     },
@@ -97,13 +111,14 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                         PortChoice::Local => 1,
                         PortChoice::Tcp => 2,
                         PortChoice::Rdm => 3,
+                        PortChoice::Dgram => 4,
                     },
                 },
             },
             Tunable {
                 name: "MX_PORT_BASE",
                 kind: Kind::Number(1024, 64512),
-                about: "TCP port of endpoint 0; endpoints below 1024 use the block from here on, \
+                about: "TCP and UDP port of endpoint 0; endpoints below 1024 use the block from here on, \
                         and all hosts must agree on it",
                 access: Access::Number {
                     // The range keeps it within 16 bits.
@@ -207,8 +222,8 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             Tunable {
                 name: "MX_PROVIDER",
                 kind: Kind::Name,
-                about: "the libfabric provider of the rdm port, by its exact name; auto: the best \
-                        there is",
+                about: "the libfabric provider of the rdm port, and of the dgram port over \
+                        libfabric, by its exact name; auto: the best there is",
                 access: Access::Text {
                     set: |s, v| s.as_mut().provider = v,
                     get: |s| s.as_ref().provider.as_deref(),
@@ -246,6 +261,106 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 },
             },
             Tunable {
+                name: "MX_DGRAM_BACKEND",
+                kind: Kind::Choice(&["auto", "udp", "fabric"]),
+                about: "what carries the datagrams of the dgram port: the kernel's UDP or \
+                        libfabric; auto: UDP, unless it cannot be had",
+                access: Access::Number {
+                    set: |s, v| {
+                        s.as_mut().dgram_backend = match v {
+                            1 => BackendChoice::Udp,
+                            2 => BackendChoice::Fabric,
+                            _ => BackendChoice::Auto,
+                        }
+                    },
+                    get: |s| match s.as_ref().dgram_backend {
+                        BackendChoice::Auto => 0,
+                        BackendChoice::Udp => 1,
+                        BackendChoice::Fabric => 2,
+                    },
+                },
+            },
+            Tunable {
+                name: "MX_DGRAM_MTU",
+                kind: Kind::Number(548, 65_507),
+                about: "largest datagram that is tried on the way to a peer, without the headers \
+                        of IP and UDP",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().reliable.datagram_max = v as usize,
+                    get: |s| s.as_ref().reliable.datagram_max as u64,
+                },
+            },
+            Tunable {
+                name: "MX_DGRAM_WINDOW",
+                kind: Kind::Number(16, 32_768),
+                about: "datagrams under way to one peer at most",
+                access: Access::Number {
+                    // The range keeps it within 16 bits.
+                    set: |s, v| s.as_mut().reliable.window = v as u16,
+                    get: |s| s.as_ref().reliable.window.into(),
+                },
+            },
+            Tunable {
+                name: "MX_DGRAM_GIVE_UP_MS",
+                kind: Kind::Number(100, 86_400_000),
+                about: "milliseconds after which a peer that acknowledges nothing over datagrams \
+                        is taken for dead",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().reliable.give_up = Duration::from_millis(v),
+                    get: |s| s.as_ref().reliable.give_up.as_millis() as u64,
+                },
+            },
+            Tunable {
+                name: "MX_DGRAM_CHECKSUM",
+                kind: Kind::Choice(&["auto", "always"]),
+                about: "which datagrams carry a checksum of their contents; auto: those that \
+                        leave this host",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().reliable.always_sum = v == 1,
+                    get: |s| s.as_ref().reliable.always_sum.into(),
+                },
+            },
+            Tunable {
+                name: "MX_DGRAM_SOCKET_BYTES",
+                kind: Kind::Bytes(64 * K, G),
+                about: "bytes of data the kernel is asked to keep for a process that does not \
+                        take them in; without root it gives at most `net.core.rmem_max`",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().dgram_buffer = v as usize,
+                    get: |s| s.as_ref().dgram_buffer as u64,
+                },
+            },
+            Tunable {
+                name: "MX_DGRAM_SEND_BYTES",
+                kind: Kind::Bytes(4 * M, 64 * G),
+                about: "bytes that wait for acknowledgements from all peers over datagrams \
+                        together",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().reliable.send_bytes_all = v as usize,
+                    get: |s| s.as_ref().reliable.send_bytes_all as u64,
+                },
+            },
+            Tunable {
+                name: "MX_DGRAM_EARLY_BYTES",
+                kind: Kind::Bytes(M, 64 * G),
+                about: "bytes that have overtaken others and wait for them, from all peers over \
+                        datagrams together; more are dropped and sent again",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().reliable.early_bytes_all = v as usize,
+                    get: |s| s.as_ref().reliable.early_bytes_all as u64,
+                },
+            },
+            Tunable {
+                name: "MX_DGRAM_FAULTS",
+                kind: Kind::Formed(&FAULTS),
+                about: "harm to the datagrams this process receives, by a seeded generator: for \
+                        tests",
+                access: Access::Text {
+                    set: |s, v| s.as_mut().dgram_faults = v,
+                    get: |s| s.as_ref().dgram_faults.as_deref(),
+                },
+            },
+            Tunable {
                 name: PEERS,
                 kind: Kind::Path,
                 about: "the file with addresses and names of hosts, which is asked before the \
@@ -259,6 +374,12 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
         ]
     }
 }
+
+/// The form of `MX_DGRAM_FAULTS`.
+static FAULTS: Form = Form {
+    wanted: faults::WANTED,
+    fits: |text| FaultPlan::parse(text).is_some(),
+};
 
 /// The rows that only programs for the MX C API have. They set variables for themselves that other
 /// users of this host's ports must not obey.
@@ -290,6 +411,10 @@ impl Default for Settings {
             rdm_wait: Wait::Fd,
             // As many peers as a busy process streams to at the same time; each costs descriptors.
             rdm_lanes: 64,
+            dgram_backend: BackendChoice::Auto,
+            reliable: ReliableConfig::default(),
+            dgram_buffer: DgramOptions::default().receive_buffer,
+            dgram_faults: None,
             peers: Some(PathBuf::from(PEERS_FILE)),
             shared_memory: true,
         }
@@ -359,10 +484,31 @@ impl Settings {
                 lanes: self.rdm_lanes,
                 ..RdmOptions::default()
             },
+            dgram: DgramOptions {
+                backend: self.dgram_backend,
+                reliable: self.reliable_config(),
+                receive_buffer: self.dgram_buffer,
+                // The table lets nothing else through.
+                faults: self.dgram_faults.as_deref().and_then(FaultPlan::parse),
+                provider: self.provider.clone(),
+                wait: self.rdm_wait,
+                ..DgramOptions::default()
+            },
             tcp_keepalive: self.tcp_keepalive,
             // The table lets no other base through.
             ports: PortMap::new(self.port_base).unwrap_or_default(),
             ..OpenOptions::new(endpoint)
+        }
+    }
+
+    /// What follows from other settings.
+    fn reliable_config(&self) -> ReliableConfig {
+        let usual = self.reliable;
+        ReliableConfig {
+            // A silent peer is asked some times before it is given up.
+            keepalive: usual.keepalive.min(usual.give_up / 4),
+            max_links: self.endpoint.max_partners,
+            ..usual
         }
     }
 
@@ -380,6 +526,7 @@ impl PortChoice {
             Self::Local => ROUTE_LOCAL,
             Self::Tcp => ROUTE_TCP,
             Self::Rdm => ROUTE_RDM,
+            Self::Dgram => ROUTE_DGRAM,
         }
     }
 }
@@ -428,6 +575,7 @@ mod tests {
                 Kind::Choice(words) => words.iter().map(ToString::to_string).collect(),
                 Kind::Name => vec!["auto".to_owned(), "x".to_owned(), "y".repeat(NAME_MAX)],
                 Kind::Path => vec!["none".to_owned(), "/x".to_owned(), "y".repeat(PATH_MAX)],
+                Kind::Formed(_) => vec!["none".to_owned(), "loss=0.5;seed=3".to_owned()],
             };
             for (place, text) in texts.iter().enumerate() {
                 let (mut settings, refused) = load(&[(row.name, text)]);
@@ -507,6 +655,14 @@ mod tests {
             ("MX_TCP_KEEPALIVE_MS", "3000"),
             ("MX_RDM_WAIT", "poll"),
             ("MX_RDM_LANES", "5"),
+            ("MX_DGRAM_BACKEND", "fabric"),
+            ("MX_DGRAM_MTU", "1472"),
+            ("MX_DGRAM_WINDOW", "64"),
+            ("MX_DGRAM_GIVE_UP_MS", "2000"),
+            ("MX_DGRAM_CHECKSUM", "always"),
+            ("MX_DGRAM_SOCKET_BYTES", "1M"),
+            ("MX_DGRAM_FAULTS", "loss=0.25,seed=3"),
+            ("MX_MAX_PARTNERS", "77"),
             ("MX_DISABLE_SHMEM", "1"),
             ("MX_ZOMBIE", "0"),
         ]);
@@ -520,6 +676,24 @@ mod tests {
         assert_eq!(options.rdm.keepalive, Duration::from_secs(5));
         assert_eq!(options.tcp_keepalive, Duration::from_secs(3));
         assert_eq!((options.rdm.wait, options.rdm.lanes), (Wait::Poll, 5));
+        let dgram = &options.dgram;
+        assert_eq!(
+            (dgram.backend, dgram.receive_buffer),
+            (BackendChoice::Fabric, 1 << 20)
+        );
+        assert_eq!(dgram.faults, FaultPlan::parse("loss=0.25,seed=3"));
+        assert_eq!(dgram.provider.as_deref(), Some("psm3"));
+        let expected = ReliableConfig {
+            datagram_max: 1472,
+            window: 64,
+            give_up: Duration::from_secs(2),
+            keepalive: Duration::from_millis(500),
+            always_sum: true,
+            max_links: 77,
+            ..ReliableConfig::default()
+        };
+        assert_eq!(dgram.reliable, expected);
+        assert!(!options.dgram_required);
         assert_eq!(settings.tuning().spin, Duration::from_micros(3));
         let usual = Settings::default().open_options(EndpointChoice::Any);
         let plain = OpenOptions::new(EndpointChoice::Any);
@@ -528,6 +702,7 @@ mod tests {
             ("auto", Route::AUTO),
             ("local", ROUTE_LOCAL),
             ("rdm", ROUTE_RDM),
+            ("dgram", ROUTE_DGRAM),
         ] {
             assert_eq!(load(&[("MX_PORT", word)]).0.port.route(), route);
         }

@@ -65,12 +65,31 @@ pub enum Kind {
     Name,
     /// The path of a file, or `none`.
     Path,
+    /// A text of some form, or `none`.
+    Formed(&'static Form),
 }
+
+/// What a text has to be like.
+#[derive(Debug)]
+pub struct Form {
+    /// In words, for whoever got it wrong.
+    pub wanted: &'static str,
+    /// Whether it is.
+    pub fits: fn(&str) -> bool,
+}
+
+impl PartialEq for Form {
+    fn eq(&self, other: &Self) -> bool {
+        self.wanted == other.wanted
+    }
+}
+
+impl Eq for Form {}
 
 /// What stands for no name.
 const NO_NAME: &str = "auto";
 
-/// What stands for no file.
+/// What stands for no file, and no text.
 const NO_PATH: &str = "none";
 
 /// Longest name: longer than any provider's.
@@ -187,7 +206,7 @@ impl<S> Tunable<S> {
             Access::Number { get, .. } => self.kind.number_text(get(settings)),
             Access::Text { get, .. } => match (get(settings), self.kind) {
                 (Some(text), _) => text.to_owned(),
-                (None, Kind::Path) => NO_PATH.to_owned(),
+                (None, Kind::Path | Kind::Formed(_)) => NO_PATH.to_owned(),
                 (None, _) => NO_NAME.to_owned(),
             },
         }
@@ -196,12 +215,14 @@ impl<S> Tunable<S> {
 
 impl Kind {
     fn is_text(self) -> bool {
-        matches!(self, Self::Name | Self::Path)
+        matches!(self, Self::Name | Self::Path | Self::Formed(_))
     }
 
     fn number_text(self, value: u64) -> String {
         match self {
-            Self::Number(..) | Self::OrZero(..) | Self::Name | Self::Path => value.to_string(),
+            Self::Number(..) | Self::OrZero(..) => value.to_string(),
+            // Not numbers.
+            Self::Name | Self::Path | Self::Formed(_) => value.to_string(),
             Self::Bytes(..) => match value {
                 0 => "0".to_owned(),
                 v if v % G == 0 => format!("{}G", v / G),
@@ -252,6 +273,11 @@ impl Kind {
                 let path = Some(text).filter(|text| *text != NO_PATH);
                 return fits.then(|| Value::Text(path.map(str::to_owned)));
             }
+            Self::Formed(form) => {
+                let some = Some(text).filter(|text| !matches!(*text, "" | NO_PATH));
+                let fits = some.is_none_or(form.fits);
+                return fits.then(|| Value::Text(some.map(str::to_owned)));
+            }
         };
         number.map(Value::Number)
     }
@@ -268,6 +294,7 @@ impl fmt::Display for Kind {
             Self::Choice(words) => f.write_str(&words.join(", ")),
             Self::Name => write!(f, "{NO_NAME}, a name"),
             Self::Path => write!(f, "{NO_PATH}, a path"),
+            Self::Formed(form) => write!(f, "{NO_PATH}, {}", form.wanted),
         }
     }
 }
@@ -308,6 +335,7 @@ mod tests {
         choice: u64,
         name: Option<String>,
         path: Option<String>,
+        formed: Option<String>,
     }
 
     const SAMPLE: Sample = Sample {
@@ -317,6 +345,12 @@ mod tests {
         choice: 1,
         name: None,
         path: None,
+        formed: None,
+    };
+
+    static FORM: Form = Form {
+        wanted: "a=b",
+        fits: |text| text.contains('='),
     };
 
     macro_rules! row {
@@ -333,7 +367,7 @@ mod tests {
         };
     }
 
-    static ROWS: [Tunable<Sample>; 6] = [
+    static ROWS: [Tunable<Sample>; 7] = [
         row!("NUMBER", Kind::Number(5, 10), Number, number, |s| s.number),
         row!("BYTES", Kind::Bytes(K, G), Number, bytes, |s| s.bytes),
         row!("SWITCH", Kind::Switch, Number, switch, |s| s.switch),
@@ -341,6 +375,9 @@ mod tests {
             .choice),
         row!("NAME", Kind::Name, Text, name, |s| s.name.as_deref()),
         row!("FILE", Kind::Path, Text, path, |s| s.path.as_deref()),
+        row!("FORMED", Kind::Formed(&FORM), Text, formed, |s| s
+            .formed
+            .as_deref()),
     ];
 
     fn read(environment: &[(&str, &str)], options: &str) -> (Sample, Vec<String>) {
@@ -368,6 +405,7 @@ mod tests {
             ("CHOICE", vec!["a", "b"]),
             ("NAME", vec!["auto", "", "verbs;ofi_rxm"]),
             ("FILE", vec!["none", "/etc/mx peers", "here;there"]),
+            ("FORMED", vec!["none", "", "x=1,y=2", "x=1;y=2"]),
         ];
         for (name, texts) in all {
             for text in texts {
@@ -400,6 +438,7 @@ mod tests {
             ("CHOICE", vec!["", "c", "A"], "a, b"),
             ("NAME", vec!["two words", "t\u{e9}"], "auto, a name"),
             ("FILE", vec!["", "a\0b"], "none, a path"),
+            ("FORMED", vec!["x"], "none, a=b"),
         ];
         for (name, texts, wanted) in all {
             for text in texts {
@@ -423,10 +462,10 @@ mod tests {
     fn a_value_is_written_as_it_can_be_read_back() {
         let (sample, _) = read(
             &[("BYTES", "1536K"), ("SWITCH", "on"), ("FILE", "/a/b")],
-            "NUMBER=10,NAME=psm3;CHOICE=a",
+            "NUMBER=10,NAME=psm3;CHOICE=a,FORMED=x=1;y=2",
         );
         let texts: Vec<String> = ROWS.iter().map(|row| row.text(&sample)).collect();
-        assert_eq!(texts, ["10", "1536K", "on", "a", "psm3", "/a/b"]);
+        assert_eq!(texts, ["10", "1536K", "on", "a", "psm3", "/a/b", "x=1;y=2"]);
         let mut again = SAMPLE;
         for (row, text) in ROWS.iter().zip(&texts) {
             row.apply(&mut again, text).unwrap();

@@ -5,8 +5,9 @@
 //!     this very endpoint  ------> loopback
 //!     this host           ------> local   --Refused--> tcp
 //!     elsewhere           ------> rdm, if that is open --Elsewhere--> tcp
+//!     asked for, or all   ------> dgram                --Elsewhere--> tcp
 //!
-//!   control nest {local, tcp}           data nest {loopback, local, tcp, rdm's while it is armed}
+//!   control nest {local, tcp}    data nest {loopback, local, tcp, dgram, rdm's while it is armed}
 //!   a link's name says whose it is (`owner`)
 //! ```
 //!
@@ -21,6 +22,8 @@
 //! Owns: the ports.
 //! Knows nothing of: what the ports do.
 
+use super::detour::Dgram;
+use super::dgram::DgramPort;
 use super::local::LocalPort;
 pub use super::locator::Fabric;
 
@@ -28,7 +31,7 @@ use super::locator::Locator;
 use super::loopback::LoopbackPort;
 use super::nest::Nest;
 use super::open::{BOARD, is_oneself};
-use super::owner::{LOCAL, LOOPBACK, Named, Owner, RDM, TCP, outer, owner};
+use super::owner::{DGRAM, LOCAL, LOOPBACK, Named, Owner, RDM, TCP, outer, owner};
 use super::rdm::RdmPort;
 use super::scout::{Scout, Settling};
 use super::tcp::TcpPort;
@@ -50,10 +53,14 @@ pub const ROUTE_TCP: Route = Route(2);
 /// libfabric, also on this host.
 pub const ROUTE_RDM: Route = Route(3);
 
+/// Datagrams, also on this host.
+pub const ROUTE_DGRAM: Route = Route(4);
+
 /// Members of the nests.
 const MEMBER_LOCAL: u8 = 0;
 const MEMBER_TCP: u8 = 1;
 const MEMBER_LOOPBACK: u8 = 2;
+const MEMBER_DGRAM: u8 = 3;
 
 /// Polls between two looks at the clock, while a port is quiet.
 const CLOCK_EVERY: u32 = 16;
@@ -78,6 +85,7 @@ pub struct HostPorts<R = RdmPort> {
     local: Option<LocalPort>,
     tcp: TcpPort,
     rdm: Rdm<R>,
+    dgram: Dgram,
     locator: Locator,
     local_quiet: bool,
     tcp_quiet: bool,
@@ -151,6 +159,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         local: Option<LocalPort>,
         tcp: TcpPort,
         mut rdm: Rdm<R>,
+        mut dgram: Dgram,
     ) -> io::Result<Self> {
         let loopback = LoopbackPort::new()?;
         let (control, data) = (Nest::new()?, Nest::new()?);
@@ -167,6 +176,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         if let Some(rdm) = &mut rdm.port {
             rdm.wake_through(data.as_fd())?;
         }
+        dgram.wake_through(&data, MEMBER_DGRAM)?;
         Ok(Self {
             own,
             policy,
@@ -175,6 +185,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             local,
             tcp,
             rdm,
+            dgram,
             locator: Locator::default(),
             local_quiet: true,
             tcp_quiet: true,
@@ -222,11 +233,16 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         self.rdm.port.as_ref()
     }
 
+    /// The port over datagrams, when it is open.
+    pub fn dgram(&self) -> Option<&DgramPort> {
+        self.dgram.port()
+    }
+
     /// Links of all ports at the moment that others have an end of.
     pub fn link_count(&self) -> usize {
         let local = self.local.as_ref().map_or(0, LocalPort::link_count);
         let rdm = self.rdm.port.as_ref().map_or(0, R::link_count);
-        local + self.tcp.link_count() + rdm
+        local + self.tcp.link_count() + rdm + self.dgram.link_count()
     }
 
     fn connect_local(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
@@ -271,6 +287,18 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             .connect::<M, R>((target, strict), ports, clock)?;
         (self.rdm_quiet, self.tcp_quiet) = (false, false);
         Ok(outer(link, RDM))
+    }
+
+    /// Starts a link over datagrams. `strict`: that and nothing else is asked for.
+    fn connect_dgram<M: Memory>(
+        &mut self,
+        target: Target,
+        strict: bool,
+        clock: &dyn Clock,
+    ) -> Result<LinkId, ConnectError> {
+        let nest = (&self.data, MEMBER_DGRAM);
+        let link = self.dgram.connect::<M>(target, strict, nest, clock)?;
+        Ok(outer(link, DGRAM))
     }
 
     #[cold]
@@ -376,6 +404,8 @@ impl HostPorts {
             Owner::Tcp(_) => "tcp",
             Owner::Loopback(_) => "loopback",
             Owner::Rdm(_) => "rdm",
+            Owner::Dgram(_) => "dgram",
+            Owner::Nobody => "no port",
         }
     }
 }
@@ -388,6 +418,10 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             (Owner::Tcp(link), ..) => Port::<M>::limits(&self.tcp, link),
             (Owner::Loopback(link), ..) => Port::<M>::limits(&self.loopback, link),
             (Owner::Rdm(link), _, Some(rdm)) => Port::<M>::limits(rdm, link),
+            (Owner::Dgram(link), ..) => match self.dgram.port() {
+                Some(dgram) => Port::<M>::limits(dgram, link),
+                None => NO_LIMITS,
+            },
             _ => NO_LIMITS,
         }
     }
@@ -412,6 +446,13 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
                 other => other,
             },
             ROUTE_RDM if strict => self.connect_rdm::<M>(target, true, clock),
+            ROUTE_DGRAM => match self.connect_dgram::<M>(target, strict, clock) {
+                // It has as many links as it can have, or does not lead there.
+                Err(ConnectError::NoResources | ConnectError::NoRoute) if !strict => {
+                    self.connect_tcp::<M>(target, clock)
+                }
+                other => other,
+            },
             Route::AUTO | ROUTE_RDM if self.rdm.offered => {
                 match self.connect_rdm::<M>(target, false, clock) {
                     // It has as many links as it can have, or has broken down.
@@ -436,6 +477,11 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             (Owner::Tcp(link), ..) => Port::<M>::bind(&mut self.tcp, link, cookie),
             (Owner::Loopback(link), ..) => Port::<M>::bind(&mut self.loopback, link, cookie),
             (Owner::Rdm(link), _, Some(rdm)) => Port::<M>::bind(rdm, link, cookie),
+            (Owner::Dgram(link), ..) => {
+                if let Some(dgram) = self.dgram.port_mut() {
+                    Port::<M>::bind(dgram, link, cookie);
+                }
+            }
             _ => {}
         }
     }
@@ -460,6 +506,11 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             (Owner::Rdm(link), _, Some(rdm)) => {
                 self.touched = true;
                 rdm.send(link, header, body)
+            }
+            (Owner::Dgram(link), ..) => {
+                self.touched = true;
+                let dgram = self.dgram.port_mut().ok_or(SendError::Down)?;
+                dgram.send(link, header, body)
             }
             (Owner::Loopback(link), ..) => self.loopback.send(link, header, body),
             _ => Err(SendError::Down),
@@ -536,6 +587,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         if !self.rdm_quiet {
             any |= self.poll_rdm(any, clock, budget, sink);
         }
+        any |= self.dgram.poll::<M, S>(any, clock, budget, sink);
         if !self.tcp_quiet {
             if any && self.tcp_waits < TURN {
                 self.tcp_waits += 1;
@@ -556,6 +608,12 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             (Owner::Rdm(link), _, Some(rdm)) => {
                 self.locator.forget::<M>(link, &mut self.tcp);
                 Port::<M>::close(rdm, link, how);
+            }
+            (Owner::Dgram(link), ..) => {
+                self.dgram.forget(link);
+                if let Some(dgram) = self.dgram.port_mut() {
+                    Port::<M>::close(dgram, link, how);
+                }
             }
             _ => {}
         }
@@ -590,6 +648,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             self.local.as_ref().and_then(LocalPort::deadline),
             Port::<M>::deadline(&self.tcp),
             self.rdm.port.as_ref().and_then(Port::<M>::deadline),
+            self.dgram.deadline::<M>(),
             self.locator.deadline(),
         ];
         all.into_iter().flatten().min()
@@ -618,7 +677,8 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             && Port::<M>::arm(&mut self.loopback)
             && (self.tcp_quiet || Port::<M>::arm(&mut self.tcp))
             && (self.local_quiet || self.local.as_mut().is_none_or(LocalPort::arm))
-            && self.arm_rdm::<M>();
+            && self.arm_rdm::<M>()
+            && self.dgram.arm::<M>();
         if !ready {
             Port::<M>::disarm(self);
         }
@@ -636,6 +696,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         if let Some(rdm) = &mut self.rdm.port {
             Port::<M>::disarm(rdm);
         }
+        self.dgram.disarm::<M>();
     }
 
     fn descriptors(&self) -> WakeDescriptors {

@@ -1,5 +1,6 @@
 //! Two `HostPorts` in one process find each other over TCP, for a fabric that only exists here.
 
+use super::detour::Dgram;
 use super::host::{HostPorts, ROUTE_RDM, ROUTE_TCP, Rdm};
 use super::locator::Fabric;
 use super::owner::{RDM, TCP, outer};
@@ -220,7 +221,15 @@ impl Side {
             endpoint: PortMap::default().endpoint(tcp.local_port()).unwrap(),
             session: SessionId(1),
         };
-        let ports = HostPorts::new(own, policy, PortMap::default(), None, tcp, rdm);
+        let ports = HostPorts::new(
+            own,
+            policy,
+            PortMap::default(),
+            None,
+            tcp,
+            rdm,
+            Dgram::default(),
+        );
         Self {
             ports: ports.unwrap(),
             sink: Recorder::default(),

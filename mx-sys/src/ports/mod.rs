@@ -2,15 +2,16 @@
 //!
 //! ```text
 //!                    HostPorts  (host: chooses one per link)
-//!          .-------------|--------------+---------------.
-//!      loopback        local           tcp <--locator-- rdm
-//!      this endpoint   this host       everywhere       where there is a fabric
-//!      (a queue)       (shared memory) (kernel sockets) (libfabric)
+//!          .-------------|--------------+---------------.---------------.
+//!      loopback        local           tcp <--locator-- rdm            dgram
+//!      this endpoint   this host       everywhere       a fabric       asked for
+//!      (a queue)       (shared memory) (kernel sockets) (libfabric)    (UDP, libfabric)
 //! ```
 //!
 //! Each of them is an [`mx_proto::port::Port`] of its own and knows nothing of the others. What opens
 //! libfabric's objects is shared by those that use it (`fabric`).
 
+mod detour;
 pub mod dgram;
 mod fabric;
 pub mod host;

@@ -23,7 +23,9 @@
 //!
 //! Knows nothing of: links.
 
-use super::host::{HostPorts, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, Rdm};
+use super::detour::Dgram;
+use super::dgram::{self, DgramError, DgramOptions, DgramPort};
+use super::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, Rdm};
 use super::local::LocalPort;
 use super::rdm::{RdmError, RdmOptions, RdmPort, hardware};
 use super::tcp::{Resolver, TcpOptions, TcpPort};
@@ -70,6 +72,10 @@ pub struct OpenOptions {
     pub rdm_required: bool,
     /// How it is opened.
     pub rdm: RdmOptions,
+    /// The port over datagrams has to be there, whatever the policy.
+    pub dgram_required: bool,
+    /// How it is opened.
+    pub dgram: DgramOptions,
 }
 
 impl OpenOptions {
@@ -85,6 +91,8 @@ impl OpenOptions {
             tcp_keepalive: Duration::from_secs(20),
             rdm_required: false,
             rdm: RdmOptions::default(),
+            dgram_required: false,
+            dgram: DgramOptions::default(),
         }
     }
 }
@@ -100,7 +108,7 @@ pub enum OpenError {
     InUse {
         /// Its number.
         endpoint: EndpointId,
-        /// Its TCP port.
+        /// Its TCP port, and its UDP port where it has one.
         port: u16,
     },
     /// No endpoint is free.
@@ -114,6 +122,8 @@ pub enum OpenError {
     },
     /// The port over libfabric was asked for and cannot be had.
     Rdm(RdmError),
+    /// The port over datagrams was asked for and cannot be had.
+    Dgram(DgramError),
     /// Descriptors, memory or random numbers cannot be had.
     System(io::Error),
 }
@@ -124,11 +134,12 @@ impl fmt::Display for OpenError {
             Self::Board(error) => error.fmt(f),
             Self::Endpoint(error) => error.fmt(f),
             Self::InUse { endpoint, port } => {
-                write!(f, "endpoint {} is in use (TCP port {port})", endpoint.0)
+                write!(f, "endpoint {} is in use (port {port})", endpoint.0)
             }
             Self::NoneFree => f.write_str("no endpoint is free"),
             Self::Listen { address, error } => write!(f, "cannot listen on {address}: {error}"),
             Self::Rdm(error) => write!(f, "no rdm port: {error}"),
+            Self::Dgram(error) => write!(f, "no dgram port: {error}"),
             Self::System(error) => write!(f, "cannot open an endpoint: {error}"),
         }
     }
@@ -143,12 +154,22 @@ impl HostPorts {
     /// Opens an endpoint on all ports of this host, in a session of its own.
     pub fn open(options: OpenOptions) -> Result<(Self, Identity), OpenError> {
         let nic = nic::own_nic(options.board).map_err(OpenError::Board)?;
-        let (endpoint, local, tcp) = match options.endpoint {
+        let claim = match options.endpoint {
             EndpointChoice::Exact(endpoint) => claim(&options, endpoint)?,
             EndpointChoice::Any => claim_any(&options)?,
             EndpointChoice::Lowest => claim_lowest(&options, SMALL_IDS)?,
         };
+        let Claim {
+            endpoint,
+            local,
+            tcp,
+            dgram,
+        } = claim;
         let local = shared_memory(&options, endpoint, local)?;
+        let dgram = match dgram {
+            Some(port) => Dgram::new(Some(port), None),
+            None => dgram_later(&options, tcp.local_port()),
+        };
         let rdm = RdmOptions {
             bind: options.rdm.bind.or_else(|| bind_address(&options, nic)),
             ..options.rdm
@@ -165,7 +186,7 @@ impl HostPorts {
             endpoint,
             session: SessionId(session),
         };
-        let ports = Self::new(own, policy, options.ports, local, tcp, rdm);
+        let ports = Self::new(own, policy, options.ports, local, tcp, rdm, dgram);
         Ok((ports.map_err(OpenError::System)?, own))
     }
 }
@@ -223,9 +244,48 @@ fn open_rdm(policy: Route, required: bool, options: RdmOptions) -> Result<Rdm<Rd
     Ok(Rdm::new(None, Some(Box::new(later))))
 }
 
-/// A number, and what was claimed for it. The port over shared memory may be missing where Unix
-/// sockets cannot be had at all.
-type Claim = (EndpointId, io::Result<LocalPort>, TcpPort);
+/// The port over datagrams, opened for the first address that asks for it. Whoever is to find us
+/// over it has it opened with the endpoint, so another number than the endpoint's does as well.
+fn dgram_later(options: &OpenOptions, number: u16) -> Dgram {
+    let ports = options.ports;
+    let options = dgram_options(options);
+    let later = move || {
+        let opened = match dgram::open(&options, number, resolver(ports)) {
+            Err(DgramError::InUse(_)) => dgram::open(&options, 0, resolver(ports)),
+            other => other,
+        };
+        match opened {
+            Ok(port) => {
+                let backend = port.datagrams().backend().name();
+                log::info!("dgram port over {backend}, for an address with /dgram");
+                Some(port)
+            }
+            Err(error) => {
+                log::error!("no dgram port, which an address with /dgram needs: {error}");
+                None
+            }
+        }
+    };
+    Dgram::new(None, Some(Box::new(later)))
+}
+
+fn dgram_options(options: &OpenOptions) -> DgramOptions {
+    DgramOptions {
+        bind: options.dgram.bind.or(options.tcp_bind),
+        ports: options.ports,
+        ..options.dgram.clone()
+    }
+}
+
+/// A number, and what was claimed for it.
+struct Claim {
+    endpoint: EndpointId,
+    /// May be missing where Unix sockets cannot be had at all.
+    local: io::Result<LocalPort>,
+    tcp: TcpPort,
+    /// Only where it is to be opened with the endpoint.
+    dgram: Option<DgramPort>,
+}
 
 fn claim(options: &OpenOptions, endpoint: EndpointId) -> Result<Claim, OpenError> {
     let port = options.ports.port(endpoint).map_err(OpenError::Endpoint)?;
@@ -233,7 +293,13 @@ fn claim(options: &OpenOptions, endpoint: EndpointId) -> Result<Claim, OpenError
     let local = claim_name(options, endpoint, port)?;
     let tcp = listen(options, port)
         .map_err(|(address, error)| refused(endpoint, port, address, error))?;
-    Ok((endpoint, local, tcp))
+    let dgram = claim_dgram(options, endpoint, port)?;
+    Ok(Claim {
+        endpoint,
+        local,
+        tcp,
+        dgram,
+    })
 }
 
 fn claim_any(options: &OpenOptions) -> Result<Claim, OpenError> {
@@ -244,8 +310,19 @@ fn claim_any(options: &OpenOptions) -> Result<Claim, OpenError> {
         let Some(endpoint) = options.ports.endpoint(port) else {
             continue;
         };
-        match claim_name(options, endpoint, port) {
-            Ok(local) => return Ok((endpoint, local, tcp)),
+        let claimed = claim_name(options, endpoint, port).and_then(|local| {
+            let dgram = claim_dgram(options, endpoint, port)?;
+            Ok((local, dgram))
+        });
+        match claimed {
+            Ok((local, dgram)) => {
+                return Ok(Claim {
+                    endpoint,
+                    local,
+                    tcp,
+                    dgram,
+                });
+            }
             Err(OpenError::InUse { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -275,6 +352,26 @@ fn claim_name(
             Err(OpenError::InUse { endpoint, port })
         }
         other => Ok(other),
+    }
+}
+
+/// The port over datagrams, where it is to be there from the beginning.
+fn claim_dgram(
+    options: &OpenOptions,
+    endpoint: EndpointId,
+    port: u16,
+) -> Result<Option<DgramPort>, OpenError> {
+    if !options.dgram_required && options.policy != ROUTE_DGRAM {
+        return Ok(None);
+    }
+    let opened = dgram::open(&dgram_options(options), port, resolver(options.ports));
+    match opened {
+        Ok(dgram) => {
+            log::info!("dgram port over {}", dgram.datagrams().backend().name());
+            Ok(Some(dgram))
+        }
+        Err(DgramError::InUse(_)) => Err(OpenError::InUse { endpoint, port }),
+        Err(error) => Err(OpenError::Dgram(error)),
     }
 }
 
@@ -353,7 +450,7 @@ pub(super) fn is_oneself(own: &Identity, nic: NicId, endpoint: EndpointId) -> bo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::net::{TcpListener, UdpSocket};
     use std::sync::atomic::{AtomicU16, Ordering};
 
     /// Options with a block of numbers that no other test has.
@@ -409,11 +506,30 @@ mod tests {
     fn where_no_low_number_is_free_any_is_taken() {
         let options = lowest();
         let _names = [0, 1].map(|id| LocalPort::open(options.ports.base(), BOARD, id).unwrap());
-        let (endpoint, local, tcp) = claim_lowest(&options, 2).unwrap();
-        assert!(endpoint.0 >= 2 && local.is_ok());
-        assert_eq!(options.ports.port(endpoint), Ok(tcp.local_port()));
+        let claim = claim_lowest(&options, 2).unwrap();
+        assert!(claim.endpoint.0 >= 2 && claim.local.is_ok() && claim.dgram.is_none());
+        let port = options.ports.port(claim.endpoint);
+        assert_eq!(port, Ok(claim.tcp.local_port()));
         let other = claim_lowest(&options, 0).unwrap();
-        assert_ne!(other.0, endpoint);
+        assert_ne!(other.endpoint, claim.endpoint);
+    }
+
+    #[test]
+    fn a_number_whose_udp_port_is_taken_is_passed_over_by_who_wants_it() {
+        let mut options = lowest();
+        let base = options.ports.base();
+        let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, base)).unwrap();
+        assert_eq!(claim_lowest(&options, 1).unwrap().endpoint, EndpointId(0));
+        options.policy = ROUTE_DGRAM;
+        let refused = claim(&options, EndpointId(0)).err().unwrap();
+        assert!(matches!(refused, OpenError::InUse { port, .. } if port == base));
+        let second = claim_lowest(&options, 3).unwrap();
+        assert!(second.endpoint.0 > 0 && second.dgram.is_some());
+        drop(taken);
+        assert_eq!(claim_lowest(&options, 1).unwrap().endpoint, EndpointId(0));
+        let any = claim_any(&options).unwrap();
+        let bound = UdpSocket::bind((Ipv4Addr::LOCALHOST, any.tcp.local_port()));
+        assert_eq!(bound.unwrap_err().kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The counters of an endpoint, one table for all who show them.
 //!
 //! ```text
-//!   mx_proto::Stats   Gauges   WaitStats   LocalStats, TcpStats, RdmStats     Sample
+//!   mx_proto::Stats   Gauges   WaitStats   LocalStats, TcpStats, ...    Sample
 //!        |              |          |               |
 //!   "matched"      "partners" "wait_.."   "local_..", "tcp_..", "rdm_.."      labels(), values()
 //! ```
@@ -19,6 +19,7 @@ use crate::ports::rdm::{RdmPort, RdmStats};
 use crate::ports::tcp::TcpStats;
 use crate::progress::WaitStats;
 use mx_proto::port::Port;
+use mx_proto::reliability::ReliableStats;
 use mx_proto::{Clock, Endpoint, Memory, Stats};
 
 /// What an endpoint has at the moment.
@@ -45,6 +46,8 @@ pub struct PortView<'a> {
     pub tcp: Option<TcpStats>,
     /// libfabric, with the name of its provider.
     pub rdm: Option<(&'a str, RdmStats)>,
+    /// Datagrams.
+    pub dgram: Option<ReliableStats>,
     /// Links of all of them.
     pub links: usize,
 }
@@ -58,6 +61,7 @@ impl<'a> PortView<'a> {
             rdm: ports
                 .rdm()
                 .map(|rdm: &RdmPort| (rdm.provider(), rdm.stats())),
+            dgram: ports.dgram().map(|dgram| *dgram.stats()),
             links: ports.link_count(),
         }
     }
@@ -141,6 +145,11 @@ table! { sample:
     };
     "rdm_" RdmStats = sample.ports.rdm.unwrap_or_default().1, {
         stale, early, malformed, strange, renewals, blocked
+    };
+    "dgram_" ReliableStats = sample.ports.dgram.unwrap_or_default(), {
+        datagrams_out, trains_out, datagrams_in, resent, timeouts, acks_alone, fast_receives,
+        duplicates, outside_window, malformed, damaged, old_session, bad_acks, refused,
+        black_holes
     };
 }
 

@@ -53,6 +53,7 @@ pub(super) const COUNTERS_MAX: usize = 96;
 pub(super) const PORT_LOCAL: u32 = 1;
 pub(super) const PORT_TCP: u32 = 2;
 pub(super) const PORT_RDM: u32 = 4;
+pub(super) const PORT_DGRAM: u32 = 8;
 
 const _: () = {
     assert!(LIBRARY_AT + LIBRARY_WORDS == PROVIDER_AT);

@@ -23,6 +23,8 @@ pub struct OpenPorts {
     pub tcp: bool,
     /// libfabric.
     pub rdm: bool,
+    /// Datagrams.
+    pub dgram: bool,
 }
 
 /// What an endpoint says of itself.
@@ -97,6 +99,7 @@ impl Page {
                 local: ports & layout::PORT_LOCAL != 0,
                 tcp: ports & layout::PORT_TCP != 0,
                 rdm: ports & layout::PORT_RDM != 0,
+                dgram: ports & layout::PORT_DGRAM != 0,
             },
             provider: text(bytes, layout::PROVIDER_AT, layout::PROVIDER_WORDS)?,
             counters,

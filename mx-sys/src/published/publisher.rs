@@ -131,7 +131,8 @@ impl Published {
         let bit = |open: bool, bit: u32| if open { bit } else { 0 };
         let open = bit(ports.local.is_some(), layout::PORT_LOCAL)
             | bit(ports.tcp.is_some(), layout::PORT_TCP)
-            | bit(ports.rdm.is_some(), layout::PORT_RDM);
+            | bit(ports.rdm.is_some(), layout::PORT_RDM)
+            | bit(ports.dgram.is_some(), layout::PORT_DGRAM);
         self.store(layout::SEQUENCE_AT, &[self.sequence.wrapping_add(1)]);
         // Nothing of what follows is seen with the even sequence of before.
         fence(Ordering::Release);

@@ -120,7 +120,7 @@ fn refused(error: &OpenError) -> Error {
             Code::NoPerm
         }
         OpenError::Listen { .. } => Code::NoResources,
-        OpenError::Rdm(_) => Code::NoDev,
+        OpenError::Rdm(_) | OpenError::Dgram(_) => Code::NoDev,
     };
     Error::new(code, error.to_string())
 }

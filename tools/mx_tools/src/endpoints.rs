@@ -46,7 +46,7 @@ pub struct Endpoint {
     pub nic: NicId,
     /// Differs each time the endpoint is opened.
     pub session: u64,
-    /// Open ports: `local`, `tcp`, `rdm`.
+    /// Open ports: `local`, `tcp`, `rdm`, `dgram`.
     pub ports: Vec<&'static str>,
     /// The TCP port others connect to; `None` when it has none.
     pub tcp_port: Option<u16>,
@@ -76,7 +76,12 @@ impl Endpoint {
     fn new(found: Found, map: PortMap) -> Self {
         let Found { pid, page } = found;
         let open = page.ports;
-        let ports = [(open.local, "local"), (open.tcp, "tcp"), (open.rdm, "rdm")];
+        let ports = [
+            (open.local, "local"),
+            (open.tcp, "tcp"),
+            (open.rdm, "rdm"),
+            (open.dgram, "dgram"),
+        ];
         let since = |t: SystemTime| t.elapsed().unwrap_or_default();
         let unix = page.opened.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {

@@ -48,7 +48,7 @@ pub struct FaultPlan {
 }
 
 /// What a plan looks like, for whoever is told that theirs is none.
-pub const WANTED: &str = "none, or loss, dup, reorder, delay, corrupt = 0 to 1 and at most 1 \
+pub const WANTED: &str = "loss, dup, reorder, delay, corrupt = 0 to 1 and at most 1 \
                           together, seed = a number, as in loss=0.01,reorder=0.02,seed=7";
 
 impl FaultPlan {
@@ -172,6 +172,11 @@ impl<D: DatagramPort> Faulty<D> {
     /// The service underneath.
     pub fn inner(&self) -> &D {
         &self.inner
+    }
+
+    /// The same, to change it.
+    pub fn inner_mut(&mut self) -> &mut D {
+        &mut self.inner
     }
 
     /// How many datagrams met what so far.

@@ -47,11 +47,17 @@ impl FabricAddress {
         }
         let mut read = Self::new(name)?;
         read.len = ours.len;
-        let sane = match read.ip() {
-            Some(ip) => !ip.is_unspecified() && !ip.is_multicast(),
-            None => ours.ip().is_none(),
+        let Some(ip) = read.ip() else {
+            let alike = ours.ip().is_none() && is_address(format, read.bytes());
+            return alike.then_some(read);
         };
-        (sane && is_address(format, read.bytes())).then_some(read)
+        let sane = !ip.is_unspecified() && !ip.is_multicast();
+        if !sane || !is_address(format, read.bytes()) {
+            return None;
+        }
+        // What else is in a socket address is the sender's own business: its number for the
+        // interface, above all.
+        ours.elsewhere(SocketAddr::from((ip, read.port()?)))
     }
 
     /// All of it, as libfabric takes it.
@@ -110,7 +116,7 @@ impl fmt::Debug for FabricAddress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use libfabric_sys::abi::{FI_ADDR_EFA, FI_SOCKADDR_IN};
+    use libfabric_sys::abi::{FI_ADDR_EFA, FI_SOCKADDR_IN, FI_SOCKADDR_IN6};
 
     fn v4(ip: [u8; 4], port: u16) -> FabricAddress {
         let mut bytes = [0; 16];
@@ -152,6 +158,23 @@ mod tests {
         let other = FabricAddress::new(&[9; 30]).unwrap();
         let read = FabricAddress::read(other.short(), FI_ADDR_EFA, &card).unwrap();
         assert_eq!(read.bytes().len(), 32);
+    }
+
+    #[test]
+    fn an_interface_is_named_by_our_number_for_it() {
+        let v6 = |host: u8, scope: u8| {
+            let mut bytes = [0; 28];
+            bytes[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
+            bytes[2..4].copy_from_slice(&[4, 5]);
+            (bytes[8], bytes[9], bytes[23]) = (0xfe, 0x80, host);
+            bytes[24] = scope;
+            FabricAddress::new(&bytes).unwrap()
+        };
+        let (ours, theirs) = (v6(1, 3), v6(2, 7));
+        let read = FabricAddress::read(theirs.short(), FI_SOCKADDR_IN6, &ours);
+        assert_eq!(read, Some(v6(2, 3)));
+        let there = SocketAddr::from((theirs.ip().unwrap(), theirs.port().unwrap()));
+        assert_eq!(read, ours.elsewhere(there));
     }
 
     #[test]

@@ -113,7 +113,7 @@ pub struct UdpDatagrams {
     look: Look,
     small: Box<[u8]>,
     large: Box<[u8]>,
-    metas: [RecvMeta; COMMAND_BATCH],
+    metas: Box<[RecvMeta]>,
 }
 
 /// Which sockets to look at.
@@ -171,7 +171,7 @@ impl UdpDatagrams {
             },
             small: vec![0; COMMAND_BATCH * COMMAND_MAX].into_boxed_slice(),
             large: vec![0; DATA_BATCH * DATA_ROOM].into_boxed_slice(),
-            metas: [RecvMeta::default(); COMMAND_BATCH],
+            metas: vec![RecvMeta::default(); COMMAND_BATCH].into_boxed_slice(),
         })
     }
 

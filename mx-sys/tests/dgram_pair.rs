@@ -1,0 +1,220 @@
+//! Endpoints over datagrams in one process: kernel UDP on the loopback, with faults and without.
+
+mod node;
+
+use mx_proto::{Config, DownReason, Event, PartnerId, Posted, Route, Status};
+use mx_sys::ports::dgram::faults::FaultPlan;
+use mx_sys::{EndpointChoice, OpenOptions, ROUTE_DGRAM, ROUTE_TCP};
+use node::{LONG, Node, NotConnected, pattern, pending, waiting};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+fn options(policy: Route, faults: Option<&str>) -> OpenOptions {
+    let mut options = OpenOptions::new(EndpointChoice::Any);
+    options.policy = policy;
+    options.tcp_bind = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    options.dgram.faults = faults.map(|text| FaultPlan::parse(text).unwrap());
+    options
+}
+
+fn node(policy: Route, faults: Option<&str>) -> Node {
+    Node::open(options(policy, faults), Config::default(), true).unwrap()
+}
+
+/// Two nodes that reach each other over datagrams; the partner is the second one as the first one
+/// sees it.
+fn pair(faults: [Option<&str>; 2]) -> (Node, Node, PartnerId) {
+    let [a, b] = faults.map(|faults| node(ROUTE_DGRAM, faults));
+    let partner = a.connect(b.target(Route::AUTO)).unwrap();
+    (a, b, partner)
+}
+
+/// Links over TCP and over datagrams.
+fn links(node: &Node) -> (usize, usize) {
+    let engine = node.shared.lock();
+    let ports = engine.endpoint.port();
+    let dgram = ports.dgram().map_or(0, |dgram| dgram.sessions());
+    (ports.tcp().link_count(), dgram)
+}
+
+/// Waits until `node` has these links: they end in their own time.
+fn settles(node: &Node, expected: (usize, usize)) {
+    let begin = std::time::Instant::now();
+    while links(node) != expected {
+        assert!(begin.elapsed() < LONG, "{:?}", links(node));
+        node.try_done(77, Duration::from_millis(1));
+    }
+}
+
+/// Messages of these sizes there and back at once, each compared byte by byte.
+fn exchange(a: &Node, b: &Node, to_b: PartnerId, sizes: &[usize]) {
+    let to_a = b.connect(a.target(Route::AUTO)).unwrap();
+    for (n, &size) in sizes.iter().enumerate() {
+        let bits = n as u64;
+        let (there, back) = (pattern(size, bits + 1), pattern(size, bits + 100));
+        let (mut at_a, mut at_b) = (vec![0xee; size + 1], vec![0xee; size + 1]);
+        waiting(b.post(bits, &mut at_b, bits));
+        waiting(a.post(bits, &mut at_a, bits));
+        let sends = [
+            (a, a.send(to_b, bits, &there, 1000)),
+            (b, b.send(to_a, bits, &back, 1000)),
+        ];
+        for (node, other) in [(a, &at_a), (b, &at_b)] {
+            let done = node.done(bits);
+            assert_eq!(done.status, Status::Success, "{size} bytes");
+            assert_eq!(done.transferred as usize, size);
+            assert_eq!(other[size], 0xee, "a byte behind the message");
+        }
+        for (node, posted) in sends {
+            if posted != Posted::Complete {
+                assert_eq!(node.done(1000).status, Status::Success);
+            }
+        }
+        assert!(at_a[..size] == back[..] && at_b[..size] == there[..]);
+    }
+}
+
+/// So many small messages, which arrive whole and in order.
+fn stream(a: &Node, b: &Node, to_b: PartnerId, count: u64) {
+    let messages: Vec<Vec<u8>> = (0..count).map(|n| pattern(n as usize % 300, n)).collect();
+    let posted: Vec<Posted> = messages
+        .iter()
+        .enumerate()
+        .map(|(n, bytes)| a.send(to_b, 7, bytes, n as u64))
+        .collect();
+    let mut buffer = vec![0; 300];
+    for message in &messages {
+        let done = b.receive(7, &mut buffer);
+        assert_eq!(
+            (done.status, done.length as usize),
+            (Status::Success, message.len())
+        );
+        assert_eq!(buffer[..message.len()], message[..]);
+    }
+    for (n, posted) in posted.iter().enumerate() {
+        if *posted != Posted::Complete {
+            assert_eq!(a.done(n as u64).status, Status::Success);
+        }
+    }
+}
+
+#[test]
+fn messages_of_every_size_cross_in_both_directions_over_datagrams_alone() {
+    let (a, b, to_b) = pair([None, None]);
+    let sizes = [
+        0, 1, 33, 700, 800, 1400, 4097, 32_767, 32_769, 65_537, 1_000_003, 9_000_001,
+    ];
+    exchange(&a, &b, to_b, &sizes);
+    for node in [&a, &b] {
+        assert_eq!(links(node), (0, 1));
+    }
+}
+
+#[test]
+fn many_small_messages_arrive_whole_and_in_order() {
+    let (a, b, to_b) = pair([None, None]);
+    stream(&a, &b, to_b, 3_000);
+}
+
+#[test]
+fn what_is_lost_doubled_overtaken_late_and_damaged_is_made_good() {
+    let faults = "loss=0.02,dup=0.02,reorder=0.05,delay=0.01,corrupt=0.02";
+    let seeds = [format!("{faults},seed=1"), format!("{faults},seed=2")];
+    let (a, b, to_b) = pair([Some(&seeds[0]), Some(&seeds[1])]);
+    exchange(&a, &b, to_b, &[0, 8, 1000, 40_000, 3_000_001]);
+    stream(&a, &b, to_b, 1_000);
+    let engine = a.shared.lock();
+    let stats = engine.endpoint.port().dgram().unwrap().stats();
+    assert!(stats.resent > 0 && stats.damaged > 0, "{stats:?}");
+}
+
+#[test]
+fn a_peer_without_the_port_is_reached_over_tcp_unless_its_address_says_dgram() {
+    let a = node(ROUTE_DGRAM, None);
+    let b = node(ROUTE_TCP, None);
+    let to_b = a.connect(b.target(Route::AUTO)).unwrap();
+    assert_eq!(a.send_all(to_b, 1, b"through tcp"), Status::Success);
+    assert_eq!(b.receive(1, &mut [0; 11]).status, Status::Success);
+    settles(&a, (1, 0));
+    settles(&b, (1, 0));
+    let c = node(ROUTE_DGRAM, None);
+    let refused = c.connect(b.target(ROUTE_DGRAM));
+    assert!(
+        matches!(refused, Err(NotConnected::Later(_))),
+        "{refused:?}"
+    );
+    settles(&c, (0, 0));
+}
+
+#[test]
+fn an_address_that_says_dgram_opens_the_port_when_it_is_needed() {
+    let a = node(ROUTE_DGRAM, None);
+    let b = node(ROUTE_TCP, None);
+    assert!(b.shared.lock().endpoint.port().dgram().is_none());
+    let to_a = b.connect(a.target(ROUTE_DGRAM)).unwrap();
+    assert_eq!(links(&b), (0, 1));
+    assert_eq!(b.send_all(to_a, 1, b"late"), Status::Success);
+    assert_eq!(a.receive(1, &mut [0; 4]).status, Status::Success);
+}
+
+#[test]
+fn nobody_there_is_refused_as_over_tcp() {
+    let a = node(ROUTE_DGRAM, None);
+    let gone = node(ROUTE_DGRAM, None);
+    let targets = [ROUTE_TCP, ROUTE_DGRAM, Route::AUTO].map(|route| gone.target(route));
+    drop(gone);
+    let refused = targets.map(|target| a.connect(target));
+    assert!(
+        matches!(refused[0], Err(NotConnected::Later(_))),
+        "{refused:?}"
+    );
+    assert!(
+        refused.iter().all(|other| *other == refused[0]),
+        "{refused:?}"
+    );
+    settles(&a, (0, 0));
+}
+
+#[test]
+fn a_peer_that_ends_is_seen_to_end_and_its_successor_is_another_one() {
+    let (a, b, to_b) = pair([None, None]);
+    let big = pattern(4 << 20, 1);
+    pending(a.send(to_b, 1, &big, 1));
+    let endpoint = b.identity.endpoint;
+    drop(b);
+    assert_ne!(a.done(1).status, Status::Success);
+    let Event::PartnerDown { reason, .. } = a.event();
+    assert!(!matches!(reason, DownReason::Protocol(_)), "{reason:?}");
+    let mut options = options(ROUTE_DGRAM, None);
+    options.endpoint = EndpointChoice::Exact(endpoint);
+    let b = Node::open(options, Config::default(), true).unwrap();
+    let to_b = a.connect(b.target(Route::AUTO)).unwrap();
+    assert_eq!(a.send_all(to_b, 2, b"again"), Status::Success);
+    assert_eq!(b.receive(2, &mut [0; 5]).status, Status::Success);
+}
+
+#[test]
+fn many_peers_talk_to_one() {
+    let server = node(ROUTE_DGRAM, None);
+    let clients: Vec<Node> = (0..24).map(|_| node(ROUTE_DGRAM, None)).collect();
+    std::thread::scope(|scope| {
+        for (n, client) in clients.iter().enumerate() {
+            let target = server.target(Route::AUTO);
+            scope.spawn(move || {
+                let partner = client.connect(target).unwrap();
+                let message = pattern(200_000, n as u64 + 1);
+                assert_eq!(
+                    client.send_all(partner, n as u64, &message),
+                    Status::Success
+                );
+            });
+        }
+        for n in 0..clients.len() {
+            let mut buffer = vec![0; 200_000];
+            let done = server.receive(n as u64, &mut buffer);
+            assert_eq!(done.status, Status::Success);
+            assert!(buffer == pattern(200_000, n as u64 + 1), "client {n}");
+        }
+    });
+    assert_eq!(links(&server), (0, clients.len()));
+}
