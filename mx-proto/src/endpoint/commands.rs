@@ -284,8 +284,12 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         };
         let before = self.core.completions.len();
         self.core.end_early(request, Status::Cancelled);
-        // The caller learns it from the return value instead.
-        self.core.completions.truncate(before);
+        // The caller learns it from the return value instead. What ends with it, as sends to a
+        // partner whose last connect it was, hears of it.
+        let mut ended = self.core.completions.iter().skip(before);
+        if let Some(own) = ended.position(|ended| ended.request == request) {
+            self.core.completions.remove(before + own);
+        }
         self.settle();
         outcome
     }

@@ -45,7 +45,11 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         sink: &mut S,
     ) -> bool {
         self.budget = budget.max(1);
-        self.fast = !self.settle();
+        let settled = self.settle();
+        self.fast = settled.is_none();
+        if let Some(id) = settled {
+            self.look_at(now, id, sink);
+        }
         if !self.has_backlog() {
             return !self.fast;
         }
@@ -55,25 +59,29 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         true
     }
 
-    /// Does what was put off for the sake of a fast receive. True when there was anything.
+    /// Does what was put off for the sake of a fast receive, if there was anything. That link is to
+    /// be looked at.
     #[inline]
-    pub(super) fn settle(&mut self) -> bool {
-        let Some(Deferred {
+    pub(super) fn settle(&mut self) -> Option<LinkId> {
+        let Deferred {
             link: id,
             arrived_at: now,
             header,
-        }) = self.deferred.take()
-        else {
-            return false;
-        };
+        } = self.deferred.take()?;
         if let Some(link) = self.table.get_mut(id.index(), id.generation()) {
             link.active = self.senders.note(now, link.active);
             let (store, stats) = (&mut self.store, &mut self.stats);
             link.session.on_header(now, &header, &[], store, stats);
-            link.session.on_segment(now, &header, Verdict::Next);
             self.touch(id);
         }
-        true
+        Some(id)
+    }
+
+    /// The same for this link only, which whoever asks looks at. True when there was anything.
+    #[inline]
+    pub(super) fn settle_of(&mut self, id: LinkId) -> bool {
+        let deferred = self.deferred.as_ref();
+        deferred.is_some_and(|deferred| deferred.link == id) && self.settle().is_some()
     }
 
     /// Takes in something the service has.
@@ -151,7 +159,9 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             return;
         }
         // Nothing of a link is taken in before what came earlier has been.
-        self.settle();
+        if let Some(id) = self.settle() {
+            self.look_at(now, id, sink);
+        }
         let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
             return;
         };
@@ -195,6 +205,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         if link.reassembly.admits(&chunk, 0) != Admission::Yes {
             return false;
         }
+        // What is owed for it may travel with the answer, before the rest is seen to.
+        link.session.on_segment(now, header, Verdict::Next);
         link.session.recv.mark(header.seq);
         link.known = true;
         let who = (id, link.cookie);

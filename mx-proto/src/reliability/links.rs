@@ -403,6 +403,26 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
+    /// The link's window takes a packet that needs this now; otherwise it waits for that.
+    #[inline]
+    pub(super) fn may_send(&mut self, id: LinkId, need: Need) -> bool {
+        let config = self.config;
+        let may = |link: &Link<A>| link.session.is_open() && link.has_room(need, &config);
+        if self.of_mut(id).is_some_and(|link| may(link)) {
+            return true;
+        }
+        // An acknowledgement that has not been looked at yet may have made room.
+        let settled = self.settle_of(id);
+        let Some(link) = self.of_mut(id) else {
+            return false;
+        };
+        if settled && may(link) {
+            return true;
+        }
+        link.blocked = Some(need);
+        false
+    }
+
     /// The store may have room again: those that waited for it may try.
     pub(super) fn feed_starved<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) {
         if self.starved.is_empty() {

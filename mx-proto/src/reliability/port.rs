@@ -273,7 +273,17 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         body: Body<'_, M>,
     ) -> Result<Sent, SendError> {
         let now = self.datagrams.now();
-        self.links.settle();
+        let len = HEADER_LEN + body.len();
+        let link = self.links.attached(id).ok_or(SendError::Down)?;
+        let size = link.session.pmtu.size() - DATAGRAM_HEADER;
+        let segments = len.div_ceil(size);
+        let need = Need {
+            segments,
+            bytes: len + segments * DATAGRAM_HEADER,
+        };
+        if !self.links.may_send(id, need) {
+            return Err(SendError::WouldBlock);
+        }
         let Links {
             table,
             store,
@@ -283,19 +293,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         } = &mut self.links;
         let link = table
             .get_mut(id.index(), id.generation())
-            .filter(|link| link.attached)
             .ok_or(SendError::Down)?;
-        let size = link.session.pmtu.size() - DATAGRAM_HEADER;
-        let len = HEADER_LEN + body.len();
-        let segments = len.div_ceil(size);
-        let need = Need {
-            segments,
-            bytes: len + segments * DATAGRAM_HEADER,
-        };
-        if !link.session.is_open() || !link.has_room(need, config) {
-            link.blocked = Some(need);
-            return Err(SendError::WouldBlock);
-        }
         let Some(mut writer) = store.writer(len, size) else {
             link.blocked = Some(need);
             starved.push(id);
@@ -368,7 +366,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
 
     fn close(&mut self, id: LinkId, how: Close) {
         let now = self.datagrams.now();
-        self.links.settle();
+        self.links.settle_of(id);
         let linger = self.links.config.linger;
         let Some(link) = self.links.attached(id) else {
             return;

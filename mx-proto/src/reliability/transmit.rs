@@ -253,6 +253,8 @@ impl Session {
                 // Sent or not: it is tried again after the same pause.
                 _ => self.pmtu.on_probe_sent(out.now, size, timeout),
             }
+            // Whatever becomes of the probe, the answer to this shows that the peer is there.
+            self.ping = true;
         }
         if let Some(size) = self.probed {
             let mut header = self.acknowledging(Kind::Probed, out.room);
