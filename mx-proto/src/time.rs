@@ -18,6 +18,14 @@ impl Instant {
         Self(self.0.saturating_add(nanos))
     }
 
+    /// `self - span`, at least the beginning of time.
+    #[inline]
+    #[must_use]
+    pub fn before(self, span: Duration) -> Self {
+        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(nanos))
+    }
+
     /// How long it is from `earlier` to `self`; zero when `earlier` is later.
     #[inline]
     pub fn since(self, earlier: Self) -> Duration {

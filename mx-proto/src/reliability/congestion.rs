@@ -265,14 +265,22 @@ impl Congestion {
         self.window = self.window.max(self.reno);
     }
 
-    /// `bytes` were lost, the last of them sent at `latest_sent_at`.
-    pub(super) fn on_lost(&mut self, now: Instant, bytes: u64, latest_sent_at: Instant, rtt: &Rtt) {
+    /// `bytes` were lost, the last of them sent at `latest_sent_at`. `burst`: several in a row, as
+    /// where a queue is full; chance seldom does that.
+    pub(super) fn on_lost(
+        &mut self,
+        now: Instant,
+        bytes: u64,
+        burst: bool,
+        latest_sent_at: Instant,
+        rtt: &Rtt,
+    ) {
         if self.fell_at.is_some_and(|at| latest_sent_at <= at) {
             return;
         }
         self.account.lost += bytes;
         self.look_for_queue(rtt);
-        if self.queue || self.account.lost > self.tolerated() {
+        if burst || self.queue || self.account.lost > self.tolerated() {
             self.note_plateau();
             self.window = self.reduced().max(self.floor()).min(self.window);
             self.threshold = self.window;

@@ -120,7 +120,7 @@ pub(super) struct Senders {
     epoch: u64,
     now: u32,
     before: u32,
-    /// Bytes of the receive buffer that payload may take.
+    /// Bytes that all of them may have under way.
     buffer: usize,
 }
 
@@ -137,13 +137,14 @@ const LATENESS: Duration = Duration::from_micros(50);
 pub(super) const QUIET: Duration = Duration::from_secs(1);
 
 impl Senders {
-    fn new(receive_buffer: usize) -> Self {
+    fn new(receive_buffer: usize, room: usize) -> Self {
         Self {
             epoch: 0,
             now: 0,
             before: 0,
-            // What the kernel keeps about a datagram is about as large as a small one.
-            buffer: receive_buffer / 2,
+            // What the kernel keeps about a datagram is about as large as a small one. The queue of
+            // a switch is not ours to know: all senders together get what one gets alone.
+            buffer: room.min(receive_buffer / 2),
         }
     }
 
@@ -196,7 +197,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             budget: 0,
             deferred: None,
             fast: true,
-            senders: Senders::new(receive_buffer),
+            senders: Senders::new(receive_buffer, config.early_bytes),
             datagram_max,
         }
     }
@@ -275,8 +276,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
 
     /// Bytes a peer may have under way to us.
     pub(super) fn room_limit(&self) -> usize {
-        let share = self.senders.share().max(ROOM_MIN);
-        share.min(self.config.early_bytes)
+        self.senders.share().max(ROOM_MIN)
     }
 
     /// Notes that a link may have something to send and that its deadline may have changed.

@@ -27,8 +27,8 @@
 //! | Hello   | first number of the caller | 65 bytes: nothing, to be as long as Welcome   |
 //! | Welcome | first number of the called | 65 bytes: length and name of the data channel |
 //! | Data    | this segment               | `offset..` of packet header and body          |
-//! | Ack     | -                          | more words of `sack`, at most 16              |
-//! | Ping    | -                          | - ; asks for an Ack                           |
+//! | Ack     | number of the last Ping    | more words of `sack`, at most 16              |
+//! | Ping    | its number                 | - ; asks for an Ack                           |
 //! | Reset   | -                          | - ; there is no such session (any more)       |
 //! | Probe   | -                          | zeros: does a datagram of this size pass?     |
 //! | Probed  | size of the Probe          | -                                             |

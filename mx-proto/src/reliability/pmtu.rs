@@ -196,7 +196,16 @@ impl Pmtu {
     pub(super) fn on_timeout(&mut self, now: Instant) -> bool {
         let base = BASE.min(self.max);
         self.timeouts += u8::from(std::mem::take(&mut self.heard));
-        if self.timeouts < BLACK_HOLE || self.good <= base {
+        if self.timeouts < BLACK_HOLE {
+            return false;
+        }
+        if self.good <= base {
+            // Not even that passes any more: the command channel takes over.
+            if self.proven {
+                self.complain(None, self.good);
+                (self.proven, self.timeouts) = (false, 0);
+                self.probe = Probe::wanted(base);
+            }
             return false;
         }
         self.complain(Some(base), self.good);

@@ -90,6 +90,8 @@ pub(super) struct Acked {
     pub(super) lost_bytes: u64,
     /// When the latest of those was sent.
     pub(super) lost_sent_at: Option<Instant>,
+    /// Most of them in a row.
+    pub(super) lost_run: u32,
     /// Those at the left edge were acknowledged: the window moved.
     pub(super) moved: bool,
 }
@@ -383,22 +385,52 @@ impl SendWindow {
         if self.highest == 0 || acked.segments == 0 {
             return;
         }
-        for (index, slot) in self.slots.iter_mut().take(self.highest).enumerate() {
+        let newest = self.counts.newest_arrived;
+        self.lose(self.highest, acked, |_, transmission, channel| {
+            transmission + REORDERING <= newest[channel as usize]
+        });
+    }
+
+    /// The peer has been asked what has arrived, and the answer does not name what was sent before
+    /// `asked_at`: that is lost.
+    pub(super) fn lose_sent_before(&mut self, asked_at: Instant) -> Acked {
+        let mut lost = Acked::default();
+        if self.counts.in_flight > 0 {
+            self.lose(self.fresh, &mut lost, |at, _, _| at < asked_at);
+            self.find_resend();
+        }
+        lost
+    }
+
+    /// Of the first `count` segments, those under way of which `is_lost` says so are to be sent
+    /// again.
+    fn lose(
+        &mut self,
+        count: usize,
+        acked: &mut Acked,
+        is_lost: impl Fn(Instant, u64, Channel) -> bool,
+    ) {
+        let mut run = 0;
+        for (index, slot) in self.slots.iter_mut().take(count).enumerate() {
             let SegmentState::InFlight {
                 at,
                 transmission,
                 channel,
             } = slot.state
             else {
+                run = 0;
                 continue;
             };
-            if transmission + REORDERING > self.counts.newest_arrived[channel as usize] {
+            if !is_lost(at, transmission, channel) {
+                run = 0;
                 continue;
             }
+            run += 1;
             slot.state = SegmentState::ToResend;
             acked.lost_segments += 1;
             acked.lost_bytes += slot.bytes();
             acked.lost_sent_at = acked.lost_sent_at.max(Some(at));
+            acked.lost_run = acked.lost_run.max(run);
             self.resend = self.resend.min(index);
         }
         self.counts.in_flight -= acked.lost_segments;

@@ -75,6 +75,11 @@ pub(super) struct Session {
     pings: u32,
     /// A Ping is to go out.
     pub(super) ping: bool,
+    /// The number of the last Ping that went out, and the same while it is not answered.
+    pub(super) ping_number: u32,
+    asked: Option<u32>,
+    /// The number of the last Ping that came.
+    heard_ping: u32,
     /// A Probe of this size arrived and is to be answered.
     pub(super) probed: Option<u32>,
     /// "Nobody there" since the peer was heard.
@@ -109,6 +114,9 @@ pub(super) struct Caller {
 /// Tries before silence can mean death: whoever did not run for a long time gives the peer
 /// a chance first.
 const TRIES_BEFORE_GIVING_UP: u32 = 3;
+
+/// So many segments lost in a row are no chance: somewhere a queue is full.
+const BURST: u32 = 3;
 
 /// "Nobody there" so often, with nothing heard in between, is believed.
 const REFUSALS: u32 = 3;
@@ -161,6 +169,9 @@ impl Session {
             pinged_at: now,
             pings: 0,
             ping: false,
+            ping_number: 0,
+            asked: None,
+            heard_ping: 0,
             probed: None,
             refusals: 0,
         }
@@ -252,7 +263,10 @@ impl Session {
         }
         self.last_ack = says;
         match header.kind {
-            Kind::Ping => self.acks.on_urgent(now),
+            Kind::Ping => {
+                self.heard_ping = header.seq.0;
+                self.acks.on_urgent(now);
+            }
             Kind::Probe => {
                 self.probed = Some((DATAGRAM_HEADER + payload.len()) as u32);
             }
@@ -285,16 +299,36 @@ impl Session {
         if let Some(sample) = acked.rtt {
             self.rtt.on_sample(now, sample);
         }
-        if acked.lost_bytes > 0
-            && let Some(sent_at) = acked.lost_sent_at
-        {
-            self.congestion
-                .on_lost(now, acked.lost_bytes, sent_at, &self.rtt);
-        }
+        self.on_lost(now, &acked);
         if acked.segments > 0 {
             self.on_arrived(now, &acked, before);
         }
+        if header.kind == Kind::Ack && self.asked == Some(header.seq.0) {
+            self.on_answer(now, stats);
+        }
         true
+    }
+
+    fn on_lost(&mut self, now: Instant, acked: &Acked) {
+        if let Some(sent_at) = acked.lost_sent_at {
+            let burst = acked.lost_run >= BURST;
+            self.congestion
+                .on_lost(now, acked.lost_bytes, burst, sent_at, &self.rtt);
+        }
+    }
+
+    /// The peer has answered our Ping: what was sent well before and is not named is lost.
+    fn on_answer(&mut self, now: Instant, stats: &mut ReliableStats) {
+        self.asked = None;
+        // What went over the data channel just before the Ping may still come.
+        let slack = self.rtt.timeout() / 4;
+        let lost = self.send.lose_sent_before(self.pinged_at.before(slack));
+        if lost.lost_segments > 0 {
+            stats.asked_losses += u64::from(lost.lost_segments);
+            self.timeouts = self.timeouts.saturating_add(1);
+            self.on_lost(now, &lost);
+            self.on_nothing_arrived(now, stats);
+        }
     }
 
     fn on_arrived(&mut self, now: Instant, acked: &Acked, before: u64) {
@@ -359,7 +393,7 @@ impl Session {
     pub(super) fn start_timer(&mut self, now: Instant) {
         if self.resend_at.is_none() && self.send.in_flight_bytes() > 0 {
             let timeout = self.rtt.timeout();
-            self.resend_at = Some(now.after(timeout));
+            self.resend_at = Some(now.after(2 * timeout));
             self.ask_at = Some(now.after(timeout / 2));
         }
     }
@@ -385,7 +419,7 @@ impl Session {
             State::Closing { .. } | State::Open => {}
         }
         if self.ask_at.is_some_and(|at| at <= now) {
-            self.ask_at = None;
+            self.ask_at = Some(now.after(self.rtt.timeout() / 2));
             self.ping = true;
         }
         if self.resend_at.is_some_and(|at| at <= now) {
@@ -414,6 +448,11 @@ impl Session {
         self.timeouts = self.timeouts.saturating_add(1);
         self.rtt.on_timeout();
         self.congestion.on_timeout(now);
+        self.on_nothing_arrived(now, stats);
+    }
+
+    /// Perhaps that is because of its size.
+    fn on_nothing_arrived(&mut self, now: Instant, stats: &mut ReliableStats) {
         if self.pmtu.on_timeout(now) {
             stats.black_holes += 1;
             self.congestion.set_segment(self.pmtu.size());
@@ -459,6 +498,9 @@ impl Session {
         let mut header = Header::new(kind, self.theirs, self.ours);
         header.ack = self.recv.cumulative();
         header.room = room;
+        if kind == Kind::Ack {
+            header.seq = Seq(self.heard_ping);
+        }
         if self.unconfirmed {
             header.flags = OPENING;
             header.sack = self.first.0.into();
@@ -480,6 +522,7 @@ impl Session {
     /// A Ping went out.
     pub(super) fn on_pinged(&mut self, now: Instant) {
         self.ping = false;
+        self.asked = Some(self.ping_number);
         self.pinged_at = now;
         self.pings = self.pings.saturating_add(1);
     }

@@ -13,6 +13,8 @@ pub struct ReliableStats {
     pub resent: u64,
     /// Time-outs that made something be sent again.
     pub timeouts: u64,
+    /// Segments that the answer to a Ping showed to be lost.
+    pub asked_losses: u64,
     /// Acknowledgements that travelled alone.
     pub acks_alone: u64,
     /// Packets delivered before their bookkeeping.

@@ -265,7 +265,9 @@ impl Session {
             self.probed = None;
         }
         if self.ping {
-            let header = self.acknowledging(Kind::Ping, out.room);
+            self.ping_number = self.ping_number.wrapping_add(1);
+            let mut header = self.acknowledging(Kind::Ping, out.room);
+            header.seq.0 = self.ping_number;
             if !out.single(Channel::Command, header, &[]) {
                 return Pass::NoRoom;
             }
