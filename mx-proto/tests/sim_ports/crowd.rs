@@ -62,7 +62,7 @@ fn incast(seed: u64, mtu: usize, queue: usize, len: usize, span: Duration) -> (f
         node(&mut cluster, id).load(0, len, FOREVER);
         run_for(&mut cluster, rng.span(MILLI));
     }
-    run_for(&mut cluster, 5 * MILLI);
+    run_for(&mut cluster, 50 * MILLI);
     let before = node(&mut cluster, 0).counted.got.clone();
     run_for(&mut cluster, span);
     let after = &node(&mut cluster, 0).counted.got;
@@ -87,7 +87,7 @@ fn incast(seed: u64, mtu: usize, queue: usize, len: usize, span: Duration) -> (f
 fn eight_to_one_over_a_short_queue_use_the_way_and_share_it() {
     seeds::each(2, |seed| {
         for (mtu, queue) in [(8_972, 1 << 20), (1_472, 256 << 10)] {
-            let (share, least, most) = incast(seed, mtu, queue, 64 << 10, 40 * MILLI);
+            let (share, least, most) = incast(seed, mtu, queue, 64 << 10, 100 * MILLI);
             assert!(share >= 0.8, "only {share} of the way is used: mtu {mtu}");
             assert!(most <= 3 * least, "{least} to {most} bytes: mtu {mtu}");
         }

@@ -38,7 +38,7 @@ fn sim_ports(world: &World, share: bool, profile: Profile) -> (SimPort<Buffer>, 
 
 #[test]
 fn a_simulated_port_delivers_everything_in_order_whatever_its_behaviour() {
-    seeds::each(200, |seed| {
+    seeds::each(100, |seed| {
         let world = World::new(seed);
         seeds::watch(&world);
         let mut rng = Rng::new(seed);

@@ -305,6 +305,22 @@ pub(crate) fn two<P: Port<Buffer>>(world: &World, ports: (P, P)) -> Cluster<Peer
     cluster
 }
 
+/// How far both are.
+fn describe<P: Port<Buffer>>(cluster: &mut Cluster<Peer<P>>) -> String {
+    let one = |id| {
+        let peer: &mut Peer<P> = cluster.node(id).expect("nobody dies");
+        let heard = &peer.heard;
+        format!(
+            "n{id} sent {} (next {:?}, writable {}) received {} ",
+            peer.sent,
+            peer.to_send.front(),
+            heard.writable,
+            heard.received.len()
+        )
+    };
+    (0..2).map(one).collect()
+}
+
 /// Both send `count` more packets each; returns when all of them have arrived.
 pub(crate) fn exchange<P: Port<Buffer>>(
     cluster: &mut Cluster<Peer<P>>,
@@ -324,7 +340,8 @@ pub(crate) fn exchange<P: Port<Buffer>>(
     }
     let until = cluster.world().now().after(give_up);
     let done = cluster.run_while(20_000_000, |cluster| {
-        assert!(cluster.world().now() < until, "not done in {give_up:?}");
+        let late = cluster.world().now() >= until;
+        assert!(!late, "not done in {give_up:?}: {}", describe(cluster));
         let mut all = true;
         for (id, wanted) in wanted.into_iter().enumerate() {
             let peer = cluster.node(id).expect("nobody dies");
@@ -333,8 +350,5 @@ pub(crate) fn exchange<P: Port<Buffer>>(
         }
         !all
     });
-    assert!(
-        done,
-        "nothing happens any more, but not everything has arrived"
-    );
+    assert!(done, "nothing happens any more: {}", describe(cluster));
 }

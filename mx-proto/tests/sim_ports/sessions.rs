@@ -230,6 +230,36 @@ fn a_restarted_peer_takes_nothing_of_the_former_session_and_says_so() {
 }
 
 #[test]
+fn a_restarted_caller_is_served_beside_what_is_left_of_its_former_life() {
+    seeds::each(5, |seed| {
+        let mut stage = Stage::new(seed);
+        stage.exchange(3);
+        // Under way in both directions when it happens.
+        for id in 0..2 {
+            stage.at(id).to_send.extend([6_000; 20]);
+        }
+        let pause = stage.rng.span(Duration::from_micros(100));
+        stage.run(pause);
+        drop(stage.cluster.kill(0));
+        let port = reliable(&stage.net, 0, config(), 1_000 + seed);
+        let reborn = Peer::new(0, 1, port, stage.world.clock());
+        stage.cluster.restart(0, reborn);
+        // What was under way arrives.
+        stage.run(Duration::from_millis(1));
+        stage.at(1).hang_up();
+        stage.at(0).call(target(1));
+        stage.exchange(10);
+        stage.run(10 * SECOND);
+        assert_eq!(
+            (stage.at(0).port.sessions(), stage.at(1).port.sessions()),
+            (1, 1),
+            "the former session has not ended"
+        );
+        stage.exchange(3);
+    });
+}
+
+#[test]
 fn everything_of_an_earlier_session_repeated_changes_nothing() {
     seeds::each(5, |seed| {
         let mut stage = Stage::new(seed);

@@ -1,0 +1,81 @@
+//! Large messages over datagrams of which many are lost: whole, unchanged, and in bearable time.
+//!
+//! ```text
+//!   n0 -- 16 MiB --> n1      a tenth of all datagrams is lost, in both directions
+//!      <-- 16 MiB --
+//! ```
+
+use mx_proto::Config;
+use mx_proto::reliability::ReliableConfig;
+use mx_sim::check::Selector;
+use mx_sim::node::KEY;
+use mx_sim::scenario::{Network, Unreliably};
+use mx_sim::{Book, Cluster, DatagramNet, Faults, Habits, Mood, Node, Rng, Terms, World, seeds};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+const LARGE: usize = 16 << 20;
+const TAG: u64 = 5;
+
+/// How long a message of [`LARGE`] bytes takes in each direction, at the same time.
+fn both_ways(seed: u64, loss: f64) -> Duration {
+    let world = World::new(seed);
+    seeds::watch(&world);
+    let faults = Faults {
+        loss,
+        latency: Duration::from_micros(50),
+        bandwidth: Some(1_250_000_000),
+        queue: 1 << 20,
+        ..Faults::default()
+    };
+    let terms = Terms {
+        moderation: Duration::from_micros(5),
+        ..Terms::with(faults)
+    };
+    let mut network = Unreliably {
+        net: DatagramNet::new(&world, terms),
+        config: ReliableConfig::default(),
+        faults,
+        rng: Rng::new(seed),
+    };
+    let book = Rc::new(RefCell::new(Book::default()));
+    let mut cluster = Cluster::new(&world);
+    for id in 0..2 {
+        let port = network.open(id);
+        let (config, habits) = (Config::default(), Habits::default());
+        let mut node = Node::new(&world, &book, (id, 2), config, habits, port);
+        node.mood = Mood::Quiet;
+        cluster.add(node);
+    }
+    for id in 0..2 {
+        let node = cluster.node(id).expect("it lives");
+        node.connect(1 - id, KEY);
+        cluster.poke(id);
+    }
+    let until = world.now().after(Duration::from_secs(1));
+    assert!(cluster.run_until(until, 1_000_000));
+    let began = world.now();
+    for id in 0..2 {
+        let node = cluster.node(id).expect("it lives");
+        node.recv(Selector::exact(TAG), LARGE);
+        let partner = node.partners()[0];
+        node.send(partner, TAG, LARGE);
+        cluster.poke(id);
+    }
+    let done = cluster.run_while(10_000_000, |_| book.borrow().received() < 2);
+    assert!(done, "{} of 2 messages arrived", book.borrow().received());
+    world.now().since(began)
+}
+
+#[test]
+fn sixteen_mebibytes_arrive_whole_although_a_tenth_of_all_datagrams_is_lost() {
+    seeds::each(2, |seed| {
+        let took = both_ways(seed, 0.1);
+        println!(
+            "{took:?}: {:.0} MB/s each way",
+            LARGE as f64 / took.as_secs_f64() / 1e6
+        );
+        assert!(took < Duration::from_secs(10), "it took {took:?}");
+    });
+}
