@@ -147,9 +147,9 @@ table! { sample:
         stale, early, malformed, strange, renewals, blocked
     };
     "dgram_" ReliableStats = sample.ports.dgram.unwrap_or_default(), {
-        datagrams_out, trains_out, datagrams_in, resent, timeouts, acks_alone, fast_receives,
-        duplicates, outside_window, malformed, damaged, old_session, bad_acks, refused,
-        black_holes
+        datagrams_out, trains_out, datagrams_in, resent, timeouts, asked_losses, acks_alone,
+        fast_receives, duplicates, outside_window, malformed, damaged, old_session, bad_acks,
+        refused, black_holes
     };
 }
 
