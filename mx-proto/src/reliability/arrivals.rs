@@ -137,17 +137,16 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             }
             return;
         }
-        let at_home = match channel {
-            Channel::Command => link.address == from,
-            // Until it is proven, the peer's data channel is where its data comes from.
-            Channel::Data => link.data == Some(from) || !link.session.pmtu.data_proven(),
-        };
-        if !at_home || link.session.theirs() != header.from {
+        if link.session.theirs() != header.from || !link.is_home(channel, from, header.kind) {
             self.stats.old_session += 1;
             return;
         }
-        if channel == Channel::Data && link.data != Some(from) {
-            link.data = Some(from);
+        if channel == Channel::Data {
+            if link.data == Some(from) {
+                link.data_credit = link.data_credit.saturating_add(bytes.len());
+            } else {
+                self.set_data(id, from, bytes.len());
+            }
         }
         if header.kind == Kind::Reset {
             return self.fail(now, id, LinkDown::Reset, sink);

@@ -43,6 +43,7 @@ pub(super) struct Cookies {
 const DRAWN: u8 = 0;
 const COOKIE: u8 = 1;
 const FIRST: u8 = 2;
+const PROOF: u8 = 3;
 
 /// How long a caller has at least to confirm: what a call may take altogether.
 const EPOCH: Duration = Duration::from_secs(10);
@@ -89,6 +90,11 @@ impl Cookies {
         (cookie, Seq(self.hash(FIRST, what) as u32))
     }
 
+    /// What only those can know who receive what we send to `address` in the session `ours`.
+    pub(super) fn proof<A: Hash>(&self, address: &A, ours: u64) -> u64 {
+        self.hash(PROOF, (address, ours))
+    }
+
     /// The epoch of `now`; the one before it counts as well.
     pub(super) fn epoch(now: Instant) -> u64 {
         now.0 / EPOCH.as_nanos() as u64
@@ -133,6 +139,15 @@ mod tests {
 
     fn cookies() -> Cookies {
         Cookies::new(*b"sixteen letters.")
+    }
+
+    #[test]
+    fn a_proof_is_of_one_address_in_one_session() {
+        let cookies = cookies();
+        let proof = cookies.proof(&1u16, 7);
+        assert_eq!(proof, cookies.proof(&1u16, 7));
+        assert_ne!(proof, cookies.proof(&2u16, 7));
+        assert_ne!(proof, cookies.proof(&1u16, 8));
     }
 
     fn at(epoch: u64) -> Instant {

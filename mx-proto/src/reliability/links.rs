@@ -17,7 +17,7 @@ use super::cookies::Cookies;
 use super::packet::{Header, Kind};
 use super::reassembly::{BodyLimits, Reassembly};
 use super::seq::Seq;
-use super::service::DATA_NAME_MAX;
+use super::service::{Channel, DATA_NAME_MAX};
 use super::session::{Caller, Session};
 use super::stats::ReliableStats;
 use super::store::Store;
@@ -40,6 +40,9 @@ pub(super) struct Link<A> {
     pub(super) address: A,
     /// Of its data channel, once we have heard of it.
     pub(super) data: Option<A>,
+    /// Bytes that may go there before it has been proven: as many as came from there, if it was a
+    /// datagram that told us of it.
+    pub(super) data_credit: usize,
     pub(super) session: Session,
     pub(super) reassembly: Reassembly,
     /// The word [`crate::port::Port::bind`] attached.
@@ -239,6 +242,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let (index, generation) = self.table.insert(Link {
             address,
             data: None,
+            data_credit: 0,
             session,
             reassembly: Reassembly::new(),
             cookie: 0,
@@ -272,6 +276,17 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             .early_bytes
             .saturating_sub(link.reassembly.kept_bytes());
         Some(link)
+    }
+
+    /// The peer's data channel is said to be at `address`, and gets no more than `credit` bytes
+    /// before it has proven that.
+    pub(super) fn set_data(&mut self, id: LinkId, address: A, credit: usize) {
+        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+            return;
+        };
+        link.session.proof = self.cookies.proof(&address, link.session.ours());
+        link.data = Some(address);
+        link.data_credit = credit;
     }
 
     /// Bytes a peer may have under way to us.
@@ -463,7 +478,18 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     }
 }
 
-impl<A> Link<A> {
+impl<A: Copy + Eq> Link<A> {
+    /// This is where the peer's datagrams come from. Where its data channel is, a Probe tells, as
+    /// long as none of ours has been answered there.
+    #[inline]
+    pub(super) fn is_home(&self, channel: Channel, from: A, kind: Kind) -> bool {
+        match channel {
+            Channel::Command => self.address == from,
+            Channel::Data if self.data == Some(from) => true,
+            Channel::Data => kind == Kind::Probe && !self.session.pmtu.data_proven(),
+        }
+    }
+
     /// The send window can take this.
     #[inline]
     pub(super) fn has_room(&self, need: Need, config: &ReliableConfig) -> bool {

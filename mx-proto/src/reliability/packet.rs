@@ -33,6 +33,9 @@
 //! | Probe   | -                          | zeros: does a datagram of this size pass?     |
 //! | Probed  | size of the Probe          | -                                             |
 //!
+//! `fragment` and `offset` of a Probe are 64 bits that Probed repeats: whoever answers has been where
+//! the Probe went.
+//!
 //! A session is named by two random cookies, one drawn by each side. Everything but a Hello must
 //! carry both, so that nothing of an earlier life, and nothing of a stranger, is taken for a part
 //! of this one.
@@ -242,6 +245,16 @@ impl Header {
             Kind::Hello | Kind::Welcome | Kind::Reset => SUMMED,
         };
         (named && header.flags & !flags == 0).then_some(header)
+    }
+
+    /// What a Probe says and its Probed repeats.
+    pub(super) fn proof(&self) -> u64 {
+        u64::from(self.fragment) | u64::from(self.offset) << 32
+    }
+
+    pub(super) fn set_proof(&mut self, proof: u64) {
+        self.fragment = proof as u32;
+        self.offset = (proof >> 32) as u32;
     }
 
     /// The further words of `sack` in an acknowledgement's payload, behind the header's own.

@@ -195,18 +195,23 @@ impl Pmtu {
     /// the network layer cuts them.
     pub(super) fn on_timeout(&mut self, now: Instant) -> bool {
         let base = BASE.min(self.max);
-        self.timeouts += u8::from(std::mem::take(&mut self.heard));
+        let heard = std::mem::take(&mut self.heard);
+        self.timeouts = self.timeouts.saturating_add(u8::from(heard));
         if self.timeouts < BLACK_HOLE {
             return false;
         }
         if self.good <= base {
-            // Not even that passes any more: the command channel takes over.
+            self.timeouts = 0;
             if self.proven {
+                // Not even that passes any more: the command channel takes over.
                 self.complain(None, self.good);
-                (self.proven, self.timeouts) = (false, 0);
+                self.proven = false;
                 self.probe = Probe::wanted(base);
+                return false;
             }
-            return false;
+            // Nor there.
+            self.good = RESORT;
+            return base > RESORT;
         }
         self.complain(Some(base), self.good);
         self.timeouts = 0;
@@ -281,7 +286,7 @@ impl Pmtu {
     /// Nothing of this size passes.
     fn on_failed(&mut self, now: Instant, size: u32) {
         self.bad = self.bad.min(size);
-        if size > self.good {
+        if size > self.good && self.proven {
             return self.search(now);
         }
         if size > RESORT {

@@ -144,7 +144,10 @@ impl<D: DatagramPort> Reliable<D> {
             if data.is_none() {
                 log::warn!("{:?} names no data channel", link.address);
             }
-            link.data = link.data.or(data);
+            // It is at the address we called, so that it can name nobody else.
+            if let Some(data) = data {
+                self.links.set_data(id, data, usize::MAX);
+            }
             self.links.touch(id);
         }
     }
@@ -184,7 +187,10 @@ impl<D: DatagramPort> Reliable<D> {
         let mut outlet = Outlet {
             now,
             room: u32::try_from(room).unwrap_or(u32::MAX),
-            data_known: data_address.is_some(),
+            probe_max: data_address.map_or(0, |_| match link.session.pmtu.data_proven() {
+                true => usize::MAX,
+                false => link.data_credit,
+            }),
             command: *command,
             data: *data,
             store,
@@ -199,7 +205,9 @@ impl<D: DatagramPort> Reliable<D> {
                 datagrams.send(channel, to, train)
             },
         };
-        match link.session.transmit(&mut outlet) {
+        let pass = link.session.transmit(&mut outlet);
+        link.data_credit = outlet.probe_max;
+        match pass {
             Pass::Done => {}
             Pass::More => links.touch(id),
             Pass::NoRoom => {

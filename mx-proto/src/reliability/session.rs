@@ -80,8 +80,10 @@ pub(super) struct Session {
     asked: Option<u32>,
     /// The number of the last Ping that came.
     heard_ping: u32,
-    /// A Probe of this size arrived and is to be answered.
-    pub(super) probed: Option<u32>,
+    /// A Probe of this size and with this proof arrived and is to be answered.
+    pub(super) probed: Option<(u32, u64)>,
+    /// What the answer to a Probe must say: it has been where the Probe went.
+    pub(super) proof: u64,
     /// "Nobody there" since the peer was heard.
     refusals: u32,
 }
@@ -173,6 +175,7 @@ impl Session {
             asked: None,
             heard_ping: 0,
             probed: None,
+            proof: 0,
             refusals: 0,
         }
     }
@@ -268,9 +271,12 @@ impl Session {
                 self.acks.on_urgent(now);
             }
             Kind::Probe => {
-                self.probed = Some((DATAGRAM_HEADER + payload.len()) as u32);
+                let size = DATAGRAM_HEADER + payload.len();
+                self.probed = Some((size as u32, header.proof()));
             }
-            Kind::Probed => self.on_probed(now, header.seq.0 as usize),
+            Kind::Probed if header.proof() == self.proof => {
+                self.on_probed(now, header.seq.0 as usize);
+            }
             _ => {}
         }
         true

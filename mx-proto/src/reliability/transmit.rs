@@ -30,8 +30,8 @@ pub(super) struct Outlet<'a, E> {
     pub(super) now: Instant,
     /// Bytes we have room for.
     pub(super) room: u32,
-    /// We know where the peer's data channel is.
-    pub(super) data_known: bool,
+    /// Bytes that may go to the peer's data channel in probes.
+    pub(super) probe_max: usize,
     pub(super) command: Capacity,
     pub(super) data: Capacity,
     pub(super) store: &'a mut Store,
@@ -243,10 +243,12 @@ impl Session {
     where
         E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
     {
-        if out.data_known
-            && let Some(size) = self.pmtu.next_probe(out.now)
+        if let Some(size) = self.pmtu.next_probe(out.now)
+            && size <= out.probe_max
         {
-            let header = self.acknowledging(Kind::Probe, out.room);
+            let mut header = self.acknowledging(Kind::Probe, out.room);
+            header.set_proof(self.proof);
+            out.probe_max -= size;
             let timeout = self.rtt.timeout();
             match out.probe(header, size) {
                 Err(DatagramError::TooLarge(most)) => self.on_too_large(out.now, most),
@@ -256,9 +258,10 @@ impl Session {
             // Whatever becomes of the probe, the answer to this shows that the peer is there.
             self.ping = true;
         }
-        if let Some(size) = self.probed {
+        if let Some((size, proof)) = self.probed {
             let mut header = self.acknowledging(Kind::Probed, out.room);
             header.seq.0 = size;
+            header.set_proof(proof);
             if !out.single(Channel::Command, header, &[]) {
                 return Pass::NoRoom;
             }
