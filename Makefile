@@ -49,6 +49,7 @@ help:
 	@echo "            PORT=local, tcp or rdm: the C tests and the example over that port only"
 	@echo "check-fabric   libfabric's providers, one by one (docs/fabrics.md)"
 	@echo "torture     random programs on real processes: MINUTES=10 PORT=tcp SEED=1"
+	@echo "fuzz        hostile inputs by libFuzzer: TARGET=session MINUTES=5 (nightly Rust, cargo-fuzz)"
 	@echo "run         a file server and a client: FILE=... there and back; PORT=rdm"
 	@echo "bench       latency, bandwidth and rate beside their references"
 	@echo "bench-mx    libmyriexpress beside the method; PORT=tcp"

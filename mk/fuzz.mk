@@ -1,0 +1,36 @@
+# Hostile inputs, found by libFuzzer instead of drawn.
+#
+#   make fuzz TARGET=session MINUTES=5      datagram, session or endpoint
+#   make fuzz-save TARGET=session           what it found, minimised, to mx-fuzz/corpus
+#
+# What it finds lies in fuzz/corpus, what failed in fuzz/artifacts; one of those is run again with
+#
+#   MX_FUZZ_INPUT=$PWD/fuzz/artifacts/session/... cargo test -p mx-fuzz --test saved session
+#
+# `check` runs the saved inputs, and some drawn at random, on any toolchain (mx-fuzz/tests/saved.rs).
+
+.PHONY: fuzz fuzz-save fuzz-tools
+
+fuzz: TARGET ?= session
+fuzz: MINUTES ?= 5
+fuzz-save: TARGET ?= session
+
+FUZZ_CARGO = CARGO_TARGET_DIR='$(abspath $(CARGO_TARGET))/fuzz' cargo +nightly fuzz
+FUZZ_FLAGS := -max_len=4096 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1
+
+fuzz-tools:
+	@cargo +nightly --version >/dev/null 2>&1 || { \
+	    echo "fuzz: no nightly toolchain: rustup toolchain install nightly --profile minimal"; \
+	    exit 1; }
+	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \
+	    echo "fuzz: no cargo-fuzz: cargo install cargo-fuzz (and a C++ compiler: apt-get install g++)"; \
+	    exit 1; }
+
+fuzz: fuzz-tools
+	@mkdir -p fuzz/corpus/$(TARGET)
+	$(FUZZ_CARGO) run $(TARGET) fuzz/corpus/$(TARGET) mx-fuzz/corpus/$(TARGET) -- \
+	    -max_total_time=$$(($(MINUTES) * 60)) $(FUZZ_FLAGS)
+
+# Only what reaches something the saved ones do not.
+fuzz-save: fuzz-tools
+	$(FUZZ_CARGO) run $(TARGET) mx-fuzz/corpus/$(TARGET) fuzz/corpus/$(TARGET) -- -merge=1 $(FUZZ_FLAGS)

@@ -1,0 +1,99 @@
+//! A port that hears nothing but strangers.
+//!
+//! ```text
+//!   input: how sealed | from whom | length | bytes ... , again and again
+//!              `- as it is, or with the right magic, or with the right sums as well
+//! ```
+//!
+//! Whatever comes: no session, no word to the layer above, nothing kept, and never more bytes to
+//! anybody than came from there. Nobody can know a cookie: the key follows from the whole input.
+
+use crate::forge::{HEADER, SUMMED, put, seal, u16_at};
+use crate::input::{Input, digest};
+use crate::meter::{self, within};
+use crate::net::{Datagram, End, Net, NetClock};
+use crate::user::User;
+use mx_proto::port::Port;
+use mx_proto::reliability::{Reliable, ReliableConfig, describe};
+use mx_proto::time::Instant;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Heap of a port that knows nobody: what 1024 answers and scratch take.
+const HEAP_MAX: isize = 256 << 10;
+
+/// Runs one input.
+pub fn datagram(bytes: &[u8]) {
+    let _ = describe(bytes);
+    meter::clear();
+    let net = Rc::new(RefCell::new(Net::new(9000, false)));
+    let end = End {
+        net: Rc::clone(&net),
+        own: 1,
+    };
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&digest(bytes).to_le_bytes());
+    let mut port = within(1, || Reliable::new(end, ReliableConfig::default(), key));
+    let clock = NetClock(Rc::clone(&net));
+    let mut user = User::default();
+    let mut input = Input::new(bytes);
+    while !input.is_empty() {
+        let how = input.byte();
+        let from = (2 + input.byte() % 4, how >> 6 & 1);
+        let len = match how >> 2 & 3 {
+            0 => usize::from(input.byte()),
+            1 => HEADER,
+            2 => HEADER + 65,
+            _ => usize::from(input.u16()) % 9000,
+        };
+        let mut bytes = vec![0; len];
+        let given = input.bytes(len);
+        bytes[..given.len()].copy_from_slice(given);
+        if how & 1 != 0 && len >= HEADER {
+            bytes[..3].copy_from_slice(b"mR\x02");
+            put(&mut bytes, 46, (len - HEADER) as u64, 2);
+        }
+        if how & 2 != 0 && len >= HEADER {
+            let flags = (u16_at(&bytes, 44) & !SUMMED) | (u16::from(how >> 4 & 1) * SUMMED);
+            put(&mut bytes, 44, flags.into(), 2);
+            seal(&mut bytes);
+        }
+        let _ = describe(&bytes);
+        let segment = match how >> 5 & 1 {
+            0 => bytes.len().max(1),
+            _ => 1 + usize::from(input.byte()),
+        };
+        let to = (1, from.1);
+        net.borrow_mut()
+            .arrive_cut(Datagram { from, to, bytes }, segment);
+        if how & 0x80 != 0 {
+            let now = net.borrow().now;
+            net.borrow_mut().now = now.after(Duration::from_secs(input.byte().into()));
+        }
+        within(1, || port.poll(&clock, 64, &mut user));
+        for host in 2..6 {
+            for channel in 0..2 {
+                let excess = net.borrow().excess(1, (host, channel));
+                assert!(
+                    excess <= 0,
+                    "{excess} bytes more went to a stranger than came"
+                );
+            }
+        }
+        let held = meter::held(1);
+        assert!(held <= HEAP_MAX, "{held} bytes kept for strangers");
+    }
+    assert_eq!(
+        port.sessions(),
+        0,
+        "a session with somebody who knows nothing"
+    );
+    assert_eq!(user.calls, 0, "the layer above heard of strangers");
+    let deadline = Port::<Vec<u8>>::deadline(&port);
+    assert!(
+        deadline.is_none_or(|at| at == Instant(0)),
+        "a timer for nobody"
+    );
+    within(1, || drop(port));
+}

@@ -1,0 +1,605 @@
+//! An endpoint whose peers keep the transport's rules and no others.
+//!
+//! ```text
+//!   application: connect send recv cancel disconnect decide          exactly one end each
+//!        |
+//!     Endpoint         heap, partners and unexpected bytes bounded, no panic
+//!        |
+//!   HostilePort <- packets: right answers to what was sent, nearly right ones, any
+//! ```
+
+use crate::forge::{put, u32_at, u64_at};
+use crate::input::Input;
+use crate::link::{Buffer, HostilePort, PACKET_MAX, Wire, WireClock, Word};
+use crate::meter::{self, within};
+use crate::packets::body_len;
+use mx_proto::memory::Source;
+use mx_proto::port::{HEADER_LEN, HeaderBytes, LinkDown};
+use mx_proto::{
+    Arrival, Cancelled, Config, Decision, Deferred, Endpoint, EndpointId, Event, Handler, Identity,
+    LinkId, MatchBits, MatchMask, NicId, PartnerId, Posted, Received, RequestId, Route, SendMode,
+    SessionId, Target, Verdict,
+};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Steps of one program.
+const STEPS_MAX: usize = 400;
+const PARTNERS: usize = 6;
+const UNEXPECTED: usize = 128 << 10;
+
+/// Heap of an endpoint with [`config`]: what is unexpected, and 32 KiB for each partner's books and
+/// for each link's packets that wait.
+const HEAP_MAX: isize = (UNEXPECTED + 12 * (32 << 10) + (256 << 10)) as isize;
+
+/// Operations under way at the same time.
+const POSTED_MAX: usize = 32;
+/// Links at the same time.
+const LINKS_MAX: usize = 12;
+
+/// What debug builds write down about which moves were made, once for all endpoints.
+const BOOKS_MAX: isize = 4096;
+
+const KEY: u32 = 77;
+const SELF: Identity = Identity {
+    nic: NicId(1),
+    endpoint: EndpointId(1),
+    session: SessionId(99),
+};
+
+fn config(flags: u8) -> Config {
+    Config {
+        eager_max: 4096,
+        unexpected_bytes: UNEXPECTED,
+        first_window_bytes: 4096,
+        partner_window_bytes: 16 << 10,
+        partner_window_messages: 16,
+        request_timeout: (flags & 1 == 0).then_some(Duration::from_secs(20)),
+        waiting_timeout: (flags & 2 != 0).then_some(Duration::from_secs(3)),
+        max_partners: PARTNERS,
+        keep_orphans: if flags & 4 == 0 { 0 } else { 8 },
+        connect_again: flags & 8 != 0,
+        ..Config::default()
+    }
+}
+
+/// Runs one input.
+pub fn endpoint(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let mut world = World::new(input.byte());
+    for _ in 0..STEPS_MAX {
+        if input.is_empty() {
+            break;
+        }
+        world.step(&mut input);
+        world.check();
+    }
+    world.finish();
+}
+
+struct World {
+    wire: Rc<RefCell<Wire>>,
+    endpoint: Endpoint<HostilePort, Buffer, WireClock>,
+    host: Host,
+    pending: BTreeSet<u64>,
+    partners: Vec<PartnerId>,
+    deferred: Option<Deferred>,
+    contexts: u64,
+}
+
+/// Decides about what nobody has posted a receive for.
+struct Host {
+    how: u8,
+    buffers: Rc<()>,
+    /// Receives that it has begun, whose ends will come.
+    begun: usize,
+}
+
+impl Handler<Buffer> for Host {
+    fn unexpected<B: Source + ?Sized>(
+        &mut self,
+        arrival: &Arrival,
+        body: Option<&B>,
+    ) -> Verdict<Buffer> {
+        assert!(body.is_none_or(|body| body.len() == arrival.length as usize));
+        match self.how % 4 {
+            0 => Verdict::Continue,
+            1 => Verdict::Finished,
+            2 => Verdict::Defer,
+            _ if self.begun >= POSTED_MAX => Verdict::Finished,
+            _ => {
+                self.begun += 1;
+                let len = (arrival.length as usize).min(30_000);
+                Verdict::Receive {
+                    memory: within(0, || Buffer::new(len, &self.buffers)),
+                    context: HANDLED,
+                }
+            }
+        }
+    }
+}
+
+/// The context of receives that the handler began.
+const HANDLED: u64 = u64::MAX;
+
+impl World {
+    fn new(flags: u8) -> Self {
+        meter::clear();
+        let wire = Rc::new(RefCell::new(Wire::default()));
+        wire.borrow_mut().now.0 = 1_000_000_000;
+        let port = HostilePort {
+            wire: Rc::clone(&wire),
+        };
+        let clock = WireClock(Rc::clone(&wire));
+        let mut world = Self {
+            endpoint: within(1, || Endpoint::new(config(flags), SELF, KEY, port, clock)),
+            wire,
+            host: Host {
+                how: 0,
+                buffers: Rc::new(()),
+                begun: 0,
+            },
+            pending: BTreeSet::new(),
+            partners: Vec::new(),
+            deferred: None,
+            contexts: 0,
+        };
+        // One partner that called, one that was called.
+        if flags & 16 == 0 {
+            let link = world.wire.borrow_mut().open();
+            world.packet(link, &packet(1, 5, 0, &hello(KEY, 2, 0)), 0);
+            world.progress();
+        }
+        if flags & 32 == 0 {
+            world.connect(3);
+            world.bring_up();
+            world.answer(0, 0);
+            world.progress();
+        }
+        world
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) {
+        self.take_step(input);
+        self.collect();
+    }
+
+    fn take_step(&mut self, input: &mut Input<'_>) {
+        match input.byte() % 24 {
+            0 | 1 => self.progress(),
+            2 => {
+                let number = input.byte() % 16;
+                self.connect(number);
+            }
+            3 => self.bring_up(),
+            4 => {
+                if self.wire.borrow().links.len() < LINKS_MAX {
+                    self.wire.borrow_mut().open();
+                }
+            }
+            5 => self.take_down(input),
+            6 => {
+                let (to, bits, flags) = (input.below(8), input.byte() % 4, input.byte());
+                let len = input.choose(&[0, 1, 100, 4096, 4097, 8192, 20_000, 20_001, 90_000]);
+                self.send(to, bits.into(), len, flags);
+            }
+            7 => {
+                let (bits, mask) = (input.byte() % 4, input.byte() % 4);
+                let len = input.choose(&[0, 1, 100, 4096, 8192, 20_000, 50_000]);
+                self.recv(u64::from(bits & mask), u64::from(mask), len, input.byte());
+            }
+            8 => self.cancel(input),
+            9 => {
+                let at = input.below(8);
+                if !self.partners.is_empty() {
+                    let partner = self.partners[at % self.partners.len()];
+                    within(1, || self.endpoint.disconnect(partner));
+                }
+            }
+            10 => self.host.how = input.byte(),
+            11 => self.decide(input.byte()),
+            12 => {
+                let millis = input.choose(&[1, 100, 2500, 6000, 21_000]);
+                let mut wire = self.wire.borrow_mut();
+                wire.now = wire.now.after(Duration::from_millis(millis));
+            }
+            13 => self.wire.borrow_mut().full = input.byte(),
+            14 => {
+                let mut wire = self.wire.borrow_mut();
+                wire.full = 0;
+                let links: Vec<u32> = wire.links.keys().copied().collect();
+                for link in links {
+                    wire.tell(LinkId::new(link, 0), Word::Writable);
+                }
+            }
+            15 => {
+                let mut wire = self.wire.borrow_mut();
+                wire.in_parts = !wire.in_parts;
+            }
+            16..=18 => {
+                let (at, how) = (input.below(16), input.byte());
+                self.answer(at, how);
+                if how & 0x80 == 0 {
+                    self.progress();
+                }
+            }
+            19 => {
+                let flags = input.byte();
+                let mut wire = self.wire.borrow_mut();
+                if wire.links.len() < LINKS_MAX {
+                    let link = wire.open();
+                    drop(wire);
+                    let who = hello(KEY, 2 + flags % 4, flags >> 4);
+                    self.packet(link, &packet(1, 5, flags.into(), &who), 0);
+                }
+            }
+            _ => self.lie(input),
+        }
+    }
+
+    fn progress(&mut self) {
+        let Self { endpoint, host, .. } = self;
+        within(1, || endpoint.progress(host));
+        self.collect();
+    }
+
+    fn collect(&mut self) {
+        while let Some(done) = within(1, || self.endpoint.poll_completion()) {
+            if done.context == HANDLED {
+                self.host.begun -= 1;
+            } else {
+                let was = self.pending.remove(&done.request.to_word());
+                assert!(was, "an end of what was not under way: {done:?}");
+            }
+            assert!(done.transferred <= done.length || done.status != mx_proto::Status::Success);
+            self.meet(done.partner);
+        }
+        while let Some(event) = within(1, || self.endpoint.poll_event()) {
+            let Event::PartnerDown { partner, .. } = event;
+            assert!(self.endpoint.partner_identity(partner).is_none());
+        }
+    }
+
+    fn meet(&mut self, partner: PartnerId) {
+        if self.endpoint.partner_identity(partner).is_some() && !self.partners.contains(&partner) {
+            self.partners.push(partner);
+        }
+        let endpoint = &self.endpoint;
+        self.partners
+            .retain(|known| endpoint.partner_identity(*known).is_some());
+    }
+
+    fn know(&mut self, request: RequestId) {
+        assert!(self.pending.insert(request.to_word()), "one name for two");
+        self.collect();
+    }
+
+    fn next_context(&mut self) -> u64 {
+        self.contexts += 1;
+        self.contexts
+    }
+
+    fn connect(&mut self, number: u8) {
+        if self.pending.len() >= POSTED_MAX {
+            return;
+        }
+        let target = Target {
+            nic: NicId(1),
+            endpoint: EndpointId(number.into()),
+            route: Route::AUTO,
+        };
+        let context = self.next_context();
+        let posted = within(1, || {
+            self.endpoint.connect(target, KEY, MatchBits(0), context)
+        });
+        if let Ok(request) = posted {
+            self.know(request);
+        }
+    }
+
+    fn bring_up(&mut self) {
+        let mut wire = self.wire.borrow_mut();
+        let links: Vec<u32> = wire.links.keys().copied().collect();
+        for link in links {
+            wire.tell(LinkId::new(link, 0), Word::Up);
+        }
+        drop(wire);
+        self.progress();
+    }
+
+    fn take_down(&mut self, input: &mut Input<'_>) {
+        let reason = input.choose(&[
+            LinkDown::Refused,
+            LinkDown::Unreachable,
+            LinkDown::TimedOut,
+            LinkDown::Closed,
+            LinkDown::Reset,
+            LinkDown::Protocol,
+            LinkDown::Elsewhere(Route(2)),
+        ]);
+        if let Some(link) = self.link(input.below(LINKS_MAX)) {
+            self.wire.borrow_mut().tell(link, Word::Down(reason));
+        }
+    }
+
+    fn link(&self, at: usize) -> Option<LinkId> {
+        let wire = self.wire.borrow();
+        let at = at % wire.links.len().max(1);
+        wire.links.keys().nth(at).map(|link| LinkId::new(*link, 0))
+    }
+
+    fn send(&mut self, to: usize, bits: u64, len: usize, flags: u8) {
+        for number in 2..6 {
+            if let Some(partner) = self.endpoint.partner_of(NicId(1), EndpointId(number)) {
+                self.meet(partner);
+            }
+        }
+        if self.partners.is_empty() || self.pending.len() >= POSTED_MAX {
+            return;
+        }
+        let to = self.partners[to % self.partners.len()];
+        let mode = match flags & 1 {
+            0 => SendMode::Standard,
+            _ => SendMode::Synchronous,
+        };
+        let memory = Buffer::new(len, &self.host.buffers);
+        let context = self.next_context();
+        let posted = within(1, || {
+            self.endpoint
+                .send(to, MatchBits(bits), memory, context, mode)
+        });
+        if let Ok(Posted::Pending(request)) = posted {
+            self.know(request);
+        }
+    }
+
+    fn recv(&mut self, bits: u64, mask: u64, len: usize, flags: u8) {
+        if self.pending.len() >= POSTED_MAX {
+            return;
+        }
+        let memory = Buffer::new(len, &self.host.buffers);
+        let (bits, mask) = (MatchBits(bits), MatchMask(mask));
+        let context = self.next_context();
+        let received = within(1, || match flags & 1 {
+            0 => self.endpoint.recv(bits, mask, memory, context).ok(),
+            _ => self.endpoint.recv_present(bits, mask, memory, context),
+        });
+        if let Some(Received::Pending(request)) = received {
+            self.know(request);
+        }
+    }
+
+    fn cancel(&mut self, input: &mut Input<'_>) {
+        let at = input.below(POSTED_MAX);
+        let Some(request) = self
+            .pending
+            .iter()
+            .nth(at % self.pending.len().max(1))
+            .copied()
+        else {
+            return;
+        };
+        let outcome = within(1, || self.endpoint.cancel(RequestId::from_word(request)));
+        assert_ne!(outcome, Cancelled::Unknown, "it was under way");
+        self.pending.remove(&request);
+        self.collect();
+    }
+
+    fn decide(&mut self, how: u8) {
+        let decision = match how & 1 {
+            0 => Decision::Continue,
+            _ => Decision::Finished,
+        };
+        if let Some(deferred) = self.deferred.take() {
+            within(1, || self.endpoint.decide(deferred, decision));
+        }
+        self.deferred = within(1, || self.endpoint.next_deferred());
+        self.collect();
+    }
+
+    fn packet(&mut self, link: LinkId, packet: &(HeaderBytes, Vec<u8>), times: u8) {
+        let mut wire = self.wire.borrow_mut();
+        for _ in 0..=times {
+            let (header, body) = packet.clone();
+            wire.tell(link, Word::Packet(header, body, times & 1 == 0));
+        }
+    }
+
+    /// What a peer would say to something the endpoint sent.
+    fn answer(&mut self, at: usize, how: u8) {
+        let sent = self.wire.borrow().sent.iter().rev().nth(at).cloned();
+        let Some((link, header, body)) = sent else {
+            return;
+        };
+        let (word, length) = (u64_at(&wide(&header), 8), u32_at(&wide(&header), 16));
+        let answer = match header[0] {
+            1 => packet(2, word, 0, &hello(KEY, 3 + how % 3, how >> 4)),
+            4 if how & 1 == 0 => {
+                let mut pull = [0; 12];
+                put(&mut pull, 0, 4242, 8);
+                let len = if how & 2 == 0 { length } else { u32::MAX };
+                put(&mut pull, 8, len.into(), 4);
+                packet(5, first_word(&body), u32::from(how & 4) << 10, &pull)
+            }
+            4 => packet(
+                7,
+                first_word(&body),
+                if how & 2 == 0 { length } else { 0 },
+                &[],
+            ),
+            5 => {
+                let len = if how & 1 == 0 {
+                    8192
+                } else {
+                    usize::from(how) << 4
+                };
+                let mut pulled = [0; 16];
+                pulled[..body.len().min(12)].copy_from_slice(&body[..body.len().min(12)]);
+                let len = len.min(u32_at(&wide(&pulled), 8) as usize);
+                packet(6, u64_at(&wide(&pulled), 0), length, &vec![7; len])
+            }
+            11 => packet(12, 0, 0, &[]),
+            _ => packet(9, 0, 0, &[]),
+        };
+        self.packet(link, &answer, 0);
+    }
+
+    /// A packet of any kind, with numbers that were once said, or near them.
+    fn lie(&mut self, input: &mut Input<'_>) {
+        let Some(link) = self.link(input.below(LINKS_MAX)) else {
+            return;
+        };
+        let kind = input.byte() % 14;
+        let sent = self
+            .wire
+            .borrow()
+            .sent
+            .iter()
+            .rev()
+            .nth(input.below(16))
+            .cloned();
+        let (theirs, theirs_body) = sent.map_or(([0; HEADER_LEN], Vec::new()), |(_, h, b)| (h, b));
+        let word = match input.byte() % 6 {
+            0 | 1 => u64_at(&wide(&theirs), 8),
+            2 | 3 => first_word(&theirs_body),
+            4 => u64::from(input.byte() % 4),
+            _ => input.u64(),
+        };
+        let body = match kind {
+            1 | 2 => {
+                let mut who = hello(KEY, input.byte() % 8, input.byte());
+                if input.byte() == 1 {
+                    put(&mut who, 4, 3, 2);
+                }
+                who
+            }
+            3 => vec![1; input.choose(&[0, 1, 100, 4096, 4097, 8192])],
+            4 => {
+                let mut offer = vec![0; input.choose(&[8, 24, 8, 24, 7])];
+                offer[0] = input.byte() % 8;
+                offer
+            }
+            5 => {
+                let mut pull = vec![0; 12];
+                pull[0] = input.byte();
+                let near = input.near(u32_at(&wide(&theirs), 16));
+                put(&mut pull, 8, near.into(), 4);
+                pull
+            }
+            6 => vec![2; input.choose(&[0, 1, 100, 8192, 20_000])],
+            _ => {
+                let len = input.choose(&[0, 0, 0, 12, 32, 128, 129, PACKET_MAX]);
+                let mut any = input.bytes(len.min(32)).to_vec();
+                any.resize(len, 0);
+                any
+            }
+        };
+        let length = match kind {
+            3 if input.byte() != 1 => body.len() as u32,
+            _ => input.near(u32_at(&wide(&theirs), 16)),
+        };
+        let mut lie = packet(kind, word, length, &body);
+        put(&mut lie.0, 20, input.near(0).into(), 4);
+        put(
+            &mut lie.0,
+            24,
+            input.near(u32_at(&wide(&theirs), 24)).into(),
+            4,
+        );
+        put(
+            &mut lie.0,
+            28,
+            input.near(u32_at(&wide(&theirs), 28)).into(),
+            4,
+        );
+        let times = match input.byte() {
+            n @ 200.. => n - 192,
+            n => n & 1,
+        };
+        self.packet(link, &lie, times);
+        for _ in 0..=times / 32 {
+            self.progress();
+        }
+    }
+
+    /// Holds after every step.
+    fn check(&self) {
+        let held = meter::held(1);
+        assert!(held <= HEAP_MAX, "{held} bytes of heap");
+        assert!(self.endpoint.partners() <= PARTNERS + 8);
+        assert!(self.endpoint.unexpected_bytes() <= UNEXPECTED);
+        let buffers = Rc::strong_count(&self.host.buffers) - 1;
+        assert!(
+            buffers <= self.endpoint.requests(),
+            "{buffers} buffers for {} requests",
+            self.endpoint.requests()
+        );
+        assert_eq!(
+            self.endpoint.requests(),
+            self.pending.len() + self.host.begun,
+            "{:?}, {} begun by the handler",
+            self.pending,
+            self.host.begun
+        );
+    }
+
+    /// After a close every operation has ended, and nothing is held.
+    fn finish(mut self) {
+        if let Some(deferred) = self.deferred.take() {
+            within(1, || self.endpoint.decide(deferred, Decision::Continue));
+        }
+        within(1, || self.endpoint.close());
+        self.collect();
+        assert!(
+            self.pending.is_empty(),
+            "without an end: {:?}",
+            self.pending
+        );
+        assert_eq!(self.endpoint.requests(), 0);
+        assert_eq!(Rc::strong_count(&self.host.buffers), 1, "memory is kept");
+        let endpoint = self.endpoint;
+        within(1, || drop(endpoint));
+        let left = meter::held(1);
+        assert!(left <= BOOKS_MAX, "an endpoint leaves {left} bytes behind");
+    }
+}
+
+/// Zeros behind it, so that it can be read as a datagram's header is.
+fn wide(bytes: &[u8]) -> [u8; 64] {
+    let mut wide = [0; 64];
+    wide[..bytes.len()].copy_from_slice(bytes);
+    wide
+}
+
+fn first_word(body: &[u8]) -> u64 {
+    u64_at(&wide(&body[..body.len().min(8)]), 0)
+}
+
+/// A packet as `mx_proto::wire` describes it, with all the credit there can be.
+fn packet(kind: u8, word: u64, length: u32, body: &[u8]) -> (HeaderBytes, Vec<u8>) {
+    let mut header = [0; HEADER_LEN];
+    header[0] = kind;
+    header[2..4].copy_from_slice(b"MX");
+    put(&mut header, 4, body.len() as u64, 4);
+    put(&mut header, 8, word, 8);
+    put(&mut header, 16, length.into(), 4);
+    put(&mut header, 24, 1 << 20, 4);
+    put(&mut header, 28, 64, 4);
+    debug_assert_eq!(body_len(&header), body.len());
+    (header, body.to_vec())
+}
+
+/// The body of an introduction.
+fn hello(key: u32, endpoint: u8, life: u8) -> Vec<u8> {
+    let mut bytes = vec![0; 32];
+    bytes[..4].copy_from_slice(b"MXs1");
+    put(&mut bytes, 4, 2, 2);
+    put(&mut bytes, 6, u64::from(life >> 2), 2);
+    put(&mut bytes, 8, key.into(), 4);
+    put(&mut bytes, 12, endpoint.into(), 4);
+    put(&mut bytes, 16, 1, 8);
+    put(&mut bytes, 24, 7 + u64::from(life & 3), 8);
+    bytes
+}

@@ -1,0 +1,30 @@
+//! Hostile inputs for `mx-proto`, and what must hold whatever they are.
+//!
+//! ```text
+//!   fuzz/targets/*          tests/saved.rs           libFuzzer, or the saved inputs on stable Rust
+//!         \                   /
+//!          datagram   session   endpoint             one function of bytes each; panics on a fault
+//!             |          |          |
+//!             +- Input: bytes as a program           input
+//!             +- Net, Ends: datagrams in memory      net, user
+//!             +- forge: headers with valid sums      forge
+//!             `- meter: bytes of heap, by owner      meter
+//! ```
+//!
+//! Owns: the programs' meaning, and the promises they are held against.
+//! Knows nothing of: libFuzzer. Inputs keep their meaning as long as nobody renumbers the steps.
+
+mod datagram;
+mod endpoint;
+mod forge;
+mod input;
+mod link;
+mod meter;
+mod net;
+mod packets;
+mod session;
+mod user;
+
+pub use datagram::datagram;
+pub use endpoint::endpoint;
+pub use session::session;

@@ -1,0 +1,64 @@
+//! Packets that the ends send each other, so marked that each can be told from every other one.
+//!
+//! ```text
+//!   0 mark | 1 wants a place | 4 body length | 8 flow | 16 serial | ... 32 body: a pattern
+//! ```
+
+use crate::forge::{put, u64_at};
+use mx_proto::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes};
+
+const MARK: u8 = 0x11;
+
+/// What such a packet is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Packet {
+    /// Who sent it, in which session. Follows from the whole input: no input can name it.
+    pub(crate) flow: u64,
+    /// Counted from 0 in each flow.
+    pub(crate) serial: u64,
+    /// Of the body.
+    pub(crate) len: usize,
+    pub(crate) wants_place: bool,
+}
+
+impl Packet {
+    pub(crate) fn header(&self) -> HeaderBytes {
+        let mut bytes = [0; HEADER_LEN];
+        bytes[0] = MARK;
+        bytes[1] = self.wants_place.into();
+        put(&mut bytes, BODY_LEN_AT, self.len as u64, 4);
+        put(&mut bytes, 8, self.flow, 8);
+        put(&mut bytes, 16, self.serial, 8);
+        bytes
+    }
+
+    pub(crate) fn body(&self) -> Vec<u8> {
+        (0..self.len).map(|at| self.byte(at)).collect()
+    }
+
+    fn byte(&self, at: usize) -> u8 {
+        (self.serial as usize * 31 + at * 7 + at / 251) as u8
+    }
+
+    /// What a header says, if it is one of these.
+    pub(crate) fn of(header: &HeaderBytes) -> Option<Self> {
+        let packet = Self {
+            flow: u64_at(header, 8),
+            serial: u64_at(header, 16),
+            len: body_len(header),
+            wants_place: header[1] == 1,
+        };
+        (packet.header() == *header).then_some(packet)
+    }
+
+    pub(crate) fn has_body(&self, body: &[u8]) -> bool {
+        let fits = |(at, byte): (usize, &u8)| *byte == self.byte(at);
+        body.len() == self.len && body.iter().enumerate().all(fits)
+    }
+}
+
+/// The length of its body, as any packet's header says.
+pub(crate) fn body_len(header: &HeaderBytes) -> usize {
+    let at = BODY_LEN_AT;
+    u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]) as usize
+}

@@ -1,0 +1,722 @@
+//! Two ports with sessions, on a net where a program decides about every datagram and forges others.
+//!
+//! ```text
+//!   Reliable<End 0> === wire === Reliable<End 1>        strangers 2, 3: may call, may lie
+//!        |    drop, double, overtake, cut, damage, join        |
+//!   User, checks                                          User, checks
+//! ```
+//!
+//! | what happened so far                       | what must hold                                    |
+//! |--------------------------------------------|---------------------------------------------------|
+//! | anything                                   | no panic; heap and sessions bounded               |
+//! | nothing forged by who knew the cookies     | what arrives was sent: once, whole, in order      |
+//! | ... and nobody closed, nothing lasted long | no link ends; all arrives once the net is kind    |
+//! | a forged datagram without the cookies      | it changes nothing, and is not answered at length |
+//! | a stranger proved nothing                  | it is sent no more bytes than came from there     |
+
+use crate::forge::{
+    self, DATA, FOREIGN, HEADER, HELLO, OPENING, SUMMED, WELCOME, blank, from_of, mend, put, seal,
+    to_of, u32_at,
+};
+use crate::input::{Input, digest};
+use crate::meter::{self, within};
+use crate::net::{Address, Arrival, Datagram, End, Net, NetClock};
+use crate::packets::Packet;
+use crate::user::User;
+use mx_proto::port::{Body, Close, LinkDown, Port};
+use mx_proto::reliability::{DatagramError, Reliable, ReliableConfig, ReliableStats};
+use mx_proto::time::Instant;
+use mx_proto::{EndpointId, LinkId, NicId, Route, Target};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Steps of one program.
+const STEPS_MAX: usize = 300;
+
+/// Heap of one port with the limits of [`config`]: bytes to be sent (and as much in free blocks),
+/// bytes that came early, a front fragment and tables for each session, and what a port without
+/// any has.
+const HEAP_MAX: isize =
+    (SEND_ALL * 2 + EARLY_ALL + LINKS * (PACKET_MAX + (32 << 10)) + (512 << 10)) as isize;
+const SEND_ALL: usize = 512 << 10;
+const EARLY_ALL: usize = 128 << 10;
+const LINKS: usize = 6;
+const PACKET_MAX: usize = 8192;
+const DATA_MAX: usize = 20_000;
+
+fn config(input: &mut Input<'_>) -> ReliableConfig {
+    let flags = input.byte();
+    ReliableConfig {
+        window: if flags & 1 == 0 { 256 } else { 96 },
+        send_bytes: 128 << 10,
+        send_bytes_all: SEND_ALL,
+        early_bytes: 64 << 10,
+        early_bytes_all: EARLY_ALL,
+        packet_max: PACKET_MAX,
+        data_max: DATA_MAX,
+        max_links: LINKS,
+        always_sum: flags & 2 != 0,
+        first_seq: (flags & 4 != 0).then_some(u32::MAX - 3),
+        ..ReliableConfig::default()
+    }
+}
+
+/// Runs one input.
+pub fn session(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let mut world = World::new(&mut input, digest(bytes));
+    for _ in 0..STEPS_MAX {
+        if input.is_empty() {
+            break;
+        }
+        world.step(&mut input);
+        world.check();
+    }
+    world.finish();
+}
+
+struct World {
+    net: Rc<RefCell<Net>>,
+    clock: NetClock,
+    ports: [Reliable<End>; 2],
+    users: [User; 2],
+    /// Each sending link's flow and next serial.
+    flows: BTreeMap<(usize, u64), (u64, u64)>,
+    secret: u64,
+    started: Instant,
+    connects: usize,
+    /// A link may end.
+    disturbed: bool,
+    strangers: [Stranger; 2],
+    proven: BTreeSet<Address>,
+    /// Cookies of sessions with strangers.
+    unlawful: BTreeSet<u64>,
+}
+
+/// Somebody who calls by the rules, and then does not keep to them.
+#[derive(Default)]
+struct Stranger {
+    cookie: u64,
+    first: u32,
+    next: u32,
+    fragment: u32,
+}
+
+impl World {
+    fn new(input: &mut Input<'_>, secret: u64) -> Self {
+        meter::clear();
+        let config = config(input);
+        let flags = input.byte();
+        let datagram_max = [9000, 1472, 548, 65_507][usize::from(flags & 3)];
+        let net = Rc::new(RefCell::new(Net::new(datagram_max, flags & 4 != 0)));
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&secret.to_le_bytes());
+        let port = |own: usize| {
+            let end = End {
+                net: Rc::clone(&net),
+                own,
+            };
+            let mut key = key;
+            key[15] = own as u8;
+            within(1 + own, || Reliable::new(end, config, key))
+        };
+        let ports = [port(0), port(1)];
+        let user = || User::new(PACKET_MAX, DATA_MAX);
+        let started = net.borrow().now;
+        let mut world = Self {
+            clock: NetClock(Rc::clone(&net)),
+            ports,
+            users: [user(), user()],
+            flows: BTreeMap::new(),
+            secret,
+            started,
+            connects: 0,
+            disturbed: false,
+            strangers: Default::default(),
+            proven: BTreeSet::new(),
+            unlawful: BTreeSet::new(),
+            net,
+        };
+        if flags & 8 == 0 {
+            world.connect(0);
+            world.rounds(8);
+            world.send(0, 0, 10);
+            world.rounds(8);
+        }
+        world
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) {
+        match input.byte() % 24 {
+            0 | 1 => {
+                let (end, link) = (input.below(2), input.below(8));
+                let len = input.choose(&[0, 1, 100, 736, 737, 1400, 3000, 8192, 8193, 20_000]);
+                for _ in 0..=input.below(8) {
+                    self.send(end, link, len);
+                }
+            }
+            2 => {
+                let (end, budget) = (input.below(2), 1 + input.below(64));
+                self.poll(end, budget);
+            }
+            3 => {
+                for _ in 0..=input.below(32) {
+                    if let Some(datagram) = self.take_from_wire(0) {
+                        self.net.borrow_mut().arrive(datagram);
+                    }
+                }
+            }
+            4 => {
+                let micros = input.choose(&[
+                    1, 20, 60, 300, 600, 1500, 6000, 30_000, 200_000, 1_100_000, 4_000_000,
+                ]);
+                self.pass(Duration::from_micros(micros));
+            }
+            5 => {
+                let at = input.below(64);
+                for _ in 0..=input.below(16) {
+                    self.take_from_wire(at);
+                }
+            }
+            6 => {
+                let at = input.below(64);
+                let copy = self.net.borrow().wire.get(at).cloned();
+                if let Some(copy) = copy {
+                    let mut net = self.net.borrow_mut();
+                    for _ in 0..=input.below(4) {
+                        net.wire.push_back(copy.clone());
+                    }
+                }
+            }
+            7 => {
+                // One overtakes, or is overtaken by all others.
+                let at = input.below(64);
+                if let Some(datagram) = self.take_from_wire(at) {
+                    self.net.borrow_mut().wire.push_back(datagram);
+                }
+            }
+            8 => self.shorten(input),
+            9 => self.damage(input),
+            10 => self.join(input),
+            11..=13 => self.forge(input),
+            14 => self.replay(input),
+            15 => {
+                let (end, at, how) = (input.below(2), input.below(4), input.byte());
+                self.close(end, at, how);
+            }
+            16 => {
+                let end = input.below(2);
+                self.connect(end);
+            }
+            17 => {
+                let fault = input.choose(&[
+                    DatagramError::WouldBlock,
+                    DatagramError::Unreachable,
+                    DatagramError::TooLarge(1400),
+                    DatagramError::TooLarge(600),
+                    DatagramError::TooLarge(0),
+                ]);
+                self.disturbed |= fault == DatagramError::TooLarge(0);
+                self.net.borrow_mut().faults = (input.byte(), Some(fault));
+            }
+            18 => self.rumour(input),
+            19 => {
+                let user = &mut self.users[input.below(2)];
+                user.unwilling = !user.unwilling;
+                user.was_unwilling |= user.unwilling;
+            }
+            20 => self.rounds(1 + input.below(32)),
+            21 => self.call_as_stranger(input),
+            22 => self.lie_as_stranger(input),
+            _ => self.raw(input),
+        }
+    }
+
+    fn target(end: usize) -> Target {
+        Target {
+            nic: NicId(1),
+            endpoint: EndpointId(end as u32),
+            route: Route::AUTO,
+        }
+    }
+
+    fn connect(&mut self, end: usize) {
+        let (port, clock) = (&mut self.ports[end], &self.clock);
+        let link = within(1 + end, || {
+            Port::<Vec<u8>>::connect(port, Self::target(1 - end), clock)
+        });
+        if let Ok(link) = link {
+            self.connects += 1;
+            self.users[end].links.push(link);
+        }
+    }
+
+    fn close(&mut self, end: usize, at: usize, how: u8) {
+        let user = &mut self.users[end];
+        if user.links.is_empty() {
+            return;
+        }
+        self.disturbed = true;
+        let link = user.links.remove(at % user.links.len());
+        let how = if how & 1 == 0 {
+            Close::Flush
+        } else {
+            Close::Now
+        };
+        let port = &mut self.ports[end];
+        within(1 + end, || Port::<Vec<u8>>::close(port, link, how));
+    }
+
+    fn link(&self, end: usize, at: usize) -> Option<LinkId> {
+        let links = &self.users[end].links;
+        links.get(at % links.len().max(1)).copied()
+    }
+
+    fn send(&mut self, end: usize, at: usize, len: usize) {
+        let Some(link) = self.link(end, at) else {
+            return;
+        };
+        let fresh = (self.flows.len() as u64 + 1).wrapping_mul(self.secret | 1);
+        let flow = self
+            .flows
+            .entry((end, link.to_word()))
+            .or_insert((fresh, 0));
+        let packet = Packet {
+            flow: flow.0,
+            serial: flow.1,
+            len,
+            wants_place: len > PACKET_MAX,
+        };
+        let (header, body) = (packet.header(), packet.body());
+        let port = &mut self.ports[end];
+        let body: Body<'_, Vec<u8>> = Body::Bytes(&body);
+        let sent = within(1 + end, || port.send(link, &header, body));
+        flow.1 += u64::from(sent.is_ok());
+    }
+
+    fn poll(&mut self, end: usize, budget: usize) -> bool {
+        let (port, user, clock) = (&mut self.ports[end], &mut self.users[end], &self.clock);
+        within(1 + end, || port.poll(clock, budget, user))
+    }
+
+    fn pass(&mut self, span: Duration) {
+        let mut net = self.net.borrow_mut();
+        net.now = net.now.after(span);
+    }
+
+    /// Everything arrives and is looked at, and a little time passes.
+    fn rounds(&mut self, count: usize) {
+        for _ in 0..count {
+            self.net.borrow_mut().arrive_all();
+            for end in 0..2 {
+                self.poll(end, 64);
+            }
+            self.pass(Duration::from_micros(20));
+        }
+    }
+
+    fn take_from_wire(&mut self, at: usize) -> Option<Datagram> {
+        let mut net = self.net.borrow_mut();
+        let len = net.wire.len();
+        net.wire.remove(at % len.max(1))
+    }
+
+    fn shorten(&mut self, input: &mut Input<'_>) {
+        let at = input.below(64);
+        let Some(mut datagram) = self.take_from_wire(at) else {
+            return;
+        };
+        let len = match input.byte() {
+            0 => HEADER,
+            1 => datagram.bytes.len().saturating_sub(1),
+            _ => input.below(datagram.bytes.len()),
+        };
+        // A probe or an acknowledgement without its payload would be another true datagram: its
+        // header says how long it is, so it is not.
+        let shorter = len < datagram.bytes.len();
+        datagram.bytes.truncate(len);
+        if shorter {
+            self.strike(datagram, None);
+        }
+    }
+
+    /// Up to three bits: as many as CRC-32C finds for certain at any length.
+    fn damage(&mut self, input: &mut Input<'_>) {
+        let at = input.below(64);
+        let Some(mut datagram) = self.take_from_wire(at) else {
+            return;
+        };
+        let summed = forge::u16_at(&datagram.bytes, 44) & SUMMED != 0;
+        // Where nothing can be damaged nothing is summed.
+        let end = if summed { datagram.bytes.len() } else { HEADER };
+        let mut bits = BTreeSet::new();
+        for _ in 0..=input.below(3) {
+            bits.insert((input.below(end), input.byte() % 8));
+        }
+        for (at, bit) in bits {
+            datagram.bytes[at] ^= 1 << bit;
+        }
+        self.strike(datagram, None);
+    }
+
+    /// Some for one receiver arrive together, cut where the service thinks they are.
+    fn join(&mut self, input: &mut Input<'_>) {
+        let at = input.below(64);
+        let Some(mut train) = self.take_from_wire(at) else {
+            return;
+        };
+        let right = train.bytes.len();
+        for _ in 0..input.below(16) {
+            let mut net = self.net.borrow_mut();
+            let alike = net.wire.get(at).is_some_and(|next| {
+                (next.from, next.to) == (train.from, train.to) && next.bytes.len() <= right
+            });
+            let Some(next) = net.wire.remove(at).filter(|_| alike) else {
+                break;
+            };
+            train.bytes.extend_from_slice(&next.bytes);
+            if next.bytes.len() < right {
+                break;
+            }
+        }
+        let segment = match input.byte() {
+            0..=127 => right,
+            128 => 1,
+            129 => usize::MAX,
+            130 => HEADER,
+            _ => 1 + input.below(train.bytes.len()),
+        };
+        self.net.borrow_mut().arrive_cut(train, segment);
+    }
+
+    /// A datagram that nobody sent. Whoever has both cookies of a session and its address, or uses
+    /// the data channel before it is proven, is its peer as far as anybody can tell.
+    fn forge(&mut self, input: &mut Input<'_>) {
+        let end = input.below(2);
+        let peer = 1 - end as u8;
+        let pattern = self.pattern(end as u8, input.below(32));
+        let how = input.byte();
+        let mut bytes = match (&pattern, how & 3) {
+            (Some(true_one), 0..=2) => true_one.bytes.clone(),
+            _ => blank(DATA, 0, 0, 0),
+        };
+        let (to, from) = pattern.map_or((1, 1), |pattern| {
+            (to_of(&pattern.bytes), from_of(&pattern.bytes))
+        });
+        mend(&mut bytes, input);
+        let wrong = input.u64() | 1;
+        let (to, from) = match how >> 2 & 7 {
+            0..=2 => (to, from),
+            3 => (to, wrong),
+            4 => (wrong, from),
+            5 => (from, to),
+            6 => (0, from),
+            _ => (wrong, wrong.rotate_left(7)),
+        };
+        put(&mut bytes, 8, to, 8);
+        put(&mut bytes, 16, from, 8);
+        seal(&mut bytes);
+        let host = if how & 0x20 == 0 {
+            peer
+        } else {
+            2 + input.byte() % 2
+        };
+        let channel = how >> 6 & 1;
+        let datagram = Datagram {
+            from: (host, channel),
+            to: (end as u8, channel),
+            bytes,
+        };
+        if self.knows(&datagram) {
+            self.taint();
+            self.net.borrow_mut().arrive(datagram);
+        } else {
+            self.strike(datagram, None);
+        }
+    }
+
+    /// Does it say what only a session's own two ends know?
+    fn knows(&self, datagram: &Datagram) -> bool {
+        let bytes = &datagram.bytes;
+        let cookies = &self.net.borrow().seen.cookies;
+        let both = cookies.contains(&to_of(bytes))
+            && (cookies.contains(&from_of(bytes)) || bytes[3] == WELCOME);
+        both && (datagram.from.0 < 2 || datagram.from.1 == 1)
+    }
+
+    fn taint(&mut self) {
+        for user in &mut self.users {
+            user.tainted = true;
+        }
+        self.disturbed = true;
+    }
+
+    fn pattern(&self, to: u8, at: usize) -> Option<Datagram> {
+        let net = self.net.borrow();
+        net.log
+            .iter()
+            .rev()
+            .filter(|known| known.to.0 == to)
+            .nth(at)
+            .cloned()
+    }
+
+    /// A true datagram once more, from its sender or as if from somebody else.
+    fn replay(&mut self, input: &mut Input<'_>) {
+        let (at, how) = (input.below(32), input.byte());
+        let known = self.net.borrow().log.iter().rev().nth(at).cloned();
+        let Some(mut datagram) = known else {
+            return;
+        };
+        if how & 1 == 1 {
+            datagram.from.0 = 2 + input.byte() % 2;
+            // Before the data channel is proven it is where its data comes from.
+            if datagram.from.1 == 1 {
+                self.taint();
+            } else {
+                return self.strike(datagram, None);
+            }
+        }
+        self.net.borrow_mut().arrive(datagram);
+    }
+
+    fn raw(&mut self, input: &mut Input<'_>) {
+        let (end, how) = (input.below(2), input.byte());
+        let len = input.below(200);
+        let datagram = Datagram {
+            from: (2 + (how & 1), how >> 1 & 1),
+            to: (end as u8, how >> 1 & 1),
+            bytes: input.bytes(len).to_vec(),
+        };
+        let segment = 1 + input.below(100);
+        self.strike(datagram, Some(segment));
+    }
+
+    /// What the network says about an address, and is no datagram.
+    fn rumour(&mut self, input: &mut Input<'_>) {
+        let (end, host, channel) = (input.below(2), input.byte() % 4, input.byte() % 2);
+        let arrival = match input.byte() % 6 {
+            0 => {
+                self.disturbed = true;
+                Arrival::Refused((host, channel))
+            }
+            n => {
+                let most = [0, 100, 600, 1400, 65_000, usize::MAX][usize::from(n)];
+                self.disturbed |= most < 548;
+                Arrival::TooLarge((host, channel), most)
+            }
+        };
+        self.net.borrow_mut().inbox[end].push_back(arrival);
+    }
+
+    fn call_as_stranger(&mut self, input: &mut Input<'_>) {
+        let (end, who) = (input.below(2), input.below(2));
+        let stranger = &mut self.strangers[who];
+        stranger.cookie = input.u64() | 1;
+        stranger.first = input.near(0);
+        stranger.next = stranger.first;
+        stranger.fragment = 0;
+        let mut bytes = blank(HELLO, 0, stranger.cookie, 65);
+        put(&mut bytes, 24, stranger.first.into(), 4);
+        seal(&mut bytes);
+        let from = (2 + who as u8, 0);
+        let to = (end as u8, 0);
+        self.strike(Datagram { from, to, bytes }, None);
+    }
+
+    /// A stranger who has been welcomed says something in its session: the right thing, nearly the
+    /// right thing, or anything.
+    fn lie_as_stranger(&mut self, input: &mut Input<'_>) {
+        let (end, who) = (input.below(2), input.below(2));
+        let at_home = (2 + who as u8, 0);
+        let welcome = self.net.borrow().seen.welcomes.get(&at_home).cloned();
+        let Some(welcome) = welcome.filter(|welcome| to_of(welcome) == self.strangers[who].cookie)
+        else {
+            return;
+        };
+        let stranger = &mut self.strangers[who];
+        let how = input.byte();
+        let payload = match how & 3 {
+            0 => 32,
+            1 => 32 + input.below(1300),
+            _ => 0,
+        };
+        let kind = if how & 3 < 2 {
+            DATA
+        } else {
+            3 + input.byte() % 6
+        };
+        let mut bytes = blank(kind, from_of(&welcome), to_of(&welcome), payload);
+        put(&mut bytes, 28, u64::from(u32_at(&welcome, 24)), 4);
+        put(&mut bytes, 40, 1 << 20, 4);
+        if how & 4 == 0 {
+            put(&mut bytes, 44, OPENING.into(), 2);
+            put(&mut bytes, 32, stranger.first.into(), 8);
+        }
+        if payload > 0 {
+            bytes[HEADER] = FOREIGN;
+            put(&mut bytes, HEADER + 4, (payload - 32) as u64, 4);
+            put(&mut bytes, 24, stranger.next.into(), 4);
+            put(&mut bytes, 48, stranger.fragment.into(), 4);
+            put(&mut bytes, 56, payload as u64, 4);
+        }
+        if how & 8 != 0 {
+            mend(&mut bytes, input);
+            if bytes.len() > HEADER {
+                bytes[HEADER] = FOREIGN;
+            }
+        } else if payload > 0 {
+            stranger.next = stranger.next.wrapping_add(1);
+            stranger.fragment = stranger.fragment.wrapping_add(1);
+        }
+        seal(&mut bytes);
+        self.users[end].foreign = true;
+        self.unlawful.insert(from_of(&welcome));
+        let channel = how >> 4 & 1;
+        // Its command channel has been heard of; from where it says its data comes is its own word.
+        if channel == 0 {
+            self.proven.insert(at_home);
+        }
+        let from = (at_home.0, channel);
+        let to = (end as u8, channel);
+        self.net.borrow_mut().arrive(Datagram { from, to, bytes });
+        self.poll(end, 64);
+    }
+
+    /// A datagram that must change nothing arrives by itself: nothing else is to be done then.
+    fn strike(&mut self, datagram: Datagram, segment: Option<usize>) {
+        let end = usize::from(datagram.to.0);
+        let (from, len) = (datagram.from, datagram.bytes.len() as u64);
+        let mut quiet = false;
+        // What the service would not take goes out when it does.
+        let willing = self.net.borrow().faults.0 == 0;
+        for _ in 0..8 {
+            quiet = quiet || !self.poll(end, 64);
+        }
+        let before = self.state(end, from);
+        let segment = segment.unwrap_or_else(|| len.max(1) as usize);
+        self.net.borrow_mut().arrive_cut(datagram, segment);
+        self.poll(end, 64);
+        if !quiet || !willing {
+            return;
+        }
+        let after = self.state(end, from);
+        assert_eq!(
+            before.0, after.0,
+            "a datagram that is nobody's changed something"
+        );
+        assert!(after.1 - before.1 <= len, "{len} bytes answered with more");
+    }
+
+    /// What can be seen of a port, but for what counts bad datagrams; and the bytes sent to `to`.
+    fn state(&self, end: usize, to: Address) -> ((ReliableStats, usize, u64, u64), u64) {
+        let port = &self.ports[end];
+        let stats = ReliableStats {
+            datagrams_in: 0,
+            datagrams_out: 0,
+            trains_out: 0,
+            malformed: 0,
+            damaged: 0,
+            old_session: 0,
+            refused: 0,
+            ..*port.stats()
+        };
+        let net = self.net.borrow();
+        let sent = net.out[end].get(&to).copied().unwrap_or(0);
+        let others = net.out[end].values().sum::<u64>() - sent;
+        let calls = self.users[end].calls;
+        ((stats, port.sessions(), calls, others), sent)
+    }
+
+    /// Holds after every step.
+    fn check(&self) {
+        let lawful = self.connects + self.unlawful.len();
+        for end in 0..2 {
+            let held = meter::held(1 + end);
+            assert!(held <= HEAP_MAX, "end {end} holds {held} bytes");
+            let sessions = self.ports[end].sessions();
+            assert!(sessions <= lawful.min(LINKS), "{sessions} sessions");
+            for (host, channel) in [(2, 0), (2, 1), (3, 0), (3, 1)] {
+                let address = (host, channel);
+                let excess = self.net.borrow().excess(end, address);
+                assert!(
+                    excess <= 0 || self.proven.contains(&address) || self.may_exceed(channel),
+                    "{excess} bytes more to {address:?} than came from there"
+                );
+            }
+            for (link, reason) in &self.users[end].down {
+                let tainted = self.users[end].tainted || self.users[end].foreign;
+                assert!(
+                    tainted || *reason != LinkDown::Protocol,
+                    "{link:?} ended: {reason} of an honest peer"
+                );
+                assert!(
+                    self.disturbed || self.users[end].foreign || self.elapsed() > PATIENCE,
+                    "{link:?} ended without cause: {reason}"
+                );
+            }
+        }
+    }
+
+    fn may_exceed(&self, channel: u8) -> bool {
+        let tainted = self.users.iter().any(|user| user.tainted);
+        channel == 1 && (tainted || !DATA_ADDRESS_IS_PROVEN)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.net.borrow().now.since(self.started)
+    }
+
+    /// The net is kind from now on: what was accepted arrives, if nothing happened that may end a
+    /// link. Then everything is closed and nothing remains.
+    fn finish(mut self) {
+        self.net.borrow_mut().faults = (0, None);
+        let fair = !self.disturbed && self.elapsed() < PATIENCE;
+        for _ in 0..if fair { KIND_STEPS } else { 50 } {
+            if self.all_arrived() {
+                break;
+            }
+            let moved = self.net.borrow_mut().arrive_all();
+            let busy = self.poll(0, 64) | self.poll(1, 64);
+            if !moved && !busy {
+                let deadlines = self.ports.iter().filter_map(Port::<Vec<u8>>::deadline);
+                let Some(at) = deadlines.min() else { break };
+                let mut net = self.net.borrow_mut();
+                net.now = at.max(net.now.after(Duration::from_micros(1)));
+            }
+            self.check();
+        }
+        if fair && self.elapsed() < PATIENCE * 2 {
+            assert!(
+                self.all_arrived(),
+                "not everything arrived: {:?}",
+                self.flows
+            );
+        }
+        let [a, b] = self.ports;
+        within(1, || drop(a));
+        within(2, || drop(b));
+        for end in 0..2 {
+            assert_eq!(meter::held(1 + end), 0, "end {end} leaves memory behind");
+        }
+    }
+
+    fn all_arrived(&self) -> bool {
+        self.flows.iter().all(|((end, _), (flow, sent))| {
+            let other = &self.users[1 - end];
+            let foreign = self.users[*end].foreign;
+            other.delivered(*flow) == *sent || other.was_unwilling || foreign
+        })
+    }
+}
+
+/// Less than what any link waits before it gives up.
+const PATIENCE: Duration = Duration::from_secs(9);
+
+const KIND_STEPS: usize = 4000;
+
+/// A peer's data channel is sent no more than came from there before it is proven. Not so yet: a
+/// lawful caller can name any address.
+const DATA_ADDRESS_IS_PROVEN: bool = false;
