@@ -5,6 +5,7 @@
 //! | Echo             | sends each message back (`idle` > 0: sleeps while it waits)        |
 //! | Sink             | receives all messages, then sends one byte                         |
 //! | Flood            | sends empty messages with tags from `tag` on                       |
+//! | Memory           | sends how many bytes this process has allocated                    |
 //! | Quit             | ends                                                               |
 
 use crate::args::Args;
@@ -34,6 +35,7 @@ pub(crate) enum What {
     Sink = 2,
     Flood = 3,
     Quit = 4,
+    Memory = 5,
 }
 
 impl Request {
@@ -72,6 +74,7 @@ impl Request {
             2 => What::Sink,
             3 => What::Flood,
             4 => What::Quit,
+            5 => What::Memory,
             _ => return Err(format!("request {what}")),
         };
         if size > 1 << 30 {
@@ -124,6 +127,7 @@ fn answer<M: Messages>(side: &M, place: &str, for_ever: bool) -> Result<(), Stri
             What::Echo => echo(side, from, request),
             What::Sink => sink(side, from, request),
             What::Flood => flood(side, from, request),
+            What::Memory => tell_memory(side, from, request),
             What::Quit if for_ever => Ok(()),
             What::Quit => return Ok(()),
         };
@@ -210,6 +214,18 @@ fn flood<M: Messages>(side: &M, from: M::Remote, request: Request) -> Result<(),
         }
     }
     side.wait(under_way, 10)
+}
+
+fn tell_memory<M: Messages>(side: &M, from: M::Remote, request: Request) -> Result<(), String> {
+    // SAFETY: takes nothing.
+    let info = unsafe { libc::mallinfo2() };
+    let bytes = (info.uordblks + info.hblkhd) as u64;
+    let answer = bytes.to_le_bytes();
+    // SAFETY: waited for right below.
+    if !unsafe { side.send(from, &answer, request.tag)? } {
+        side.wait(1, 10)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
