@@ -137,7 +137,9 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             }
             return;
         }
-        if link.session.theirs() != header.from || !link.is_home(channel, from, header.kind) {
+        if link.session.theirs() != header.from
+            || !link.is_home((channel, from), header.kind, self.same_host)
+        {
             self.stats.old_session += 1;
             return;
         }

@@ -115,6 +115,7 @@ pub(super) struct Links<A> {
     pub(super) senders: Senders,
     /// Largest datagram the service can send.
     datagram_max: usize,
+    pub(super) same_host: fn(A, A) -> bool,
 }
 
 /// How many peers have sent data of late: they share the receive buffer.
@@ -177,6 +178,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         key: [u8; 16],
         datagram_max: usize,
         receive_buffer: usize,
+        same_host: fn(A, A) -> bool,
     ) -> Self {
         let limits = BodyLimits {
             kept: config.packet_max,
@@ -202,6 +204,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             fast: true,
             senders: Senders::new(receive_buffer, config.early_bytes),
             datagram_max,
+            same_host,
         }
     }
 
@@ -482,9 +485,14 @@ impl<A: Copy + Eq> Link<A> {
     /// This is where the peer's datagrams come from. Where its data channel is, a Probe tells, as
     /// long as none of ours has been answered there.
     #[inline]
-    pub(super) fn is_home(&self, channel: Channel, from: A, kind: Kind) -> bool {
+    pub(super) fn is_home(
+        &self,
+        (channel, from): (Channel, A),
+        kind: Kind,
+        same_host: fn(A, A) -> bool,
+    ) -> bool {
         match channel {
-            Channel::Command => self.address == from,
+            Channel::Command => self.address == from || same_host(self.address, from),
             Channel::Data if self.data == Some(from) => true,
             Channel::Data => kind == Kind::Probe && !self.session.pmtu.data_proven(),
         }

@@ -63,7 +63,8 @@ impl<D: DatagramPort> Reliable<D> {
         config.packet_max = config.packet_max.min(most);
         config.data_max = config.data_max.min(most);
         let datagram_max = data.datagram_max.min(config.datagram_max);
-        let links = Links::new(config, key, datagram_max, datagrams.receive_buffer());
+        let buffer = datagrams.receive_buffer();
+        let links = Links::new(config, key, datagram_max, buffer, D::same_host);
         Self {
             datagrams,
             links,

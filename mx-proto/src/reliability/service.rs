@@ -46,6 +46,9 @@ pub struct Train<'a> {
     pub segment: usize,
     /// They may be larger than what passes on the way: the network layer is to cut them if it can.
     pub may_fragment: bool,
+    /// A single datagram that may come from elsewhere on this host: the peer knows who sends it
+    /// anyway. (Nothing that has to come from where answers go.)
+    pub express: bool,
 }
 
 impl<'a> Train<'a> {
@@ -55,6 +58,7 @@ impl<'a> Train<'a> {
             bytes,
             segment: bytes.len().max(1),
             may_fragment: false,
+            express: false,
         }
     }
 }
@@ -119,6 +123,11 @@ pub trait DatagramPort {
 
     /// The address of the command channel of a remote endpoint.
     fn resolve(&self, target: Target) -> Result<Self::Address, ConnectError>;
+
+    /// Both are of one host: a peer may use either, see [`Train::express`].
+    fn same_host(one: Self::Address, other: Self::Address) -> bool {
+        one == other
+    }
 
     /// What a peer has to know to find our data channel: at most [`DATA_NAME_MAX`] bytes.
     fn data_name(&self) -> &[u8];

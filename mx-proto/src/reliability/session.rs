@@ -205,6 +205,11 @@ impl Session {
         matches!(self.state, State::Closing { .. })
     }
 
+    /// Both sides know that the other is in it.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.unconfirmed && self.pmtu.data_proven()
+    }
+
     /// It was closing and everything has arrived.
     pub(super) fn is_over(&self) -> bool {
         self.is_closing() && !self.fin && self.send.is_empty()

@@ -214,6 +214,7 @@ impl Session {
             bytes,
             segment,
             may_fragment,
+            express: channel == Channel::Command && count == 1 && self.is_settled(),
         };
         (out.emit)(channel, train)?;
         out.stats.datagrams_out += count as u64;

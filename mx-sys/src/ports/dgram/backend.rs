@@ -101,6 +101,14 @@ impl DatagramPort for Backend {
         }
     }
 
+    #[inline]
+    fn same_host(one: AnyAddress, other: AnyAddress) -> bool {
+        match (one, other) {
+            (AnyAddress::Udp(one), AnyAddress::Udp(other)) => UdpDatagrams::same_host(one, other),
+            _ => one == other,
+        }
+    }
+
     fn data_name(&self) -> &[u8] {
         each!(self: Self { Udp, Fabric }, it => it.data_name())
     }
@@ -201,6 +209,11 @@ impl DatagramPort for Datagrams {
 
     fn resolve(&self, target: Target) -> Result<AnyAddress, ConnectError> {
         each!(self: Self { Plain, Faulty }, it => it.resolve(target))
+    }
+
+    #[inline]
+    fn same_host(one: AnyAddress, other: AnyAddress) -> bool {
+        Backend::same_host(one, other)
     }
 
     fn data_name(&self) -> &[u8] {

@@ -337,6 +337,10 @@ impl<D: DatagramPort> DatagramPort for Faulty<D> {
         self.inner.resolve(target)
     }
 
+    fn same_host(one: Self::Address, other: Self::Address) -> bool {
+        D::same_host(one, other)
+    }
+
     fn data_name(&self) -> &[u8] {
         self.inner.data_name()
     }

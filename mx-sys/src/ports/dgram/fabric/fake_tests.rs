@@ -38,6 +38,7 @@ impl Pair {
             bytes,
             segment,
             may_fragment: false,
+            express: false,
         };
         self.a.send(channel, to, train)
     }

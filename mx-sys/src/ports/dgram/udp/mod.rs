@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   command socket   the endpoint's number, as its TCP port     every poll, first
+//!   express socket   sends tiny ones to the peer of the hour
 //!   data socket      a number of the kernel's choice            every poll while anything comes,
 //!                                                               every 8th otherwise
 //!
@@ -18,6 +19,7 @@
 //! system call on either side. No allocation.
 
 mod address;
+mod express;
 mod own;
 mod socket;
 mod sys;
@@ -27,6 +29,7 @@ pub use address::Address;
 use super::super::nest::Nest;
 use super::super::tcp::Resolver;
 use crate::clock::MonotonicClock;
+use express::Express;
 use mx_proto::port::{ConnectError, WakeDescriptors};
 use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, Incoming, Train};
 use mx_proto::{Clock, Instant, Target};
@@ -62,6 +65,9 @@ const DATA_ROOM: usize = 64 << 10;
 /// Looks in a row that found something, after which the next one asks for many at once. That costs
 /// more than asking for one.
 const STREAK: u32 = 2;
+
+/// Looks at the command socket in a poll while something came of late.
+const LOOKS: u32 = 4;
 
 /// Looks that found nothing, after which the data socket is looked at less often ...
 const ACTIVE_LOOKS: u32 = 64;
@@ -109,6 +115,7 @@ pub struct UdpDatagrams {
     bound: Option<IpAddr>,
     resolver: Resolver,
     own: OwnHost,
+    express: Express,
     nest: Nest,
     look: Look,
     small: Box<[u8]>,
@@ -122,6 +129,8 @@ struct Look {
     polls: u32,
     /// Looks at the command socket in a row that found something.
     streak: u32,
+    /// Polls of the command socket in a row that found nothing.
+    quiet: u32,
     /// Looks at the data socket in a row that found nothing.
     idle: u32,
     /// Somebody slept: the next poll looks everywhere.
@@ -162,10 +171,12 @@ impl UdpDatagrams {
             bound: options.bind.filter(|ip| !ip.is_unspecified()),
             resolver: options.resolver,
             own: OwnHost::new(),
+            express: Express::new(options.bind.filter(|ip| !ip.is_unspecified())),
             nest,
             look: Look {
                 polls: 0,
                 streak: 0,
+                quiet: ACTIVE_LOOKS,
                 idle: ACTIVE_LOOKS,
                 everywhere: true,
             },
@@ -206,6 +217,17 @@ impl UdpDatagrams {
         }
     }
 
+    /// One datagram of the command channel. While there is an exchange it is worth looking again at
+    /// once: what a poll costs beside that is more.
+    #[inline]
+    fn look_for_one(&mut self) -> Option<(Address, usize)> {
+        let looks = match self.look.quiet {
+            ..ACTIVE_LOOKS => LOOKS,
+            _ => 1,
+        };
+        (0..looks).find_map(|_| self.command.receive_one(&mut self.small[..COMMAND_MAX]))
+    }
+
     /// At most about `room` datagrams of the command channel. Returns how many there were.
     #[inline]
     fn poll_command(
@@ -215,11 +237,13 @@ impl UdpDatagrams {
     ) -> usize {
         let channel = Channel::Command;
         if self.look.streak < STREAK {
-            let Some((from, len)) = self.command.receive_one(&mut self.small[..COMMAND_MAX]) else {
+            let Some((from, len)) = self.look_for_one() else {
                 self.look.streak = 0;
+                self.look.quiet = self.look.quiet.saturating_add(1);
                 return 0;
             };
             self.look.streak += 1;
+            self.look.quiet = 0;
             hand_out(channel, from, &self.small[..len], len, receive);
             return 1;
         }
@@ -346,6 +370,10 @@ impl DatagramPort for UdpDatagrams {
         })
     }
 
+    fn same_host(one: Address, other: Address) -> bool {
+        one.with_port(0) == other.with_port(0)
+    }
+
     fn data_name(&self) -> &[u8] {
         &self.name
     }
@@ -403,6 +431,9 @@ impl DatagramPort for UdpDatagrams {
             return Err(DatagramError::TooLarge(most));
         }
         debug_assert!(train.bytes.len() <= TRAIN_BYTES.max(largest));
+        if train.express && self.express.send(to, train.bytes) {
+            return Ok(());
+        }
         self.socket(channel).send(to, train)
     }
 

@@ -139,11 +139,25 @@ pub(super) fn bind(fd: &OwnedFd, address: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
+/// Gives a socket its peer.
+pub(super) fn connect(fd: &OwnedFd, to: &RawAddress) -> io::Result<()> {
+    let (name, len) = to.parts();
+    // SAFETY: `to` holds an address of `len` bytes and outlives the call.
+    check(unsafe { libc::connect(fd.as_raw_fd(), name, len) })?;
+    Ok(())
+}
+
 /// The port number a socket is bound to.
 pub(super) fn local_port(fd: &OwnedFd) -> io::Result<u16> {
     let (mut name, mut len) = (Name::new(), Name::LEN);
     // SAFETY: `name` has room for the `len` bytes that the kernel may write.
-    check(unsafe { libc::getsockname(fd.as_raw_fd(), (&raw mut name.0).cast::<libc::sockaddr>(), &raw mut len) })?;
+    check(unsafe {
+        libc::getsockname(
+            fd.as_raw_fd(),
+            (&raw mut name.0).cast::<libc::sockaddr>(),
+            &raw mut len,
+        )
+    })?;
     let unknown = || io::Error::from_raw_os_error(libc::EAFNOSUPPORT);
     Ok(name.address().ok_or_else(unknown)?.v6().port())
 }
@@ -193,6 +207,29 @@ pub(super) fn send_to(fd: &OwnedFd, bytes: &[u8], to: &RawAddress) -> io::Result
         )
     };
     // A datagram is sent whole or not at all.
+    if sent < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// Sends one datagram to whom the socket is connected.
+#[inline]
+pub(super) fn send_connected(fd: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: `bytes` are readable during the call; there is no address.
+    let sent = unsafe {
+        libc::syscall(
+            libc::SYS_sendto,
+            fd.as_raw_fd(),
+            bytes.as_ptr(),
+            bytes.len(),
+            flags,
+            0usize,
+            0usize,
+        )
+    };
     if sent < 0 {
         Err(io::Error::last_os_error())
     } else {

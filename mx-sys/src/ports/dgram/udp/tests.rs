@@ -84,6 +84,7 @@ fn train(bytes: &[u8], segment: usize) -> Train<'_> {
         bytes,
         segment,
         may_fragment: false,
+        express: false,
     }
 }
 
