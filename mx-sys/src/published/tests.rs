@@ -6,6 +6,7 @@ use super::*;
 use crate::ports::local::LocalStats;
 use crate::ports::rdm::RdmStats;
 use crate::sealed::Region;
+use mx_proto::reliability::ReliableStats;
 use mx_proto::{EndpointId, Identity, NicId, SessionId, Stats};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -133,10 +134,11 @@ fn what_is_read_while_it_is_written_is_of_one_moment() {
                     ..Stats::default()
                 };
                 sample.ports.rdm = Some(("p", RdmStats::default()));
-                if let Some((_, rdm)) = &mut sample.ports.rdm {
-                    // The first and the last of them.
-                    rdm.blocked = next;
-                }
+                // The first and the last of them.
+                sample.ports.dgram = Some(ReliableStats {
+                    black_holes: next,
+                    ..ReliableStats::default()
+                });
                 published.update(&sample);
                 // As often as a busy engine would, and not all the time.
                 let until = Instant::now() + Duration::from_micros(20);
