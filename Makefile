@@ -25,7 +25,7 @@ CXX           ?= c++
 CFLAGS        ?=
 
 # What tests and examples run over: PORT=rdm, PORT="local tcp".
-PORTS         := $(or $(PORT),local tcp rdm)
+PORTS         := $(or $(PORT),local tcp rdm dgram)
 
 BIN_TARGETS   :=
 CHECK_TARGETS :=
@@ -46,8 +46,10 @@ help:
 	@echo "all         libraries and programs under $(BUILD)/ (the default)"
 	@echo "check       $(CHECK_TARGETS)"
 	@echo "check-asan, check-valgrind   the C tests under the memory checkers"
-	@echo "            PORT=local, tcp or rdm: the C tests and the example over that port only"
+	@echo "            PORT=local, tcp, rdm or dgram: the C tests and the example over that port only"
 	@echo "check-fabric   libfabric's providers, one by one (docs/fabrics.md)"
+	@echo "check-dgram    the dgram port with datagrams lost, doubled, overtaken and damaged"
+	@echo "check-net   bad links, cuts and crowds between network namespaces (as root); PORT=dgram"
 	@echo "torture     random programs on real processes: MINUTES=10 PORT=tcp SEED=1"
 	@echo "fuzz        hostile inputs by libFuzzer: TARGET=session MINUTES=5 (nightly Rust, cargo-fuzz)"
 	@echo "run         a file server and a client: FILE=... there and back; PORT=rdm"

@@ -406,8 +406,8 @@ static void canceller(struct side *side)
             results |= take_back_fillings(round) << 32;
         tell(side, "cancelled", results);
         pair_hear(side, "go on");
-        /* Over a fabric a death is noticed by silence, after a while: kill.c waits for that. */
-        if (round.fate == DEAD && port_is("rdm"))
+        /* Where it is noticed by silence, after a while, kill.c waits for that. */
+        if (round.fate == DEAD && death_is_silent())
             look_up_again();
         if (round.moment == UNCONNECTED || round.fate == DEAD)
             greet();

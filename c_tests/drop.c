@@ -222,10 +222,10 @@ static void sees_guests_off(struct world *world)
 
 /* ---- one that the host keeps comes back, and dies again ---- */
 
-/* Over rdm each death takes a keep-alive. */
+/* A silent death takes a while. */
 static int lives(void)
 {
-    return port_is("rdm") ? 2 : 4;
+    return death_is_silent() ? 2 : 4;
 }
 
 static void keeps_dead(struct side *side)

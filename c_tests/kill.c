@@ -14,12 +14,12 @@
 #include <string.h>
 
 #define MIB (1024 * 1024)
-enum { PENDING = 6, ROUNDS = 4, ROUNDS_RDM = 2 };
+enum { PENDING = 6, ROUNDS = 4, ROUNDS_SILENT = 2 };
 
-/* Over rdm each death takes a keep-alive. */
+/* A silent death takes a while. */
 static int rounds(void)
 {
-    return port_is("rdm") ? ROUNDS_RDM : ROUNDS;
+    return death_is_silent() ? ROUNDS_SILENT : ROUNDS;
 }
 
 /* ---- roles ---- */

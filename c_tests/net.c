@@ -242,17 +242,24 @@ static void watch_pulled(struct world *world)
     watched(world, PULLED);
 }
 
-/* The transport's own keep-alive: of the kernel's for TCP, of the rdm port's over a fabric. */
+/* After how much silence a port gives a peer up. */
+static const char *keepalive(void)
+{
+    if (port_is("rdm"))
+        return "MX_RDM_KEEPALIVE_MS";
+    return port_is("dgram") ? "MX_DGRAM_GIVE_UP_MS" : "MX_TCP_KEEPALIVE_MS";
+}
+
+/* The transport's own keep-alive: the kernel's for TCP, else the port's. */
 static void kept_alive(struct world *world, enum pull how, bool sends)
 {
-    int timeout_ms = port_is("rdm") ? TIMEOUT_MS : TCP_TIMEOUT_MS;
+    int timeout_ms = port_is("tcp") ? TCP_TIMEOUT_MS : TIMEOUT_MS;
 
     set_ms("BMI_MX_PEER_TIMEOUT_MS", 0);
-    set_ms(port_is("rdm") ? "MX_RDM_KEEPALIVE_MS" : "MX_TCP_KEEPALIVE_MS", timeout_ms);
+    set_ms(keepalive(), timeout_ms);
     cut_and_heal(world, how, sends, "keep-alive", timeout_ms);
     unsetenv("BMI_MX_PEER_TIMEOUT_MS");
-    unsetenv("MX_RDM_KEEPALIVE_MS");
-    unsetenv("MX_TCP_KEEPALIVE_MS");
+    unsetenv(keepalive());
 }
 
 static void keepalive_idle(struct world *world)
@@ -344,13 +351,11 @@ static void cuts_briefly(struct world *world)
 
     make_hub();
     set_ms("BMI_MX_PEER_TIMEOUT_MS", PATIENT_MS);
-    set_ms("MX_TCP_KEEPALIVE_MS", PATIENT_MS);
-    set_ms("MX_RDM_KEEPALIVE_MS", PATIENT_MS);
+    set_ms(keepalive(), PATIENT_MS);
     sides[0] = spawn(world, "client");
     sides[1] = spawn(world, "server");
     unsetenv("BMI_MX_PEER_TIMEOUT_MS");
-    unsetenv("MX_TCP_KEEPALIVE_MS");
-    unsetenv("MX_RDM_KEEPALIVE_MS");
+    unsetenv(keepalive());
     for (int i = 0; i < HOSTS; i++)
         plug_in(sides[i], i);
     child_tell(sides[0], "endpoint", child_hear(sides[1], "endpoint"));

@@ -23,7 +23,7 @@
 
 enum {
     LIVES = 8,
-    LIVES_RDM = 2, /* each takes a keep-alive */
+    LIVES_SILENT = 2, /* each takes a while to be missed */
     KINDS = 4,
     TAG_HELLO = 1,
     TAG_GO = 2,
@@ -35,7 +35,7 @@ static const bmi_size_t sizes[KINDS] = {64, 200000, MIB, 5000};
 
 static int lives(void)
 {
-    return port_is("rdm") ? LIVES_RDM : LIVES;
+    return death_is_silent() ? LIVES_SILENT : LIVES;
 }
 
 /* What is left under way in one life has the tags of what is exchanged in the next. */

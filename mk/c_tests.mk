@@ -4,7 +4,7 @@
 #   check-asan      the same with the C side under -fsanitize=address,undefined, and leak checks
 #   check-valgrind  the same under valgrind (c_tests/valgrind.supp explains what it leaves out)
 #
-# C_TESTS=name... chooses programs, PORT=local, tcp or rdm one port.
+# C_TESTS=name... chooses programs, PORT=local, tcp, rdm or dgram one port.
 
 comma           := ,
 C_TESTS_DIR     := c_tests

@@ -4,7 +4,7 @@
 #   mx-check        all programs, all ports; the last line is "N passed, N failed"
 #   check-asan      takes them in too
 #
-# MX_TESTS=name... chooses programs, PORT=local, tcp or rdm one port.
+# MX_TESTS=name... chooses programs, PORT=local, tcp, rdm or dgram one port.
 
 MX_TESTS_OUT     := $(BUILD)/c_tests/mx
 MX_TESTS_HDRS    := $(wildcard $(C_TESTS_DIR)/mx/support/*.h) $(C_TESTS_HDRS) \

@@ -325,10 +325,10 @@ static void survivor(struct side *side)
                 break;
             CHECK(!deadline_over(deadline));
         }
-        /* Over a fabric a process that was killed is merely silent: time is up. */
+        /* Over some ports a process that was killed is merely silent: time is up. */
         if (status.code != MX_STATUS_ENDPOINT_UNREACHABLE &&
             status.code != MX_STATUS_ENDPOINT_CLOSED &&
-            !(status.code == MX_STATUS_TIMEOUT && life == 1 && port_is("rdm")))
+            !(status.code == MX_STATUS_TIMEOUT && life == 1 && death_is_silent()))
             FAIL("a send to somebody who is gone: %s", status_text(status.code));
         tell(side, "noticed", 0);
     }

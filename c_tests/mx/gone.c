@@ -20,9 +20,9 @@ enum { SMALL = 1000, LARGE = 2000000 };
 
 static bool is_end(mx_status_code_t code)
 {
-    /* Over a fabric a dead process is merely silent. */
+    /* Over some ports a dead process is merely silent. */
     return code == MX_STATUS_ENDPOINT_UNREACHABLE || code == MX_STATUS_ENDPOINT_CLOSED ||
-           (code == MX_STATUS_TIMEOUT && port_is("rdm"));
+           (code == MX_STATUS_TIMEOUT && death_is_silent());
 }
 
 /* Both sides of every test begin so. */

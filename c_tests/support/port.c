@@ -29,8 +29,16 @@ void set_ms(const char *name, int ms)
     setenv(name, text, 1);
 }
 
+bool death_is_silent(void)
+{
+    return port_is("rdm") || port_is("dgram");
+}
+
 void port_notices_deaths_soon(void)
 {
-    if (getenv("MX_RDM_KEEPALIVE_MS") == NULL)
-        set_ms("MX_RDM_KEEPALIVE_MS", KEEPALIVE_MS * slower());
+    static const char *const names[] = {"MX_RDM_KEEPALIVE_MS", "MX_DGRAM_GIVE_UP_MS"};
+
+    for (int i = 0; i < 2; i++)
+        if (getenv(names[i]) == NULL)
+            set_ms(names[i], KEEPALIVE_MS * slower());
 }

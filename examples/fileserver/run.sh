@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Starts the file server, copies a file there and back over each port, verifies, stops the server.
 #   run.sh BUILD-DIRECTORY [FILE]
-#   PORT="local tcp rdm"   the ports
+#   PORT="local tcp rdm dgram"   the ports
 set -euo pipefail
 
 build=$(cd "$1" && pwd)

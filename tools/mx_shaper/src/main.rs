@@ -99,15 +99,20 @@ fn be_the_link(plan: &Plan) -> Result<(), String> {
     let wires = [open(&plan.ends[0])?, open(&plan.ends[1])?];
     let mut rng = Rng::new(plan.seed);
     let mut lines = plan.ways.map(|way| Line::new(&way, rng.fork()));
-    // Whoever waits for it has gone if this fails, and standard input has ended.
-    let _ = writeln!(stdout(), "ready").and_then(|()| stdout().flush());
+    say("ready");
     let ended = forward(&wires, &mut lines).map_err(|error| error.to_string());
     for (way, line) in lines.iter_mut().enumerate() {
         line.count_many("missed by mx_shaper itself", wires[way].missed());
         let [from, to] = [&plan.ends[way], &plan.ends[1 - way]];
-        println!("{from} to {to}: {line}");
+        say(&format!("{from} to {to}: {line}"));
     }
     ended
+}
+
+/// To whoever started this, who may be gone: then standard input ends, too.
+fn say(line: &str) {
+    let mut out = stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
 /// Until standard input ends.

@@ -13,7 +13,8 @@ Runs random programs on real processes, one after the other, until the time is o
 broken. Program number n has the seed K + n.
 
   --library FILE        the method's library (default: libbmi_mx.so.0)
-  --port local|tcp|rdm  what the nodes talk over (default: local)
+  --port local|tcp|rdm|dgram
+                        what the nodes talk over (default: local)
   --seed K              the first seed (default: 1)
   --seconds N           begin no program after so long (default: 60)
   --programs N          end after so many programs
@@ -26,7 +27,7 @@ A connection is reset from inside one of its two processes, over tcp only. Netwo
 ";
 
 /// The ports of the method, by the names `MX_PORT` has for them.
-pub(crate) const PORTS: [&str; 3] = ["local", "tcp", "rdm"];
+pub(crate) const PORTS: [&str; 4] = ["local", "tcp", "rdm", "dgram"];
 
 /// What this process is.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -52,6 +52,7 @@ pub(crate) fn environment(seed: u64, port: &str) -> Vec<(&'static str, String)> 
         ("MX_REQUEST_TIMEOUT_MS", "3000".into()),
         ("MX_TCP_KEEPALIVE_MS", "2000".into()),
         ("MX_RDM_KEEPALIVE_MS", "1500".into()),
+        ("MX_DGRAM_GIVE_UP_MS", "1500".into()),
     ];
     for (name, values) in [
         ("MX_SPIN_US", &["50", "0"][..]),

@@ -1,0 +1,34 @@
+# The dgram port where its datagrams are harmed on purpose (MX_DGRAM_FAULTS): any machine, no root.
+#
+#   dgram-check   part of check, which runs everything over dgram without harm: what a few seconds of
+#                 harm can find
+#   check-dgram   everything, at each of DGRAM_HARMS; the file server, and random programs
+#
+# Every process harms what it receives, so both directions are harmed. Bad links between namespaces,
+# with their delays and queues, are check-net's.
+
+DGRAM_HARM   ?= loss=0.01,dup=0.01,reorder=0.02,corrupt=0.001,seed=7
+DGRAM_HARMS  ?= $(DGRAM_HARM) loss=0.05,dup=0.02,reorder=0.05,corrupt=0.005,seed=11
+# All kinds of messages, and the ends of connections.
+DGRAM_QUICK  := messages order flow large threads testcalls cancel disconnect lifecycle
+# All but those that send nothing.
+DGRAM_TESTS  ?= $(filter-out layout header_cxx gossip fabric strangers_fabric,$(C_TESTS_ALL))
+
+ifneq ($(filter dgram,$(PORTS)),)
+CHECK_TARGETS += dgram-check
+endif
+
+.PHONY: dgram-check check-dgram
+
+dgram-check: lib $(addprefix $(C_TESTS_OUT)/,$(DGRAM_QUICK))
+	MX_DGRAM_FAULTS='$(DGRAM_HARM)' $(C_TESTS_DIR)/run.sh $(C_TESTS_OUT) $(LIBDIR) dgram $(DGRAM_QUICK)
+
+check-dgram: lib examples c-tests mx-tests $(BINDIR)/bmi_mx_torture
+	@for harm in $(DGRAM_HARMS); do \
+	    echo "== MX_DGRAM_FAULTS=$$harm"; \
+	    export MX_DGRAM_FAULTS=$$harm; \
+	    $(C_TESTS_DIR)/run.sh $(C_TESTS_OUT) $(LIBDIR) dgram $(DGRAM_TESTS) && \
+	    $(C_TESTS_DIR)/run.sh $(MX_TESTS_OUT) $(LIBDIR) dgram $(MX_TESTS_PLAIN) && \
+	    examples/fileserver/check.sh $(BUILD) dgram && \
+	    $(TORTURE) --port dgram --seconds 60 || exit 1; \
+	done
