@@ -32,7 +32,6 @@ const MOST: usize = 512;
 /// How long a measured stream is meant to last.
 const SECONDS: f64 = 0.3;
 const FAULTS: &str = "MX_DGRAM_FAULTS";
-const LOG: &str = "BMI_MX_LOG";
 
 pub(super) fn run(args: &Args, emit: &mut dyn FnMut(Row)) -> Result<(), String> {
     for size in args.sizes.clone().unwrap_or_else(|| vec![SIZE]) {
@@ -77,10 +76,6 @@ fn faults(percent: f64, seed: u64) -> Option<String> {
 fn goodput(args: &Args, size: usize, faults: Option<String>) -> Result<f64, String> {
     // SAFETY: no other thread runs: every method before has been finalised, and so is this one.
     let _faults = unsafe { Setting::put(FAULTS, faults.as_deref()) };
-    // That datagrams are lost on purpose is said at every start, unless somebody wants other words.
-    let words = std::env::var(LOG).unwrap_or_else(|_| "error".into());
-    // SAFETY: as above.
-    let _words = unsafe { Setting::put(LOG, Some(&words)) };
     let (child, address) = start_peer(args, Port::Dgram)?;
     finished(child, between(args, size, &address))
 }
