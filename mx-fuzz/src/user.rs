@@ -40,8 +40,9 @@ pub(crate) struct User {
     limits: (usize, usize),
 }
 
-/// Places given out at the same time, so that nobody is made to hold what a header says.
-const ROOMS_MAX: usize = 4;
+/// Places given out at the same time, so that a forger does not make us hold what its headers say.
+/// More than an honest peer has under way.
+const ROOMS_MAX: usize = 64;
 
 impl User {
     /// Of a port that gives out bodies of at most `packet_max`, and places those up to `data_max`.

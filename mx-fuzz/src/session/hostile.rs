@@ -1,0 +1,336 @@
+//! What damages, forges and lies in a session's program.
+//!
+//! ```text
+//!   true datagram --> shortened, damaged, joined, replayed
+//!   pattern ---> forged: with the cookies of a session: its peer, as far as anybody can tell
+//!                        without: strikes, and must change nothing
+//!   stranger --> Hello -> Welcome -> a session of its own, in which it does as it likes
+//! ```
+
+use super::World;
+use crate::forge::{
+    self, DATA, FOREIGN, HEADER, HELLO, OPENING, SUMMED, WELCOME, blank, from_of, mend, put, seal,
+    to_of, u32_at,
+};
+use crate::input::Input;
+use crate::net::{Address, Arrival, Datagram};
+use mx_proto::reliability::ReliableStats;
+use std::collections::BTreeSet;
+
+/// Somebody who calls by the rules, and then does not keep to them.
+#[derive(Default)]
+pub(super) struct Stranger {
+    cookie: u64,
+    first: u32,
+    next: u32,
+    fragment: u32,
+}
+
+impl World {
+    pub(super) fn shorten(&mut self, input: &mut Input<'_>) {
+        let at = input.below(64);
+        let Some(mut datagram) = self.take_from_wire(at) else {
+            return;
+        };
+        let len = match input.byte() {
+            0 => HEADER,
+            1 => datagram.bytes.len().saturating_sub(1),
+            _ => input.below(datagram.bytes.len()),
+        };
+        // A probe or an acknowledgement without its payload would be another true datagram: its
+        // header says how long it is, so it is not.
+        let shorter = len < datagram.bytes.len();
+        datagram.bytes.truncate(len);
+        if shorter {
+            self.strike(datagram, None);
+        }
+    }
+
+    /// Up to three bits: as many as CRC-32C finds for certain at any length.
+    pub(super) fn damage(&mut self, input: &mut Input<'_>) {
+        let at = input.below(64);
+        let Some(mut datagram) = self.take_from_wire(at) else {
+            return;
+        };
+        let summed = forge::u16_at(&datagram.bytes, 44) & SUMMED != 0;
+        // Where nothing can be damaged nothing is summed.
+        let end = if summed { datagram.bytes.len() } else { HEADER };
+        let mut bits = BTreeSet::new();
+        for _ in 0..=input.below(3) {
+            bits.insert((input.below(end), input.byte() % 8));
+        }
+        for (at, bit) in bits {
+            datagram.bytes[at] ^= 1 << bit;
+        }
+        self.strike(datagram, None);
+    }
+
+    /// Some for one receiver arrive together, cut where the service thinks they are.
+    pub(super) fn join(&mut self, input: &mut Input<'_>) {
+        let at = input.below(64);
+        let Some(mut train) = self.take_from_wire(at) else {
+            return;
+        };
+        let right = train.bytes.len();
+        for _ in 0..input.below(16) {
+            let mut net = self.net.borrow_mut();
+            let alike = net.wire.get(at).is_some_and(|next| {
+                (next.from, next.to) == (train.from, train.to) && next.bytes.len() <= right
+            });
+            let Some(next) = net.wire.remove(at).filter(|_| alike) else {
+                break;
+            };
+            train.bytes.extend_from_slice(&next.bytes);
+            if next.bytes.len() < right {
+                break;
+            }
+        }
+        let segment = match input.byte() {
+            0..=127 => right,
+            128 => 1,
+            129 => usize::MAX,
+            130 => HEADER,
+            _ => 1 + input.below(train.bytes.len()),
+        };
+        self.net.borrow_mut().arrive_cut(train, segment);
+    }
+
+    /// A datagram that nobody sent. Whoever has both cookies of a session and its address, or uses
+    /// the data channel before it is proven, is its peer as far as anybody can tell.
+    pub(super) fn forge(&mut self, input: &mut Input<'_>) {
+        let end = input.below(2);
+        let peer = 1 - end as u8;
+        let pattern = self.pattern(end as u8, input.below(32));
+        let how = input.byte();
+        let mut bytes = match (&pattern, how & 3) {
+            (Some(true_one), 0..=2) => true_one.bytes.clone(),
+            _ => blank(DATA, 0, 0, 0),
+        };
+        let (to, from) = pattern.map_or((1, 1), |pattern| {
+            (to_of(&pattern.bytes), from_of(&pattern.bytes))
+        });
+        mend(&mut bytes, input);
+        let wrong = input.u64() | 1;
+        let (to, from) = match how >> 2 & 7 {
+            0..=2 => (to, from),
+            3 => (to, wrong),
+            4 => (wrong, from),
+            5 => (from, to),
+            6 => (0, from),
+            _ => (wrong, wrong.rotate_left(7)),
+        };
+        put(&mut bytes, 8, to, 8);
+        put(&mut bytes, 16, from, 8);
+        seal(&mut bytes);
+        let host = if how & 0x20 == 0 {
+            peer
+        } else {
+            2 + input.byte() % 2
+        };
+        let channel = how >> 6 & 1;
+        let datagram = Datagram {
+            from: (host, channel),
+            to: (end as u8, channel),
+            bytes,
+        };
+        if self.knows(&datagram) {
+            self.taint();
+            self.net.borrow_mut().arrive(datagram);
+        } else {
+            self.strike(datagram, None);
+        }
+    }
+
+    /// Does it say what only a session's own two ends know?
+    fn knows(&self, datagram: &Datagram) -> bool {
+        let bytes = &datagram.bytes;
+        let cookies = &self.net.borrow().seen.cookies;
+        let both = cookies.contains(&to_of(bytes))
+            && (cookies.contains(&from_of(bytes)) || bytes[3] == WELCOME);
+        both && (datagram.from.0 < 2 || datagram.from.1 == 1)
+    }
+
+    fn taint(&mut self) {
+        for user in &mut self.users {
+            user.tainted = true;
+        }
+        self.disturbed = true;
+    }
+
+    fn pattern(&self, to: u8, at: usize) -> Option<Datagram> {
+        let net = self.net.borrow();
+        net.log
+            .iter()
+            .rev()
+            .filter(|known| known.to.0 == to)
+            .nth(at)
+            .cloned()
+    }
+
+    /// A true datagram once more, from its sender or as if from somebody else.
+    pub(super) fn replay(&mut self, input: &mut Input<'_>) {
+        let (at, how) = (input.below(32), input.byte());
+        let known = self.net.borrow().log.iter().rev().nth(at).cloned();
+        let Some(mut datagram) = known else {
+            return;
+        };
+        if how & 1 == 1 {
+            datagram.from.0 = 2 + input.byte() % 2;
+            // Before the data channel is proven it is where its data comes from.
+            if datagram.from.1 == 1 {
+                self.taint();
+            } else {
+                return self.strike(datagram, None);
+            }
+        }
+        self.net.borrow_mut().arrive(datagram);
+    }
+
+    pub(super) fn raw(&mut self, input: &mut Input<'_>) {
+        let (end, how) = (input.below(2), input.byte());
+        let len = input.below(200);
+        let datagram = Datagram {
+            from: (2 + (how & 1), how >> 1 & 1),
+            to: (end as u8, how >> 1 & 1),
+            bytes: input.bytes(len).to_vec(),
+        };
+        let segment = 1 + input.below(100);
+        self.strike(datagram, Some(segment));
+    }
+
+    /// What the network says about an address, and is no datagram.
+    pub(super) fn rumour(&mut self, input: &mut Input<'_>) {
+        let (end, host, channel) = (input.below(2), input.byte() % 4, input.byte() % 2);
+        let arrival = match input.byte() % 6 {
+            0 => {
+                self.disturbed = true;
+                Arrival::Refused((host, channel))
+            }
+            n => {
+                let most = [0, 100, 600, 1400, 65_000, usize::MAX][usize::from(n)];
+                self.disturbed |= most < 548;
+                Arrival::TooLarge((host, channel), most)
+            }
+        };
+        self.net.borrow_mut().inbox[end].push_back(arrival);
+    }
+
+    pub(super) fn call_as_stranger(&mut self, input: &mut Input<'_>) {
+        let (end, who) = (input.below(2), input.below(2));
+        let stranger = &mut self.strangers[who];
+        stranger.cookie = input.u64() | 1;
+        stranger.first = input.near(0);
+        stranger.next = stranger.first;
+        stranger.fragment = 0;
+        let mut bytes = blank(HELLO, 0, stranger.cookie, 65);
+        put(&mut bytes, 24, stranger.first.into(), 4);
+        seal(&mut bytes);
+        let from = (2 + who as u8, 0);
+        let to = (end as u8, 0);
+        self.strike(Datagram { from, to, bytes }, None);
+    }
+
+    /// A stranger who has been welcomed says something in its session: the right thing, nearly the
+    /// right thing, or anything.
+    pub(super) fn lie_as_stranger(&mut self, input: &mut Input<'_>) {
+        let (end, who) = (input.below(2), input.below(2));
+        let at_home = (2 + who as u8, 0);
+        let welcome = self.net.borrow().seen.welcomes.get(&at_home).cloned();
+        let Some(welcome) = welcome.filter(|welcome| to_of(welcome) == self.strangers[who].cookie)
+        else {
+            return;
+        };
+        let stranger = &mut self.strangers[who];
+        let how = input.byte();
+        let payload = match how & 3 {
+            0 => 32,
+            1 => 32 + input.below(1300),
+            _ => 0,
+        };
+        let kind = if how & 3 < 2 {
+            DATA
+        } else {
+            3 + input.byte() % 6
+        };
+        let mut bytes = blank(kind, from_of(&welcome), to_of(&welcome), payload);
+        put(&mut bytes, 28, u64::from(u32_at(&welcome, 24)), 4);
+        put(&mut bytes, 40, 1 << 20, 4);
+        if how & 4 == 0 {
+            put(&mut bytes, 44, OPENING.into(), 2);
+            put(&mut bytes, 32, stranger.first.into(), 8);
+        }
+        if payload > 0 {
+            bytes[HEADER] = FOREIGN;
+            put(&mut bytes, HEADER + 4, (payload - 32) as u64, 4);
+            put(&mut bytes, 24, stranger.next.into(), 4);
+            put(&mut bytes, 48, stranger.fragment.into(), 4);
+            put(&mut bytes, 56, payload as u64, 4);
+        }
+        if how & 8 != 0 {
+            mend(&mut bytes, input);
+            if bytes.len() > HEADER {
+                bytes[HEADER] = FOREIGN;
+            }
+        } else if payload > 0 {
+            stranger.next = stranger.next.wrapping_add(1);
+            stranger.fragment = stranger.fragment.wrapping_add(1);
+        }
+        seal(&mut bytes);
+        self.users[end].foreign = true;
+        self.unlawful.insert(from_of(&welcome));
+        let channel = how >> 4 & 1;
+        // Its command channel has been heard of; from where it says its data comes is its own word.
+        if channel == 0 {
+            self.proven.insert(at_home);
+        }
+        let from = (at_home.0, channel);
+        let to = (end as u8, channel);
+        self.net.borrow_mut().arrive(Datagram { from, to, bytes });
+        self.poll(end, 64);
+    }
+
+    /// A datagram that must change nothing arrives by itself: nothing else is to be done then.
+    fn strike(&mut self, datagram: Datagram, segment: Option<usize>) {
+        let end = usize::from(datagram.to.0);
+        let (from, len) = (datagram.from, datagram.bytes.len() as u64);
+        let mut quiet = false;
+        // What the service would not take goes out when it does.
+        let willing = self.net.borrow().faults.0 == 0;
+        for _ in 0..8 {
+            quiet = quiet || !self.poll(end, 64);
+        }
+        let before = self.state(end, from);
+        let segment = segment.unwrap_or_else(|| len.max(1) as usize);
+        self.net.borrow_mut().arrive_cut(datagram, segment);
+        self.poll(end, 64);
+        if !quiet || !willing {
+            return;
+        }
+        let after = self.state(end, from);
+        assert_eq!(
+            before.0, after.0,
+            "a datagram that is nobody's changed something"
+        );
+        assert!(after.1 - before.1 <= len, "{len} bytes answered with more");
+    }
+
+    /// What can be seen of a port, but for what counts bad datagrams; and the bytes sent to `to`.
+    fn state(&self, end: usize, to: Address) -> ((ReliableStats, usize, u64, u64), u64) {
+        let port = &self.ports[end];
+        let stats = ReliableStats {
+            datagrams_in: 0,
+            datagrams_out: 0,
+            trains_out: 0,
+            malformed: 0,
+            damaged: 0,
+            old_session: 0,
+            refused: 0,
+            ..*port.stats()
+        };
+        let net = self.net.borrow();
+        let sent = net.out[end].get(&to).copied().unwrap_or(0);
+        let others = net.out[end].values().sum::<u64>() - sent;
+        let calls = self.users[end].calls;
+        ((stats, port.sessions(), calls, others), sent)
+    }
+}
