@@ -345,7 +345,7 @@ impl World {
 
     fn may_exceed(&self, channel: u8) -> bool {
         let tainted = self.users.iter().any(|user| user.tainted);
-        channel == 1 && (tainted || !DATA_ADDRESS_IS_PROVEN)
+        channel == 1 && tainted
     }
 
     fn elapsed(&self) -> Duration {
@@ -399,7 +399,3 @@ impl World {
 const PATIENCE: Duration = Duration::from_secs(9);
 
 const KIND_STEPS: usize = 4000;
-
-/// A peer's data channel is sent no more than came from there before it is proven. Not so yet: a
-/// lawful caller can name any address.
-const DATA_ADDRESS_IS_PROVEN: bool = false;
