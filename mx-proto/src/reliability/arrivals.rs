@@ -45,6 +45,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         sink: &mut S,
     ) -> bool {
         self.budget = budget.max(1);
+        self.data_came = 0;
         let settled = self.settle();
         self.fast = settled.is_none();
         if let Some(id) = settled {
@@ -98,6 +99,9 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
                 bytes,
                 segment,
             } => {
+                if channel == Channel::Data {
+                    self.data_came += bytes.len().div_ceil(segment.max(1));
+                }
                 for datagram in bytes.chunks(segment.max(1)) {
                     self.on_datagram(now, (channel, from), datagram, sink);
                     self.fast = false;
@@ -171,10 +175,32 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             return;
         }
         self.touch(id);
+        if header.kind == Kind::Ping {
+            self.pinged.push(id);
+        }
         if header.kind == Kind::Data {
             self.on_data(now, id, &header, payload, sink);
         }
         self.look_at(now, id, sink);
+    }
+
+    /// Answers those who have asked what has arrived, once that is known.
+    pub(super) fn answer_pings(&mut self, now: Instant, budget: usize) {
+        if self.pinged.is_empty() {
+            return;
+        }
+        // Where less came than was asked for, nothing was left.
+        let empty = self.data_came < (budget / 2).max(1);
+        for id in std::mem::take(&mut self.pinged) {
+            let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+                continue;
+            };
+            if link.session.answer(now, empty) {
+                self.touch(id);
+            } else {
+                self.pinged.push(id);
+            }
+        }
     }
 
     /// Delivers a whole packet that is the next in order, and leaves the rest for later.

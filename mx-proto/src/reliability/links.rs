@@ -98,6 +98,10 @@ pub(super) struct Links<A> {
     pub(super) by_cookie: HashMap<u64, LinkId, RandomState>,
     dirty: VecDeque<LinkId>,
     backlog: Vec<LinkId>,
+    /// They have asked what has arrived.
+    pub(super) pinged: Vec<LinkId>,
+    /// Datagrams that came on the data channel in this poll.
+    pub(super) data_came: usize,
     /// They wait for room in the store.
     pub(super) starved: Vec<LinkId>,
     wheel: Wheel<LinkId>,
@@ -194,6 +198,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             by_cookie: HashMap::default(),
             dirty: VecDeque::new(),
             backlog: Vec::new(),
+            pinged: Vec::new(),
+            data_came: 0,
             starved: Vec::new(),
             wheel: Wheel::new(LATENESS),
             replies: Vec::new(),
@@ -338,7 +344,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
 
     /// When something is to be done although nothing arrives.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        if !self.backlog.is_empty() || self.deferred.is_some() {
+        if self.has_backlog() || !self.pinged.is_empty() {
             return Some(Instant(0));
         }
         self.wheel.next()

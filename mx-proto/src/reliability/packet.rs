@@ -296,7 +296,8 @@ pub fn describe(bytes: &[u8]) -> String {
         .first_chunk::<DATAGRAM_HEADER>()
         .and_then(Header::read);
     let Some(header) = head else {
-        return format!("no datagram of ours: {bytes:02x?}");
+        let some = &bytes[..bytes.len().min(DATAGRAM_HEADER)];
+        return format!("no datagram of ours: {some:02x?}");
     };
     let set = FLAGS.iter().filter(|(bit, _)| header.flags & bit != 0);
     let flags: String = set.map(|(_, name)| *name).collect();

@@ -38,6 +38,8 @@ pub struct Reliable<D: DatagramPort> {
     data: Capacity,
     /// The service had no room; when to try again.
     retry_at: Option<Instant>,
+    /// When peers are to hear that we are there although nothing is taken in.
+    alive_until: Instant,
     scratch: Vec<u8>,
 }
 
@@ -71,6 +73,7 @@ impl<D: DatagramPort> Reliable<D> {
             command,
             data,
             retry_at: None,
+            alive_until: Instant(0),
             scratch: Vec::new(),
         }
     }
@@ -163,6 +166,7 @@ impl<D: DatagramPort> Reliable<D> {
             data,
             scratch,
             retry_at,
+            ..
         } = self;
         let room = links.room_limit();
         let Links {
@@ -366,8 +370,10 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         let Self {
             datagrams, links, ..
         } = self;
+        self.alive_until = now.after(links.config.give_up / 4);
         let mut busy = links.begin(now, budget, sink);
         busy |= datagrams.poll(budget, |incoming| links.on_incoming(now, incoming, sink));
+        links.answer_pings(now, budget);
         busy |= links.expire(now, sink);
         links.feed_starved(now, sink);
         busy | self.flush(now)
@@ -401,8 +407,26 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         self.links.deadline()
     }
 
+    fn keep_alive_due(&self) -> Option<Instant> {
+        (self.links.len() > 0).then_some(self.alive_until)
+    }
+
+    fn keep_alive(&mut self, _clock: &dyn Clock) {
+        let now = self.datagrams.now();
+        self.alive_until = now.after(self.links.config.give_up / 4);
+        let open = self.links.table.iter().map(|(_, link)| link);
+        let open = open.filter(|link| link.session.is_open());
+        let signs = open.map(|link| Reply {
+            to: link.address,
+            header: link.session.sign_of_life(),
+        });
+        let signs: Vec<_> = signs.collect();
+        self.links.replies.extend(signs);
+        self.answer();
+    }
+
     fn arm(&mut self) -> bool {
-        !self.links.has_backlog() && self.datagrams.arm()
+        !self.links.has_backlog() && self.links.pinged.is_empty() && self.datagrams.arm()
     }
 
     fn disarm(&mut self) {

@@ -115,14 +115,23 @@ impl Rtt {
         (self.latest > 0 && self.at == now).then(|| Duration::from_nanos(self.latest))
     }
 
-    /// How long to wait now.
+    /// How long an answer may take.
+    pub(super) fn patience(&self) -> Duration {
+        Duration::from_nanos(self.unbacked().min(self.cap))
+    }
+
+    /// The same, twice as long for every time-out in a row.
     pub(super) fn timeout(&self) -> Duration {
+        let nanos = self.unbacked().saturating_mul(1 << self.back_off);
+        Duration::from_nanos(nanos.min(self.cap))
+    }
+
+    fn unbacked(&self) -> u64 {
         let base = match self.smoothed {
             0 => self.first,
             smoothed => smoothed + self.variation * 4 + self.ack_delay,
         };
-        let nanos = base.max(self.floor).saturating_mul(1 << self.back_off);
-        Duration::from_nanos(nanos.min(self.cap))
+        base.max(self.floor)
     }
 }
 

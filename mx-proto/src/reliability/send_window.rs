@@ -92,6 +92,8 @@ pub(super) struct Acked {
     pub(super) lost_sent_at: Option<Instant>,
     /// Most of them in a row.
     pub(super) lost_run: u32,
+    /// How often at most one of them has been sent.
+    pub(super) lost_sends: u32,
     /// Those at the left edge were acknowledged: the window moved.
     pub(super) moved: bool,
 }
@@ -431,6 +433,7 @@ impl SendWindow {
             acked.lost_bytes += slot.bytes();
             acked.lost_sent_at = acked.lost_sent_at.max(Some(at));
             acked.lost_run = acked.lost_run.max(run);
+            acked.lost_sends = acked.lost_sends.max(slot.sends);
             self.resend = self.resend.min(index);
         }
         self.counts.in_flight -= acked.lost_segments;

@@ -78,8 +78,10 @@ pub(super) struct Session {
     /// The number of the last Ping that went out, and the same while it is not answered.
     pub(super) ping_number: u32,
     asked: Option<u32>,
-    /// The number of the last Ping that came.
+    /// The number of the last Ping that was answered.
     heard_ping: u32,
+    /// The number of one that has not been, and when it came.
+    to_answer: Option<(u32, Instant)>,
     /// A Probe of this size and with this proof arrived and is to be answered.
     pub(super) probed: Option<(u32, u64)>,
     /// What the answer to a Probe must say: it has been where the Probe went.
@@ -119,6 +121,10 @@ const TRIES_BEFORE_GIVING_UP: u32 = 3;
 
 /// So many segments lost in a row are no chance: somewhere a queue is full.
 const BURST: u32 = 3;
+
+/// How long the answer to a Ping waits for the data channel to be empty: many times what it takes to
+/// take in a whole socket.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// "Nobody there" so often, with nothing heard in between, is believed.
 const REFUSALS: u32 = 3;
@@ -174,6 +180,7 @@ impl Session {
             ping_number: 0,
             asked: None,
             heard_ping: 0,
+            to_answer: None,
             probed: None,
             proof: 0,
             refusals: 0,
@@ -272,8 +279,11 @@ impl Session {
         self.last_ack = says;
         match header.kind {
             Kind::Ping => {
-                self.heard_ping = header.seq.0;
-                self.acks.on_urgent(now);
+                self.to_answer = Some((header.seq.0, now));
+                if header.room == 0 {
+                    // It is there, and takes nothing in for now.
+                    self.progress_at = now;
+                }
             }
             Kind::Probe => {
                 let size = DATAGRAM_HEADER + payload.len();
@@ -332,13 +342,15 @@ impl Session {
     fn on_answer(&mut self, now: Instant, stats: &mut ReliableStats) {
         self.asked = None;
         // What went over the data channel just before the Ping may still come.
-        let slack = self.rtt.timeout() / 4;
+        let slack = self.rtt.patience() / 4;
         let lost = self.send.lose_sent_before(self.pinged_at.before(slack));
         if lost.lost_segments > 0 {
             stats.asked_losses += u64::from(lost.lost_segments);
             self.timeouts = self.timeouts.saturating_add(1);
             self.on_lost(now, &lost);
-            self.on_nothing_arrived(now, stats);
+            if lost.lost_sends > 1 {
+                self.on_nothing_arrived(now, stats);
+            }
         }
     }
 
@@ -360,6 +372,21 @@ impl Session {
     pub(super) fn on_too_large(&mut self, now: Instant, most: usize) {
         self.pmtu.on_too_large(now, most);
         self.congestion.set_segment(self.pmtu.size());
+    }
+
+    /// Answers a Ping: now that nothing is left on the data channel (`empty`), or because that takes
+    /// too long. What the answer does not name counts as lost. False: it still waits.
+    pub(super) fn answer(&mut self, now: Instant, empty: bool) -> bool {
+        let Some((number, came)) = self.to_answer else {
+            return true;
+        };
+        if !empty && now.since(came) < PATIENCE {
+            return false;
+        }
+        self.to_answer = None;
+        self.heard_ping = number;
+        self.acks.on_urgent(now);
+        true
     }
 
     /// What a segment is to us, and when it has to be acknowledged.
@@ -405,8 +432,14 @@ impl Session {
         if self.resend_at.is_none() && self.send.in_flight_bytes() > 0 {
             let timeout = self.rtt.timeout();
             self.resend_at = Some(now.after(2 * timeout));
-            self.ask_at = Some(now.after(timeout / 2));
+            self.ask_at = Some(now.after(self.ask_pause()));
         }
+    }
+
+    /// How long to wait for news before asking for it: twice as long for every Ping in a row that
+    /// was not answered.
+    fn ask_pause(&self) -> Duration {
+        self.rtt.patience().saturating_mul(1 << self.pings.min(10))
     }
 
     /// The first thing after the window was empty went out.
@@ -430,7 +463,7 @@ impl Session {
             State::Closing { .. } | State::Open => {}
         }
         if self.ask_at.is_some_and(|at| at <= now) {
-            self.ask_at = Some(now.after(self.rtt.timeout() / 2));
+            self.ask_at = Some(now.after(self.ask_pause()));
             self.ping = true;
         }
         if self.resend_at.is_some_and(|at| at <= now) {
@@ -462,7 +495,7 @@ impl Session {
         self.on_nothing_arrived(now, stats);
     }
 
-    /// Perhaps that is because of its size.
+    /// Of something that was sent again, or nothing at all: perhaps that is because of its size.
     fn on_nothing_arrived(&mut self, now: Instant, stats: &mut ReliableStats) {
         if self.pmtu.on_timeout(now) {
             stats.black_holes += 1;
@@ -475,10 +508,10 @@ impl Session {
             let pause = self.rtt.timeout().max(config.first_rto);
             return self.pinged_at.max(self.heard_at).after(pause);
         }
-        let pause: Duration = if self.pings > 0 {
-            config.max_rto
-        } else {
-            config.keepalive
+        // Early enough for some tries before silence is death.
+        let pause = match self.pings {
+            0 => config.keepalive.min(config.give_up / 4),
+            _ => config.max_rto.min(config.give_up / 8),
         };
         self.heard_at.max(self.pinged_at).after(pause)
     }
@@ -528,6 +561,13 @@ impl Session {
     pub(super) fn on_acknowledged(&mut self, room: u32) {
         self.advertised = room;
         self.acks.on_acked();
+    }
+
+    /// A Ping that says that we are there and take nothing in: there is no room.
+    pub(super) fn sign_of_life(&self) -> Header {
+        let mut header = self.acknowledging(Kind::Ping, 0);
+        header.seq.0 = self.ping_number;
+        header
     }
 
     /// A Ping went out.

@@ -402,3 +402,37 @@ fn memory_of_an_idle_link_is_small() {
     assert!(size <= 1536, "a link takes {size} bytes");
     assert_eq!(pair.users[1].packets.len(), 1);
 }
+
+#[test]
+fn a_peer_that_takes_nothing_in_but_says_so_is_not_given_up() {
+    let config = ReliableConfig {
+        give_up: Duration::from_secs(2),
+        ..ReliableConfig::default()
+    };
+    let (mut pair, link) = Pair::connected(config);
+    pair.send(0, link, 1, &bytes(5_000)).unwrap();
+    // Only one end is polled; the other does what is due instead.
+    let end = pair.now().after(Duration::from_secs(10));
+    while pair.now() < end {
+        pair.poll(0);
+        let clock = At(pair.now());
+        let due = Port::<Vec<u8>>::keep_alive_due(&pair.ports[1]);
+        if due.is_some_and(|due| due <= pair.now()) {
+            Port::<Vec<u8>>::keep_alive(&mut pair.ports[1], &clock);
+        }
+        let mut net = pair.net.borrow_mut();
+        net.now = net.now.after(Duration::from_micros(100));
+    }
+    assert_eq!(pair.users[0].down, []);
+    pair.run(Duration::from_secs(2));
+    assert_eq!(pair.users[1].packets, [(1, bytes(5_000))]);
+    // One that says nothing is.
+    pair.send(0, link, 2, &bytes(5_000)).unwrap();
+    let end = pair.now().after(Duration::from_secs(10));
+    while pair.now() < end {
+        pair.poll(0);
+        let mut net = pair.net.borrow_mut();
+        net.now = net.now.after(Duration::from_micros(100));
+    }
+    assert_eq!(pair.users[0].down, [LinkDown::TimedOut]);
+}

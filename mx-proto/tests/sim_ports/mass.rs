@@ -199,11 +199,10 @@ impl Drive for Mass {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let port = Port::<Buffer>::deadline(&self.port);
-        if self.every.is_zero() {
-            port
-        } else {
-            Some(port.map_or(self.next, |at| at.max(self.next)))
+        match self.every.is_zero() {
+            true => Port::<Buffer>::deadline(&self.port),
+            // It looks then, whatever came in between.
+            false => Some(self.next),
         }
     }
 }

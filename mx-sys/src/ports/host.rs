@@ -654,14 +654,19 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         all.into_iter().flatten().min()
     }
 
-    /// Only a fabric has nobody but its peers to tell who is there.
+    /// Only fabrics and datagrams have nobody but the peers to tell who is there.
     fn keep_alive_due(&self) -> Option<Instant> {
-        self.rdm.port.as_ref().and_then(Port::<M>::keep_alive_due)
+        let rdm = self.rdm.port.as_ref().and_then(Port::<M>::keep_alive_due);
+        let dgram = self.dgram.port().and_then(Port::<M>::keep_alive_due);
+        [rdm, dgram].into_iter().flatten().min()
     }
 
     fn keep_alive(&mut self, clock: &dyn Clock) {
         if let Some(rdm) = &mut self.rdm.port {
             Port::<M>::keep_alive(rdm, clock);
+        }
+        if let Some(dgram) = self.dgram.port_mut() {
+            Port::<M>::keep_alive(dgram, clock);
         }
     }
 
