@@ -191,7 +191,19 @@ impl<M: Memory> Core<M> {
                     let what = "an introduction under another name";
                     return self.another_life(link, id, hello.identity, what);
                 }
-                _ => id,
+                Some(_) => id,
+                // On a link that we called and do not want any more: the answer to our Connect,
+                // which would have told us who this is, is for nobody.
+                None => match self.merge(link, id, hello.identity) {
+                    Some(id) => {
+                        self.establish(id, hello.identity, link);
+                        id
+                    }
+                    None => {
+                        let what = "an introduction under another name";
+                        return self.another_life(link, id, hello.identity, what);
+                    }
+                },
             },
             None => {
                 if let Some(epoch) = self.known_otherwise(&hello, header) {
@@ -307,6 +319,10 @@ impl<M: Memory> Core<M> {
             }
         };
         self.errands.push(Errand::Bind(link, id.to_word()));
+        // Somebody who was refused on it before has got in after all: it stays.
+        for (of, _, close) in &mut self.session_out {
+            *close &= *of != link;
+        }
         self.partners
             .of_mut(id)?
             .links
