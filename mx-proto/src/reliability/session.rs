@@ -75,9 +75,9 @@ pub(super) struct Session {
     pings: u32,
     /// A Ping is to go out.
     pub(super) ping: bool,
-    /// The number of the last Ping that went out, and the same while it is not answered.
-    pub(super) ping_number: u32,
-    asked: Option<u32>,
+    /// The number of the last Ping that went out, and when it first did, while it is not answered.
+    ping_number: u32,
+    asked: Option<Instant>,
     /// The number of the last Ping that was answered.
     heard_ping: u32,
     /// The number of one that has not been, and when it came.
@@ -324,8 +324,11 @@ impl Session {
         if acked.segments > 0 {
             self.on_arrived(now, &acked, before);
         }
-        if header.kind == Kind::Ack && self.asked == Some(header.seq.0) {
-            self.on_answer(now, stats);
+        if header.kind == Kind::Ack
+            && header.seq.0 == self.ping_number
+            && let Some(asked_at) = self.asked.take()
+        {
+            self.on_answer(now, asked_at, stats);
         }
         true
     }
@@ -339,11 +342,14 @@ impl Session {
     }
 
     /// The peer has answered our Ping: what was sent well before and is not named is lost.
-    fn on_answer(&mut self, now: Instant, stats: &mut ReliableStats) {
-        self.asked = None;
+    fn on_answer(&mut self, now: Instant, asked_at: Instant, stats: &mut ReliableStats) {
+        if self.rtt.smoothed().is_none() {
+            // On a long way everything has been sent again before any of it is acknowledged.
+            self.rtt.on_sample(now, now.since(asked_at));
+        }
         // What went over the data channel just before the Ping may still come.
         let slack = self.rtt.patience() / 4;
-        let lost = self.send.lose_sent_before(self.pinged_at.before(slack));
+        let lost = self.send.lose_sent_before(asked_at.before(slack));
         if lost.lost_segments > 0 {
             stats.asked_losses += u64::from(lost.lost_segments);
             self.timeouts = self.timeouts.saturating_add(1);
@@ -570,10 +576,18 @@ impl Session {
         header
     }
 
+    /// The number for a Ping: that of the last one until it is answered.
+    pub(super) fn number_ping(&mut self) -> u32 {
+        if self.asked.is_none() {
+            self.ping_number = self.ping_number.wrapping_add(1);
+        }
+        self.ping_number
+    }
+
     /// A Ping went out.
     pub(super) fn on_pinged(&mut self, now: Instant) {
         self.ping = false;
-        self.asked = Some(self.ping_number);
+        self.asked.get_or_insert(now);
         self.pinged_at = now;
         self.pings = self.pings.saturating_add(1);
     }

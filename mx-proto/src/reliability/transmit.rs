@@ -269,9 +269,8 @@ impl Session {
             self.probed = None;
         }
         if self.ping {
-            self.ping_number = self.ping_number.wrapping_add(1);
             let mut header = self.acknowledging(Kind::Ping, out.room);
-            header.seq.0 = self.ping_number;
+            header.seq.0 = self.number_ping();
             if !out.single(Channel::Command, header, &[]) {
                 return Pass::NoRoom;
             }
