@@ -1,101 +1,96 @@
-//! A socket of its own for the peer that is written to again and again.
+//! A socket for the peer that is written to again and again.
 //!
 //! ```text
-//!   64 datagrams to one peer in a row --> a socket connected to it: the kernel looks up the way
-//!                                         once, a tenth of an exchange of tiny messages
+//!   64 datagrams to one peer in a row --> the socket is connected to it: the kernel looks up the
+//!                                         way once, a tenth of an exchange of tiny messages
 //!   to another peer                  --> the command socket
-//!   an error                         --> closed; the command socket finds out what it is
+//!   an error                         --> not connected any more; the command socket finds out what
+//!                                         it is
 //! ```
 //!
-//! Only sends: answers go to the command socket, whose number the peer knows. It is of the peer's
-//! own family, for a socket of both looks up the way to an IPv4 address every time.
+//! Only sends: answers go to the command socket, whose number the peer knows. It is of IPv4 alone,
+//! for a socket of both families looks up the way to an IPv4 address every time; peers at IPv6
+//! addresses do without.
 //!
 //! Owns: the descriptor. Knows nothing of: what is sent.
 
 use super::address::Address;
 use super::sys::{self, RawAddress};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-/// Datagrams in a row to one peer after which it gets a socket.
+/// Datagrams in a row to one peer after which the socket is its.
 const ROW: u32 = 64;
 
-/// The socket, or how near it is.
+/// The socket, and whose it is or may become.
 #[derive(Debug)]
 pub(super) struct Express {
-    /// The last peer.
+    /// `None` where there is no IPv4.
+    fd: Option<OwnedFd>,
+    connected: Option<Address>,
+    /// The last other peer, and how often in a row.
     to: Option<Address>,
     row: u32,
-    open: Option<(Address, OwnedFd)>,
-    /// The address of this host to use.
-    bound: Option<IpAddr>,
 }
 
 impl Express {
+    /// `bound`: the only address of this host to use.
     pub(super) fn new(bound: Option<IpAddr>) -> Self {
+        let fd = open(bound);
+        if let Err(error) = &fd {
+            log::debug!("udp: no socket for one peer alone: {error}");
+        }
         Self {
+            fd: fd.ok(),
+            connected: None,
             to: None,
             row: 0,
-            open: None,
-            bound,
         }
     }
 
     /// Sends a datagram. False: it has not been sent, and another socket is to do it.
     #[inline]
     pub(super) fn send(&mut self, to: Address, bytes: &[u8]) -> bool {
-        match &self.open {
-            Some((peer, fd)) if *peer == to => {
-                self.row = ROW;
-                if sys::send_connected(fd, bytes).is_ok() {
-                    return true;
-                }
-                self.close();
-                false
-            }
-            _ => {
-                self.note(to);
-                false
-            }
-        }
-    }
-
-    fn note(&mut self, to: Address) {
-        if self.to == Some(to) {
-            self.row += 1;
-        } else {
-            (self.to, self.row) = (Some(to), 1);
-        }
-        if self.row >= ROW {
+        let Some(fd) = &self.fd else {
+            return false;
+        };
+        if self.connected == Some(to) {
             self.row = 0;
-            self.open = match connected(to, self.bound) {
-                Ok(fd) => Some((to, fd)),
-                Err(error) => {
-                    log::debug!("udp: no socket for {to:?} alone: {error}");
-                    None
-                }
-            };
+            self.row = 0;
+            if sys::send_connected(fd, bytes).is_ok() {
+                return true;
+            }
+            self.connected = None;
+            return false;
         }
+        self.row = match self.to == Some(to) {
+            true => self.row + 1,
+            false => 1,
+        };
+        self.to = Some(to);
+        if self.row >= ROW {
+            self.connect(to);
+        }
+        false
     }
 
     #[cold]
-    fn close(&mut self) {
-        (self.open, self.to, self.row) = (None, None, 0);
+    fn connect(&mut self, to: Address) {
+        self.row = 0;
+        if let (Some(fd), Some(raw), true) =
+            (&self.fd, RawAddress::new(to, false), to.ip().is_ipv4())
+        {
+            let connected = sys::connect(fd, &raw);
+            self.connected = connected.is_ok().then_some(to);
+        }
     }
 }
 
-fn connected(to: Address, bound: Option<IpAddr>) -> io::Result<OwnedFd> {
-    let any = match to.ip() {
-        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    };
-    let both = to.ip().is_ipv6();
-    let fd = sys::socket(both)?;
-    sys::bind(&fd, SocketAddr::new(bound.unwrap_or(any), 0))?;
-    let raw = RawAddress::new(to, both);
-    let raw = raw.ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
-    sys::connect(&fd, &raw)?;
+fn open(bound: Option<IpAddr>) -> io::Result<OwnedFd> {
+    let ip = bound.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let fd = sys::socket(ip.is_ipv6())?;
+    sys::bind(&fd, SocketAddr::new(ip, 0))?;
     Ok(fd)
 }
 
@@ -134,6 +129,6 @@ mod tests {
         // The kernel tells of the first with the second, or the third.
         let sent = (0..10).filter(|_| express.send(hot, b"x")).count();
         assert!(sent < 10);
-        assert!(express.open.is_none());
+        assert!(express.connected.is_none());
     }
 }
