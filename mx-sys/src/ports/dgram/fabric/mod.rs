@@ -17,7 +17,7 @@
 //! host and number make its name; the data endpoint's name is told by the peer itself. Providers
 //! with addresses of their own (`verbs` and `efa`: numbers of queue pairs, drawn when an endpoint
 //! opens) are refused with that reason: somebody would have to be asked first, as the locator asks
-//! over TCP for `rdm`; but a link there begins at the locator, and here [`DatagramPort::resolve`]
+//! over TCP for `rdm`; but a link there begins at the locator, and here `resolve`
 //! has to answer at once.
 //!
 //! **Who sent a datagram** stands in it ([`frame`]); both sides have to use this service, not kernel
