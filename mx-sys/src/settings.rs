@@ -292,7 +292,7 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             },
             Tunable {
                 name: "MX_DGRAM_WINDOW",
-                kind: Kind::Number(16, 32_768),
+                kind: Kind::Number(32, 32_768),
                 about: "datagrams under way to one peer at most",
                 access: Access::Number {
                     // The range keeps it within 16 bits.
