@@ -22,6 +22,9 @@ struct bmi_method_addr *pair_join(struct side *side);
 /* The first message each way of a pair: afterwards both peers are ready. */
 struct bmi_method_addr *pair_accept(void);
 void pair_hello(struct bmi_method_addr *server);
+
+/* The same; false when it ended with a connection that the server had dropped before. */
+bool pair_try_hello(struct bmi_method_addr *server);
 /* serve + accept, join + hello. */
 struct bmi_method_addr *pair_server(struct side *side);
 struct bmi_method_addr *pair_client(struct side *side);
