@@ -186,25 +186,23 @@ impl<M: Memory> Core<M> {
             return self.refuse(link, from, header, status);
         }
         let id = match from {
-            Some(id) => match self.partners.of(id).and_then(|partner| partner.session) {
-                Some(session) if session != hello.identity.session => {
+            Some(id) => {
+                let session = self.partners.of(id).and_then(|partner| partner.session);
+                let known = match session {
+                    Some(session) => (session == hello.identity.session).then_some(id),
+                    // On a link that we called and do not want any more: the answer to our
+                    // Connect, which would have told us who this is, is for nobody.
+                    None => self.merge(link, id, hello.identity),
+                };
+                let Some(known) = known else {
                     let what = "an introduction under another name";
                     return self.another_life(link, id, hello.identity, what);
+                };
+                if session.is_none() {
+                    self.establish(known, hello.identity, link);
                 }
-                Some(_) => id,
-                // On a link that we called and do not want any more: the answer to our Connect,
-                // which would have told us who this is, is for nobody.
-                None => match self.merge(link, id, hello.identity) {
-                    Some(id) => {
-                        self.establish(id, hello.identity, link);
-                        id
-                    }
-                    None => {
-                        let what = "an introduction under another name";
-                        return self.another_life(link, id, hello.identity, what);
-                    }
-                },
-            },
+                known
+            }
             None => {
                 if let Some(epoch) = self.known_otherwise(&hello, header) {
                     return self.reply_known(link, header.word, epoch);

@@ -141,13 +141,13 @@ impl Session {
             let count =
                 self.send
                     .train(index, most, free.min(capacity.train_bytes as u64) as usize);
-            match self.transmit_train(index, count.max(1), channel, out) {
+            match self.transmit_train(index, count, channel, out) {
                 Ok(()) => {}
                 Err(DatagramError::WouldBlock) => return Pass::NoRoom,
                 // The segments are cut already: next time they go with leave to be cut again.
                 Err(DatagramError::TooLarge(most)) => self.on_too_large(out.now, most),
                 // As if it had been lost.
-                Err(DatagramError::Unreachable) => self.sent(index, count.max(1), channel, out.now),
+                Err(DatagramError::Unreachable) => self.sent(index, count, channel, out.now),
             }
             if again {
                 out.stats.resent += count as u64;
