@@ -430,6 +430,8 @@ static void moves(struct side *side, bool receives, bool serves)
         bool i_do = i_drop(receives, round);
         struct op op = {0};
 
+        /* Nobody stops calling while the other's hello may still need an answer of theirs. */
+        pair_sync(side);
         room_lend(&room);
         if (receives) {
             hear(side, "posted");

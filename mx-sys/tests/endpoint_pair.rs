@@ -8,6 +8,7 @@ use mx_proto::{
     Status, Target,
 };
 use mx_sys::{EndpointChoice, OpenError, OpenOptions, PortMap, ROUTE_LOCAL, ROUTE_TCP, nic};
+use node::traffic::stream;
 use node::{KEY, LONG, Node, NotConnected, pattern, pending, waiting};
 use std::time::Duration;
 
@@ -33,27 +34,7 @@ fn over_both(test: impl Fn(Route)) {
 fn small_messages_arrive_whole_and_in_order_over_both_ports() {
     over_both(|route| {
         let (a, b, to_b) = pair(route);
-        let count = 2_000u64;
-        let messages: Vec<Vec<u8>> = (0..count).map(|n| pattern(n as usize % 300, n)).collect();
-        let statuses: Vec<Posted> = messages
-            .iter()
-            .enumerate()
-            .map(|(n, bytes)| a.send(to_b, 7, bytes, n as u64))
-            .collect();
-        let mut buffer = vec![0; 300];
-        for message in &messages {
-            let done = b.receive(7, &mut buffer);
-            assert_eq!(
-                (done.status, done.length as usize),
-                (Status::Success, message.len())
-            );
-            assert_eq!(buffer[..message.len()], message[..]);
-        }
-        for (n, posted) in statuses.iter().enumerate() {
-            if *posted != Posted::Complete {
-                assert_eq!(a.done(n as u64).status, Status::Success);
-            }
-        }
+        stream(&a, &b, to_b, 2_000);
     });
 }
 

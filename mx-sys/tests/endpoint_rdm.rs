@@ -4,11 +4,12 @@
 
 mod node;
 
-use mx_proto::{Config, DownReason, Event, PartnerId, Posted, Route, Status};
+use mx_proto::{Config, DownReason, Event, PartnerId, Route, Status};
 use mx_sys::{
     EndpointChoice, OpenError, OpenOptions, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, RdmOptions,
 };
-use node::{LONG, Node, NotConnected, pattern, pending, waiting};
+use node::traffic::{exchange, stream};
+use node::{LONG, Node, NotConnected, pattern, pending};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -75,59 +76,16 @@ fn peers_find_each_other_through_tcp_and_then_leave_it_alone() {
 #[test]
 fn messages_of_every_size_cross_in_both_directions() {
     let (a, b, to_b) = pair();
-    let to_a = b.connect(a.target(Route::AUTO)).unwrap();
     let sizes = [
         0, 1, 33, 4095, 4097, 32_767, 32_769, 65_537, 1_000_003, 9_000_001,
     ];
-    for (n, size) in sizes.into_iter().enumerate() {
-        let bits = n as u64;
-        let (there, back) = (pattern(size, bits + 1), pattern(size, bits + 100));
-        let (mut at_a, mut at_b) = (vec![0xee; size + 1], vec![0xee; size + 1]);
-        waiting(b.post(bits, &mut at_b, bits));
-        waiting(a.post(bits, &mut at_a, bits));
-        let sends = [
-            (&a, a.send(to_b, bits, &there, 1000)),
-            (&b, b.send(to_a, bits, &back, 1000)),
-        ];
-        for (node, other) in [(&a, &at_a), (&b, &at_b)] {
-            let done = node.done(bits);
-            assert_eq!(done.status, Status::Success, "{size} bytes");
-            assert_eq!(done.transferred as usize, size);
-            assert_eq!(other[size], 0xee, "a byte behind the message");
-        }
-        for (node, posted) in sends {
-            if posted != Posted::Complete {
-                assert_eq!(node.done(1000).status, Status::Success);
-            }
-        }
-        assert!(at_a[..size] == back[..] && at_b[..size] == there[..]);
-    }
+    exchange(&a, &b, to_b, &sizes);
 }
 
 #[test]
 fn many_small_messages_arrive_whole_and_in_order() {
     let (a, b, to_b) = pair();
-    let count = 3_000u64;
-    let messages: Vec<Vec<u8>> = (0..count).map(|n| pattern(n as usize % 300, n)).collect();
-    let posted: Vec<Posted> = messages
-        .iter()
-        .enumerate()
-        .map(|(n, bytes)| a.send(to_b, 7, bytes, n as u64))
-        .collect();
-    let mut buffer = vec![0; 300];
-    for message in &messages {
-        let done = b.receive(7, &mut buffer);
-        assert_eq!(
-            (done.status, done.length as usize),
-            (Status::Success, message.len())
-        );
-        assert_eq!(buffer[..message.len()], message[..]);
-    }
-    for (n, posted) in posted.iter().enumerate() {
-        if *posted != Posted::Complete {
-            assert_eq!(a.done(n as u64).status, Status::Success);
-        }
-    }
+    stream(&a, &b, to_b, 3_000);
 }
 
 #[test]

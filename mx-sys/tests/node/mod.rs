@@ -7,6 +7,8 @@
 
 #![allow(dead_code, reason = "every test binary uses another part of it")]
 
+pub(crate) mod traffic;
+
 use mx_proto::port::{ConnectError, WakeDescriptors};
 use mx_proto::{
     Cancelled, Completion, Config, Endpoint, EndpointId, Event, Identity, Instant, KeepAll, Kind,
