@@ -132,6 +132,13 @@ pub enum Decision {
 ///
 /// It answers with a value instead of calling back: the endpoint is busy while it runs.
 pub trait Handler<M> {
+    /// A message has arrived, with its data or as an offer, and its sender had the credit for it.
+    /// Called once for each, before anything else becomes of it, also when it finds a posted receive
+    /// or is deferred; not again when a deferred one is decided. `source_context` is the word
+    /// attached to its sender, 0 if none.
+    #[inline]
+    fn arriving(&mut self, _source_context: u64, _bits: MatchBits) {}
+
     /// `body` is there for messages that came with their data, not for offered ones.
     fn unexpected<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>)
     -> Verdict<M>;

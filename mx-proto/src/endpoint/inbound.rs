@@ -233,12 +233,14 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
         body: &B,
     ) {
         let len = header.body_len;
-        if header.length != len || !self.core.received(from, len) {
+        let accepted = (header.length == len).then(|| self.core.received(from, len));
+        let Some(context) = accepted.flatten() else {
             return self
                 .core
                 .violation(link, cookie, "a message it had no credit for");
-        }
+        };
         let bits = MatchBits(header.word);
+        self.handler.arriving(context, bits);
         if let Some((id, _)) = self.core.posted.take(bits) {
             self.core.stats.matched += 1;
             self.core.consumed(from, len);
@@ -291,12 +293,13 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
         let Some(OfferBody { send_id, key }) = OfferBody::parse(body) else {
             return self.core.violation(link, cookie, "a malformed offer");
         };
-        if !self.core.received(from, 0) {
+        let Some(context) = self.core.received(from, 0) else {
             return self
                 .core
                 .violation(link, cookie, "an offer it had no credit for");
-        }
+        };
         let bits = MatchBits(header.word);
+        self.handler.arriving(context, bits);
         let offered = |position| Pulling::new(from, (send_id, key), bits, header.length, position);
         if let Some((id, position)) = self.core.posted.take(bits) {
             self.core.stats.matched += 1;
@@ -423,14 +426,16 @@ impl<M: Memory> Core<M> {
         self.fail_partner(partner, DownReason::Protocol(what));
     }
 
+    /// A message came with `len` bytes of data: its sender's word, or `None` when it had no right
+    /// to send it.
     #[inline]
-    fn received(&mut self, from: PartnerId, len: u32) -> bool {
+    fn received(&mut self, from: PartnerId, len: u32) -> Option<u64> {
         let Self {
             partners, budget, ..
         } = self;
-        partners
-            .of_mut(from)
-            .is_some_and(|partner| partner.credit.on_received(len, budget))
+        let partner = partners.of_mut(from)?;
+        let accepted = partner.credit.on_received(len, budget);
+        accepted.then_some(partner.context)
     }
 
     pub(super) fn arrival(

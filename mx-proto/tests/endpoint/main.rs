@@ -1,6 +1,7 @@
 //! The rules of an endpoint, one test each, over a port that is two queues.
 
 mod again;
+mod arriving;
 mod deferred;
 mod matching;
 mod naive;
