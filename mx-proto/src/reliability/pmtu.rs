@@ -4,7 +4,8 @@
 //!   548   1200   1472   4052   8972   16 Ki   32 Ki   65 507     bytes of UDP payload
 //!    |      |      `------ ladder, cut to what the service takes --'
 //!    |    base     then three steps by halves between the last that passed and the first that
-//!  last resort     did not
+//!  used until      did not, and that one once more
+//!  more is proven
 //!
 //!   unproven --1200 or 548 answered--> searching --nothing more to try--> settled
 //!      |  ^                             ^      ^                             |
@@ -16,10 +17,16 @@
 //! was heard meanwhile: one that does not run for a moment has no narrow way. After three without a
 //! word from it nothing is tried until it is heard again.
 //!
+//! Where the service itself said what is too large, that is how the way is. Where probes just
+//! vanished, twice three of them, something on the way is narrower than it says: a complaint.
+//!
 //! Owns: the sizes, the tries. Knows nothing of: how a probe looks, addresses.
 
+mod complaint;
+
 use crate::time::Instant;
-use std::fmt;
+use complaint::Complaining;
+pub(super) use complaint::Complaint;
 use std::time::Duration;
 
 /// The search of one link.
@@ -27,10 +34,13 @@ use std::time::Duration;
 pub(super) struct Pmtu {
     /// What the service takes.
     max: u32,
-    /// What segments are cut to: passes, or is not known not to.
+    /// What segments are cut to: passes on the data channel, or is the least there is. Nothing
+    /// larger: what has been cut is never cut again.
     good: u32,
     /// The least that is known not to pass; more than `max`: none.
     bad: u32,
+    /// How that is known.
+    why: Why,
     /// Something has been answered on the data channel.
     proven: bool,
     probe: Probe,
@@ -41,6 +51,17 @@ pub(super) struct Pmtu {
     /// The peer has been heard since the last time-out.
     heard: bool,
     complaint: Complaining,
+}
+
+/// Why a size counts as too large.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Why {
+    /// The service said so.
+    Told,
+    /// Three probes were lost. That may have been chance.
+    Lost,
+    /// As before, and it is being tried once more, or has been.
+    LostAgain,
 }
 
 /// What is tried now.
@@ -70,40 +91,6 @@ struct Tries {
     silent: u8,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Complaining {
-    No,
-    Due(Complaint),
-    Done,
-}
-
-/// Small datagrams pass and large ones do not. For the log, once a link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Complaint {
-    /// The largest that passes on the data channel; `None`: nothing does.
-    pub(super) passes: Option<usize>,
-    /// One that does not.
-    pub(super) does_not: usize,
-}
-
-impl fmt::Display for Complaint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let does_not = self.does_not;
-        match self.passes {
-            Some(passes) => write!(
-                f,
-                "datagrams of {passes} bytes pass and of {does_not} bytes do not: \
-                 is the MTU smaller somewhere on the way than its ends believe?"
-            ),
-            None => write!(
-                f,
-                "the command channel answers and the data channel does not, not even to datagrams \
-                 of {does_not} bytes: is one of the two ports blocked?"
-            ),
-        }
-    }
-}
-
 impl Pmtu {
     /// Nothing is proven; datagrams never exceed `max`, which is at least 548.
     pub(super) fn new(max: usize) -> Self {
@@ -111,14 +98,15 @@ impl Pmtu {
         let base = BASE.min(max);
         Self {
             max,
-            good: base,
+            good: RESORT,
             bad: u32::MAX,
+            why: Why::Told,
             proven: false,
             probe: Probe::wanted(base),
             halves: HALVES,
             timeouts: 0,
             heard: false,
-            complaint: Complaining::No,
+            complaint: Complaining::default(),
         }
     }
 
@@ -166,6 +154,10 @@ impl Pmtu {
         }
         self.proven = true;
         self.good = tried;
+        if tried >= self.bad {
+            // It was chance.
+            (self.bad, self.halves) = (u32::MAX, HALVES);
+        }
         self.search(now);
     }
 
@@ -178,7 +170,7 @@ impl Pmtu {
         if most >= self.bad {
             return;
         }
-        self.bad = most.saturating_add(1);
+        (self.bad, self.why) = (most.saturating_add(1), Why::Told);
         if most < self.good {
             self.good = if most < BASE { RESORT } else { BASE };
         }
@@ -200,21 +192,19 @@ impl Pmtu {
         if self.timeouts < BLACK_HOLE {
             return false;
         }
+        self.timeouts = 0;
         if self.good <= base {
-            self.timeouts = 0;
-            if self.proven {
-                // Not even that passes any more: the command channel takes over.
-                self.complain(None, self.good);
-                self.proven = false;
-                self.probe = Probe::wanted(base);
+            if !self.proven {
                 return false;
             }
-            // Nor there.
-            self.good = RESORT;
-            return base > RESORT;
+            // Not even that passes any more: the command channel takes over.
+            self.complaint.complain(None, self.good);
+            self.proven = false;
+            (self.bad, self.halves) = (u32::MAX, HALVES);
+            self.probe = Probe::wanted(base);
+            return std::mem::replace(&mut self.good, RESORT) > RESORT;
         }
-        self.complain(Some(base), self.good);
-        self.timeouts = 0;
+        self.complaint.complain(Some(base), self.good);
         (self.good, self.bad, self.halves) = (base, u32::MAX, HALVES);
         self.probe = Probe::Settled {
             until: Some(now.after(AFTER_BLACK_HOLE)),
@@ -261,7 +251,7 @@ impl Pmtu {
                 (self.bad, self.halves) = (u32::MAX, HALVES);
                 match self.proven {
                     true => self.search(now),
-                    false => self.probe = Probe::wanted(self.good),
+                    false => self.probe = Probe::wanted(BASE.min(self.max)),
                 }
             }
             _ => {}
@@ -285,18 +275,17 @@ impl Pmtu {
 
     /// Nothing of this size passes.
     fn on_failed(&mut self, now: Instant, size: u32) {
-        self.bad = self.bad.min(size);
-        if size > self.good && self.proven {
+        if size < self.bad {
+            (self.bad, self.why) = (size, Why::Lost);
+        }
+        if self.proven {
             return self.search(now);
         }
         if size > RESORT {
-            // Not even the base.
-            self.good = RESORT;
             self.probe = Probe::wanted(RESORT);
             return;
         }
-        self.complain(None, RESORT);
-        self.good = BASE.min(self.max);
+        self.complaint.complain(None, RESORT);
         self.bad = u32::MAX;
         self.probe = Probe::Settled {
             until: Some(now.after(AFTER_BLACK_HOLE)),
@@ -305,9 +294,6 @@ impl Pmtu {
 
     /// What next, after an answer or a failure above what is good.
     fn search(&mut self, now: Instant) {
-        if self.bad <= BASE && self.good == RESORT {
-            self.complain(Some(RESORT), self.bad);
-        }
         let next = LADDER.into_iter().find(|rung| *rung > self.good);
         let next = next.unwrap_or(self.max).min(self.max);
         if self.good >= self.max {
@@ -317,7 +303,13 @@ impl Pmtu {
         } else if self.halves > 0 && self.bad - self.good > CLOSE {
             self.halves -= 1;
             self.probe = Probe::wanted(self.good + (self.bad - self.good) / 2);
+        } else if self.why == Why::Lost {
+            self.why = Why::LostAgain;
+            self.probe = Probe::wanted(self.bad);
         } else {
+            if self.why == Why::LostAgain {
+                self.complaint.complain(Some(self.good), self.bad);
+            }
             self.probe = Probe::Settled {
                 until: Some(now.after(AGAIN)),
             };
@@ -329,22 +321,9 @@ impl Pmtu {
         self.proven
     }
 
-    fn complain(&mut self, passes: Option<u32>, does_not: u32) {
-        if matches!(self.complaint, Complaining::No) {
-            self.complaint = Complaining::Due(Complaint {
-                passes: passes.map(|passes| passes as usize),
-                does_not: does_not as usize,
-            });
-        }
-    }
-
     /// What is to be logged, once.
     pub(super) fn take_complaint(&mut self) -> Option<Complaint> {
-        let Complaining::Due(complaint) = self.complaint else {
-            return None;
-        };
-        self.complaint = Complaining::Done;
-        Some(complaint)
+        self.complaint.take()
     }
 }
 
@@ -360,12 +339,13 @@ impl Probe {
 /// What nearly every way takes: RFC 8899 and QUIC start with it.
 const BASE: u32 = 1200;
 
-/// What every IPv4 way takes: 576 bytes less headers.
+/// What every IPv4 way takes: 576 bytes less headers. Segments are cut to it until more is proven,
+/// for where the base does not pass and nobody says so, none of that size would ever arrive.
 const RESORT: u32 = 548;
 
-/// What ways are made of: Ethernet, 4 KiB InfiniBand, jumbo frames, and what the network layer cuts
+/// What ways are made of: the base, Ethernet, 4 KiB InfiniBand, jumbo frames, and what the network layer cuts
 /// up for us or a virtual network takes.
-const LADDER: [u32; 6] = [1472, 4052, 8972, 16 << 10, 32 << 10, 65_507];
+const LADDER: [u32; 7] = [BASE, 1472, 4052, 8972, 16 << 10, 32 << 10, 65_507];
 
 /// Probes of a size that must be lost: RFC 8899's MAX_PROBES.
 const TRIES: u8 = 3;
@@ -390,226 +370,4 @@ const AFTER_BLACK_HOLE: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: Duration = Duration::from_millis(1);
-
-    fn at(ms: u64) -> Instant {
-        Instant(ms * 1_000_000)
-    }
-
-    /// A link whose way passes `way` bytes, at a moment.
-    struct Way {
-        pmtu: Pmtu,
-        passes: usize,
-        now: u64,
-        probes: Vec<usize>,
-    }
-
-    impl Way {
-        fn new(max: usize, passes: usize) -> Self {
-            Self {
-                pmtu: Pmtu::new(max),
-                passes,
-                now: 100,
-                probes: Vec::new(),
-            }
-        }
-
-        /// Lets the search go on for `ms`; the peer talks meanwhile or not.
-        fn run(&mut self, ms: u64, talks: bool) {
-            let end = self.now + ms;
-            while self.now < end {
-                let now = at(self.now);
-                if self.pmtu.deadline().is_some_and(|due| due <= now) {
-                    self.pmtu.on_timer(now);
-                }
-                if let Some(size) = self.pmtu.next_probe(now) {
-                    self.probes.push(size);
-                    self.pmtu.on_probe_sent(now, size, 2 * MS);
-                    assert_eq!(self.pmtu.next_probe(now), None);
-                    if size <= self.passes && talks {
-                        self.pmtu.on_probed(now, size);
-                    }
-                }
-                self.now += 1;
-                if talks {
-                    self.pmtu.on_heard();
-                }
-            }
-        }
-
-        fn found(max: usize, passes: usize) -> usize {
-            let mut way = Self::new(max, passes);
-            way.run(2_000, true);
-            assert!(way.pmtu.data_proven());
-            assert!(way.pmtu.size() <= passes.min(max));
-            way.pmtu.size()
-        }
-    }
-
-    #[test]
-    fn usual_ways_are_found_exactly() {
-        for rung in [1200, 1472, 4052, 8972, 16 << 10, 32 << 10, 65_507] {
-            assert_eq!(Way::found(65_507, rung), rung);
-            assert_eq!(Way::found(rung, 65_507), rung);
-        }
-    }
-
-    #[test]
-    fn other_ways_are_found_within_an_eighth_of_the_gap() {
-        for passes in (1201..1472).step_by(13) {
-            assert!(Way::found(1472, passes) + 272 / 8 + 16 > passes);
-        }
-        for passes in (4053..8972).step_by(101) {
-            assert!(Way::found(65_507, passes) + 4920 / 8 + 16 > passes);
-        }
-        assert_eq!(Way::found(1400, 1400), 1400);
-        assert_eq!(Way::found(548, 9000), 548);
-        assert_eq!(Pmtu::new(0).size(), 548);
-    }
-
-    #[test]
-    fn where_not_even_the_base_passes_the_last_resort_does_and_the_cause_is_named() {
-        let mut way = Way::new(9000, 600);
-        way.run(1_000, true);
-        assert!(way.pmtu.data_proven());
-        assert_eq!(way.pmtu.size(), 548);
-        let complaint = way.pmtu.take_complaint().unwrap();
-        assert_eq!(complaint.passes, Some(548));
-        assert_eq!(complaint.does_not, 1200);
-        assert!(complaint.to_string().contains("MTU"));
-        assert_eq!(way.pmtu.take_complaint(), None);
-    }
-
-    #[test]
-    fn a_deaf_data_channel_is_complained_of_once_and_tried_again() {
-        let mut way = Way::new(9000, 0);
-        way.run(9_000, true);
-        assert!(!way.pmtu.data_proven());
-        assert_eq!(way.pmtu.size(), 1200);
-        let complaint = way.pmtu.take_complaint().unwrap();
-        assert_eq!(complaint.passes, None);
-        assert!(complaint.to_string().contains("blocked"));
-        assert_eq!(way.probes, [1200, 1200, 1200, 548, 548, 548]);
-        way.run(9_000, true);
-        assert_eq!(way.probes.len(), 12);
-        assert_eq!(way.pmtu.take_complaint(), None);
-        way.passes = 9000;
-        way.run(10_000, true);
-        assert_eq!(way.pmtu.size(), 9000);
-    }
-
-    #[test]
-    fn a_size_is_tried_three_times() {
-        let mut way = Way::new(9000, 1472);
-        way.run(1_000, true);
-        let of = |size| way.probes.iter().filter(|probe| **probe == size).count();
-        assert_eq!((of(1200), of(1472), of(4052)), (1, 1, 3));
-        assert_eq!(way.probes.len(), 1 + 1 + 3 + 3 * 3);
-    }
-
-    #[test]
-    fn a_peer_that_does_not_run_has_no_narrow_way() {
-        let mut way = Way::new(9000, 9000);
-        way.run(50, true);
-        let mut way = Way {
-            pmtu: Pmtu::new(9000),
-            ..way
-        };
-        way.probes.clear();
-        way.run(60_000, false);
-        // Three tries, and then not a word: an idle link stays idle.
-        assert_eq!(way.probes, [1200; 3]);
-        assert_eq!(way.pmtu.deadline(), None);
-        (0..100).for_each(|_| assert!(!way.pmtu.on_timeout(at(way.now))));
-        way.run(200, true);
-        assert_eq!(way.pmtu.size(), 9000);
-        assert_eq!(way.pmtu.take_complaint(), None);
-    }
-
-    #[test]
-    fn a_settled_link_asks_again_after_ten_minutes() {
-        let mut way = Way::new(9000, 1472);
-        way.run(1_000, true);
-        let before = way.probes.len();
-        way.run(590_000, true);
-        assert_eq!(way.probes.len(), before);
-        way.passes = 9000;
-        way.run(20_000, true);
-        assert_eq!(way.pmtu.size(), 9000);
-        // There is nothing above it.
-        assert_eq!(way.pmtu.deadline(), None);
-    }
-
-    #[test]
-    fn a_black_hole_brings_it_back_to_the_base_and_later_up_again() {
-        let mut way = Way::new(9000, 9000);
-        way.run(200, true);
-        for _ in 0..4 {
-            way.pmtu.on_heard();
-            assert!(!way.pmtu.on_timeout(at(way.now)));
-        }
-        // Progress begins the count anew, and silence does not count.
-        way.pmtu.on_progress();
-        for _ in 0..4 {
-            way.pmtu.on_heard();
-            assert!(!way.pmtu.on_timeout(at(way.now)));
-            assert!(!way.pmtu.on_timeout(at(way.now)));
-        }
-        way.pmtu.on_heard();
-        assert!(way.pmtu.on_timeout(at(way.now)));
-        assert_eq!(way.pmtu.size(), 1200);
-        assert!(way.pmtu.data_proven());
-        assert!(way.pmtu.take_complaint().is_some());
-        way.passes = 1472;
-        way.probes.clear();
-        way.run(9_900, true);
-        assert_eq!(way.probes, []);
-        way.run(1_000, true);
-        assert_eq!(way.pmtu.size(), 1472);
-        assert!(!way.pmtu.on_timeout(at(way.now)));
-    }
-
-    #[test]
-    fn what_the_service_knows_is_tried_at_once() {
-        let mut way = Way::new(65_507, 65_507);
-        way.run(200, true);
-        way.passes = 1422;
-        way.pmtu.on_too_large(at(way.now), 1422);
-        assert_eq!(way.pmtu.size(), 1200);
-        way.run(5, true);
-        assert_eq!(way.pmtu.size(), 1422);
-        // The same again, or more, is no news.
-        way.pmtu.on_too_large(at(way.now), 1422);
-        way.pmtu.on_too_large(at(way.now), 9000);
-        assert_eq!(way.pmtu.size(), 1422);
-    }
-
-    #[test]
-    fn a_lying_service_costs_no_more_than_small_datagrams() {
-        for most in [0, 1, 547, 548, 1199, 1200, 1201, usize::MAX] {
-            let mut way = Way::new(9000, 9000);
-            way.run(200, true);
-            way.pmtu.on_too_large(at(way.now), most);
-            assert!(way.pmtu.size() >= 548);
-            way.run(700_000, true);
-            assert_eq!(way.pmtu.size(), 9000, "after {most}");
-        }
-    }
-
-    #[test]
-    fn answers_to_what_was_not_asked_count_for_nothing() {
-        let mut pmtu = Pmtu::new(9000);
-        for size in [0, 548, 9000, 65_507, usize::MAX] {
-            pmtu.on_probed(at(1), size);
-        }
-        assert!(!pmtu.data_proven());
-        assert_eq!((pmtu.size(), pmtu.next_probe(at(1))), (1200, Some(1200)));
-        pmtu.on_probe_sent(at(1), 1200, MS);
-        pmtu.on_probed(at(2), 1200);
-        pmtu.on_probed(at(2), 1200);
-        assert_eq!((pmtu.size(), pmtu.next_probe(at(2))), (1200, Some(1472)));
-    }
-}
+mod tests;

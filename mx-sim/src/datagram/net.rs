@@ -213,6 +213,7 @@ impl Inner {
         to: SimAddress,
         train: Train<'_>,
     ) -> Result<(), DatagramError> {
+        let may_cut = train.may_fragment && self.terms.oversize != Oversize::IsSwallowed;
         let refuse = self.terms.refuse;
         if self.rng.chance(refuse) {
             return Err(DatagramError::WouldBlock);
@@ -233,9 +234,9 @@ impl Inner {
             return Err(DatagramError::Unreachable);
         }
         let largest = train.segment.min(train.bytes.len());
-        if largest > mtu && !train.may_fragment && !is_cut {
+        if largest > mtu && !may_cut && !is_cut {
             match self.terms.oversize {
-                Oversize::Vanishes => {}
+                Oversize::Vanishes | Oversize::IsSwallowed => {}
                 Oversize::IsReported => {
                     let at = now.after(self.terms.faults.latency * 2);
                     self.post(from, at, Letter::TooLarge(to, mtu));
@@ -245,7 +246,7 @@ impl Inner {
         }
         self.traffic.trains += u64::from(train.bytes.len() > train.segment);
         for bytes in train.bytes.chunks(train.segment) {
-            self.carry((node, from), (receiver, to), bytes, train.may_fragment);
+            self.carry((node, from), (receiver, to), bytes, may_cut);
         }
         Ok(())
     }

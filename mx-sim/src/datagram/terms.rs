@@ -11,6 +11,8 @@ use std::time::Duration;
 pub enum Oversize {
     /// It is lost, and nobody says so.
     Vanishes,
+    /// The same with those that may be cut: the narrow place only lets through or forgets.
+    IsSwallowed,
     /// The sender is told, a while later.
     IsReported,
     /// The service knows and refuses it.
@@ -91,6 +93,7 @@ impl Terms {
             one_queue: rng.chance(0.5),
             oversize: rng.pick(&[
                 Oversize::Vanishes,
+                Oversize::IsSwallowed,
                 Oversize::IsReported,
                 Oversize::IsRefused,
             ]),

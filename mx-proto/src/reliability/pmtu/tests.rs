@@ -1,0 +1,296 @@
+//! The search, on a way that passes so many bytes.
+
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn at(ms: u64) -> Instant {
+    Instant(ms * 1_000_000)
+}
+
+/// A link whose way passes `way` bytes, at a moment.
+struct Way {
+    pmtu: Pmtu,
+    passes: usize,
+    now: u64,
+    probes: Vec<usize>,
+}
+
+impl Way {
+    fn new(max: usize, passes: usize) -> Self {
+        Self {
+            pmtu: Pmtu::new(max),
+            passes,
+            now: 100,
+            probes: Vec::new(),
+        }
+    }
+
+    /// Lets the search go on for `ms`; the peer talks meanwhile or not.
+    fn run(&mut self, ms: u64, talks: bool) {
+        let end = self.now + ms;
+        while self.now < end {
+            let now = at(self.now);
+            if self.pmtu.deadline().is_some_and(|due| due <= now) {
+                self.pmtu.on_timer(now);
+            }
+            if let Some(size) = self.pmtu.next_probe(now) {
+                self.probes.push(size);
+                self.pmtu.on_probe_sent(now, size, 2 * MS);
+                assert_eq!(self.pmtu.next_probe(now), None);
+                if size <= self.passes && talks {
+                    self.pmtu.on_probed(now, size);
+                }
+            }
+            self.now += 1;
+            if talks {
+                self.pmtu.on_heard();
+            }
+        }
+    }
+
+    fn found(max: usize, passes: usize) -> usize {
+        let mut way = Self::new(max, passes);
+        way.run(2_000, true);
+        assert!(way.pmtu.data_proven());
+        assert!(way.pmtu.size() <= passes.min(max));
+        way.pmtu.size()
+    }
+}
+
+#[test]
+fn usual_ways_are_found_exactly() {
+    for rung in [1200, 1472, 4052, 8972, 16 << 10, 32 << 10, 65_507] {
+        assert_eq!(Way::found(65_507, rung), rung);
+        assert_eq!(Way::found(rung, 65_507), rung);
+    }
+}
+
+#[test]
+fn other_ways_are_found_within_an_eighth_of_the_gap() {
+    for passes in (1201..1472).step_by(13) {
+        assert!(Way::found(1472, passes) + 272 / 8 + 16 > passes);
+    }
+    for passes in (4053..8972).step_by(101) {
+        assert!(Way::found(65_507, passes) + 4920 / 8 + 16 > passes);
+    }
+    assert_eq!(Way::found(1400, 1400), 1400);
+    assert_eq!(Way::found(548, 9000), 548);
+    assert_eq!(Pmtu::new(0).size(), 548);
+}
+
+#[test]
+fn where_not_even_the_base_passes_the_last_resort_does_and_the_cause_is_named() {
+    let mut way = Way::new(9000, 600);
+    way.run(1_000, true);
+    assert!(way.pmtu.data_proven());
+    assert_eq!(way.pmtu.size(), 548);
+    assert_eq!(way.probes[..4], [1200, 1200, 1200, 548]);
+    let complaint = way.pmtu.take_complaint().unwrap();
+    assert_eq!(complaint.passes, Some(548));
+    assert!(complaint.does_not < 650);
+    assert!(complaint.to_string().contains("MTU"));
+    assert_eq!(way.pmtu.take_complaint(), None);
+}
+
+#[test]
+fn a_deaf_data_channel_is_complained_of_once_and_tried_again() {
+    let mut way = Way::new(9000, 0);
+    way.run(9_000, true);
+    assert!(!way.pmtu.data_proven());
+    assert_eq!(way.pmtu.size(), 548);
+    let complaint = way.pmtu.take_complaint().unwrap();
+    assert_eq!(complaint.passes, None);
+    assert!(complaint.to_string().contains("blocked"));
+    assert_eq!(way.probes, [1200, 1200, 1200, 548, 548, 548]);
+    way.run(9_000, true);
+    assert_eq!(way.probes.len(), 12);
+    assert_eq!(way.pmtu.take_complaint(), None);
+    way.passes = 9000;
+    way.run(10_000, true);
+    assert_eq!(way.pmtu.size(), 9000);
+}
+
+#[test]
+fn a_size_is_tried_three_times() {
+    let mut way = Way::new(9000, 1472);
+    way.run(1_000, true);
+    let of = |size| way.probes.iter().filter(|probe| **probe == size).count();
+    assert_eq!((of(1200), of(1472), of(4052)), (1, 1, 3));
+    // Three by halves, and the least that failed once more.
+    assert_eq!(way.probes.len(), 1 + 1 + 3 + 3 * 3 + 3);
+}
+
+#[test]
+fn where_large_ones_vanish_and_small_ones_pass_the_cause_is_named_with_both_sizes() {
+    let mut way = Way::new(9000, 1300);
+    way.run(1_000, true);
+    let (good, complaint) = (way.pmtu.size(), way.pmtu.take_complaint().unwrap());
+    assert_eq!(complaint.passes, Some(good));
+    assert!(good <= 1300 && complaint.does_not > 1300);
+    let (passes, does_not) = (format!("of {good}"), format!("of {}", complaint.does_not));
+    let text = complaint.to_string();
+    assert!(text.contains("MTU") && text.contains(&passes) && text.contains(&does_not));
+    // Once a link, however often the search finds the same.
+    way.run(700_000, true);
+    assert!((good..=1300).contains(&way.pmtu.size()));
+    assert_eq!(way.pmtu.take_complaint(), None);
+}
+
+#[test]
+fn nobody_complains_of_what_the_service_knows() {
+    for most in [600, 1199, 1200, 1300, 1472] {
+        let mut pmtu = Pmtu::new(9000);
+        for ms in 0..2_000 {
+            pmtu.on_heard();
+            match pmtu.next_probe(at(ms)) {
+                Some(size) if size > most => pmtu.on_too_large(at(ms), most),
+                Some(size) => {
+                    pmtu.on_probe_sent(at(ms), size, MS);
+                    pmtu.on_probed(at(ms), size);
+                }
+                None => {}
+            }
+        }
+        assert_eq!(pmtu.size(), most);
+        assert_eq!(pmtu.take_complaint(), None);
+    }
+}
+
+#[test]
+fn three_probes_lost_by_chance_cost_neither_size_nor_a_complaint() {
+    for unlucky in [1472, 4052, 8972] {
+        let mut way = Way::new(9000, unlucky - 1);
+        // Until something else is tried than what was lost three times.
+        while !way.probes.ends_with(&[unlucky; 3]) {
+            way.run(1, true);
+        }
+        while way.probes.ends_with(&[unlucky]) {
+            way.run(1, true);
+        }
+        way.passes = 9000;
+        way.run(1_000, true);
+        assert_eq!(way.pmtu.size(), 9000);
+        assert_eq!(way.pmtu.take_complaint(), None);
+    }
+}
+
+#[test]
+fn nothing_larger_than_what_every_way_takes_is_used_before_it_is_proven() {
+    let mut way = Way::new(9000, 9000);
+    assert_eq!(way.pmtu.size(), 548);
+    way.run(1, true);
+    assert_eq!(way.pmtu.size(), 1200);
+    // Nor when the data channel has died.
+    way.run(200, true);
+    way.passes = 0;
+    for _ in 0..10 {
+        way.pmtu.on_heard();
+        way.pmtu.on_timeout(at(way.now));
+    }
+    assert!(!way.pmtu.data_proven());
+    assert_eq!(way.pmtu.size(), 548);
+}
+
+#[test]
+fn a_peer_that_does_not_run_has_no_narrow_way() {
+    let mut way = Way::new(9000, 9000);
+    way.run(50, true);
+    let mut way = Way {
+        pmtu: Pmtu::new(9000),
+        ..way
+    };
+    way.probes.clear();
+    way.run(60_000, false);
+    // Three tries, and then not a word: an idle link stays idle.
+    assert_eq!(way.probes, [1200; 3]);
+    assert_eq!(way.pmtu.deadline(), None);
+    (0..100).for_each(|_| assert!(!way.pmtu.on_timeout(at(way.now))));
+    way.run(200, true);
+    assert_eq!(way.pmtu.size(), 9000);
+    assert_eq!(way.pmtu.take_complaint(), None);
+}
+
+#[test]
+fn a_settled_link_asks_again_after_ten_minutes() {
+    let mut way = Way::new(9000, 1472);
+    way.run(1_000, true);
+    let before = way.probes.len();
+    way.run(590_000, true);
+    assert_eq!(way.probes.len(), before);
+    way.passes = 9000;
+    way.run(20_000, true);
+    assert_eq!(way.pmtu.size(), 9000);
+    // There is nothing above it.
+    assert_eq!(way.pmtu.deadline(), None);
+}
+
+#[test]
+fn a_black_hole_brings_it_back_to_the_base_and_later_up_again() {
+    let mut way = Way::new(9000, 9000);
+    way.run(200, true);
+    for _ in 0..4 {
+        way.pmtu.on_heard();
+        assert!(!way.pmtu.on_timeout(at(way.now)));
+    }
+    // Progress begins the count anew, and silence does not count.
+    way.pmtu.on_progress();
+    for _ in 0..4 {
+        way.pmtu.on_heard();
+        assert!(!way.pmtu.on_timeout(at(way.now)));
+        assert!(!way.pmtu.on_timeout(at(way.now)));
+    }
+    way.pmtu.on_heard();
+    assert!(way.pmtu.on_timeout(at(way.now)));
+    assert_eq!(way.pmtu.size(), 1200);
+    assert!(way.pmtu.data_proven());
+    assert!(way.pmtu.take_complaint().is_some());
+    way.passes = 1472;
+    way.probes.clear();
+    way.run(9_900, true);
+    assert_eq!(way.probes, []);
+    way.run(1_000, true);
+    assert_eq!(way.pmtu.size(), 1472);
+    assert!(!way.pmtu.on_timeout(at(way.now)));
+}
+
+#[test]
+fn what_the_service_knows_is_tried_at_once() {
+    let mut way = Way::new(65_507, 65_507);
+    way.run(200, true);
+    way.passes = 1422;
+    way.pmtu.on_too_large(at(way.now), 1422);
+    assert_eq!(way.pmtu.size(), 1200);
+    way.run(5, true);
+    assert_eq!(way.pmtu.size(), 1422);
+    // The same again, or more, is no news.
+    way.pmtu.on_too_large(at(way.now), 1422);
+    way.pmtu.on_too_large(at(way.now), 9000);
+    assert_eq!(way.pmtu.size(), 1422);
+}
+
+#[test]
+fn a_lying_service_costs_no_more_than_small_datagrams() {
+    for most in [0, 1, 547, 548, 1199, 1200, 1201, usize::MAX] {
+        let mut way = Way::new(9000, 9000);
+        way.run(200, true);
+        way.pmtu.on_too_large(at(way.now), most);
+        assert!(way.pmtu.size() >= 548);
+        way.run(700_000, true);
+        assert_eq!(way.pmtu.size(), 9000, "after {most}");
+    }
+}
+
+#[test]
+fn answers_to_what_was_not_asked_count_for_nothing() {
+    let mut pmtu = Pmtu::new(9000);
+    for size in [0, 548, 9000, 65_507, usize::MAX] {
+        pmtu.on_probed(at(1), size);
+    }
+    assert!(!pmtu.data_proven());
+    assert_eq!((pmtu.size(), pmtu.next_probe(at(1))), (548, Some(1200)));
+    pmtu.on_probe_sent(at(1), 1200, MS);
+    pmtu.on_probed(at(2), 1200);
+    pmtu.on_probed(at(2), 1200);
+    assert_eq!((pmtu.size(), pmtu.next_probe(at(2))), (1200, Some(1472)));
+}
