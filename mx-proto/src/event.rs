@@ -36,6 +36,8 @@ pub struct Completion {
     pub length: u32,
     /// Bytes that were transferred.
     pub transferred: u32,
+    /// The other side has heard of it. A send that failed without is as if it had never been posted.
+    pub announced: bool,
 }
 
 /// What is not the end of an operation.

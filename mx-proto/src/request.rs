@@ -245,6 +245,14 @@ impl State {
         )
     }
 
+    /// A send that the receiver knows of.
+    pub(crate) fn is_announced(&self) -> bool {
+        matches!(
+            self,
+            Self::Draining { .. } | Self::Offered { .. } | Self::Serving { .. }
+        )
+    }
+
     /// Its name.
     pub(crate) fn stage(&self) -> Stage {
         match self {

@@ -250,6 +250,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                     bits,
                     length,
                     transferred,
+                    announced: true,
                 })
             }
             Payload::Offer { send_id, key } => {
@@ -327,6 +328,13 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         request.memory = Some(copy);
         request.context = context;
         true
+    }
+
+    /// Has the other side heard of a send? Not while it waits for its turn; then it is as if it had
+    /// never been posted when it is called off. False for anything that is no send under way.
+    pub fn is_announced(&self, send: RequestId) -> bool {
+        let request = self.core.requests.of(send);
+        request.is_some_and(|request| request.state.is_announced())
     }
 
     /// Sends to a partner that wait for their turn, for the link or for credit.

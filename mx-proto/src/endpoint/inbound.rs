@@ -274,6 +274,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
                     bits,
                     length: len,
                     transferred,
+                    announced: true,
                 });
                 return;
             }
@@ -487,6 +488,7 @@ impl<M: Memory> Core<M> {
             bits,
             length,
             transferred,
+            announced: true,
         });
     }
 

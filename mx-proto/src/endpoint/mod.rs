@@ -438,6 +438,7 @@ impl<M: Memory> Core<M> {
             | State::Serving { to, .. } => (Kind::Send, *to, request.bits),
         };
         let context = request.context;
+        let announced = status == Status::Success || request.state.is_announced();
         self.release(id, request);
         self.completions.push_back(Completion {
             request: id,
@@ -448,6 +449,7 @@ impl<M: Memory> Core<M> {
             bits,
             length,
             transferred,
+            announced,
         });
     }
 
