@@ -57,7 +57,7 @@ impl Default for LenderSettings {
             reserve: 4096,
             lent_percent: 50,
             lend_limit: 256,
-            revoke_limit: 64,
+            revoke_limit: 256,
             epoch_messages: 4096,
             epoch_time: Duration::from_secs(1),
             low_percent: 5,

@@ -4,7 +4,7 @@
 //!   Want ------> ASKED ------------- something is owed or due --> Grant
 //!   ask  ------> Revoke: waiting --> sent, now + timeout -------> Return
 //!                          |                   `---- no answer: a strike, and waiting on
-//!                          `-- used since: never sent
+//!                          `-- used up, or wants some: never sent
 //! ```
 //!
 //! What a control message says is put together when it is polled, so whatever happens before goes
@@ -136,15 +136,15 @@ impl Lender {
         Some(Control::Grant { home, extra })
     }
 
-    /// The Revoke that the peer is to be sent, unless it has used credits meanwhile, or wants some.
+    /// The Revoke that the peer is to be sent, unless it has used up its credits meanwhile, or wants
+    /// some.
     fn revoke(&mut self, peer: u32) -> Option<Control> {
         if !self.revokes.is_unsent(peer) {
             return None;
         }
         let record = &mut self.records[peer as usize];
         record.age(self.epochs.number());
-        let usable = self.revokes.credits_of(peer).min(record.free());
-        if !record.is_sound() || record.wanted > 0 || record.flags.any(Flags::USED) || usable == 0 {
+        if !record.is_sound() || record.wanted > 0 || record.free() == 0 {
             record.flags.clear(Flags::REVOKING);
             self.counts.revoked -= u64::from(self.revokes.credits_of(peer));
             self.revokes.remove(peer);
@@ -197,11 +197,16 @@ impl Lender {
 /// reasons to keep credits: a 16-bit figure that loses two bits each time is 0 after eight.
 const QUIET_MAX: u8 = 10;
 
+/// Peers that do not answer and have not been failed yet. They are looked through one by one.
+const OVERDUE_MAX: usize = 1024;
+
 /// The peers that are asked for credits, the earliest first.
 #[derive(Debug)]
 pub(super) struct Revokes {
     open: VecDeque<Revoke>,
-    /// The sum of what they are asked for.
+    /// How many of them are not overdue.
+    fresh: usize,
+    /// The sum of what those are asked for.
     credits: u32,
     timeout: Duration,
 }
@@ -213,6 +218,8 @@ pub(super) struct Revoke {
     /// It told of the end of an epoch.
     epoch: bool,
     sent: bool,
+    /// It was to be answered before: it holds up nobody else.
+    overdue: bool,
     /// Set by the first call after it was sent that brings a time.
     deadline: Option<Instant>,
 }
@@ -221,18 +228,21 @@ impl Revokes {
     pub(super) fn new(timeout: Duration) -> Self {
         Self {
             open: VecDeque::new(),
+            fresh: 0,
             credits: 0,
             timeout,
         }
     }
 
     pub(super) fn add(&mut self, peer: u32, credits: u16) {
+        self.fresh += 1;
         self.credits += u32::from(credits);
         self.open.push_back(Revoke {
             peer,
             credits,
             epoch: false,
             sent: false,
+            overdue: false,
             deadline: None,
         });
     }
@@ -254,7 +264,10 @@ impl Revokes {
 
     fn take(&mut self, at: usize) -> Option<Revoke> {
         let revoke = self.open.remove(at)?;
-        self.credits -= u32::from(revoke.credits);
+        if !revoke.overdue {
+            self.fresh -= 1;
+            self.credits -= u32::from(revoke.credits);
+        }
         Some(revoke)
     }
 
@@ -280,6 +293,12 @@ impl Revokes {
         self.open.len()
     }
 
+    /// May another peer be asked, when so many are to be asked at once?
+    pub(super) fn has_room(&self, at_once: u16) -> bool {
+        self.fresh < usize::from(at_once) && self.open.len() < OVERDUE_MAX
+    }
+
+    /// Credits that are to be expected.
     pub(super) fn credits(&self) -> u32 {
         self.credits
     }
@@ -298,6 +317,10 @@ impl Revokes {
                 None => revoke.deadline = Some(again),
                 Some(deadline) if deadline <= now => {
                     revoke.deadline = Some(again);
+                    if !std::mem::replace(&mut revoke.overdue, true) {
+                        self.fresh -= 1;
+                        self.credits -= u32::from(revoke.credits);
+                    }
                     return Some(revoke.peer);
                 }
                 Some(_) => {}

@@ -124,7 +124,8 @@ impl Lender {
     }
 
     /// The peer is gone. What it was lent is banked, but for what its waiting messages hold: that
-    /// comes back with `taken`.
+    /// comes back with `taken`. Offers that were not pulled are to be `taken` right after this, for
+    /// they cannot be pulled any more: what messages of the gone hold needs nothing to come back.
     pub fn close(&mut self, peer: u32) {
         let Some(record) = self.records.get(peer as usize).copied() else {
             return;

@@ -6,7 +6,8 @@
 //!             v
 //!           scavenge  Above from the front, until one was used in this epoch:
 //!             |         what we owe it is kept, for the rest it is asked (Revoke)
-//!             `----   Within likewise, when nobody above has any and somebody waits
+//!             |       Within likewise, when nobody above has any and somebody waits
+//!             `----   whoever has more than a fair share, when somebody has nothing
 //! ```
 //!
 //! Why nobody starves: while somebody has nothing and all is lent, somebody else has more than a
@@ -131,9 +132,8 @@ impl Lender {
     /// Somebody has nothing: of credits that have just come free here, those above the peer's fair
     /// share stay.
     fn keep_above_share(&mut self, peer: u32, credits: u16) {
-        let share = self.bank.lendable() / self.peers.max(1);
         let record = &self.records[peer as usize];
-        let above = u32::from(record.loan).saturating_sub(share);
+        let above = u32::from(record.loan).saturating_sub(self.share());
         let kept = above.min(credits.into()) as u16;
         self.keep(peer, kept);
         self.file(peer);
@@ -295,7 +295,7 @@ impl Lender {
     /// Collects from quiet peers. True when something came in at once.
     fn scavenge(&mut self) -> bool {
         let mut kept = false;
-        while self.revokes.len() < usize::from(self.settings.scavenge) {
+        while self.revokes.has_room(self.settings.scavenge) {
             let needed = self.needed();
             if needed == 0 {
                 self.demand = !self.nobody_wants();
@@ -319,7 +319,35 @@ impl Lender {
         if self.nobody_wants() {
             return None;
         }
-        Some((self.quiet_front(List::Within)?, 0))
+        if let Some(peer) = self.quiet_front(List::Within) {
+            return Some((peer, 0));
+        }
+        if self.lists.is_empty(List::Without) {
+            return None;
+        }
+        self.above_share()
+    }
+
+    /// Nobody is quiet and somebody has nothing: a peer with more than its fair share, which may have
+    /// used some in this epoch and does not need them now.
+    fn above_share(&mut self) -> Option<(u32, u16)> {
+        let share = self.share();
+        for _ in 0..LOOK_AT {
+            let peer = self.lists.front(List::Above)?;
+            let record = &self.records[peer as usize];
+            let floor = share.max(self.settings.minimum.into());
+            if !record.flags.any(Flags::SPENT) && u32::from(record.loan) > floor {
+                return Some((peer, floor.min(u16::MAX.into()) as u16));
+            }
+            self.lists.remove(&mut self.records, peer);
+            self.file(peer);
+        }
+        None
+    }
+
+    /// What each peer could have, were all that can be lent spread evenly.
+    fn share(&self) -> u32 {
+        self.bank.lendable() / self.peers.max(1)
     }
 
     fn quiet_front(&mut self, list: List) -> Option<u32> {
@@ -361,6 +389,9 @@ impl Lender {
         due + owed > 0
     }
 }
+
+/// Peers that have nothing to give and are passed over in one call, when somebody has nothing.
+const LOOK_AT: usize = 8;
 
 /// Epochs after which somebody who has credits, and wanted more, does not want them any more.
 const WISH_EPOCHS: u16 = 2;

@@ -1,0 +1,1 @@
+//! Small crowds, and what they may cost at most.
