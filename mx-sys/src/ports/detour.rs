@@ -208,7 +208,7 @@ impl Dgram {
 
 impl Dgram {
     fn fabric(&self) -> Option<&FabricDatagrams> {
-        match self.port.as_ref()?.datagrams().backend() {
+        match self.port.as_ref()?.datagrams().inner() {
             Backend::Fabric(fabric) => Some(fabric),
             Backend::Udp(_) => None,
         }
@@ -217,7 +217,7 @@ impl Dgram {
     /// The service, and whom a link of it is to lead to.
     fn called(&mut self, link: LinkId) -> Option<(&mut FabricDatagrams, Target)> {
         let Attempt { target, .. } = *self.attempts.get(&link)?;
-        let backend = self.port.as_mut()?.datagrams_mut().backend_mut();
+        let backend = self.port.as_mut()?.datagrams_mut().inner_mut();
         self.due = true;
         match backend {
             Backend::Fabric(fabric) => Some((fabric, target)),
@@ -228,7 +228,7 @@ impl Dgram {
 
 /// What carries its datagrams, as it stands in a card: the kernel's are another `udp` than libfabric's.
 fn provider(port: &DgramPort) -> String {
-    match port.datagrams().backend() {
+    match port.datagrams().inner() {
         Backend::Fabric(fabric) => fabric.provider().to_owned(),
         Backend::Udp(_) => KERNEL.to_owned(),
     }

@@ -256,7 +256,7 @@ fn dgram_later(options: &OpenOptions, number: u16) -> Dgram {
         };
         match opened {
             Ok(port) => {
-                let backend = port.datagrams().backend().name();
+                let backend = port.datagrams().inner().name();
                 log::info!("dgram port over {backend}, for an address with /dgram");
                 Some(port)
             }
@@ -367,7 +367,7 @@ fn claim_dgram(
     let opened = dgram::open(&dgram_options(options), port, resolver(options.ports));
     match opened {
         Ok(dgram) => {
-            log::info!("dgram port over {}", dgram.datagrams().backend().name());
+            log::info!("dgram port over {}", dgram.datagrams().inner().name());
             Ok(Some(dgram))
         }
         Err(DgramError::InUse(_)) => Err(OpenError::InUse { endpoint, port }),

@@ -1,9 +1,8 @@
 //! One datagram service out of several, chosen when the port is opened.
 //!
 //! ```text
-//!   Datagrams --+-- Plain  --+           +-- Udp       kernel sockets
-//!               `-- Faulty --+-- Backend-+
-//!                                        `-- Fabric    libfabric
+//!   Backend --+-- Udp       kernel sockets
+//!             `-- Fabric    libfabric
 //! ```
 //!
 //! Every call is a `match` and a call that the compiler knows, so that what is not used costs
@@ -13,7 +12,6 @@
 //! Knows nothing of: what is in the datagrams.
 
 use super::fabric::{FabricAddress, FabricDatagrams};
-use super::faults::Faulty;
 use super::udp::{Address, UdpDatagrams};
 use mx_proto::port::{ConnectError, WakeDescriptors};
 use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, Incoming, Train};
@@ -41,19 +39,6 @@ pub enum AnyAddress {
     Fabric(FabricAddress),
 }
 
-/// The same, with faults or without.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "a port has one of it, which its packets go through"
-)]
-#[derive(Debug)]
-pub enum Datagrams {
-    /// As it is.
-    Plain(Backend),
-    /// Harmed on purpose.
-    Faulty(Box<Faulty<Backend>>),
-}
-
 impl Backend {
     /// What it is called, for people.
     pub fn name(&self) -> &str {
@@ -64,29 +49,12 @@ impl Backend {
     }
 }
 
-impl Datagrams {
-    /// What carries them.
-    pub fn backend(&self) -> &Backend {
-        match self {
-            Self::Plain(backend) => backend,
-            Self::Faulty(faulty) => faulty.inner(),
-        }
-    }
-
-    /// The same, to change it.
-    pub fn backend_mut(&mut self) -> &mut Backend {
-        match self {
-            Self::Plain(backend) => backend,
-            Self::Faulty(faulty) => faulty.inner_mut(),
-        }
-    }
-}
-
-/// One call on whichever of `$kind` it is.
+/// One call on whichever it is.
 macro_rules! each {
-    ($self:ident: $kind:ident { $($variant:ident),+ }, $inner:ident => $call:expr) => {
+    ($self:ident, $inner:ident => $call:expr) => {
         match $self {
-            $($kind::$variant($inner) => $call),+
+            Self::Udp($inner) => $call,
+            Self::Fabric($inner) => $call,
         }
     };
 }
@@ -110,7 +78,7 @@ impl DatagramPort for Backend {
     }
 
     fn data_name(&self) -> &[u8] {
-        each!(self: Self { Udp, Fabric }, it => it.data_name())
+        each!(self, it => it.data_name())
     }
 
     fn data_address(&mut self, command: AnyAddress, name: &[u8]) -> Option<AnyAddress> {
@@ -135,16 +103,16 @@ impl DatagramPort for Backend {
     }
 
     fn capacity(&self, channel: Channel) -> Capacity {
-        each!(self: Self { Udp, Fabric }, it => it.capacity(channel))
+        each!(self, it => it.capacity(channel))
     }
 
     fn receive_buffer(&self) -> usize {
-        each!(self: Self { Udp, Fabric }, it => it.receive_buffer())
+        each!(self, it => it.receive_buffer())
     }
 
     #[inline]
     fn now(&self) -> Instant {
-        each!(self: Self { Udp, Fabric }, it => it.now())
+        each!(self, it => it.now())
     }
 
     #[inline]
@@ -172,15 +140,15 @@ impl DatagramPort for Backend {
     }
 
     fn arm(&mut self) -> bool {
-        each!(self: Self { Udp, Fabric }, it => it.arm())
+        each!(self, it => it.arm())
     }
 
     fn disarm(&mut self) {
-        each!(self: Self { Udp, Fabric }, it => it.disarm());
+        each!(self, it => it.disarm());
     }
 
     fn descriptors(&self) -> WakeDescriptors {
-        each!(self: Self { Udp, Fabric }, it => it.descriptors())
+        each!(self, it => it.descriptors())
     }
 }
 
@@ -205,70 +173,5 @@ fn of<A, B>(incoming: Incoming<'_, A>, name: impl Fn(A) -> B) -> Incoming<'_, B>
             at: name(at),
             is: name(is),
         },
-    }
-}
-
-impl DatagramPort for Datagrams {
-    type Address = AnyAddress;
-
-    fn resolve(&self, target: Target) -> Result<AnyAddress, ConnectError> {
-        each!(self: Self { Plain, Faulty }, it => it.resolve(target))
-    }
-
-    #[inline]
-    fn same_host(one: AnyAddress, other: AnyAddress) -> bool {
-        Backend::same_host(one, other)
-    }
-
-    fn data_name(&self) -> &[u8] {
-        each!(self: Self { Plain, Faulty }, it => it.data_name())
-    }
-
-    fn data_address(&mut self, command: AnyAddress, name: &[u8]) -> Option<AnyAddress> {
-        each!(self: Self { Plain, Faulty }, it => it.data_address(command, name))
-    }
-
-    fn is_safe(&self, address: AnyAddress) -> bool {
-        each!(self: Self { Plain, Faulty }, it => it.is_safe(address))
-    }
-
-    fn capacity(&self, channel: Channel) -> Capacity {
-        each!(self: Self { Plain, Faulty }, it => it.capacity(channel))
-    }
-
-    fn receive_buffer(&self) -> usize {
-        each!(self: Self { Plain, Faulty }, it => it.receive_buffer())
-    }
-
-    #[inline]
-    fn now(&self) -> Instant {
-        each!(self: Self { Plain, Faulty }, it => it.now())
-    }
-
-    #[inline]
-    fn send(
-        &mut self,
-        channel: Channel,
-        to: AnyAddress,
-        train: Train<'_>,
-    ) -> Result<(), DatagramError> {
-        each!(self: Self { Plain, Faulty }, it => it.send(channel, to, train))
-    }
-
-    #[inline]
-    fn poll(&mut self, budget: usize, receive: impl FnMut(Incoming<'_, AnyAddress>)) -> bool {
-        each!(self: Self { Plain, Faulty }, it => it.poll(budget, receive))
-    }
-
-    fn arm(&mut self) -> bool {
-        each!(self: Self { Plain, Faulty }, it => it.arm())
-    }
-
-    fn disarm(&mut self) {
-        each!(self: Self { Plain, Faulty }, it => it.disarm());
-    }
-
-    fn descriptors(&self) -> WakeDescriptors {
-        each!(self: Self { Plain, Faulty }, it => it.descriptors())
     }
 }

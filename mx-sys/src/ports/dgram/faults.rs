@@ -11,8 +11,16 @@
 //! Every process harms what it receives, so that two with the same setting harm both directions.
 //! The same seed and the same datagrams give the same harm.
 //!
+//! Without a plan everything passes, at the cost of a look.
+//!
 //! Owns: the draws, datagrams held back.
 //! Knows nothing of: what is in them.
+
+mod plan;
+#[cfg(test)]
+mod tests;
+
+pub use plan::{FaultPlan, WANTED};
 
 use mx_proto::port::{ConnectError, WakeDescriptors};
 use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, Incoming, Train};
@@ -29,60 +37,6 @@ const OVERTAKERS: u64 = 8;
 
 /// How long one is held back at most, overtaken or not.
 const LATE: Duration = Duration::from_millis(2);
-
-/// What is to happen how often: shares of all datagrams, at most 1 together.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct FaultPlan {
-    /// Never arrive.
-    pub loss: f64,
-    /// Arrive twice.
-    pub dup: f64,
-    /// Are overtaken by others.
-    pub reorder: f64,
-    /// Arrive a little later.
-    pub delay: f64,
-    /// Are damaged.
-    pub corrupt: f64,
-    /// Where the draws begin.
-    pub seed: u64,
-}
-
-/// What a plan looks like, for whoever is told that theirs is none.
-pub const WANTED: &str = "loss, dup, reorder, delay, corrupt = 0 to 1 and at most 1 \
-                          together, seed = a number, as in loss=0.01,reorder=0.02,seed=7";
-
-impl FaultPlan {
-    /// Reads `loss=0.01,dup=0.01,seed=7`: parts in any order, separated by commas or semicolons.
-    /// `None`: it is no such text.
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut plan = Self::default();
-        for part in text.split([',', ';']) {
-            let (name, value) = part.split_once('=')?;
-            let (name, value) = (name.trim(), value.trim());
-            let share = match name {
-                "loss" => &mut plan.loss,
-                "dup" => &mut plan.dup,
-                "reorder" => &mut plan.reorder,
-                "delay" => &mut plan.delay,
-                "corrupt" => &mut plan.corrupt,
-                "seed" => {
-                    plan.seed = value.parse().ok()?;
-                    continue;
-                }
-                _ => return None,
-            };
-            *share = value
-                .parse()
-                .ok()
-                .filter(|share| (0.0..=1.0).contains(share))?;
-        }
-        (plan.shares().iter().sum::<f64>() <= 1.0).then_some(plan)
-    }
-
-    fn shares(&self) -> [f64; 5] {
-        [self.loss, self.dup, self.reorder, self.delay, self.corrupt]
-    }
-}
 
 /// How many datagrams met what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -130,10 +84,10 @@ struct Held<A> {
     until: Instant,
 }
 
-/// A service with faults.
+/// A service with faults, if they are asked for.
 pub struct Faulty<D: DatagramPort> {
     inner: D,
-    mishaps: Mishaps<D::Address>,
+    mishaps: Option<Box<Mishaps<D::Address>>>,
 }
 
 /// Everything but the service, which is busy while this is needed.
@@ -149,23 +103,9 @@ struct Mishaps<A> {
 }
 
 impl<D: DatagramPort> Faulty<D> {
-    /// Harms what `inner` receives.
-    pub fn new(inner: D, plan: FaultPlan) -> Self {
-        let mut sum = 0.0;
-        let limits = plan.shares().map(|share| {
-            sum += share;
-            // Saturates at both ends.
-            (sum * u64::MAX as f64) as u64
-        });
-        let mishaps = Mishaps {
-            limits,
-            damages: plan.corrupt > 0.0,
-            state: plan.seed,
-            seen: 0,
-            held: VecDeque::new(),
-            scratch: Vec::new(),
-            stats: FaultStats::default(),
-        };
+    /// Harms what `inner` receives, as the plan says.
+    pub fn new(inner: D, plan: Option<FaultPlan>) -> Self {
+        let mishaps = plan.map(|plan| Box::new(Mishaps::new(plan)));
         Self { inner, mishaps }
     }
 
@@ -179,13 +119,32 @@ impl<D: DatagramPort> Faulty<D> {
         &mut self.inner
     }
 
-    /// How many datagrams met what so far.
+    /// How many datagrams met what so far; nothing is counted without a plan.
     pub fn stats(&self) -> FaultStats {
-        self.mishaps.stats
+        let mishaps = self.mishaps.as_ref();
+        mishaps.map_or_else(FaultStats::default, |mishaps| mishaps.stats)
     }
 }
 
 impl<A: Copy> Mishaps<A> {
+    fn new(plan: FaultPlan) -> Self {
+        let mut sum = 0.0;
+        let limits = plan.shares().map(|share| {
+            sum += share;
+            // Saturates at both ends.
+            (sum * u64::MAX as f64) as u64
+        });
+        Self {
+            limits,
+            damages: plan.corrupt > 0.0,
+            state: plan.seed,
+            seen: 0,
+            held: VecDeque::new(),
+            scratch: Vec::new(),
+            stats: FaultStats::default(),
+        }
+    }
+
     /// The next number (SplitMix64).
     fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -337,6 +296,7 @@ impl<D: DatagramPort> DatagramPort for Faulty<D> {
         self.inner.resolve(target)
     }
 
+    #[inline]
     fn same_host(one: Self::Address, other: Self::Address) -> bool {
         D::same_host(one, other)
     }
@@ -350,7 +310,8 @@ impl<D: DatagramPort> DatagramPort for Faulty<D> {
     }
 
     fn is_safe(&self, address: Self::Address) -> bool {
-        !self.mishaps.damages && self.inner.is_safe(address)
+        let damages = self.mishaps.as_ref().is_some_and(|it| it.damages);
+        !damages && self.inner.is_safe(address)
     }
 
     fn capacity(&self, channel: Channel) -> Capacity {
@@ -361,10 +322,12 @@ impl<D: DatagramPort> DatagramPort for Faulty<D> {
         self.inner.receive_buffer()
     }
 
+    #[inline]
     fn now(&self) -> Instant {
         self.inner.now()
     }
 
+    #[inline]
     fn send(
         &mut self,
         channel: Channel,
@@ -374,14 +337,17 @@ impl<D: DatagramPort> DatagramPort for Faulty<D> {
         self.inner.send(channel, to, train)
     }
 
+    #[inline]
     fn poll(
         &mut self,
         budget: usize,
         mut receive: impl FnMut(Incoming<'_, Self::Address>),
     ) -> bool {
+        let Some(mishaps) = &mut self.mishaps else {
+            return self.inner.poll(budget, receive);
+        };
         let now = self.inner.now();
-        let mut any = self.mishaps.release(now, &mut receive);
-        let mishaps = &mut self.mishaps;
+        let mut any = mishaps.release(now, &mut receive);
         any |= self.inner.poll(budget, |incoming| match incoming {
             Incoming::Datagrams {
                 channel,
@@ -397,7 +363,7 @@ impl<D: DatagramPort> DatagramPort for Faulty<D> {
     fn arm(&mut self) -> bool {
         // Nothing else brings back what is held.
         let ready = self.inner.arm();
-        ready && self.mishaps.held.is_empty()
+        ready && self.mishaps.as_ref().is_none_or(|it| it.held.is_empty())
     }
 
     fn disarm(&mut self) {
@@ -409,235 +375,12 @@ impl<D: DatagramPort> DatagramPort for Faulty<D> {
     }
 }
 
-impl<D: DatagramPort> fmt::Debug for Faulty<D> {
+impl<D: DatagramPort + fmt::Debug> fmt::Debug for Faulty<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Faulty")
-            .field("held", &self.mishaps.held.len())
-            .field("stats", &self.mishaps.stats)
+            .field("inner", &self.inner)
+            .field("harmful", &self.mishaps.is_some())
+            .field("stats", &self.stats())
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::cell::Cell;
-
-    /// Receives datagrams of four bytes, numbered from 0, in trains of `train`.
-    struct Numbers {
-        next: u32,
-        end: u32,
-        train: u32,
-        now: Cell<u64>,
-    }
-
-    impl DatagramPort for Numbers {
-        type Address = u8;
-
-        fn resolve(&self, _: Target) -> Result<u8, ConnectError> {
-            Err(ConnectError::NoRoute)
-        }
-
-        fn data_name(&self) -> &[u8] {
-            &[]
-        }
-
-        fn data_address(&mut self, _: u8, _: &[u8]) -> Option<u8> {
-            None
-        }
-
-        fn is_safe(&self, _: u8) -> bool {
-            true
-        }
-
-        fn capacity(&self, _: Channel) -> Capacity {
-            Capacity {
-                datagram_max: 1,
-                train_max: 1,
-                train_bytes: 1,
-            }
-        }
-
-        fn receive_buffer(&self) -> usize {
-            1
-        }
-
-        fn now(&self) -> Instant {
-            self.now.set(self.now.get() + 100);
-            Instant(self.now.get())
-        }
-
-        fn send(&mut self, _: Channel, _: u8, _: Train<'_>) -> Result<(), DatagramError> {
-            Ok(())
-        }
-
-        fn poll(&mut self, _: usize, mut receive: impl FnMut(Incoming<'_, u8>)) -> bool {
-            let end = self.end.min(self.next + self.train);
-            let bytes: Vec<u8> = (self.next..end).flat_map(u32::to_le_bytes).collect();
-            self.next = end;
-            train(Channel::Data, 9, &bytes, 4, &mut receive);
-            !bytes.is_empty()
-        }
-
-        fn arm(&mut self) -> bool {
-            true
-        }
-
-        fn disarm(&mut self) {}
-    }
-
-    const COUNT: u32 = 20_000;
-
-    fn plan(text: &str) -> FaultPlan {
-        FaultPlan::parse(text).unwrap()
-    }
-
-    /// What comes through of [`COUNT`] datagrams.
-    fn through(text: &str) -> (Vec<Vec<u8>>, FaultStats) {
-        let numbers = Numbers {
-            next: 0,
-            end: COUNT,
-            train: 60,
-            now: Cell::new(0),
-        };
-        let mut faulty = Faulty::new(numbers, plan(text));
-        let mut got = Vec::new();
-        while faulty.inner.next < COUNT || !faulty.arm() {
-            faulty.poll(64, |incoming| {
-                let Incoming::Datagrams { bytes, segment, .. } = incoming else {
-                    panic!("only datagrams");
-                };
-                got.extend(bytes.chunks(segment).map(<[u8]>::to_vec));
-            });
-        }
-        (got, faulty.stats())
-    }
-
-    fn numbers(got: &[Vec<u8>]) -> Vec<u32> {
-        let number = |bytes: &Vec<u8>| u32::from_le_bytes(bytes[..].try_into().unwrap());
-        got.iter().map(number).collect()
-    }
-
-    /// 5 % of the datagrams, give or take as much as chance does.
-    fn about_five_percent(count: u64) -> bool {
-        (850..1150).contains(&count)
-    }
-
-    #[test]
-    fn what_is_lost_is_missing_and_the_rest_is_in_order() {
-        let (got, stats) = through("loss=0.05,seed=1");
-        let got = numbers(&got);
-        assert!(got.is_sorted());
-        assert!(about_five_percent(stats.lost), "{stats:?}");
-        assert_eq!(got.len() as u64, u64::from(COUNT) - stats.lost);
-        assert_eq!(stats.passed + stats.lost, u64::from(COUNT));
-    }
-
-    #[test]
-    fn what_is_doubled_comes_twice() {
-        let (got, stats) = through("dup=0.05,seed=2");
-        assert!(about_five_percent(stats.doubled), "{stats:?}");
-        assert_eq!(got.len() as u64, u64::from(COUNT) + stats.doubled);
-        let mut got = numbers(&got);
-        got.dedup();
-        assert_eq!(got, (0..COUNT).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn what_is_held_back_comes_all_the_same_and_not_much_later() {
-        for (text, last) in [("reorder=0.05,seed=3", 10), ("delay=0.05,seed=4", COUNT)] {
-            let (got, stats) = through(text);
-            assert!(
-                about_five_percent(stats.overtaken + stats.delayed),
-                "{stats:?}"
-            );
-            let got = numbers(&got);
-            assert!(!got.is_sorted());
-            for (place, number) in got.iter().enumerate() {
-                // One that nothing happened to is early by those that are held.
-                assert!(
-                    (place as u32).abs_diff(*number) <= last,
-                    "{number} at {place}"
-                );
-            }
-            let mut sorted = got;
-            sorted.sort_unstable();
-            assert_eq!(sorted, (0..COUNT).collect::<Vec<_>>());
-        }
-    }
-
-    #[test]
-    fn what_is_damaged_differs_or_is_shorter_and_its_service_is_not_safe() {
-        let (got, stats) = through("corrupt=0.05,seed=5");
-        let right = (0..COUNT).map(|number| number.to_le_bytes().to_vec());
-        let wrong = got.iter().zip(right).filter(|(got, right)| *got != right);
-        let (wrong, short): (Vec<_>, Vec<_>) = wrong.partition(|(got, _)| got.len() == 4);
-        assert!(about_five_percent(stats.corrupted), "{stats:?}");
-        assert!(!short.is_empty() && wrong.len() > short.len());
-        // The same bit may be flipped twice.
-        let all = (wrong.len() + short.len()) as u64;
-        assert!(
-            all <= stats.corrupted && all + 60 > stats.corrupted,
-            "{all}, {stats:?}"
-        );
-        let service = |text| {
-            let numbers = Numbers {
-                next: 0,
-                end: 0,
-                train: 1,
-                now: Cell::new(0),
-            };
-            Faulty::new(numbers, plan(text)).is_safe(1)
-        };
-        assert!(service("loss=1") && !service("corrupt=0.001"));
-    }
-
-    #[test]
-    fn the_same_seed_does_the_same() {
-        let text = "loss=0.1,dup=0.1,reorder=0.1,corrupt=0.1,seed=18446744073709551615";
-        assert_eq!(through(text), through(text));
-        assert_ne!(
-            through(text).1,
-            through("loss=0.1,dup=0.1,reorder=0.1,corrupt=0.1").1
-        );
-    }
-
-    #[test]
-    fn nothing_comes_through_when_all_is_lost_and_everything_when_nothing_is_said() {
-        assert!(through("loss=1").0.is_empty());
-        let (got, stats) = through("loss=0");
-        assert_eq!(numbers(&got), (0..COUNT).collect::<Vec<_>>());
-        assert_eq!(stats.passed, u64::from(COUNT));
-    }
-
-    #[test]
-    fn plans_are_read_in_any_order_and_nonsense_is_refused() {
-        let expected = FaultPlan {
-            loss: 0.25,
-            reorder: 0.5,
-            seed: 7,
-            ..FaultPlan::default()
-        };
-        for text in [
-            "loss=0.25,reorder=0.5,seed=7",
-            "seed=7; reorder=.5; loss=25e-2",
-        ] {
-            assert_eq!(plan(text), expected);
-        }
-        for text in [
-            "",
-            "loss",
-            "loss=",
-            "loss=-0.1",
-            "loss=1.1",
-            "loss=nan",
-            "loss=0.5,dup=0.6",
-            "seed=-1",
-            "drop=0.1",
-            "loss=0.1,",
-            "loss=inf",
-        ] {
-            assert_eq!(FaultPlan::parse(text), None, "{text:?}");
-        }
     }
 }

@@ -3,8 +3,9 @@
 //! ```text
 //!   Reliable            mx_proto::reliability: order, resends, windows
 //!      |
-//!   Datagrams           backend: which one, decided once
-//!      |  faults        loss on purpose, when MX_DGRAM_FAULTS asks for it
+//!   Faulty              faults: loss on purpose, when MX_DGRAM_FAULTS asks for it
+//!      |
+//!   Backend             which one, decided once
 //!      +-- udp          kernel sockets, everywhere
 //!      `-- fabric       libfabric, where it has datagrams
 //! ```
@@ -18,7 +19,7 @@ pub mod faults;
 mod options;
 pub mod udp;
 
-pub use backend::{AnyAddress, Backend, Datagrams};
+pub use backend::{AnyAddress, Backend};
 pub use options::{BackendChoice, DgramError, DgramOptions};
 
 use crate::ports::nest::Nest;
@@ -31,7 +32,7 @@ use std::io;
 use udp::{UdpDatagrams, UdpOptions};
 
 /// The port.
-pub type DgramPort = Reliable<Datagrams>;
+pub type DgramPort = Reliable<Faulty<Backend>>;
 
 /// Opens the port with the command channel at `number`; 0: wherever.
 pub(super) fn open(
@@ -50,13 +51,10 @@ pub(super) fn open(
             other => other?,
         },
     };
-    let datagrams = match options.faults {
-        None => Datagrams::Plain(backend),
-        Some(plan) => {
-            log::warn!("datagrams get lost on purpose: {plan:?}");
-            Datagrams::Faulty(Box::new(Faulty::new(backend, plan)))
-        }
-    };
+    if let Some(plan) = options.faults {
+        log::warn!("datagrams get lost on purpose: {plan:?}");
+    }
+    let datagrams = Faulty::new(backend, options.faults);
     let key = random::key().map_err(DgramError::Udp)?;
     Ok(Reliable::new(datagrams, options.reliable, key))
 }
@@ -95,7 +93,7 @@ fn open_fabric(options: &DgramOptions, number: u16) -> Result<Backend, DgramErro
 
 /// From now on, whoever sleeps does so on this nest.
 pub(super) fn wake_through(port: &mut DgramPort, nest: &Nest, member: u8) -> io::Result<()> {
-    match port.datagrams_mut().backend_mut() {
+    match port.datagrams_mut().inner_mut() {
         Backend::Udp(udp) => nest.add(member, udp.descriptors().data),
         // Its own descriptors are nested deep already.
         Backend::Fabric(fabric) => fabric.wake_through(nest.as_fd()),

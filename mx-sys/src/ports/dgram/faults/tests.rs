@@ -1,0 +1,191 @@
+//! A service that receives numbered datagrams, and what comes through of them.
+
+use super::*;
+use std::cell::Cell;
+
+/// Receives datagrams of four bytes, numbered from 0, in trains of `train`.
+struct Numbers {
+    next: u32,
+    end: u32,
+    train: u32,
+    now: Cell<u64>,
+}
+
+impl DatagramPort for Numbers {
+    type Address = u8;
+
+    fn resolve(&self, _: Target) -> Result<u8, ConnectError> {
+        Err(ConnectError::NoRoute)
+    }
+
+    fn data_name(&self) -> &[u8] {
+        &[]
+    }
+
+    fn data_address(&mut self, _: u8, _: &[u8]) -> Option<u8> {
+        None
+    }
+
+    fn is_safe(&self, _: u8) -> bool {
+        true
+    }
+
+    fn capacity(&self, _: Channel) -> Capacity {
+        Capacity {
+            datagram_max: 1,
+            train_max: 1,
+            train_bytes: 1,
+        }
+    }
+
+    fn receive_buffer(&self) -> usize {
+        1
+    }
+
+    fn now(&self) -> Instant {
+        self.now.set(self.now.get() + 100);
+        Instant(self.now.get())
+    }
+
+    fn send(&mut self, _: Channel, _: u8, _: Train<'_>) -> Result<(), DatagramError> {
+        Ok(())
+    }
+
+    fn poll(&mut self, _: usize, mut receive: impl FnMut(Incoming<'_, u8>)) -> bool {
+        let end = self.end.min(self.next + self.train);
+        let bytes: Vec<u8> = (self.next..end).flat_map(u32::to_le_bytes).collect();
+        self.next = end;
+        train(Channel::Data, 9, &bytes, 4, &mut receive);
+        !bytes.is_empty()
+    }
+
+    fn arm(&mut self) -> bool {
+        true
+    }
+
+    fn disarm(&mut self) {}
+}
+
+const COUNT: u32 = 20_000;
+
+fn plan(text: &str) -> FaultPlan {
+    FaultPlan::parse(text).unwrap()
+}
+
+/// What comes through of [`COUNT`] datagrams.
+fn through(text: &str) -> (Vec<Vec<u8>>, FaultStats) {
+    let numbers = Numbers {
+        next: 0,
+        end: COUNT,
+        train: 60,
+        now: Cell::new(0),
+    };
+    let mut faulty = Faulty::new(numbers, Some(plan(text)));
+    let mut got = Vec::new();
+    while faulty.inner.next < COUNT || !faulty.arm() {
+        faulty.poll(64, |incoming| {
+            let Incoming::Datagrams { bytes, segment, .. } = incoming else {
+                panic!("only datagrams");
+            };
+            got.extend(bytes.chunks(segment).map(<[u8]>::to_vec));
+        });
+    }
+    (got, faulty.stats())
+}
+
+fn numbers(got: &[Vec<u8>]) -> Vec<u32> {
+    let number = |bytes: &Vec<u8>| u32::from_le_bytes(bytes[..].try_into().unwrap());
+    got.iter().map(number).collect()
+}
+
+/// 5 % of the datagrams, give or take as much as chance does.
+fn about_five_percent(count: u64) -> bool {
+    (850..1150).contains(&count)
+}
+
+#[test]
+fn what_is_lost_is_missing_and_the_rest_is_in_order() {
+    let (got, stats) = through("loss=0.05,seed=1");
+    let got = numbers(&got);
+    assert!(got.is_sorted());
+    assert!(about_five_percent(stats.lost), "{stats:?}");
+    assert_eq!(got.len() as u64, u64::from(COUNT) - stats.lost);
+    assert_eq!(stats.passed + stats.lost, u64::from(COUNT));
+}
+
+#[test]
+fn what_is_doubled_comes_twice() {
+    let (got, stats) = through("dup=0.05,seed=2");
+    assert!(about_five_percent(stats.doubled), "{stats:?}");
+    assert_eq!(got.len() as u64, u64::from(COUNT) + stats.doubled);
+    let mut got = numbers(&got);
+    got.dedup();
+    assert_eq!(got, (0..COUNT).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_held_back_comes_all_the_same_and_not_much_later() {
+    for (text, last) in [("reorder=0.05,seed=3", 10), ("delay=0.05,seed=4", COUNT)] {
+        let (got, stats) = through(text);
+        assert!(
+            about_five_percent(stats.overtaken + stats.delayed),
+            "{stats:?}"
+        );
+        let got = numbers(&got);
+        assert!(!got.is_sorted());
+        for (place, number) in got.iter().enumerate() {
+            // One that nothing happened to is early by those that are held.
+            assert!(
+                (place as u32).abs_diff(*number) <= last,
+                "{number} at {place}"
+            );
+        }
+        let mut sorted = got;
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..COUNT).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn what_is_damaged_differs_or_is_shorter_and_its_service_is_not_safe() {
+    let (got, stats) = through("corrupt=0.05,seed=5");
+    let right = (0..COUNT).map(|number| number.to_le_bytes().to_vec());
+    let wrong = got.iter().zip(right).filter(|(got, right)| *got != right);
+    let (wrong, short): (Vec<_>, Vec<_>) = wrong.partition(|(got, _)| got.len() == 4);
+    assert!(about_five_percent(stats.corrupted), "{stats:?}");
+    assert!(!short.is_empty() && wrong.len() > short.len());
+    // The same bit may be flipped twice.
+    let all = (wrong.len() + short.len()) as u64;
+    assert!(
+        all <= stats.corrupted && all + 60 > stats.corrupted,
+        "{all}, {stats:?}"
+    );
+    let service = |text| {
+        let numbers = Numbers {
+            next: 0,
+            end: 0,
+            train: 1,
+            now: Cell::new(0),
+        };
+        Faulty::new(numbers, Some(plan(text))).is_safe(1)
+    };
+    assert!(service("loss=1") && !service("corrupt=0.001"));
+}
+
+#[test]
+fn the_same_seed_does_the_same() {
+    let text = "loss=0.1,dup=0.1,reorder=0.1,corrupt=0.1,seed=18446744073709551615";
+    assert_eq!(through(text), through(text));
+    assert_ne!(
+        through(text).1,
+        through("loss=0.1,dup=0.1,reorder=0.1,corrupt=0.1").1
+    );
+}
+
+#[test]
+fn nothing_comes_through_when_all_is_lost_and_everything_when_nothing_is_said() {
+    assert!(through("loss=1").0.is_empty());
+    let (got, stats) = through("loss=0");
+    assert_eq!(numbers(&got), (0..COUNT).collect::<Vec<_>>());
+    assert_eq!(stats.passed, u64::from(COUNT));
+}
