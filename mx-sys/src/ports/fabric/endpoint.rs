@@ -238,19 +238,8 @@ impl Ep {
             let result = unsafe { fi_recv(ep, start.cast(), len, desc, FI_ADDR_UNSPEC, context) };
             return check(result);
         }
-        let segment = iovec {
-            iov_base: start.cast(),
-            iov_len: len,
-        };
-        let mut desc = desc;
-        let msg = fi_msg {
-            msg_iov: &raw const segment,
-            desc: &raw mut desc,
-            iov_count: 1,
-            addr: FI_ADDR_UNSPEC,
-            context,
-            data: 0,
-        };
+        let (segment, mut desc) = (segment(start, len), desc);
+        let msg = message(&segment, &mut desc, FI_ADDR_UNSPEC, context);
         // SAFETY: an open endpoint, a message whose arrays live until the call returns.
         check(unsafe { fi_recvmsg(ep, &raw const msg, FI_MULTI_RECV) })
     }
@@ -299,19 +288,8 @@ impl Ep {
         to: u64,
         context: *mut c_void,
     ) -> Result<(), i32> {
-        let segment = iovec {
-            iov_base: start.cast_mut().cast(),
-            iov_len: len,
-        };
-        let mut desc = desc;
-        let msg = fi_msg {
-            msg_iov: &raw const segment,
-            desc: &raw mut desc,
-            iov_count: 1,
-            addr: to,
-            context,
-            data: 0,
-        };
+        let (segment, mut desc) = (segment(start, len), desc);
+        let msg = message(&segment, &mut desc, to, context);
         // SAFETY: an open endpoint, a message whose arrays live until the call returns; the rest is
         // the caller's word.
         check(unsafe { fi_sendmsg(self.parts.raw, &raw const msg, FI_COMPLETION | FI_MORE) })
@@ -477,6 +455,26 @@ fn set_port(info: Info<'_>, port: u16) {
     let start = unsafe { (*info.as_ptr()).src_addr }.cast::<u8>();
     // SAFETY: an address of at least four bytes, whose third and fourth these are.
     unsafe { start.add(2).cast::<[u8; 2]>().write(port.to_be_bytes()) };
+}
+
+/// Bytes as one segment; who takes it in knows whether it may be written to.
+pub(super) fn segment(start: *const u8, len: usize) -> iovec {
+    iovec {
+        iov_base: start.cast_mut().cast(),
+        iov_len: len,
+    }
+}
+
+/// A message of one segment. It points to both, and is good as long as they are.
+fn message(segment: &iovec, desc: &mut Desc, addr: u64, context: *mut c_void) -> fi_msg {
+    fi_msg {
+        msg_iov: segment,
+        desc,
+        iov_count: 1,
+        addr,
+        context,
+        data: 0,
+    }
 }
 
 /// The address of an endpoint.

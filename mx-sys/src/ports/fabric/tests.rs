@@ -3,13 +3,13 @@
 //! They need one: `apt-get install libfabric1`, or `MX_LIBFABRIC=/path/libfabric.so.1`. All
 //! software providers that the library has and that are chosen without asking are gone through.
 
+mod lanes;
+
 use super::*;
 use crate::ports::rdm::RdmOptions;
 use crate::ports::rdm::plan::Large;
 use crate::ports::rdm::provider::Choice;
-use libfabric_sys::abi::{
-    FI_ADDR_UNSPEC, FI_EAGAIN, FI_MULTI_RECV, FI_RECV, FI_REMOTE_READ, FI_SEND, fi_context2,
-};
+use libfabric_sys::abi::{FI_EAGAIN, FI_MULTI_RECV, FI_RECV, FI_REMOTE_READ, FI_SEND, fi_context2};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
@@ -126,12 +126,22 @@ fn post(what: &str, poll: impl Fn(), mut attempt: impl FnMut() -> Result<(), i32
     });
 }
 
-fn poll(a: &Side, b: &Side) {
-    a.poll();
-    b.poll();
+/// Posts a multi-receive buffer.
+///
+/// # Safety
+///
+/// `room` and `context` outlive `side`.
+unsafe fn receive(side: &Side, room: &mut [u8], context: *mut c_void) {
+    let (start, len) = (room.as_mut_ptr(), room.len());
+    // SAFETY: the caller's word.
+    let posted = unsafe {
+        side.main
+            .receive(start, len, std::ptr::null_mut(), true, context)
+    };
+    posted.unwrap();
 }
 
-fn poll_lanes(a: &Lane, b: &Lane) {
+fn poll(a: &Side, b: &Side) {
     a.poll();
     b.poll();
 }
@@ -184,14 +194,9 @@ fn many_messages_share_one_receive_buffer() {
         let plan = choice.plan.clone();
         let mut contexts = Contexts::new(2);
         let mut room = vec![0_u8; 4 * (plan.prefix + plan.slot_bytes)];
-        let receive = contexts.at(0);
+        let received = contexts.at(0);
         // SAFETY: `room` and the context outlive `b`, which is dropped at the end of this block.
-        unsafe {
-            let (start, len) = (room.as_mut_ptr(), room.len());
-            b.main
-                .receive(start, len, std::ptr::null_mut(), true, receive)
-                .unwrap();
-        }
+        unsafe { receive(&b, &mut room, received) };
         // Small ones by inject, then a whole slot by send.
         for number in 0..10_u8 {
             let frame = vec![number; plan.prefix + 40];
@@ -214,7 +219,7 @@ fn many_messages_share_one_receive_buffer() {
         for expected in (0..10).map(Some).chain([None]) {
             let event = until("receive", || {
                 a.poll();
-                b.take_context(receive)
+                b.take_context(received)
             });
             let CqEvent::Done { buf, len, .. } = event else {
                 panic!("{event:?}");
@@ -242,20 +247,15 @@ fn a_receive_buffer_comes_back_when_no_whole_slot_fits_any_more() {
         let frame = vec![7_u8; plan.prefix + plan.inject_max];
         // A slot, and then three small frames and not four.
         let mut room = vec![0_u8; plan.prefix + plan.slot_bytes + 3 * frame.len() - 1];
-        let receive = contexts.at(0);
+        let context = contexts.at(0);
         // SAFETY: `room` and the context outlive `b`.
-        unsafe {
-            let (start, len) = (room.as_mut_ptr(), room.len());
-            b.main
-                .receive(start, len, std::ptr::null_mut(), true, receive)
-                .unwrap();
-        }
+        unsafe { receive(&b, &mut room, context) };
         let mut received = 0;
         for number in 1..=3 {
             post("inject", || poll(&a, &b), || a.main.inject(&frame, to_b));
             let returned = until("receive", || {
                 a.poll();
-                match b.take_context(receive)? {
+                match b.take_context(context)? {
                     CqEvent::Done { flags, len, .. } => {
                         // Some providers give the buffer back with an event of its own.
                         received += usize::from(len != 0);
@@ -268,266 +268,12 @@ fn a_receive_buffer_comes_back_when_no_whole_slot_fits_any_more() {
                 assert!(!returned, "after {number} frames");
             } else if !returned {
                 until("buffer", || {
-                    matches!(b.take_context(receive)?, CqEvent::Done { flags, .. }
+                    matches!(b.take_context(context)?, CqEvent::Done { flags, .. }
                         if flags & FI_MULTI_RECV != 0)
                     .then_some(())
                 });
             }
         }
-    });
-}
-
-#[test]
-fn tagged_messages_go_from_lane_to_lane_into_their_place() {
-    with_providers(|library, choice| {
-        let (a, b, ..) = pair(library, choice);
-        assert_eq!(choice.plan.large, Large::Lanes);
-        let from = a.lane();
-        let to = b.lane();
-        let lane = a.domain.insert(to.ep.address()).unwrap();
-        let mut contexts = Contexts::new(4);
-        let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
-        let mut places = [vec![0_u8; bytes.len()], vec![0_u8; 1000]];
-        // Tags the other way round than they will be sent.
-        for (index, tag) in [(0, 11_u64), (1, 12)] {
-            let (start, len) = (places[index].as_mut_ptr(), places[index].len());
-            let context = contexts.at(index);
-            let none = std::ptr::null_mut();
-            // SAFETY: the places and the contexts outlive the lane.
-            unsafe {
-                to.ep
-                    .tagged_receive(start, len, none, FI_ADDR_UNSPEC, tag, context)
-            }
-            .unwrap();
-        }
-        // The small one whole, the large one in two segments.
-        let segment = |part: &[u8]| libc::iovec {
-            iov_base: part.as_ptr().cast_mut().cast(),
-            iov_len: part.len(),
-        };
-        let (head, tail) = bytes.split_at(1_234_567);
-        let messages = [
-            (12, vec![segment(&bytes[..1000])]),
-            (11, vec![segment(head), segment(tail)]),
-        ];
-        for (index, (tag, iov)) in messages.iter().enumerate() {
-            let context = contexts.at(2 + index);
-            post(
-                "tagged send",
-                || poll_lanes(&from, &to),
-                || {
-                    // SAFETY: the bytes and the contexts outlive the lane.
-                    unsafe {
-                        from.ep
-                            .tagged_send(iov, std::ptr::null_mut(), lane, *tag, context)
-                    }
-                },
-            );
-        }
-        for index in 0..4 {
-            let context = contexts.at(index);
-            let event = until("tagged message", || {
-                let (at_a, at_b) = (from.take_context(context), to.take_context(context));
-                at_a.or(at_b)
-            });
-            assert!(is_done(&event), "{event:?}");
-            if let (CqEvent::Done { len, tag, .. }, 0 | 1) = (event, index) {
-                assert_eq!((len, tag), (places[index].len(), [11, 12][index]));
-            }
-        }
-        assert!(places[0] == bytes && places[1] == bytes[..1000]);
-    });
-}
-
-#[test]
-fn closing_a_lane_gives_back_a_posted_receive_and_leaves_the_rest_working() {
-    with_providers(|library, choice| {
-        let (a, b, to_b, _) = pair(library, choice);
-        let plan = choice.plan.clone();
-        let to = b.lane();
-        let from = a.lane();
-        let lane = a.domain.insert(to.ep.address()).unwrap();
-        let mut contexts = Contexts::new(4);
-        let none = std::ptr::null_mut();
-        let mut place = vec![0_u8; 8 << 20];
-        let bytes = vec![1_u8; 8 << 20];
-        let mut room = vec![0_u8; 2 * (plan.prefix + plan.slot_bytes)];
-        let receive = contexts.at(0);
-        // SAFETY: `room` and the context outlive `b`.
-        unsafe {
-            let (start, len) = (room.as_mut_ptr(), room.len());
-            b.main.receive(start, len, none, true, receive).unwrap();
-        }
-        // One receive that nothing will match, and one whose message is under way.
-        for (index, tag) in [(1, 77_u64), (2, 78)] {
-            let (start, len) = (place.as_mut_ptr(), place.len());
-            let context = contexts.at(index);
-            // SAFETY: `place` and the contexts outlive the lane; nothing looks into it meanwhile.
-            unsafe {
-                to.ep
-                    .tagged_receive(start, len, none, FI_ADDR_UNSPEC, tag, context)
-            }
-            .unwrap();
-        }
-        let iov = [libc::iovec {
-            iov_base: bytes.as_ptr().cast_mut().cast(),
-            iov_len: bytes.len(),
-        }];
-        let send = contexts.at(3);
-        post(
-            "tagged send",
-            || poll_lanes(&from, &to),
-            || {
-                // SAFETY: the bytes and the context outlive the lane.
-                unsafe {
-                    from.ep
-                        .tagged_send(&iov, std::ptr::null_mut(), lane, 78, send)
-                }
-            },
-        );
-        let began = Instant::now();
-        assert_eq!(to.ep.close(), Ok(()));
-        assert_eq!(from.ep.close(), Ok(()));
-        assert!(began.elapsed() < Duration::from_secs(5));
-        // Nobody writes there any more.
-        place.fill(9);
-        for _ in 0..1000 {
-            a.poll();
-            b.poll();
-        }
-        assert!(place.iter().all(|byte| *byte == 9), "{}", plan.provider);
-        // Whatever was left in the queues is over; the shared endpoints do not care.
-        let frame = vec![5_u8; plan.prefix + 32];
-        post("inject", || poll(&a, &b), || a.main.inject(&frame, to_b));
-        let event = until("receive", || {
-            a.poll();
-            b.take_context(receive)
-        });
-        assert!(is_done(&event), "{event:?}");
-        a.domain.remove(lane);
-        // And there can be a lane again.
-        b.domain.endpoint(Role::Lane).unwrap();
-    });
-}
-
-#[test]
-fn a_lane_can_be_closed_at_any_moment_of_a_large_message() {
-    with_providers(|library, choice| {
-        let (a, b, ..) = pair(library, choice);
-        let none = std::ptr::null_mut();
-        let mut contexts = Contexts::new(2);
-        let bytes = vec![1_u8; 8 << 20];
-        let iov = [libc::iovec {
-            iov_base: bytes.as_ptr().cast_mut().cast(),
-            iov_len: bytes.len(),
-        }];
-        for moment in 0..20 {
-            let (from, to) = (a.lane(), b.lane());
-            let lane = a.domain.insert(to.ep.address()).unwrap();
-            let mut place = vec![0_u8; bytes.len()];
-            let (start, len) = (place.as_mut_ptr(), place.len());
-            let receive = contexts.at(0);
-            // SAFETY: `place` and the contexts outlive the lane; nothing looks into it meanwhile.
-            unsafe {
-                to.ep
-                    .tagged_receive(start, len, none, FI_ADDR_UNSPEC, 5, receive)
-            }
-            .unwrap();
-            let send = contexts.at(1);
-            post(
-                "tagged send",
-                || poll_lanes(&from, &to),
-                || {
-                    // SAFETY: the bytes and the context outlive the lane.
-                    unsafe {
-                        from.ep
-                            .tagged_send(&iov, std::ptr::null_mut(), lane, 5, send)
-                    }
-                },
-            );
-            for _ in 0..moment {
-                poll_lanes(&from, &to);
-            }
-            // By turns, the receiver's first or the sender's.
-            let (first, second) = if moment % 2 == 0 {
-                (to, from)
-            } else {
-                (from, to)
-            };
-            assert_eq!(first.ep.close(), Ok(()));
-            for _ in 0..100 {
-                second.poll();
-            }
-            assert_eq!(second.ep.close(), Ok(()));
-            place.fill(9);
-            poll(&a, &b);
-            assert!(place.iter().all(|byte| *byte == 9));
-            a.domain.remove(lane);
-            // Of a lane that is gone nothing is left to ask.
-            a.domain.may_sleep();
-            b.domain.may_sleep();
-        }
-    });
-}
-
-#[test]
-fn one_sleeps_on_a_lane_s_own_descriptor() {
-    with_providers(|library, choice| {
-        let (a, b, ..) = pair(library, choice);
-        let (from, to) = (a.lane(), b.lane());
-        let lane = a.domain.insert(to.ep.address()).unwrap();
-        let fd = to.ep.wait_fd().expect("software providers have one");
-        assert_ne!(Some(fd), b.domain.wait_fd());
-        let mut contexts = Contexts::new(4);
-        let none = std::ptr::null_mut();
-        let mut place = [0_u8; 64];
-        for (index, number) in [(0, 1_u8), (2, 2)] {
-            let (receive, send) = (contexts.at(index), contexts.at(index + 1));
-            // SAFETY: the place and the contexts outlive the lane.
-            unsafe {
-                let start = place.as_mut_ptr();
-                to.ep
-                    .tagged_receive(start, 64, none, FI_ADDR_UNSPEC, 5, receive)
-            }
-            .unwrap();
-            if number == 2 {
-                until("rest", || {
-                    poll_lanes(&from, &to);
-                    (to.ep.may_sleep() && !sleep(fd, 20)).then_some(())
-                });
-            }
-            let bytes = [number; 64];
-            let iov = [libc::iovec {
-                iov_base: bytes.as_ptr().cast_mut().cast(),
-                iov_len: bytes.len(),
-            }];
-            // The first one connects, for which both sides must be polled.
-            let connect = || match number {
-                1 => poll_lanes(&from, &to),
-                _ => from.poll(),
-            };
-            post("tagged send", connect, || {
-                // SAFETY: the bytes and the context outlive the send, which is waited for.
-                unsafe {
-                    from.ep
-                        .tagged_send(&iov, std::ptr::null_mut(), lane, 5, send)
-                }
-            });
-            let event = until("receive", || {
-                from.poll();
-                if number == 2 && to.ep.may_sleep() {
-                    assert!(sleep(fd, 5000), "slept through it");
-                }
-                to.take_context(receive)
-            });
-            assert!(is_done(&event), "{event:?}");
-            let sent = until("sent", || {
-                to.poll();
-                from.take_context(send)
-            });
-            assert!(is_done(&sent), "{sent:?}");
-        }
-        assert_eq!(place, [2; 64]);
     });
 }
 
@@ -552,14 +298,9 @@ fn one_sleeps_on_the_descriptor_until_a_message_comes() {
         let mut contexts = Contexts::new(2);
         let mut rooms = [0, 1].map(|_| vec![0_u8; 4 * (plan.prefix + plan.slot_bytes)]);
         for (index, side) in [&a, &b].into_iter().enumerate() {
-            let (start, len) = (rooms[index].as_mut_ptr(), rooms[index].len());
             let context = contexts.at(index);
             // SAFETY: the rooms and contexts outlive both sides.
-            unsafe {
-                side.main
-                    .receive(start, len, std::ptr::null_mut(), true, context)
-            }
-            .unwrap();
+            unsafe { receive(side, &mut rooms[index], context) };
         }
         let frame = vec![3_u8; plan.prefix + 32];
         // Both directions are connected before anybody sleeps.
@@ -614,50 +355,6 @@ fn addresses_that_cannot_be_are_refused() {
         other_family[..2].copy_from_slice(&(libc::AF_UNIX as u16).to_ne_bytes());
         assert!(side.domain.insert(&other_family).is_err());
         assert!(side.domain.insert(&good).is_ok());
-    });
-}
-
-#[test]
-fn a_failed_receive_is_an_event_with_a_positive_number() {
-    with_providers(|library, choice| {
-        let (a, b, ..) = pair(library, choice);
-        let from = a.lane();
-        let to = b.lane();
-        let lane = a.domain.insert(to.ep.address()).unwrap();
-        let mut contexts = Contexts::new(2);
-        let (receive, send) = (contexts.at(0), contexts.at(1));
-        let mut place = [0_u8; 10];
-        let none = std::ptr::null_mut();
-        // SAFETY: the place and the context outlive the lane.
-        unsafe {
-            to.ep
-                .tagged_receive(place.as_mut_ptr(), 10, none, FI_ADDR_UNSPEC, 1, receive)
-        }
-        .unwrap();
-        let bytes = [1_u8; 100];
-        let iov = [libc::iovec {
-            iov_base: bytes.as_ptr().cast_mut().cast(),
-            iov_len: bytes.len(),
-        }];
-        post(
-            "tagged send",
-            || poll_lanes(&from, &to),
-            || {
-                // SAFETY: the bytes and the context outlive the lane.
-                unsafe {
-                    from.ep
-                        .tagged_send(&iov, std::ptr::null_mut(), lane, 1, send)
-                }
-            },
-        );
-        let event = until("truncation", || {
-            from.poll();
-            to.take_context(receive)
-        });
-        let CqEvent::Failed { errno, .. } = event else {
-            panic!("{event:?}");
-        };
-        assert_eq!(errno, libfabric_sys::abi::FI_ETRUNC);
     });
 }
 
