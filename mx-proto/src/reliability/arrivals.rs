@@ -386,9 +386,9 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
 
     /// Links with this address. Looks at all links: errors are rare.
     fn at(&self, address: A) -> Vec<LinkId> {
-        let all = self.table.iter();
-        all.filter(|(_, link)| link.address == address || link.data == Some(address))
-            .map(|((index, generation), _)| LinkId::new(index, generation))
+        let all = self.table.addresses();
+        all.filter(|(_, command, data)| *command == address || *data == Some(address))
+            .map(|(id, ..)| id)
             .collect()
     }
 
@@ -475,7 +475,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
 
     /// Everything has arrived, and nothing follows.
     fn on_fin<M: Memory, S: Sink<M>>(&mut self, now: Instant, id: LinkId, sink: &mut S) {
-        if let Some(link) = self.table.get(id.index(), id.generation()) {
+        if let Some(link) = self.of_mut(id) {
             // The last acknowledgement goes out before the link is forgotten.
             let (to, header) = (link.address, link.session.farewell());
             self.replies.push(Reply { to, header });

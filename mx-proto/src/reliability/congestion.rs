@@ -137,6 +137,15 @@ impl Congestion {
         self.sent_at = now;
     }
 
+    /// There was this window before a long pause, and slow start had or had not ended.
+    pub(super) fn resume(&mut self, window: u64, slow_start: bool) {
+        self.window = window.clamp(self.segment * LEAST, self.cap);
+        if !slow_start {
+            self.phase = Phase::Avoidance;
+        }
+        self.on_idle();
+    }
+
     /// What was found out about the way is old: half as much, and fast back to where it was.
     fn on_idle(&mut self) {
         let initial = initial(self.segment).min(self.window);

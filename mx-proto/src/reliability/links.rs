@@ -14,62 +14,26 @@
 
 use super::config::ReliableConfig;
 use super::cookies::Cookies;
+use super::link::{Link, Need};
 use super::packet::{Header, Kind};
-use super::reassembly::{BodyLimits, Reassembly};
+use super::reassembly::BodyLimits;
+use super::roster::{QUIET, Roster};
+use super::senders::Senders;
 use super::seq::Seq;
-use super::service::{Channel, DATA_NAME_MAX};
+use super::service::DATA_NAME_MAX;
 use super::session::{Caller, Session};
 use super::stats::ReliableStats;
 use super::store::Store;
 use crate::ids::LinkId;
 use crate::memory::Memory;
 use crate::port::{LinkDown, Sink};
-use crate::table::Table;
 use crate::time::Instant;
-use crate::timer::{TimerId, Wheel};
+use crate::timer::Wheel;
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
-
-/// One session and what the layer above knows of it.
-#[derive(Debug)]
-pub(super) struct Link<A> {
-    /// Of the peer's command channel.
-    pub(super) address: A,
-    /// Of its data channel, once we have heard of it.
-    pub(super) data: Option<A>,
-    /// Bytes that may go there before it has been proven: as many as came from there, if it was a
-    /// datagram that told us of it.
-    pub(super) data_credit: usize,
-    pub(super) session: Session,
-    pub(super) reassembly: Reassembly,
-    /// The word [`crate::port::Port::bind`] attached.
-    pub(super) cookie: u64,
-    /// The layer above still has it.
-    pub(super) attached: bool,
-    /// The layer above has heard of it, or began it.
-    pub(super) known: bool,
-    /// They began it.
-    called: bool,
-    /// Payloads are summed; `None`: the service has not been asked yet.
-    pub(super) sum: Option<bool>,
-    /// What the packet needs that found no room.
-    pub(super) blocked: Option<Need>,
-    /// The epoch in which it last brought data.
-    pub(super) active: u64,
-    timer: Option<(Instant, TimerId)>,
-    dirty: bool,
-    backlogged: bool,
-}
-
-/// What a packet needs of a link's send window.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Need {
-    pub(super) segments: usize,
-    pub(super) bytes: usize,
-}
 
 /// Something for somebody who has no session: it goes out once, and is forgotten.
 #[derive(Debug)]
@@ -94,7 +58,7 @@ pub(super) struct Links<A> {
     pub(super) limits: BodyLimits,
     pub(super) store: Store,
     pub(super) cookies: Cookies,
-    pub(super) table: Table<Link<A>>,
+    pub(super) table: Roster<A>,
     pub(super) by_cookie: HashMap<u64, LinkId, RandomState>,
     dirty: VecDeque<LinkId>,
     backlog: Vec<LinkId>,
@@ -122,59 +86,11 @@ pub(super) struct Links<A> {
     pub(super) same_host: fn(A, A) -> bool,
 }
 
-/// How many peers have sent data of late: they share the receive buffer.
-#[derive(Debug)]
-pub(super) struct Senders {
-    epoch: u64,
-    now: u32,
-    before: u32,
-    /// Bytes that all of them may have under way.
-    buffer: usize,
-}
-
-/// Time in which senders are counted: some round trips.
-const SENDERS_EPOCH: Duration = Duration::from_millis(10);
-
 /// Room a peer always has: a few small datagrams.
 pub(super) const ROOM_MIN: usize = 8 << 10;
 
 /// How late a timer may be: well below the shortest time-out and the delay of acknowledgements.
 const LATENESS: Duration = Duration::from_micros(50);
-
-/// A link that was quiet for so long gives back what memory it holds.
-pub(super) const QUIET: Duration = Duration::from_secs(1);
-
-impl Senders {
-    fn new(receive_buffer: usize, room: usize) -> Self {
-        Self {
-            epoch: 0,
-            now: 0,
-            before: 0,
-            // What the kernel keeps about a datagram is about as large as a small one. The queue of
-            // a switch is not ours to know: all senders together get what one gets alone.
-            buffer: room.min(receive_buffer / 2),
-        }
-    }
-
-    /// Data of a peer that last brought some in epoch `last` has come. The epoch it is now.
-    #[inline]
-    pub(super) fn note(&mut self, now: Instant, last: u64) -> u64 {
-        let epoch = 1 + now.0 / SENDERS_EPOCH.as_nanos() as u64;
-        if epoch != self.epoch {
-            self.before = if epoch == self.epoch + 1 { self.now } else { 0 };
-            self.now = 0;
-            self.epoch = epoch;
-        }
-        if last != epoch {
-            self.now = self.now.saturating_add(1);
-        }
-        epoch
-    }
-
-    fn share(&self) -> usize {
-        self.buffer / self.now.max(self.before).max(1) as usize
-    }
-}
 
 impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     pub(super) fn new(
@@ -194,7 +110,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             limits,
             store: Store::new(config.send_bytes_all),
             cookies: Cookies::new(key),
-            table: Table::new(),
+            table: Roster::new(config, datagram_max),
             by_cookie: HashMap::default(),
             dirty: VecDeque::new(),
             backlog: Vec::new(),
@@ -248,23 +164,9 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
         let first = self.config.first_seq.map_or(first, Seq);
         let session = Session::new(now, ours, first, caller, self.datagram_max, &self.config);
-        let (index, generation) = self.table.insert(Link {
-            address,
-            data: None,
-            data_credit: 0,
-            session,
-            reassembly: Reassembly::new(),
-            cookie: 0,
-            attached: true,
-            known: caller.is_none(),
-            called: caller.is_some(),
-            sum: self.config.always_sum.then_some(true),
-            blocked: None,
-            active: 0,
-            timer: None,
-            dirty: false,
-            backlogged: false,
-        });
+        let mut link = Link::new(address, session, caller.is_none());
+        link.sum = self.config.always_sum.then_some(true);
+        let (index, generation) = self.table.insert(link);
         let id = LinkId::new(index, generation);
         self.by_cookie.insert(ours, id);
         self.touch(id);
@@ -342,6 +244,12 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         link.timer = Some((at, self.wheel.set(now, at, id)));
     }
 
+    /// A link's turn is over: if nothing has happened on it for long, it rests.
+    #[inline]
+    pub(super) fn rest(&mut self, now: Instant, id: LinkId) {
+        self.table.rest(now, id.index(), id.generation());
+    }
+
     /// When something is to be done although nothing arrives.
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.has_backlog() || !self.pinged.is_empty() {
@@ -377,7 +285,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
 
     /// Tells the peer of a link that its session is over.
     pub(super) fn reset(&mut self, id: LinkId) {
-        let Some(link) = self.table.get(id.index(), id.generation()) else {
+        let Some(link) = self.of_mut(id) else {
             return;
         };
         if link.session.theirs() != 0 {
@@ -484,38 +392,5 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             }
         }
         busy
-    }
-}
-
-impl<A: Copy + Eq> Link<A> {
-    /// This is where the peer's datagrams come from. Where its data channel is, a Probe tells, as
-    /// long as none of ours has been answered there.
-    #[inline]
-    pub(super) fn is_home(
-        &self,
-        (channel, from): (Channel, A),
-        kind: Kind,
-        same_host: fn(A, A) -> bool,
-    ) -> bool {
-        match channel {
-            Channel::Command => self.address == from || same_host(self.address, from),
-            Channel::Data if self.data == Some(from) => true,
-            Channel::Data => kind == Kind::Probe && !self.session.pmtu.data_proven(),
-        }
-    }
-
-    /// The send window can take this.
-    #[inline]
-    pub(super) fn has_room(&self, need: Need, config: &ReliableConfig) -> bool {
-        let queued = self.session.send.queued_bytes() as usize;
-        self.session.send.free() >= need.segments
-            && (queued == 0 || queued + need.bytes <= self.send_limit(config))
-    }
-
-    /// Bytes that may wait here for their acknowledgement: what can be under way, and as much again
-    /// so that the wire does not run dry. What waits longer leaves the cache.
-    fn send_limit(&self, config: &ReliableConfig) -> usize {
-        let twice = 2 * self.session.congestion.window() as usize;
-        twice.clamp((256 << 10).min(config.send_bytes), config.send_bytes)
     }
 }

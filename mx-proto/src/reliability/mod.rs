@@ -5,7 +5,8 @@
 //!   Endpoint
 //!      |  Port: packets                                                      port
 //!      v
-//!   Links: who has which session           one timer each, turns             links
+//!   Links: who has which session           one timer each, turns             links, link, senders
+//!      |        |                          at work or at rest                roster
 //!      |        |                          what arrives, for whom            arrivals
 //!      |        `- Cookies                 names nobody can guess            cookies
 //!      v
@@ -32,6 +33,7 @@ mod checksum;
 mod config;
 mod congestion;
 mod cookies;
+mod link;
 mod links;
 mod pacer;
 mod packet;
@@ -41,8 +43,10 @@ mod port;
 mod reassembly;
 mod recv_window;
 mod reordering;
+mod roster;
 mod rtt;
 mod send_window;
+mod senders;
 mod seq;
 mod service;
 mod session;

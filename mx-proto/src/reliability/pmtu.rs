@@ -53,6 +53,15 @@ pub(super) struct Pmtu {
     complaint: Complaining,
 }
 
+/// What is remembered of a way on which nothing happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Found {
+    good: u32,
+    /// When it is searched again.
+    until: Option<Instant>,
+    complained: bool,
+}
+
 /// Why a size counts as too large.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Why {
@@ -107,6 +116,39 @@ impl Pmtu {
             timeouts: 0,
             heard: false,
             complaint: Complaining::default(),
+        }
+    }
+
+    /// What is to be remembered. `None`: the search is not over, or somebody must hear of it.
+    pub(super) fn found(&self) -> Option<Found> {
+        let Probe::Settled { until } = self.probe else {
+            return None;
+        };
+        let complained = match self.complaint {
+            Complaining::No => false,
+            Complaining::Done => true,
+            Complaining::Due(_) => return None,
+        };
+        self.proven.then_some(Found {
+            good: self.good,
+            until,
+            complained,
+        })
+    }
+
+    /// With what is remembered.
+    pub(super) fn recalled(max: usize, found: Found) -> Self {
+        let complaint = match found.complained {
+            true => Complaining::Done,
+            false => Complaining::No,
+        };
+        Self {
+            good: found.good,
+            proven: true,
+            probe: Probe::Settled { until: found.until },
+            halves: 0,
+            complaint,
+            ..Self::new(max)
         }
     }
 

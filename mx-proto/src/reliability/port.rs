@@ -14,7 +14,8 @@
 
 use super::checksum::crc32c;
 use super::config::ReliableConfig;
-use super::links::{Links, Need, ROOM_MIN, Reply};
+use super::link::Need;
+use super::links::{Links, ROOM_MIN, Reply};
 use super::packet::{DATAGRAM_HEADER, FIN, GREETING, Kind, SUMMED, greeting, name_of};
 use super::send_window::Content;
 use super::service::{Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, Train};
@@ -86,6 +87,11 @@ impl<D: DatagramPort> Reliable<D> {
     /// Sessions there are: calling, open and closing ones.
     pub fn sessions(&self) -> usize {
         self.links.len()
+    }
+
+    /// Those of them that rest: nothing has happened on them for a while.
+    pub fn resting(&self) -> usize {
+        self.links.table.resting()
     }
 
     /// The service underneath.
@@ -221,6 +227,7 @@ impl<D: DatagramPort> Reliable<D> {
             }
         }
         links.plan(now, id);
+        links.rest(now, id);
     }
 }
 
@@ -414,14 +421,16 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
     fn keep_alive(&mut self, _clock: &dyn Clock) {
         let now = self.datagrams.now();
         self.alive_until = now.after(self.links.config.give_up / 4);
-        let open = self.links.table.iter().map(|(_, link)| link);
-        let open = open.filter(|link| link.session.is_open());
-        let signs = open.map(|link| Reply {
-            to: link.address,
-            header: link.session.sign_of_life(),
-        });
-        let signs: Vec<_> = signs.collect();
-        self.links.replies.extend(signs);
+        let all: Vec<_> = self.links.table.addresses().map(|(id, ..)| id).collect();
+        for id in all {
+            if let Some(link) = self.links.of_mut(id)
+                && link.session.is_open()
+            {
+                let (to, header) = (link.address, link.session.sign_of_life());
+                self.links.replies.push(Reply { to, header });
+                self.links.rest(now, id);
+            }
+        }
         self.answer();
     }
 

@@ -105,14 +105,20 @@ enum What {
 }
 
 impl Reassembly {
-    pub(super) fn new() -> Self {
+    /// Nothing has come; fragment `next` is delivered first.
+    pub(super) fn new(next: u32) -> Self {
         Self {
-            next: 0,
+            next,
             waiting: VecDeque::new(),
             spare: None,
             kept: 0,
             ended: false,
         }
+    }
+
+    /// Nothing is here that has not been delivered: the fragment that is delivered next.
+    pub(super) fn resting(&self) -> Option<u32> {
+        (self.waiting.is_empty() && !self.ended).then_some(self.next)
     }
 
     /// Memory charged: bytes that are kept, and 64 for every chunk of them.

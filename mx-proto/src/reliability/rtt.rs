@@ -37,6 +37,14 @@ pub(super) struct Rtt {
     back_off: u32,
 }
 
+/// What is remembered of a way on which nothing happens. Nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Remembered {
+    smoothed: u64,
+    variation: u64,
+    least: u64,
+}
+
 /// Doublings after which any time-out is at its cap; keeps the shift in range.
 const BACK_OFF_MAX: u32 = 16;
 
@@ -59,6 +67,26 @@ impl Rtt {
             floor: nanos(config.min_rto),
             cap: nanos(config.max_rto),
             back_off: 0,
+        }
+    }
+
+    /// What is to be remembered.
+    pub(super) fn remembered(&self) -> Remembered {
+        Remembered {
+            smoothed: self.smoothed,
+            variation: self.variation,
+            least: self.least[0].min(self.least[1]),
+        }
+    }
+
+    /// With what is remembered, as it was `at` that time.
+    pub(super) fn recalled(config: &ReliableConfig, at: Instant, known: Remembered) -> Self {
+        Self {
+            smoothed: known.smoothed,
+            variation: known.variation,
+            least: [known.least, u64::MAX],
+            half: at,
+            ..Self::new(config)
         }
     }
 

@@ -230,6 +230,11 @@ impl SendWindow {
         }
     }
 
+    /// Number of the first segment that has not been acknowledged.
+    pub(super) fn first(&self) -> Seq {
+        self.first
+    }
+
     /// Bytes that the peer has room for and that have not been sent.
     pub(super) fn open_bytes(&self) -> u64 {
         self.allowed_total.saturating_sub(self.sent_total)

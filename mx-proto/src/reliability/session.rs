@@ -14,6 +14,8 @@
 //! Owns: both windows, the estimates, the state. Knows nothing of: packets of the endpoint,
 //! addresses, other sessions.
 
+mod folded;
+
 use super::ack_policy::AckPolicy;
 use super::config::ReliableConfig;
 use super::congestion::Congestion;
@@ -29,6 +31,7 @@ use super::stats::ReliableStats;
 use super::store::Store;
 use crate::port::LinkDown;
 use crate::time::Instant;
+pub(super) use folded::Folded;
 use std::time::Duration;
 
 /// A session.

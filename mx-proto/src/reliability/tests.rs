@@ -433,8 +433,11 @@ fn memory_of_an_idle_link_is_small() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     pair.send(0, link, 1, &bytes(200_000)).unwrap();
     pair.run(Duration::from_secs(12));
-    let size = size_of::<links::Link<Address>>();
+    let size = size_of::<link::Link<Address>>();
     assert!(size <= 1536, "a link takes {size} bytes");
+    // And a sixth of that at rest, see `roster`.
+    let resting = [0, 1].map(|end| pair.ports[end].resting());
+    assert_eq!(resting, [1, 1]);
     assert_eq!(pair.users[1].packets.len(), 1);
 }
 

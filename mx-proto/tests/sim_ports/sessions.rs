@@ -192,6 +192,79 @@ fn a_peer_that_falls_silent_is_noticed_with_and_without_traffic() {
     }
 }
 
+/// Exchanges something and waits until both sides rest.
+fn at_rest(seed: u64) -> Stage {
+    let mut stage = Stage::new(seed);
+    stage.exchange(10);
+    assert_eq!(
+        (stage.at(0).port.resting(), stage.at(1).port.resting()),
+        (0, 0)
+    );
+    stage.run(10 * SECOND);
+    assert_eq!(
+        (stage.at(0).port.resting(), stage.at(1).port.resting()),
+        (1, 1)
+    );
+    stage
+}
+
+#[test]
+fn links_that_rest_go_on_where_they_were() {
+    seeds::each(8, |seed| {
+        let mut stage = at_rest(seed);
+        for round in 0..4 {
+            stage.net.set_faults(Faults {
+                loss: 0.02 * f64::from(round),
+                ..Faults::default()
+            });
+            stage.exchange(20);
+            stage.net.set_faults(Faults::default());
+            stage.run(10 * SECOND);
+            let both = [0, 1].map(|id| stage.at(id).port.resting());
+            assert_eq!(both, [1, 1], "after round {round}");
+        }
+        assert_eq!((stage.down(0), stage.down(1)), (None, None));
+    });
+}
+
+#[test]
+fn a_link_that_rests_sends_as_large_datagrams_as_before_at_once() {
+    let mut stage = at_rest(1);
+    let before = stage.net.traffic();
+    stage.at(0).to_send.extend([30_000; 3]);
+    stage.run(Duration::from_millis(5));
+    let after = stage.net.traffic();
+    let each = (after.sent_bytes - before.sent_bytes) / (after.sent - before.sent);
+    assert!(each > 1_000, "{each} bytes each");
+    assert_eq!(after.too_large, before.too_large);
+}
+
+#[test]
+fn a_link_that_rests_can_be_closed_either_way() {
+    for (how, reason) in [
+        (Close::Flush, LinkDown::Closed),
+        (Close::Now, LinkDown::Reset),
+    ] {
+        let mut stage = at_rest(2);
+        stage.close(1, how);
+        stage.run(SECOND);
+        assert_eq!(stage.down(0), Some(reason));
+        assert_eq!(
+            (stage.at(0).port.sessions(), stage.at(1).port.sessions()),
+            (0, 0)
+        );
+    }
+}
+
+#[test]
+fn the_death_of_a_peer_is_noticed_by_who_rests() {
+    let mut stage = at_rest(3);
+    stage.net.set_cut(0, 1, true);
+    stage.run(6 * SECOND);
+    assert_eq!(stage.down(0), Some(LinkDown::TimedOut));
+    assert_eq!(stage.down(1), Some(LinkDown::TimedOut));
+}
+
 #[test]
 fn an_idle_link_stays_up() {
     let mut stage = Stage::new(1);

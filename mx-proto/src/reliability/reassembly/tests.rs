@@ -100,7 +100,7 @@ impl Rig {
     fn new(next: u32) -> Self {
         let reassembly = Reassembly {
             next,
-            ..Reassembly::new()
+            ..Reassembly::new(0)
         };
         Self {
             reassembly,

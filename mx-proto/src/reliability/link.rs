@@ -1,0 +1,103 @@
+//! One link: a session, its packets, and what the layer above knows of it.
+//!
+//! Knows nothing of: other links.
+
+use super::config::ReliableConfig;
+use super::packet::Kind;
+use super::reassembly::Reassembly;
+use super::service::Channel;
+use super::session::Session;
+use crate::time::Instant;
+use crate::timer::TimerId;
+
+/// One session and what the layer above knows of it.
+#[derive(Debug)]
+pub(super) struct Link<A> {
+    /// Of the peer's command channel.
+    pub(super) address: A,
+    /// Of its data channel, once we have heard of it.
+    pub(super) data: Option<A>,
+    /// Bytes that may go there before it has been proven: as many as came from there, if it was a
+    /// datagram that told us of it.
+    pub(super) data_credit: usize,
+    pub(super) session: Session,
+    pub(super) reassembly: Reassembly,
+    /// The word [`crate::port::Port::bind`] attached.
+    pub(super) cookie: u64,
+    /// The layer above still has it.
+    pub(super) attached: bool,
+    /// The layer above has heard of it, or began it.
+    pub(super) known: bool,
+    /// They began it.
+    pub(super) called: bool,
+    /// Payloads are summed; `None`: the service has not been asked yet.
+    pub(super) sum: Option<bool>,
+    /// What the packet needs that found no room.
+    pub(super) blocked: Option<Need>,
+    /// The epoch in which it last brought data.
+    pub(super) active: u64,
+    pub(super) timer: Option<(Instant, TimerId)>,
+    pub(super) dirty: bool,
+    pub(super) backlogged: bool,
+}
+
+/// What a packet needs of a link's send window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Need {
+    pub(super) segments: usize,
+    pub(super) bytes: usize,
+}
+
+impl<A: Copy + Eq> Link<A> {
+    /// One that we began, so that the layer above knows of it, or (`known` is false) that they did.
+    pub(super) fn new(address: A, session: Session, known: bool) -> Self {
+        Self {
+            address,
+            data: None,
+            data_credit: 0,
+            session,
+            reassembly: Reassembly::new(0),
+            cookie: 0,
+            attached: true,
+            known,
+            called: !known,
+            sum: None,
+            blocked: None,
+            active: 0,
+            timer: None,
+            dirty: false,
+            backlogged: false,
+        }
+    }
+
+    /// This is where the peer's datagrams come from. Where its data channel is, a Probe tells, as
+    /// long as none of ours has been answered there.
+    #[inline]
+    pub(super) fn is_home(
+        &self,
+        (channel, from): (Channel, A),
+        kind: Kind,
+        same_host: fn(A, A) -> bool,
+    ) -> bool {
+        match channel {
+            Channel::Command => self.address == from || same_host(self.address, from),
+            Channel::Data if self.data == Some(from) => true,
+            Channel::Data => kind == Kind::Probe && !self.session.pmtu.data_proven(),
+        }
+    }
+
+    /// The send window can take this.
+    #[inline]
+    pub(super) fn has_room(&self, need: Need, config: &ReliableConfig) -> bool {
+        let queued = self.session.send.queued_bytes() as usize;
+        self.session.send.free() >= need.segments
+            && (queued == 0 || queued + need.bytes <= self.send_limit(config))
+    }
+
+    /// Bytes that may wait here for their acknowledgement: what can be under way, and as much again
+    /// so that the wire does not run dry. What waits longer leaves the cache.
+    fn send_limit(&self, config: &ReliableConfig) -> usize {
+        let twice = 2 * self.session.congestion.window() as usize;
+        twice.clamp((256 << 10).min(config.send_bytes), config.send_bytes)
+    }
+}

@@ -1,0 +1,189 @@
+//! The links of a port: those at work, and those that rest.
+//!
+//! ```text
+//!   awake     Box<Link>       windows, estimates, searches: a kilobyte
+//!     |  ^
+//!     |  `- somebody looks at it
+//!     `---- a second without a segment either way, nothing under way, owed or searched for
+//!     v
+//!   at rest   Box<Resting>    names, numbers, what is known of the way: a quarter of that
+//! ```
+//!
+//! Whoever asks for a link gets one that is awake. A Ping now and then wakes it, and it rests again
+//! as soon as that is answered.
+//!
+//! Owns: the links. Knows nothing of: what happens on them.
+
+use super::config::ReliableConfig;
+use super::link::Link;
+use super::reassembly::Reassembly;
+use super::senders::Senders;
+use super::session::{Folded, Session};
+use crate::ids::LinkId;
+use crate::table::Table;
+use crate::time::Instant;
+use crate::timer::TimerId;
+use std::time::Duration;
+
+/// A link that was quiet for so long gives back what memory it holds.
+pub(super) const QUIET: Duration = Duration::from_secs(1);
+
+/// All links of a port.
+#[derive(Debug)]
+pub(super) struct Roster<A> {
+    places: Table<Place<A>>,
+    /// What those need that wake up.
+    config: ReliableConfig,
+    datagram_max: usize,
+}
+
+#[derive(Debug)]
+enum Place<A> {
+    Awake(Box<Link<A>>),
+    AtRest(Box<Resting<A>>),
+}
+
+/// A link that rests: nothing waits for anything, and its data channel is proven.
+#[derive(Debug)]
+struct Resting<A> {
+    address: A,
+    data: A,
+    session: Folded,
+    /// The fragment that is delivered next.
+    fragment: u32,
+    cookie: u64,
+    timer: Option<(Instant, TimerId)>,
+    attached: bool,
+    known: bool,
+    called: bool,
+    sum: Option<bool>,
+}
+
+impl<A: Copy + Eq> Roster<A> {
+    /// Nobody, on a port of these settings.
+    pub(super) fn new(config: ReliableConfig, datagram_max: usize) -> Self {
+        Self {
+            places: Table::new(),
+            config,
+            datagram_max,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// How many rest. Looks at all.
+    pub(super) fn resting(&self) -> usize {
+        let all = self.places.iter();
+        all.filter(|(_, place)| matches!(place, Place::AtRest(_)))
+            .count()
+    }
+
+    /// Stores a link; what it is called is never of generation 0.
+    pub(super) fn insert(&mut self, link: Link<A>) -> (u32, u32) {
+        self.places.insert(Place::Awake(Box::new(link)))
+    }
+
+    /// A link, awake.
+    #[inline]
+    pub(super) fn get_mut(&mut self, index: u32, generation: u32) -> Option<&mut Link<A>> {
+        let place = self.places.get_mut(index, generation)?;
+        if let Place::AtRest(resting) = place {
+            *place = Place::Awake(resting.wake(self.datagram_max, &self.config));
+        }
+        match place {
+            Place::Awake(link) => Some(link),
+            // Not since the lines above.
+            Place::AtRest(_) => None,
+        }
+    }
+
+    pub(super) fn remove(&mut self, index: u32, generation: u32) -> Option<Link<A>> {
+        Some(match self.places.remove(index, generation)? {
+            Place::Awake(link) => *link,
+            Place::AtRest(resting) => *resting.wake(self.datagram_max, &self.config),
+        })
+    }
+
+    /// All links, and where the two channels of their peers are. Wakes nobody.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = (LinkId, A, Option<A>)> {
+        self.places.iter().map(|((index, generation), place)| {
+            let (command, data) = match place {
+                Place::Awake(link) => (link.address, link.data),
+                Place::AtRest(resting) => (resting.address, Some(resting.data)),
+            };
+            (LinkId::new(index, generation), command, data)
+        })
+    }
+
+    /// Lets a link rest, if it can.
+    #[inline]
+    pub(super) fn rest(&mut self, now: Instant, index: u32, generation: u32) {
+        let Some(place) = self.places.get_mut(index, generation) else {
+            return;
+        };
+        let Place::Awake(link) = place else {
+            return;
+        };
+        if link.session.has_sent_since(now.before(QUIET)) || Senders::is_recent(now, link.active) {
+            return;
+        }
+        if let Some(resting) = Resting::of(link) {
+            *place = Place::AtRest(Box::new(resting));
+        }
+    }
+}
+
+impl<A: Copy + Eq> Resting<A> {
+    /// `None`: something is not done on that link.
+    fn of(link: &Link<A>) -> Option<Self> {
+        if link.blocked.is_some() || link.dirty || link.backlogged {
+            return None;
+        }
+        Some(Self {
+            address: link.address,
+            data: link.data?,
+            session: link.session.fold()?,
+            fragment: link.reassembly.resting()?,
+            cookie: link.cookie,
+            timer: link.timer,
+            attached: link.attached,
+            known: link.known,
+            called: link.called,
+            sum: link.sum,
+        })
+    }
+
+    #[cold]
+    fn wake(&self, datagram_max: usize, config: &ReliableConfig) -> Box<Link<A>> {
+        let session = Session::unfold(&self.session, datagram_max, config);
+        Box::new(Link {
+            data: Some(self.data),
+            data_credit: usize::MAX,
+            reassembly: Reassembly::new(self.fragment),
+            cookie: self.cookie,
+            attached: self.attached,
+            called: self.called,
+            sum: self.sum,
+            timer: self.timer,
+            ..Link::new(self.address, session, self.known)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As large as those of kernel UDP and of fabrics together.
+    type Address = [u64; 4];
+
+    #[test]
+    fn a_link_at_rest_takes_a_quarter_of_one_at_work() {
+        let resting = size_of::<Resting<Address>>();
+        assert!(resting <= 264, "{resting} bytes");
+        assert!(resting * 4 <= size_of::<Link<Address>>());
+        assert_eq!(size_of::<Place<Address>>(), 16);
+    }
+}

@@ -1,0 +1,67 @@
+//! How many peers have sent data of late: together they have no more under way than one has alone.
+//!
+//! ```text
+//!   | this epoch: n | the one before: m |      a share: what there is room for / max(n, m, 1)
+//! ```
+//!
+//! Owns: two counts. Knows nothing of: who the peers are; each link knows when it was last counted.
+
+use super::roster::QUIET;
+use crate::time::Instant;
+use std::time::Duration;
+
+/// How many peers have sent data of late: they share the receive buffer.
+#[derive(Debug)]
+pub(super) struct Senders {
+    epoch: u64,
+    now: u32,
+    before: u32,
+    /// Bytes that all of them may have under way.
+    buffer: usize,
+}
+
+/// Time in which senders are counted: some round trips.
+const SENDERS_EPOCH: Duration = Duration::from_millis(10);
+
+impl Senders {
+    pub(super) fn new(receive_buffer: usize, room: usize) -> Self {
+        Self {
+            epoch: 0,
+            now: 0,
+            before: 0,
+            // What the kernel keeps about a datagram is about as large as a small one. The queue of
+            // a switch is not ours to know: all senders together get what one gets alone.
+            buffer: room.min(receive_buffer / 2),
+        }
+    }
+
+    /// Data of a peer that last brought some in epoch `last` has come. The epoch it is now.
+    #[inline]
+    pub(super) fn note(&mut self, now: Instant, last: u64) -> u64 {
+        let epoch = Self::epoch(now);
+        if epoch != self.epoch {
+            self.before = if epoch == self.epoch + 1 { self.now } else { 0 };
+            self.now = 0;
+            self.epoch = epoch;
+        }
+        if last != epoch {
+            self.now = self.now.saturating_add(1);
+        }
+        epoch
+    }
+
+    /// Bytes that each of them may have under way.
+    pub(super) fn share(&self) -> usize {
+        self.buffer / self.now.max(self.before).max(1) as usize
+    }
+
+    /// A peer that last brought data in epoch `last` has done so within a second.
+    pub(super) fn is_recent(now: Instant, last: u64) -> bool {
+        let epochs = (QUIET.as_nanos() / SENDERS_EPOCH.as_nanos()) as u64;
+        last + epochs > Self::epoch(now)
+    }
+
+    fn epoch(now: Instant) -> u64 {
+        1 + now.0 / SENDERS_EPOCH.as_nanos() as u64
+    }
+}

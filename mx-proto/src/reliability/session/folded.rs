@@ -1,0 +1,127 @@
+//! A session on which nothing has happened for a while, in a tenth of the room.
+//!
+//! ```text
+//!   Session --fold--> Folded        nothing under way, owed, asked or searched for
+//!           <-unfold-
+//! ```
+//!
+//! What it is called, where the numbers stand, and what is known of the way: its time, its window (of
+//! which half counts after so long), the size that passes. The rest is as in a new session.
+//!
+//! Knows nothing of: when to fold.
+
+use super::super::config::ReliableConfig;
+use super::super::pmtu::{Found, Pmtu};
+use super::super::rtt::{Remembered, Rtt};
+use super::super::seq::Seq;
+use super::{Caller, Session, State};
+use crate::time::Instant;
+
+/// See above.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::reliability) struct Folded {
+    ours: u64,
+    theirs: u64,
+    proof: u64,
+    heard_at: Instant,
+    progress_at: Instant,
+    pinged_at: Instant,
+    way: Remembered,
+    size: Found,
+    /// Numbers of our next segment and of theirs.
+    next: Seq,
+    awaited: Seq,
+    next_fragment: u32,
+    /// Bytes that they have room for.
+    room: u32,
+    advertised: u32,
+    window: u32,
+    slow_start: bool,
+    ping_number: u32,
+    heard_ping: u32,
+}
+
+impl Session {
+    /// It can rest. `None`: something is not done.
+    pub(in crate::reliability) fn fold(&self) -> Option<Folded> {
+        let timers = [
+            self.resend_at,
+            self.ask_at,
+            self.asked,
+            self.judge_at,
+            self.acks.due(),
+        ];
+        let owes = self.ping || self.fin || self.to_answer.is_some() || self.probed.is_some();
+        let done = self.state == State::Open
+            && !self.unconfirmed
+            && !owes
+            && self.pings == 0
+            && self.send.is_empty()
+            && !self.recv.has_holes()
+            && timers.iter().all(Option::is_none);
+        if !done {
+            return None;
+        }
+        Some(Folded {
+            ours: self.ours,
+            theirs: self.theirs,
+            proof: self.proof,
+            heard_at: self.heard_at,
+            progress_at: self.progress_at,
+            pinged_at: self.pinged_at,
+            way: self.rtt.remembered(),
+            size: self.pmtu.found()?,
+            next: self.send.first(),
+            awaited: self.recv.cumulative(),
+            next_fragment: self.next_fragment,
+            room: u32::try_from(self.send.open_bytes()).unwrap_or(u32::MAX),
+            advertised: self.advertised,
+            window: u32::try_from(self.congestion.window()).unwrap_or(u32::MAX),
+            slow_start: self.congestion.is_slow_start(),
+            ping_number: self.ping_number,
+            heard_ping: self.heard_ping,
+        })
+    }
+
+    /// The session that was folded, on a port of that `datagram_max` and `config`.
+    pub(in crate::reliability) fn unfold(
+        folded: &Folded,
+        datagram_max: usize,
+        config: &ReliableConfig,
+    ) -> Self {
+        let caller = Caller {
+            cookie: folded.theirs,
+            first: folded.awaited,
+        };
+        let heard_at = folded.heard_at;
+        let mut session = Self::new(
+            heard_at,
+            folded.ours,
+            folded.next,
+            Some(caller),
+            datagram_max,
+            config,
+        );
+        session.send.on_room(folded.next, folded.room);
+        session.next_fragment = folded.next_fragment;
+        session.rtt = Rtt::recalled(config, heard_at, folded.way);
+        session.pmtu = Pmtu::recalled(datagram_max, folded.size);
+        session.congestion.set_segment(session.pmtu.size());
+        session
+            .congestion
+            .resume(folded.window.into(), folded.slow_start);
+        session.advertised = folded.advertised;
+        session.progress_at = folded.progress_at;
+        session.pinged_at = folded.pinged_at;
+        session.ping_number = folded.ping_number;
+        session.heard_ping = folded.heard_ping;
+        session.proof = folded.proof;
+        session
+    }
+
+    /// Nothing of ours has been under way since then.
+    #[inline]
+    pub(in crate::reliability) fn has_sent_since(&self, since: Instant) -> bool {
+        self.progress_at > since
+    }
+}
