@@ -41,9 +41,22 @@ impl<T> Table<T> {
     pub(crate) fn insert(&mut self, value: T) -> (u32, u32) {
         let generation = self.next_generation;
         self.next_generation = generation.checked_add(1).unwrap_or(1);
+        if self.slots.len() == self.slots.capacity() {
+            self.grow();
+        }
         // A slab of 2^32 requests would not fit into memory.
         let index = self.slots.insert(Slot { generation, value }) as u32;
         (index, generation)
+    }
+
+    /// A large table grows by a quarter: what doubling has in reserve would be most of what each of
+    /// ten thousand values costs.
+    #[cold]
+    fn grow(&mut self) {
+        let len = self.slots.len();
+        if len >= DOUBLED {
+            self.slots.reserve_exact(len / 4);
+        }
     }
 
     #[inline]
@@ -80,9 +93,35 @@ impl<T> Table<T> {
     }
 }
 
+/// Below so many values a table doubles when it is full.
+const DOUBLED: usize = 1024;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_large_table_has_a_quarter_in_reserve_at_most_and_grows_seldom() {
+        let mut table = Table::new();
+        let mut capacities = Vec::new();
+        for n in 1..=100_000 {
+            table.insert(n);
+            let capacity = table.slots.capacity();
+            assert!(
+                n < 2 * DOUBLED || capacity <= n + n / 4 + 1,
+                "{capacity} for {n}"
+            );
+            if capacities.last() != Some(&capacity) {
+                capacities.push(capacity);
+            }
+        }
+        assert!(capacities.len() < 40, "{capacities:?}");
+        let (index, generation) = table.insert(7);
+        let full = table.slots.capacity();
+        table.remove(index, generation);
+        table.insert(8);
+        assert_eq!(table.slots.capacity(), full, "a free place is used first");
+    }
 
     #[test]
     fn a_removed_key_stays_stale_when_its_slot_is_used_again() {
