@@ -7,6 +7,10 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+/// As many links as an endpoint has partners at most. Descriptors end long before, and the table of
+/// links grows with use.
+const MOST_LINKS: usize = 1 << 20;
+
 /// Finds the addresses of a target, best first.
 pub type Resolver = Box<dyn Fn(Target) -> Result<SmallVec<[SocketAddr; 2]>, ConnectError> + Send>;
 
@@ -31,13 +35,13 @@ pub struct TcpOptions {
 }
 
 impl TcpOptions {
-    /// The usual values: 16384 links, 20 s for dead hosts and for dialling, 5 s for strangers,
+    /// The usual values: links as long as there are descriptors, 20 s for dead hosts and for dialling, 5 s for strangers,
     /// 1 s of lingering.
     pub fn new(listen: Vec<SocketAddr>, resolver: Resolver) -> Self {
         Self {
             listen,
             resolver,
-            max_links: 16384,
+            max_links: MOST_LINKS,
             dead_after: Duration::from_secs(20),
             dial_for: Duration::from_secs(20),
             silence: Duration::from_secs(5),
@@ -80,4 +84,15 @@ pub struct TcpStats {
 /// True for the counts worth a line: each of the first few, then fewer and fewer.
 pub(super) fn is_worth_a_line(count: u64) -> bool {
     count <= 8 || count.is_power_of_two()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_do_not_end_before_partners_do() {
+        let options = TcpOptions::new(Vec::new(), Box::new(|_| Err(ConnectError::NoRoute)));
+        assert!(options.max_links >= mx_proto::Config::default().max_partners);
+    }
 }
