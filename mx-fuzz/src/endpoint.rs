@@ -15,6 +15,7 @@ use crate::meter::{self, within};
 use crate::packets::body_len;
 use mx_proto::memory::Source;
 use mx_proto::port::{HEADER_LEN, HeaderBytes, LinkDown};
+use mx_proto::wire::VERSION;
 use mx_proto::{
     Arrival, Cancelled, Config, Decision, Deferred, Endpoint, EndpointId, Event, Handler, Identity,
     LinkId, MatchBits, MatchMask, NicId, PartnerId, Posted, Received, RequestId, Route, SendMode,
@@ -595,7 +596,7 @@ fn packet(kind: u8, word: u64, length: u32, body: &[u8]) -> (HeaderBytes, Vec<u8
 fn hello(key: u32, endpoint: u8, life: u8) -> Vec<u8> {
     let mut bytes = vec![0; 32];
     bytes[..4].copy_from_slice(b"MXs1");
-    put(&mut bytes, 4, 2, 2);
+    put(&mut bytes, 4, VERSION.into(), 2);
     put(&mut bytes, 6, u64::from(life >> 2), 2);
     put(&mut bytes, 8, key.into(), 4);
     put(&mut bytes, 12, endpoint.into(), 4);

@@ -8,16 +8,25 @@ pub struct Config {
     /// Messages up to this many bytes travel with their data at once; larger ones are offered and
     /// pulled. 32 KiB is MX's limit and programs written for it rely on it.
     pub eager_max: usize,
-    /// Bytes of messages nobody asked for that all partners together may leave here. A partner
-    /// that has used up what it was granted of this offers its messages instead of sending them.
+    /// Memory for messages nobody asked for that all partners together may leave here, 320 bytes of
+    /// bookkeeping for each included; beyond it there are at most four messages of each partner. A
+    /// partner that has used up what it was granted of this offers its messages instead of sending
+    /// them.
     pub unexpected_bytes: usize,
-    /// What one partner is granted of that at first: one eager message.
+    /// What one partner is granted of that at first while there is much room: one eager message.
     pub first_window_bytes: u32,
+    /// Messages one partner is granted at first while half of the room is left: a few before it has
+    /// been heard of. Less than half: four.
+    pub first_window_messages: u32,
     /// What a busy partner's grant grows to. Four times what a ring of the local port holds would
     /// gain nothing; this is what hides a round trip on a fast network.
     pub partner_window_bytes: u32,
-    /// Messages (of any size, offers included) one partner may have here unmatched.
+    /// Messages (of any size, offers included) one partner may have here unmatched, once it has had
+    /// use for so many and while there is room.
     pub partner_window_messages: u32,
+    /// Packets of an epoch, at least; with many partners it has eight for each. Who has sent no message
+    /// for more than a whole epoch is quiet, and gives up its window when others lack room.
+    pub epoch_packets: u32,
     /// How long a connect, or a transfer whose message has been matched, may go without any
     /// progress, until [`crate::Endpoint::set_request_timeout`] says otherwise. `None`: for ever,
     /// and so are spans of more than 49 days. 20 s is what the C method sets.
@@ -51,8 +60,10 @@ impl Default for Config {
             eager_max: 32 * 1024,
             unexpected_bytes: 64 << 20,
             first_window_bytes: 32 * 1024,
+            first_window_messages: 8,
             partner_window_bytes: 256 * 1024,
             partner_window_messages: 512,
+            epoch_packets: 1024,
             request_timeout: Some(Duration::from_secs(20)),
             waiting_timeout: None,
             peer_timeout: Some(Duration::from_secs(20)),

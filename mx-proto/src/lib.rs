@@ -28,6 +28,7 @@ pub mod memory;
 pub mod moves;
 mod partner;
 pub mod port;
+mod queues;
 pub mod reliability;
 mod request;
 mod stats;

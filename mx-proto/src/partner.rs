@@ -1,27 +1,26 @@
-//! One remote endpoint: its session, the link to it, and what waits to go there.
+//! One remote endpoint: its session and the links to it.
 //!
 //! ```text
-//!              +-- control   replies, pulls, notifies            first
-//!   to go out  +-- pending   messages, in the order posted       then these two
-//!              +-- streams   parts of offered messages           take turns
-//!              +-- partial   rest of a packet the link took half of: before everything
+//!   by id:    table  --> Partner --> Queues, while something waits to go there
+//!   by name:  hash of (interface, number) --> id
 //! ```
 //!
 //! Messages go out on one link for the whole session (`tx`), so that they keep their order. A
 //! second link exists only when both sides connected at the same time; we listen on both.
 //!
-//! Knows nothing of: requests' contents, matching, the port.
+//! Knows nothing of: requests' contents, matching, the port. Cost: what a quiet partner takes here
+//! is measured in `tests/bounds`.
 
 use crate::credit::Credit;
 use crate::event::Identity;
 use crate::ids::{EndpointId, LinkId, NicId, PartnerId, RequestId, SessionId, Target};
-use crate::port::{HeaderBytes, Limits};
+use crate::port::Limits;
+use crate::queues::{Queues, Spares};
 use crate::table::Table;
 use crate::timer::TimerId;
-use crate::wire::{CONTROL_MAX, Header};
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 /// A remote endpoint.
 #[derive(Debug)]
@@ -43,17 +42,24 @@ pub(crate) struct Partner {
     pub(crate) writable: bool,
     /// It stands in the endpoint's queue of partners with something to send.
     pub(crate) ready: bool,
-    /// A credit packet stands in `control`.
+    /// A credit packet, or a yield, stands in `control`.
     pub(crate) credit_queued: bool,
+    pub(crate) yield_queued: bool,
     pub(crate) credit: Credit,
+    /// The epoch of its last message; see `endpoint/reclaim.rs`.
+    pub(crate) used: u32,
+    /// It stands among those whose windows may be reclaimed.
+    pub(crate) listed: bool,
+    /// A part of its window has been asked back, and there is no answer yet.
+    pub(crate) asked: bool,
+    /// It stands among those that lack room.
+    pub(crate) lacking: bool,
     /// Largest message that goes with its data; 0 until there is a link.
     pub(crate) eager_max: u32,
     /// What the sending link can do.
-    pub(crate) limits: Option<Limits>,
-    pub(crate) partial: Option<Partial>,
-    pub(crate) control: VecDeque<Control>,
-    pub(crate) pending: VecDeque<RequestId>,
-    pub(crate) streams: VecDeque<Stream>,
+    pub(crate) reach: Option<Reach>,
+    /// What waits to go out; `None` when nothing does, and sometimes an empty set.
+    pub(crate) queues: Option<Box<Queues>>,
     /// Connects that wait for an answer.
     pub(crate) connects: SmallVec<[RequestId; 1]>,
     /// Whether it is still there.
@@ -88,50 +94,23 @@ pub(crate) struct Link {
     pub(crate) up: bool,
 }
 
-/// The rest of a data packet's body that the link has not taken yet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Partial {
-    pub(crate) request: RequestId,
-    pub(crate) at: usize,
-    pub(crate) end: usize,
+/// What a link can do, of its [`Limits`] what is asked for with messages; sizes are at least 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reach {
+    pub(crate) data_max: u32,
+    pub(crate) pull_block: u32,
+    pub(crate) remote_read: bool,
 }
 
-/// A part of an offered message that the receiver asked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stream {
-    pub(crate) request: RequestId,
-    /// What the receiver calls it.
-    pub(crate) recv_id: u64,
-    pub(crate) at: usize,
-    pub(crate) end: usize,
-}
-
-/// A packet without message data, ready but for its credits.
-#[derive(Clone, Debug)]
-pub(crate) struct Control {
-    pub(crate) header: Header,
-    body: [u8; CONTROL_MAX],
-}
-
-impl Control {
-    /// `body` has at most [`CONTROL_MAX`] bytes; more are cut off.
-    pub(crate) fn new(mut header: Header, body: &[u8]) -> Self {
-        debug_assert!(body.len() <= CONTROL_MAX);
-        let len = body.len().min(CONTROL_MAX);
-        let mut bytes = [0; CONTROL_MAX];
-        bytes[..len].copy_from_slice(&body[..len]);
-        header.body_len = len as u32;
+impl Reach {
+    pub(crate) fn of(limits: Limits) -> Self {
+        // No message is longer than 2^32 - 1 bytes.
+        let size = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX).max(1);
         Self {
-            header,
-            body: bytes,
+            data_max: size(limits.data_max),
+            pull_block: size(limits.pull_block),
+            remote_read: limits.remote_read,
         }
-    }
-
-    pub(crate) fn parts(&self) -> (HeaderBytes, &[u8]) {
-        (
-            self.header.emit(),
-            &self.body[..(self.header.body_len as usize).min(CONTROL_MAX)],
-        )
     }
 }
 
@@ -149,13 +128,15 @@ impl Partner {
             writable: true,
             ready: false,
             credit_queued: false,
+            yield_queued: false,
             credit,
+            used: 0,
+            listed: false,
+            asked: false,
+            lacking: false,
             eager_max: 0,
-            limits: None,
-            partial: None,
-            control: VecDeque::new(),
-            pending: VecDeque::new(),
-            streams: VecDeque::new(),
+            reach: None,
+            queues: None,
             connects: SmallVec::new(),
             vigil: Vigil::default(),
             orphans: None,
@@ -168,25 +149,57 @@ impl Partner {
             session: self.session,
             context: self.context,
             orphans: Some(orphans),
-            ..Self::new(self.nic, self.endpoint, 0, Credit::new(0, 0))
+            ..Self::new(self.nic, self.endpoint, 0, Credit::default())
         }
     }
 
     /// Something could go out.
     pub(crate) fn wants_out(&self) -> bool {
-        self.partial.is_some()
-            || !self.control.is_empty()
-            || !self.streams.is_empty()
-            || (!self.pending.is_empty() && self.credit.message_allowed())
+        self.queues.as_ref().is_some_and(|queues| {
+            queues.partial.is_some()
+                || !queues.control.is_empty()
+                || !queues.streams.is_empty()
+                || (!queues.pending.is_empty() && self.credit.message_allowed())
+        })
     }
 
     /// A message posted now may go out at once without overtaking another.
     #[inline]
     pub(crate) fn is_clear(&self) -> bool {
-        self.writable
-            && self.pending.is_empty()
-            && self.partial.is_none()
-            && self.control.is_empty()
+        let clear = |queues: &Queues| {
+            queues.pending.is_empty() && queues.partial.is_none() && queues.control.is_empty()
+        };
+        self.writable && self.queues.as_deref().is_none_or(clear)
+    }
+
+    /// What waits to go out, if anything does.
+    #[inline]
+    pub(crate) fn queues(&self) -> Option<&Queues> {
+        self.queues.as_deref()
+    }
+
+    /// The same to take something out.
+    #[inline]
+    pub(crate) fn queues_mut(&mut self) -> Option<&mut Queues> {
+        self.queues.as_deref_mut()
+    }
+
+    /// The same to put something in.
+    pub(crate) fn fill_queues(&mut self, spares: &mut Spares) -> &mut Queues {
+        spares.fill(&mut self.queues)
+    }
+
+    /// Gives empty queues back.
+    #[inline]
+    pub(crate) fn tidy_queues(&mut self, spares: &mut Spares) {
+        spares.tidy(&mut self.queues);
+    }
+
+    /// Messages wait for their turn.
+    #[inline]
+    pub(crate) fn has_pending(&self) -> bool {
+        self.queues()
+            .is_some_and(|queues| !queues.pending.is_empty())
     }
 
     pub(crate) fn identity(&self) -> Identity {
@@ -244,6 +257,12 @@ impl Partners {
     #[inline]
     pub(crate) fn of_mut(&mut self, id: PartnerId) -> Option<&mut Partner> {
         self.table.get_mut(id.index(), id.generation())
+    }
+
+    /// Who has a place in the table.
+    pub(crate) fn at(&self, index: u32) -> Option<PartnerId> {
+        let generation = self.table.generation_of(index)?;
+        Some(PartnerId::new(index, generation))
     }
 
     pub(crate) fn find(&self, nic: NicId, endpoint: EndpointId) -> Option<PartnerId> {

@@ -75,6 +75,11 @@ impl<T> Table<T> {
         }
     }
 
+    /// The generation of the value at `index`, if there is one.
+    pub(crate) fn generation_of(&self, index: u32) -> Option<u32> {
+        self.slots.get(index as usize).map(|slot| slot.generation)
+    }
+
     #[inline]
     pub(crate) fn remove(&mut self, index: u32, generation: u32) -> Option<T> {
         match self.slots.get(index as usize) {

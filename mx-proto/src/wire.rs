@@ -28,9 +28,12 @@
 //! | Disconnect | -            | -           | -      | -                             |
 //! | Ping       | -            | -           | -      | -                             |
 //! | Pong       | -            | -           | -      | -                             |
+//! | Reclaim    | -            | bytes       | messages | -                           |
+//! | Yield      | -            | bytes       | messages | -                           |
 //!
 //! Credits are running totals (modulo 2^32) of what the sender of the packet lets the other side
-//! send in all; every packet carries them.
+//! send in all; every packet carries them. A Reclaim asks for a part of what has been allowed and not
+//! used; a Yield, the answer, says how much of that counts as used from now on.
 //!
 //! Knows nothing of: partners, requests, ports.
 
@@ -39,7 +42,7 @@ use crate::ids::{EndpointId, NicId, SessionId};
 use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, RemoteKey};
 
 /// Version of everything in this file. Peers with another one are refused in the handshake.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 const MAGIC: [u8; 2] = *b"MX";
 const HELLO_MAGIC: u32 = u32::from_le_bytes(*b"MXs1");
@@ -82,6 +85,10 @@ pub enum Kind {
     Ping = 11,
     /// The answer to that; one to several is enough.
     Pong = 12,
+    /// You are quiet and others lack room: give up so much of your window.
+    Reclaim = 13,
+    /// The answer to that: so much of it is given up, perhaps nothing.
+    Yield = 14,
 }
 
 impl Kind {
@@ -99,6 +106,8 @@ impl Kind {
             10 => Self::Disconnect,
             11 => Self::Ping,
             12 => Self::Pong,
+            13 => Self::Reclaim,
+            14 => Self::Yield,
             _ => return None,
         })
     }
@@ -115,7 +124,7 @@ pub struct Header {
     pub word: u64,
     /// Message length, offset or bytes transferred.
     pub length: u32,
-    /// A status.
+    /// A status, or a number of messages.
     pub aux: u32,
     /// Running total of eager bytes granted to the receiver of this packet.
     pub credit_bytes: u32,
@@ -317,7 +326,7 @@ mod tests {
     #[test]
     fn a_wrong_kind_magic_or_flag_is_no_header() {
         let good = header(Kind::Eager).emit();
-        for (at, value) in [(0, 0), (0, 13), (0, 255), (1, 1), (2, b'm'), (3, b'x')] {
+        for (at, value) in [(0, 0), (0, 15), (0, 255), (1, 1), (2, b'm'), (3, b'x')] {
             let mut bad = good;
             bad[at] = value;
             assert_eq!(Header::parse(&bad), None, "byte {at} = {value}");

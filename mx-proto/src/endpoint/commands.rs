@@ -8,6 +8,7 @@ use crate::matching::{Payload, Waiting};
 use crate::memory::Memory;
 use crate::partner::{Link, Partner};
 use crate::port::{Body, Close, ConnectError, LinkDown, Port, SendError, Sent};
+use crate::queues::Queues;
 use crate::request::{NOBODY, Patience, Pulling, State, TimeOuts};
 use crate::status::{DownReason, Kind, Status};
 use crate::time::Clock;
@@ -104,7 +105,8 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         {
             let mut header = wire::Header::new(wire::Kind::Eager, bits.0, len);
             header.body_len = len;
-            (header.credit_bytes, header.credit_messages) = partner.credit.grant(budget);
+            let terms = partner.credit.terms(budget, false);
+            terms.put(&mut header);
             let body = Body::Memory {
                 memory: &memory,
                 offset: 0,
@@ -112,6 +114,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             };
             match self.port.send(link, &header.emit(), body) {
                 Ok(sent) => {
+                    partner.credit.on_told(terms, budget);
                     partner.credit.on_sent(len);
                     stats.packets_out += 1;
                     stats.eager_out += 1;
@@ -169,7 +172,8 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let now = self.clock.now();
         self.core.start_timer(id, now);
         if let Some(partner) = self.core.partners.of_mut(to) {
-            partner.pending.push_back(id);
+            let queues = partner.fill_queues(&mut self.core.spares);
+            queues.pending.push_back(id);
         }
         self.core.make_ready(to);
         self.settle();
@@ -340,7 +344,8 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     /// Sends to a partner that wait for their turn, for the link or for credit.
     pub fn queued_for(&self, partner: PartnerId) -> usize {
         let partner = self.core.partners.of(partner);
-        partner.map_or(0, |partner| partner.pending.len())
+        let queues = partner.and_then(Partner::queues);
+        queues.map_or(0, Queues::waiting)
     }
 
     /// How long operations posted from now on may go without any progress: sends, whether they
@@ -558,11 +563,13 @@ impl<M: Memory> Core<M> {
         }
         let freed = self.unexpected.forget(id) + self.undecided.forget(id);
         self.budget.held = self.budget.held.saturating_sub(freed);
-        let partner = self.partners.take(id)?;
+        let mut partner = self.partners.take(id)?;
+        self.forget_partner(id, &mut partner);
         self.watch.forget(partner.vigil.timer);
         partner.credit.dissolve(&mut self.budget);
         if let Some(left) = partner.orphans {
             self.orphans.gone(left);
+            self.budget.orphans_gone(left as usize);
         } else if partner.session.is_some() {
             self.stats.partners_down += 1;
         }

@@ -96,11 +96,18 @@ impl<M: Memory> Core<M> {
     /// Keeps a message that no receive accepts: until it is decided, or until a receive comes.
     #[inline(never)]
     pub(super) fn keep(&mut self, waiting: Waiting, deferred: bool) {
+        let source = waiting.source;
         self.budget.held += waiting.held();
         if deferred {
             self.undecided.add(waiting);
         } else {
             self.unexpected.add(waiting);
+        }
+        if let Some(partner) = self.partners.of(source)
+            && !partner.credit_queued
+            && partner.credit.starved()
+        {
+            self.replenish(source, 0);
         }
     }
 

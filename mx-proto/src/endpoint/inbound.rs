@@ -36,9 +36,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
     }
 
     fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
-        self.core
-            .session_out
-            .retain(|(queued, _, _)| *queued != link);
+        self.core.session_out.forget(link);
         let partner = self.core.partner_of(link, cookie);
         self.core.link_down(link, partner, reason);
     }
@@ -70,7 +68,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
             && partner
                 .credit
                 .on_allowance(header.credit_bytes, header.credit_messages)
-            && !partner.pending.is_empty()
+            && partner.has_pending()
         {
             self.core.make_ready(from);
         }
@@ -301,6 +299,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
         };
         let bits = MatchBits(header.word);
         self.handler.arriving(context, bits);
+        self.core.note_wish(from, header.length);
         let offered = |position| Pulling::new(from, (send_id, key), bits, header.length, position);
         if let Some((id, position)) = self.core.posted.take(bits) {
             self.core.stats.matched += 1;
@@ -391,6 +390,8 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
             wire::Kind::Ping => self.core.on_ping(from),
             // That it has come is all they say.
             wire::Kind::Credit | wire::Kind::Pong => {}
+            wire::Kind::Reclaim => self.core.on_reclaim(from, header),
+            wire::Kind::Yield => self.core.on_yield(link, cookie, from, header),
             // These two never get here; see `on_packet`.
             wire::Kind::Eager | wire::Kind::Data => {}
         }
@@ -435,8 +436,14 @@ impl<M: Memory> Core<M> {
             partners, budget, ..
         } = self;
         let partner = partners.of_mut(from)?;
-        let accepted = partner.credit.on_received(len, budget);
-        accepted.then_some(partner.context)
+        if !partner.credit.on_received(len, budget) {
+            return None;
+        }
+        let context = partner.context;
+        if self.reclaim.is_news(partner, self.stats.packets_in) {
+            self.note_use(from);
+        }
+        Some(context)
     }
 
     pub(super) fn arrival(
@@ -494,11 +501,11 @@ impl<M: Memory> Core<M> {
 
     /// An offered message goes into a receive.
     pub(super) fn match_offer(&mut self, id: RequestId, mut pulling: Pulling, now: Instant) {
-        let limits = self
+        let reach = self
             .partners
             .of(pulling.from)
-            .and_then(|partner| partner.limits);
-        if !limits.is_some_and(|limits| limits.remote_read) {
+            .and_then(|partner| partner.reach);
+        if !reach.is_some_and(|reach| reach.remote_read) {
             pulling.key = None;
         }
         let Some(request) = self.requests.of_mut(id) else {
@@ -528,7 +535,7 @@ impl<M: Memory> Core<M> {
             self.complete(id, status, received);
             return self.push_control(from, header, &[]);
         }
-        let limits = self.partners.of(from).and_then(|partner| partner.limits);
+        let reach = self.partners.of(from).and_then(|partner| partner.reach);
         if pulling.key.is_some() {
             if pulling.requested == 0 {
                 pulling.requested = pulling.wanted;
@@ -536,8 +543,7 @@ impl<M: Memory> Core<M> {
             }
             return;
         }
-        let block = limits.map_or(usize::MAX, |limits| limits.pull_block);
-        let block = u32::try_from(block).unwrap_or(u32::MAX).max(1);
+        let block = reach.map_or(u32::MAX, |reach| reach.pull_block);
         while let Some(State::Pulling(pulling)) =
             self.requests.of_mut(id).map(|request| &mut request.state)
             && pulling.requested < pulling.wanted

@@ -18,18 +18,20 @@
 //! links, recalling memory) before [`Endpoint::progress`] returns, hence before anybody can see
 //! the completions it caused.
 
+mod aside;
 mod commands;
 mod deferred;
 mod inbound;
 mod orphans;
 mod outbound;
+mod reclaim;
 mod sessions;
 mod watch;
 
 pub use commands::{Cancelled, PostError, Posted, Received, SendMode};
 
 use crate::config::Config;
-use crate::credit::{Budget, Credit};
+use crate::credit::{Budget, Windows};
 use crate::event::{Arrival, Completion, Event, Handler, Identity};
 use crate::ids::{
     EndpointId, LinkId, MatchBits, MatchMask, NicId, PartnerId, RequestId, Route, Target,
@@ -37,11 +39,12 @@ use crate::ids::{
 use crate::matching;
 use crate::memory::Memory;
 use crate::moves::{self, Stage};
-use crate::partner::{Control, Partial, Partners};
-use crate::port::{Close, Port, RemoteKey, WakeDescriptors};
+use crate::partner::{Partner, Partners, Reach};
+use crate::port::{Close, LinkDown, Port, RemoteKey, WakeDescriptors};
+use crate::queues::{Control, Partial, Queues, Spares};
 use crate::request::{NOBODY, Patience, Pulling, Request, Requests, State, TimeOuts};
 use crate::stats::Stats;
-use crate::status::{Kind, Status};
+use crate::status::{DownReason, Kind, Status};
 use crate::time::{Clock, Instant};
 use crate::timer::Wheel;
 use crate::wire;
@@ -66,6 +69,8 @@ struct Core<M> {
     key: u32,
     requests: Requests<M>,
     partners: Partners,
+    /// Queues for partners that have none yet.
+    spares: Spares,
     posted: matching::Posted,
     unexpected: matching::Unexpected,
     undecided: matching::Undecided,
@@ -73,12 +78,14 @@ struct Core<M> {
     /// The time-outs of what is posted from now on.
     timeouts: TimeOuts,
     budget: Budget,
+    reclaim: reclaim::Reclaim,
     wheel: Wheel<RequestId>,
     watch: watch::Watch,
     /// Partners with something to send and room to send it; each at most once.
     ready: VecDeque<PartnerId>,
-    /// Session packets for links that are nobody's sending link; true: close it afterwards.
-    session_out: VecDeque<(LinkId, Control, bool)>,
+    session_out: aside::Aside,
+    /// Packets without message data that wait for partners, all together.
+    controls: usize,
     /// Memory the port still reads, and whose it is.
     held: HashMap<(LinkId, u64), RequestId, RandomState>,
     /// Reads of remote memory under way, by token. Tokens count from 2^63, so that they are none
@@ -116,11 +123,13 @@ enum Errand<M> {
 impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     /// Opens an endpoint that calls itself `identity` and lets in whoever knows `key`.
     pub fn new(config: Config, identity: Identity, key: u32, port: P, clock: C) -> Self {
-        let budget = Budget {
-            limit: config.unexpected_bytes,
-            granted: 0,
-            held: 0,
+        let windows = Windows {
+            first_bytes: config.first_window_bytes,
+            first_messages: config.first_window_messages,
+            max_bytes: config.partner_window_bytes,
+            max_messages: config.partner_window_messages,
         };
+        let budget = Budget::new(config.unexpected_bytes, windows);
         let core = Core {
             timeouts: TimeOuts {
                 transfer: Patience::new(config.request_timeout),
@@ -132,14 +141,17 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             key,
             requests: Requests::new(),
             partners: Partners::new(),
+            spares: Spares::default(),
             posted: matching::Posted::default(),
             unexpected: matching::Unexpected::default(),
             undecided: matching::Undecided::default(),
             orphans: orphans::Orphans::default(),
             budget,
+            reclaim: reclaim::Reclaim::new(),
             wheel: Wheel::new(LATENESS),
             ready: VecDeque::new(),
-            session_out: VecDeque::new(),
+            session_out: aside::Aside::default(),
+            controls: 0,
             held: HashMap::default(),
             reads: HashMap::default(),
             next_read: 1 << 63,
@@ -222,6 +234,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         self.core.completions.is_empty()
             && self.core.events.is_empty()
             && self.core.ready.is_empty()
+            && !self.core.can_relieve()
             && !self.core.undecided.waits()
             && self.port.arm()
     }
@@ -264,6 +277,12 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     /// Bytes of unexpected and undecided messages that wait here with their data.
     pub fn unexpected_bytes(&self) -> usize {
         self.core.budget.held
+    }
+
+    /// Bytes that are promised to partners or taken by their messages, bookkeeping included, and the
+    /// limit ([`Config::unexpected_bytes`]). Beyond it there are at most four messages of each partner.
+    pub fn unexpected_usage(&self) -> (usize, usize) {
+        self.core.budget.usage()
     }
 
     /// Remote endpoints known.
@@ -322,10 +341,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
 
     /// A partner's name and session; `None` when the id is stale.
     pub fn partner_identity(&self, partner: PartnerId) -> Option<Identity> {
-        self.core
-            .partners
-            .of(partner)
-            .map(crate::partner::Partner::identity)
+        self.core.partners.of(partner).map(Partner::identity)
     }
 
     #[inline]
@@ -333,12 +349,14 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         !self.core.errands.is_empty()
             || !self.core.ready.is_empty()
             || !self.core.session_out.is_empty()
+            || self.core.can_relieve()
     }
 
     /// Carries out what has been noted: errands first, they free memory and links.
     #[inline(never)]
     fn settle(&mut self) -> bool {
         let mut busy = self.run_errands();
+        busy |= self.core.relieve();
         busy |= self.transmit();
         busy | self.run_errands()
     }
@@ -375,7 +393,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let eager_max = self.core.config.eager_max.min(limits.packet_max);
         if let Some(partner) = self.core.partners.of_mut(id) {
             partner.eager_max = u32::try_from(eager_max).unwrap_or(u32::MAX);
-            partner.limits = Some(limits);
+            partner.reach = Some(Reach::of(limits));
             self.core.make_ready(id);
         }
     }
@@ -475,15 +493,12 @@ impl<M: Memory> Core<M> {
                 if let (Some(link), Some(key)) = (tx, exposed) {
                     self.errands.push(Errand::Conceal(link, key));
                 }
-                if let Some(partner) = partner
-                    && let Some(Partial {
-                        request: owner,
-                        at,
-                        end,
-                    }) = partner.partial
-                    && owner == id
-                {
-                    partner.partial = None;
+                let Some(queues) = partner.and_then(Partner::queues_mut) else {
+                    return;
+                };
+                queues.forget(id);
+                let mine = |partial: &mut Partial| partial.request == id;
+                if let Some(Partial { at, end, .. }) = queues.partial.take_if(mine) {
                     if let (Some(link), Some(memory)) = (tx, request.memory.take()) {
                         let len = end - at;
                         self.errands.push(Errand::Detach {
@@ -525,31 +540,53 @@ impl<M: Memory> Core<M> {
             State::Offered { to, .. } | State::Serving { to, .. } => {
                 let to = *to;
                 self.complete(id, status, 0);
-                self.push_control(to, wire::Header::new(wire::Kind::Withdraw, word, 0), &[]);
+                self.push_farewell(to, wire::Header::new(wire::Kind::Withdraw, word, 0));
             }
             State::Pulling(pulling) => {
                 let (from, send_id) = (pulling.from, pulling.send_id);
                 self.complete(id, status, 0);
                 let mut header = wire::Header::new(wire::Kind::Notify, send_id, 0);
                 header.aux = outbound::notify_code(Status::Aborted);
-                self.push_control(from, header, &[]);
+                self.push_farewell(from, header);
             }
             State::Connecting { to, .. } => {
                 let to = *to;
                 self.complete(id, status, 0);
                 self.drop_if_unwanted(to);
             }
-            State::Queued { .. } | State::Draining { .. } | State::Posted { .. } => {
+            State::Queued { to, .. } => {
+                let to = *to;
                 self.complete(id, status, 0);
+                if let Some(queues) = self.partners.of_mut(to).and_then(Partner::queues_mut) {
+                    let requests = &self.requests;
+                    queues.on_over(|id| requests.of(id).is_some());
+                }
             }
+            State::Draining { .. } | State::Posted { .. } => self.complete(id, status, 0),
         }
     }
 
     /// Queues a packet without message data for a partner.
     fn push_control(&mut self, to: PartnerId, header: wire::Header, body: &[u8]) {
         if let Some(partner) = self.partners.of_mut(to) {
-            partner.control.push_back(Control::new(header, body));
+            let queues = partner.fill_queues(&mut self.spares);
+            queues.control.push_back(Control::new(header, body));
+            self.controls += 1;
             self.make_ready(to);
+        }
+    }
+
+    /// Queues what a partner must know of an operation that is over here. One that has read nothing
+    /// through thousands of them ends like one that is silent.
+    fn push_farewell(&mut self, to: PartnerId, header: wire::Header) {
+        self.push_control(to, header, &[]);
+        let queues = self.partners.of(to).and_then(Partner::queues);
+        let unread = |queues: &Queues| {
+            let kinds = [wire::Kind::Withdraw, wire::Kind::Notify];
+            queues.control.len() > FAREWELLS_MAX && queues.count(&kinds) > FAREWELLS_MAX
+        };
+        if queues.is_some_and(unread) {
+            self.fail_partner(to, DownReason::Link(LinkDown::TimedOut));
         }
     }
 
@@ -574,21 +611,19 @@ impl<M: Memory> Core<M> {
         if partner.orphans.is_some() {
             return self.orphan_left(source);
         }
-        partner.credit.on_consumed(len);
-        if !partner.credit_queued && partner.credit.overdue() {
-            partner.credit_queued = true;
-            partner.credit.widen(self.config.partner_window_bytes);
-            self.push_control(source, wire::Header::new(wire::Kind::Credit, 0, 0), &[]);
+        partner.credit.on_consumed(len, &mut self.budget);
+        let overdue = !partner.credit_queued && partner.credit.overdue();
+        if self.anybody_lacks() {
+            self.share_out(source, len);
         }
-    }
-
-    fn new_credit(&self) -> Credit {
-        Credit::new(
-            self.config.first_window_bytes,
-            self.config.partner_window_messages,
-        )
+        if overdue {
+            self.replenish(source, 0);
+        }
     }
 }
 
 /// How late a request's time-out may be.
 const LATENESS: Duration = Duration::from_millis(64);
+
+/// What may wait for one partner about operations that are over: half a megabyte.
+const FAREWELLS_MAX: usize = 4096;

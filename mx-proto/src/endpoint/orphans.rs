@@ -11,7 +11,7 @@
 //! own [`Endpoint::disconnect`] leaves no ghost.
 //!
 //! Owns: how many such messages there are. They wait where all others do, and their bytes count as
-//! theirs do.
+//! theirs do; what a message takes besides them counts in full, so that without room none is kept.
 
 use super::{Core, Endpoint};
 use crate::ids::{EndpointId, NicId, PartnerId};
@@ -58,10 +58,11 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
 impl<M: Memory> Core<M> {
     /// A partner is about to be dissolved because it has failed.
     pub(super) fn leave_orphans(&mut self, id: PartnerId) {
-        let room = self.config.keep_orphans.saturating_sub(self.orphans.count);
         let Some(partner) = self.partners.of(id) else {
             return;
         };
+        let room = self.config.keep_orphans.saturating_sub(self.orphans.count);
+        let room = room.min(self.budget.room_for_orphans(&partner.credit));
         if room == 0 {
             return;
         }
@@ -76,12 +77,14 @@ impl<M: Memory> Core<M> {
         self.unexpected.rename(id, ghost, first);
         self.undecided.rename(id, ghost, then);
         self.orphans.count += first + then;
+        self.budget.orphaned(first + then);
     }
 
     /// One of a ghost's messages has been received.
     #[cold]
     pub(super) fn orphan_left(&mut self, ghost: PartnerId) {
         self.orphans.gone(1);
+        self.budget.orphans_gone(1);
         if let Some(partner) = self.partners.of_mut(ghost)
             && let Some(left) = &mut partner.orphans
         {

@@ -11,8 +11,9 @@
 use super::{Core, Endpoint, Errand};
 use crate::ids::{LinkId, PartnerId, RequestId};
 use crate::memory::Memory;
-use crate::partner::{Partial, Partner, Stream};
+use crate::partner::Partner;
 use crate::port::{Body, Close, LinkDown, Port, RemoteRead, SendError, Sent};
+use crate::queues::{Partial, Stream};
 use crate::request::State;
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
@@ -42,6 +43,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             let burst = self.burst(id);
             if let Some(partner) = self.core.partners.of_mut(id) {
                 partner.ready = false;
+                partner.tidy_queues(&mut self.core.spares);
                 match burst {
                     Burst::Done => {}
                     Burst::More => self.core.make_ready(id),
@@ -54,8 +56,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
 
     fn transmit_sessions(&mut self) -> bool {
         let mut busy = false;
-        for _ in 0..self.core.session_out.len() {
-            let Some((link, control, close)) = self.core.session_out.pop_front() else {
+        // Those whose links have no room go to the end, and the next ones are tried next time.
+        for _ in 0..self.core.session_out.len().min(SESSIONS_AT_ONCE) {
+            let Some((link, control, close)) = self.core.session_out.pop() else {
                 break;
             };
             let (header, body) = control.parts();
@@ -68,7 +71,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                     }
                 }
                 Err(SendError::WouldBlock) => {
-                    self.core.session_out.push_back((link, control, close));
+                    self.core.session_out.push(link, control, close);
                 }
                 Err(SendError::Down) => {}
             }
@@ -84,13 +87,16 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             let Some(link) = partner.tx else {
                 return Burst::Done;
             };
-            let sent = if let Some(partial) = partner.partial {
+            let Some(queues) = partner.queues() else {
+                return Burst::Done;
+            };
+            let sent = if let Some(partial) = queues.partial {
                 self.send_rest(id, link, partial)
-            } else if !partner.control.is_empty() {
+            } else if !queues.control.is_empty() {
                 self.send_control(id, link)
             } else {
-                let message = !partner.pending.is_empty() && partner.credit.message_allowed();
-                match (message, partner.streams.is_empty()) {
+                let message = !queues.pending.is_empty() && partner.credit.message_allowed();
+                match (message, queues.streams.is_empty()) {
                     (false, true) => return Burst::Done,
                     (true, true) => self.send_message(id, link),
                     (false, false) => self.send_data(id, link),
@@ -107,33 +113,40 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     }
 
     fn send_control(&mut self, id: PartnerId, link: LinkId) -> Result<(), SendError> {
+        let unread_max = self.core.unread_max();
         let Core {
             partners,
             budget,
             stats,
+            controls,
             ..
         } = &mut self.core;
         let Some(partner) = partners.of_mut(id) else {
             return Ok(());
         };
-        let Some(control) = partner.control.front_mut() else {
+        let Some(queues) = &mut partner.queues else {
             return Ok(());
         };
-        let (bytes, messages) = partner.credit.grant(budget);
-        (control.header.credit_bytes, control.header.credit_messages) = (bytes, messages);
+        // Who reads no answers is allowed nothing more that would be answered.
+        let unread = queues.control.len() > unread_max;
+        let Some(control) = queues.control.front_mut() else {
+            return Ok(());
+        };
+        let terms = partner.credit.terms(budget, unread);
+        terms.put(&mut control.header);
         let (header, body) = control.parts();
         self.port.send(link, &header, Body::Bytes(body))?;
+        partner.credit.on_told(terms, budget);
         stats.packets_out += 1;
         match control.header.kind {
             wire::Kind::Credit => partner.credit_queued = false,
+            wire::Kind::Yield => partner.yield_queued = false,
             wire::Kind::Ping => partner.vigil.ping_queued = false,
             wire::Kind::Pong => partner.vigil.pong_queued = false,
             _ => {}
         }
-        partner.control.pop_front();
-        if partner.control.is_empty() && partner.control.capacity() > CONTROL_KEPT {
-            partner.control.shrink_to(CONTROL_KEPT);
-        }
+        queues.control.pop_front();
+        *controls -= 1;
         Ok(())
     }
 
@@ -149,17 +162,20 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let Some(partner) = partners.of_mut(id) else {
             return Ok(());
         };
-        let Some(&send_id) = partner.pending.front() else {
+        let Some(queues) = &mut partner.queues else {
+            return Ok(());
+        };
+        let Some(&send_id) = queues.pending.front() else {
             return Ok(());
         };
         let Some(request) = requests.of_mut(send_id) else {
             // Cancelled or timed out meanwhile.
-            partner.pending.pop_front();
+            queues.pop_over();
             return Ok(());
         };
         let (State::Queued { synchronous, .. }, Some(memory)) = (&request.state, &request.memory)
         else {
-            partner.pending.pop_front();
+            queues.pending.pop_front();
             return Ok(());
         };
         let len = memory.len() as u32;
@@ -171,7 +187,8 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             wire::Kind::Offer
         };
         let mut header = Header::new(kind, request.bits.0, len);
-        (header.credit_bytes, header.credit_messages) = partner.credit.grant(budget);
+        let terms = partner.credit.terms(budget, false);
+        terms.put(&mut header);
         if eager {
             header.body_len = len;
             let body = Body::Memory {
@@ -180,8 +197,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 len: len as usize,
             };
             let sent = self.port.send(link, &header.emit(), body)?;
+            partner.credit.on_told(terms, budget);
             partner.credit.on_sent(len);
-            partner.pending.pop_front();
+            queues.pending.pop_front();
             stats.packets_out += 1;
             stats.eager_out += 1;
             match sent {
@@ -197,9 +215,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             }
             return Ok(());
         }
-        let exposed = match partner.limits {
+        let exposed = match partner.reach {
             // A small one is soon pulled, and its memory can be exchanged meanwhile.
-            Some(limits) if limits.remote_read && len as usize > expose_from => {
+            Some(reach) if reach.remote_read && len as usize > expose_from => {
                 self.port.expose(link, memory, send_id.to_word())
             }
             _ => None,
@@ -219,8 +237,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             }
             return Err(error);
         }
+        partner.credit.on_told(terms, budget);
         partner.credit.on_sent(0);
-        partner.pending.pop_front();
+        queues.pending.pop_front();
         stats.packets_out += 1;
         stats.offers_out += 1;
         stats.offered_for_credit += u64::from(small);
@@ -240,31 +259,33 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let Some(partner) = partners.of_mut(id) else {
             return Ok(());
         };
-        let Some(&stream) = partner.streams.front() else {
+        let Some(queues) = &mut partner.queues else {
+            return Ok(());
+        };
+        let Some(&stream) = queues.streams.front() else {
             return Ok(());
         };
         let Some(request) = requests.of_mut(stream.request) else {
-            partner.streams.pop_front();
+            queues.streams.pop_front();
             return Ok(());
         };
         let Some(memory) = &request.memory else {
             return Ok(());
         };
-        let data_max = partner
-            .limits
-            .map_or(usize::MAX, |limits| limits.data_max)
-            .max(1);
-        let len = data_max.min(stream.end - stream.at);
+        let data_max = partner.reach.map_or(u32::MAX, |reach| reach.data_max);
+        let len = (data_max as usize).min(stream.end - stream.at);
         // Offsets of a message stay below 2^32, and so do parts of it.
         let mut header = Header::new(wire::Kind::Data, stream.recv_id, stream.at as u32);
         header.body_len = len as u32;
-        (header.credit_bytes, header.credit_messages) = partner.credit.grant(budget);
+        let terms = partner.credit.terms(budget, false);
+        terms.put(&mut header);
         let body = Body::Memory {
             memory,
             offset: stream.at,
             len,
         };
         let sent = self.port.send(link, &header.emit(), body)?;
+        partner.credit.on_told(terms, budget);
         stats.packets_out += 1;
         request.touched = true;
         match sent {
@@ -272,7 +293,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             Sent::Part(taken) => {
                 let at = stream.at + taken.min(len);
                 let end = stream.at + len;
-                partner.partial = Some(Partial {
+                queues.partial = Some(Partial {
                     request: stream.request,
                     at,
                     end,
@@ -282,9 +303,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 held.insert((link, token), stream.request);
             }
         }
-        partner.streams.pop_front();
+        queues.streams.pop_front();
         if stream.at + len < stream.end {
-            partner.streams.push_back(Stream {
+            queues.streams.push_back(Stream {
                 at: stream.at + len,
                 ..stream
             });
@@ -305,7 +326,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let Core {
             partners, requests, ..
         } = &mut self.core;
-        let Some(partner) = partners.of_mut(id) else {
+        let Some(queues) = partners.of_mut(id).and_then(Partner::queues_mut) else {
             return Ok(());
         };
         let memory = requests.of_mut(partial.request).and_then(|request| {
@@ -316,7 +337,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             // `release` takes care of what a request leaves behind, so this is a fault of ours;
             // a packet that cannot be ended ends the link.
             debug_assert!(false, "a partial packet without its request");
-            partner.partial = None;
+            queues.partial = None;
             self.core.errands.push(Errand::Close(link, Close::Now));
             self.core
                 .fail_partner(id, DownReason::Link(LinkDown::Reset));
@@ -324,14 +345,14 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         };
         let len = partial.end - partial.at;
         match self.port.resume(link, memory, partial.at, len)? {
-            Sent::Whole => partner.partial = None,
+            Sent::Whole => queues.partial = None,
             Sent::Part(taken) => {
                 let at = partial.at + taken.min(len);
-                partner.partial = Some(Partial { at, ..partial });
+                queues.partial = Some(Partial { at, ..partial });
                 return Err(SendError::WouldBlock);
             }
             Sent::Held(token) => {
-                partner.partial = None;
+                queues.partial = None;
                 self.core.held.insert((link, token), partial.request);
             }
         }
@@ -384,6 +405,15 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
 }
 
 impl<M: Memory> Core<M> {
+    /// What may wait for a partner before it is granted nothing more.
+    #[inline]
+    pub(super) fn unread_max(&self) -> usize {
+        match self.controls < UNREAD_ALL {
+            true => UNREAD_MAX,
+            false => UNREAD_CROWDED,
+        }
+    }
+
     /// A send has been matched: the time-out of transfers counts from now on, if it is another one.
     pub(super) fn serving(&mut self, id: RequestId, clock: &impl Clock) {
         if let Some(request) = self.requests.of_mut(id)
@@ -432,35 +462,18 @@ impl<M: Memory> Core<M> {
         let Some(partner) = self.partners.of_mut(from) else {
             return;
         };
-        if partner.streams.len() >= STREAMS_MAX {
-            // More at once than a receiver of ours can have outstanding: it repeats itself.
-            self.stats.stale += 1;
-            return;
-        }
-        partner.extend_stream(Stream {
+        let part = Stream {
             request: id,
             recv_id: pull.recv_id,
             at,
             end,
-        });
-        self.make_ready(from);
-    }
-}
-
-impl Partner {
-    /// Parts that follow each other go out as one, so that they stay in order.
-    fn extend_stream(&mut self, part: Stream) {
-        let open = self
-            .streams
-            .iter_mut()
-            .rev()
-            .find(|stream| stream.request == part.request);
-        match open {
-            Some(stream) if stream.end == part.at && stream.recv_id == part.recv_id => {
-                stream.end = part.end;
-            }
-            _ => self.streams.push_back(part),
+        };
+        if !partner.fill_queues(&mut self.spares).extend_stream(part) {
+            // More at once than a receiver of ours has outstanding.
+            self.stats.stale += 1;
+            return;
         }
+        self.make_ready(from);
     }
 }
 
@@ -482,7 +495,11 @@ pub(super) fn notify_status(code: u32) -> Status {
     }
 }
 
-/// Parts of messages one partner may have asked for and not got.
-const STREAMS_MAX: usize = 1 << 16;
-/// Entries of memory a partner's control queue keeps when it is empty.
-const CONTROL_KEPT: usize = 8;
+/// Packets without data that may wait for a partner before it is granted nothing more: far more than
+/// one that reads has there, as each of its messages may cost an answer.
+const UNREAD_MAX: usize = 256;
+/// The same once there are [`UNREAD_ALL`], about a megabyte, for all partners together.
+const UNREAD_CROWDED: usize = 4;
+const UNREAD_ALL: usize = 16 * 1024;
+/// Session packets that one call tries to give out.
+const SESSIONS_AT_ONCE: usize = 256;

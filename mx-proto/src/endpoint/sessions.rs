@@ -20,8 +20,9 @@ use super::Core;
 use crate::event::Identity;
 use crate::ids::{LinkId, PartnerId, RequestId};
 use crate::memory::Memory;
-use crate::partner::{Control, Link};
+use crate::partner::{Link, Partner};
 use crate::port::{Close, LinkDown};
+use crate::queues::Control;
 use crate::request::State;
 use crate::status::{DownReason, Status};
 use crate::wire::{self, Header, Hello, VERSION};
@@ -207,6 +208,16 @@ impl<M: Memory> Core<M> {
                 if let Some(epoch) = self.known_otherwise(&hello, header) {
                     return self.reply_known(link, header.word, epoch);
                 }
+                let known = self
+                    .partners
+                    .find(hello.identity.nic, hello.identity.endpoint);
+                let known = known.and_then(|id| self.partners.of(id));
+                if known.is_some_and(|partner| {
+                    partner.session == Some(hello.identity.session)
+                        && partner.links.len() >= LINKS_MAX
+                }) {
+                    return self.refuse(link, from, header, Status::NoResources);
+                }
                 match self.partner_for(link, hello.identity) {
                     Some(id) => id,
                     None => return self.refuse(link, from, header, Status::NoResources),
@@ -317,10 +328,7 @@ impl<M: Memory> Core<M> {
             }
         };
         self.errands.push(Errand::Bind(link, id.to_word()));
-        // Somebody who was refused on it before has got in after all: it stays.
-        for (of, _, close) in &mut self.session_out {
-            *close &= *of != link;
-        }
+        self.session_out.keep_open(link);
         self.partners
             .of_mut(id)?
             .links
@@ -338,7 +346,11 @@ impl<M: Memory> Core<M> {
         if partner.session.is_none() {
             partner.session = Some(identity.session);
             self.stats.partners_up += 1;
+            self.note_use(id);
         }
+        let Some(partner) = self.partners.of_mut(id) else {
+            return;
+        };
         if partner.tx.is_none() {
             partner.tx = Some(link);
             partner.writable = true;
@@ -411,7 +423,7 @@ impl<M: Memory> Core<M> {
             && partner
                 .credit
                 .on_allowance(header.credit_bytes, header.credit_messages)
-            && !partner.pending.is_empty()
+            && partner.has_pending()
         {
             self.make_ready(id);
         }
@@ -458,7 +470,8 @@ impl<M: Memory> Core<M> {
                 return Some(from);
             }
         }
-        let other = self.partners.take(from)?;
+        let mut other = self.partners.take(from)?;
+        self.forget_partner(from, &mut other);
         self.watch.forget(other.vigil.timer);
         if let Some(partner) = self.partners.of_mut(known) {
             partner.credit.absorb(&other.credit, &mut self.budget);
@@ -511,24 +524,14 @@ impl<M: Memory> Core<M> {
     /// says of itself costs it no credit, so an answer to each must not be kept for ever.
     fn unread_sessions(&self, link: LinkId, from: Option<PartnerId>) -> bool {
         let partner = from.and_then(|id| self.partners.of(id));
-        let queued = partner.map_or(0, |partner| {
-            // What our own operations have queued does not count.
-            if partner.tx != Some(link) || partner.control.len() < SESSIONS_MAX {
-                return 0;
-            }
-            let kinds = partner.control.iter().map(|control| control.header.kind);
-            kinds
-                .filter(|kind| matches!(kind, wire::Kind::Connect | wire::Kind::Reply))
-                .count()
+        let queues = partner.filter(|partner| partner.tx == Some(link));
+        // What our own operations have queued does not count.
+        let most = self.unread_max();
+        let unread = queues.and_then(Partner::queues).is_some_and(|queues| {
+            queues.control.len() >= most
+                && queues.count(&[wire::Kind::Connect, wire::Kind::Reply]) >= most
         });
-        let aside = match self.session_out.len() < SESSIONS_MAX {
-            true => 0,
-            false => {
-                let links = self.session_out.iter().map(|(waits, _, _)| *waits);
-                links.filter(|waits| *waits == link).count()
-            }
-        };
-        queued.max(aside) >= SESSIONS_MAX
+        unread || !self.session_out.has_room(link)
     }
 
     /// On the partner's sending link a session packet keeps its place among the others.
@@ -540,6 +543,7 @@ impl<M: Memory> Core<M> {
         body: &[u8],
         close: bool,
     ) {
+        let unread_max = self.unread_max();
         let Self {
             partners, budget, ..
         } = self;
@@ -549,10 +553,14 @@ impl<M: Memory> Core<M> {
             if partner.tx == Some(link) {
                 return self.push_control(id, header, body);
             }
-            (header.credit_bytes, header.credit_messages) = partner.credit.grant(budget);
+            let queued = partner.queues().map_or(0, |queues| queues.control.len());
+            let terms = partner.credit.terms(budget, queued > unread_max);
+            terms.put(&mut header);
+            // It goes out, or its link goes down, and with that this grant.
+            partner.credit.on_told(terms, budget);
         }
-        self.session_out
-            .push_back((link, Control::new(header, body), close));
+        let control = Control::new(header, body);
+        self.session_out.push(link, control, close);
     }
 }
 
@@ -566,8 +574,8 @@ pub(super) enum Manner {
     Afresh = 1,
 }
 
-/// Session packets that may wait on one link: far more connects than anybody has under way there.
-const SESSIONS_MAX: usize = 1024;
+/// Links one partner may have: one each way, and as many again that are about to go.
+const LINKS_MAX: usize = 16;
 
 /// In a reply: you are my partner already, as this epoch of yours.
 const REPLY_KNOWN: u32 = 4;

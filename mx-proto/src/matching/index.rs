@@ -225,21 +225,26 @@ impl Class {
 
 /// First and last of one chain.
 #[derive(Clone, Copy, Debug)]
-struct Ends {
+pub(crate) struct Ends {
     oldest: u32,
     youngest: u32,
 }
 
 impl Ends {
-    const EMPTY: Self = Self {
+    pub(crate) const EMPTY: Self = Self {
         oldest: NONE,
         youngest: NONE,
     };
+
+    /// The first, if there is one.
+    pub(crate) fn oldest(self) -> Option<u32> {
+        (self.oldest != NONE).then_some(self.oldest)
+    }
 }
 
 /// The neighbours of every entry, by its place in the slab. Each entry is in one chain.
 #[derive(Debug, Default)]
-struct Chains(Vec<Neighbours>);
+pub(crate) struct Chains(Vec<Neighbours>);
 
 #[derive(Clone, Copy, Debug)]
 struct Neighbours {
@@ -249,7 +254,7 @@ struct Neighbours {
 
 impl Chains {
     #[inline]
-    fn append(&mut self, ends: &mut Ends, index: u32) {
+    pub(crate) fn append(&mut self, ends: &mut Ends, index: u32) {
         let place = index as usize;
         if place >= self.0.len() {
             let nothing = Neighbours {
@@ -270,7 +275,7 @@ impl Chains {
     }
 
     #[inline]
-    fn unlink(&mut self, ends: &mut Ends, index: u32) {
+    pub(crate) fn unlink(&mut self, ends: &mut Ends, index: u32) {
         let Some(&Neighbours { older, younger }) = self.0.get(index as usize) else {
             return;
         };

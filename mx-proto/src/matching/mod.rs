@@ -17,6 +17,7 @@ mod posted;
 mod unexpected;
 
 pub(crate) use deferred::Undecided;
+pub(crate) use index::{Chains, Ends};
 pub use index::{EntryId, MatchIndex};
 pub(crate) use posted::{Position, Posted, PostedKey};
 pub(crate) use unexpected::{Payload, Unexpected, Waiting};

@@ -56,7 +56,7 @@ struct Run {
 
 impl Run {
     fn new(seed: u64) -> Self {
-        let mut pair = Pair::new();
+        let mut pair = Pair::with_full_windows();
         let (b, _) = connected(&mut pair);
         Self {
             rng: Rng::new(seed),

@@ -372,6 +372,17 @@ impl Pair {
         pair
     }
 
+    /// As many messages as ever go to b before it has been heard of.
+    pub(crate) fn with_full_windows() -> Self {
+        let mut pair = Self::new();
+        let config = Config {
+            first_window_messages: 512,
+            ..settings(0)
+        };
+        pair.b = node(&pair.hub, &pair.clock, config, 1, 2);
+        pair
+    }
+
     pub(crate) fn target(&self, side: Side) -> Target {
         let nic = NicId(if side == Side::A { 100 } else { 101 });
         Target {

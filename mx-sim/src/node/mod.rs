@@ -319,6 +319,8 @@ impl<P: Port<Buffer>> Node<P> {
             held <= self.unexpected_max,
             "{held} bytes of unexpected messages"
         );
+        let (used, limit) = self.endpoint.unexpected_usage();
+        assert!(used <= limit, "{used} of {limit} bytes are promised");
         let (book, now) = (self.judge.book.borrow(), self.world.now());
         for (context, op) in &self.ops {
             let What::Send { to, .. } = op.what else {

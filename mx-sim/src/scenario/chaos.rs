@@ -31,10 +31,15 @@ fn random_config(rng: &mut Rng, peer_timeout: Option<Duration>) -> Config {
         max_partners: rng.pick(&[1, 3, 1 << 20]),
         keep_orphans: rng.pick(&[0, 2, 4096]),
         connect_again: false,
+        ..Config::default()
     };
     config.peer_timeout = peer_timeout;
     // Whoever wants the one wants the other; the seeds of old keep what they drew.
     config.connect_again = config.keep_orphans > 0;
+    if config.burst == 1 {
+        // Hardly anybody is busy for long: windows move early.
+        config.epoch_packets = 1;
+    }
     config
 }
 
@@ -272,6 +277,10 @@ impl<N: Network> Run<N> {
             };
             assert_eq!(node.endpoint.requests(), 0);
             assert_eq!(node.endpoint.unexpected_bytes(), 0, "bytes of nobody");
+            assert_eq!(node.endpoint.unexpected_usage().0, 0, "room of nobody");
+            if node.endpoint.stats().yielded > 0 {
+                self.book.borrow_mut().count("a window yielded");
+            }
         }
     }
 }
@@ -302,6 +311,7 @@ pub fn check_tally(tally: &Tally) {
         "cancel Withdrawn",
         "cancel Aborted",
         "deferred",
+        "a window yielded",
         "down: connection reset",
         "down: disconnected by the peer",
     ];

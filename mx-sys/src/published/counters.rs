@@ -130,7 +130,7 @@ table! { sample:
     "" Stats = sample.stats, {
         packets_out, packets_in, eager_out, offers_out, matched, unmatched, queued,
         offered_for_credit, stale, malformed, partners_up, partners_down, refused, silenced,
-        timeouts
+        timeouts, short, reclaims, yielded
     };
     "" Gauges = sample.gauges, { partners, requests, posted_receives, unexpected_bytes, links };
     "wait_" WaitStats = sample.waits, {

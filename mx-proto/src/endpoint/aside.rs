@@ -1,0 +1,137 @@
+//! Session packets for links that are nobody's sending link.
+//!
+//! ```text
+//!   answers to strangers, introductions --> [ oldest ... youngest ] --> its link; no room: the end
+//!                                             |
+//!                                             `-- how many of each link, so that none has many
+//! ```
+//!
+//! Owns: them, and whether their link is closed after them.
+//! Knows nothing of: what they say. Cost: O(1), but for what waits when a link goes.
+
+use crate::ids::LinkId;
+use crate::queues::Control;
+use foldhash::fast::RandomState;
+use std::collections::{HashMap, VecDeque};
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    queue: VecDeque<(LinkId, Control, bool)>,
+    each: HashMap<LinkId, usize, RandomState>,
+}
+
+impl Aside {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// May another answer be kept for this link?
+    pub(super) fn has_room(&self, link: LinkId) -> bool {
+        let most = match self.queue.len() < ALL {
+            true => EACH,
+            false => EACH_CROWDED,
+        };
+        self.each.get(&link).is_none_or(|waiting| *waiting < most)
+    }
+
+    /// `close`: its link is closed afterwards.
+    pub(super) fn push(&mut self, link: LinkId, control: Control, close: bool) {
+        *self.each.entry(link).or_insert(0) += 1;
+        self.queue.push_back((link, control, close));
+    }
+
+    pub(super) fn pop(&mut self) -> Option<(LinkId, Control, bool)> {
+        let packet = self.queue.pop_front()?;
+        self.uncount(packet.0);
+        if self.queue.is_empty() && self.queue.capacity() > KEPT {
+            *self = Self::default();
+        }
+        Some(packet)
+    }
+
+    /// A link is no more.
+    pub(super) fn forget(&mut self, link: LinkId) {
+        if self.each.remove(&link).is_some() {
+            self.queue.retain(|(of, _, _)| *of != link);
+        }
+    }
+
+    /// Somebody who was refused on it has got in after all: it stays.
+    pub(super) fn keep_open(&mut self, link: LinkId) {
+        if self.each.contains_key(&link) {
+            for (of, _, close) in &mut self.queue {
+                *close &= *of != link;
+            }
+        }
+    }
+
+    fn uncount(&mut self, link: LinkId) {
+        if let Some(waiting) = self.each.get_mut(&link) {
+            *waiting -= 1;
+            if *waiting == 0 {
+                self.each.remove(&link);
+            }
+        }
+    }
+}
+
+/// What may wait on one link: far more connects than anybody has under way there.
+pub(super) const EACH: usize = 256;
+/// The same once there are [`ALL`], about a megabyte, on all links together.
+const EACH_CROWDED: usize = 4;
+const ALL: usize = 8192;
+/// Places kept when there is none any more.
+const KEPT: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Header, Kind};
+
+    fn answer() -> Control {
+        Control::new(Header::new(Kind::Reply, 0, 0), &[])
+    }
+
+    #[test]
+    fn each_link_has_room_and_little_once_there_is_a_crowd() {
+        let mut aside = Aside::default();
+        let link = |n| LinkId::new(n, 1);
+        for _ in 0..EACH {
+            assert!(aside.has_room(link(0)));
+            aside.push(link(0), answer(), false);
+        }
+        assert!(!aside.has_room(link(0)));
+        for n in 1..ALL as u32 {
+            aside.push(link(n), answer(), false);
+        }
+        for n in 1..EACH_CROWDED {
+            assert!(aside.has_room(link(1)), "{n}");
+            aside.push(link(1), answer(), false);
+        }
+        assert!(!aside.has_room(link(1)) && aside.has_room(link(2)));
+        aside.forget(link(0));
+        assert!(aside.has_room(link(0)));
+        while aside.pop().is_some() {}
+        assert!(aside.each.is_empty() && aside.queue.capacity() == 0);
+    }
+
+    #[test]
+    fn a_link_that_is_to_stay_is_not_closed() {
+        let mut aside = Aside::default();
+        let (stays, goes) = (LinkId::new(1, 1), LinkId::new(2, 1));
+        for link in [stays, goes] {
+            aside.push(link, answer(), true);
+        }
+        aside.keep_open(stays);
+        let closes =
+            |packet: Option<(LinkId, Control, bool)>| packet.map(|(link, _, close)| (link, close));
+        assert_eq!(closes(aside.pop()), Some((stays, false)));
+        assert_eq!(closes(aside.pop()), Some((goes, true)));
+    }
+}

@@ -1,0 +1,227 @@
+//! What waits to go out to one partner.
+//!
+//! ```text
+//!   partial   rest of a packet the link took half of: before everything
+//!   control   replies, pulls, notifies            first
+//!   pending   messages, in the order posted       then these two
+//!   streams   parts of offered messages           take turns
+//! ```
+//!
+//! Only partners for which something waits have them: who is quiet keeps one empty place. A few sets
+//! are kept for whoever needs one next, so that traffic allocates nothing.
+//!
+//! Knows nothing of: requests' contents, credits, the port.
+
+use crate::ids::RequestId;
+use crate::port::HeaderBytes;
+use crate::wire::{CONTROL_MAX, Header, Kind};
+use std::collections::VecDeque;
+
+/// Everything that waits for one partner.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    pub(crate) partial: Option<Partial>,
+    pub(crate) control: VecDeque<Control>,
+    /// Some of them may be over; see [`Self::on_over`].
+    pub(crate) pending: VecDeque<RequestId>,
+    /// At least so many of them are.
+    over: usize,
+    pub(crate) streams: VecDeque<Stream>,
+}
+
+/// The rest of a data packet's body that the link has not taken yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Partial {
+    pub(crate) request: RequestId,
+    pub(crate) at: usize,
+    pub(crate) end: usize,
+}
+
+/// A part of an offered message that the receiver asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stream {
+    pub(crate) request: RequestId,
+    /// What the receiver calls it.
+    pub(crate) recv_id: u64,
+    pub(crate) at: usize,
+    pub(crate) end: usize,
+}
+
+/// A packet without message data, ready but for its credits.
+#[derive(Clone, Debug)]
+pub(crate) struct Control {
+    pub(crate) header: Header,
+    body: [u8; CONTROL_MAX],
+}
+
+impl Control {
+    /// `body` has at most [`CONTROL_MAX`] bytes; more are cut off.
+    pub(crate) fn new(mut header: Header, body: &[u8]) -> Self {
+        debug_assert!(body.len() <= CONTROL_MAX);
+        let len = body.len().min(CONTROL_MAX);
+        let mut bytes = [0; CONTROL_MAX];
+        bytes[..len].copy_from_slice(&body[..len]);
+        header.body_len = len as u32;
+        Self {
+            header,
+            body: bytes,
+        }
+    }
+
+    pub(crate) fn parts(&self) -> (HeaderBytes, &[u8]) {
+        (
+            self.header.emit(),
+            &self.body[..(self.header.body_len as usize).min(CONTROL_MAX)],
+        )
+    }
+}
+
+impl Queues {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.partial.is_none()
+            && self.control.is_empty()
+            && self.pending.is_empty()
+            && self.streams.is_empty()
+    }
+
+    /// How many packets of these kinds wait.
+    pub(crate) fn count(&self, kinds: &[Kind]) -> usize {
+        let all = self.control.iter();
+        all.filter(|control| kinds.contains(&control.header.kind))
+            .count()
+    }
+
+    /// Parts that follow each other go out as one, so that they stay in order. False, and nothing
+    /// has changed, when the message has as many parts waiting as a receiver asks for at once.
+    pub(crate) fn extend_stream(&mut self, part: Stream) -> bool {
+        let mut open = 0;
+        let of_it = self.streams.iter_mut().rev();
+        for stream in of_it.filter(|stream| stream.request == part.request) {
+            if open == 0 && stream.end == part.at && stream.recv_id == part.recv_id {
+                stream.end = part.end;
+                return true;
+            }
+            open += 1;
+            if open == PARTS_MAX {
+                return false;
+            }
+        }
+        self.streams.push_back(part);
+        true
+    }
+
+    /// A message is over: nobody gets more of it.
+    pub(crate) fn forget(&mut self, request: RequestId) {
+        self.streams.retain(|stream| stream.request != request);
+    }
+
+    /// Messages that wait for their turn.
+    pub(crate) fn waiting(&self) -> usize {
+        self.pending.len().saturating_sub(self.over)
+    }
+
+    /// A pending message was called off. It keeps its place until many have been, or its turn comes.
+    pub(crate) fn on_over(&mut self, is_live: impl Fn(RequestId) -> bool) {
+        self.over += 1;
+        if self.over > OVER_LEAST && self.over > self.pending.len() / 2 {
+            self.pending.retain(|id| is_live(*id));
+            self.over = 0;
+        }
+    }
+
+    /// The first in line is one that was called off.
+    pub(crate) fn pop_over(&mut self) {
+        self.pending.pop_front();
+        self.over = self.over.saturating_sub(1);
+    }
+
+    /// Gives back what a burst has made it grow to.
+    fn shrink(&mut self) {
+        self.over = 0;
+        self.control.shrink_to(CONTROL_KEPT);
+        self.pending.shrink_to(QUEUE_KEPT);
+        self.streams.shrink_to(QUEUE_KEPT);
+    }
+}
+
+/// Empty sets, for whoever needs one next.
+#[derive(Debug, Default)]
+#[expect(clippy::vec_box, reason = "a set goes from here to a partner as it is")]
+pub(crate) struct Spares(Vec<Box<Queues>>);
+
+impl Spares {
+    /// The set in `place`, put there if there is none.
+    pub(crate) fn fill<'a>(&mut self, place: &'a mut Option<Box<Queues>>) -> &'a mut Queues {
+        place.get_or_insert_with(|| self.0.pop().unwrap_or_default())
+    }
+
+    /// Takes back a set in which nothing waits.
+    pub(crate) fn tidy(&mut self, place: &mut Option<Box<Queues>>) {
+        let Some(mut queues) = place.take_if(|queues| queues.is_empty()) else {
+            return;
+        };
+        if self.0.len() < SPARES_KEPT {
+            queues.shrink();
+            self.0.push(queues);
+        }
+    }
+}
+
+/// Parts of one message that may wait. A receiver of ours asks for two, and for no third before
+/// it has the first.
+const PARTS_MAX: usize = 4;
+/// Pending messages that may be over before anybody looks for them.
+const OVER_LEAST: usize = 32;
+/// Sets kept for the next partners: as many as are busy at once without one waiting for the other.
+const SPARES_KEPT: usize = 64;
+/// Entries of memory an empty queue of a kept set has: 64 sets have at most 100 KiB.
+const CONTROL_KEPT: usize = 8;
+const QUEUE_KEPT: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(n: u32, at: usize, end: usize) -> Stream {
+        Stream {
+            request: RequestId::new(n, 1),
+            recv_id: 7,
+            at,
+            end,
+        }
+    }
+
+    #[test]
+    fn parts_that_follow_each_other_are_one_and_few_others_are_kept() {
+        let mut queues = Queues::default();
+        assert!(queues.extend_stream(part(1, 0, 10)));
+        assert!(queues.extend_stream(part(1, 10, 20)));
+        assert_eq!(queues.streams.len(), 1);
+        for n in 1..PARTS_MAX {
+            assert!(queues.extend_stream(part(1, 100 * n, 100 * n + 1)));
+        }
+        assert!(!queues.extend_stream(part(1, 5, 6)));
+        assert!(queues.extend_stream(part(2, 5, 6)));
+        assert_eq!(queues.streams.len(), PARTS_MAX + 1);
+        queues.forget(RequestId::new(1, 1));
+        assert_eq!(queues.streams.len(), 1);
+    }
+
+    #[test]
+    fn an_empty_set_goes_to_the_next_partner_without_what_a_burst_left() {
+        let mut spares = Spares::default();
+        let (mut one, mut other) = (None, None);
+        for n in 0..1000 {
+            let queues = spares.fill(&mut one);
+            queues.pending.push_back(RequestId::new(n, 1));
+        }
+        spares.tidy(&mut one);
+        assert!(one.is_some(), "something waits in it");
+        spares.fill(&mut one).pending.clear();
+        spares.tidy(&mut one);
+        assert!(one.is_none());
+        let queues = spares.fill(&mut other);
+        assert!(queues.is_empty() && queues.pending.capacity() <= 2 * QUEUE_KEPT);
+        assert!(spares.0.is_empty());
+    }
+}

@@ -1,0 +1,404 @@
+//! Partners that take all they can get.
+
+use super::live;
+use super::script::Stage;
+use mx_proto::wire::{Header, Kind};
+use mx_proto::{
+    Arrival, Config, Handler, KeepAll, MatchBits, MatchMask, PartnerId, Posted, SendMode, Source,
+    Verdict,
+};
+
+/// What `credit.rs` counts for a message besides its bytes.
+const MESSAGE_COST: isize = 320;
+/// Bytes for each partner beyond the limit: what a quiet one costs, four messages, and what waits
+/// to go to it.
+const BEYOND_EACH: isize = 700 + 4 * MESSAGE_COST + 1024;
+/// Bytes of an endpoint whoever its partners are.
+const ENDPOINT: isize = 1 << 20;
+
+fn limited(unexpected_bytes: usize) -> Config {
+    Config {
+        unexpected_bytes,
+        ..Config::default()
+    }
+}
+
+/// Everybody sends until nobody may; how many messages that were.
+fn flood(stage: &mut Stage, peers: u32, len: usize) -> u32 {
+    let body = vec![7; len];
+    let mut sent = 0;
+    loop {
+        let before = sent;
+        for n in 0..peers {
+            // No two alike: every table gets an entry for each.
+            while stage.send_honestly(n, sent.into(), &body) {
+                sent += 1;
+            }
+            stage.run(&mut KeepAll);
+        }
+        if sent == before {
+            return sent;
+        }
+    }
+}
+
+#[test]
+fn a_flood_of_messages_of_any_size_stays_within_the_limit() {
+    for len in [0, 1, 24, 200, 1_000, 5_000, 32_768] {
+        for limit in [0, 1 << 20, 5 << 20] {
+            let before = live();
+            let peers = 50;
+            let mut stage = Stage::with_peers(limited(limit), peers);
+            // Two ways to look for messages, as hosts use: each is a table of its own.
+            for mask in [MatchMask::EXACT, MatchMask(u64::MAX >> 1)] {
+                stage.eager(0, 1, &[]);
+                stage.spend(0, 0, 1);
+                stage.run(&mut KeepAll);
+                let got = stage.node.recv(MatchBits(1 & mask.0), mask, vec![], 0);
+                got.unwrap();
+            }
+            let sent = flood(&mut stage, peers, len);
+            stage.shrink();
+            let grown = live() - before;
+            let beyond = peers as isize * BEYOND_EACH + ENDPOINT;
+            println!("{len} B, limit {limit}: {sent} messages, {grown} bytes");
+            assert!(grown <= limit as isize + beyond, "{grown}");
+            let (used, most) = stage.node.unexpected_usage();
+            assert!(used <= most && most == limit);
+            // Nobody is shut out, and with room much is taken.
+            assert!(sent >= 4 * peers);
+            assert!(len > 1000 || sent as usize >= limit / 4 / 320);
+        }
+    }
+}
+
+#[test]
+fn a_waiting_message_takes_no_more_than_is_counted_for_it() {
+    let masks = [MatchMask::EXACT, MatchMask(u64::MAX >> 1)];
+    // Tables double at powers of two, and hash tables at seven eighths of them.
+    for count in [16_384, 16_385, 28_672, 28_673] {
+        for (len, masks) in [(0, &masks[..1]), (1, &masks[..1]), (1, &masks[..])] {
+            let mut stage = Stage::with_peers(limited(64 << 20), 100);
+            for mask in masks {
+                stage.eager(0, 1, &[]);
+                stage.spend(0, 0, 1);
+                stage.run(&mut KeepAll);
+                stage.node.recv(MatchBits(1), *mask, vec![], 0).unwrap();
+            }
+            stage.shrink();
+            let before = live();
+            let mut sent = 0;
+            while sent < count {
+                for n in 0..100 {
+                    sent += u64::from(sent < count && stage.send_honestly(n, sent, &vec![1; len]));
+                }
+                stage.run(&mut KeepAll);
+            }
+            stage.shrink();
+            let each = (live() - before) / count as isize;
+            println!(
+                "{count} messages of {len} B, {} masks: {each} B each",
+                masks.len()
+            );
+            // A byte of contents takes 32 of the allocator's.
+            assert!(each <= MESSAGE_COST, "{each}");
+        }
+    }
+}
+
+/// Has done with everything, and says so to the sender of an offer.
+struct Finish;
+
+impl Handler<Vec<u8>> for Finish {
+    fn unexpected<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict<Vec<u8>> {
+        Verdict::Finished
+    }
+}
+
+/// Receives everything.
+struct Receive;
+
+impl Handler<Vec<u8>> for Receive {
+    fn unexpected<B: Source + ?Sized>(&mut self, it: &Arrival, _: Option<&B>) -> Verdict<Vec<u8>> {
+        Verdict::Receive {
+            memory: vec![0; it.length as usize],
+            context: 1,
+        }
+    }
+}
+
+/// Leaves everything to later.
+struct Defer;
+
+impl Handler<Vec<u8>> for Defer {
+    fn unexpected<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict<Vec<u8>> {
+        Verdict::Defer
+    }
+}
+
+/// A stage with one peer, and how much it holds so far.
+fn one_peer(limit: usize) -> (Stage, isize) {
+    let stage = Stage::with_peers(limited(limit), 1);
+    stage.shrink();
+    (stage, live())
+}
+
+fn id_of(stage: &Stage, n: u32) -> PartnerId {
+    PartnerId::from_word(stage.wires(|wires| wires.cookie_of(n)))
+}
+
+#[test]
+fn who_offers_and_reads_no_answer_is_answered_a_bounded_number_of_times() {
+    for trickle in [false, true] {
+        let (mut stage, before) = one_peer(1 << 20);
+        stage.deafen(1);
+        let mut accepted = 0u64;
+        for n in 0..100_000 {
+            // It knows by heart how windows move, so it need not be told.
+            stage.offer(0, n, 10);
+            stage.run(&mut Finish);
+            if stage.node.partners() == 0 {
+                break;
+            }
+            accepted = n;
+            if trickle {
+                // Room is announced, and taken back before anything goes.
+                let deaf = |wires: &mut super::script::Wires| wires.deaf[0] = true;
+                stage.hear(0);
+                stage.wires(deaf);
+                stage.run(&mut Finish);
+            }
+        }
+        assert!(accepted < 1_000, "{accepted} offers and no answer read");
+        assert_eq!(stage.node.stats().malformed, 1);
+        stage.shrink();
+        let grown = live() - before;
+        assert!(grown < ENDPOINT, "{grown}");
+    }
+}
+
+#[test]
+fn offers_answered_on_another_link_than_that_of_the_introductions_are_bounded_too() {
+    let (mut stage, before) = one_peer(1 << 20);
+    stage.call(1, 0);
+    stage.run(&mut Finish);
+    stage.deafen(1);
+    // Every introduction on the second link is answered there, with a grant.
+    for n in 0..20_000 {
+        stage.call(1, 0);
+        stage.run(&mut Finish);
+        for _ in 0..4 {
+            stage.offer(0, n, 10);
+        }
+        stage.run(&mut Finish);
+        if stage.node.partners() == 0 {
+            break;
+        }
+    }
+    assert_eq!(stage.node.partners(), 0);
+    stage.shrink();
+    assert!(live() - before < ENDPOINT);
+}
+
+#[test]
+fn who_asks_for_parts_without_end_gets_few_of_them() {
+    let (mut stage, _) = one_peer(1 << 20);
+    let to = id_of(&stage, 0);
+    let memory = vec![0; 1 << 20];
+    let sent = stage
+        .node
+        .send(to, MatchBits(1), memory, 0, SendMode::Standard);
+    let Posted::Pending(send) = sent.unwrap() else {
+        panic!("a large message is offered");
+    };
+    stage.run(&mut KeepAll);
+    stage.deafen(1);
+    stage.shrink();
+    let before = live();
+    for n in 0..10_000u32 {
+        // Never the part that follows the last one.
+        let mut body = [0; 12];
+        body[8..12].copy_from_slice(&1u32.to_le_bytes());
+        stage.say(0, Header::new(Kind::Pull, send.to_word(), 2 * n), &body);
+    }
+    stage.run(&mut KeepAll);
+    stage.shrink();
+    assert!(live() - before < 4096, "{}", live() - before);
+    assert_eq!(stage.node.stats().stale, 10_000 - 4);
+    stage.node.cancel(send);
+    stage.hear(0);
+    stage.wires(|wires| wires.listen = true);
+    stage.run(&mut KeepAll);
+    assert!(
+        stage.sent(Kind::Data).is_empty(),
+        "of a message that was called off"
+    );
+}
+
+#[test]
+fn introductions_on_ever_new_links_end_at_sixteen() {
+    let (mut stage, _) = one_peer(1 << 20);
+    for link in 1..1_000 {
+        stage.call(link, 0);
+    }
+    stage.run(&mut KeepAll);
+    assert_eq!(stage.node.partners(), 1);
+    assert_eq!(stage.node.stats().refused, 1_000 - 16);
+}
+
+#[test]
+fn answers_that_strangers_do_not_read_take_a_bounded_room() {
+    let links = 5_000;
+    let mut stage = Stage::with_peers(limited(1 << 20), 0);
+    stage.deafen(links);
+    let before = live();
+    for _ in 0..40 {
+        for link in 0..links {
+            // Refused for another version; each refusal is an answer.
+            let mut hello = [0; 32];
+            hello[0..4].copy_from_slice(b"MXs1");
+            hello[4..6].copy_from_slice(&1u16.to_le_bytes());
+            stage.say(link, Header::new(Kind::Connect, 1, 0), &hello);
+        }
+        stage.run_while_busy_at_most(links as usize, &mut KeepAll);
+    }
+    stage.shrink();
+    // 4 answers of 128 bytes a link, in a queue with as much room again.
+    let grown = live() - before;
+    assert!(grown < (links as isize * 4 + 8192) * 256, "{grown}");
+}
+
+#[test]
+fn what_is_called_off_for_one_that_reads_nothing_ends_it_at_last() {
+    let (mut stage, _) = one_peer(1 << 20);
+    let to = id_of(&stage, 0);
+    let offer = |stage: &mut Stage| {
+        let sent = stage
+            .node
+            .send(to, MatchBits(1), vec![0; 40_000], 0, SendMode::Standard);
+        match sent.unwrap() {
+            Posted::Pending(send) => send,
+            Posted::Complete => panic!("a large message is offered"),
+        }
+    };
+    let sends: Vec<_> = (0..5_000).map(|_| offer(&mut stage)).collect();
+    stage.run(&mut KeepAll);
+    stage.deafen(1);
+    for (n, send) in sends.into_iter().enumerate() {
+        stage.node.cancel(send);
+        assert_eq!(stage.node.partners(), usize::from(n < 4_096), "{n}");
+    }
+}
+
+#[test]
+fn sends_called_off_before_their_turn_leave_nothing_behind() {
+    let (mut stage, _) = one_peer(1 << 20);
+    let to = id_of(&stage, 0);
+    stage.deafen(1);
+    let send = |stage: &mut Stage| {
+        let sent = stage
+            .node
+            .send(to, MatchBits(1), vec![0; 8], 0, SendMode::Standard);
+        match sent.unwrap() {
+            Posted::Pending(send) => send,
+            Posted::Complete => panic!("there is no room"),
+        }
+    };
+    let stays = [send(&mut stage), send(&mut stage)];
+    let before = live();
+    for _ in 0..100_000 {
+        let goes = send(&mut stage);
+        stage.node.cancel(goes);
+    }
+    assert!(live() - before < 4096, "{}", live() - before);
+    assert_eq!(stage.node.queued_for(to), 2);
+    stage.wires(|wires| wires.listen = true);
+    stage.hear(0);
+    stage.run(&mut KeepAll);
+    assert_eq!(stage.sent(Kind::Eager).len(), stays.len());
+    assert_eq!(stage.node.requests(), 0);
+}
+
+#[test]
+fn deferred_messages_count_like_all_others() {
+    let peers = 20;
+    let limit = 1 << 20;
+    let mut stage = Stage::with_peers(limited(limit), peers);
+    stage.shrink();
+    let before = live();
+    // As many in one poll as the port brings: nothing is taken in after the first.
+    for n in 0..peers {
+        while stage.send_honestly(n, 1, &[3; 2000]) {}
+    }
+    for _ in 0..1_000 {
+        stage.node.progress(&mut Defer);
+    }
+    stage.shrink();
+    let held = stage.node.undecided();
+    assert!(held > 0 && held <= Config::default().poll_budget);
+    assert!(live() - before <= limit as isize + peers as isize * BEYOND_EACH);
+    while stage.node.undecided() > 0 {
+        let deferred = stage.node.next_deferred().expect("one is undecided");
+        stage.node.decide(deferred, mx_proto::Decision::Finished);
+        stage.node.progress(&mut Defer);
+    }
+    assert_eq!(stage.node.unexpected_bytes(), 0);
+}
+
+#[test]
+fn messages_received_by_the_handler_hold_no_window() {
+    let (mut stage, _) = one_peer(1 << 20);
+    let mut received = 0;
+    for n in 0..10_000 {
+        assert!(stage.send_honestly(0, n, &[1; 50]), "{n}");
+        stage.run(&mut Receive);
+        while let Some(done) = stage.node.poll_completion() {
+            assert_eq!(done.transferred, 50);
+            received += 1;
+        }
+    }
+    assert_eq!((received, stage.node.unexpected_bytes()), (10_000, 0));
+}
+
+#[test]
+fn what_those_who_left_have_left_behind_counts_until_it_is_received() {
+    let limit = 1 << 20;
+    let config = Config {
+        keep_orphans: 1_000_000,
+        ..limited(limit)
+    };
+    let mut stage = Stage::with_peers(config, 0);
+    stage.shrink();
+    let before = live();
+    // Everybody comes, leaves as much as it may, and goes.
+    for n in 0..3_000 {
+        stage.call(n, n);
+        stage.run(&mut KeepAll);
+        while stage.send_honestly(n, n.into(), &[1; 10]) {}
+        stage.run(&mut KeepAll);
+        stage.say(n, Header::new(Kind::Disconnect, 0, 0), &[]);
+        stage.run(&mut KeepAll);
+        while stage.node.poll_event().is_some() {}
+        let (used, limit) = stage.node.unexpected_usage();
+        assert!(used <= limit, "{n}: {used}");
+    }
+    let ghosts = stage.node.partners() as isize;
+    assert!(ghosts > 100 && ghosts < 1_000, "{ghosts}");
+    stage.shrink();
+    let grown = live() - before;
+    assert!(grown <= limit as isize + ghosts * 700 + ENDPOINT, "{grown}");
+    let mut received = 0;
+    while let Some(found) = stage.node.probe(MatchBits(0), MatchMask(0)) {
+        let got = stage
+            .node
+            .recv(found.bits, MatchMask::EXACT, vec![0; 10], 0);
+        got.unwrap();
+        received += 1;
+    }
+    stage.run(&mut KeepAll);
+    assert!(received >= ghosts);
+    assert_eq!(
+        (stage.node.partners(), stage.node.unexpected_usage().0),
+        (0, 0)
+    );
+}

@@ -1,0 +1,101 @@
+//! What a quiet partner costs: memory, and time of a progress call.
+
+use super::live;
+use super::script::Stage;
+use mx_proto::{Config, KeepAll, MatchBits, MatchMask, PartnerId, Posted, SendMode};
+use std::time::Instant;
+
+/// Bytes of a quiet partner in the endpoint, tables included, whatever their fill.
+const GOAL: isize = 700;
+
+/// Bytes that an endpoint keeps for the next burst, however many partners it has.
+const ENDPOINT: isize = 1 << 20;
+
+fn bytes_each(stage: &Stage, before: isize, script: isize, peers: u32) -> isize {
+    stage.shrink();
+    (live() - before - script) / peers as isize
+}
+
+/// What the script keeps for a peer: its cookie and windows, and room for twice as many.
+const SCRIPT: isize = 48;
+
+#[test]
+fn a_quiet_partner_takes_little_memory_whether_it_was_busy_or_not() {
+    // Just after a table has grown it is worst, just before it is best.
+    for peers in [1_025, 2_000, 10_000, 16_385] {
+        let before = live();
+        let config = Config {
+            // Everybody's first message finds room.
+            unexpected_bytes: 256 << 20,
+            ..Config::default()
+        };
+        let mut stage = Stage::with_peers(config, peers);
+        let script = SCRIPT * peers as isize;
+        let new = bytes_each(&stage, before, script, peers);
+        // Everybody sends, is answered, has something large pulled, and pulls.
+        for n in 0..peers {
+            stage.eager(n, n.into(), &[1; 100]);
+            stage.offer(n, n.into(), 50_000);
+        }
+        stage.run(&mut KeepAll);
+        for n in 0..peers {
+            for len in [100, 50_000] {
+                let memory = vec![0; len];
+                let bits = MatchBits(n.into());
+                let got = stage.node.recv(bits, MatchMask::EXACT, memory, 0).unwrap();
+                if let mx_proto::Received::Pending(id) = got {
+                    stage.node.cancel(id);
+                }
+            }
+            let to = PartnerId::from_word(stage.wires(|wires| wires.cookie_of(n)));
+            for len in [100, 50_000] {
+                let posted = stage
+                    .node
+                    .send(to, MatchBits(1), vec![0; len], 0, SendMode::Standard);
+                if let Posted::Pending(id) = posted.unwrap() {
+                    stage.node.cancel(id);
+                }
+            }
+        }
+        stage.run(&mut KeepAll);
+        while stage.node.poll_completion().is_some() {}
+        assert_eq!(
+            (stage.node.requests(), stage.node.unexpected_bytes()),
+            (0, 0)
+        );
+        let used = bytes_each(&stage, before, script, peers);
+        println!("{peers} partners: {new} bytes each when new, {used} after traffic");
+        assert!(new <= GOAL, "{new}");
+        assert!(used <= GOAL + ENDPOINT / peers as isize, "{used}");
+    }
+}
+
+/// Nanoseconds of one idle progress call, the best of many rounds.
+fn idle_call(stage: &mut Stage) -> f64 {
+    const CALLS: u32 = 20_000;
+    let round = |stage: &mut Stage| {
+        let start = Instant::now();
+        for _ in 0..CALLS {
+            assert!(!stage.node.progress(&mut KeepAll));
+        }
+        start.elapsed().as_nanos() as f64 / f64::from(CALLS)
+    };
+    (0..30).map(|_| round(stage)).fold(f64::INFINITY, f64::min)
+}
+
+#[test]
+fn a_hundred_thousand_quiet_partners_take_no_progress_time() {
+    let mut one = Stage::with_peers(Config::default(), 1);
+    let mut many = Stage::with_peers(Config::default(), 100_000);
+    let attempts = many.wires(|wires| wires.attempts);
+    let (alone, crowd) = (idle_call(&mut one), idle_call(&mut many));
+    println!("idle progress: {alone:.1} ns with 1 partner, {crowd:.1} ns with 100 000");
+    assert_eq!(
+        many.wires(|wires| wires.attempts),
+        attempts,
+        "something was sent"
+    );
+    assert_eq!(many.node.deadline(), None, "somebody has a timer");
+    // The same work; something done for each of them would take a thousand times as long.
+    assert!(crowd < 20.0 * alone + 1000.0, "{crowd} against {alone}");
+}

@@ -1,0 +1,56 @@
+//! What a partner can make an endpoint hold, and what a quiet one costs: measured, not believed.
+//!
+//! ```text
+//!   counting allocator:  bytes that this thread holds
+//!   Script:              one endpoint, everybody else is the test and says what it likes
+//! ```
+
+mod hostile;
+mod idle;
+mod reclaim;
+
+mod script;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+struct Counting;
+
+thread_local! {
+    /// What this thread has allocated and not freed, as the allocator rounds it.
+    static LIVE: Cell<isize> = const { Cell::new(0) };
+}
+
+/// What the C library's allocator takes for `size` bytes: a word of its own, and 16 at a time.
+fn taken(size: usize) -> isize {
+    ((size + 8).next_multiple_of(16)).max(32) as isize
+}
+
+// SAFETY: hands everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.set(LIVE.get() + taken(layout.size()));
+        // SAFETY: the caller's promises are the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        LIVE.set(LIVE.get() - taken(layout.size()));
+        // SAFETY: the caller's promises are the same.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        LIVE.set(LIVE.get() + taken(size) - taken(layout.size()));
+        // SAFETY: the caller's promises are the same.
+        unsafe { System.realloc(ptr, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Bytes this thread holds.
+pub(crate) fn live() -> isize {
+    LIVE.get()
+}
