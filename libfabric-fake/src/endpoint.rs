@@ -123,6 +123,10 @@ impl State {
             _ => (number as usize * 31 + index * 7) as u8 | 1,
         };
         let mut address: Vec<u8> = (0..shape.address_len).map(byte).collect();
+        if matches!(shape.address_format, FI_ADDR_IB_UD | FI_ADDR_EFA) {
+            // The card's identifier: there is one card.
+            address[..16].fill(0xfe);
+        }
         if let Some(end) = address.len().checked_sub(4) {
             address[end..].copy_from_slice(&number.to_be_bytes());
         }

@@ -22,6 +22,7 @@ mod credit;
 mod endpoint;
 mod event;
 pub mod ids;
+pub mod ledger;
 mod matching;
 pub mod memory;
 pub mod moves;

@@ -112,6 +112,11 @@ impl Interfaces {
         &self.boards
     }
 
+    /// All addresses of this machine, the loopback's among them.
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
     /// True when packets to `address` do not leave this machine.
     pub fn has(&self, address: IpAddr) -> bool {
         address.is_loopback()

@@ -109,6 +109,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             }
             Incoming::Refused { to } => self.on_refused(now, to, sink),
             Incoming::TooLarge { to, most } => self.on_too_large(now, to, most),
+            Incoming::Found { at, is } => self.on_found(now, at, is),
         }
     }
 
@@ -367,6 +368,19 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
                 link.session.on_too_large(now, most);
                 self.touch(id);
             }
+        }
+    }
+
+    /// Whoever was called at `at` is at `is`: the Hello goes there now.
+    fn on_found(&mut self, now: Instant, at: A, is: A) {
+        for id in self.at(at) {
+            let link = self.of_mut(id);
+            let Some(link) = link.filter(|link| link.session.is_calling()) else {
+                continue;
+            };
+            link.address = is;
+            link.session.on_found(now);
+            self.touch(id);
         }
     }
 

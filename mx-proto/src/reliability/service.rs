@@ -110,6 +110,14 @@ pub enum Incoming<'a, A> {
         /// What would have passed.
         most: usize,
     },
+    /// What [`DatagramPort::resolve`] gave stood for a peer that had to be looked for, and that has
+    /// been found.
+    Found {
+        /// What stood for it.
+        at: A,
+        /// Its address.
+        is: A,
+    },
 }
 
 /// Bytes of a data channel's name at most.
@@ -121,7 +129,8 @@ pub trait DatagramPort {
     /// for each of its channels.
     type Address: Copy + Eq + Hash + fmt::Debug;
 
-    /// The address of the command channel of a remote endpoint.
+    /// The address of the command channel of a remote endpoint, or what stands for it until it is
+    /// [`Incoming::Found`]; nothing can be sent there before.
     fn resolve(&self, target: Target) -> Result<Self::Address, ConnectError>;
 
     /// Both are of one host: a peer may use either, see [`Train::express`].

@@ -426,6 +426,13 @@ impl Session {
         self.acknowledging(Kind::Ack, self.advertised)
     }
 
+    /// The service knows where the peer is: what was said to it before went nowhere.
+    pub(super) fn on_found(&mut self, now: Instant) {
+        if let State::Calling { next, tries, .. } = &mut self.state {
+            (*next, *tries) = (now, 0);
+        }
+    }
+
     /// The service says that nobody is at the peer's address. True when that is to be believed.
     pub(super) fn on_refused(&mut self) -> bool {
         self.refusals += 1;

@@ -35,6 +35,8 @@ struct Net {
     log: Vec<(usize, Channel, Vec<u8>)>,
     /// Of datagrams with these numbers in the log nothing arrives.
     lose: Vec<usize>,
+    /// What stood for an end, and what does from now on, once.
+    found: Option<(Address, Address)>,
 }
 
 #[derive(Clone, Debug)]
@@ -85,6 +87,9 @@ impl DatagramPort for End {
         train: Train<'_>,
     ) -> Result<(), DatagramError> {
         let mut net = self.net.borrow_mut();
+        if to.0 > 1 {
+            return Err(DatagramError::Unreachable);
+        }
         for datagram in train.bytes.chunks(train.segment) {
             net.log.push((self.own, channel, datagram.to_vec()));
             let lost = net.lose.contains(&(net.log.len() - 1))
@@ -99,6 +104,11 @@ impl DatagramPort for End {
 
     fn poll(&mut self, budget: usize, mut receive: impl FnMut(Incoming<'_, Address>)) -> bool {
         let mut any = false;
+        if self.own == 0
+            && let Some((at, is)) = self.net.borrow_mut().found.take()
+        {
+            receive(Incoming::Found { at, is });
+        }
         for (index, channel) in [Channel::Command, Channel::Data].into_iter().enumerate() {
             for _ in 0..budget {
                 let next = self.net.borrow_mut().queues[self.own][index].pop_front();
@@ -193,6 +203,7 @@ impl Pair {
             mtu: 9000,
             log: Vec::new(),
             lose: Vec::new(),
+            found: None,
         }));
         let port = |own| {
             let net = Rc::clone(&net);
@@ -215,9 +226,13 @@ impl Pair {
     }
 
     fn connect(&mut self) -> LinkId {
+        self.call(1)
+    }
+
+    fn call(&mut self, endpoint: u32) -> LinkId {
         let target = Target {
             nic: NicId(1),
-            endpoint: EndpointId(1),
+            endpoint: EndpointId(endpoint),
             route: Route::AUTO,
         };
         let clock = At(self.now());
@@ -294,6 +309,26 @@ fn a_link_comes_up_after_one_round_trip_and_the_called_end_hears_of_it_with_the_
     pair.send(1, back, 2, b"there").unwrap();
     pair.poll(0);
     assert_eq!(pair.users[0].packets, [(2, b"there".to_vec())]);
+}
+
+#[test]
+fn a_peer_that_has_to_be_looked_for_is_called_as_soon_as_it_is_found() {
+    let mut pair = Pair::new(ReliableConfig::default());
+    let link = pair.call(7);
+    pair.run(Duration::from_millis(50));
+    assert_eq!(pair.sent_since(0), []);
+    pair.net.borrow_mut().found = Some(((7, 0), (1, 0)));
+    pair.poll(0);
+    assert_eq!(pair.sent_since(0), [(0, Channel::Command, Kind::Hello)]);
+    pair.poll(1);
+    pair.poll(0);
+    assert_eq!(pair.users[0].up, [link]);
+    // Who is talked with is where it is, whatever is found later.
+    pair.net.borrow_mut().found = Some(((1, 0), (9, 0)));
+    pair.poll(0);
+    pair.send(0, link, 1, b"hello").unwrap();
+    pair.poll(1);
+    assert_eq!(pair.users[1].packets, [(1, b"hello".to_vec())]);
 }
 
 #[test]

@@ -3,8 +3,9 @@
 //!
 //! ```text
 //!   connect --> open yet? --> link --+-- up
-//!                                    `-- nobody there, no answer --> Elsewhere(tcp)
-//!                                        unless the address says /dgram
+//!                              |     `-- nobody there, no answer --> Elsewhere(tcp)
+//!                              |         unless the address says /dgram
+//!                              `-- is its address known? no: the locator asks, and brings a card
 //!
 //!   every poll        while there are sessions
 //!   every 8th poll    while there is none: strangers may knock
@@ -17,13 +18,17 @@
 //! Owns: the port, once it is open, and which links are on their way up.
 //! Knows nothing of: the other ports.
 
-use super::dgram::{self, DgramPort};
+use super::dgram::fabric::FabricDatagrams;
+use super::dgram::{self, Backend, DgramPort};
 use super::host::ROUTE_TCP;
+use super::locator::{Cards, Locator};
 use super::nest::Nest;
-use super::owner::{DGRAM, Named};
+use super::owner::DGRAM;
+use super::rdm::card::{Card, Refusal};
+use super::relay::{Relay, Watch};
 use crate::nic;
-use mx_proto::port::{ConnectError, HeaderBytes, LinkDown, Place, Port, RemoteUse, Sink};
-use mx_proto::{Clock, Instant, LinkId, Memory, Source, Target};
+use mx_proto::port::{Close, ConnectError, LinkDown, Port, Sink};
+use mx_proto::{Clock, Instant, LinkId, Memory, Target};
 use std::collections::{HashMap, HashSet};
 use std::io;
 
@@ -50,8 +55,18 @@ pub(super) struct Dgram {
     due: bool,
     /// There was nothing to do at the last look, and no session.
     resting: bool,
-    attempts: HashMap<LinkId, Target>,
+    /// The name of what carries its datagrams.
+    provider: String,
+    attempts: HashMap<LinkId, Attempt>,
     told: HashSet<(u64, u32)>,
+}
+
+/// A link on its way up.
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    target: Target,
+    /// No other port will do.
+    strict: bool,
 }
 
 impl std::fmt::Debug for Dgram {
@@ -68,6 +83,7 @@ impl Dgram {
     pub(super) fn new(port: Option<DgramPort>, later: Option<Later>) -> Self {
         Self {
             offered: port.is_some(),
+            provider: port.as_ref().map_or_else(String::new, provider),
             port,
             later,
             due: true,
@@ -109,6 +125,7 @@ impl Dgram {
             && let Some(open) = self.later.take()
         {
             self.port = open();
+            self.provider = self.port.as_ref().map_or_else(String::new, provider);
             if let Err(error) = self.wake_through(nest, member) {
                 log::error!("dgram: cannot wait for its descriptors: {error}");
                 self.port = None;
@@ -119,17 +136,29 @@ impl Dgram {
             return Err(ConnectError::NoRoute);
         };
         let link = Port::<M>::connect(port, target, clock)?;
-        if !strict {
-            self.attempts.insert(link, target);
-        }
+        self.attempts.insert(link, Attempt { target, strict });
         (self.resting, self.due) = (false, true);
         Ok(link)
     }
 
-    /// The endpoint has closed a link.
-    pub(super) fn forget(&mut self, link: LinkId) {
+    /// The peers of its links have to be looked for.
+    pub(super) fn asks(&self) -> bool {
+        self.fabric().is_some_and(FabricDatagrams::asks)
+    }
+
+    /// Where the locator gets its cards, if the port is open.
+    #[inline]
+    pub(super) fn cards(&mut self) -> Option<&mut Self> {
+        self.port.is_some().then_some(self)
+    }
+
+    /// The endpoint closes a link.
+    pub(super) fn close<M: Memory>(&mut self, link: LinkId, how: Close) {
         if !self.attempts.is_empty() {
             self.attempts.remove(&link);
+        }
+        if let Some(port) = &mut self.port {
+            Port::<M>::close(port, link, how);
         }
     }
 
@@ -138,8 +167,8 @@ impl Dgram {
     pub(super) fn poll<M: Memory, S: Sink<M>>(
         &mut self,
         busy: bool,
-        clock: &dyn Clock,
-        budget: usize,
+        (clock, budget): (&dyn Clock, usize),
+        locator: &mut Locator,
         sink: &mut S,
     ) -> bool {
         let Some(port) = &mut self.port else {
@@ -150,10 +179,15 @@ impl Dgram {
             return false;
         }
         (self.waits, self.due) = (0, false);
-        let mut sink = Detour {
-            attempts: &mut self.attempts,
-            told: &mut self.told,
-            sink: Named { sink, owner: DGRAM },
+        let mut sink = Relay {
+            sink,
+            owner: DGRAM,
+            watch: Detour {
+                attempts: &mut self.attempts,
+                told: &mut self.told,
+                locator,
+                ours: &self.provider,
+            },
         };
         let some = Port::<M>::poll(port, clock, budget, &mut sink);
         self.resting = !some && port.sessions() == 0 && Port::<M>::deadline(port).is_none();
@@ -177,23 +211,114 @@ impl Dgram {
     }
 }
 
-/// The port's sink: attempts end here.
-struct Detour<'a, S> {
-    attempts: &'a mut HashMap<LinkId, Target>,
-    told: &'a mut HashSet<(u64, u32)>,
-    sink: Named<'a, S>,
+impl Dgram {
+    fn fabric(&self) -> Option<&FabricDatagrams> {
+        match self.port.as_ref()?.datagrams().backend() {
+            Backend::Fabric(fabric) => Some(fabric),
+            Backend::Udp(_) => None,
+        }
+    }
+
+    /// The service, and whom a link of it is to lead to.
+    fn called(&mut self, link: LinkId) -> Option<(&mut FabricDatagrams, Target)> {
+        let Attempt { target, .. } = *self.attempts.get(&link)?;
+        let backend = self.port.as_mut()?.datagrams_mut().backend_mut();
+        self.due = true;
+        match backend {
+            Backend::Fabric(fabric) => Some((fabric, target)),
+            Backend::Udp(_) => None,
+        }
+    }
 }
 
-impl<S> Detour<'_, S> {
+/// What carries its datagrams, as it stands in a card: the kernel's are another `udp` than libfabric's.
+fn provider(port: &DgramPort) -> String {
+    match port.datagrams().backend() {
+        Backend::Fabric(fabric) => fabric.provider().to_owned(),
+        Backend::Udp(_) => KERNEL.to_owned(),
+    }
+}
+
+const KERNEL: &str = "kernel-udp";
+
+/// Cards say where the command endpoint is. What belongs to a link is the reliability layer's own
+/// business, and a stranger who asks leaves nothing here.
+impl Cards for Dgram {
+    fn provider(&self) -> &str {
+        &self.provider
+    }
+
+    fn card(&self, _link: LinkId) -> Option<Card> {
+        let fabric = self.fabric()?;
+        Some(Card {
+            provider: self.provider.clone(),
+            format: fabric.address_format(),
+            address: fabric.command_name().to_vec(),
+            incarnation: 0,
+            link: 0,
+            cookie: 0,
+        })
+    }
+
+    fn answer(&mut self, theirs: &Card, _clock: &dyn Clock) -> Result<Card, Refusal> {
+        if theirs.provider != self.provider {
+            return Err(Refusal::Provider);
+        }
+        let ours = self.card(LinkId::new(0, 0)).ok_or(Refusal::NoPort)?;
+        match theirs.format == ours.format {
+            true => Ok(ours),
+            false => Err(Refusal::Format),
+        }
+    }
+
+    fn greet(&mut self, link: LinkId, theirs: &Card, _clock: &dyn Clock) {
+        let Some((fabric, target)) = self.called(link) else {
+            return;
+        };
+        if theirs.format != fabric.address_format() {
+            fabric.nowhere(target);
+        } else if !fabric.found(target, &theirs.address) {
+            log::debug!("{target:?}: its address is none of {}", theirs.provider);
+        }
+    }
+
+    fn give_up(&mut self, link: LinkId, _reason: LinkDown) {
+        if let Some((fabric, target)) = self.called(link) {
+            fabric.nowhere(target);
+        }
+    }
+}
+
+/// Watches the port: attempts end here.
+struct Detour<'a> {
+    attempts: &'a mut HashMap<LinkId, Attempt>,
+    told: &'a mut HashSet<(u64, u32)>,
+    locator: &'a mut Locator,
+    /// Our provider.
+    ours: &'a str,
+}
+
+impl Detour<'_> {
     /// What to tell the endpoint of a link that is down.
     #[cold]
     fn turn(&mut self, link: LinkId, reason: LinkDown) -> LinkDown {
-        let Some(target) = self.attempts.remove(&link) else {
+        let Some(Attempt { target, strict }) = self.attempts.remove(&link) else {
             return reason;
         };
-        match reason {
-            LinkDown::Refused | LinkDown::Unreachable | LinkDown::TimedOut => {}
-            _ => return reason,
+        let unheard = matches!(
+            reason,
+            LinkDown::Refused | LinkDown::Unreachable | LinkDown::TimedOut
+        );
+        let end = match unheard {
+            true => LinkDown::Elsewhere(ROUTE_TCP),
+            false => reason,
+        };
+        // It says more, if it has looked for the peer.
+        if let Some(end) = self.locator.settle(self.ours, link, Some(end)) {
+            return end;
+        }
+        if strict || !unheard {
+            return reason;
         }
         let (nic, endpoint) = (target.nic, target.endpoint.0);
         if self.told.len() >= TOLD_MAX {
@@ -203,60 +328,23 @@ impl<S> Detour<'_, S> {
             let host = nic::host_name(nic).unwrap_or_else(|| format!("{:#x}", nic.0));
             log::info!("mx://{host}:{endpoint}: over dgram {reason}: trying tcp");
         }
-        LinkDown::Elsewhere(ROUTE_TCP)
+        end
     }
 }
 
-impl<M: Memory, S: Sink<M>> Sink<M> for Detour<'_, S> {
-    fn on_up(&mut self, link: LinkId, cookie: u64) {
+impl Watch for Detour<'_> {
+    fn on_up(&mut self, link: LinkId) -> bool {
         if !self.attempts.is_empty() {
             self.attempts.remove(&link);
+            self.locator.settle(self.ours, link, None);
         }
-        self.sink.on_up(link, cookie);
+        true
     }
 
-    fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
-        let reason = match self.attempts.is_empty() {
+    fn on_down(&mut self, link: LinkId, reason: LinkDown) -> Option<LinkDown> {
+        Some(match self.attempts.is_empty() {
             true => reason,
             false => self.turn(link, reason),
-        };
-        self.sink.on_down(link, cookie, reason);
-    }
-
-    #[inline]
-    fn on_packet<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        cookie: u64,
-        header: &HeaderBytes,
-        body: &B,
-    ) {
-        self.sink.on_packet(link, cookie, header, body);
-    }
-
-    #[inline]
-    fn place(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) -> Option<Place<'_, M>> {
-        self.sink.place(link, cookie, header)
-    }
-
-    #[inline]
-    fn on_placed(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) {
-        self.sink.on_placed(link, cookie, header);
-    }
-
-    fn on_writable(&mut self, link: LinkId, cookie: u64) {
-        self.sink.on_writable(link, cookie);
-    }
-
-    fn on_released(&mut self, link: LinkId, cookie: u64, token: u64) {
-        self.sink.on_released(link, cookie, token);
-    }
-
-    fn on_remote_activity(&mut self, link: LinkId, cookie: u64, what: RemoteUse) {
-        self.sink.on_remote_activity(link, cookie, what);
-    }
-
-    fn on_remote_read(&mut self, link: LinkId, cookie: u64, token: u64, ok: bool) {
-        self.sink.on_remote_read(link, cookie, token, ok);
+        })
     }
 }

@@ -11,7 +11,8 @@
 //!   a link's name says whose it is (`owner`)
 //! ```
 //!
-//! A link over rdm begins with a question over TCP (`locator`), which the endpoint does not see.
+//! A link over rdm begins with a question over TCP (`locator`), which the endpoint does not see, and
+//! so does one over datagrams where addresses do not follow from host and number.
 //!
 //! A port without a link is *quiet*: it is not polled, so that TCP costs a process that only uses
 //! shared memory nothing. It is looked at again when its control descriptor is readable, which
@@ -25,14 +26,15 @@
 use super::detour::Dgram;
 use super::dgram::DgramPort;
 use super::local::LocalPort;
-pub use super::locator::Fabric;
+pub use super::locator::{Cards, Fabric};
 
-use super::locator::Locator;
+use super::locator::Locators;
 use super::loopback::LoopbackPort;
 use super::nest::Nest;
 use super::open::{BOARD, is_oneself};
-use super::owner::{DGRAM, LOCAL, LOOPBACK, Named, Owner, RDM, TCP, outer, owner};
+use super::owner::{DGRAM, LOCAL, LOOPBACK, Owner, RDM, TCP, outer, owner};
 use super::rdm::RdmPort;
+use super::relay::Relay;
 use super::scout::{Scout, Settling};
 use super::tcp::TcpPort;
 use crate::endpoint_port::PortMap;
@@ -86,7 +88,7 @@ pub struct HostPorts<R = RdmPort> {
     tcp: TcpPort,
     rdm: Rdm<R>,
     dgram: Dgram,
-    locator: Locator,
+    locators: Locators,
     local_quiet: bool,
     tcp_quiet: bool,
     rdm_quiet: bool,
@@ -186,7 +188,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             tcp,
             rdm,
             dgram,
-            locator: Locator::default(),
+            locators: Locators::default(),
             local_quiet: true,
             tcp_quiet: true,
             rdm_quiet: true,
@@ -281,10 +283,12 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             log::debug!("{target:?}: the rdm port is not open");
             return Err(ConnectError::NoRoute);
         };
-        let ports = (rdm, &mut self.tcp);
-        let link = self
-            .locator
-            .connect::<M, R>((target, strict), ports, clock)?;
+        let link = rdm.reserve(clock, (!strict).then_some(ROUTE_TCP))?;
+        let (locator, tcp) = (&mut self.locators.rdm, &mut self.tcp);
+        if let Err(error) = locator.search::<M>(link, (target, strict), tcp, clock) {
+            Port::<M>::close(rdm, link, Close::Now);
+            return Err(error);
+        }
         (self.rdm_quiet, self.tcp_quiet) = (false, false);
         Ok(outer(link, RDM))
     }
@@ -298,6 +302,14 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     ) -> Result<LinkId, ConnectError> {
         let nest = (&self.data, MEMBER_DGRAM);
         let link = self.dgram.connect::<M>(target, strict, nest, clock)?;
+        if self.dgram.asks() {
+            let (locator, tcp) = (&mut self.locators.dgram, &mut self.tcp);
+            if let Err(error) = locator.search::<M>(link, (target, strict), tcp, clock) {
+                self.dgram.close::<M>(link, Close::Now);
+                return Err(error);
+            }
+            self.tcp_quiet = false;
+        }
         Ok(outer(link, DGRAM))
     }
 
@@ -334,7 +346,15 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             return true;
         }
         self.rdm_waits = 0;
-        let mut sink = Settling::new(&mut self.locator, &self.rdm.provider, sink);
+        let watch = Settling {
+            locator: &mut self.locators.rdm,
+            ours: &self.rdm.provider,
+        };
+        let mut sink = Relay {
+            sink,
+            owner: RDM,
+            watch,
+        };
         let some = Port::<M>::poll(rdm, clock, budget, &mut sink);
         self.rdm_quiet = !some && rdm.link_count() == 0 && Port::<M>::deadline(rdm).is_none();
         some
@@ -357,13 +377,19 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         budget: usize,
         sink: &mut S,
     ) -> bool {
-        let mut scout = Scout::new(&mut self.locator, sink);
-        let mut some = self.tcp.poll(clock, budget, &mut scout);
+        let mut relay = Relay {
+            sink,
+            owner: TCP,
+            watch: Scout(&mut self.locators),
+        };
+        let mut some = self.tcp.poll(clock, budget, &mut relay);
         let ports = (self.rdm.port.as_mut(), &mut self.tcp);
-        if self.locator.run::<M, R, S>(ports, clock, sink) {
+        if self.locators.rdm.run::<M, R, S>(ports, clock, sink) {
             some = true;
             self.rdm_quiet = false;
         }
+        let ports = (self.dgram.cards(), &mut self.tcp);
+        some |= self.locators.dgram.run::<M, _, S>(ports, clock, sink);
         self.tcp_quiet =
             !some && self.tcp.link_count() == 0 && Port::<M>::deadline(&self.tcp).is_none();
         some
@@ -571,9 +597,10 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             any |= self.loopback.poll(
                 clock,
                 budget,
-                &mut Named {
+                &mut Relay {
                     sink,
                     owner: LOOPBACK,
+                    watch: (),
                 },
             );
         }
@@ -587,7 +614,8 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         if !self.rdm_quiet {
             any |= self.poll_rdm(any, clock, budget, sink);
         }
-        any |= self.dgram.poll::<M, S>(any, clock, budget, sink);
+        let locator = &mut self.locators.dgram;
+        any |= self.dgram.poll::<M, S>(any, (clock, budget), locator, sink);
         if !self.tcp_quiet {
             if any && self.tcp_waits < TURN {
                 self.tcp_waits += 1;
@@ -606,14 +634,12 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             (Owner::Tcp(link), ..) => Port::<M>::close(&mut self.tcp, link, how),
             (Owner::Loopback(link), ..) => Port::<M>::close(&mut self.loopback, link, how),
             (Owner::Rdm(link), _, Some(rdm)) => {
-                self.locator.forget::<M>(link, &mut self.tcp);
+                self.locators.rdm.forget::<M>(link, &mut self.tcp);
                 Port::<M>::close(rdm, link, how);
             }
             (Owner::Dgram(link), ..) => {
-                self.dgram.forget(link);
-                if let Some(dgram) = self.dgram.port_mut() {
-                    Port::<M>::close(dgram, link, how);
-                }
+                self.locators.dgram.forget::<M>(link, &mut self.tcp);
+                self.dgram.close::<M>(link, how);
             }
             _ => {}
         }
@@ -649,7 +675,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             Port::<M>::deadline(&self.tcp),
             self.rdm.port.as_ref().and_then(Port::<M>::deadline),
             self.dgram.deadline::<M>(),
-            self.locator.deadline(),
+            self.locators.deadline(),
         ];
         all.into_iter().flatten().min()
     }

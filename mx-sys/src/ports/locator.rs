@@ -2,22 +2,25 @@
 //!
 //! ```text
 //!   asker                                         answerer
-//!   an rdm link is reserved
+//!   a link is reserved
 //!   a TCP link is made ------------------------->
 //!   LOCATE, our card --------------------------->  its locator, not its endpoint
-//!                                                  an rdm link is made there
-//!   rdm link greets <------- ANSWER, its card ---
+//!                                                  rdm: a link is made there; dgram: nothing
+//!   the link greets <------- ANSWER, its card ---
 //!   the TCP link ends                              the TCP link ends
 //!
-//!   no card, or no answer in 5 s: the rdm link goes down, Elsewhere(tcp)
+//!   no card, or no answer in 5 s: the link goes down, Elsewhere(tcp)
 //! ```
+//!
+//! There is one for each port that needs one: `rdm`, and `dgram` where addresses of its provider do
+//! not follow from host and number.
 //!
 //! A peer of an older version takes the question for a violation and closes the link, which is an
 //! answer too. Whoever asks is a stranger and stays one: its TCP link is closed with the answer,
 //! and what it makes the fabric's port reserve is bounded there.
 //!
-//! Owns: which TCP links are the locator's, and what rdm links wait for.
-//! Knows nothing of: libfabric, how a card is made or used ([`Fabric`] does).
+//! Owns: which TCP links are the locator's, and what links wait for.
+//! Knows nothing of: libfabric, how a card is made or used ([`Cards`] does).
 
 use super::host::ROUTE_TCP;
 use super::owner::{TCP, outer};
@@ -52,21 +55,26 @@ const MAGIC: [u8; 2] = *b"mx";
 const VERSION_AT: usize = 8;
 
 /// What the locator needs of the port whose peers it finds. Links have the names they have there.
-pub trait Fabric {
+pub trait Cards {
     /// Whom it works with. Sides that name different ones cannot understand each other.
     fn provider(&self) -> &str;
-    /// Begins a link that waits for a card. When the peer does not answer over the fabric, it ends
-    /// with the detour, where there is one.
-    fn reserve(&mut self, clock: &dyn Clock, detour: Option<Route>)
-    -> Result<LinkId, ConnectError>;
     /// What to tell the peer of such a link. `None` when it is gone.
     fn card(&self, link: LinkId) -> Option<Card>;
-    /// A peer wants a link: makes this side's end of it.
+    /// A peer wants a link: says where it leads, and makes this side's end of it if there has to
+    /// be one before it is used.
     fn answer(&mut self, theirs: &Card, clock: &dyn Clock) -> Result<Card, Refusal>;
     /// The card has come.
     fn greet(&mut self, link: LinkId, theirs: &Card, clock: &dyn Clock);
     /// It will not come: the next poll takes the link down.
     fn give_up(&mut self, link: LinkId, reason: LinkDown);
+}
+
+/// What stands for the rdm port among all ports.
+pub trait Fabric: Cards {
+    /// Begins a link that waits for a card. When the peer does not answer over the fabric, it ends
+    /// with the detour, where there is one.
+    fn reserve(&mut self, clock: &dyn Clock, detour: Option<Route>)
+    -> Result<LinkId, ConnectError>;
     /// Links at the moment.
     fn link_count(&self) -> usize;
     /// From now on, whoever sleeps does so on this epoll instance. The port's descriptors go
@@ -74,17 +82,9 @@ pub trait Fabric {
     fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()>;
 }
 
-impl Fabric for RdmPort {
+impl Cards for RdmPort {
     fn provider(&self) -> &str {
         self.provider()
-    }
-
-    fn reserve(
-        &mut self,
-        clock: &dyn Clock,
-        detour: Option<Route>,
-    ) -> Result<LinkId, ConnectError> {
-        self.reserve(clock, detour)
     }
 
     fn card(&self, link: LinkId) -> Option<Card> {
@@ -102,6 +102,16 @@ impl Fabric for RdmPort {
     fn give_up(&mut self, link: LinkId, reason: LinkDown) {
         self.give_up(link, reason);
     }
+}
+
+impl Fabric for RdmPort {
+    fn reserve(
+        &mut self,
+        clock: &dyn Clock,
+        detour: Option<Route>,
+    ) -> Result<LinkId, ConnectError> {
+        self.reserve(clock, detour)
+    }
 
     fn link_count(&self) -> usize {
         self.link_count()
@@ -112,11 +122,46 @@ impl Fabric for RdmPort {
     }
 }
 
+/// The port whose peers a locator finds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum For {
+    Rdm,
+    Dgram,
+}
+
+impl fmt::Display for For {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rdm => "rdm",
+            Self::Dgram => "dgram",
+        })
+    }
+}
+
 /// What a packet of the locator's is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum What {
-    Question = 1,
-    Answer = 2,
+    Question(For),
+    Answer,
+}
+
+impl What {
+    fn byte(self) -> u8 {
+        match self {
+            Self::Question(For::Rdm) => 1,
+            Self::Answer => 2,
+            Self::Question(For::Dgram) => 3,
+        }
+    }
+
+    fn from_byte(byte: u8) -> Option<Self> {
+        let all = [
+            Self::Question(For::Rdm),
+            Self::Answer,
+            Self::Question(For::Dgram),
+        ];
+        all.into_iter().find(|what| what.byte() == byte)
+    }
 }
 
 /// What is to be done when the TCP port's poll is over.
@@ -135,7 +180,8 @@ enum Errand {
 /// A TCP link that finds somebody.
 #[derive(Debug)]
 struct Asking {
-    rdm: LinkId,
+    /// The link that waits for it.
+    link: LinkId,
     progress: Progress,
 }
 
@@ -146,7 +192,7 @@ enum Progress {
     Answered,
 }
 
-/// An rdm link on its way up.
+/// A link on its way up.
 #[derive(Debug)]
 struct Attempt {
     target: Target,
@@ -155,6 +201,8 @@ struct Attempt {
     tcp: LinkId,
     /// Why it will not get there, and the peer's provider.
     trouble: Option<(Trouble, String)>,
+    /// What the link was given up with, which its port may not be able to say.
+    reason: Option<LinkDown>,
 }
 
 /// Why a peer is not reached over the fabric.
@@ -171,11 +219,12 @@ enum Trouble {
 }
 
 /// Finds peers, and is found.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Locator {
+    of: For,
     /// By the TCP link.
     asking: HashMap<LinkId, Asking>,
-    /// By the rdm link.
+    /// By the link that waits.
     attempts: HashMap<LinkId, Attempt>,
     /// When to stop waiting for an answer, in order. Some may have come.
     deadlines: VecDeque<(Instant, LinkId)>,
@@ -186,24 +235,30 @@ pub(super) struct Locator {
 }
 
 impl Locator {
-    /// Begins a link to `target` and the search for it.
-    pub(super) fn connect<M: Memory, R: Fabric + Port<M>>(
+    pub(super) fn new(of: For) -> Self {
+        Self {
+            of,
+            asking: HashMap::new(),
+            attempts: HashMap::new(),
+            deadlines: VecDeque::new(),
+            errands: Vec::new(),
+            introduced: Vec::new(),
+            told: HashSet::new(),
+        }
+    }
+
+    /// Begins the search for who a link leads to; an error leaves the link to who has reserved it.
+    /// `strict`: no other port will do.
+    pub(super) fn search<M: Memory>(
         &mut self,
+        link: LinkId,
         (target, strict): (Target, bool),
-        (rdm, tcp): (&mut R, &mut TcpPort),
+        tcp: &mut TcpPort,
         clock: &dyn Clock,
-    ) -> Result<LinkId, ConnectError> {
-        let detour = (!strict).then_some(ROUTE_TCP);
-        let link = rdm.reserve(clock, detour)?;
-        let carrier = match Port::<M>::connect(tcp, target, clock) {
-            Ok(carrier) => carrier,
-            Err(error) => {
-                Port::<M>::close(rdm, link, Close::Now);
-                return Err(error);
-            }
-        };
+    ) -> Result<(), ConnectError> {
+        let carrier = Port::<M>::connect(tcp, target, clock)?;
         let asking = Asking {
-            rdm: link,
+            link,
             progress: Progress::Dialling,
         };
         let attempt = Attempt {
@@ -211,13 +266,14 @@ impl Locator {
             strict,
             tcp: carrier,
             trouble: None,
+            reason: None,
         };
         self.asking.insert(carrier, asking);
         self.attempts.insert(link, attempt);
-        Ok(link)
+        Ok(())
     }
 
-    /// The endpoint has closed an rdm link.
+    /// The endpoint has closed a link.
     pub(super) fn forget<M: Memory>(&mut self, link: LinkId, tcp: &mut TcpPort) {
         if let Some(attempt) = self.attempts.remove(&link)
             && self.asking.remove(&attempt.tcp).is_some()
@@ -227,51 +283,51 @@ impl Locator {
     }
 
     /// When [`Locator::run`] wants to be called although nothing arrives.
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    fn deadline(&self) -> Option<Instant> {
         self.deadlines.front().map(|(deadline, _)| *deadline)
     }
 
     /// Does what the last poll of the TCP port, or time, has left to do. Returns true when there
     /// was anything.
     #[inline]
-    pub(super) fn run<M: Memory, R: Fabric, S: Sink<M>>(
+    pub(super) fn run<M: Memory, R: Cards, S: Sink<M>>(
         &mut self,
-        (rdm, tcp): (Option<&mut R>, &mut TcpPort),
+        (port, tcp): (Option<&mut R>, &mut TcpPort),
         clock: &dyn Clock,
         sink: &mut S,
     ) -> bool {
         let did = match self.errands.is_empty() && self.deadlines.is_empty() {
             true => false,
-            false => self.work::<M, R, S>((rdm, tcp), clock, sink),
+            false => self.work::<M, R, S>((port, tcp), clock, sink),
         };
         self.introduced.clear();
         did
     }
 
     #[cold]
-    fn work<M: Memory, R: Fabric, S: Sink<M>>(
+    fn work<M: Memory, R: Cards, S: Sink<M>>(
         &mut self,
-        (mut rdm, tcp): (Option<&mut R>, &mut TcpPort),
+        (mut port, tcp): (Option<&mut R>, &mut TcpPort),
         clock: &dyn Clock,
         sink: &mut S,
     ) -> bool {
         let errands = std::mem::take(&mut self.errands);
         let mut did = !errands.is_empty();
         for errand in errands {
-            match (errand, rdm.as_deref_mut()) {
-                (Errand::Reply(link, card), rdm) => {
-                    reply::<M, R>(rdm, tcp, link, card, clock);
+            match (errand, port.as_deref_mut()) {
+                (Errand::Reply(link, card), port) => {
+                    reply::<M, R>(port, tcp, link, card, clock);
                     // It introduced itself to the endpoint and asked here in one breath.
                     if self.introduced.contains(&link) {
                         sink.on_down(outer(link, TCP), 0, LinkDown::Protocol);
                     }
                 }
-                (Errand::Ask(link), Some(rdm)) => self.ask::<M, R>(rdm, tcp, link, clock),
-                (Errand::Take(link, answer), Some(rdm)) => {
+                (Errand::Ask(link), Some(port)) => self.ask::<M, R>(port, tcp, link, clock),
+                (Errand::Take(link, answer), Some(port)) => {
                     Port::<M>::close(tcp, link, Close::Now);
-                    self.take(rdm, link, answer, clock);
+                    self.take(port, link, answer, clock);
                 }
-                (Errand::Lost(link, reason), Some(rdm)) => self.lost(rdm, link, reason),
+                (Errand::Lost(link, reason), Some(port)) => self.lost(port, link, reason),
                 // Only who has a port over a fabric asks.
                 (_, None) => {}
             }
@@ -282,19 +338,19 @@ impl Locator {
                 break;
             }
             self.deadlines.pop_front();
-            if let (Some(asking), Some(rdm)) = (self.asking.remove(&link), rdm.as_deref_mut()) {
+            if let (Some(asking), Some(port)) = (self.asking.remove(&link), port.as_deref_mut()) {
                 did = true;
                 Port::<M>::close(tcp, link, Close::Now);
-                self.fail(rdm, asking.rdm, Trouble::Silent, String::new());
+                self.fail(port, asking.link, Trouble::Silent, String::new());
             }
         }
         did
     }
 
     /// Sends our card.
-    fn ask<M: Memory, R: Fabric>(
+    fn ask<M: Memory, R: Cards>(
         &mut self,
-        rdm: &mut R,
+        port: &mut R,
         tcp: &mut TcpPort,
         link: LinkId,
         clock: &dyn Clock,
@@ -305,12 +361,12 @@ impl Locator {
         if asking.progress != Progress::Dialling {
             return;
         }
-        let Some(card) = rdm.card(asking.rdm) else {
+        let Some(card) = port.card(asking.link) else {
             self.asking.remove(&link);
             Port::<M>::close(tcp, link, Close::Now);
             return;
         };
-        match send::<M>(tcp, link, What::Question, &card.emit()) {
+        match send::<M>(tcp, link, What::Question(self.of), &card.emit()) {
             Ok(_) => {
                 asking.progress = Progress::Asked;
                 self.deadlines
@@ -323,21 +379,15 @@ impl Locator {
 
     /// The TCP link is one of those that find somebody.
     #[inline]
-    pub(super) fn is_asking(&self, link: LinkId) -> bool {
+    fn is_asking(&self, link: LinkId) -> bool {
         !self.asking.is_empty() && self.asking.contains_key(&link)
     }
 
     /// A stranger has asked on this TCP link and will be answered.
     #[inline]
-    pub(super) fn is_answering(&self, link: LinkId) -> bool {
+    fn is_answering(&self, link: LinkId) -> bool {
         let of_link = |errand: &Errand| matches!(errand, Errand::Reply(to, _) if *to == link);
         !self.errands.is_empty() && self.errands.iter().any(of_link)
-    }
-
-    /// The endpoint hears of a stranger.
-    #[inline]
-    pub(super) fn on_stranger(&mut self, link: LinkId) {
-        self.introduced.push(link);
     }
 
     /// A link of the locator's can carry something.
@@ -382,60 +432,60 @@ impl Locator {
         self.errands.push(Errand::Reply(link, card));
     }
 
-    fn take<R: Fabric>(
+    fn take<R: Cards>(
         &mut self,
-        rdm: &mut R,
-        link: LinkId,
+        port: &mut R,
+        carrier: LinkId,
         answer: Option<Answer>,
         clock: &dyn Clock,
     ) {
-        let Some(Asking { rdm: link, .. }) = self.asking.remove(&link) else {
+        let Some(Asking { link, .. }) = self.asking.remove(&carrier) else {
             return;
         };
         match answer {
-            Some(Answer::Card(card)) if card.provider == rdm.provider() => {
-                rdm.greet(link, &card, clock);
+            Some(Answer::Card(card)) if card.provider == port.provider() => {
+                port.greet(link, &card, clock);
             }
             Some(Answer::Card(card)) => {
-                self.fail(
-                    rdm,
-                    link,
-                    Trouble::Refused(Refusal::Provider),
-                    card.provider,
-                );
+                let trouble = Trouble::Refused(Refusal::Provider);
+                self.fail(port, link, trouble, card.provider);
             }
             Some(Answer::None { why, provider }) => {
-                self.fail(rdm, link, Trouble::Refused(why), provider);
+                self.fail(port, link, Trouble::Refused(why), provider);
             }
-            None => self.fail(rdm, link, Trouble::Puzzled, String::new()),
+            None => self.fail(port, link, Trouble::Puzzled, String::new()),
         }
     }
 
-    fn lost<R: Fabric>(&mut self, rdm: &mut R, link: LinkId, reason: LinkDown) {
-        let Some(asking) = self.asking.remove(&link) else {
+    fn lost<R: Cards>(&mut self, port: &mut R, carrier: LinkId, reason: LinkDown) {
+        let Some(Asking { link, progress }) = self.asking.remove(&carrier) else {
             return;
         };
-        match asking.progress {
+        match progress {
             // Nobody is there, by whatever way.
-            Progress::Dialling => {
-                rdm.give_up(asking.rdm, reason);
-            }
+            Progress::Dialling => self.give_up(port, link, reason),
             // The answer is dealt with.
             Progress::Answered => {}
-            Progress::Asked => {
-                self.fail(rdm, asking.rdm, Trouble::Puzzled, String::new());
-            }
+            Progress::Asked => self.fail(port, link, Trouble::Puzzled, String::new()),
         }
     }
 
-    fn fail<R: Fabric>(&mut self, rdm: &mut R, link: LinkId, trouble: Trouble, theirs: String) {
+    fn fail<R: Cards>(&mut self, port: &mut R, link: LinkId, trouble: Trouble, theirs: String) {
         if let Some(attempt) = self.attempts.get_mut(&link) {
             attempt.trouble = Some((trouble, theirs));
         }
-        rdm.give_up(link, LinkDown::Elsewhere(ROUTE_TCP));
+        self.give_up(port, link, LinkDown::Elsewhere(ROUTE_TCP));
     }
 
-    /// An rdm link is up or down: how an attempt has ended, and what to tell the endpoint.
+    fn give_up<R: Cards>(&mut self, port: &mut R, link: LinkId, reason: LinkDown) {
+        if let Some(attempt) = self.attempts.get_mut(&link) {
+            attempt.reason = Some(reason);
+        }
+        port.give_up(link, reason);
+    }
+
+    /// A link is up or down: how an attempt has ended, and what to tell the endpoint. `None`: it is
+    /// up, or was not looked for.
     pub(super) fn settle(
         &mut self,
         ours: &str,
@@ -443,8 +493,9 @@ impl Locator {
         end: Option<LinkDown>,
     ) -> Option<LinkDown> {
         let attempt = self.attempts.remove(&link)?;
-        let Some(LinkDown::Elsewhere(route)) = end else {
-            return end;
+        let end = attempt.reason.or(end)?;
+        let LinkDown::Elsewhere(route) = end else {
+            return Some(end);
         };
         let Target { nic, endpoint, .. } = attempt.target;
         let (trouble, theirs) = attempt.trouble.unwrap_or((Trouble::Unheard, String::new()));
@@ -455,12 +506,14 @@ impl Locator {
         if self.told.insert((nic, endpoint, trouble)) {
             let line = Line {
                 peer: (nic, endpoint),
+                of: self.of,
                 ours,
                 theirs: &theirs,
                 trouble,
             };
+            let of = self.of;
             match attempt.strict {
-                true => log::warn!("{line}; its address says /rdm, so there is no connection"),
+                true => log::warn!("{line}; its address says /{of}, so there is no connection"),
                 false => log::warn!("{line}: falling back to tcp"),
             }
         }
@@ -471,9 +524,61 @@ impl Locator {
     }
 }
 
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Locators {
+    pub(super) rdm: Locator,
+    pub(super) dgram: Locator,
+}
+
+impl Default for Locators {
+    fn default() -> Self {
+        Self {
+            rdm: Locator::new(For::Rdm),
+            dgram: Locator::new(For::Dgram),
+        }
+    }
+}
+
+impl Locators {
+    /// The one that finds somebody by this TCP link.
+    #[inline]
+    pub(super) fn asking(&mut self, link: LinkId) -> Option<&mut Locator> {
+        let all = [&mut self.rdm, &mut self.dgram];
+        all.into_iter().find(|locator| locator.is_asking(link))
+    }
+
+    /// The one that answers such questions.
+    pub(super) fn answering(&mut self, question: For) -> &mut Locator {
+        match question {
+            For::Rdm => &mut self.rdm,
+            For::Dgram => &mut self.dgram,
+        }
+    }
+
+    /// A stranger has asked on this TCP link and will be answered.
+    #[inline]
+    pub(super) fn is_answering(&self, link: LinkId) -> bool {
+        self.rdm.is_answering(link) || self.dgram.is_answering(link)
+    }
+
+    /// The endpoint hears of a stranger.
+    #[inline]
+    pub(super) fn on_stranger(&mut self, link: LinkId) {
+        self.rdm.introduced.push(link);
+        self.dgram.introduced.push(link);
+    }
+
+    /// The first of their deadlines.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let all = [self.rdm.deadline(), self.dgram.deadline()];
+        all.into_iter().flatten().min()
+    }
+}
+
 /// Answers a stranger, whose link ends with it.
-fn reply<M: Memory, R: Fabric>(
-    rdm: Option<&mut R>,
+fn reply<M: Memory, R: Cards>(
+    port: Option<&mut R>,
     tcp: &mut TcpPort,
     link: LinkId,
     card: Option<Card>,
@@ -483,12 +588,12 @@ fn reply<M: Memory, R: Fabric>(
         why,
         provider: provider.to_owned(),
     };
-    let answer = match (rdm, card) {
+    let answer = match (port, card) {
         (None, _) => none(Refusal::NoPort, ""),
-        (Some(rdm), None) => none(Refusal::NotUnderstood, rdm.provider()),
-        (Some(rdm), Some(card)) => match rdm.answer(&card, clock) {
+        (Some(port), None) => none(Refusal::NotUnderstood, port.provider()),
+        (Some(port), Some(card)) => match port.answer(&card, clock) {
             Ok(card) => Answer::Card(card),
-            Err(why) => none(why, rdm.provider()),
+            Err(why) => none(why, port.provider()),
         },
     };
     log::debug!("link {link:?} asks for the fabric: {answer:?}");
@@ -512,7 +617,7 @@ fn send<M: Memory>(
 fn header(what: What, body_len: usize) -> HeaderBytes {
     let mut header = [0; HEADER_LEN];
     header[0] = KIND;
-    header[1] = what as u8;
+    header[1] = what.byte();
     header[2..4].copy_from_slice(&MAGIC);
     // Bodies are a few hundred bytes.
     header[BODY_LEN_AT..BODY_LEN_AT + 4].copy_from_slice(&(body_len as u32).to_le_bytes());
@@ -526,11 +631,7 @@ pub(super) fn recognise(header: &HeaderBytes) -> Option<(What, bool)> {
     if header[0] != KIND || header[2..4] != MAGIC {
         return None;
     }
-    let what = match header[1] {
-        1 => What::Question,
-        2 => What::Answer,
-        _ => return None,
-    };
+    let what = What::from_byte(header[1])?;
     let known = header[VERSION_AT..VERSION_AT + 2] == VERSION.to_le_bytes();
     Some((what, known))
 }
@@ -543,6 +644,7 @@ fn bytes_of<B: Source + ?Sized>(body: &B, most: usize) -> Option<Vec<u8>> {
 /// One line of the log about a peer.
 struct Line<'a> {
     peer: (NicId, EndpointId),
+    of: For,
     ours: &'a str,
     theirs: &'a str,
     trouble: Trouble,
@@ -555,9 +657,14 @@ impl fmt::Display for Line<'_> {
             Some(host) => write!(f, "mx://{host}:{}: ", endpoint.0)?,
             None => write!(f, "endpoint {} of {:#x}: ", endpoint.0, nic.0)?,
         }
-        let Self { ours, theirs, .. } = self;
+        let Self {
+            of, ours, theirs, ..
+        } = self;
         match self.trouble {
             Trouble::Refused(Refusal::Provider) => write!(f, "peer uses {theirs}, we use {ours}"),
+            Trouble::Refused(Refusal::NoPort) if theirs.is_empty() => {
+                write!(f, "peer has no {of} port, we use {ours}")
+            }
             Trouble::Refused(why) if theirs.is_empty() => {
                 write!(f, "peer has {why}, we use {ours}")
             }
@@ -571,7 +678,7 @@ impl fmt::Display for Line<'_> {
             ),
             Trouble::Puzzled => write!(
                 f,
-                "peer does not know the rdm port (an older version?), we use {ours}"
+                "peer does not know the {of} port (an older version?), we use {ours}"
             ),
             Trouble::Unheard => write!(f, "peer uses {ours} as we do, but is not heard over it"),
         }

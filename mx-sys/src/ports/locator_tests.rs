@@ -2,7 +2,7 @@
 
 use super::detour::Dgram;
 use super::host::{HostPorts, ROUTE_RDM, ROUTE_TCP, Rdm};
-use super::locator::Fabric;
+use super::locator::{Cards, Fabric};
 use super::owner::{RDM, TCP, outer};
 use super::rdm::card::{ANSWER_MAX, Answer, Card, Refusal};
 use super::recorder::{Recorder, Seen, header_of};
@@ -58,16 +58,9 @@ impl Double {
     }
 }
 
-impl Fabric for Double {
+impl Cards for Double {
     fn provider(&self) -> &str {
         self.provider
-    }
-
-    fn reserve(&mut self, _: &dyn Clock, _: Option<Route>) -> Result<LinkId, ConnectError> {
-        match self.full {
-            true => Err(ConnectError::NoResources),
-            false => Ok(self.make()),
-        }
     }
 
     fn card(&self, link: LinkId) -> Option<Card> {
@@ -102,6 +95,15 @@ impl Fabric for Double {
         if self.open.contains(&link) {
             self.open.retain(|open| *open != link);
             self.downs.push((link, reason));
+        }
+    }
+}
+
+impl Fabric for Double {
+    fn reserve(&mut self, _: &dyn Clock, _: Option<Route>) -> Result<LinkId, ConnectError> {
+        match self.full {
+            true => Err(ConnectError::NoResources),
+            false => Ok(self.make()),
         }
     }
 

@@ -26,5 +26,6 @@ mod owner;
 pub mod rdm;
 #[cfg(test)]
 mod recorder;
+mod relay;
 mod scout;
 pub mod tcp;

@@ -13,8 +13,7 @@
 //!
 //! Knows nothing of: the ports.
 
-use mx_proto::port::{HeaderBytes, LinkDown, Place, RemoteUse, Sink};
-use mx_proto::{LinkId, Memory, Source};
+use mx_proto::LinkId;
 
 /// Bits of a link's index that say whose it is.
 const OWNER_BITS: u32 = 7 << 29;
@@ -53,63 +52,6 @@ pub(super) fn owner(link: LinkId) -> Owner {
 pub(super) fn outer(link: LinkId, owner: u32) -> LinkId {
     debug_assert_eq!(link.index() & OWNER_BITS, 0, "a port with 2^29 links");
     LinkId::new(link.index() | owner, link.generation())
-}
-
-/// Gives links of one port the names they have outside.
-pub(super) struct Named<'a, S> {
-    pub(super) sink: &'a mut S,
-    pub(super) owner: u32,
-}
-
-impl<M: Memory, S: Sink<M>> Sink<M> for Named<'_, S> {
-    fn on_up(&mut self, link: LinkId, cookie: u64) {
-        self.sink.on_up(outer(link, self.owner), cookie);
-    }
-
-    fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
-        self.sink.on_down(outer(link, self.owner), cookie, reason);
-    }
-
-    #[inline]
-    fn on_packet<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        cookie: u64,
-        header: &HeaderBytes,
-        body: &B,
-    ) {
-        self.sink
-            .on_packet(outer(link, self.owner), cookie, header, body);
-    }
-
-    #[inline]
-    fn place(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) -> Option<Place<'_, M>> {
-        self.sink.place(outer(link, self.owner), cookie, header)
-    }
-
-    #[inline]
-    fn on_placed(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) {
-        self.sink.on_placed(outer(link, self.owner), cookie, header);
-    }
-
-    fn on_writable(&mut self, link: LinkId, cookie: u64) {
-        self.sink.on_writable(outer(link, self.owner), cookie);
-    }
-
-    fn on_released(&mut self, link: LinkId, cookie: u64, token: u64) {
-        self.sink
-            .on_released(outer(link, self.owner), cookie, token);
-    }
-
-    fn on_remote_activity(&mut self, link: LinkId, cookie: u64, what: RemoteUse) {
-        self.sink
-            .on_remote_activity(outer(link, self.owner), cookie, what);
-    }
-
-    fn on_remote_read(&mut self, link: LinkId, cookie: u64, token: u64, ok: bool) {
-        self.sink
-            .on_remote_read(outer(link, self.owner), cookie, token, ok);
-    }
 }
 
 #[cfg(test)]

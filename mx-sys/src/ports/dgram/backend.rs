@@ -201,6 +201,10 @@ fn of<A, B>(incoming: Incoming<'_, A>, name: impl Fn(A) -> B) -> Incoming<'_, B>
         },
         Incoming::Refused { to } => Incoming::Refused { to: name(to) },
         Incoming::TooLarge { to, most } => Incoming::TooLarge { to: name(to), most },
+        Incoming::Found { at, is } => Incoming::Found {
+            at: name(at),
+            is: name(is),
+        },
     }
 }
 

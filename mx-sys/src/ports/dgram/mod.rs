@@ -85,8 +85,9 @@ fn open_fabric(options: &DgramOptions, number: u16) -> Result<Backend, DgramErro
         port: number,
         provider: options.provider.clone(),
         ports: options.ports,
+        ask: options.ask,
         wait: options.wait,
-        ..FabricOptions::default()
+        library: options.library.clone(),
     };
     let fabric = FabricDatagrams::open(fabric).map_err(DgramError::Fabric)?;
     Ok(Backend::Fabric(Box::new(fabric)))

@@ -6,6 +6,7 @@ use super::faults::FaultPlan;
 use crate::endpoint_port::PortMap;
 use crate::ports::rdm::RdmError;
 use crate::ports::rdm::Wait;
+use libfabric_sys::Library;
 use mx_proto::reliability::ReliableConfig;
 use std::fmt;
 use std::io;
@@ -40,8 +41,13 @@ pub struct DgramOptions {
     pub faults: Option<FaultPlan>,
     /// The only provider of libfabric that will do.
     pub provider: Option<String>,
+    /// Peers are asked over TCP where they are on the fabric, also where host and number say it. All
+    /// peers do so, or none.
+    pub ask: bool,
     /// How threads wait for libfabric.
     pub wait: Wait,
+    /// libfabric, instead of the one that is installed.
+    pub library: Option<Library>,
 }
 
 /// Two milliseconds of 40 Gbit/s: what arrives while a process does something else for a while.
@@ -57,7 +63,9 @@ impl Default for DgramOptions {
             receive_buffer: RECEIVE_BUFFER,
             faults: None,
             provider: None,
+            ask: false,
             wait: Wait::Fd,
+            library: None,
         }
     }
 }

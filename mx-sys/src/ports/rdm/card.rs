@@ -115,7 +115,7 @@ impl Card {
 /// Why somebody is not to be had over a fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Refusal {
-    /// It has no port over libfabric.
+    /// It does not have that port, or not over libfabric.
     NoPort,
     /// It uses another provider.
     Provider,
@@ -157,11 +157,11 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoPort => "no rdm port",
+            Self::NoPort => "no port for it",
             Self::Provider => "another provider",
             Self::Format => "another address format",
             Self::Full => "no room for another link",
-            Self::NotUnderstood => "another version of the rdm port",
+            Self::NotUnderstood => "another version of that port",
             Self::Failed => "its provider failed",
         })
     }

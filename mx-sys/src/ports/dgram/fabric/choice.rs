@@ -19,14 +19,18 @@ use crate::ports::fabric::{
 };
 use crate::ports::rdm::{Finding, RdmError, Verdict};
 use libfabric_sys::abi::{
-    FI_CONTEXT, FI_CONTEXT2, FI_ENODATA, FI_EP_DGRAM, FI_LOCAL_MR, FI_MR_ALLOCATED, FI_MR_HMEM,
-    FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MSG_PREFIX, FI_PROGRESS_MANUAL,
-    FI_RECV, FI_RM_DISABLED, FI_RX_CQ_DATA, FI_SEND, FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6,
-    FI_SOURCE, FI_THREAD_DOMAIN, fi_major, fi_minor,
+    FI_ADDR_STR, FI_CONTEXT, FI_CONTEXT2, FI_ENODATA, FI_EP_DGRAM, FI_LOCAL_MR, FI_MR_ALLOCATED,
+    FI_MR_HMEM, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MSG_PREFIX,
+    FI_PROGRESS_MANUAL, FI_RECV, FI_RM_DISABLED, FI_RX_CQ_DATA, FI_SEND, FI_SOCKADDR,
+    FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_SOURCE, FI_THREAD_DOMAIN, fi_major, fi_minor,
 };
 use libfabric_sys::{Hints, Info, InfoList, Library};
 use std::ffi::{CString, c_int};
 use std::net::IpAddr;
+
+#[cfg(test)]
+#[path = "choice_tests.rs"]
+mod tests;
 
 /// A provider that was chosen.
 #[derive(Debug)]
@@ -234,6 +238,10 @@ fn hints(library: &Library, name: Option<&str>) -> Result<Hints, i32> {
 
 fn judge(info: Info<'_>, bind: Option<IpAddr>) -> Result<(Place, Plan), Unfit> {
     let plan = Plan::of(info)?;
+    if !is_of_ip(info.addr_format()) {
+        // The address of a card, which only its driver knows.
+        return Ok((Place::Network, plan));
+    }
     let source = source(info.src_addr());
     if let Some(wanted) = bind {
         if !is_of_this_host(wanted) {
@@ -256,6 +264,12 @@ fn judge(info: Info<'_>, bind: Option<IpAddr>) -> Result<(Place, Plan), Unfit> {
     }
 }
 
+/// Addresses of this format are made of a host's address and a port, which the endpoint's number
+/// says; of any other, the peer has to be asked.
+pub(super) fn is_of_ip(format: u32) -> bool {
+    matches!(format, FI_SOCKADDR | FI_SOCKADDR_IN | FI_SOCKADDR_IN6)
+}
+
 impl Plan {
     /// The plan for an offer, or the first thing about it that cannot be lived with.
     fn of(info: Info<'_>) -> Result<Self, Unfit> {
@@ -265,11 +279,8 @@ impl Plan {
             return Err("it offers no messages".to_owned());
         }
         let format = info.addr_format();
-        if !matches!(format, FI_SOCKADDR | FI_SOCKADDR_IN | FI_SOCKADDR_IN6) {
-            return Err(format!(
-                "its addresses (format {format}) are not made of a host's address and a number, \
-                 so that peers could not be found"
-            ));
+        if format == FI_ADDR_STR {
+            return Err("its addresses are text, of any length".to_owned());
         }
         let unknown = mode & !MODES;
         if unknown != 0 {

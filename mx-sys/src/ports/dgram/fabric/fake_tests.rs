@@ -2,8 +2,11 @@
 
 use super::*;
 use libfabric_fake::{Call, Fake, Faults, Shape, Wait as Waiting};
-use libfabric_sys::abi::{FI_CONTEXT2, FI_EHOSTUNREACH, FI_EIO, FI_MSG_PREFIX};
+use libfabric_sys::abi::{
+    FI_ADDR_EFA, FI_CONTEXT2, FI_EHOSTUNREACH, FI_EIO, FI_MSG_PREFIX, FI_RM_DISABLED,
+};
 use mx_proto::reliability::{DatagramError, DatagramPort, Incoming, Train};
+use mx_proto::{EndpointId, NicId, Route};
 
 /// Two services on one fabric.
 struct Pair {
@@ -97,6 +100,17 @@ impl Pair {
     }
 }
 
+/// The datagrams of EFA: addresses of its own, a prefix, everything registered, nothing injected.
+pub(super) fn efa() -> Shape {
+    Shape {
+        provider: "efa".into(),
+        address_format: FI_ADDR_EFA,
+        inject: 0,
+        wait: Waiting::Refused,
+        ..Shape::verbs_ud()
+    }
+}
+
 /// A datagram that can be told from all others.
 fn datagram(number: usize, len: usize) -> Vec<u8> {
     let mut bytes = vec![(number % 251) as u8; len.max(8)];
@@ -112,11 +126,16 @@ fn prefixes_registrations_and_short_queues_carry_everything_that_is_not_lost() {
         rx_depth: 4,
         ..Shape::usnic()
     };
-    for (seed, shape) in [Shape::usnic(), contexts, short, Shape::udp()]
-        .into_iter()
-        .enumerate()
-    {
-        let guarded = shape.inject > 1000;
+    let shapes = [
+        Shape::usnic(),
+        contexts,
+        short,
+        Shape::udp(),
+        Shape::verbs_ud(),
+        efa(),
+    ];
+    for (seed, shape) in shapes.into_iter().enumerate() {
+        let guarded = shape.resource_mgmt != FI_RM_DISABLED && shape.inject > 0;
         let mut pair = Pair::new(shape, seed as u64);
         pair.fake.faults(|faults| *faults = Faults::rough());
         let mut got = Vec::new();
@@ -339,19 +358,121 @@ fn a_failing_step_of_opening_is_named_and_leaves_nothing_open() {
     }
 }
 
-#[test]
-fn a_provider_with_addresses_of_its_own_is_refused_with_the_reason() {
-    let fake = Fake::new(Shape::verbs_ud(), 1);
-    let opened = FabricDatagrams::open(FabricOptions {
-        library: Some(fake.library()),
-        provider: Some("verbs".into()),
-        ..FabricOptions::default()
+fn target(endpoint: u32) -> Target {
+    Target {
+        nic: NicId(7),
+        endpoint: EndpointId(endpoint),
+        route: Route::AUTO,
+    }
+}
+
+/// What a service tells that nobody has sent.
+fn news(service: &mut FabricDatagrams) -> Vec<(FabricAddress, Option<FabricAddress>)> {
+    let mut news = Vec::new();
+    let told = service.poll(64, |incoming| match incoming {
+        Incoming::Found { at, is } => news.push((at, Some(is))),
+        Incoming::Refused { to } => news.push((to, None)),
+        other => panic!("{other:?}"),
     });
-    let error = opened.unwrap_err().to_string();
-    assert!(error.contains("peers could not be found"), "{error}");
-    // Whatever else there is, is used.
-    let fake = Fake::offering(vec![Shape::tcp(), Shape::verbs_ud(), Shape::udp()], 1);
-    assert_eq!(open(&fake).unwrap().provider(), "udp");
+    assert_eq!(told, !news.is_empty());
+    news
+}
+
+#[test]
+fn whose_address_does_not_follow_from_the_target_is_waited_for() {
+    for shape in [Shape::verbs_ud(), efa()] {
+        let mut pair = Pair::new(shape, 1);
+        assert!(pair.a.asks() && pair.a.port().is_none());
+        let sought = pair.a.resolve(target(2000)).unwrap();
+        let refused = pair.a.send(Channel::Command, sought, Train::single(b"x"));
+        assert_eq!(refused, Err(DatagramError::Unreachable));
+        let beyond = pair.a.resolve(target(70_000));
+        assert_eq!(beyond, Err(mx_proto::port::ConnectError::BadEndpoint));
+        assert_eq!(news(&mut pair.a), []);
+        let name = pair.b.command_name().to_vec();
+        assert!(pair.a.found(target(2000), &name));
+        // Nobody goes to sleep over it.
+        assert!(!pair.a.arm());
+        let command = pair.b.address(Channel::Command);
+        assert_eq!(news(&mut pair.a), [(sought, Some(command))]);
+        pair.a.nowhere(target(2000));
+        assert_eq!(news(&mut pair.a), [(sought, None)]);
+        assert!(pair.a.arm());
+        pair.a.disarm();
+        let mut got = Vec::new();
+        pair.push(Channel::Command, b"there", 5, &mut got);
+        pair.settle(&mut got);
+        assert_eq!(got, [b"there"]);
+        pair.end();
+    }
+}
+
+#[test]
+fn what_cannot_be_a_name_on_our_fabric_leads_nowhere() {
+    let udp = |ask| {
+        let fake = Fake::new(Shape::udp(), 1);
+        let options = FabricOptions {
+            library: Some(fake.library()),
+            ask,
+            ..FabricOptions::default()
+        };
+        (FabricDatagrams::open(options).unwrap(), fake)
+    };
+    let card = Fake::new(Shape::verbs_ud(), 1);
+    let (ip, _fake) = udp(true);
+    let mut own = ip.command_name().to_vec();
+    own[3] ^= 1;
+    let mut unspecified = own.clone();
+    unspecified[4..8].fill(0);
+    let mut no_port = own.clone();
+    no_port[2..4].fill(0);
+    let mut family = own.clone();
+    family[0] = libc::AF_INET6 as u8;
+    let bad: [&[u8]; 8] = [
+        b"",
+        &own[..15],
+        &[&own[..], &[0]].concat(),
+        &[0xff; 16],
+        &unspecified,
+        &no_port,
+        &family,
+        &[7; 300],
+    ];
+    let mut ip = ip;
+    for name in bad {
+        assert!(!ip.found(target(9), name), "{name:?}");
+        assert_eq!(news(&mut ip), [(FabricAddress::sought(target(9)), None)]);
+    }
+    assert!(ip.found(target(9), &own));
+    let mut card = open(&card).unwrap();
+    for len in [0, 16, 31, 33] {
+        assert!(!card.found(target(9), &vec![1; len]), "{len} bytes");
+    }
+    assert!(card.found(target(9), &[1; 32]));
+    // Where host and number say it, nobody is asked.
+    let (told, _fake) = udp(false);
+    assert!(!told.asks() && ip.asks());
+}
+
+#[test]
+fn a_data_channel_is_on_the_card_of_its_command_channel() {
+    let mut pair = Pair::new(Shape::verbs_ud(), 1);
+    let command = pair.b.address(Channel::Command);
+    let told = pair.b.data_name().to_vec();
+    let data = pair.a.data_address(command, &told);
+    assert_eq!(data, Some(pair.b.address(Channel::Data)));
+    let mut elsewhere = told.clone();
+    elsewhere[7] ^= 1;
+    assert_eq!(pair.a.data_address(command, &elsewhere), None);
+    // The fabric checks what it carries.
+    assert!(pair.a.is_safe(command));
+    pair.end();
+}
+
+#[test]
+fn hardware_comes_before_the_kernels_sockets_whatever_its_addresses_are() {
+    let all = vec![Shape::tcp(), Shape::udp(), Shape::verbs_ud()];
+    assert_eq!(open(&Fake::offering(all, 1)).unwrap().provider(), "verbs");
     let nothing = Fake::new(Shape::tcp(), 1);
     let error = open(&nothing).unwrap_err().to_string();
     assert!(error.contains("any provider with datagrams"), "{error}");

@@ -14,11 +14,9 @@
 //!
 //! **How a peer is found.** Where a provider's addresses are those of IP (`udp`, `usnic`), the command
 //! endpoint is bound to the port of the endpoint's number, as kernel UDP's socket would be, so that
-//! host and number make its name; the data endpoint's name is told by the peer itself. Providers
-//! with addresses of their own (`verbs` and `efa`: numbers of queue pairs, drawn when an endpoint
-//! opens) are refused with that reason: somebody would have to be asked first, as the locator asks
-//! over TCP for `rdm`; but a link there begins at the locator, and here `resolve`
-//! has to answer at once.
+//! host and number make its name; the data endpoint's name is told by the peer itself. Where a provider
+//! has addresses of its own (`verbs` and `efa`: numbers of queue pairs, drawn when an endpoint
+//! opens), the peer is asked ([`desk`]).
 //!
 //! **Who sent a datagram** stands in it ([`frame`]); both sides have to use this service, not kernel
 //! UDP at one end. Whoever sends something else is counted, and named in the log once.
@@ -31,6 +29,7 @@
 
 mod buffers;
 mod choice;
+mod desk;
 mod frame;
 mod line;
 mod name;
@@ -53,10 +52,11 @@ use crate::ports::fabric::{Domain, FabricError, Wait};
 use crate::ports::nest::Nest;
 use crate::ports::rdm::RdmError;
 use choice::{Choice, Plan};
+use desk::Desk;
 use libfabric_sys::Library;
 use line::{Depth, Line};
 use mx_proto::reliability::{Capacity, Channel, DATA_NAME_MAX};
-use mx_proto::{Clock, Instant};
+use mx_proto::{Clock, Instant, Target};
 use peers::Peers;
 use pulse::Pulse;
 use std::fmt;
@@ -78,6 +78,8 @@ pub struct FabricOptions {
     pub provider: Option<String>,
     /// Which ports peers' endpoints have.
     pub ports: PortMap,
+    /// Peers are asked where they are also where host and number say it.
+    pub ask: bool,
     /// How threads wait when nothing happens.
     pub wait: Wait,
     /// The library, instead of the one that is installed.
@@ -91,6 +93,7 @@ impl Default for FabricOptions {
             port: 0,
             provider: None,
             ports: PortMap::default(),
+            ask: false,
             wait: Wait::Fd,
             library: None,
         }
@@ -125,6 +128,9 @@ pub struct FabricDatagrams {
     library: Arc<Library>,
     choice: Choice,
     ports: PortMap,
+    /// Names do not follow from targets.
+    asks: bool,
+    desk: Desk,
     /// `None` while it is broken.
     open: Option<Open>,
     retry_at: Instant,
@@ -184,7 +190,13 @@ impl FabricDatagrams {
         });
         let mut choice = Choice::make(&library, options.provider.as_deref(), options.bind)?;
         choice.plan.terms.wait = options.wait;
-        let open = Open::new(&library, &choice, [options.port, 0])?;
+        let asks = options.ask || !choice::is_of_ip(choice.plan.terms.address_format);
+        let port = match asks {
+            // Any does for who is asked, and nobody else may have taken the number.
+            true => 0,
+            false => options.port,
+        };
+        let open = Open::new(&library, &choice, [port, 0])?;
         let names = open.names();
         for name in &names {
             if choice.plan.datagram_max(name) < choice::DATAGRAM_MIN {
@@ -201,6 +213,8 @@ impl FabricDatagrams {
             library,
             choice,
             ports: options.ports,
+            asks,
+            desk: Desk::default(),
             open: Some(open),
             retry_at: Instant(0),
             names,
@@ -229,6 +243,43 @@ impl FabricDatagrams {
             Channel::Command => self.names[0],
             Channel::Data => self.names[1],
         }
+    }
+
+    /// Whether peers have to be asked where they are, with an answer for [`FabricDatagrams::found`].
+    pub fn asks(&self) -> bool {
+        self.asks
+    }
+
+    /// libfabric's number for the form of its addresses.
+    pub fn address_format(&self) -> u32 {
+        self.plan().terms.address_format
+    }
+
+    /// What peers have to know to call us: the bytes that `fi_getname` gives, all of them.
+    pub fn command_name(&self) -> &[u8] {
+        self.names[0].bytes()
+    }
+
+    /// The target says that this is its [`FabricDatagrams::command_name`]. False when it cannot be,
+    /// on our fabric; then nobody is there.
+    pub fn found(&mut self, target: Target, name: &[u8]) -> bool {
+        let ours = &self.names[0];
+        let whole = name.len() == ours.bytes().len();
+        match FabricAddress::read(name, self.address_format(), ours).filter(|_| whole) {
+            Some(name) => {
+                self.desk.found(target, name);
+                true
+            }
+            None => {
+                self.desk.nowhere(target);
+                false
+            }
+        }
+    }
+
+    /// The target is not on our fabric.
+    pub fn nowhere(&mut self, target: Target) {
+        self.desk.nowhere(target);
     }
 
     /// What has been counted.

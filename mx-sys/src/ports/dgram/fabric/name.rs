@@ -8,21 +8,29 @@
 //! A peer is known by its name and by nothing else, so that what the layers above keep of it means
 //! the same for ever: the place it has in an address vector comes and goes ([`super::peers`]).
 //!
+//! For a peer that has to be looked for stands what has no bytes ([`super::desk`]).
+//!
 //! Owns: the bytes, and the reading and making of socket addresses.
 //! Knows nothing of: libfabric, whether anybody has that name.
 
 use crate::ports::fabric::{is_address, source};
+use libfabric_sys::abi::{FI_ADDR_EFA, FI_ADDR_IB_UD};
+use mx_proto::Target;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 /// The longest name; the longest of any provider with datagrams, see above.
 pub(super) const NAME_MAX: usize = 32;
 
+/// Bytes of a global identifier of InfiniBand.
+const GID: usize = 16;
+
 /// Where an endpoint is on its fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FabricAddress {
+    /// 0: what stands for a target, whose numbers follow.
     len: u8,
-    /// Zero from `len` on.
+    /// A name, and zero from `len` on.
     bytes: [u8; NAME_MAX],
 }
 
@@ -37,6 +45,20 @@ impl FabricAddress {
         // At most `NAME_MAX`.
         let len = name.len() as u8;
         Some(Self { len, bytes })
+    }
+
+    /// What stands for a target whose name is not known yet.
+    pub(super) fn sought(target: Target) -> Self {
+        let mut bytes = [0; NAME_MAX];
+        bytes[..8].copy_from_slice(&target.nic.0.to_le_bytes());
+        bytes[8..12].copy_from_slice(&target.endpoint.0.to_le_bytes());
+        Self { len: 0, bytes }
+    }
+
+    /// It stands for somebody, and nothing can be sent there.
+    #[inline]
+    pub(super) fn is_sought(&self) -> bool {
+        self.len == 0
     }
 
     /// A name that may have come from anywhere, without the zeroes at its end, of an endpoint like
@@ -77,6 +99,18 @@ impl FabricAddress {
         source(self.bytes())
     }
 
+    /// As far as names tell, both are of one host: nobody is sent to elsewhere in a peer's place.
+    /// Where they have no IP address, cards' names of `verbs` and `efa` begin with a global
+    /// identifier.
+    pub(super) fn is_beside(&self, other: &Self, format: u32) -> bool {
+        match (self.ip(), other.ip()) {
+            (None, None) if matches!(format, FI_ADDR_IB_UD | FI_ADDR_EFA) => {
+                self.bytes[..GID] == other.bytes[..GID]
+            }
+            (one, other) => one == other,
+        }
+    }
+
     /// Its port, if it has an IP address.
     pub(super) fn port(&self) -> Option<u16> {
         self.ip()?;
@@ -103,6 +137,16 @@ impl FabricAddress {
 
 impl fmt::Debug for FabricAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_sought() {
+            let hex = |bytes: &[u8]| {
+                bytes
+                    .iter()
+                    .rev()
+                    .fold(0, |n, byte| n << 8 | u64::from(*byte))
+            };
+            let (nic, endpoint) = (hex(&self.bytes[..8]), hex(&self.bytes[8..12]));
+            return write!(f, "endpoint {endpoint} of {nic:#x}");
+        }
         if let (Some(ip), Some(port)) = (self.ip(), self.port()) {
             return SocketAddr::from((ip, port)).fmt(f);
         }
@@ -116,7 +160,8 @@ impl fmt::Debug for FabricAddress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use libfabric_sys::abi::{FI_ADDR_EFA, FI_SOCKADDR_IN, FI_SOCKADDR_IN6};
+    use libfabric_sys::abi::{FI_ADDR_PSMX, FI_SOCKADDR_IN, FI_SOCKADDR_IN6};
+    use mx_proto::{EndpointId, NicId, Route};
 
     fn v4(ip: [u8; 4], port: u16) -> FabricAddress {
         let mut bytes = [0; 16];
@@ -175,6 +220,43 @@ mod tests {
         assert_eq!(read, Some(v6(2, 3)));
         let there = SocketAddr::from((theirs.ip().unwrap(), theirs.port().unwrap()));
         assert_eq!(read, ours.elsewhere(there));
+    }
+
+    #[test]
+    fn what_stands_for_a_target_is_no_name_and_the_same_by_every_route() {
+        let sought = |nic, endpoint, route| {
+            FabricAddress::sought(Target {
+                nic: NicId(nic),
+                endpoint: EndpointId(endpoint),
+                route,
+            })
+        };
+        let it = sought(0x1234, 9, Route::AUTO);
+        assert!(it.is_sought() && it.bytes().is_empty() && it.ip().is_none());
+        assert_eq!(it, sought(0x1234, 9, Route(7)));
+        assert_ne!(it, sought(0x1235, 9, Route::AUTO));
+        assert_ne!(it, sought(0x1234, 8, Route::AUTO));
+        assert_eq!(format!("{it:?}"), "endpoint 9 of 0x1234");
+        assert!(!v4([0; 4], 0).is_sought());
+    }
+
+    #[test]
+    fn names_of_one_host_have_its_address_or_its_identifier() {
+        let card = |identifier: u8, number: u8| {
+            let mut name = [identifier; 32];
+            name[16..].fill(number);
+            FabricAddress::new(&name).unwrap()
+        };
+        for format in [FI_ADDR_EFA, FI_ADDR_IB_UD] {
+            assert!(card(1, 2).is_beside(&card(1, 3), format));
+            assert!(!card(1, 2).is_beside(&card(2, 2), format));
+        }
+        // What is not known is not looked at.
+        assert!(card(1, 2).is_beside(&card(2, 2), FI_ADDR_PSMX));
+        let (one, other) = (v4([10, 0, 0, 1], 7), v4([10, 0, 0, 1], 8));
+        assert!(one.is_beside(&other, FI_SOCKADDR_IN));
+        assert!(!one.is_beside(&v4([10, 0, 0, 2], 7), FI_SOCKADDR_IN));
+        assert!(!one.is_beside(&card(1, 2), FI_SOCKADDR_IN));
     }
 
     #[test]

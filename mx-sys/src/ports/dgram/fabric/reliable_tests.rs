@@ -59,7 +59,11 @@ impl Pair {
     }
 
     fn connect(&mut self) -> LinkId {
-        let number = self.ports[1].datagrams().port().unwrap();
+        let called = self.ports[1].datagrams();
+        let number = match called.asks() {
+            true => 2000,
+            false => called.port().unwrap(),
+        };
         let target = Target {
             nic: crate::nic::own_nic(None).unwrap(),
             endpoint: PortMap::default().endpoint(number).unwrap(),
@@ -67,6 +71,13 @@ impl Pair {
         };
         assert_ne!(target.endpoint, EndpointId(0));
         let link = Port::<Vec<u8>>::connect(&mut self.ports[0], target, &MonotonicClock).unwrap();
+        if self.ports[1].datagrams().asks() {
+            self.poll();
+            let name = self.ports[1].datagrams().command_name().to_vec();
+            let caller = self.ports[0].datagrams_mut();
+            assert_eq!(caller.stats().sent, 0, "nobody knows where to");
+            assert!(caller.found(target, &name));
+        }
         while self.up.is_empty() {
             self.poll();
         }
@@ -118,24 +129,33 @@ fn exchange(pair: &mut Pair, count: usize) {
 
 #[test]
 fn messages_of_all_sizes_go_over_udp_both_ways() {
-    let mut pair = Pair::new(|| FabricOptions {
-        bind: Some(Ipv4Addr::LOCALHOST.into()),
-        provider: Some("udp".into()),
-        ..FabricOptions::default()
-    });
-    exchange(&mut pair, 300);
-    for port in &pair.ports {
-        let stats = port.datagrams().stats();
-        assert_eq!((stats.foreign, stats.damaged, stats.strays), (0, 0, 0));
-        // Data has its own channel once that has been proven.
-        let service = port.datagrams();
-        assert_eq!(service.capacity(Channel::Data).train_max, 1);
+    for ask in [false, true] {
+        let mut pair = Pair::new(|| FabricOptions {
+            bind: Some(Ipv4Addr::LOCALHOST.into()),
+            provider: Some("udp".into()),
+            ask,
+            ..FabricOptions::default()
+        });
+        exchange(&mut pair, 300);
+        for port in &pair.ports {
+            let stats = port.datagrams().stats();
+            assert_eq!((stats.foreign, stats.damaged, stats.strays), (0, 0, 0));
+            // Data has its own channel once that has been proven.
+            let service = port.datagrams();
+            assert_eq!(service.capacity(Channel::Data).train_max, 1);
+        }
     }
 }
 
 #[test]
 fn messages_of_all_sizes_go_over_a_fabric_that_loses_and_delays() {
-    for shape in [Shape::usnic(), Shape::udp()] {
+    let shapes = [
+        Shape::usnic(),
+        Shape::udp(),
+        Shape::verbs_ud(),
+        fake_tests::efa(),
+    ];
+    for shape in shapes {
         let fake = Fake::new(shape, 7);
         let library = fake.library();
         let mut pair = Pair::new(|| FabricOptions {

@@ -30,6 +30,9 @@ impl DatagramPort for FabricDatagrams {
     fn resolve(&self, target: Target) -> Result<FabricAddress, ConnectError> {
         let port = self.ports.port(target.endpoint);
         let port = port.map_err(|_| ConnectError::BadEndpoint)?;
+        if self.asks {
+            return Ok(FabricAddress::sought(target));
+        }
         let addresses = nic::socket_addresses(target.nic, port);
         if addresses.is_empty() {
             return Err(ConnectError::UnknownNic);
@@ -47,7 +50,7 @@ impl DatagramPort for FabricDatagrams {
         match (command.ip(), name.port()) {
             // Nobody has us send to another host in his place.
             (Some(ip), Some(port)) => name.elsewhere((ip, port).into()),
-            _ => Some(name),
+            _ => Some(name).filter(|name| name.is_beside(&command, format)),
         }
     }
 
@@ -83,6 +86,9 @@ impl DatagramPort for FabricDatagrams {
         if train.segment.min(train.bytes.len()) > capacity.datagram_max {
             return Err(DatagramError::TooLarge(capacity.datagram_max));
         }
+        if to.is_sought() {
+            return Err(DatagramError::Unreachable);
+        }
         debug_assert!(train.bytes.len().div_ceil(train.segment) <= capacity.train_max);
         let Some(open) = &mut self.open else {
             return Err(DatagramError::Unreachable);
@@ -107,11 +113,12 @@ impl DatagramPort for FabricDatagrams {
         budget: usize,
         mut receive: impl FnMut(Incoming<'_, FabricAddress>),
     ) -> bool {
+        let told = self.desk.hand_out(&mut receive);
         if !self.is_open() {
-            return false;
+            return told;
         }
         let format = self.plan().terms.address_format;
-        let (mut left, mut any) = (budget, false);
+        let (mut left, mut any) = (budget, told);
         for channel in CHANNELS {
             let polled = self.poll_channel(channel, format, left.max(1), &mut receive);
             match polled {
@@ -140,6 +147,9 @@ impl DatagramPort for FabricDatagrams {
     }
 
     fn arm(&mut self) -> bool {
+        if !self.desk.is_empty() {
+            return false;
+        }
         let Some(open) = &self.open else {
             // Looked at again when it is due to be opened.
             return self.sleep_on_timer();

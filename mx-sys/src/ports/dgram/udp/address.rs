@@ -1,26 +1,46 @@
 //! Where a datagram goes to or comes from, in 24 bytes.
 //!
 //! ```text
-//!    0                               16       20     22
-//!   +-------------------------------+--------+------+
-//!   | IPv6, or ::ffff:IPv4          | scope  | port |     scope: only of link-local addresses
-//!   +-------------------------------+--------+------+
+//!    0                               16       20     22     24
+//!   +-------------------------------+--------+------+------+
+//!   | IPv6, or ::ffff:IPv4          | scope  | port | here |     scope: only of link-local addresses
+//!   +-------------------------------+--------+------+------+
 //! ```
 //!
 //! One form for every address, so that a peer is the same one through a socket for both families
-//! and through one for IPv4 alone.
+//! and through one for IPv4 alone. `here` is a note of how to answer it, see [`super::here`]: no
+//! part of who it is.
 //!
 //! Knows nothing of: sockets, targets.
 
+use super::here::Here;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// An IP address and a port number.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy)]
 pub struct Address {
     ip: [u8; 16],
     scope: u32,
     port: u16,
+    here: Here,
+}
+
+impl PartialEq for Address {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        (self.ip, self.scope, self.port) == (other.ip, other.scope, other.port)
+    }
+}
+
+impl Eq for Address {}
+
+impl Hash for Address {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.ip, self.scope, self.port).hash(state);
+    }
 }
 
 impl Address {
@@ -35,7 +55,20 @@ impl Address {
             ip: ip.octets(),
             scope,
             port: address.port(),
+            here: Here::default(),
         }
+    }
+
+    /// The same, which is answered from `here`.
+    #[inline]
+    pub(super) fn spoken_to(self, here: Here) -> Self {
+        Self { here, ..self }
+    }
+
+    /// What it is to be sent from.
+    #[inline]
+    pub(super) fn here(self) -> Here {
+        self.here
     }
 
     /// As people write it: IPv4 is IPv4.

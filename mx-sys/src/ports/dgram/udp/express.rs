@@ -28,6 +28,10 @@ const ROW: u32 = 64;
 pub(super) struct Express {
     /// `None` where there is no IPv4.
     fd: Option<OwnedFd>,
+    /// The only address of this host to use.
+    bound: Option<IpAddr>,
+    /// It has not been anybody's and may send from anywhere.
+    fresh: bool,
     connected: Option<Address>,
     /// The last other peer, and how often in a row.
     to: Option<Address>,
@@ -43,20 +47,22 @@ impl Express {
         }
         Self {
             fd: fd.ok(),
+            bound,
+            fresh: true,
             connected: None,
             to: None,
             row: 0,
         }
     }
 
-    /// Sends a datagram. False: it has not been sent, and another socket is to do it.
+    /// Sends a datagram, from `source` if there is one. False: it has not been sent, and another
+    /// socket is to do it.
     #[inline]
-    pub(super) fn send(&mut self, to: Address, bytes: &[u8]) -> bool {
+    pub(super) fn send(&mut self, to: Address, source: Option<IpAddr>, bytes: &[u8]) -> bool {
         let Some(fd) = &self.fd else {
             return false;
         };
         if self.connected == Some(to) {
-            self.row = 0;
             self.row = 0;
             if sys::send_connected(fd, bytes).is_ok() {
                 return true;
@@ -70,17 +76,25 @@ impl Express {
         };
         self.to = Some(to);
         if self.row >= ROW {
-            self.connect(to);
+            self.connect(to, source);
         }
         false
     }
 
     #[cold]
-    fn connect(&mut self, to: Address) {
+    fn connect(&mut self, to: Address, source: Option<IpAddr>) {
         self.row = 0;
-        if let (Some(fd), Some(raw), true) =
-            (&self.fd, RawAddress::new(to, false), to.ip().is_ipv4())
-        {
+        if !to.ip().is_ipv4() {
+            return;
+        }
+        if !self.fresh || source.is_some() {
+            // A socket keeps the source it has once sent from, even if the way to another peer begins
+            // elsewhere.
+            self.fd = None;
+            self.fd = open(source.or(self.bound)).ok();
+        }
+        self.fresh = false;
+        if let (Some(fd), Some(raw)) = (&self.fd, RawAddress::new(to, false)) {
             let connected = sys::connect(fd, &raw);
             self.connected = connected.is_ok().then_some(to);
         }
@@ -109,12 +123,12 @@ mod tests {
     fn only_the_peer_of_a_row_gets_a_socket_and_another_does_not_take_it_at_once() {
         let mut express = Express::new(None);
         let ((socket, hot), (_other, cold)) = (peer(), peer());
-        (0..ROW - 1).for_each(|_| assert!(!express.send(hot, b"x")));
-        assert!(!express.send(cold, b"x"), "the row is broken");
-        (0..ROW).for_each(|_| assert!(!express.send(hot, b"x")));
-        assert!(express.send(hot, b"first"));
-        assert!(!express.send(cold, b"x"));
-        assert!(express.send(hot, b"second"));
+        (0..ROW - 1).for_each(|_| assert!(!express.send(hot, None, b"x")));
+        assert!(!express.send(cold, None, b"x"), "the row is broken");
+        (0..ROW).for_each(|_| assert!(!express.send(hot, None, b"x")));
+        assert!(express.send(hot, None, b"first"));
+        assert!(!express.send(cold, None, b"x"));
+        assert!(express.send(hot, None, b"second"));
         let mut room = [0; 16];
         assert_eq!(socket.recv(&mut room).unwrap(), 5);
         assert_eq!(socket.recv(&mut room).unwrap(), 6);
@@ -124,10 +138,10 @@ mod tests {
     fn a_peer_that_is_gone_costs_the_socket_and_nothing_else() {
         let mut express = Express::new(None);
         let (socket, hot) = peer();
-        (0..ROW).for_each(|_| assert!(!express.send(hot, b"x")));
+        (0..ROW).for_each(|_| assert!(!express.send(hot, None, b"x")));
         drop(socket);
         // The kernel tells of the first with the second, or the third.
-        let sent = (0..10).filter(|_| express.send(hot, b"x")).count();
+        let sent = (0..10).filter(|_| express.send(hot, None, b"x")).count();
         assert!(sent < 10);
         assert!(express.connected.is_none());
     }

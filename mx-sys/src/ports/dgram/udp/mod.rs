@@ -19,7 +19,9 @@
 //! system call on either side. No allocation.
 
 mod address;
+mod control;
 mod express;
+mod here;
 mod own;
 mod socket;
 mod sys;
@@ -29,7 +31,10 @@ pub use address::Address;
 use super::super::nest::Nest;
 use super::super::tcp::Resolver;
 use crate::clock::MonotonicClock;
+use crate::interfaces::Interfaces;
+use control::Failure;
 use express::Express;
+use here::Spoken;
 use mx_proto::port::{ConnectError, WakeDescriptors};
 use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, Incoming, Train};
 use mx_proto::{Clock, Instant, Target};
@@ -40,7 +45,6 @@ use socket::{Opening, Socket};
 use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::net::IpAddr;
-use sys::Failure;
 
 /// Largest datagram on the command channel: an acknowledgement with all its words, a tiny fragment,
 /// and whatever there is before the data channel is known to work.
@@ -116,6 +120,7 @@ pub struct UdpDatagrams {
     resolver: Resolver,
     own: OwnHost,
     express: Express,
+    spoken: Spoken,
     nest: Nest,
     look: Look,
     small: Box<[u8]>,
@@ -140,11 +145,18 @@ struct Look {
 impl UdpDatagrams {
     /// Opens both sockets. Fails with `AddrInUse` when somebody has the number.
     pub fn open(options: UdpOptions) -> io::Result<Self> {
+        let tells = options.bind.is_none() && here::has_choice(&Interfaces::now());
+        Self::open_telling(options, tells)
+    }
+
+    /// `tells`: peers are answered from the address they speak to, whatever the way there begins with.
+    fn open_telling(options: UdpOptions, tells: bool) -> io::Result<Self> {
         let opening = Opening {
             ip: options.bind,
             port: options.port,
             receive_buffer: COMMAND_BUFFER,
             together: false,
+            tells,
         };
         let command = Socket::open(opening)?;
         let data = Socket::open(Opening {
@@ -172,6 +184,7 @@ impl UdpDatagrams {
             resolver: options.resolver,
             own: OwnHost::new(),
             express: Express::new(options.bind.filter(|ip| !ip.is_unspecified())),
+            spoken: Spoken::default(),
             nest,
             look: Look {
                 polls: 0,
@@ -225,7 +238,9 @@ impl UdpDatagrams {
             ..ACTIVE_LOOKS => LOOKS,
             _ => 1,
         };
-        (0..looks).find_map(|_| self.command.receive_one(&mut self.small[..COMMAND_MAX]))
+        let (from, len, at) =
+            (0..looks).find_map(|_| self.command.receive_one(&mut self.small[..COMMAND_MAX]))?;
+        Some((from.spoken_to(self.spoken.note(at)), len))
     }
 
     /// At most about `room` datagrams of the command channel. Returns how many there were.
@@ -251,7 +266,7 @@ impl UdpDatagrams {
         while count < room {
             let batch = (room - count).min(COMMAND_BATCH);
             let got = receive_batch(
-                &mut self.command,
+                (&mut self.command, &mut self.spoken),
                 (&mut self.small, COMMAND_MAX),
                 &mut self.metas[..batch],
                 |from, bytes, segment| hand_out(channel, from, bytes, segment, receive),
@@ -274,7 +289,7 @@ impl UdpDatagrams {
         while datagrams < room {
             let batch = (room - datagrams).min(DATA_BATCH);
             let got = receive_batch(
-                &mut self.data,
+                (&mut self.data, &mut self.spoken),
                 (&mut self.large, DATA_ROOM),
                 &mut self.metas[..batch],
                 |from, bytes, segment| {
@@ -298,7 +313,7 @@ impl UdpDatagrams {
 /// One look into a socket. Returns how many of the buffers, each of `size` bytes, were filled.
 #[inline]
 fn receive_batch(
-    socket: &mut Socket,
+    (socket, spoken): (&mut Socket, &mut Spoken),
     (buffers, size): (&mut [u8], usize),
     metas: &mut [RecvMeta],
     mut each: impl FnMut(Address, &[u8], usize),
@@ -311,7 +326,9 @@ fn receive_batch(
     let count = socket.receive(&mut slices, metas);
     for (slice, meta) in slices.iter().zip(metas.iter()).take(count) {
         if let Some(bytes) = slice.get(..meta.len) {
-            each(Address::new(meta.addr), bytes, meta.stride);
+            let from = Address::new(meta.addr);
+            let at = meta.dst_ip.map(|ip| ip.to_canonical());
+            each(from.spoken_to(spoken.note(at)), bytes, meta.stride);
         }
     }
     count
@@ -431,10 +448,11 @@ impl DatagramPort for UdpDatagrams {
             return Err(DatagramError::TooLarge(most));
         }
         debug_assert!(train.bytes.len() <= TRAIN_BYTES.max(largest));
-        if train.express && self.express.send(to, train.bytes) {
+        let source = self.spoken.address(to.here());
+        if train.express && self.express.send(to, source, train.bytes) {
             return Ok(());
         }
-        self.socket(channel).send(to, train)
+        self.socket(channel).send(to, source, train)
     }
 
     #[inline]
@@ -484,5 +502,7 @@ impl fmt::Debug for UdpDatagrams {
     }
 }
 
+#[cfg(test)]
+mod here_tests;
 #[cfg(test)]
 mod tests;

@@ -19,7 +19,8 @@
 //! Knows nothing of: channels, what is in a datagram.
 
 use super::address::Address;
-use super::sys::{self, Failure, RawAddress};
+use super::control::{self, Failure};
+use super::sys::{self, RawAddress};
 use mx_proto::reliability::{DatagramError, Train};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use std::io::{self, IoSliceMut};
@@ -43,6 +44,8 @@ pub(super) struct Opening {
     pub(super) receive_buffer: usize,
     /// The kernel puts trains together again.
     pub(super) together: bool,
+    /// It says which of this host's addresses a datagram came to.
+    pub(super) tells: bool,
 }
 
 /// A UDP socket of one family or both.
@@ -52,6 +55,7 @@ pub(super) struct Socket {
     state: UdpSocketState,
     /// It carries IPv6 and, unless it has an address of that family, IPv4.
     both: bool,
+    tells: bool,
     port: u16,
     /// What it sends may be cut under way, at the moment.
     fragmenting: bool,
@@ -66,10 +70,11 @@ impl Socket {
             None => everywhere(opening.port)?,
         };
         let receive_buffer = enlarge(&fd, opening.receive_buffer)?;
-        let state = prepare(&fd, both, opening.together)?;
+        let state = prepare(&fd, both, opening)?;
         Ok(Self {
             state,
             both,
+            tells: opening.tells,
             port: sys::local_port(&fd)?,
             fd,
             fragmenting: false,
@@ -102,50 +107,58 @@ impl Socket {
         self.state.max_gso_segments()
     }
 
-    /// Sends a train that is not longer than the kernel takes.
+    /// Sends a train that is not longer than the kernel takes. `source`: the address of ours that it
+    /// is to come from; else the one of the way there.
     #[inline]
-    pub(super) fn send(&mut self, to: Address, train: Train<'_>) -> Result<(), DatagramError> {
+    pub(super) fn send(
+        &mut self,
+        to: Address,
+        source: Option<IpAddr>,
+        train: Train<'_>,
+    ) -> Result<(), DatagramError> {
         if train.may_fragment != self.fragmenting {
             self.allow_fragments(train.may_fragment);
         }
         let Some(raw) = RawAddress::new(to, self.both) else {
             return Err(DatagramError::Unreachable);
         };
+        let there = There {
+            to,
+            raw: &raw,
+            source,
+        };
         if train.bytes.len() <= train.segment {
-            return self.send_one(train.bytes, to, &raw);
+            return self.send_one(train.bytes, there);
         }
         // The kernel cuts trains by itself only into what needs no further cutting.
         if train.may_fragment || self.state.max_gso_segments() < 2 {
-            return self.send_each(train, to, &raw);
+            return self.send_each(train, there);
         }
-        self.send_train(train, to, &raw)
+        self.send_train(train, there)
     }
 
     #[inline]
-    fn send_one(
-        &mut self,
-        bytes: &[u8],
-        to: Address,
-        raw: &RawAddress,
-    ) -> Result<(), DatagramError> {
+    fn send_one(&mut self, bytes: &[u8], there: There<'_>) -> Result<(), DatagramError> {
         for _ in 0..TRIES {
-            let Err(error) = sys::send_to(&self.fd, bytes, raw) else {
+            let sent = match there.source {
+                None => sys::send_to(&self.fd, bytes, there.raw),
+                Some(_) => {
+                    let transmit = there.transmit(bytes, None);
+                    self.state.try_send((&self.fd).into(), &transmit)
+                }
+            };
+            let Err(error) = sent else {
                 return Ok(());
             };
-            self.judge(&error, to, bytes.len())?;
+            self.judge(&error, there.to, bytes.len())?;
         }
         Err(DatagramError::WouldBlock)
     }
 
     /// Where the first one goes, the rest goes too, or is lost.
-    fn send_each(
-        &mut self,
-        train: Train<'_>,
-        to: Address,
-        raw: &RawAddress,
-    ) -> Result<(), DatagramError> {
+    fn send_each(&mut self, train: Train<'_>, there: There<'_>) -> Result<(), DatagramError> {
         for (nth, bytes) in train.bytes.chunks(train.segment.max(1)).enumerate() {
-            match self.send_one(bytes, to, raw) {
+            match self.send_one(bytes, there) {
                 Err(error) if nth == 0 => return Err(error),
                 Err(_) => break,
                 Ok(()) => {}
@@ -155,30 +168,16 @@ impl Socket {
     }
 
     #[inline]
-    fn send_train(
-        &mut self,
-        train: Train<'_>,
-        to: Address,
-        raw: &RawAddress,
-    ) -> Result<(), DatagramError> {
-        let transmit = Transmit {
-            destination: match raw {
-                RawAddress::V6(_) => SocketAddr::V6(to.v6()),
-                RawAddress::V4(_) => to.socket_address(),
-            },
-            ecn: None,
-            contents: train.bytes,
-            segment_size: Some(train.segment),
-            src_ip: None,
-        };
+    fn send_train(&mut self, train: Train<'_>, there: There<'_>) -> Result<(), DatagramError> {
+        let transmit = there.transmit(train.bytes, Some(train.segment));
         for _ in 0..TRIES {
             let Err(error) = self.state.try_send((&self.fd).into(), &transmit) else {
                 return Ok(());
             };
             if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO)) {
-                return self.without_gso(train, to, raw);
+                return self.without_gso(train, there);
             }
-            self.judge(&error, to, train.segment)?;
+            self.judge(&error, there.to, train.segment)?;
         }
         Err(DatagramError::WouldBlock)
     }
@@ -186,17 +185,15 @@ impl Socket {
     /// The kernel, or the card, does not take this train. Kernels before 6.14 say so also when one
     /// datagram of it is too large for the interface, which is no reason to send no more trains.
     #[cold]
-    fn without_gso(
-        &mut self,
-        train: Train<'_>,
-        to: Address,
-        raw: &RawAddress,
-    ) -> Result<(), DatagramError> {
-        let sent = self.send_each(train, to, raw);
-        if matches!(sent, Err(DatagramError::TooLarge(_)))
-            && let Ok(state) = UdpSocketState::new((&self.fd).into())
-        {
-            quieten(&self.fd, self.both);
+    fn without_gso(&mut self, train: Train<'_>, there: There<'_>) -> Result<(), DatagramError> {
+        let sent = self.send_each(train, there);
+        // Unreachable: the source is no address of ours any more.
+        let no_reason = matches!(
+            sent,
+            Err(DatagramError::TooLarge(_) | DatagramError::Unreachable)
+        );
+        if no_reason && let Ok(state) = UdpSocketState::new((&self.fd).into()) {
+            quieten(&self.fd, self.both, self.tells);
             self.state = state;
             self.fragmenting = false;
         }
@@ -227,13 +224,21 @@ impl Socket {
         }
     }
 
-    /// Receives one datagram of at most the room there is. `None`: nothing is there.
+    /// Receives one datagram of at most the room there is, and, if it tells that, the address of ours
+    /// that it came to. `None`: nothing is there.
     #[inline]
-    pub(super) fn receive_one(&mut self, into: &mut [u8]) -> Option<(Address, usize)> {
+    pub(super) fn receive_one(
+        &mut self,
+        into: &mut [u8],
+    ) -> Option<(Address, usize, Option<IpAddr>)> {
         for _ in 0..TRIES {
-            match sys::receive_from(&self.fd, into) {
+            let received = match self.tells {
+                false => sys::receive_from(&self.fd, into).map(|(len, from)| (len, from, None)),
+                true => control::receive_at(&self.fd, into).map(|it| (it.len, it.from, it.at)),
+            };
+            match received {
                 // What does not fit is nobody's of ours, or its sender would know better.
-                Ok((len, Some(from))) if len <= into.len() => return Some((from, len)),
+                Ok((len, Some(from), at)) if len <= into.len() => return Some((from, len, at)),
                 Ok(_) => {}
                 Err(error) => {
                     if !self.receiving_failed(&error) {
@@ -280,7 +285,7 @@ impl Socket {
     pub(super) fn take_failures(&mut self) -> bool {
         let mut any = false;
         loop {
-            match sys::take_failure(&self.fd) {
+            match control::take_failure(&self.fd) {
                 Ok(Some(failure)) => {
                     any = true;
                     if self.failures.len() < FAILURES && !self.failures.contains(&failure) {
@@ -326,6 +331,30 @@ impl Socket {
             }
         }
         self.fragmenting = may;
+    }
+}
+
+/// Where something goes, and from where.
+#[derive(Clone, Copy)]
+struct There<'a> {
+    to: Address,
+    /// The same as the kernel takes it.
+    raw: &'a RawAddress,
+    source: Option<IpAddr>,
+}
+
+impl There<'_> {
+    fn transmit<'a>(&self, contents: &'a [u8], segment_size: Option<usize>) -> Transmit<'a> {
+        Transmit {
+            destination: match self.raw {
+                RawAddress::V6(_) => SocketAddr::V6(self.to.v6()),
+                RawAddress::V4(_) => self.to.socket_address(),
+            },
+            ecn: None,
+            contents,
+            segment_size,
+            src_ip: self.source,
+        }
     }
 }
 
@@ -377,10 +406,10 @@ fn enlarge(fd: &OwnedFd, bytes: usize) -> io::Result<usize> {
 /// above, so that a longer queue would only be late.
 const SEND_BUFFER: i32 = 1 << 20;
 
-fn prepare(fd: &OwnedFd, both: bool, together: bool) -> io::Result<UdpSocketState> {
+fn prepare(fd: &OwnedFd, both: bool, opening: Opening) -> io::Result<UdpSocketState> {
     let state = UdpSocketState::new(fd.into())?;
-    quieten(fd, both);
-    if !together {
+    quieten(fd, both, opening.tells);
+    if !opening.together {
         // A kernel without it has nothing to turn off.
         let _ = sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 0);
     }
@@ -389,13 +418,16 @@ fn prepare(fd: &OwnedFd, both: bool, together: bool) -> io::Result<UdpSocketStat
 }
 
 /// Turns off what quinn-udp asks for and nobody here reads: it costs a tenth of a small datagram.
-fn quieten(fd: &OwnedFd, both: bool) {
-    let v4 = [libc::IP_RECVTOS, libc::IP_PKTINFO].map(|name| (libc::IPPROTO_IP, name));
-    let v6 = [libc::IPV6_RECVTCLASS, libc::IPV6_RECVPKTINFO].map(|name| (libc::IPPROTO_IPV6, name));
-    let v6 = v6.into_iter().filter(|_| both);
-    let times = [(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS)];
-    for (level, name) in times.into_iter().chain(v4).chain(v6) {
+/// `tells`: but for the address of ours that something came to.
+fn quieten(fd: &OwnedFd, both: bool, tells: bool) {
+    let v6 = both.then_some((libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS));
+    let v4 = [
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
+        (libc::IPPROTO_IP, libc::IP_RECVTOS),
+    ];
+    for (level, name) in v4.into_iter().chain(v6) {
         // Without it everything works all the same.
         let _ = sys::set_option(fd, level, name, 0);
     }
+    sys::tell_addresses(fd, both, tells);
 }

@@ -3,11 +3,11 @@
 //! ```text
 //!   sockets   socket, bind, options
 //!   bytes     send_to, receive_from                never block, never raise SIGPIPE
-//!   errors    take_failure, link_mtu               what came back instead of an answer
+//!   ways      link_mtu                             what the interface takes
 //! ```
 //!
 //! Trains and batches go through quinn-udp; a single small datagram without control messages is a
-//! tenth cheaper through `sendto` and `recvfrom`.
+//! tenth cheaper through `sendto` and `recvfrom`. What has control messages is in `control`.
 //!
 //! These two do without the C library's functions, which are points where a thread may be cancelled:
 //! in a program with threads that costs 15 ns each.
@@ -88,18 +88,18 @@ fn raw_v6(address: &SocketAddrV6) -> libc::sockaddr_in6 {
 }
 
 /// Room for an address that the kernel writes.
-struct Name(libc::sockaddr_storage);
+pub(super) struct Name(pub(super) libc::sockaddr_storage);
 
 impl Name {
-    const LEN: libc::socklen_t = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    pub(super) const LEN: libc::socklen_t = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
 
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         // SAFETY: `sockaddr_storage` is plain integers, for which all zeros is a value.
         Self(unsafe { mem::zeroed() })
     }
 
     #[inline]
-    fn address(&self) -> Option<Address> {
+    pub(super) fn address(&self) -> Option<Address> {
         match i32::from(self.0.ss_family) {
             libc::AF_INET6 => {
                 // SAFETY: the family says that this is an IPv6 address; the storage is aligned.
@@ -170,6 +170,16 @@ pub(super) fn set_option(fd: &OwnedFd, level: i32, name: i32, value: i32) -> io:
         libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), len)
     })?;
     Ok(())
+}
+
+/// Whether what is received says which address of ours it came to; `both`: a socket of both
+/// families. Where the kernel cannot tell, it does not.
+pub(super) fn tell_addresses(fd: &OwnedFd, both: bool, tell: bool) {
+    let v4 = (libc::IPPROTO_IP, libc::IP_PKTINFO);
+    let v6 = both.then_some((libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO));
+    for (level, name) in [v4].into_iter().chain(v6) {
+        let _ = set_option(fd, level, name, i32::from(tell));
+    }
 }
 
 /// The value of an option that is an `int`.
@@ -257,90 +267,6 @@ pub(super) fn receive_from(fd: &OwnedFd, into: &mut [u8]) -> io::Result<(usize, 
     };
     let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
     Ok((got, name.address()))
-}
-
-/// What became of something that was sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Failure {
-    /// Where it was to go.
-    pub(super) to: Address,
-    /// Why it did not get there.
-    pub(super) errno: i32,
-    /// What fits into a packet on the way there, headers included, if that was the reason.
-    pub(super) mtu: u32,
-}
-
-/// Room for the control messages of one failure: two extended errors with an address each.
-#[repr(align(8))]
-struct Control([u8; 256]);
-
-/// Takes the oldest failure out of the socket's queue of errors. `Ok(None)`: there is none.
-/// quinn-udp reads that queue too, but tells who complained instead of whom we wanted to reach.
-pub(super) fn take_failure(fd: &OwnedFd) -> io::Result<Option<Failure>> {
-    loop {
-        match next_failure(fd) {
-            Ok(Some(failure)) => return Ok(Some(failure)),
-            // Something else than an error of the network.
-            Ok(None) => {}
-            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Ok(None),
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-fn next_failure(fd: &OwnedFd) -> io::Result<Option<Failure>> {
-    let mut name = Name::new();
-    let mut control = Control([0; 256]);
-    // The beginning of what was sent, which nobody needs.
-    let mut payload = [0u8; 8];
-    let mut part = libc::iovec {
-        iov_base: payload.as_mut_ptr().cast(),
-        iov_len: payload.len(),
-    };
-    // SAFETY: `msghdr` is plain integers and pointers, for which all zeros is a value.
-    let mut message: libc::msghdr = unsafe { mem::zeroed() };
-    message.msg_name = (&raw mut name.0).cast();
-    message.msg_namelen = Name::LEN;
-    message.msg_iov = &raw mut part;
-    message.msg_iovlen = 1;
-    message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = control.0.len() as _;
-    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-    // SAFETY: the message names memory that is writable during the call, with its sizes.
-    if unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, flags) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let Some(to) = name.address() else {
-        return Ok(None);
-    };
-    // SAFETY: the kernel has filled in the message, whose control memory still lives.
-    let mut header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
-    while !header.is_null() {
-        // SAFETY: not null, so a whole header that the kernel wrote into `control`.
-        let found = unsafe { header.read_unaligned() };
-        let kind = (found.cmsg_level, found.cmsg_type);
-        let needed = size_of::<libc::sock_extended_err>();
-        // SAFETY: plain arithmetic.
-        let whole = unsafe { libc::CMSG_LEN(needed as libc::c_uint) } as usize;
-        if matches!(
-            kind,
-            (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
-        ) && found.cmsg_len as usize >= whole
-        {
-            // SAFETY: `header` points to a whole header inside of `control`.
-            let data = unsafe { libc::CMSG_DATA(header) }.cast::<libc::sock_extended_err>();
-            // SAFETY: the message's length says that a whole extended error lies there.
-            let error = unsafe { data.read_unaligned() };
-            return Ok(Some(Failure {
-                to,
-                errno: error.ee_errno as i32,
-                mtu: error.ee_info,
-            }));
-        }
-        // SAFETY: both belong together and `control` still lives.
-        header = unsafe { libc::CMSG_NXTHDR(&raw const message, header) };
-    }
-    Ok(None)
 }
 
 /// The largest packet, headers included, that the interface towards `to` takes.

@@ -62,6 +62,7 @@ impl Side {
             }
             Incoming::Refused { to } => refused.push(to),
             Incoming::TooLarge { to, most } => too_large.push((to, most)),
+            Incoming::Found { at, .. } => panic!("nobody looked for {at:?}"),
         })
     }
 

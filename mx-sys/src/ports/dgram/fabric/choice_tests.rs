@@ -1,0 +1,169 @@
+//! What is made of offers that no machine here makes.
+
+use super::*;
+use libfabric_fake::{Fake, Shape};
+use libfabric_sys::abi::{
+    FI_ADDR_EFA, FI_ADDR_IB_UD, FI_ADDR_PSMX, FI_ASYNC_IOV, FI_MR_ENDPOINT, FI_RM_DISABLED,
+};
+use std::net::Ipv4Addr;
+
+fn make(shape: Shape) -> Result<Plan, String> {
+    let fake = Fake::new(shape, 1);
+    let made = Choice::make(&fake.library(), None, None);
+    made.map(|choice| choice.plan)
+        .map_err(|error| error.to_string())
+}
+
+fn plan(shape: Shape) -> Plan {
+    make(shape).unwrap()
+}
+
+/// `usnic`, whose limits are put to the test.
+fn with(change: impl FnOnce(&mut Shape)) -> Shape {
+    let mut shape = Shape::usnic();
+    change(&mut shape);
+    shape
+}
+
+#[test]
+fn a_prefix_is_left_room_for_and_not_counted_as_part_of_a_frame() {
+    for (prefix, max_msg) in [(64, 8972 + 64), (PREFIX_MAX, 9000), (8, 4096)] {
+        let plan = plan(with(|shape| {
+            (shape.prefix, shape.max_msg) = (prefix, max_msg);
+        }));
+        assert_eq!(plan.terms.prefix, prefix);
+        assert_eq!(plan.terms.frame_max, max_msg - prefix);
+    }
+    // Whoever does not want one gets none.
+    let without = with(|shape| shape.mode = 0);
+    let plan = plan(without);
+    assert_eq!((plan.terms.prefix, plan.terms.frame_max), (0, 8972 + 64));
+    let refused = make(with(|shape| shape.prefix = PREFIX_MAX + 8));
+    assert!(refused.unwrap_err().contains("prefix has 1032 bytes"));
+}
+
+#[test]
+fn a_frame_is_as_long_as_a_message_and_no_longer_than_a_datagram_of_udp() {
+    let of = |max_msg| {
+        make(with(|shape| {
+            (shape.mode, shape.prefix, shape.max_msg) = (0, 0, max_msg);
+        }))
+    };
+    for (max_msg, frame_max) in [
+        (1472, 1472),
+        (FRAME_MAX - 1, FRAME_MAX - 1),
+        (FRAME_MAX, FRAME_MAX),
+        (FRAME_MAX + 1, FRAME_MAX),
+        (usize::MAX, FRAME_MAX),
+    ] {
+        assert_eq!(of(max_msg).unwrap().terms.frame_max, frame_max);
+    }
+    let least = DATAGRAM_MIN + frame::HEADER_MAX;
+    let name = FabricAddress::new(&[1; NAME_MAX]).unwrap();
+    assert_eq!(of(least).unwrap().datagram_max(&name), DATAGRAM_MIN);
+    let refused = of(least - 1).unwrap_err();
+    assert!(refused.contains("too few for a datagram"), "{refused}");
+}
+
+#[test]
+fn what_fits_is_injected_where_queues_are_looked_after() {
+    let of = |inject| {
+        plan(Shape {
+            inject,
+            ..Shape::verbs_ud()
+        })
+    };
+    for inject in [0, 1, 64, 4056] {
+        assert_eq!(of(inject).terms.inject_max, inject);
+    }
+    // No more than there is in a frame.
+    assert_eq!(of(5000).terms.inject_max, 4096 - 40);
+    let unguarded = plan(Shape::usnic());
+    assert_eq!(unguarded.terms.inject_max, 0);
+    let shape = Shape {
+        resource_mgmt: FI_RM_DISABLED,
+        ..Shape::verbs_ud()
+    };
+    assert_eq!(plan(shape).terms.inject_max, 0);
+}
+
+#[test]
+fn depths_segments_and_registrations_are_what_the_offer_says() {
+    let verbs = plan(Shape::verbs_ud());
+    assert!(verbs.register && verbs.terms.mr_prov_key && verbs.terms.virt_addr && verbs.checked);
+    assert!(!verbs.software && verbs.train_max == TRAIN);
+    assert_eq!((verbs.terms.tx_depth, verbs.terms.rx_depth), (384, 384));
+    assert_eq!((verbs.terms.iov_limit, verbs.terms.mr_key_bytes), (4, 4));
+    let usnic = plan(Shape::usnic());
+    assert_eq!((usnic.terms.tx_depth, usnic.terms.iov_limit), (32, 1));
+    assert!(usnic.register && !usnic.terms.mr_prov_key && !usnic.checked);
+    let udp = plan(Shape::udp());
+    assert!(udp.software && !udp.register && udp.train_max == 1);
+    assert_eq!(udp.terms.entries, Entries::Plain);
+}
+
+#[test]
+fn addresses_may_have_any_form_but_that_of_text_and_any_length_up_to_a_names() {
+    for (format, of_ip) in [
+        (FI_SOCKADDR_IN, true),
+        (FI_ADDR_IB_UD, false),
+        (FI_ADDR_EFA, false),
+        (FI_ADDR_PSMX, false),
+    ] {
+        assert_eq!(is_of_ip(format), of_ip);
+        let shape = match of_ip {
+            true => Shape::udp(),
+            false => Shape {
+                address_format: format,
+                ..Shape::verbs_ud()
+            },
+        };
+        assert_eq!(plan(shape).terms.address_format, format);
+    }
+    let text = make(Shape {
+        address_format: FI_ADDR_STR,
+        ..Shape::verbs_ud()
+    });
+    assert!(text.unwrap_err().contains("text"));
+}
+
+#[test]
+fn an_address_of_this_host_is_nothing_to_a_card() {
+    let bind = |shape, address: [u8; 4]| {
+        let fake = Fake::new(shape, 1);
+        let bind = Some(Ipv4Addr::from(address).into());
+        let made = Choice::make(&fake.library(), None, bind);
+        made.map(|choice| choice.plan.terms.provider)
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(bind(Shape::verbs_ud(), [127, 0, 0, 1]), Ok("verbs".into()));
+    assert_eq!(bind(Shape::udp(), [127, 0, 0, 1]), Ok("udp".into()));
+    let refused = bind(Shape::udp(), [192, 0, 2, 9]).unwrap_err();
+    assert!(refused.contains("not an address of this host"), "{refused}");
+}
+
+#[test]
+fn what_is_wanted_and_not_known_is_refused() {
+    // The answer of a provider that asks for what the hints do not offer.
+    let fake = Fake::new(Shape::verbs_ud(), 1);
+    let library = fake.library();
+    let all = library.query(None, None, 0, None).unwrap();
+    let info = all.iter().next().unwrap();
+    assert!(Plan::of(info).is_ok());
+    for mode in [FI_ASYNC_IOV, 1 << 40] {
+        let odd = Fake::new(Shape::verbs_ud().with_mode(mode, 0), 1);
+        let all = odd.library().query(None, None, 0, None).unwrap();
+        let refused = Plan::of(all.iter().next().unwrap()).unwrap_err();
+        assert!(refused.contains("wants mode"), "{refused}");
+    }
+    let odd = Fake::new(
+        Shape {
+            mr_mode: FI_MR_ENDPOINT | FI_MR_LOCAL,
+            ..Shape::verbs_ud()
+        },
+        1,
+    );
+    let all = odd.library().query(None, None, 0, None).unwrap();
+    let refused = Plan::of(all.iter().next().unwrap()).unwrap_err();
+    assert!(refused.contains("registration mode"), "{refused}");
+}

@@ -1,0 +1,221 @@
+//! What the kernel says beside a datagram: which address of ours it came to, or that it came back.
+//!
+//! ```text
+//!   receive_at      one datagram, its sender, and which of our addresses it was sent to
+//!   take_failure    what became of something that was sent
+//! ```
+//!
+//! Owns: nothing. Knows nothing of: what follows from it.
+
+use super::address::Address;
+use super::sys::Name;
+use std::io;
+use std::mem;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Room for the control messages of one datagram, aligned for them: two extended errors with an
+/// address each.
+type Control = [u64; 32];
+
+/// A datagram that has come.
+pub(super) struct Arrival {
+    /// Bytes that were sent: perhaps more than there was room for.
+    pub(super) len: usize,
+    /// `None`: of a family nobody here speaks.
+    pub(super) from: Option<Address>,
+    /// The address of ours that its sender spoke to, if the socket is asked to tell.
+    pub(super) at: Option<IpAddr>,
+}
+
+/// What became of something that was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Failure {
+    /// Where it was to go.
+    pub(super) to: Address,
+    /// Why it did not get there.
+    pub(super) errno: i32,
+    /// What fits into a packet on the way there, headers included, if that was the reason.
+    pub(super) mtu: u32,
+}
+
+/// Receives one datagram and what the kernel says about it.
+pub(super) fn receive_at(fd: &OwnedFd, into: &mut [u8]) -> io::Result<Arrival> {
+    let mut name = Name::new();
+    let mut at = None;
+    let len = receive(fd, into, libc::MSG_TRUNC, &mut name, |kind, data| {
+        at = address_of(kind, data).or(at);
+    })?;
+    let from = name.address();
+    Ok(Arrival { len, from, at })
+}
+
+/// The local address that a control message names, if it can be answered from.
+fn address_of(kind: (i32, i32), data: &[u8]) -> Option<IpAddr> {
+    match kind {
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+            let info: libc::in_pktinfo = read(data)?;
+            // Not `ipi_addr`, which may be a broadcast.
+            let ip = Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes());
+            Some(IpAddr::V4(ip))
+        }
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+            let info: libc::in6_pktinfo = read(data)?;
+            let ip = Ipv6Addr::from(info.ipi6_addr.s6_addr);
+            // IPv4 is told of in the other message.
+            (ip.to_ipv4_mapped().is_none() && !ip.is_multicast()).then_some(IpAddr::V6(ip))
+        }
+        _ => None,
+    }
+}
+
+/// Takes the oldest failure out of the socket's queue of errors. `Ok(None)`: there is none.
+/// quinn-udp reads that queue too, but tells who complained instead of whom we wanted to reach.
+pub(super) fn take_failure(fd: &OwnedFd) -> io::Result<Option<Failure>> {
+    loop {
+        match next_failure(fd) {
+            Ok(Some(failure)) => return Ok(Some(failure)),
+            // Something else than an error of the network.
+            Ok(None) => {}
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn next_failure(fd: &OwnedFd) -> io::Result<Option<Failure>> {
+    let mut name = Name::new();
+    // The beginning of what was sent, which nobody needs.
+    let mut payload = [0u8; 8];
+    let mut error = None;
+    receive(
+        fd,
+        &mut payload,
+        libc::MSG_ERRQUEUE,
+        &mut name,
+        |kind, data| {
+            let (v4, v6) = (
+                (libc::IPPROTO_IP, libc::IP_RECVERR),
+                (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+            );
+            if error.is_none() && (kind == v4 || kind == v6) {
+                error = read::<libc::sock_extended_err>(data);
+            }
+        },
+    )?;
+    Ok(name.address().zip(error).map(|(to, error)| Failure {
+        to,
+        errno: error.ee_errno as i32,
+        mtu: error.ee_info,
+    }))
+}
+
+/// Structures for which any bytes are a value.
+///
+/// # Safety
+///
+/// `Self` is integers only.
+unsafe trait Plain: Copy {}
+// SAFETY: addresses and an interface's number.
+unsafe impl Plain for libc::in_pktinfo {}
+// SAFETY: as above.
+unsafe impl Plain for libc::in6_pktinfo {}
+// SAFETY: numbers.
+unsafe impl Plain for libc::sock_extended_err {}
+
+/// What a control message begins with, if it is long enough.
+fn read<T: Plain>(data: &[u8]) -> Option<T> {
+    // SAFETY: there are as many bytes as `T` has, and any are a value of it.
+    (data.len() >= size_of::<T>()).then(|| unsafe { data.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// One `recvmsg`, which does not wait. Shows every control message, its level and type first.
+fn receive(
+    fd: &OwnedFd,
+    into: &mut [u8],
+    flags: i32,
+    name: &mut Name,
+    mut each: impl FnMut((i32, i32), &[u8]),
+) -> io::Result<usize> {
+    // Not set to zero: the kernel says how much of it is there.
+    let mut control = mem::MaybeUninit::<Control>::uninit();
+    let mut part = libc::iovec {
+        iov_base: into.as_mut_ptr().cast(),
+        iov_len: into.len(),
+    };
+    // SAFETY: `msghdr` is plain integers and pointers, for which all zeros is a value.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_name = (&raw mut name.0).cast();
+    message.msg_namelen = Name::LEN;
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of::<Control>() as _;
+    let flags = flags | libc::MSG_DONTWAIT;
+    // SAFETY: the message names memory that is writable during the call, with its sizes. Not through
+    // the C library, see `sys`.
+    let got = unsafe { libc::syscall(libc::SYS_recvmsg, fd.as_raw_fd(), &raw mut message, flags) };
+    let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+    // SAFETY: the kernel has filled in the message, whose control memory still lives.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+    let end = message.msg_control as usize + message.msg_controllen as usize;
+    while !header.is_null() {
+        // SAFETY: not null, so a whole header that the kernel wrote into `control`.
+        let found = unsafe { header.read_unaligned() };
+        // SAFETY: `header` points to a whole header inside of `control`.
+        let data = unsafe { libc::CMSG_DATA(header) };
+        // SAFETY: plain arithmetic.
+        let before = unsafe { libc::CMSG_LEN(0) } as usize;
+        let len = (found.cmsg_len as usize).saturating_sub(before);
+        let len = len.min(end.saturating_sub(data as usize));
+        // SAFETY: the kernel wrote up to `end`, and `control` outlives the slice.
+        let data = unsafe { std::slice::from_raw_parts(data, len) };
+        each((found.cmsg_level, found.cmsg_type), data);
+        // SAFETY: both belong together and `control` still lives.
+        header = unsafe { libc::CMSG_NXTHDR(&raw const message, header) };
+    }
+    Ok(got)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sys;
+    use super::*;
+    use std::net::{SocketAddr, UdpSocket};
+
+    #[test]
+    fn a_datagram_says_which_address_of_ours_it_came_to() {
+        for (host, at, both) in [
+            ("0.0.0.0:0", "127.0.0.2", false),
+            ("[::]:0", "127.0.0.2", true),
+            ("[::]:0", "::1", true),
+        ] {
+            let host: SocketAddr = host.parse().unwrap();
+            let at: IpAddr = at.parse().unwrap();
+            let fd = sys::socket(both).unwrap();
+            if both {
+                sys::set_option(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0).unwrap();
+            }
+            sys::bind(&fd, host).unwrap();
+            let from = UdpSocket::bind(SocketAddr::new(
+                if at.is_ipv4() { "127.0.0.3" } else { "::1" }
+                    .parse()
+                    .unwrap(),
+                0,
+            ))
+            .unwrap();
+            let to = SocketAddr::new(at, sys::local_port(&fd).unwrap());
+            let mut room = [0; 60];
+            for told in [false, true] {
+                sys::tell_addresses(&fd, both, told);
+                from.send_to(&[7; 100], to).unwrap();
+                let arrival = receive_at(&fd, &mut room).unwrap();
+                assert_eq!(arrival.len, 100);
+                assert_eq!(arrival.from, Some(Address::new(from.local_addr().unwrap())));
+                assert_eq!(arrival.at, told.then_some(at));
+            }
+            let empty = receive_at(&fd, &mut room).err().unwrap();
+            assert_eq!(empty.raw_os_error(), Some(libc::EAGAIN));
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What a process uses: memory, descriptors, threads, processor time.
+//!
+//! ```text
+//!   heap     bytes its allocator has given out          mallinfo2
+//!   rss      bytes of it that are in memory             /proc/self/statm
+//!   kernel   bytes all processes' sockets hold in data  /proc/net/sockstat
+//!   slab     bytes of the kernel's own objects          /proc/meminfo, of the whole machine
+//! ```
+//!
+//! Owns: one look at all of it, as a line of text.
+
+use std::fmt;
+use std::fs;
+use std::mem::MaybeUninit;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// One look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Census {
+    /// Bytes given out by the allocator and not given back.
+    pub heap: u64,
+    /// Bytes in memory.
+    pub rss: u64,
+    /// Descriptors.
+    pub descriptors: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Microseconds of processor time used so far, the kernel's for it included.
+    pub cpu_us: u64,
+    /// Bytes of data in TCP sockets of the whole machine.
+    pub socket_bytes: u64,
+    /// Bytes of the kernel's objects, of the whole machine.
+    pub slab_bytes: u64,
+    /// Requests handed out to the server so far; 0 for a crowd.
+    pub requests: u64,
+}
+
+impl Census {
+    /// Looks at this process.
+    pub fn take(requests: u64) -> Self {
+        // SAFETY: takes nothing.
+        let info = unsafe { libc::mallinfo2() };
+        Self {
+            heap: (info.uordblks + info.hblkhd) as u64,
+            rss: resident(),
+            descriptors: entries("/proc/self/fd"),
+            threads: entries("/proc/self/task"),
+            cpu_us: processor_time().as_micros() as u64,
+            socket_bytes: socket_pages() * page(),
+            slab_bytes: kilobytes("/proc/meminfo", "Slab:") * 1024,
+            requests,
+        }
+    }
+
+    fn fields(&mut self) -> [(&'static str, &mut u64); 8] {
+        [
+            ("heap", &mut self.heap),
+            ("rss", &mut self.rss),
+            ("descriptors", &mut self.descriptors),
+            ("threads", &mut self.threads),
+            ("cpu_us", &mut self.cpu_us),
+            ("socket_bytes", &mut self.socket_bytes),
+            ("slab_bytes", &mut self.slab_bytes),
+            ("requests", &mut self.requests),
+        ]
+    }
+}
+
+impl fmt::Display for Census {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut copy = *self;
+        let words = copy.fields().map(|(name, value)| format!("{name}={value}"));
+        f.write_str(&words.join(" "))
+    }
+}
+
+impl FromStr for Census {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut census = Self::default();
+        for (name, value) in census.fields() {
+            let word = text
+                .split_ascii_whitespace()
+                .find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+            let number = word.and_then(|word| word.parse().ok());
+            *value = number.ok_or_else(|| format!("no {name} in '{text}'"))?;
+        }
+        Ok(census)
+    }
+}
+
+fn entries(directory: &str) -> u64 {
+    // The descriptor that reads the directory counts itself, always.
+    fs::read_dir(directory).map_or(0, |all| all.count() as u64)
+}
+
+fn page() -> u64 {
+    // SAFETY: takes a number.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+fn resident() -> u64 {
+    let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split_ascii_whitespace().nth(1);
+    pages.and_then(|pages| pages.parse().ok()).unwrap_or(0) * page()
+}
+
+fn processor_time() -> Duration {
+    let mut usage = MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: `usage` has room for what the kernel writes.
+    if unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) } != 0 {
+        return Duration::ZERO;
+    }
+    // SAFETY: written by the successful call.
+    let usage = unsafe { usage.assume_init() };
+    let of = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
+    of(usage.ru_utime) + of(usage.ru_stime)
+}
+
+/// Of the line `TCP: inuse 5 orphan 0 tw 0 alloc 7 mem 2`.
+fn socket_pages() -> u64 {
+    let text = fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("TCP:"));
+    let mut words = line.unwrap_or_default().split_ascii_whitespace();
+    let mem = words.find(|word| *word == "mem").and_then(|_| words.next());
+    mem.and_then(|mem| mem.parse().ok()).unwrap_or(0)
+}
+
+fn kilobytes(file: &str, name: &str) -> u64 {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|line| line.split_ascii_whitespace().next());
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_census_finds_this_process_and_survives_being_told() {
+        let census = Census::take(7);
+        assert!(census.heap > 0 && census.rss > 0 && census.cpu_us > 0);
+        assert!(census.descriptors >= 3 && census.threads >= 1);
+        assert_eq!(census.to_string().parse(), Ok(census));
+        assert!("heap=1 rss=2".parse::<Census>().is_err());
+    }
+}

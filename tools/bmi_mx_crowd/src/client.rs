@@ -1,0 +1,276 @@
+//! One client: a method with ports of its own, and what it is doing.
+//!
+//! ```text
+//!   ask:    receive posted --> request, 8 bytes, unexpected --> server --> answer, 8 bytes --> again
+//!   flood:  message, 8 bytes, unexpected --> server      as many at a time as are taken at once
+//! ```
+//!
+//! Nothing in it waits: its crowd calls [`Client::run`] when its descriptors are readable or its
+//! deadline has come.
+//!
+//! Owns: the method, the buffers of its operations, when its request was sent.
+//! Knows nothing of: other clients, epoll.
+
+use crate::server::{ANSWER, SIZE};
+use bmi_mx::abi::types::bmi_method_addr;
+use bmi_mx::address;
+use bmi_mx::config::Config;
+use bmi_mx::match_layout::KEY;
+use bmi_mx::method::{Method, Post, PostKind, Posted, Settings};
+use bmi_mx::peer::table::PeerKey;
+use bmi_mx::peer_name;
+use mx_proto::port::WakeDescriptors;
+use mx_proto::{Endpoint, Instant, NicId, Route};
+use mx_sys::ports::host::{HostPorts, ROUTE_TCP};
+use mx_sys::ports::open::{EndpointChoice, OpenOptions};
+use mx_sys::{MonotonicClock, UserMemory, nic};
+use std::net::{IpAddr, Ipv4Addr};
+use std::ptr::NonNull;
+use std::time::{self, Duration};
+
+/// Where all clients of a crowd go.
+#[derive(Clone, Debug)]
+pub struct Target {
+    name: peer_name::PeerName,
+    nic: NicId,
+}
+
+impl Target {
+    /// The server at `mx://host:endpoint`.
+    pub fn of(address: &str) -> Result<Self, String> {
+        let Ok(Some(name)) = peer_name::parse(address) else {
+            return Err(format!("'{address}' is no mx:// address"));
+        };
+        let found = nic::resolve(&name.host, name.board);
+        let nic = found.map_err(|why| format!("{address}: {why}"))?.nic;
+        Ok(Self { name, nic })
+    }
+}
+
+/// What a client is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Task {
+    /// Nothing: it is connected or not, and idle.
+    Idle,
+    /// Ask once.
+    Once,
+    /// Ask again and again until then.
+    Ask(time::Instant),
+    /// Send messages nobody answers until then.
+    Flood(time::Instant),
+}
+
+/// What a call of [`Client::run`] brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Run {
+    /// Messages that were taken, when flooding.
+    pub sent: u64,
+    /// Operations that ended with an error.
+    pub failed: u64,
+    /// It is done with its task.
+    pub over: bool,
+    /// It has more to do at once.
+    pub more: bool,
+}
+
+/// A client.
+pub struct Client {
+    method: Method<HostPorts, MonotonicClock>,
+    server: NonNull<bmi_method_addr>,
+    key: PeerKey,
+    /// Sent from and received into; the operations' own for as long as they last.
+    buffers: Box<Buffers>,
+    task: Task,
+    /// When the request was sent that has not been answered.
+    asked: Option<time::Instant>,
+    /// Operations posted and not ended.
+    pending: usize,
+}
+
+struct Buffers {
+    request: [u8; SIZE],
+    answer: [u8; SIZE],
+}
+
+/// Messages a flooding client sends in one turn.
+const TURN: usize = 16;
+
+/// Messages of a flooding client that may wait for room.
+const WAITING: usize = 16;
+
+/// The words of the host by which completions are told apart.
+const RECEIVE: usize = 1;
+const SEND: usize = 2;
+
+impl Client {
+    /// Opens an endpoint on 127.0.0.1 with what the environment sets. Fails when there is no
+    /// descriptor, no port number or no memory for it.
+    pub fn open(target: &Target) -> Result<Self, String> {
+        let (config, _) = Config::load(None);
+        let options = OpenOptions {
+            policy: ROUTE_TCP,
+            tcp_bind: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            ..config.mx.open_options(EndpointChoice::Any)
+        };
+        let (ports, identity) = HostPorts::open(options).map_err(|why| why.to_string())?;
+        let own = peer_name::PeerName {
+            host: nic::machine_name().to_owned(),
+            board: None,
+            endpoint: identity.endpoint.0,
+            route: Route::AUTO,
+        };
+        let settings = Settings {
+            // A storm is not over for whoever comes last when others are.
+            connect_timeout: Some(Duration::from_secs(60)),
+            ..Settings::default()
+        };
+        let endpoint = Endpoint::new(config.mx.endpoint, identity, KEY, ports, MonotonicClock);
+        let mut method = Method::new(settings, own.to_string(), endpoint);
+        let server = address::create(target.name.clone(), Some(target.nic));
+        let known = address::find(server.as_ptr()).ok_or("the address object is gone")?;
+        let key = method
+            .attach(server.as_ptr(), &known, target.nic, true)
+            .map_err(|why| why.to_string())?;
+        Ok(Self {
+            method,
+            server,
+            key,
+            buffers: Box::new(Buffers {
+                request: [7; SIZE],
+                answer: [0; SIZE],
+            }),
+            task: Task::Idle,
+            asked: None,
+            pending: 0,
+        })
+    }
+
+    /// What to sleep on.
+    pub fn descriptors(&self) -> WakeDescriptors {
+        self.method.endpoint().descriptors()
+    }
+
+    /// When it wants to run although nothing arrives.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.method.deadline()
+    }
+
+    /// Its control descriptor is readable.
+    pub fn note_control(&mut self) {
+        self.method.endpoint_mut().port_mut().note_control();
+    }
+
+    /// Gives it something to do. It begins with the next [`Self::run`].
+    pub fn set(&mut self, task: Task) {
+        self.task = task;
+    }
+
+    /// Takes in what has come and goes on with its task. How long each answer took goes to
+    /// `answered`.
+    pub fn run(
+        &mut self,
+        now: time::Instant,
+        answered: &mut dyn FnMut(Duration),
+    ) -> Result<Run, String> {
+        let mut run = Run::default();
+        loop {
+            self.carry_on(now, &mut run)?;
+            let mut busy = self.method.progress();
+            while let Some(done) = self.method.pop_done(0) {
+                busy = true;
+                self.pending = self.pending.saturating_sub(1);
+                run.failed += u64::from(done.error != 0);
+                if done.user_ptr.addr() == RECEIVE
+                    && let Some(asked) = self.asked.take()
+                {
+                    if done.error == 0 {
+                        answered(asked.elapsed());
+                    }
+                    self.next_task(time::Instant::now(), &mut run);
+                }
+            }
+            if !busy || run.more {
+                break;
+            }
+        }
+        // Not ready to sleep: something has come up meanwhile.
+        run.more |= !self.method.endpoint_mut().arm();
+        Ok(run)
+    }
+
+    /// Posts what its task wants posted.
+    fn carry_on(&mut self, now: time::Instant, run: &mut Run) -> Result<(), String> {
+        match self.task {
+            Task::Once | Task::Ask(_) if self.asked.is_none() && self.pending == 0 => {
+                self.asked = Some(time::Instant::now());
+                self.receive()?;
+                self.send(ANSWER)?;
+            }
+            Task::Flood(until) if now >= until => {
+                // What waits for room is not waited for: the server has stopped counting.
+                self.task = Task::Idle;
+                run.over = true;
+            }
+            Task::Flood(_) => {
+                let mut turn = TURN;
+                while turn > 0 && self.pending < WAITING {
+                    self.send(0)?;
+                    run.sent += 1;
+                    turn -= 1;
+                }
+                // Only one that gets nothing away waits until that has changed.
+                run.more = turn == 0;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn next_task(&mut self, now: time::Instant, run: &mut Run) {
+        let goes_on = matches!(self.task, Task::Ask(until) if now < until);
+        if !goes_on && !matches!(self.task, Task::Idle) {
+            self.task = Task::Idle;
+            run.over = true;
+        }
+    }
+
+    fn receive(&mut self) -> Result<(), String> {
+        let answer = self.buffers.answer.as_mut_ptr();
+        self.post(PostKind::Recv, answer, ANSWER, RECEIVE)
+    }
+
+    fn send(&mut self, tag: i32) -> Result<(), String> {
+        let request = self.buffers.request.as_mut_ptr();
+        self.post(PostKind::SendUnexpected, request, tag, SEND)
+    }
+
+    fn post(&mut self, kind: PostKind, at: *mut u8, tag: i32, word: usize) -> Result<(), String> {
+        // SAFETY: `at` is one of the buffers, which live as long as the method and are moved with
+        // their box only; nobody else touches them.
+        let memory = unsafe { UserMemory::new(at.cast(), SIZE) }.map_err(|why| why.to_string())?;
+        let post = Post {
+            kind,
+            addr: self.server,
+            memory,
+            tag,
+            user_ptr: std::ptr::without_provenance_mut(word),
+            context: 0,
+        };
+        let posted = self.method.post(self.key, post, &mut 0);
+        match posted.map_err(|why| why.to_string())? {
+            Posted::Pending => self.pending += 1,
+            // Not even an answer that was here before it was asked for is reported.
+            Posted::Complete { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // The server hears of it at once; what was under way never ends, and its buffers go only
+        // after the method.
+        self.method.close();
+        address::remove(self.server.as_ptr());
+    }
+}

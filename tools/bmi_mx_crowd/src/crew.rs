@@ -1,0 +1,222 @@
+//! The processes of a measurement, and giving them orders.
+//!
+//! ```text
+//!   Program --> Server   "ready on mx://..."    census
+//!          `--> Crew     crowd, crowd, crowd    an order to each, then all answers
+//! ```
+//!
+//! Owns: the processes; they end with this value, whatever they are doing.
+//! Knows nothing of: what they do.
+
+use crate::census::Census;
+use crate::histogram::Histogram;
+use crate::limits;
+use crate::orders::{Order, Outcome};
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+/// The program that plays the parts.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its file.
+    pub file: OsString,
+    /// What it is told to be a server; the address follows.
+    pub server: Vec<OsString>,
+    /// What it is told to be a crowd; the server's address follows.
+    pub crowd: Vec<OsString>,
+    /// Variables of its environment.
+    pub environment: Vec<(String, String)>,
+}
+
+/// A process that is asked and answers, a line each.
+struct Process {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+/// The server.
+pub struct Server {
+    process: Process,
+    /// Where it is.
+    pub address: String,
+}
+
+/// Crowds of the same server.
+#[derive(Default)]
+pub struct Crew {
+    crowds: Vec<Process>,
+}
+
+/// Descriptors of one client and what its process has beside, a little more than it is.
+const DESCRIPTORS_EACH: u64 = 11;
+const DESCRIPTORS_BESIDE: u64 = 64;
+
+/// Crowds that `clients` clients are divided into: a few, or as many as the limit of descriptors
+/// demands.
+pub fn crowds_for(clients: usize) -> usize {
+    let limit = limits::raise_descriptors(DESCRIPTORS_BESIDE + DESCRIPTORS_EACH * clients as u64);
+    let each = limit.saturating_sub(DESCRIPTORS_BESIDE) / DESCRIPTORS_EACH;
+    clients
+        .div_ceil((each as usize).max(1))
+        .max(FEW)
+        .min(clients.max(1))
+}
+
+/// Crowds there are whatever the limit.
+const FEW: usize = 4;
+
+/// How often another endpoint is tried for the server.
+const TRIES: u32 = 20;
+
+impl Server {
+    /// Starts a server on an endpoint that nobody has.
+    pub fn start(program: &Program) -> Result<Self, String> {
+        let seed = std::process::id();
+        for attempt in 0..TRIES {
+            // Below the numbers the kernel gives to clients.
+            let endpoint = 1024 + (seed * 31 + attempt * 977) % 12_000;
+            let address = format!("mx://127.0.0.1:{endpoint}");
+            let mut process = Process::start(program, &program.server, &address)?;
+            if process.answer()?.starts_with("ready on ") {
+                return Ok(Self { process, address });
+            }
+        }
+        Err("no server could be started".into())
+    }
+
+    /// What it uses, and how many requests it has had.
+    pub fn census(&mut self) -> Result<Census, String> {
+        self.process.tell(Order::Census)?;
+        self.process.answer()?.parse()
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.process.child.id()
+    }
+}
+
+impl Crew {
+    /// Starts `count` crowds for a server.
+    pub fn start(program: &Program, server: &Server, count: usize) -> Result<Self, String> {
+        let mut crew = Self::default();
+        for _ in 0..count {
+            let process = Process::start(program, &program.crowd, &server.address)?;
+            crew.crowds.push(process);
+        }
+        for crowd in &mut crew.crowds {
+            let said = crowd.answer()?;
+            if said != "ready" {
+                return Err(format!("a crowd did not come up: {said}"));
+            }
+        }
+        Ok(crew)
+    }
+
+    /// How many crowds there are.
+    pub fn len(&self) -> usize {
+        self.crowds.len()
+    }
+
+    /// True when there is none.
+    pub fn is_empty(&self) -> bool {
+        self.crowds.is_empty()
+    }
+
+    /// Gives each crowd its order, all at once, and adds up what comes of it. A crowd without an
+    /// order does nothing.
+    pub fn each(&mut self, order: impl Fn(usize) -> Option<Order>) -> Result<Outcome, String> {
+        for (at, crowd) in self.crowds.iter_mut().enumerate() {
+            if let Some(order) = order(at) {
+                crowd.tell(order)?;
+            }
+        }
+        let mut sum = Outcome::default();
+        for (at, crowd) in self.crowds.iter_mut().enumerate() {
+            if order(at).is_some() {
+                add(&mut sum, crowd.answer()?.parse()?);
+            }
+        }
+        Ok(sum)
+    }
+
+    /// What one of them uses.
+    pub fn census(&mut self, at: usize) -> Result<Census, String> {
+        let crowd = self.crowds.get_mut(at).ok_or("there is no such crowd")?;
+        crowd.tell(Order::Census)?;
+        crowd.answer()?.parse()
+    }
+}
+
+/// Times are added up, how long it took is the longest.
+fn add(sum: &mut Outcome, one: Outcome) {
+    let Outcome {
+        done,
+        failed,
+        time,
+        times,
+        why,
+    } = one;
+    sum.done += done;
+    sum.failed += failed;
+    sum.time = sum.time.max(time);
+    Histogram::merge(&mut sum.times, &times);
+    if sum.why.is_empty() {
+        sum.why = why;
+    }
+}
+
+impl Process {
+    fn start(program: &Program, role: &[OsString], address: &str) -> Result<Self, String> {
+        let mut child = Command::new(&program.file)
+            .args(role)
+            .arg(address)
+            .envs(
+                program
+                    .environment
+                    .iter()
+                    .map(|(name, value)| (name, value)),
+            )
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|why| format!("starting {}: {why}", program.file.display()))?;
+        match (child.stdin.take(), child.stdout.take()) {
+            (Some(input), Some(output)) => Ok(Self {
+                child,
+                input,
+                output: BufReader::new(output),
+            }),
+            _ => Err("a process without pipes".into()),
+        }
+    }
+
+    fn tell(&mut self, order: impl Display) -> Result<(), String> {
+        writeln!(self.input, "{order}").map_err(|why| format!("telling a process: {why}"))
+    }
+
+    /// The next line it says; empty when it has ended.
+    fn answer(&mut self) -> Result<String, String> {
+        let mut line = String::new();
+        let read = self.output.read_line(&mut line);
+        read.map_err(|why| format!("hearing a process: {why}"))?;
+        Ok(line.trim_end().to_owned())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Ending in order takes a while for so many, and nobody looks at it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A time as milliseconds, for tables.
+pub fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}

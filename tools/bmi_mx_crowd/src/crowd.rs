@@ -1,0 +1,358 @@
+//! One process of clients: a loop that does what it is told with all of them.
+//!
+//! ```text
+//!   order --> [ ... ] clients to run now --run--> more? back into the queue
+//!                 ^                         `---> deadline? into the alarms
+//!                 |
+//!       epoll: two descriptors a client         asleep when the queue is empty
+//! ```
+//!
+//! Owns: the clients, their epoll instance, when which of them wants to run by itself.
+//! Knows nothing of: other crowds.
+//! Cost: a client that is idle costs nothing but its memory.
+
+use crate::census::Census;
+use crate::client::{Client, Run, Target, Task};
+use crate::limits;
+use crate::orders::{Order, Outcome, Who};
+use mx_proto::{Clock, Instant};
+use mx_sys::MonotonicClock;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::io::{self, BufRead, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::{self, Duration};
+
+/// Clients of one server in this process.
+pub struct Crowd {
+    target: Target,
+    members: Vec<Member>,
+    epoll: OwnedFd,
+    queue: VecDeque<usize>,
+    alarms: BinaryHeap<Reverse<(Instant, usize)>>,
+    /// The order that is being carried out.
+    work: Work,
+    /// Whoever works is polled, never slept for.
+    spin: bool,
+}
+
+struct Member {
+    client: Client,
+    queued: bool,
+    /// The earliest of its alarms.
+    alarm: Option<Instant>,
+    works: bool,
+}
+
+#[derive(Default)]
+struct Work {
+    outcome: Outcome,
+    /// Who has not done yet what was asked for.
+    left: usize,
+}
+
+/// Descriptors wanted: more than any crowd needs.
+const DESCRIPTORS: u64 = 1 << 20;
+
+/// Most that a connection may take before it is given up.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Events taken from the kernel by one look.
+const EVENTS: usize = 256;
+
+/// Runs of clients between two looks at the kernel.
+const RUNS: usize = 64;
+
+/// Does what it reads from standard input until that ends, and answers on standard output.
+pub fn serve(address: &str) -> Result<(), String> {
+    end_with_parent();
+    limits::raise_descriptors(DESCRIPTORS);
+    let mut crowd = Crowd::new(Target::of(address)?)?;
+    let mut out = io::stdout().lock();
+    let mut say = |line: String| {
+        let said = writeln!(out, "{line}").and_then(|()| out.flush());
+        said.map_err(|why| why.to_string())
+    };
+    say("ready".to_owned())?;
+    let mut orders = io::stdin().lock();
+    loop {
+        // Clients owe their peers answers while nothing is asked of them.
+        crowd.rest_until_readable(0);
+        let mut line = String::new();
+        let read = orders.read_line(&mut line).map_err(|why| why.to_string())?;
+        if read == 0 {
+            return Ok(());
+        }
+        let answer = match line.parse()? {
+            Order::Quit => return Ok(()),
+            Order::Census => Census::take(0).to_string(),
+            Order::Open(count) => crowd.open(count).to_string(),
+            Order::Connect(who) => crowd.work(who, |_| Task::Once, PATIENCE, false).to_string(),
+            Order::Ask { who, time, spin } => {
+                let task = |now: time::Instant| Task::Ask(now + time);
+                crowd.work(who, task, time + PATIENCE, spin).to_string()
+            }
+            Order::Flood { who, time } => {
+                let task = |now: time::Instant| Task::Flood(now + time);
+                crowd.work(who, task, time, false).to_string()
+            }
+        };
+        say(answer)?;
+    }
+}
+
+/// Whoever started this process is gone when it is, and must not leave it behind.
+pub(crate) fn end_with_parent() {
+    // SAFETY: takes a number.
+    let _ = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+}
+
+impl Crowd {
+    /// A crowd without anybody in it.
+    pub fn new(target: Target) -> Result<Self, String> {
+        // SAFETY: plain values in, a descriptor or -1 out.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(format!("epoll: {}", io::Error::last_os_error()));
+        }
+        Ok(Self {
+            target,
+            members: Vec::new(),
+            // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+            epoll: unsafe { OwnedFd::from_raw_fd(fd) },
+            queue: VecDeque::new(),
+            alarms: BinaryHeap::new(),
+            work: Work::default(),
+            spin: false,
+        })
+    }
+
+    /// Opens `count` endpoints more, or as many as there can be.
+    pub fn open(&mut self, count: usize) -> Outcome {
+        let begin = time::Instant::now();
+        let mut outcome = Outcome::default();
+        for _ in 0..count {
+            let opened = Client::open(&self.target).and_then(|client| self.take_in(client));
+            if let Err(why) = opened {
+                outcome.why = why.replace('\n', " ");
+                break;
+            }
+            outcome.done += 1;
+        }
+        outcome.time = begin.elapsed();
+        outcome
+    }
+
+    fn take_in(&mut self, client: Client) -> Result<(), String> {
+        let fds = client.descriptors();
+        let word = 2 * self.members.len() as u64;
+        for (fd, word) in [(fds.data, word), (fds.control, word + 1)] {
+            if let Some(fd) = fd {
+                self.watch(fd, word)?;
+            }
+        }
+        self.members.push(Member {
+            client,
+            queued: false,
+            alarm: None,
+            works: false,
+        });
+        self.queue(self.members.len() - 1);
+        Ok(())
+    }
+
+    fn watch(&self, fd: RawFd, word: u64) -> Result<(), String> {
+        let mut event = libc::epoll_event {
+            events: libc::EPOLLIN as u32,
+            u64: word,
+        };
+        let epoll = self.epoll.as_raw_fd();
+        // SAFETY: both descriptors are open and `event` outlives the call.
+        match unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) } {
+            0 => Ok(()),
+            _ => Err(format!("epoll: {}", io::Error::last_os_error())),
+        }
+    }
+
+    /// Gives a task to some clients and waits until they are done with it.
+    pub fn work(
+        &mut self,
+        who: Who,
+        task: impl Fn(time::Instant) -> Task,
+        patience: Duration,
+        spin: bool,
+    ) -> Outcome {
+        let end = who.first.saturating_add(who.count).min(self.members.len());
+        let first = who.first.min(end);
+        let begin = time::Instant::now();
+        self.work = Work {
+            left: end - first,
+            ..Work::default()
+        };
+        self.spin = spin;
+        for place in first..end {
+            let member = &mut self.members[place];
+            member.client.set(task(begin));
+            member.works = true;
+            self.queue(place);
+        }
+        while self.work.left > 0 {
+            let left = patience.saturating_sub(begin.elapsed());
+            if left.is_zero() {
+                self.work.outcome.why = format!("{} did not end in time", self.work.left);
+                break;
+            }
+            self.turn(left);
+        }
+        let mut work = std::mem::take(&mut self.work);
+        for member in &mut self.members[first..end] {
+            if std::mem::take(&mut member.works) {
+                member.client.set(Task::Idle);
+            }
+        }
+        self.spin = false;
+        work.outcome.time = begin.elapsed();
+        work.outcome.done += work.outcome.times.count();
+        work.outcome
+    }
+
+    /// Keeps connections alive until there is something to read from `fd`, or its end.
+    pub fn rest_until_readable(&mut self, fd: RawFd) {
+        loop {
+            let wait = if self.queue.is_empty() {
+                self.nap(PATIENCE)
+            } else {
+                0
+            };
+            let poll = |fd| libc::pollfd {
+                fd,
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            let mut both = [poll(fd), poll(self.epoll.as_raw_fd())];
+            // SAFETY: two `pollfd`, which outlive the call.
+            unsafe { libc::poll(both.as_mut_ptr(), 2, wait) };
+            if both[0].revents != 0 {
+                return;
+            }
+            self.turn(Duration::ZERO);
+        }
+    }
+
+    /// Runs whoever has something to do; sleeps at most `patience` when nobody has.
+    fn turn(&mut self, patience: Duration) {
+        let nap = if self.queue.is_empty() {
+            self.nap(patience)
+        } else {
+            0
+        };
+        self.look(nap);
+        self.ring();
+        for _ in 0..self.queue.len().min(RUNS) {
+            if let Some(place) = self.queue.pop_front() {
+                self.run(place);
+            }
+        }
+    }
+
+    fn queue(&mut self, place: usize) {
+        let member = &mut self.members[place];
+        if !member.queued {
+            member.queued = true;
+            self.queue.push_back(place);
+        }
+    }
+
+    fn run(&mut self, place: usize) {
+        let Self { members, work, .. } = self;
+        let member = &mut members[place];
+        member.queued = false;
+        let times = &mut work.outcome.times;
+        let works = member.works;
+        let mut answered = |time| {
+            if works {
+                times.record(time);
+            }
+        };
+        let run = member.client.run(time::Instant::now(), &mut answered);
+        let Run {
+            sent,
+            failed,
+            over,
+            more,
+        } = run.unwrap_or_else(|why| {
+            // It cannot even post: no descriptor is left, or no memory.
+            work.outcome.why = why.replace('\n', " ");
+            member.client.set(Task::Idle);
+            Run {
+                failed: 1,
+                over: true,
+                ..Run::default()
+            }
+        });
+        if works {
+            work.outcome.done += sent;
+            work.outcome.failed += failed;
+        }
+        if over && member.works {
+            member.works = false;
+            work.left -= 1;
+        }
+        let again = more || (self.spin && member.works);
+        let deadline = member.client.deadline();
+        if let Some(at) = deadline
+            && member.alarm.is_none_or(|known| at < known)
+        {
+            member.alarm = Some(at);
+            self.alarms.push(Reverse((at, place)));
+        }
+        if again {
+            self.queue(place);
+        }
+    }
+
+    /// Takes in which clients' descriptors are readable; waits for that at most `ms`.
+    fn look(&mut self, ms: i32) {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+        let epoll = self.epoll.as_raw_fd();
+        // SAFETY: `events` is writable for as many entries as are asked for.
+        let n = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), EVENTS as i32, ms) };
+        for event in &events[..usize::try_from(n).unwrap_or(0)] {
+            let place = (event.u64 / 2) as usize;
+            if event.u64 % 2 == 1 {
+                self.members[place].client.note_control();
+            }
+            self.queue(place);
+        }
+    }
+
+    /// Runs those whose time has come.
+    fn ring(&mut self) {
+        if self.alarms.is_empty() {
+            return;
+        }
+        let now = MonotonicClock.now();
+        while let Some(Reverse((at, place))) = self.alarms.peek().copied() {
+            if at > now {
+                break;
+            }
+            self.alarms.pop();
+            let member = &mut self.members[place];
+            if member.alarm == Some(at) {
+                member.alarm = None;
+                self.queue(place);
+            }
+        }
+    }
+
+    /// Milliseconds to sleep: until the next alarm, and at most `patience`.
+    fn nap(&self, patience: Duration) -> i32 {
+        let alarm = self
+            .alarms
+            .peek()
+            .map(|Reverse((at, _))| at.since(MonotonicClock.now()));
+        let nap = alarm.map_or(patience, |alarm| alarm.min(patience));
+        // A deadline is over when its millisecond is.
+        i32::try_from(nap.as_millis() + 1).unwrap_or(i32::MAX)
+    }
+}

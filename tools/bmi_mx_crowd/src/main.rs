@@ -1,0 +1,22 @@
+//! One process of a measurement: `crowd ADDRESS` or `server ADDRESS`. Who starts it talks to it
+//! through its standard input and output.
+
+use bmi_mx_crowd::{crowd, server};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let outcome = match words[..] {
+        ["crowd", address] => crowd::serve(address),
+        ["server", address] => server::serve(server::linked(), address),
+        _ => Err("usage: bmi_mx_crowd crowd|server ADDRESS".to_owned()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("bmi_mx_crowd: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
