@@ -75,6 +75,13 @@ impl Borrower {
         })
     }
 
+    /// A message that `cost` credits were paid for was never sent.
+    pub fn refund(&mut self, cost: u32) {
+        let back = cost.min(self.used.into()) as u16;
+        self.used -= back;
+        self.free += back;
+    }
+
     /// Messages wait that cost `cost` credits together (that of the first alone will do). Returns
     /// the Want to send, if there is one to send: not when they could be paid for, and not while
     /// an earlier one is unanswered.

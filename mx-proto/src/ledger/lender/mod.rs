@@ -231,6 +231,26 @@ impl Lender {
         }
     }
 
+    /// A message that was to carry `byte` ([`Self::ride`]) was never sent: it goes with the next one.
+    pub fn unride(&mut self, peer: u32, byte: CreditByte) {
+        let Some(record) = self.records.get_mut(peer as usize) else {
+            return;
+        };
+        if !record.is_sound() {
+            return;
+        }
+        // What has been closed and opened meanwhile knows nothing of it.
+        let count = u16::from(byte.count).min(record.free());
+        record.owed += count;
+        record.due += byte.extra.min(record.free());
+        if byte.epoch {
+            record.flags.set(Flags::EPOCH);
+        }
+        if record.flags.any(Flags::ASKED) {
+            self.queue_control(peer);
+        }
+    }
+
     /// Should another message to the peer say that an epoch ended? Clears it: for UNEXPECTED
     /// messages, and words of the borrower, to a peer that borrows from us.
     pub fn tell_epoch(&mut self, peer: u32) -> bool {
