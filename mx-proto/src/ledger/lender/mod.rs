@@ -160,6 +160,13 @@ impl Lender {
         self.pump();
     }
 
+    /// Is the peer open, and does it know credits?
+    #[inline]
+    pub fn knows(&self, peer: u32) -> bool {
+        let record = self.records.get(peer as usize);
+        record.is_some_and(|record| record.flags.any(Flags::KNOWS))
+    }
+
     /// An unexpected message arrived, with this credit byte; `cost` is what its length says, or 1
     /// when it is an offer.
     #[inline]
