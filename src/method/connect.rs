@@ -15,19 +15,20 @@
 //! Receives are given to the endpoint as soon as the other side can know our id, sends when we
 //! know theirs.
 
-use super::{HANDSHAKE, Method};
+use super::{HANDSHAKE, Method, PostKind};
 use crate::abi::types::bmi_method_addr;
 use crate::address::Address;
 use crate::error::Error;
 use crate::match_layout::{KEY, MATCH, MessageType, Refusal, VERSION, bits, refusal_bits};
-use crate::op::table::{OpIndex, Stage};
+use crate::op::table::Stage;
 use crate::peer::handshake::{Answer, ConnReq, Extension};
 use crate::peer::state::{Cause, Ready, State, Wait};
 use crate::peer::table::PeerKey;
 use crate::unexpected::Note;
+use mx_proto::ledger::Borrower;
 use mx_proto::port::Port;
 use mx_proto::{
-    Cancelled, Clock, Completion, EndpointId, Identity, MatchBits, Memory, NicId, PartnerId,
+    Cancelled, Clock, Completion, EndpointId, Identity, MatchBits, NicId, PartnerId,
     PostError, Posted, Received, Route, SendMode, Status, Target,
 };
 use mx_sys::{MallocBuffer, UserMemory};
@@ -290,6 +291,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 if acknowledge {
                     // It knows nothing of credits that were lent before, or used.
                     self.inbox.lose(key);
+                    self.early.retain(|(of, _)| *of != key);
                 }
                 self.note_loan(key, told_loan);
                 return self.become_ready(key, partner, tx_id, acknowledge);
@@ -424,6 +426,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             self.send_handshake(key, partner, bits, body);
         }
         self.post_queued_recvs(key);
+        if !self.early.is_empty() {
+            self.catch_up(key);
+        }
         self.flush(key);
         if let Some(peer) = self.peers.get_mut(key)
             && !peer.receives.is_empty()

@@ -15,6 +15,7 @@ use crate::abi::types::bmi_method_addr;
 use crate::op::table::{OpIndex, OpList, Stage};
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{Inbound, PeerKey};
+use mx_proto::ledger::Borrower;
 use mx_proto::port::Port;
 use mx_proto::{Cancelled, Clock};
 use mx_sys::UserMemory;
@@ -50,6 +51,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             // Credits do not outlive the connection, on either side.
             peer.borrower = Borrower::default();
             self.inbox.lose(key);
+            self.early.retain(|(of, _)| *of != key);
         }
         if let State::Ready(_) = next
             && let Inbound::Known { forgotten, .. } = &mut peer.inbound

@@ -127,6 +127,14 @@ pub struct Settings {
     pub peer_limit: u32,
 }
 
+impl Settings {
+    /// Lets unexpected messages of at most `largest` bytes take up `memory` bytes here in all.
+    pub fn limit_unexpected(&mut self, memory: usize, largest: usize) {
+        self.unexpected_max = largest;
+        self.credits = lender_settings(memory, largest, self.credits);
+    }
+}
+
 /// How much of each class one call of [`Method::progress`] deals with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PollLimits {
@@ -180,6 +188,8 @@ pub struct Method<P, C> {
     pub(crate) tickets: sending::Tickets,
     /// Peers with something to send that may be able to go.
     line: VecDeque<PeerKey>,
+    /// What is about credits and waits for the end of a handshake.
+    early: Vec<(PeerKey, sending::Early)>,
     /// When which peer's WAIT is over, soonest first; entries of peers that left WAIT are skipped.
     waits: VecDeque<(Instant, PeerKey)>,
     /// Peers in WAIT.
@@ -208,6 +218,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             endpoint,
             tickets: sending::Tickets::new(settings.send_tickets),
             line: VecDeque::new(),
+            early: Vec::new(),
             settings,
             name,
             peers,

@@ -26,13 +26,14 @@ use super::connect::code_of_post;
 use super::{HANDSHAKE, Method, PostKind};
 use crate::match_layout::{MessageType, bits};
 use crate::op::table::{Op, OpIndex, Stage};
-use crate::peer::state::{Ready, State};
+use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::{Peer, PeerKey};
 use crate::unexpected::Tiding;
 use mx_proto::ledger::{self, Borrower, Control, ControlWord, CreditByte};
 use mx_proto::port::Port;
-use mx_proto::{Clock, MatchBits, PartnerId, Posted, SendMode};
+use mx_proto::{Clock, MatchBits, Memory, PartnerId, Posted, SendMode};
 use mx_sys::UserMemory;
+use std::fmt;
 
 /// Sends that the endpoint has, of all peers.
 #[derive(Debug)]
@@ -51,6 +52,15 @@ impl Tickets {
     pub(crate) fn allow(&self, sends: u32) -> bool {
         sends == 0 || sends < self.limit.saturating_sub(self.out)
     }
+}
+
+/// What is about credits and has come up before the handshake with the peer was over.
+#[derive(Debug)]
+pub(super) enum Early {
+    /// The peer has said it.
+    Tiding(Tiding),
+    /// It is to be told.
+    Word(ControlWord),
 }
 
 /// What became of a peer's turn.
@@ -243,10 +253,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// What a peer has said about the credits it lends us.
     pub(super) fn on_tiding(&mut self, key: PeerKey, tiding: Tiding) {
-        let ready = |peer: &&mut Peer| matches!(peer.state, State::Ready(_));
-        let Some(peer) = self.peers.get_mut(key).filter(ready) else {
+        let Some(peer) = self.peers.get_mut(key) else {
             return;
         };
+        if !matches!(peer.state, State::Ready(_)) {
+            return self.keep_early(key, Early::Tiding(tiding));
+        }
         match tiding {
             Tiding::Ride(byte) => {
                 peer.borrower.on_ride(byte);
@@ -257,7 +269,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 if asks && partner.is_some_and(|it| self.endpoint.queued_for(it) > ANSWERS_WAITING) {
                     return;
                 }
-                if let Some(answer) = peer.borrower.on_control(word) {
+                let answer = peer.borrower.on_control(word);
+                if u16::from(peer.borrower.lies()) > self.settings.credits.strikes {
+                    return self.fail_for(key, "lends credits in ways that make no sense");
+                }
+                if let Some(answer) = answer {
                     self.send_control(key, answer);
                 }
             }
@@ -283,11 +299,44 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         busy
     }
 
+    /// A peer is not to be trusted with credits.
+    #[cold]
+    fn fail_for(&mut self, key: PeerKey, fault: impl fmt::Display) {
+        if let Some(peer) = self.peers.get(key) {
+            log::warn!("{} (id {}) is disconnected: it {fault}", peer.name, key.id());
+        }
+        self.disconnect(key, Cause::Protocol, true);
+    }
+
+    /// Credits can be moved before the handshake is over: CONN_ACK is overtaken where it has to be
+    /// received first. What it is about begins with the partner, and ends with it.
+    #[cold]
+    fn keep_early(&mut self, key: PeerKey, early: Early) {
+        let peer = self.peers.get(key);
+        if peer.is_some_and(|peer| peer.state.partner().is_some()) {
+            self.early.push((key, early));
+        }
+    }
+
+    /// The handshake is over.
+    pub(super) fn catch_up(&mut self, key: PeerKey) {
+        let (theirs, others) = std::mem::take(&mut self.early)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(peer, _)| *peer == key);
+        self.early = others;
+        for (_, early) in theirs {
+            match early {
+                Early::Tiding(tiding) => self.on_tiding(key, tiding),
+                Early::Word(word) => self.send_control(key, word),
+            }
+        }
+    }
+
     fn send_control(&mut self, key: PeerKey, word: ControlWord) {
         let Some(State::Ready(Ready { partner, tx_id })) =
             self.peers.get(key).map(|peer| peer.state)
         else {
-            return;
+            return self.keep_early(key, Early::Word(word));
         };
         let bits = bits(MessageType::Credit, tx_id, word.to_tag());
         self.send_word(partner, bits);
@@ -314,6 +363,6 @@ fn terms(borrower: &mut Borrower, len: u32, eager_max: u32) -> Option<(CreditByt
     {
         return Some((byte, SendMode::Standard));
     }
-    let byte = borrower.pay_offer(cost)?;
+    let byte = borrower.pay(1)?;
     Some((byte, SendMode::Synchronous))
 }

@@ -21,7 +21,7 @@ use crate::method::{Method, Post, PostKind, Posted, check_source, code_of};
 use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::PeerKey;
 use mx_proto::port::Port;
-use mx_proto::{self as mx, Clock, Memory, Received, SendMode};
+use mx_proto::{self as mx, Clock, Memory, Received};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {

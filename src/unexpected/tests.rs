@@ -28,6 +28,9 @@ fn arrival(kind: MessageType, from: u32, tag: u32, length: usize) -> Arrival {
     }
 }
 
+/// Of two of this size, the second has to wait.
+const BIG: usize = 4 << 20;
+
 /// With room for `total` credits, of which the peers 1 and 2 have been lent 40 each; 3 knows none, and
 /// may leave 10 here.
 fn inbox_of(total: u32, largest: usize) -> Inbox {
@@ -120,7 +123,7 @@ fn tags(inbox: &mut Inbox) -> Vec<i32> {
 
 #[test]
 fn a_large_message_is_not_overtaken_by_its_own_sender_but_by_others() {
-    let mut inbox = inbox_of(3000, 1 << 18);
+    let mut inbox = inbox_of(20_000, 1 << 18);
     let (mut memory, context) = large(&mut inbox, 1, 10, 200 << 10).unwrap();
     assert!(matches!(small(&mut inbox, 1, 11, b"x"), Verdict::Finished));
     assert!(matches!(small(&mut inbox, 2, 20, b"y"), Verdict::Finished));
@@ -137,7 +140,7 @@ fn a_large_message_is_not_overtaken_by_its_own_sender_but_by_others() {
 
 #[test]
 fn a_large_message_that_fails_lets_the_rest_through_and_gives_its_room_back() {
-    let mut inbox = inbox_of(3000, 1 << 18);
+    let mut inbox = inbox_of(20_000, 1 << 18);
     let (memory, context) = large(&mut inbox, 1, 10, 1000).unwrap();
     small(&mut inbox, 1, 11, b"x");
     drop(memory);
@@ -148,26 +151,26 @@ fn a_large_message_that_fails_lets_the_rest_through_and_gives_its_room_back() {
 
 #[test]
 fn what_the_bank_cannot_pay_stays_with_the_endpoint_in_order_and_others_go_on() {
-    let mut inbox = inbox_of(300, 50_000);
-    let first = large(&mut inbox, 1, 1, 50_000).unwrap();
-    assert!(large(&mut inbox, 1, 2, 50_000).is_none());
+    let mut inbox = inbox_of(20_000, BIG);
+    let first = large(&mut inbox, 1, 1, BIG).unwrap();
+    assert!(large(&mut inbox, 1, 2, BIG).is_none());
     // It could be had, but for the one before it.
     assert!(matches!(small(&mut inbox, 1, 3, b""), Verdict::Continue));
     assert!(matches!(small(&mut inbox, 2, 4, b""), Verdict::Finished));
     assert!(!inbox.wants_more());
     drop(first.0);
-    received(&mut inbox, first.1, 50_000, Status::Success);
+    received(&mut inbox, first.1, BIG, Status::Success);
     assert_eq!(tags(&mut inbox), [4, 1]);
     assert!(inbox.wants_more());
     assert_eq!(inbox.wanted().unwrap().0, peer(1));
-    let (memory, context) = picked(&mut inbox, &offered(1, 2, 50_000)).unwrap();
+    let (memory, context) = picked(&mut inbox, &offered(1, 2, BIG)).unwrap();
     let mut waiting = arrival(MessageType::Unexpected, 1, 3, 0);
     paid(&mut waiting, 1);
     let (second, behind) = picked(&mut inbox, &waiting).unwrap();
     drop((memory, second));
     received(&mut inbox, behind, 0, Status::Success);
     assert!(tags(&mut inbox).is_empty());
-    received(&mut inbox, context, 50_000, Status::Success);
+    received(&mut inbox, context, BIG, Status::Success);
     inbox.has_all(peer(1));
     assert!(matches!(small(&mut inbox, 1, 5, b""), Verdict::Finished));
     assert_eq!(tags(&mut inbox), [2, 3, 5]);
@@ -176,23 +179,23 @@ fn what_the_bank_cannot_pay_stays_with_the_endpoint_in_order_and_others_go_on() 
 
 #[test]
 fn a_message_that_its_sender_calls_off_while_it_is_held_gives_its_credit_back() {
-    let mut inbox = inbox_of(300, 50_000);
-    let (memory, context) = large(&mut inbox, 1, 1, 50_000).unwrap();
-    assert!(large(&mut inbox, 2, 2, 50_000).is_none());
+    let mut inbox = inbox_of(20_000, BIG);
+    let (memory, context) = large(&mut inbox, 1, 1, BIG).unwrap();
+    assert!(large(&mut inbox, 2, 2, BIG).is_none());
     assert_eq!(inbox.lender.account(2).unwrap().waiting, 1);
     inbox.has_all(peer(2));
     assert_eq!(inbox.lender.account(2).unwrap().waiting, 0);
-    assert!(large(&mut inbox, 2, 3, 50_000).is_none());
+    assert!(large(&mut inbox, 2, 3, BIG).is_none());
     inbox.lose(peer(2));
     assert_eq!(inbox.lend_to(peer(2), true), 40);
     drop(memory);
-    received(&mut inbox, context, 50_000, Status::Cancelled);
+    received(&mut inbox, context, BIG, Status::Cancelled);
     assert_empty(&mut inbox);
 }
 
 #[test]
 fn who_sends_more_than_it_was_lent_is_dropped_and_in_the_end_failed() {
-    let mut inbox = inbox_of(3000, 50_000);
+    let mut inbox = inbox_of(20_000, 50_000);
     for tag in 0..40 {
         assert!(matches!(small(&mut inbox, 1, tag, b""), Verdict::Finished));
     }
@@ -211,7 +214,7 @@ fn who_sends_more_than_it_was_lent_is_dropped_and_in_the_end_failed() {
 
 #[test]
 fn a_wrong_number_of_credits_is_a_lie() {
-    let mut inbox = inbox_of(3000, 50_000);
+    let mut inbox = inbox_of(20_000, 50_000);
     for (length, said) in [(1000, 0), (1000, 2), (1000, 3), (0, 2), (4000, 14)] {
         let mut arrival = arrival(MessageType::Unexpected, 1, 0, length);
         paid(&mut arrival, said);
@@ -219,13 +222,12 @@ fn a_wrong_number_of_credits_is_a_lie() {
         let verdict = Handler::unexpected(&mut inbox, &arrival, Some(&body[..]));
         assert!(matches!(verdict, Verdict::Finished));
     }
-    assert!(inbox.is_empty());
     assert_eq!(inbox.lender.account(1).unwrap().strikes, 5);
 }
 
 #[test]
 fn a_peer_that_knows_no_credits_leaves_its_allotment_here_and_the_rest_below() {
-    let mut inbox = inbox_of(3000, 50_000);
+    let mut inbox = inbox_of(20_000, 50_000);
     for tag in 0..10 {
         assert!(matches!(small(&mut inbox, 3, tag, b""), Verdict::Finished));
     }
@@ -242,19 +244,20 @@ fn a_peer_that_knows_no_credits_leaves_its_allotment_here_and_the_rest_below() {
     assert!(picked(&mut inbox, &offered(3, 11, 0)).is_none());
     assert_eq!(tags(&mut inbox), (1..11).collect::<Vec<_>>());
     inbox.has_all(peer(3));
-    // More than its allotment: it waits below, and then the bank pays.
+    // More than its allotment behind another: it waits below, and then the bank pays.
+    assert!(matches!(small(&mut inbox, 3, 11, b""), Verdict::Finished));
     assert!(matches!(small(&mut inbox, 3, 12, &[0; 8000]), Verdict::Continue));
     let (memory, context) = picked(&mut inbox, &offered(3, 12, 8000)).unwrap();
     drop(memory);
     received(&mut inbox, context, 8000, Status::Success);
-    assert_eq!(tags(&mut inbox), [12]);
+    assert_eq!(tags(&mut inbox), [11, 12]);
     inbox.has_all(peer(3));
     assert_empty(&mut inbox);
 }
 
 #[test]
 fn credits_that_ride_on_messages_and_control_messages_are_heard_of_in_order() {
-    let mut inbox = inbox_of(3000, 100);
+    let mut inbox = inbox_of(20_000, 100);
     let byte = CreditByte {
         count: 3,
         ..CreditByte::NONE
@@ -284,7 +287,7 @@ fn credits_that_ride_on_messages_and_control_messages_are_heard_of_in_order() {
 
 #[test]
 fn messages_with_a_foreign_id_or_from_strangers_or_too_large_are_dropped() {
-    let mut inbox = inbox_of(3000, 100);
+    let mut inbox = inbox_of(20_000, 100);
     let mut forged = arrival(MessageType::Unexpected, 1, 0, 1);
     forged.bits = bits(MessageType::Unexpected, 2, 0);
     let mut stranger = arrival(MessageType::Unexpected, 1, 0, 1);
@@ -314,7 +317,7 @@ fn messages_with_a_foreign_id_or_from_strangers_or_too_large_are_dropped() {
 
 #[test]
 fn the_handshake_is_kept_apart_and_never_longer_than_allowed() {
-    let mut inbox = inbox_of(3000, 100);
+    let mut inbox = inbox_of(20_000, 100);
     let request = arrival(MessageType::ConnReq, 1, 0x100, 5);
     Handler::unexpected(&mut inbox, &request, Some(&b"mx://"[..]));
     let long = arrival(MessageType::ConnReq, 1, 0x100, 9000);
@@ -329,7 +332,7 @@ fn the_handshake_is_kept_apart_and_never_longer_than_allowed() {
 
 #[test]
 fn a_request_that_was_only_offered_is_received_first() {
-    let mut inbox = inbox_of(3000, 100);
+    let mut inbox = inbox_of(20_000, 100);
     let request = arrival(MessageType::ConnReq, 1, 0x100, 5);
     for status in [Status::Unreachable, Status::Success] {
         let verdict = Handler::unexpected::<[u8]>(&mut inbox, &request, None);
@@ -352,7 +355,7 @@ fn a_request_that_was_only_offered_is_received_first() {
 
 #[test]
 fn a_peer_that_is_forgotten_leaves_nothing_behind() {
-    let mut inbox = inbox_of(3000, 1 << 18);
+    let mut inbox = inbox_of(20_000, 1 << 18);
     small(&mut inbox, 1, 1, b"abc");
     let (memory, context) = large(&mut inbox, 1, 2, 50_000).unwrap();
     small(&mut inbox, 1, 3, b"abc");

@@ -63,7 +63,7 @@ pub(crate) fn environment(seed: u64, port: &str) -> Vec<(&'static str, String)> 
         ("MX_POLL_BUDGET", &["64", "1"]),
         ("MX_RDM_LANES", &["64", "1", "0"]),
         ("BMI_MX_BUFFER_CACHE", &["64M", "0"]),
-        ("BMI_MX_UNEXPECTED_QUEUE_BYTES", &["64M", "1M"]),
+        ("BMI_MX_UNEXPECTED_MEMORY", &["64M", "1M"]),
     ] {
         // Mostly as it is by default.
         let value = if rng.chance(0.7) {
