@@ -69,6 +69,25 @@ fn random_bytes_are_dropped_at_the_first_wrong_one() {
 }
 
 #[test]
+fn who_introduces_itself_at_once_leaves_no_alarm_behind() {
+    let mut b = Node::open(Ipv4Addr::LOCALHOST);
+    let mut peers: Vec<TcpStream> = (0..50).map(|_| raw(&b)).collect();
+    for peer in &mut peers {
+        // On one host it is there when the call returns, before anybody accepts.
+        peer.write_all(&preamble()).unwrap();
+    }
+    until_one(&mut b, "all are accepted", |b| {
+        b.port.stats().accepted == 50
+    });
+    assert_eq!(b.port.link_count(), 50);
+    assert_eq!(Port::<Pieces>::deadline(&b.port), None);
+    let silent = raw(&b);
+    until_one(&mut b, "it is accepted", |b| b.port.stats().accepted == 51);
+    assert!(Port::<Pieces>::deadline(&b.port).is_some());
+    drop(silent);
+}
+
+#[test]
 fn another_version_is_turned_away() {
     let mut b = Node::open(Ipv4Addr::LOCALHOST);
     let mut stranger = raw(&b);

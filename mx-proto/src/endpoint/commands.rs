@@ -330,11 +330,11 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         true
     }
 
-    /// Has the other side heard of a send? Not while it waits for its turn; then it is as if it had
+    /// Does a send wait for its turn? Then the other side has not heard of it, and it is as if it had
     /// never been posted when it is called off. False for anything that is no send under way.
-    pub fn is_announced(&self, send: RequestId) -> bool {
+    pub fn is_queued(&self, send: RequestId) -> bool {
         let request = self.core.requests.of(send);
-        request.is_some_and(|request| request.state.is_announced())
+        request.is_some_and(|request| matches!(request.state, State::Queued { .. }))
     }
 
     /// Sends to a partner that wait for their turn, for the link or for credit.

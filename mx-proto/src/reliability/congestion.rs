@@ -17,9 +17,12 @@
 //!
 //! Owns: the window, the rounds. Knows nothing of: numbers, segments, clocks.
 
+use self::losses::{Account, Fall};
 use super::rtt::Rtt;
 use crate::time::Instant;
 use std::time::Duration;
+
+mod losses;
 
 /// The limit of one link, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +48,10 @@ pub(super) struct Congestion {
     sent_at: Instant,
     round: Round,
     account: Account,
+    /// What there was before the window fell last, while that may still be a mistake.
+    fall: Option<Fall>,
+    /// What of 1024 is lost however little is sent.
+    chance: u32,
     /// Packets wait somewhere on the way.
     queue: bool,
 }
@@ -71,13 +78,6 @@ struct Round {
     before: Duration,
 }
 
-/// What has arrived and what was lost of the last so many bytes.
-#[derive(Clone, Copy, Default, Debug)]
-struct Account {
-    arrived: u64,
-    lost: u64,
-}
-
 impl Congestion {
     /// For segments of at most `segment` bytes; the window never exceeds `cap`, unless that is less
     /// than a few segments.
@@ -100,6 +100,8 @@ impl Congestion {
             sent_at: Instant(0),
             round: Round::new(window, Duration::ZERO),
             account: Account::default(),
+            fall: None,
+            chance: 0,
             queue: false,
         }
     }
@@ -156,10 +158,6 @@ impl Congestion {
         in_flight_before: u64,
         rtt: &Rtt,
     ) {
-        self.account.arrived += bytes;
-        if self.account.arrived + self.account.lost >= self.counted() {
-            self.account = Account::default();
-        }
         if let Some(sample) = rtt.sample_at(now) {
             self.round.least = self.round.least.min(sample);
             self.round.samples = self.round.samples.saturating_add(1);
@@ -170,11 +168,14 @@ impl Congestion {
         if self.round.left == 0 {
             self.end_round();
         }
-        // What arrives in the round trip after a fall says nothing about the new window.
-        let settled = self
-            .fell_at
-            .is_none_or(|at| now.since(at) >= rtt.smoothed().unwrap_or_default());
-        if settled {
+        // What arrives in the round trip after a fall says nothing about the new window, nor, until
+        // what is late would have come, about what is lost of it.
+        let since = self.fell_at.map_or(Duration::MAX, |at| now.since(at));
+        let typical = rtt.smoothed().unwrap_or_default();
+        if since >= typical + 4 * rtt.variation() {
+            self.count_arrived(bytes);
+        }
+        if since >= typical {
             self.grow(now, bytes, in_flight_before, rtt);
         }
     }
@@ -265,54 +266,6 @@ impl Congestion {
         self.window = self.window.max(self.reno);
     }
 
-    /// `bytes` were lost, the last of them sent at `latest_sent_at`. `burst`: several in a row, as
-    /// where a queue is full; chance seldom does that.
-    pub(super) fn on_lost(
-        &mut self,
-        now: Instant,
-        bytes: u64,
-        burst: bool,
-        latest_sent_at: Instant,
-        rtt: &Rtt,
-    ) {
-        if self.fell_at.is_some_and(|at| latest_sent_at <= at) {
-            return;
-        }
-        self.account.lost += bytes;
-        self.look_for_queue(rtt);
-        if burst || self.queue || self.account.lost > self.tolerated() {
-            self.note_plateau();
-            self.window = self.reduced().max(self.floor()).min(self.window);
-            self.threshold = self.window;
-            self.phase = Phase::Avoidance;
-            self.start_over(now);
-        }
-    }
-
-    /// Nothing came back in time: slow start from next to nothing. It ends where the window was,
-    /// and below that if anything says that it was congestion: the last segment of a message may
-    /// just have been lost alone, or the peer not have run for a while.
-    pub(super) fn on_timeout(&mut self, now: Instant) {
-        let least = self.segment * LEAST;
-        if self.window > least && self.round.before > Duration::ZERO {
-            self.threshold = self.window;
-            if self.queue || self.account.lost > self.tolerated() / 2 {
-                self.note_plateau();
-                self.threshold = self.reduced().max(self.floor());
-            }
-        }
-        self.window = least.min(self.window);
-        self.phase = Phase::Slow;
-        self.start_over(now);
-    }
-
-    fn start_over(&mut self, now: Instant) {
-        self.epoch = None;
-        self.fell_at = Some(now);
-        self.account = Account::default();
-        self.round = Round::new(self.window, self.round.before);
-    }
-
     fn floor(&self) -> u64 {
         self.segment * FLOOR
     }
@@ -333,17 +286,6 @@ impl Congestion {
             false => self.window,
         };
     }
-
-    /// Bytes over which losses are counted: a round trip, or what makes a rate out of single
-    /// losses.
-    fn counted(&self) -> u64 {
-        self.window.max(self.segment * COUNTED)
-    }
-
-    /// Bytes of those that may be lost: 2 %, and what chance adds to that in so few.
-    fn tolerated(&self) -> u64 {
-        self.counted() / 50 + self.segment * CHANCE
-    }
 }
 
 impl Round {
@@ -360,12 +302,15 @@ impl Round {
 /// Packets wait somewhere on the way when even the luckiest of a round trip took longer than the
 /// way does. A quarter of that, for then a fall by 0.7 empties the queue and hardly more. At least
 /// 500 us: what a train of 64 KiB takes on a link of 1 Gbit/s, and what an acknowledgement may wait.
-/// At most 25 ms, beyond which a queue is one however long the way is.
+/// Where samples differ, by as much as is never in all of a round: three times what they differ by
+/// on the average. At most 25 ms, beyond which a queue is one however long the way is.
 fn is_queue(least: Duration, rtt: &Rtt) -> bool {
     const MARGIN_MIN: Duration = Duration::from_micros(500);
     const MARGIN_MAX: Duration = Duration::from_millis(25);
-    rtt.min()
-        .is_some_and(|min| least > min + (min / 4).clamp(MARGIN_MIN, MARGIN_MAX))
+    rtt.min().is_some_and(|min| {
+        let margin = (min / 4).max(rtt.variation() * 3);
+        least > min + margin.clamp(MARGIN_MIN, MARGIN_MAX)
+    })
 }
 
 /// What CUBIC gains in `ms` milliseconds from its plateau: 0.4 segments per second cubed.
@@ -408,13 +353,6 @@ const UNIT: u64 = 9000;
 
 /// Segments after a time-out. Two, for the second shows whether the first was lost.
 const LEAST: u64 = 2;
-
-/// Segments over which losses are counted at least: 2 % of them are more than two.
-const COUNTED: u64 = 128;
-
-/// Losses that chance may add to 2 %: where 1 % are lost by chance, it adds more once in some
-/// thousand round trips.
-const CHANCE: u64 = 4;
 
 /// Samples of a round before their least says anything: HyStart++ takes eight, but our peers
 /// acknowledge a quarter of the window at a time.

@@ -40,6 +40,7 @@ mod pmtu;
 mod port;
 mod reassembly;
 mod recv_window;
+mod reordering;
 mod rtt;
 mod send_window;
 mod seq;

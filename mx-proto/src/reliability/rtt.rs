@@ -104,6 +104,11 @@ impl Rtt {
         (self.smoothed > 0).then(|| Duration::from_nanos(self.smoothed))
     }
 
+    /// What samples differ from the typical one, on the average.
+    pub(super) fn variation(&self) -> Duration {
+        Duration::from_nanos(self.variation)
+    }
+
     /// The least of the last 5 to 10 seconds in which there was anything: the way without queues.
     pub(super) fn min(&self) -> Option<Duration> {
         let least = self.least[0].min(self.least[1]);

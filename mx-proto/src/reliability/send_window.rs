@@ -15,6 +15,7 @@
 //! Cost: push, send and acknowledge are O(1) a segment without loss; with holes, an
 //! acknowledgement looks at the segments from the first hole to the highest that has arrived.
 
+use self::losses::Arrivals;
 use super::seq::Seq;
 use super::service::Channel;
 use super::store::{Place, Store};
@@ -22,9 +23,7 @@ use crate::time::Instant;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Later segments of the same channel that must have arrived before an earlier one counts as
-/// lost. 3 as in TCP and QUIC: fewer take plain reordering for loss.
-const REORDERING: u64 = 3;
+mod losses;
 
 /// What a segment is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,13 +59,18 @@ enum SegmentState {
     /// Arrived; its bytes have been given back.
     Free,
     ToSend,
-    /// Sent at this time, as the so many-th transmission on this channel.
-    InFlight {
-        at: Instant,
-        transmission: u64,
-        channel: Channel,
-    },
-    ToResend,
+    InFlight(Sending),
+    /// Taken for lost; this is how it was sent last.
+    ToResend(Sending),
+}
+
+/// One transmission of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Sending {
+    at: Instant,
+    /// It was the so many-th on its channel.
+    transmission: u64,
+    channel: Channel,
 }
 
 #[derive(Debug)]
@@ -75,6 +79,10 @@ struct Slot {
     state: SegmentState,
     /// How often it has been sent.
     sends: u32,
+    /// When it was sent before the last time, if it was.
+    earlier: Instant,
+    /// When it was taken for lost, others had overtaken it.
+    overtaken: bool,
 }
 
 /// What an acknowledgement brought.
@@ -94,8 +102,29 @@ pub(super) struct Acked {
     pub(super) lost_run: u32,
     /// How often at most one of them has been sent.
     pub(super) lost_sends: u32,
+    /// When the next will be, if it has not arrived by then.
+    pub(super) lost_next: Option<Instant>,
+    /// Segments that had been taken for lost and were not, for they came too soon after they had
+    /// been sent again, or before that; and their bytes.
+    pub(super) spurious_segments: u32,
+    pub(super) spurious_bytes: u64,
+    /// When the first of those had been sent, the transmission that arrived.
+    pub(super) spurious_sent_at: Option<Instant>,
+    /// The longest that one took that was overtaken by so many that it would be lost, had there
+    /// not been a while to wait.
+    pub(super) late: Option<Duration>,
     /// Those at the left edge were acknowledged: the window moved.
     pub(super) moved: bool,
+}
+
+/// How a loss is told from a segment that is late.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Judgement {
+    /// The least time in which a segment can be sent and acknowledged. What is acknowledged sooner
+    /// after it was sent again had arrived before.
+    pub(super) least: Duration,
+    /// A segment that was overtaken is late, not lost, for so long after it was sent.
+    pub(super) wait: Duration,
 }
 
 /// The acknowledgement is of something that was never sent.
@@ -185,6 +214,8 @@ impl SendWindow {
             content,
             state: SegmentState::ToSend,
             sends: 0,
+            earlier: Instant(0),
+            overtaken: false,
         });
     }
 
@@ -262,11 +293,11 @@ impl SendWindow {
             bytes += slot.bytes();
             let fits = slot.content.place.len <= size
                 && last.content.place.adjoins(slot.content.place)
-                && slot.state == first.state
+                && slot.is_lost() == first.is_lost()
+                && slot.is_fresh() == first.is_fresh()
                 && slot.channel() == first.channel()
                 && bytes <= max_bytes as u64
-                && (first.state != SegmentState::ToSend
-                    || self.sent_total + bytes <= self.allowed_total);
+                && (!first.is_fresh() || self.sent_total + bytes <= self.allowed_total);
             if !fits {
                 break;
             }
@@ -288,16 +319,19 @@ impl SendWindow {
                 self.fresh = index + 1;
                 self.sent_total += bytes;
             }
-            SegmentState::ToResend => self.counts.lost -= 1,
-            SegmentState::InFlight { .. } | SegmentState::Free => return,
+            SegmentState::ToResend(sending) => {
+                self.counts.lost -= 1;
+                slot.earlier = sending.at;
+            }
+            SegmentState::InFlight(_) | SegmentState::Free => return,
         }
         let transmission = &mut self.transmissions[channel as usize];
         *transmission += 1;
-        slot.state = SegmentState::InFlight {
+        slot.state = SegmentState::InFlight(Sending {
             at: now,
             transmission: *transmission,
             channel,
-        };
+        });
         slot.sends = slot.sends.saturating_add(1);
         self.counts.in_flight += 1;
         self.counts.in_flight_bytes += bytes;
@@ -311,61 +345,47 @@ impl SendWindow {
         ack: Seq,
         sack: &[u64],
         now: Instant,
+        judgement: Judgement,
         store: &mut Store,
     ) -> Result<Acked, BadAck> {
-        let mut acked = Acked::default();
+        let mut arrivals = Arrivals::new(now, judgement.least, self.counts.newest_arrived);
         if ack.precedes(self.first) {
             // Overtaken by a later one, which said all this and more.
-            return Ok(acked);
+            return Ok(Acked::default());
         }
         let count = ack.since(self.first) as usize;
         let highest = highest_bit(sack).map_or(count, |bit| count + bit + 2);
         if count > self.fresh || highest > self.fresh {
             return Err(BadAck);
         }
-        let mut latest = None;
         for _ in 0..count {
             let Some(mut slot) = self.slots.pop_front() else {
                 break;
             };
-            self.counts
-                .on_arrived(&mut slot, &mut acked, &mut latest, store);
+            self.counts.on_arrived(&mut slot, &mut arrivals, store);
             self.acked_total += slot.bytes();
         }
         self.first = ack;
         self.fresh -= count;
         self.resend = self.resend.saturating_sub(count);
         self.highest = self.highest.max(highest) - count;
-        acked.moved = count > 0;
+        arrivals.acked.moved = count > 0;
         for (word, &bits) in sack.iter().enumerate() {
             let mut left = bits;
             while left != 0 {
                 let index = word * 64 + left.trailing_zeros() as usize + 1;
                 left &= left - 1;
                 if let Some(slot) = self.slots.get_mut(index) {
-                    self.counts.on_arrived(slot, &mut acked, &mut latest, store);
+                    self.counts.on_arrived(slot, &mut arrivals, store);
                 }
             }
         }
-        acked.rtt = latest.map(|at| now.since(at));
-        self.find_lost(&mut acked);
+        let mut acked = arrivals.acked;
+        if acked.segments > 0 {
+            self.find_lost(now, judgement.wait, &mut acked);
+        }
         self.find_resend();
         Ok(acked)
-    }
-
-    /// Nothing has been heard for a time-out: everything in flight counts as lost. Were it only the
-    /// oldest, each of several losses would cost a longer time-out than the one before.
-    pub(super) fn on_timeout(&mut self) -> bool {
-        for slot in self.slots.iter_mut().take(self.fresh) {
-            if matches!(slot.state, SegmentState::InFlight { .. }) {
-                slot.state = SegmentState::ToResend;
-            }
-        }
-        self.counts.lost += self.counts.in_flight;
-        self.counts.in_flight_bytes = 0;
-        self.resend = 0;
-        self.find_resend();
-        std::mem::take(&mut self.counts.in_flight) > 0
     }
 
     /// Gives back memory that is not needed now; all of it when nothing waits.
@@ -383,64 +403,6 @@ impl SendWindow {
         *self = Self::new(self.first, self.capacity, 0);
     }
 
-    fn find_lost(&mut self, acked: &mut Acked) {
-        if self.highest == 0 || acked.segments == 0 {
-            return;
-        }
-        let newest = self.counts.newest_arrived;
-        self.lose(self.highest, acked, |_, transmission, channel| {
-            transmission + REORDERING <= newest[channel as usize]
-        });
-    }
-
-    /// The peer has been asked what has arrived, and the answer does not name what was sent before
-    /// `asked_at`: that is lost.
-    pub(super) fn lose_sent_before(&mut self, asked_at: Instant) -> Acked {
-        let mut lost = Acked::default();
-        if self.counts.in_flight > 0 {
-            self.lose(self.fresh, &mut lost, |at, _, _| at < asked_at);
-            self.find_resend();
-        }
-        lost
-    }
-
-    /// Of the first `count` segments, those under way of which `is_lost` says so are to be sent
-    /// again.
-    fn lose(
-        &mut self,
-        count: usize,
-        acked: &mut Acked,
-        is_lost: impl Fn(Instant, u64, Channel) -> bool,
-    ) {
-        let mut run = 0;
-        for (index, slot) in self.slots.iter_mut().take(count).enumerate() {
-            let SegmentState::InFlight {
-                at,
-                transmission,
-                channel,
-            } = slot.state
-            else {
-                run = 0;
-                continue;
-            };
-            if !is_lost(at, transmission, channel) {
-                run = 0;
-                continue;
-            }
-            run += 1;
-            slot.state = SegmentState::ToResend;
-            acked.lost_segments += 1;
-            acked.lost_bytes += slot.bytes();
-            acked.lost_sent_at = acked.lost_sent_at.max(Some(at));
-            acked.lost_run = acked.lost_run.max(run);
-            acked.lost_sends = acked.lost_sends.max(slot.sends);
-            self.resend = self.resend.min(index);
-        }
-        self.counts.in_flight -= acked.lost_segments;
-        self.counts.in_flight_bytes -= acked.lost_bytes;
-        self.counts.lost += acked.lost_segments;
-    }
-
     /// Moves the hint to the first segment that is to be sent again.
     #[inline]
     fn find_resend(&mut self) {
@@ -450,48 +412,10 @@ impl SendWindow {
             return;
         }
         while let Some(slot) = self.slots.get(self.resend)
-            && slot.state != SegmentState::ToResend
+            && !slot.is_lost()
         {
             self.resend += 1;
         }
-    }
-}
-
-impl Counts {
-    /// A segment is known to be there.
-    #[inline]
-    fn on_arrived(
-        &mut self,
-        slot: &mut Slot,
-        acked: &mut Acked,
-        latest: &mut Option<Instant>,
-        store: &mut Store,
-    ) {
-        let bytes = slot.bytes();
-        match slot.state {
-            SegmentState::InFlight {
-                at,
-                transmission,
-                channel,
-            } => {
-                self.in_flight -= 1;
-                self.in_flight_bytes -= bytes;
-                // Of a segment sent twice one cannot tell which of the two has arrived.
-                if slot.sends == 1 {
-                    let newest = &mut self.newest_arrived[channel as usize];
-                    *newest = (*newest).max(transmission);
-                    *latest = (*latest).max(Some(at));
-                }
-            }
-            SegmentState::ToResend => self.lost -= 1,
-            SegmentState::ToSend => debug_assert!(false, "acknowledged before it was sent"),
-            SegmentState::Free => return,
-        }
-        slot.state = SegmentState::Free;
-        self.queued_bytes -= bytes;
-        acked.segments += 1;
-        acked.bytes += bytes;
-        store.release(slot.content.place);
     }
 }
 
@@ -500,6 +424,16 @@ impl Slot {
     #[inline]
     fn bytes(&self) -> u64 {
         u64::from(self.content.place.len)
+    }
+
+    #[inline]
+    fn is_lost(&self) -> bool {
+        matches!(self.state, SegmentState::ToResend(_))
+    }
+
+    #[inline]
+    fn is_fresh(&self) -> bool {
+        self.state == SegmentState::ToSend
     }
 
     /// The channel for its next transmission.

@@ -21,8 +21,9 @@ use super::pacer::Pacer;
 use super::packet::{ASK, DATAGRAM_HEADER, FIN, Header, Kind, OPENING, SACK_WORDS};
 use super::pmtu::Pmtu;
 use super::recv_window::{RecvWindow, Verdict};
+use super::reordering::Reordering;
 use super::rtt::Rtt;
-use super::send_window::{Acked, SendWindow};
+use super::send_window::{Acked, Judgement, SendWindow};
 use super::seq::Seq;
 use super::stats::ReliableStats;
 use super::store::Store;
@@ -46,6 +47,7 @@ pub(super) struct Session {
     /// Number of our next fragment.
     pub(super) next_fragment: u32,
     pub(super) rtt: Rtt,
+    reordering: Reordering,
     pub(super) congestion: Congestion,
     pub(super) pacer: Pacer,
     pub(super) pmtu: Pmtu,
@@ -66,6 +68,8 @@ pub(super) struct Session {
     resend_at: Option<Instant>,
     /// When the peer is asked what of it has arrived.
     ask_at: Option<Instant>,
+    /// When the next of those that were overtaken is lost.
+    judge_at: Option<Instant>,
     /// When the pacer lets more go.
     pub(super) paced_until: Option<Instant>,
     /// Time-outs in a row.
@@ -119,9 +123,6 @@ pub(super) struct Caller {
 /// a chance first.
 const TRIES_BEFORE_GIVING_UP: u32 = 3;
 
-/// So many segments lost in a row are no chance: somewhere a queue is full.
-const BURST: u32 = 3;
-
 /// How long the answer to a Ping waits for the data channel to be empty: many times what it takes to
 /// take in a whole socket.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -160,6 +161,7 @@ impl Session {
             first,
             next_fragment: 0,
             rtt: Rtt::new(config),
+            reordering: Reordering::new(),
             congestion: Congestion::new(pmtu.size(), config.send_bytes as u64),
             pacer: Pacer::new(),
             pmtu,
@@ -172,6 +174,7 @@ impl Session {
             progress_at: now,
             resend_at: None,
             ask_at: None,
+            judge_at: None,
             paced_until: None,
             timeouts: 0,
             pinged_at: now,
@@ -307,7 +310,12 @@ impl Session {
     ) -> bool {
         let (words, used) = header.sack_words(payload);
         let before = self.send.in_flight_bytes();
-        let Ok(acked) = self.send.on_ack(header.ack, &words[..used], now, store) else {
+        let judgement = Judgement {
+            least: self.rtt.min().unwrap_or_default(),
+            wait: self.reordering.wait(now, &self.rtt),
+        };
+        let acks = &words[..used];
+        let Ok(acked) = self.send.on_ack(header.ack, acks, now, judgement, store) else {
             stats.bad_acks += 1;
             return false;
         };
@@ -322,6 +330,8 @@ impl Session {
         }
         self.on_lost(now, &acked);
         if acked.segments > 0 {
+            self.judge_at = acked.lost_next;
+            self.on_late(now, &acked, stats);
             self.on_arrived(now, &acked, before);
         }
         if header.kind == Kind::Ack
@@ -335,10 +345,40 @@ impl Session {
 
     fn on_lost(&mut self, now: Instant, acked: &Acked) {
         if let Some(sent_at) = acked.lost_sent_at {
-            let burst = acked.lost_run >= BURST;
-            self.congestion
-                .on_lost(now, acked.lost_bytes, burst, sent_at, &self.rtt);
+            let (bytes, run) = (acked.lost_bytes, acked.lost_run);
+            self.congestion.on_lost(now, bytes, run, sent_at, &self.rtt);
         }
+    }
+
+    /// What was taken for lost, or would have been, has arrived: this way does not keep the order, or
+    /// the time-out was too short.
+    fn on_late(&mut self, now: Instant, acked: &Acked, stats: &mut ReliableStats) {
+        if self.on_spurious(acked, stats) {
+            return self.send.on_timeout_undone();
+        }
+        if let Some(age) = acked.late
+            && self.reordering.on_late(now, age, &self.rtt)
+        {
+            let wait = self.reordering.wait(now, &self.rtt);
+            let again = self.send.wait_longer(now, wait);
+            self.judge_at = again.lost_next;
+            self.on_spurious(&again, stats);
+        }
+    }
+
+    fn on_spurious(&mut self, acked: &Acked, stats: &mut ReliableStats) -> bool {
+        acked.spurious_sent_at.is_some_and(|sent_at| {
+            stats.late += u64::from(acked.spurious_segments);
+            self.congestion.on_spurious(acked.spurious_bytes, sent_at)
+        })
+    }
+
+    /// Those that were overtaken have had their time.
+    fn on_judgement(&mut self, now: Instant) {
+        let wait = self.reordering.wait(now, &self.rtt);
+        let lost = self.send.lose_overtaken(now, wait);
+        self.judge_at = lost.lost_next;
+        self.on_lost(now, &lost);
     }
 
     /// The peer has answered our Ping: what was sent well before and is not named is lost.
@@ -347,8 +387,12 @@ impl Session {
             // On a long way everything has been sent again before any of it is acknowledged.
             self.rtt.on_sample(now, now.since(asked_at));
         }
-        // What went over the data channel just before the Ping may still come.
-        let slack = self.rtt.patience() / 4;
+        // What went over the data channel just before the Ping may still come, the later the more this
+        // way is known to keep things.
+        let late = self.reordering.wait(now, &self.rtt);
+        let slack = late
+            .saturating_sub(self.rtt.min().unwrap_or_default())
+            .max(self.rtt.patience() / 4);
         let lost = self.send.lose_sent_before(asked_at.before(slack));
         if lost.lost_segments > 0 {
             stats.asked_losses += u64::from(lost.lost_segments);
@@ -479,6 +523,9 @@ impl Session {
             self.ask_at = Some(now.after(self.ask_pause()));
             self.ping = true;
         }
+        if self.judge_at.is_some_and(|at| at <= now) {
+            self.on_judgement(now);
+        }
         if self.resend_at.is_some_and(|at| at <= now) {
             (self.resend_at, self.ask_at) = (None, None);
             self.on_resend_timeout(now, stats);
@@ -542,6 +589,7 @@ impl Session {
         let timers = [
             self.resend_at,
             self.ask_at,
+            self.judge_at,
             self.acks.due(),
             self.paced_until,
             self.pmtu.deadline(),

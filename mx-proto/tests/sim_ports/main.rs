@@ -15,6 +15,7 @@ mod peer;
 mod sessions;
 mod strangers;
 mod table;
+mod ways;
 
 use mx_proto::EndpointId;
 use mx_proto::reliability::{Reliable, ReliableConfig, ReliableStats};

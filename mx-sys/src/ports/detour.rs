@@ -21,23 +21,18 @@
 use super::dgram::fabric::FabricDatagrams;
 use super::dgram::{self, Backend, DgramPort};
 use super::host::ROUTE_TCP;
-use super::locator::{Cards, Locator};
+use super::locator::{Cards, Locator, Peer, Told};
 use super::nest::Nest;
 use super::owner::DGRAM;
 use super::rdm::card::{Card, Refusal};
 use super::relay::{Relay, Watch};
-use crate::nic;
 use mx_proto::port::{Close, ConnectError, LinkDown, Port, Sink};
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 
 /// Polls between two looks when there is something better to do.
 const TURN: u32 = 8;
-
-/// Peers remembered so that a detour to them is logged once. Beyond it they begin to be logged
-/// again.
-const TOLD_MAX: usize = 4096;
 
 /// Opens the port, or says in the log why it cannot be had.
 pub(super) type Later = Box<dyn FnOnce() -> Option<DgramPort> + Send>;
@@ -58,7 +53,7 @@ pub(super) struct Dgram {
     /// The name of what carries its datagrams.
     provider: String,
     attempts: HashMap<LinkId, Attempt>,
-    told: HashSet<(u64, u32)>,
+    told: Told<Peer>,
 }
 
 /// A link on its way up.
@@ -292,7 +287,7 @@ impl Cards for Dgram {
 /// Watches the port: attempts end here.
 struct Detour<'a> {
     attempts: &'a mut HashMap<LinkId, Attempt>,
-    told: &'a mut HashSet<(u64, u32)>,
+    told: &'a mut Told<Peer>,
     locator: &'a mut Locator,
     /// Our provider.
     ours: &'a str,
@@ -320,13 +315,9 @@ impl Detour<'_> {
         if strict || !unheard {
             return reason;
         }
-        let (nic, endpoint) = (target.nic, target.endpoint.0);
-        if self.told.len() >= TOLD_MAX {
-            self.told.clear();
-        }
-        if self.told.insert((nic.0, endpoint)) {
-            let host = nic::host_name(nic).unwrap_or_else(|| format!("{:#x}", nic.0));
-            log::info!("mx://{host}:{endpoint}: over dgram {reason}: trying tcp");
+        let peer = Peer::of(target);
+        if self.told.is_news(peer) {
+            log::info!("{peer}: over dgram {reason}: trying tcp");
         }
         end
     }

@@ -22,147 +22,28 @@
 //! Owns: which TCP links are the locator's, and what links wait for.
 //! Knows nothing of: libfabric, how a card is made or used ([`Cards`] does).
 
+mod packet;
+mod ports;
+mod trouble;
+
+pub(super) use packet::{For, What, recognise};
+pub use ports::{Cards, Fabric};
+pub(super) use trouble::{Peer, Told};
+
 use super::host::ROUTE_TCP;
 use super::owner::{TCP, outer};
-use super::rdm::RdmPort;
 use super::rdm::card::{ANSWER_MAX, Answer, CARD_MAX, Card, Refusal};
 use super::tcp::TcpPort;
-use crate::nic;
-use mx_proto::port::{
-    BODY_LEN_AT, Body, Close, ConnectError, HEADER_LEN, HeaderBytes, LinkDown, Port, SendError,
-    Sent, Sink,
-};
-use mx_proto::{Clock, EndpointId, Instant, LinkId, Memory, NicId, Route, Source, Target};
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::fmt;
-use std::io;
-use std::os::fd::BorrowedFd;
+use mx_proto::port::{Close, ConnectError, HeaderBytes, LinkDown, Port, SendError, Sink};
+use mx_proto::{Clock, Instant, LinkId, Memory, Source, Target};
+use packet::{bytes_of, send};
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
+use trouble::{Line, Trouble};
 
 /// How long a peer may take to say who it is, once it has accepted our connection: its process has
 /// to poll once for it.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Troubles remembered so that they are logged once. Beyond it they begin to be logged again.
-const TOLD_MAX: usize = 4096;
-
-/// The version of the question and its answer. Neither is read when it differs.
-const VERSION: u16 = 1;
-
-/// Where packets of the MX protocol have their kind and their magic. No kind of theirs is like it.
-const KIND: u8 = b'L';
-const MAGIC: [u8; 2] = *b"mx";
-const VERSION_AT: usize = 8;
-
-/// What the locator needs of the port whose peers it finds. Links have the names they have there.
-pub trait Cards {
-    /// Whom it works with. Sides that name different ones cannot understand each other.
-    fn provider(&self) -> &str;
-    /// What to tell the peer of such a link. `None` when it is gone.
-    fn card(&self, link: LinkId) -> Option<Card>;
-    /// A peer wants a link: says where it leads, and makes this side's end of it if there has to
-    /// be one before it is used.
-    fn answer(&mut self, theirs: &Card, clock: &dyn Clock) -> Result<Card, Refusal>;
-    /// The card has come.
-    fn greet(&mut self, link: LinkId, theirs: &Card, clock: &dyn Clock);
-    /// It will not come: the next poll takes the link down.
-    fn give_up(&mut self, link: LinkId, reason: LinkDown);
-}
-
-/// What stands for the rdm port among all ports.
-pub trait Fabric: Cards {
-    /// Begins a link that waits for a card. When the peer does not answer over the fabric, it ends
-    /// with the detour, where there is one.
-    fn reserve(&mut self, clock: &dyn Clock, detour: Option<Route>)
-    -> Result<LinkId, ConnectError>;
-    /// Links at the moment.
-    fn link_count(&self) -> usize;
-    /// From now on, whoever sleeps does so on this epoll instance. The port's descriptors go
-    /// straight into it: providers nest their own three deep, and the kernel allows five.
-    fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()>;
-}
-
-impl Cards for RdmPort {
-    fn provider(&self) -> &str {
-        self.provider()
-    }
-
-    fn card(&self, link: LinkId) -> Option<Card> {
-        self.card(link)
-    }
-
-    fn answer(&mut self, theirs: &Card, clock: &dyn Clock) -> Result<Card, Refusal> {
-        self.answer(theirs, clock)
-    }
-
-    fn greet(&mut self, link: LinkId, theirs: &Card, clock: &dyn Clock) {
-        self.greet(link, theirs, clock);
-    }
-
-    fn give_up(&mut self, link: LinkId, reason: LinkDown) {
-        self.give_up(link, reason);
-    }
-}
-
-impl Fabric for RdmPort {
-    fn reserve(
-        &mut self,
-        clock: &dyn Clock,
-        detour: Option<Route>,
-    ) -> Result<LinkId, ConnectError> {
-        self.reserve(clock, detour)
-    }
-
-    fn link_count(&self) -> usize {
-        self.link_count()
-    }
-
-    fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
-        self.wake_through(epoll)
-    }
-}
-
-/// The port whose peers a locator finds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum For {
-    Rdm,
-    Dgram,
-}
-
-impl fmt::Display for For {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Rdm => "rdm",
-            Self::Dgram => "dgram",
-        })
-    }
-}
-
-/// What a packet of the locator's is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum What {
-    Question(For),
-    Answer,
-}
-
-impl What {
-    fn byte(self) -> u8 {
-        match self {
-            Self::Question(For::Rdm) => 1,
-            Self::Answer => 2,
-            Self::Question(For::Dgram) => 3,
-        }
-    }
-
-    fn from_byte(byte: u8) -> Option<Self> {
-        let all = [
-            Self::Question(For::Rdm),
-            Self::Answer,
-            Self::Question(For::Dgram),
-        ];
-        all.into_iter().find(|what| what.byte() == byte)
-    }
-}
 
 /// What is to be done when the TCP port's poll is over.
 #[derive(Debug)]
@@ -205,19 +86,6 @@ struct Attempt {
     reason: Option<LinkDown>,
 }
 
-/// Why a peer is not reached over the fabric.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Trouble {
-    /// It says so.
-    Refused(Refusal),
-    /// It accepted the connection and said nothing.
-    Silent,
-    /// It closed the link over the question, or answered with something else.
-    Puzzled,
-    /// It answered, but frames do not get through.
-    Unheard,
-}
-
 /// Finds peers, and is found.
 #[derive(Debug)]
 pub(super) struct Locator {
@@ -231,7 +99,7 @@ pub(super) struct Locator {
     errands: Vec<Errand>,
     /// Strangers of which the endpoint has heard in this poll.
     introduced: Vec<LinkId>,
-    told: HashSet<(NicId, EndpointId, Trouble)>,
+    told: Told<(Peer, Trouble)>,
 }
 
 impl Locator {
@@ -243,7 +111,7 @@ impl Locator {
             deadlines: VecDeque::new(),
             errands: Vec::new(),
             introduced: Vec::new(),
-            told: HashSet::new(),
+            told: Told::default(),
         }
     }
 
@@ -497,15 +365,12 @@ impl Locator {
         let LinkDown::Elsewhere(route) = end else {
             return Some(end);
         };
-        let Target { nic, endpoint, .. } = attempt.target;
+        let peer = Peer::of(attempt.target);
         let (trouble, theirs) = attempt.trouble.unwrap_or((Trouble::Unheard, String::new()));
-        if self.told.len() >= TOLD_MAX {
-            self.told.clear();
-        }
-        // Each way of failing once for each peer: a peer without a fabric is connected to often.
-        if self.told.insert((nic, endpoint, trouble)) {
+        // Each way of failing once for each peer.
+        if self.told.is_news((peer, trouble)) {
             let line = Line {
-                peer: (nic, endpoint),
+                peer,
                 of: self.of,
                 ours,
                 theirs: &theirs,
@@ -603,84 +468,4 @@ fn reply<M: Memory, R: Cards>(
         log::debug!("link {link:?}: no room for the answer");
     }
     Port::<M>::close(tcp, link, Close::Now);
-}
-
-fn send<M: Memory>(
-    tcp: &mut TcpPort,
-    link: LinkId,
-    what: What,
-    body: &[u8],
-) -> Result<Sent, SendError> {
-    Port::<M>::send(tcp, link, &header(what, body.len()), Body::Bytes(body))
-}
-
-fn header(what: What, body_len: usize) -> HeaderBytes {
-    let mut header = [0; HEADER_LEN];
-    header[0] = KIND;
-    header[1] = what.byte();
-    header[2..4].copy_from_slice(&MAGIC);
-    // Bodies are a few hundred bytes.
-    header[BODY_LEN_AT..BODY_LEN_AT + 4].copy_from_slice(&(body_len as u32).to_le_bytes());
-    header[VERSION_AT..VERSION_AT + 2].copy_from_slice(&VERSION.to_le_bytes());
-    header
-}
-
-/// What a packet is for the locator, and whether its version is ours. `None`: it is the endpoint's.
-#[inline]
-pub(super) fn recognise(header: &HeaderBytes) -> Option<(What, bool)> {
-    if header[0] != KIND || header[2..4] != MAGIC {
-        return None;
-    }
-    let what = What::from_byte(header[1])?;
-    let known = header[VERSION_AT..VERSION_AT + 2] == VERSION.to_le_bytes();
-    Some((what, known))
-}
-
-/// The bytes of a body, unless there are more than anything of ours has.
-fn bytes_of<B: Source + ?Sized>(body: &B, most: usize) -> Option<Vec<u8>> {
-    (body.len() <= most).then(|| body.to_vec())
-}
-
-/// One line of the log about a peer.
-struct Line<'a> {
-    peer: (NicId, EndpointId),
-    of: For,
-    ours: &'a str,
-    theirs: &'a str,
-    trouble: Trouble,
-}
-
-impl fmt::Display for Line<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (nic, endpoint) = self.peer;
-        match nic::host_name(nic) {
-            Some(host) => write!(f, "mx://{host}:{}: ", endpoint.0)?,
-            None => write!(f, "endpoint {} of {:#x}: ", endpoint.0, nic.0)?,
-        }
-        let Self {
-            of, ours, theirs, ..
-        } = self;
-        match self.trouble {
-            Trouble::Refused(Refusal::Provider) => write!(f, "peer uses {theirs}, we use {ours}"),
-            Trouble::Refused(Refusal::NoPort) if theirs.is_empty() => {
-                write!(f, "peer has no {of} port, we use {ours}")
-            }
-            Trouble::Refused(why) if theirs.is_empty() => {
-                write!(f, "peer has {why}, we use {ours}")
-            }
-            Trouble::Refused(why) => {
-                write!(f, "peer refuses ({why}; it uses {theirs}), we use {ours}")
-            }
-            Trouble::Silent => write!(
-                f,
-                "peer did not say within {} s which provider it uses, we use {ours}",
-                PATIENCE.as_secs()
-            ),
-            Trouble::Puzzled => write!(
-                f,
-                "peer does not know the {of} port (an older version?), we use {ours}"
-            ),
-            Trouble::Unheard => write!(f, "peer uses {ours} as we do, but is not heard over it"),
-        }
-    }
 }

@@ -147,8 +147,8 @@ table! { sample:
         stale, early, malformed, strange, renewals, blocked
     };
     "dgram_" ReliableStats = sample.ports.dgram.unwrap_or_default(), {
-        datagrams_out, trains_out, datagrams_in, resent, timeouts, asked_losses, acks_alone,
-        fast_receives, duplicates, outside_window, malformed, damaged, old_session, bad_acks,
+        datagrams_out, trains_out, datagrams_in, resent, timeouts, asked_losses, late,
+        acks_alone, fast_receives, duplicates, outside_window, malformed, damaged, old_session, bad_acks,
         refused, black_holes
     };
 }

@@ -16,6 +16,7 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// The program that plays the parts.
@@ -75,10 +76,12 @@ const TRIES: u32 = 20;
 impl Server {
     /// Starts a server on an endpoint that nobody has.
     pub fn start(program: &Program) -> Result<Self, String> {
-        let seed = std::process::id();
-        for attempt in 0..TRIES {
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        for _ in 0..TRIES {
+            let attempt = STARTED.fetch_add(1, Ordering::Relaxed);
+            let seed = std::process::id().wrapping_mul(31);
             // Below the numbers the kernel gives to clients.
-            let endpoint = 1024 + (seed * 31 + attempt * 977) % 12_000;
+            let endpoint = 1024 + seed.wrapping_add(attempt.wrapping_mul(977)) % 12_000;
             let address = format!("mx://127.0.0.1:{endpoint}");
             let mut process = Process::start(program, &program.server, &address)?;
             if process.answer()?.starts_with("ready on ") {

@@ -94,7 +94,12 @@ pub fn serve(address: &str) -> Result<(), String> {
             }
             Order::Flood { who, time } => {
                 let task = |now: time::Instant| Task::Flood(now + time);
-                crowd.work(who, task, time, false).to_string()
+                let mut outcome = crowd.work(who, task, time, false);
+                if outcome.failed == 0 {
+                    // Who waited for room when the time was over has done what it could.
+                    outcome.why.clear();
+                }
+                outcome.to_string()
             }
         };
         say(answer)?;

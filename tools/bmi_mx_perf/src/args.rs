@@ -12,6 +12,7 @@ usage: bmi_mx_perf latency|bandwidth|rate|wakeup|idle|matching|peers|loss|all [O
        bmi_mx_perf startup [OPTIONS]    initialize and finalize in fresh processes
        bmi_mx_perf cancel [OPTIONS]     from the call of cancel to the completion
        bmi_mx_perf recovery [OPTIONS]   deaths, returns and silence, and what others notice
+       bmi_mx_perf scale [OPTIONS]      a server of ever more clients: memory, connects, latency
        bmi_mx_perf --listen ADDRESS
 
   --port NAME           local, tcp, rdm or dgram: the port to measure (default: all there are)
@@ -32,8 +33,12 @@ usage: bmi_mx_perf latency|bandwidth|rate|wakeup|idle|matching|peers|loss|all [O
   --count N             cancel: how many operations are called off (default 10000)
   --part PART           recovery: death, silence or kills (default: all)
   --kills N             recovery: how many clients are killed (default 1000)
+  --peers LIST          scale: numbers of clients (default 1,10,100,1000,2000,10000)
   --seed N              cancel, recovery: other random numbers (default 1)
 ";
+
+/// Clients that `scale` measures with: with 2000 there is a limit for how long connecting takes.
+const PEERS: [usize; 6] = [1, 10, 100, 1000, 2000, 10_000];
 
 /// A kind of measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -168,6 +173,12 @@ pub(crate) enum Role {
     Victim { server: String },
     /// Be a process that only looks like one.
     Control { spend_us: u64 },
+    /// Measure a server with each of these numbers of clients.
+    Scale { peers: Vec<usize> },
+    /// Be many clients of a server; started by the measuring process.
+    Crowd { server: String },
+    /// Be the server of such clients; started by the measuring process.
+    CrowdServer { address: String },
     /// Serve measurements until told to stop; started by the measuring process.
     Peer { address: String },
     /// Say something to a server, and nothing more; started by the measuring process.
@@ -204,6 +215,7 @@ impl Args {
         let mut against = None;
         let (mut state, mut count) = (None, 10_000);
         let (mut part, mut kills) = (None, 1000);
+        let mut peers = PEERS.to_vec();
         let chosen = std::env::var("MX_PROVIDER").ok();
         let mut parsed = Self {
             role: Role::Measure {
@@ -256,6 +268,15 @@ impl Args {
                 Long("part") => part = Some(parser.value()?.parse_with(one_part)?),
                 Long("count") => count = parser.value()?.parse_with(number)?,
                 Long("kills") => kills = parser.value()?.parse_with(number)?,
+                Long("peers") => peers = parser.value()?.parse_with(crowds)?,
+                Long("crowd") => {
+                    let server = parser.value()?.string()?;
+                    role = Some(Role::Crowd { server });
+                }
+                Long("crowd-server") => {
+                    let address = parser.value()?.string()?;
+                    role = Some(Role::CrowdServer { address });
+                }
                 Long("seed") => parsed.seed = parser.value()?.parse()?,
                 Long("counterpart") => {
                     let address = parser.value()?.string()?;
@@ -290,6 +311,7 @@ impl Args {
                 Value(name) if name == "recovery" => {
                     role = Some(Role::Recovery { part: None, kills });
                 }
+                Value(name) if name == "scale" => role = Some(Role::Scale { peers: Vec::new() }),
                 Value(name) => tests.extend(test(&name.string()?)?),
                 other => return Err(other.unexpected()),
             }
@@ -299,6 +321,7 @@ impl Args {
             Some(Role::Startup { .. }) => Role::Startup { against },
             Some(Role::Cancel { .. }) => Role::Cancel { peer: state, count },
             Some(Role::Recovery { .. }) => Role::Recovery { part, kills },
+            Some(Role::Scale { .. }) => Role::Scale { peers },
             Some(role) => role,
             None if tests.is_empty() => return Err("no measurement named".into()),
             None => Role::Measure { tests, connect },
@@ -351,6 +374,11 @@ fn number(text: &str) -> Result<usize, String> {
         Ok(n @ 1..=10_000_000) => Ok(n),
         _ => Err(format!("'{text}' is no number from 1 to 10000000")),
     }
+}
+
+/// Numbers of clients, each at least one.
+fn crowds(text: &str) -> Result<Vec<usize>, String> {
+    text.split(',').map(number).collect()
 }
 
 fn sizes(text: &str) -> Result<Vec<usize>, String> {
@@ -437,6 +465,23 @@ mod unit {
         ] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn scale_has_numbers_of_clients_and_none_is_zero() {
+        let parse = |words: &[&str]| Args::parse(words.iter().map(OsString::from));
+        let role = |words: &[&str]| parse(words).ok().flatten().map(|args| args.role);
+        for (words, wanted) in [
+            (&["bmi_mx_perf", "scale"][..], &PEERS[..]),
+            (&["bmi_mx_perf", "--peers", "1,50", "scale"], &[1, 50]),
+        ] {
+            let Some(Role::Scale { peers }) = role(words) else {
+                panic!("{words:?}")
+            };
+            assert_eq!(peers, wanted);
+        }
+        assert!(parse(&["bmi_mx_perf", "scale", "--peers", "0"]).is_err());
+        assert!(parse(&["bmi_mx_perf", "scale", "latency"]).is_err());
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! UDP socket and libfabric's own reliable datagrams as well.
 //!
 //! What failure costs has nothing to be compared with: `cancel` and `recovery` print limits instead.
+//! `scale` compares a server of many peers with one of one.
 
 mod args;
 mod bmi;
@@ -26,6 +27,7 @@ mod plot;
 mod ports;
 mod reference;
 mod report;
+mod scale;
 mod setting;
 mod startup;
 mod targets;
@@ -64,6 +66,9 @@ fn main() -> ExitCode {
         Role::Storm { server } => failure::storm(&args, server),
         Role::Victim { server } => failure::victim(&args, server),
         Role::Control { spend_us } => failure::control(*spend_us),
+        Role::Scale { peers } => scale::run(&args, peers),
+        Role::Crowd { server } => scale::clients(&args, server),
+        Role::CrowdServer { address } => scale::serve(&args, address),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

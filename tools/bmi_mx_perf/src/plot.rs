@@ -1,4 +1,4 @@
-//! SVG plots: what depends on the message size, and goodput against loss.
+//! SVG plots: what depends on the message size, goodput against loss, and a server against its peers.
 //!
 //! ```text
 //!   rows of one test and port ---> a line for the method
@@ -36,22 +36,31 @@ pub(crate) fn write(directory: &Path, rows: &[Row]) -> Result<(), String> {
     Ok(())
 }
 
+/// A line's name and its points.
+type Line = (String, Vec<(f64, f64)>);
+
 /// What one plot shows. The first line is the method's.
-struct Lines {
-    lines: Vec<(String, Vec<(f64, f64)>)>,
+pub(crate) struct Lines {
+    lines: Vec<Line>,
     x: X,
     unit: &'static str,
 }
 
 /// What lies along the bottom.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum X {
+pub(crate) enum X {
     Bytes,
+    Peers,
     /// Percent of loss; [`LOSSLESS`] stands for none, which a logarithm does not have.
     Loss,
 }
 
 impl Lines {
+    /// Points with positive coordinates: both axes are logarithmic.
+    pub(crate) fn new(lines: Vec<Line>, x: X, unit: &'static str) -> Self {
+        Self { lines, x, unit }
+    }
+
     fn of(rows: &[&Row]) -> Self {
         // Against loss one size is drawn, the first there is.
         let size = rows.first().map_or(0, |row| row.size);
@@ -96,7 +105,12 @@ impl Lines {
     }
 }
 
-fn draw(file: &Path, title: &str, what: &Lines) -> Result<(), Box<dyn std::error::Error>> {
+/// Draws it into a file.
+pub(crate) fn draw(
+    file: &Path,
+    title: &str,
+    what: &Lines,
+) -> Result<(), Box<dyn std::error::Error>> {
     let (first, last) = what.range(|(x, _)| *x);
     let (low, high) = what.range(|(_, y)| *y);
     let area = SVGBackend::new(file, (800, 500)).into_drawing_area();
@@ -114,11 +128,12 @@ fn draw(file: &Path, title: &str, what: &Lines) -> Result<(), Box<dyn std::error
         x if x <= LOSSLESS => "0".into(),
         x => x.to_string(),
     };
-    let bytes = |x: &f64| x.to_string();
+    let plain = |x: &f64| x.to_string();
     let mut mesh = chart.configure_mesh();
     mesh.y_desc(what.unit);
     match what.x {
-        X::Bytes => mesh.x_desc("message size, bytes").x_label_formatter(&bytes),
+        X::Bytes => mesh.x_desc("message size, bytes").x_label_formatter(&plain),
+        X::Peers => mesh.x_desc("connected peers").x_label_formatter(&plain),
         X::Loss => mesh
             .x_desc("loss, percent (leftmost: none)")
             .x_label_formatter(&percent),

@@ -196,7 +196,7 @@ impl Model {
             flow.flying.pop_front();
             flow.lost += 1;
             flow.congestion
-                .on_lost(now, flow.segment, false, sent_at, &flow.rtt);
+                .on_lost(now, flow.segment, 1, sent_at, &flow.rtt);
         }
         flow.congestion
             .on_arrived(now, flow.segment, before, &flow.rtt);
@@ -403,10 +403,10 @@ fn a_few_losses_are_chance_and_many_are_not() {
     let window = congestion.window();
     // 2 % of the window, and four segments.
     for _ in 0..24 {
-        congestion.on_lost(now, 1000, false, now, &rtt);
+        congestion.on_lost(now, 1000, 1, now, &rtt);
     }
     assert_eq!(congestion.window(), window);
-    congestion.on_lost(now, 1000, false, now, &rtt);
+    congestion.on_lost(now, 1000, 1, now, &rtt);
     assert_eq!(congestion.window(), window / 10 * 7);
 }
 
@@ -419,7 +419,7 @@ fn a_single_loss_behind_a_queue_is_congestion() {
         rtt.on_sample(now, 2 * MS);
         congestion.on_arrived(now, window / 10, window, &rtt);
     }
-    congestion.on_lost(now, 1000, false, now, &rtt);
+    congestion.on_lost(now, 1000, 1, now, &rtt);
     assert_eq!(congestion.window(), window / 10 * 7);
 }
 
@@ -427,12 +427,12 @@ fn a_single_loss_behind_a_queue_is_congestion() {
 fn it_falls_once_a_round_trip() {
     let (mut congestion, rtt, now) = grown();
     let later = now.after(MS);
-    congestion.on_lost(later, 100_000, false, now, &rtt);
+    congestion.on_lost(later, 100_000, 1, now, &rtt);
     let fallen = congestion.window();
-    congestion.on_lost(later, 500_000, false, now, &rtt);
-    congestion.on_lost(later, 500_000, false, later, &rtt);
+    congestion.on_lost(later, 500_000, 1, now, &rtt);
+    congestion.on_lost(later, 500_000, 1, later, &rtt);
     assert_eq!(congestion.window(), fallen);
-    congestion.on_lost(later.after(MS), 500_000, false, later.after(MS / 2), &rtt);
+    congestion.on_lost(later.after(MS), 500_000, 1, later.after(MS / 2), &rtt);
     assert_eq!(congestion.window(), fallen / 10 * 7);
 }
 
@@ -441,7 +441,7 @@ fn it_never_falls_below_four_segments_nor_two_after_a_time_out() {
     let (mut congestion, rtt, mut now) = grown();
     for _ in 0..100 {
         now = now.after(MS);
-        congestion.on_lost(now, 1 << 20, false, now, &rtt);
+        congestion.on_lost(now, 1 << 20, 1, now, &rtt);
     }
     assert_eq!(congestion.window(), 4000);
     (0..100).for_each(|_| congestion.on_timeout(now));
@@ -461,7 +461,7 @@ fn a_lone_time_out_leads_back_to_where_the_window_was() {
     }
     assert_eq!(congestion.window(), window);
     // With losses before it, it leads to less.
-    congestion.on_lost(now, 20_000, false, now, &rtt);
+    congestion.on_lost(now, 20_000, 1, now, &rtt);
     congestion.on_timeout(now);
     assert_eq!(congestion.threshold, window / 10 * 7);
 }
@@ -484,7 +484,7 @@ fn larger_segments_need_a_larger_window() {
     congestion.set_segment(65_507);
     assert_eq!(congestion.window(), 4 * 65_507);
     let (mut congestion, rtt, now) = grown();
-    congestion.on_lost(now, 1 << 20, false, now, &rtt);
+    congestion.on_lost(now, 1 << 20, 1, now, &rtt);
     let fallen = congestion.window();
     congestion.set_segment(8972);
     congestion.set_segment(1200);
@@ -510,7 +510,7 @@ fn no_input_overflows() {
         congestion.on_sent(now, u64::MAX >> 24);
         congestion.on_arrived(now, u64::MAX >> 24, u64::MAX, &rtt);
         match n % 7 {
-            0 => congestion.on_lost(now, u64::MAX >> 24, false, now, &rtt),
+            0 => congestion.on_lost(now, u64::MAX >> 24, 1, now, &rtt),
             3 => congestion.on_timeout(now),
             5 => congestion.set_segment(usize::MAX >> (n % 64)),
             _ => {}
@@ -522,7 +522,7 @@ fn no_input_overflows() {
 #[test]
 fn the_state_of_a_link_is_small() {
     assert!(
-        size_of::<Congestion>() <= 232,
+        size_of::<Congestion>() <= 240,
         "{}",
         size_of::<Congestion>()
     );

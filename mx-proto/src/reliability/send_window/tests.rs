@@ -10,6 +10,7 @@ const SIZE: u32 = 100;
 /// A window and where its bytes lie.
 struct Rig {
     window: SendWindow,
+    judgement: Judgement,
     store: Store,
 }
 
@@ -17,7 +18,12 @@ impl Rig {
     fn new(capacity: u16, room: u32) -> Self {
         let window = SendWindow::new(START, capacity, room);
         let store = Store::new(4 << 20);
-        Self { window, store }
+        let judgement = Judgement::default();
+        Self {
+            window,
+            judgement,
+            store,
+        }
     }
 
     /// A fragment of so many bytes, in segments of at most 36 bytes: 100 with their header.
@@ -65,7 +71,10 @@ impl Rig {
 
     fn ack(&mut self, ack: u32, sack: &[u64], at: u64) -> Result<Acked, BadAck> {
         let (ack, now) = (START.ahead(ack), Instant(at));
-        let acked = self.window.on_ack(ack, sack, now, &mut self.store);
+        let judgement = self.judgement;
+        let acked = self
+            .window
+            .on_ack(ack, sack, now, judgement, &mut self.store);
         self.check();
         acked
     }
@@ -79,14 +88,14 @@ impl Rig {
                 (count + 1, bytes + slot.bytes())
             })
         };
-        let in_flight = sum(|state| matches!(state, SegmentState::InFlight { .. }));
-        let lost = sum(|state| state == SegmentState::ToResend);
+        let in_flight = sum(|state| matches!(state, SegmentState::InFlight(_)));
+        let lost = sum(|state| matches!(state, SegmentState::ToResend(_)));
         let queued = sum(|state| state != SegmentState::Free);
         let counts = &window.counts;
         assert_eq!((counts.in_flight, counts.in_flight_bytes), in_flight);
         assert_eq!((counts.lost, counts.queued_bytes), (lost.0, queued.1));
         let mut slots = window.slots.iter();
-        let first = slots.position(|slot| slot.state == SegmentState::ToResend);
+        let first = slots.position(Slot::is_lost);
         assert!(lost.0 == 0 || first == Some(window.resend));
         let mut arrived = window.slots.iter();
         let highest = arrived.rposition(|slot| slot.state == SegmentState::Free);
@@ -419,5 +428,5 @@ fn an_idle_window_holds_no_memory_and_a_link_that_goes_gives_its_bytes_back() {
         "{}",
         size_of::<SendWindow>()
     );
-    assert!(size_of::<Slot>() <= 80, "{}", size_of::<Slot>());
+    assert!(size_of::<Slot>() <= 88, "{}", size_of::<Slot>());
 }

@@ -24,8 +24,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// Connections the kernel keeps for us until we accept them.
-const BACKLOG: i32 = 4096;
+/// Connections the kernel keeps for us until we accept them: as many as it will (`somaxconn`), so
+/// that of thousands that come at once none has to try again.
+const BACKLOG: i32 = 1 << 16;
 
 /// Connections accepted in one poll from one listener, so that packets get their turn.
 const ACCEPTS: usize = 32;
@@ -418,10 +419,13 @@ impl TcpPort {
             if link.tx.has_backlog() {
                 self.watch.block(id, link);
             }
-            self.alarms
-                .set(clock.now().after(self.timing.silence), Alarm::Silence(id));
             // The preamble, and often the first packet, is there already.
             self.serve(id, ACCEPTS, sink);
+            let phase = self.links.get(id).map(|link| &link.phase);
+            if matches!(phase, Some(Phase::Greeting)) {
+                let by = clock.now().after(self.timing.silence);
+                self.alarms.set(by, Alarm::Silence(id));
+            }
         }
         self.watch.control_due = true;
     }

@@ -33,6 +33,7 @@ mod receive;
 mod send;
 mod staging;
 mod sys;
+mod upkeep;
 mod watch;
 
 pub use options::{Resolver, TcpOptions, TcpStats};
@@ -78,11 +79,11 @@ pub struct TcpPort {
     fallen: Vec<(LinkId, LinkDown)>,
     /// Links that linger and have no alarm yet, because closing brings no clock.
     closing: Vec<LinkId>,
-    /// Something was sent since links were last looked after.
-    doubts: bool,
+    /// Links with which something was sent since they were last looked after.
+    doubted: Vec<LinkId>,
     /// The alarm for looking after links is set.
     vitals_set: bool,
-    /// `closing` or `doubts` want a clock.
+    /// `closing` or `doubted` want a clock.
     chores: bool,
     /// Listeners are watched.
     accepting: bool,
@@ -136,7 +137,7 @@ impl TcpPort {
             alarms: Alarms::default(),
             fallen: Vec::new(),
             closing: Vec::new(),
-            doubts: false,
+            doubted: Vec::new(),
             vitals_set: false,
             chores: false,
             accepting: true,
@@ -214,10 +215,13 @@ impl TcpPort {
 
     /// The peer has to prove now and then that it is still there.
     #[inline]
-    fn doubt(link: &mut Link, doubts: &mut bool, chores: &mut bool, vitals_set: bool) {
-        link.doubted = true;
-        *doubts = true;
-        *chores |= !vitals_set;
+    fn doubt(id: LinkId, link: &mut Link, doubted: &mut Vec<LinkId>, chores: &mut bool) {
+        if !link.doubted {
+            link.doubted = true;
+            doubted.push(id);
+            // Whether the alarm for it is set is seen to with a clock.
+            *chores = true;
+        }
     }
 }
 
@@ -258,7 +262,7 @@ impl<M: Memory> Port<M> for TcpPort {
             }
             _ => return Err(SendError::Down),
         }
-        Self::doubt(link, &mut self.doubts, &mut self.chores, self.vitals_set);
+        Self::doubt(id, link, &mut self.doubted, &mut self.chores);
         match link.tx.packet(&link.fd, header, &body, &mut self.scratch) {
             Ok(sent) => {
                 if link.tx.has_backlog() || sent != Sent::Whole {
@@ -282,7 +286,7 @@ impl<M: Memory> Port<M> for TcpPort {
         if link.failed.is_some() || !matches!(link.phase, Phase::Open) {
             return Err(SendError::Down);
         }
-        Self::doubt(link, &mut self.doubts, &mut self.chores, self.vitals_set);
+        Self::doubt(id, link, &mut self.doubted, &mut self.chores);
         match link
             .tx
             .more(&link.fd, memory, offset, len, &mut self.scratch)

@@ -12,7 +12,6 @@
 //! Knows nothing of: how bytes become packets.
 //! The lists hold names. A link that is gone is recognised by its stale name and left out.
 
-use super::alarms::Alarm;
 use super::dial;
 use super::link::{Link, Phase, Table};
 use super::options::is_worth_a_line;
@@ -20,7 +19,7 @@ use super::receive::{Addressee, Broken, Violation};
 use super::staging::Pool;
 use super::{TcpPort, reason, sys};
 use mx_proto::port::{LinkDown, Sink};
-use mx_proto::{Clock, Instant, LinkId, Memory};
+use mx_proto::{Clock, LinkId, Memory};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io;
@@ -141,15 +140,24 @@ impl Watch {
     /// Lets the kernel report everything, room too, and gives back what hot links hold. Returns
     /// false when the kernel will not.
     pub(super) fn prepare_to_sleep(&mut self, links: &mut Table, pool: &mut Pool) -> bool {
-        for hot in &mut self.hot {
+        let data = &self.data;
+        let mut attached = true;
+        self.hot.retain(|hot| {
             let Some(link) = links.get_mut(hot.id) else {
-                continue;
+                return false;
             };
             link.rx.cool(pool);
             hot.lively = 0;
-            if !attach(&self.data, hot, link) {
-                return false;
+            if !attach(data, hot, link) {
+                attached = false;
+                return true;
             }
+            // Who wakes looks everywhere, so that polls in between sleeps cost idle links nothing.
+            link.hot = hot.idle < YIELD_AFTER;
+            link.hot
+        });
+        if !attached {
+            return false;
         }
         for &id in &self.blocked {
             let Some(link) = links.get_mut(id) else {
@@ -626,102 +634,6 @@ impl TcpPort {
         }
         self.watch.control_due |= n == EVENTS;
         n > 0
-    }
-
-    /// What needs a clock and had none.
-    #[cold]
-    fn do_chores(&mut self, now: Instant) {
-        self.chores = false;
-        for id in std::mem::take(&mut self.closing) {
-            self.alarms
-                .set(now.after(self.timing.linger), Alarm::Linger(id));
-        }
-        if self.doubts && !self.vitals_set {
-            self.vitals_set = true;
-            self.alarms
-                .set(now.after(self.timing.dead_after / 4), Alarm::Vitals);
-        }
-    }
-
-    #[inline]
-    fn ring_alarms<M: Memory, S: Sink<M>>(&mut self, clock: &dyn Clock, sink: &mut S) -> bool {
-        if self.alarms.next().is_none() {
-            return false;
-        }
-        let now = clock.now();
-        let mut did = false;
-        while let Some(alarm) = self.alarms.ring(now) {
-            did = true;
-            match alarm {
-                Alarm::Accept => self.accept_again(),
-                Alarm::Vitals => self.look_after_links(now, sink),
-                Alarm::Linger(id) => {
-                    self.drop_link(id);
-                }
-                Alarm::Dial { link, attempt } => {
-                    let phase = self.links.get(link).map(|link| &link.phase);
-                    if matches!(phase, Some(Phase::Dialling(dial)) if dial.attempt == attempt) {
-                        self.dialled(link, Some(LinkDown::TimedOut), clock, sink);
-                    }
-                }
-                Alarm::Silence(id) => {
-                    let phase = self.links.get(id).map(|link| &link.phase);
-                    if matches!(phase, Some(Phase::Greeting)) {
-                        self.drop_silent(id);
-                    }
-                }
-            }
-        }
-        did
-    }
-
-    fn drop_silent(&mut self, id: LinkId) {
-        let Some(link) = self.drop_link(id) else {
-            return;
-        };
-        self.stats.silent += 1;
-        let (peer, count) = (link.peer, self.stats.silent);
-        if is_worth_a_line(count) {
-            log::warn!("tcp: {peer} dropped: it did not introduce itself ({count} so far)");
-        }
-    }
-
-    /// Takes down links whose peer owes an acknowledgement for too long.
-    fn look_after_links<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) {
-        let patience = self.timing.dead_after / 2;
-        let mut dead = Vec::new();
-        let mut doubts = false;
-        for (id, link) in self.links.iter_mut() {
-            if !matches!(link.phase, Phase::Open) || !link.doubted {
-                continue;
-            }
-            link.doubted = false;
-            match sys::vitals(&link.fd) {
-                Ok(Some(vitals)) => {
-                    doubts = true;
-                    link.doubted = true;
-                    if vitals.silent < patience || !vitals.unanswered {
-                        // It is slow, not gone: whatever it was asked it has answered.
-                        link.owes_since = None;
-                        continue;
-                    }
-                    let since = *link.owes_since.get_or_insert(now);
-                    if now.since(since) >= self.timing.dead_after / 4 {
-                        dead.push(id);
-                    }
-                }
-                _ => link.owes_since = None,
-            }
-        }
-        for id in dead {
-            self.announce_down(id, LinkDown::TimedOut, sink);
-        }
-        self.vitals_set = doubts;
-        self.doubts = doubts;
-        if doubts {
-            self.alarms
-                .set(now.after(self.timing.dead_after / 4), Alarm::Vitals);
-        }
     }
 }
 

@@ -1,0 +1,287 @@
+//! What losses mean to the congestion window, and what is done when that was a mistake.
+//!
+//! ```text
+//!                        a queue, or more than 2 % and chance, or many in a row
+//!      window as it is ──────────────────────────────────────────────────────────► x 0.7
+//!         ▲   ▲                                                                     │ │
+//!         │   └── most of it arrived after all: late, not lost ─────────────────────┘ │
+//!         └────── as much is lost of 0.7 as of all: that is chance ───────────────────┘
+//! ```
+//!
+//! A queue that is full loses what is more than the way carries: at a window of 0.7 it loses next to
+//! nothing. A bad link loses the same part of whatever is sent. So the first fall is an experiment,
+//! and what it shows is remembered as the share that chance takes.
+//!
+//! Owns: the count of losses, what there was before the last fall. Knows nothing of: numbers,
+//! segments, clocks.
+
+use super::{Congestion, LEAST, Phase, Round};
+use crate::reliability::rtt::Rtt;
+use crate::time::Instant;
+use std::time::Duration;
+
+/// What has arrived and what was lost of the last so many bytes.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Account {
+    arrived: u64,
+    lost: u64,
+}
+
+/// What there was before the window fell.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fall {
+    window: u64,
+    threshold: u64,
+    plateau: u64,
+    phase: Phase,
+    fell_at: Option<Instant>,
+    /// Bytes lost of what was sent before it fell.
+    lost: u64,
+    /// So many of them would not have made it fall.
+    tolerated: u64,
+    /// What of 1024 was lost. 0: nothing that the time after the fall can be compared with.
+    share: u32,
+    by_timeout: bool,
+    /// Less is lost since: that was congestion.
+    helped: bool,
+}
+
+impl Congestion {
+    /// `bytes` were lost, at most `run` segments of them in a row, the last of them sent at
+    /// `latest_sent_at`.
+    pub(in super::super) fn on_lost(
+        &mut self,
+        now: Instant,
+        bytes: u64,
+        run: u32,
+        latest_sent_at: Instant,
+        rtt: &Rtt,
+    ) {
+        if self.fell_at.is_some_and(|at| latest_sent_at <= at) {
+            // The same event. Should it turn out to be none, this counts, too.
+            if let Some(fall) = &mut self.fall {
+                fall.lost += bytes;
+            }
+            return;
+        }
+        self.account.lost += bytes;
+        self.look_for_queue(rtt);
+        let many = run >= self.run_of_a_full_queue() || self.account.lost > self.tolerated();
+        if !self.queue && (!many || self.is_chance()) {
+            return;
+        }
+        self.remember(false);
+        self.note_plateau();
+        self.window = self.reduced().max(self.floor()).min(self.window);
+        self.threshold = self.window;
+        self.phase = Phase::Avoidance;
+        self.start_over(now);
+    }
+
+    /// Nothing came back in time: slow start from next to nothing. It ends where the window was,
+    /// and below that if anything says that it was congestion: the last segment of a message may
+    /// just have been lost alone, or the peer not have run for a while.
+    pub(in super::super) fn on_timeout(&mut self, now: Instant) {
+        let least = self.segment * LEAST;
+        if self.window > least && self.round.before > Duration::ZERO {
+            self.remember(true);
+            self.threshold = self.window;
+            if self.queue || self.account.lost > self.tolerated() / 2 {
+                self.note_plateau();
+                self.threshold = self.reduced().max(self.floor());
+            }
+        }
+        self.window = least.min(self.window);
+        self.phase = Phase::Slow;
+        self.start_over(now);
+    }
+
+    /// `bytes` that counted as lost have arrived after all, the first of them sent at `sent_at`.
+    /// True: there had been a time-out, and it was a mistake.
+    pub(in super::super) fn on_spurious(&mut self, bytes: u64, sent_at: Instant) -> bool {
+        if self.fell_at.is_none_or(|at| sent_at > at) {
+            self.account.lost = self.account.lost.saturating_sub(bytes);
+            return false;
+        }
+        let Some(fall) = &mut self.fall else {
+            return false;
+        };
+        fall.lost = fall.lost.saturating_sub(bytes);
+        let Fall {
+            lost,
+            tolerated,
+            by_timeout,
+            ..
+        } = *fall;
+        if by_timeout || lost <= tolerated {
+            self.undo();
+            self.account.lost += lost;
+        }
+        by_timeout
+    }
+
+    pub(super) fn count_arrived(&mut self, bytes: u64) {
+        self.account.arrived += bytes;
+        if self.account.total() < self.counted() {
+            return;
+        }
+        let share = self.account.share();
+        if !self.is_chance()
+            && let Some(fall) = &mut self.fall
+        {
+            fall.helped = true;
+        }
+        self.account = Account::default();
+        if share * MUCH_LESS < self.chance {
+            self.chance = self.chance.midpoint(share);
+        }
+    }
+
+    /// Is as much lost as before the window fell? Then the losses are not of our making, and it is
+    /// what it was again.
+    fn is_chance(&mut self) -> bool {
+        let Some(fall) = &self.fall else {
+            return false;
+        };
+        let share = self.share_to_compare();
+        if fall.share == 0 || fall.helped || share * MUCH_LESS < fall.share {
+            return false;
+        }
+        self.chance = self.chance.max(share.midpoint(fall.share)).min(CHANCE_MAX);
+        self.undo();
+        self.account = Account::default();
+        true
+    }
+
+    /// What of 1024 is lost; 0 if that is of too little, or so much that a queue may lose part of it
+    /// at a window of 0.7, too.
+    fn share_to_compare(&self) -> u32 {
+        let share = self.account.share();
+        match self.account.total() >= self.segment * COMPARED && share <= COMPARED_MAX {
+            true => share,
+            false => 0,
+        }
+    }
+
+    /// The window is about to fall.
+    fn remember(&mut self, by_timeout: bool) {
+        let comparable = !self.queue && !by_timeout;
+        let mut fall = Fall {
+            window: self.window,
+            threshold: self.threshold,
+            plateau: self.plateau,
+            phase: self.phase,
+            fell_at: self.fell_at,
+            lost: self.account.lost,
+            tolerated: if self.queue { 0 } else { self.tolerated() },
+            share: if comparable {
+                self.share_to_compare()
+            } else {
+                0
+            },
+            by_timeout,
+            helped: false,
+        };
+        if let Some(before) = self.fall.filter(Fall::is_open)
+            && comparable
+        {
+            // Whether that was a mistake could not be told so far: if this is one, it was, too.
+            fall = Fall {
+                lost: before.lost + fall.lost,
+                share: if fall.share > 0 {
+                    fall.share
+                } else {
+                    before.share
+                },
+                ..before
+            };
+        }
+        self.fall = Some(fall);
+    }
+
+    /// It should not have fallen.
+    fn undo(&mut self) {
+        let Some(fall) = self.fall.take() else {
+            return;
+        };
+        self.window = self.window.max(fall.window).min(self.cap);
+        self.threshold = self.threshold.max(fall.threshold);
+        self.plateau = fall.plateau;
+        self.phase = fall.phase;
+        self.fell_at = fall.fell_at;
+        self.epoch = None;
+        self.round = Round::new(self.window, self.round.before);
+    }
+
+    pub(super) fn start_over(&mut self, now: Instant) {
+        self.epoch = None;
+        self.fell_at = Some(now);
+        self.account = Account::default();
+        self.round = Round::new(self.window, self.round.before);
+    }
+
+    /// Bytes over which losses are counted: a round trip, or what makes a rate out of single
+    /// losses.
+    fn counted(&self) -> u64 {
+        self.window.max(self.segment * COUNTED)
+    }
+
+    /// Bytes of those that may be lost: 2 %, what chance takes and a quarter, and what it may add to
+    /// that in so few.
+    fn tolerated(&self) -> u64 {
+        let counted = self.counted();
+        let chance = counted * u64::from(self.chance) * 5 / 4096;
+        counted / 50 + chance + self.segment * CHANCE
+    }
+
+    /// So many segments lost in a row are no chance.
+    fn run_of_a_full_queue(&self) -> u32 {
+        match self.chance {
+            0..32 => 3,
+            32..64 => 5,
+            _ => 7,
+        }
+    }
+}
+
+impl Fall {
+    /// It was for losses, without a queue, and has not been seen to help.
+    fn is_open(&self) -> bool {
+        !self.helped && !self.by_timeout && self.tolerated > 0
+    }
+}
+
+impl Account {
+    fn total(&self) -> u64 {
+        self.arrived + self.lost
+    }
+
+    /// What of 1024 was lost.
+    fn share(&self) -> u32 {
+        let share = u128::from(self.lost) * 1024 / u128::from(self.total().max(1));
+        share as u32
+    }
+}
+
+/// Segments over which losses are counted at least: 2 % of them are more than two.
+const COUNTED: u64 = 128;
+
+/// Losses that chance may add to 2 %: where 1 % are lost by chance, it adds more once in some
+/// thousand round trips.
+const CHANCE: u64 = 4;
+
+/// Segments of which a share is worth comparing.
+const COMPARED: u64 = 32;
+
+/// The largest share of 1024 that is compared. Of what is more than a queue takes, a window of 0.7
+/// loses next to nothing if the whole lost a quarter, and more than half as much if it lost half.
+const COMPARED_MAX: u32 = 256;
+
+/// A share is much less than another when it is a quarter of it. Half would be too much to ask of
+/// 128 segments: the window falls when chance is at its worst.
+const MUCH_LESS: u32 = 4;
+
+/// The most that is believed to be chance, of 1024: an eighth. Whoever shares a short queue with
+/// many loses as much at 0.7 of a window as before, for the others still fill it, and must not take
+/// all of that for chance.
+const CHANCE_MAX: u32 = 128;

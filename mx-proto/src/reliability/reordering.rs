@@ -1,0 +1,78 @@
+//! How long to wait for a segment that others have overtaken.
+//!
+//! ```text
+//!   sent          typical: smoothed round trip     late ones came
+//!    |------------------------|---------- extra ---------|--1/8--|
+//!    |  not lost, however many have overtaken it                 |  lost
+//! ```
+//!
+//! As long as none that had been overtaken by three has arrived by itself, three are enough and there
+//! is no wait: on a way that keeps the order a loss is found at once. A way that is known not to keep
+//! it costs each loss the wait, at most a round trip more (after RACK, RFC 8985, whose window is
+//! capped by the same).
+//!
+//! Owns: how late segments came in the last 5 to 10 seconds. Knows nothing of: segments, clocks.
+
+use super::rtt::Rtt;
+use crate::time::Instant;
+use std::time::Duration;
+
+/// What is known about one way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reordering {
+    /// The longest beyond the typical round trip that a segment took which had been overtaken, in
+    /// this half of the window and in the one before. Microseconds, rounded up: 0 is "none".
+    extra: [u32; 2],
+    /// When this half began.
+    half: Instant,
+}
+
+/// After twice as long without a late one order is believed in again. As for the least round trip
+/// ([`super::rtt`]): RFC 8985 forgets after 16 losses, which on a bad link are nothing, and each time
+/// it forgets a window's worth is sent twice.
+const HALF: Duration = Duration::from_secs(5);
+
+impl Reordering {
+    pub(super) fn new() -> Self {
+        Self {
+            extra: [0; 2],
+            half: Instant(0),
+        }
+    }
+
+    /// A segment that had been overtaken by three arrived `age` after it was sent. True: the wait
+    /// has become longer.
+    pub(super) fn on_late(&mut self, now: Instant, age: Duration, rtt: &Rtt) -> bool {
+        let before = self.wait(now, rtt);
+        self.turn(now);
+        let smoothed = rtt.smoothed().unwrap_or_default();
+        let extra = age.saturating_sub(smoothed).min(smoothed);
+        let micros = u32::try_from(extra.as_micros()).unwrap_or(u32::MAX);
+        self.extra[0] = self.extra[0].max(micros.saturating_add(1));
+        self.wait(now, rtt) > before
+    }
+
+    /// For how long after it was sent nothing is lost just because it was overtaken.
+    pub(super) fn wait(&self, now: Instant, rtt: &Rtt) -> Duration {
+        let passed = now.since(self.half);
+        let extra = match () {
+            () if passed >= 2 * HALF => 0,
+            () if passed >= HALF => self.extra[0],
+            () => self.extra[0].max(self.extra[1]),
+        };
+        if extra == 0 {
+            return Duration::ZERO;
+        }
+        let late = rtt.smoothed().unwrap_or_default() + Duration::from_micros(extra.into());
+        late + late / 8
+    }
+
+    fn turn(&mut self, now: Instant) {
+        let passed = now.since(self.half);
+        if passed >= HALF {
+            let before = if passed >= 2 * HALF { 0 } else { self.extra[0] };
+            self.extra = [0, before];
+            self.half = now;
+        }
+    }
+}

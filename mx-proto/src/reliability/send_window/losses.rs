@@ -1,0 +1,262 @@
+//! Which of the segments in flight have arrived, are late, or are lost.
+//!
+//! ```text
+//!               three later ones of its channel have arrived,
+//!               and it was sent longer ago than late ones take
+//!   InFlight ─────────────────────────────────────────────────► ToResend ──sent──► InFlight
+//!      ▲  │     asked for and not named; time-out                 │  │                │
+//!      │  │                                                       │  │                │
+//!      │  └──acknowledged──► Free ◄──acknowledged: it was late────┘  │                │
+//!      │                      ▲                                      │                │
+//!      └──late ones take longer, as is known now─────────────────────┘                │
+//!                             └──acknowledged, sooner than it can be: it was late─────┘
+//! ```
+//!
+//! How long late ones take is not decided here: [`super::super::reordering`] learns it from what is
+//! found here. As long as none is known to have been late, three later arrivals suffice.
+//!
+//! Knows nothing of: what a loss means to the congestion window.
+
+use super::{Acked, Counts, SegmentState, SendWindow, Sending, Slot};
+use crate::reliability::store::Store;
+use crate::time::Instant;
+use std::time::Duration;
+
+/// Later segments of the same channel that must have arrived before an earlier one counts as
+/// lost. 3 as in TCP and QUIC: fewer take plain reordering for loss.
+const REORDERING: u64 = 3;
+
+/// One acknowledgement while it is taken in.
+#[derive(Debug)]
+pub(super) struct Arrivals {
+    pub(super) acked: Acked,
+    now: Instant,
+    /// See [`super::Judgement`]; 0: nothing is known.
+    least: Duration,
+    /// What had arrived before it: in one acknowledgement nothing overtakes anything.
+    newest: [u64; 2],
+}
+
+impl Arrivals {
+    pub(super) fn new(now: Instant, least: Duration, newest: [u64; 2]) -> Self {
+        Self {
+            acked: Acked::default(),
+            now,
+            least,
+            newest,
+        }
+    }
+
+    /// A segment that was sent once has arrived.
+    #[inline]
+    fn on_first(&mut self, sending: Sending) {
+        let age = self.now.since(sending.at);
+        // The latest is the one that took least.
+        self.acked.rtt = Some(self.acked.rtt.map_or(age, |rtt| rtt.min(age)));
+        if sending.is_overtaken(self.newest) {
+            self.acked.late = self.acked.late.max(Some(age));
+        }
+    }
+
+    /// It had been taken for lost, and this transmission has arrived all the same.
+    fn on_spurious(&mut self, sent_at: Instant, bytes: u64) {
+        let first = self
+            .acked
+            .spurious_sent_at
+            .map_or(sent_at, |at| at.min(sent_at));
+        self.acked.spurious_sent_at = Some(first);
+        self.acked.spurious_segments += 1;
+        self.acked.spurious_bytes += bytes;
+    }
+}
+
+impl SendWindow {
+    /// Nothing has been heard for a time-out: everything in flight counts as lost. Were it only the
+    /// oldest, each of several losses would cost a longer time-out than the one before. True if
+    /// there was any.
+    pub(in super::super) fn on_timeout(&mut self) -> bool {
+        for slot in self.slots.iter_mut().take(self.fresh) {
+            if let SegmentState::InFlight(sending) = slot.state {
+                slot.state = SegmentState::ToResend(sending);
+            }
+        }
+        self.counts.lost += self.counts.in_flight;
+        self.counts.in_flight_bytes = 0;
+        self.resend = 0;
+        self.find_resend();
+        std::mem::take(&mut self.counts.in_flight) > 0
+    }
+
+    /// The time-out was a mistake: what has not been sent again since is under way after all.
+    pub(in super::super) fn on_timeout_undone(&mut self) {
+        for slot in self.slots.iter_mut().take(self.fresh) {
+            self.counts.revive(slot, |_| true);
+        }
+        self.find_resend();
+    }
+
+    /// What was overtaken is lost once it was sent longer than `wait` ago.
+    pub(in super::super) fn lose_overtaken(&mut self, now: Instant, wait: Duration) -> Acked {
+        let mut lost = Acked::default();
+        self.find_lost(now, wait, &mut lost);
+        self.find_resend();
+        lost
+    }
+
+    pub(super) fn find_lost(&mut self, now: Instant, wait: Duration, acked: &mut Acked) {
+        let newest = self.counts.newest_arrived;
+        let mut next: Option<Instant> = None;
+        self.lose(self.highest, acked, |sending| {
+            if !sending.is_overtaken(newest) {
+                return false;
+            }
+            let late_until = sending.at.after(wait);
+            if late_until > now {
+                next = Some(next.map_or(late_until, |next| next.min(late_until)));
+            }
+            late_until <= now
+        });
+        acked.lost_next = next;
+    }
+
+    /// The peer has been asked what has arrived, and the answer does not name what was sent before
+    /// `asked_at`: that is lost.
+    pub(in super::super) fn lose_sent_before(&mut self, asked_at: Instant) -> Acked {
+        let mut lost = Acked::default();
+        if self.counts.in_flight > 0 {
+            self.lose(self.fresh, &mut lost, |sending| sending.at < asked_at);
+            self.find_resend();
+        }
+        lost
+    }
+
+    /// What was taken for lost because it was overtaken, and was sent less than `wait` ago, may
+    /// just be late: says of how much that is true, and since when. After `wait` has grown.
+    pub(in super::super) fn wait_longer(&mut self, now: Instant, wait: Duration) -> Acked {
+        let newest = self.counts.newest_arrived;
+        let mut arrivals = Arrivals::new(now, Duration::ZERO, newest);
+        for slot in self.slots.iter_mut().take(self.highest) {
+            let is_late =
+                |sending: Sending| sending.is_overtaken(newest) && now.since(sending.at) < wait;
+            if let Some(sending) = self.counts.revive(slot, is_late) {
+                arrivals.on_spurious(sending.at, slot.bytes());
+            }
+        }
+        let mut acked = arrivals.acked;
+        self.find_lost(now, wait, &mut acked);
+        self.find_resend();
+        acked
+    }
+
+    /// Of the first `count` segments, those under way of which `is_lost` says so are to be sent
+    /// again.
+    fn lose(&mut self, count: usize, acked: &mut Acked, mut is_lost: impl FnMut(Sending) -> bool) {
+        let newest = self.counts.newest_arrived;
+        let mut run = 0;
+        for (index, slot) in self.slots.iter_mut().take(count).enumerate() {
+            let SegmentState::InFlight(sending) = slot.state else {
+                run = 0;
+                continue;
+            };
+            if !is_lost(sending) {
+                run = 0;
+                continue;
+            }
+            run += 1;
+            slot.state = SegmentState::ToResend(sending);
+            slot.overtaken = sending.is_overtaken(newest);
+            acked.lost_segments += 1;
+            acked.lost_bytes += slot.bytes();
+            acked.lost_sent_at = acked.lost_sent_at.max(Some(sending.at));
+            acked.lost_run = acked.lost_run.max(run);
+            acked.lost_sends = acked.lost_sends.max(slot.sends);
+            self.resend = self.resend.min(index);
+        }
+        self.counts.in_flight -= acked.lost_segments;
+        self.counts.in_flight_bytes -= acked.lost_bytes;
+        self.counts.lost += acked.lost_segments;
+    }
+}
+
+impl Counts {
+    /// A segment is known to be there.
+    #[inline]
+    pub(super) fn on_arrived(
+        &mut self,
+        slot: &mut Slot,
+        arrivals: &mut Arrivals,
+        store: &mut Store,
+    ) {
+        let bytes = slot.bytes();
+        match slot.state {
+            SegmentState::InFlight(sending) => {
+                self.in_flight -= 1;
+                self.in_flight_bytes -= bytes;
+                if slot.sends == 1 {
+                    arrivals.on_first(sending);
+                    self.note_newest(sending);
+                } else {
+                    self.on_resent_arrived(slot, sending, arrivals);
+                }
+            }
+            SegmentState::ToResend(sending) => {
+                self.lost -= 1;
+                if slot.sends == 1 {
+                    arrivals.on_first(sending);
+                }
+                arrivals.on_spurious(sending.at, bytes);
+            }
+            SegmentState::ToSend => debug_assert!(false, "acknowledged before it was sent"),
+            SegmentState::Free => return,
+        }
+        slot.state = SegmentState::Free;
+        self.queued_bytes -= bytes;
+        arrivals.acked.segments += 1;
+        arrivals.acked.bytes += bytes;
+        store.release(slot.content.place);
+    }
+
+    /// Of a segment sent twice only the time can tell which of the two has arrived (the Eifel
+    /// algorithm, RFC 3522), and only if it is too short for the second.
+    #[cold]
+    fn on_resent_arrived(&mut self, slot: &Slot, sending: Sending, arrivals: &mut Arrivals) {
+        if arrivals.least.is_zero() {
+            return;
+        }
+        if arrivals.now.since(sending.at) >= arrivals.least {
+            return self.note_newest(sending);
+        }
+        arrivals.on_spurious(slot.earlier, slot.bytes());
+        if slot.sends == 2 && slot.overtaken {
+            let age = arrivals.now.since(slot.earlier);
+            arrivals.acked.late = arrivals.acked.late.max(Some(age));
+        }
+    }
+
+    fn note_newest(&mut self, sending: Sending) {
+        let newest = &mut self.newest_arrived[sending.channel as usize];
+        *newest = (*newest).max(sending.transmission);
+    }
+
+    /// What is to be sent again is under way after all, if `is_late` says so.
+    fn revive(&mut self, slot: &mut Slot, is_late: impl Fn(Sending) -> bool) -> Option<Sending> {
+        let SegmentState::ToResend(sending) = slot.state else {
+            return None;
+        };
+        is_late(sending).then(|| {
+            slot.state = SegmentState::InFlight(sending);
+            self.lost -= 1;
+            self.in_flight += 1;
+            self.in_flight_bytes += slot.bytes();
+            sending
+        })
+    }
+}
+
+impl Sending {
+    /// So many sent later on its channel have arrived that in order it would have, too.
+    #[inline]
+    fn is_overtaken(self, newest: [u64; 2]) -> bool {
+        self.transmission + REORDERING <= newest[self.channel as usize]
+    }
+}

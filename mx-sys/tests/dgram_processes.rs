@@ -1,0 +1,552 @@
+//! Endpoints over datagrams in processes of their own: what only shows when the other side dies, comes
+//! back, or is copied.
+//!
+//! ```text
+//!   this process                       the same program as "child WAY ENDPOINT", a server
+//!     bits ECHO: a message   ------>     sends it back with bits BACK
+//!     bits ONE_WAY           ------>     receives, and says "flowing" after some
+//!     bits NOWHERE           ------>     never received
+//!                                      the same program as "child WAY ENDPOINT of another", a client
+//!     receives ONE_WAY       <------     sends for ever
+//! ```
+//!
+//! Over kernel UDP, where the kernel tells that nobody is there, and over libfabric's `udp`, where
+//! only silence does; there once more with peers that have to be asked where they are.
+//!
+//! Without the test harness, because the program must be able to start itself, and to fork.
+
+mod node;
+
+use mx_proto::{
+    Completion, Config, DownReason, EndpointId, Event, Identity, NicId, PartnerId, Received,
+    SessionId, Status, Target,
+};
+use mx_sys::ports::dgram::BackendChoice;
+use mx_sys::{EndpointChoice, OpenOptions, ROUTE_DGRAM};
+use node::{LONG, Node, NotConnected, pattern, pending};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// Messages, by their match bits.
+const ECHO: u64 = 1;
+const BACK: u64 = 2;
+const ONE_WAY: u64 = 3;
+const NOWHERE: u64 = 4;
+
+/// The longest that is answered, and those that flow.
+const LARGE: usize = 4 << 20;
+const FLOWING: usize = 200_000;
+
+/// Messages after which a stream is flowing.
+const SOME: u32 = 50;
+
+/// What carries the datagrams.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    name: &'static str,
+    backend: BackendChoice,
+    ask: bool,
+    /// Silence that is death.
+    give_up: Duration,
+    /// How soon a death must have been noticed.
+    noticed: Duration,
+    /// A child of fork can open an endpoint of its own.
+    after_fork: bool,
+}
+
+/// Beyond what the documents promise: for processes that wait for their turn.
+const MARGIN: Duration = Duration::from_secs(2);
+
+/// Long enough for a crowded host not to kill the living.
+const SILENCE: Duration = Duration::from_secs(2);
+
+const WAYS: [Way; 3] = [
+    Way {
+        name: "udp",
+        backend: BackendChoice::Udp,
+        ask: false,
+        // The kernel says it at once, long before that.
+        give_up: LONG,
+        noticed: MARGIN,
+        after_fork: true,
+    },
+    Way {
+        name: "fabric",
+        backend: BackendChoice::Fabric,
+        ask: false,
+        give_up: SILENCE,
+        noticed: Duration::from_secs(SILENCE.as_secs() + MARGIN.as_secs()),
+        // libfabric is the parent's.
+        after_fork: false,
+    },
+    Way {
+        name: "asked",
+        backend: BackendChoice::Fabric,
+        ask: true,
+        give_up: SILENCE,
+        noticed: Duration::from_secs(SILENCE.as_secs() + MARGIN.as_secs()),
+        after_fork: false,
+    },
+];
+
+type Case = fn(Way);
+
+const CASES: &[(&str, Case)] = &[
+    (
+        "whatever_was_under_way_ends_when_the_peer_is_killed_and_its_name_is_free",
+        a_killed_peer_ends_everything,
+    ),
+    (
+        "a_peer_restarted_before_its_death_was_noticed_is_reached_anew",
+        a_restarted_peer_is_reached_anew,
+    ),
+    (
+        "a_killed_client_is_missed_and_the_others_go_on",
+        a_killed_client_is_missed,
+    ),
+    (
+        "a_forked_child_leaves_its_parents_endpoint_alone",
+        a_forked_child_leaves_the_endpoint_alone,
+    ),
+];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.first().is_some_and(|first| first == "child") {
+        child(&args[1..]);
+        return ExitCode::SUCCESS;
+    }
+    let filter = args.iter().find(|arg| !arg.starts_with('-'));
+    let mut failed = 0;
+    for (name, case) in CASES {
+        if filter.is_some_and(|filter| !name.contains(filter.as_str())) {
+            continue;
+        }
+        for way in WAYS {
+            let begin = Instant::now();
+            let ok = catch_unwind(|| case(way)).is_ok();
+            let verdict = if ok { "ok" } else { "FAILED" };
+            let (way, time) = (way.name, begin.elapsed().as_millis());
+            println!("test {name} ({way}) ... {verdict} {time} ms");
+            failed += u32::from(!ok);
+        }
+    }
+    ExitCode::from(u8::from(failed > 0))
+}
+
+fn a_killed_peer_ends_everything(way: Way) {
+    let (node, mut server, to) = with_server(way);
+    let identity = server.identity;
+    let (large, flowing) = (pattern(LARGE, 1), pattern(FLOWING, 2));
+    for context in 0..3 {
+        pending(node.send(to, NOWHERE, &large, context));
+    }
+    let mut stream = Stream::start(&node, to, &flowing);
+    while !server.has_said("flowing") {
+        stream.go_on(&node, to, &flowing);
+    }
+    let begin = Instant::now();
+    server.signal(libc::SIGKILL);
+    let last = stream.end(&node, to, &flowing);
+    assert_ne!(last, Status::Success);
+    for context in 0..3 {
+        assert_ne!(node.done(context).status, Status::Success);
+    }
+    let Event::PartnerDown {
+        partner,
+        identity: gone,
+        reason,
+        ..
+    } = node.event();
+    assert_eq!((partner, gone), (to, identity));
+    assert!(matches!(reason, DownReason::Link(_)), "{reason:?}");
+    let took = begin.elapsed();
+    println!("  noticed after {} ms: {reason:?}", took.as_millis());
+    assert!(took < way.noticed, "{took:?}");
+    assert_eq!(node.shared.lock().endpoint.requests(), 0);
+    drop(server);
+
+    let refused = node.connect(target(identity));
+    assert!(
+        matches!(refused, Err(NotConnected::Later(_))),
+        "{refused:?}"
+    );
+    // Its name is free for anybody ...
+    let exact = EndpointChoice::Exact(identity.endpoint);
+    drop(open(way, exact));
+    // ... and for itself, in another session.
+    let server = Server::start(way, Some(identity.endpoint));
+    assert_ne!(server.identity.session, identity.session);
+    let to = node.connect(target(server.identity)).unwrap();
+    assert!(round_trip(&node, to, &large) == large);
+}
+
+fn a_restarted_peer_is_reached_anew(way: Way) {
+    let (node, server, to) = with_server(way);
+    let old = server.identity;
+    let large = pattern(LARGE, 1);
+    pending(node.send(to, NOWHERE, &large, 1));
+    server.signal(libc::SIGKILL);
+    drop(server);
+    let server = Server::start(way, Some(old.endpoint));
+    // A call on the link there was ends with it, and the next one finds the successor.
+    let begin = Instant::now();
+    let first = node.connect(target(server.identity));
+    let again = first.or_else(|_| node.connect(target(server.identity)));
+    let again = again.unwrap();
+    assert!(begin.elapsed() < way.noticed, "{:?}", begin.elapsed());
+    assert_eq!(round_trip(&node, again, b"who are you"), b"who are you");
+    // What belonged to the one before it is over.
+    assert_ne!(node.done(1).status, Status::Success);
+    let Event::PartnerDown { identity: gone, .. } = node.event();
+    assert_eq!(gone, old);
+    assert!(round_trip(&node, again, &large) == large);
+}
+
+fn a_killed_client_is_missed(way: Way) {
+    let node = open(way, EndpointChoice::Any);
+    let clients = [(); 2].map(|()| Server::client(way, node.identity));
+    let mut buffer = vec![0; FLOWING];
+    // Who has sent the next one; the status, if its sender died over it.
+    let mut receive = || {
+        let done = node.receive(ONE_WAY, &mut buffer);
+        let engine = node.shared.lock();
+        match done.status {
+            Status::Success => Ok(engine.endpoint.partner_identity(done.partner)),
+            status => Err(status),
+        }
+    };
+    let [dead, alive] = clients;
+    for client in [&dead, &alive] {
+        while receive().unwrap() != Some(client.identity) {}
+    }
+    let begin = Instant::now();
+    dead.signal(libc::SIGKILL);
+    let (mut cut_short, mut down) = (0, None);
+    while down.is_none() {
+        cut_short += usize::from(receive().is_err());
+        down = node.shared.lock().events.pop_front();
+        assert!(begin.elapsed() < way.give_up + MARGIN, "never missed");
+    }
+    let Some(Event::PartnerDown { identity, .. }) = down else {
+        panic!("{down:?}");
+    };
+    assert_eq!(identity, dead.identity);
+    // There was one receive at a time.
+    assert!(cut_short <= 1, "{cut_short}");
+    let mut left = 50;
+    while left > 0 {
+        left -= usize::from(receive().unwrap() == Some(alive.identity));
+    }
+}
+
+fn a_forked_child_leaves_the_endpoint_alone(way: Way) {
+    let (node, server, to) = with_server(way);
+    let large = pattern(LARGE, 1);
+    let mut got = vec![0; LARGE];
+    // In both directions, while the process is copied.
+    assert!(matches!(node.post(BACK, &mut got, 1), Received::Pending(_)));
+    pending(node.send(to, ECHO, &large, 2));
+    // SAFETY: the child opens what it uses, touches nothing of the parent's, and ends with `_exit`.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        let ok = catch_unwind(AssertUnwindSafe(|| {
+            if way.after_fork {
+                let own = open(way, EndpointChoice::Any);
+                let to = own.connect(target(server.identity)).unwrap();
+                assert_eq!(round_trip(&own, to, b"from the child"), b"from the child");
+            }
+        }));
+        // SAFETY: ends the process without running anything of the parent's.
+        unsafe { libc::_exit(i32::from(ok.is_err())) };
+    }
+    assert_eq!(node.done(2).status, Status::Success);
+    assert_eq!(node.done(1).status, Status::Success);
+    assert!(got == large);
+    let mut status = 0;
+    // SAFETY: our own child; `status` is valid.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "failed in its own process");
+    assert!(round_trip(&node, to, &large) == large);
+    assert!(node.shared.lock().events.is_empty());
+}
+
+fn open(way: Way, endpoint: EndpointChoice) -> Node {
+    let mut options = OpenOptions::new(endpoint);
+    options.policy = ROUTE_DGRAM;
+    options.tcp_bind = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    options.dgram.backend = way.backend;
+    options.dgram.ask = way.ask;
+    options.dgram.reliable.give_up = way.give_up;
+    options.dgram.reliable.connect_give_up = SILENCE;
+    if way.backend == BackendChoice::Fabric {
+        options.dgram.provider = Some("udp".into());
+    }
+    Node::open(options, Config::default(), true).unwrap()
+}
+
+/// Over datagrams and nothing else.
+fn target(identity: Identity) -> Target {
+    Target {
+        nic: identity.nic,
+        endpoint: identity.endpoint,
+        route: ROUTE_DGRAM,
+    }
+}
+
+/// A node connected to a fresh server.
+fn with_server(way: Way) -> (Node, Server, PartnerId) {
+    let server = Server::start(way, None);
+    let node = open(way, EndpointChoice::Any);
+    let to = node.connect(target(server.identity)).unwrap();
+    (node, server, to)
+}
+
+/// Sends, and receives what comes back.
+fn round_trip(node: &Node, to: PartnerId, bytes: &[u8]) -> Vec<u8> {
+    let mut got = vec![0; bytes.len()];
+    let posted = node.post(BACK, &mut got, 1 << 40);
+    assert_eq!(node.send_all(to, ECHO, bytes), Status::Success);
+    let done = match posted {
+        Received::Complete(done) => done,
+        Received::Pending(_) => node.done(1 << 40),
+    };
+    let result = (done.status, done.length as usize);
+    assert_eq!(result, (Status::Success, bytes.len()));
+    got
+}
+
+/// Some messages at a time, always as many.
+struct Stream;
+
+impl Stream {
+    const FIRST: u64 = 100;
+    const AT_A_TIME: u64 = 8;
+
+    fn start(node: &Node, to: PartnerId, bytes: &[u8]) -> Self {
+        for n in 0..Self::AT_A_TIME {
+            pending(node.send(to, ONE_WAY, bytes, Self::FIRST + n));
+        }
+        Self
+    }
+
+    fn is_one(done: &Completion) -> bool {
+        (Self::FIRST..Self::FIRST + Self::AT_A_TIME).contains(&done.context)
+    }
+
+    /// The next of them that is over.
+    fn next(node: &Node) -> Completion {
+        let next = node.shared.wait_for(1, Some(LONG), |engine| {
+            let at = engine.done.iter().position(Self::is_one)?;
+            engine.done.remove(at)
+        });
+        next.expect("the stream has stopped")
+    }
+
+    /// One message more.
+    fn go_on(&mut self, node: &Node, to: PartnerId, bytes: &[u8]) {
+        let done = Self::next(node);
+        assert_eq!(done.status, Status::Success);
+        pending(node.send(to, ONE_WAY, bytes, done.context));
+    }
+
+    /// Goes on until it fails, and waits for all. Returns how it failed.
+    fn end(self, node: &Node, to: PartnerId, bytes: &[u8]) -> Status {
+        loop {
+            let done = Self::next(node);
+            if done.status != Status::Success {
+                for _ in 1..Self::AT_A_TIME {
+                    Self::next(node);
+                }
+                return done.status;
+            }
+            pending(node.send(to, ONE_WAY, bytes, done.context));
+        }
+    }
+}
+
+/// The other process. Killed when it is dropped.
+struct Server {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    identity: Identity,
+}
+
+impl Server {
+    /// One that serves, under a certain number if one is given.
+    fn start(way: Way, endpoint: Option<EndpointId>) -> Self {
+        let number = endpoint.map_or_else(|| "any".to_owned(), |endpoint| endpoint.0.to_string());
+        Self::spawn(way, &[number])
+    }
+
+    /// One that calls, and sends for ever.
+    fn client(way: Way, to: Identity) -> Self {
+        let of = [to.nic.0, to.endpoint.0.into()].map(|number| number.to_string());
+        Self::spawn(way, &[vec!["any".to_owned()], of.to_vec()].concat())
+    }
+
+    fn spawn(way: Way, args: &[String]) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["child", way.name])
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        let words = line.split_whitespace().map(|word| word.parse().unwrap());
+        let words: Vec<u64> = words.collect();
+        let identity = Identity {
+            nic: NicId(words[0]),
+            endpoint: EndpointId(words[1] as u32),
+            session: SessionId(words[2]),
+        };
+        Self {
+            child,
+            lines,
+            identity,
+        }
+    }
+
+    /// It has said this by now; does not wait.
+    fn has_said(&mut self, expected: &str) -> bool {
+        if self.lines.buffer().is_empty() {
+            let mut poll = libc::pollfd {
+                fd: std::os::fd::AsRawFd::as_raw_fd(self.lines.get_ref()),
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            // SAFETY: one entry.
+            if unsafe { libc::poll(&raw mut poll, 1, 0) } == 0 {
+                return false;
+            }
+        }
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        assert_eq!(line.trim_end(), expected);
+        true
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: the child has not been waited for, so its number is still its own.
+        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// The other process: `WAY ENDPOINT`, or `WAY any NIC ENDPOINT` of whom to call.
+fn child(args: &[String]) {
+    let way = WAYS.into_iter().find(|way| way.name == args[0]).unwrap();
+    let endpoint = match args[1].parse() {
+        Ok(number) => EndpointChoice::Exact(EndpointId(number)),
+        Err(_) => EndpointChoice::Any,
+    };
+    let node = open(way, endpoint);
+    let Identity {
+        nic,
+        endpoint,
+        session,
+    } = node.identity;
+    say(&format!("{} {} {}", nic.0, endpoint.0, session.0));
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read(&mut [0]);
+        // Whoever started us is gone.
+        std::process::exit(0);
+    });
+    match &args[2..] {
+        [nic, endpoint] => call(
+            &node,
+            Target {
+                nic: NicId(nic.parse().unwrap()),
+                endpoint: EndpointId(endpoint.parse().unwrap()),
+                route: ROUTE_DGRAM,
+            },
+        ),
+        _ => serve(&node),
+    }
+}
+
+fn call(node: &Node, target: Target) {
+    let to = node.connect(target).unwrap();
+    let bytes = pattern(FLOWING, 3);
+    let mut stream = Stream::start(node, to, &bytes);
+    loop {
+        stream.go_on(node, to, &bytes);
+    }
+}
+
+/// Messages of one kind that are received, and how many were.
+struct Service {
+    bits: u64,
+    room: Vec<u8>,
+    taken: u32,
+}
+
+impl Service {
+    fn new(bits: u64, len: usize) -> Self {
+        Self {
+            bits,
+            room: vec![0; len],
+            taken: 0,
+        }
+    }
+
+    /// Takes in what is there, and waits for more.
+    fn post(&mut self, node: &Node) {
+        while let Received::Complete(done) = node.post(self.bits, &mut self.room, self.bits) {
+            self.take(node, &done);
+        }
+    }
+
+    fn take(&mut self, node: &Node, done: &Completion) {
+        if done.status != Status::Success {
+            return;
+        }
+        self.taken += 1;
+        if self.bits == ONE_WAY && self.taken == SOME {
+            say("flowing");
+        }
+        // Unless the client has gone meanwhile.
+        let known = node.shared.lock().endpoint.partner_identity(done.partner);
+        if self.bits == ECHO && known.is_some() {
+            node.send_all(done.partner, BACK, &self.room[..done.length as usize]);
+        }
+    }
+}
+
+fn serve(node: &Node) {
+    let mut services = [Service::new(ECHO, LARGE), Service::new(ONE_WAY, FLOWING)];
+    for service in &mut services {
+        service.post(node);
+    }
+    loop {
+        let done = node.shared.wait_until(None, |engine| {
+            engine.events.clear();
+            engine.done.pop_front()
+        });
+        let Some(done) = done else { return };
+        let of = services.iter_mut().find(|of| of.bits == done.context);
+        if let Some(service) = of {
+            service.take(node, &done);
+            service.post(node);
+        }
+    }
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}");
+    let _ = out.flush();
+}

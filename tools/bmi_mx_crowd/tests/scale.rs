@@ -1,0 +1,135 @@
+//! A storm of thousands of connects, and ten thousand peers that stay: what they cost the server,
+//! in bytes, descriptors and threads. Times are printed, not judged.
+//!
+//! `BMI_MX_CROWD_CLIENTS` asks for another number of clients; where the limit of descriptors is
+//! lower there are as many as it allows, which is said. One test function, because two would share
+//! the machine's port numbers.
+
+use bmi_mx_crowd::census::Census;
+use bmi_mx_crowd::crew::{Crew, Program, Server, crowds_for, millis};
+use bmi_mx_crowd::limits;
+use bmi_mx_crowd::orders::{Order, Who};
+use std::time::{Duration, Instant};
+
+/// Clients in all.
+const CLIENTS: usize = 10_000;
+/// Those of them that connect first, at once; the others follow in as many at a time.
+const STORM: usize = 2000;
+/// Descriptors of the server beside those of its peers, generously.
+const BESIDE: usize = 64;
+/// What the server may have allocated for a peer, its share of every table included.
+const BYTES_EACH: u64 = 2048;
+/// Clients below which what is allocated once counts for more than what is for each.
+const MEANINGFUL: usize = 500;
+
+fn program() -> Program {
+    Program {
+        file: env!("CARGO_BIN_EXE_bmi_mx_crowd").into(),
+        server: vec!["server".into()],
+        crowd: vec!["crowd".into()],
+        environment: vec![("MX_PORT".into(), "tcp".into())],
+    }
+}
+
+/// As many clients as were asked for, or as there are descriptors for in the server.
+fn clients() -> usize {
+    let asked = std::env::var("BMI_MX_CROWD_CLIENTS").ok();
+    let asked = asked.map_or(CLIENTS, |text| text.parse().expect("a number of clients"));
+    let limit = limits::raise_descriptors((asked + BESIDE) as u64) as usize;
+    let possible = asked.min(limit.saturating_sub(BESIDE));
+    if possible < asked {
+        println!("{possible} clients instead of {asked}: the limit of descriptors is {limit}");
+    }
+    possible
+}
+
+/// The server's census once it holds `wanted`, or as it is when patience ends.
+fn census_when(server: &mut Server, wanted: impl Fn(&Census) -> bool) -> Census {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let census = server.census().unwrap();
+        if wanted(&census) || Instant::now() > end {
+            return census;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_peer_costs_one_descriptor_no_thread_and_at_most_two_kibibytes() {
+    let clients = clients();
+    let crowds = crowds_for(clients);
+    let mut server = Server::start(&program()).unwrap();
+    let mut crew = Crew::start(&program(), &server, crowds).unwrap();
+    let each = |count: usize, at: usize| count / crowds + usize::from(at < count % crowds);
+
+    let opened = crew
+        .each(|at| Some(Order::Open(each(clients, at))))
+        .unwrap();
+    assert_eq!(opened.done, clients as u64, "{}", opened.why);
+    let before = server.census().unwrap();
+    let mut connected = 0;
+    while connected < clients {
+        let wave = STORM.min(clients - connected);
+        let order = |at| {
+            let first = each(connected, at);
+            let count = each(connected + wave, at) - first;
+            Some(Order::Connect(Who { first, count }))
+        };
+        let outcome = crew.each(order).unwrap();
+        assert_eq!(
+            (outcome.done, outcome.failed),
+            (wave as u64, 0),
+            "{}",
+            outcome.why
+        );
+        connected += wave;
+        println!(
+            "{connected} connected, the last {wave} in {:.0} ms",
+            millis(outcome.time)
+        );
+    }
+
+    // Descriptors: one each. What a handshake needed besides is given back.
+    let wanted = before.descriptors + clients as u64;
+    let after = census_when(&mut server, |census| census.descriptors == wanted);
+    assert_eq!(after.descriptors, wanted);
+    assert_eq!(after.threads, before.threads);
+    assert_eq!(after.requests, clients as u64);
+    let bytes = (after.heap - before.heap) / clients as u64;
+    println!("{bytes} bytes a peer");
+    if clients >= MEANINGFUL {
+        assert!(bytes <= BYTES_EACH, "{bytes} bytes a peer");
+    }
+
+    // Everybody is still served, and nobody costs more for having been.
+    let time = Duration::from_millis(500);
+    let outcome = crew
+        .each(|at| {
+            Some(Order::Ask {
+                who: Who {
+                    first: 0,
+                    count: each(clients, at),
+                },
+                time,
+                spin: false,
+            })
+        })
+        .unwrap();
+    assert_eq!(outcome.failed, 0, "{}", outcome.why);
+    assert!(outcome.done >= clients as u64, "{} answers", outcome.done);
+    let served = server.census().unwrap();
+    assert_eq!(served.requests, after.requests + outcome.done);
+    assert_eq!(
+        (served.descriptors, served.threads),
+        (wanted, before.threads)
+    );
+
+    // When they go, what they had goes with them.
+    drop(crew);
+    let gone = census_when(&mut server, |census| {
+        census.descriptors == before.descriptors
+    });
+    assert_eq!(gone.descriptors, before.descriptors);
+    assert_eq!(gone.threads, before.threads);
+}

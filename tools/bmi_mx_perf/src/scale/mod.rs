@@ -1,0 +1,83 @@
+//! One server and ever more clients: what each costs, and whether it slows the others down.
+//!
+//! ```text
+//!   server, one peer      <-- asker                     asks, floods
+//!   server, N peers       <-- asker, busy, idle ...     asks, floods: the same things in turn
+//!                                     `-- ratio --'
+//! ```
+//!
+//! Over TCP on 127.0.0.1, because a port of its own for every client is what costs most. Clients
+//! are whole methods (`bmi_mx_crowd`), without threads of their own.
+//!
+//! Owns: the processes, and what is asked of them for how long.
+//! Knows nothing of: what a client is.
+
+mod measure;
+mod show;
+
+use crate::args::Args;
+use crate::pin;
+use bmi_mx_crowd::crew::Program;
+use bmi_mx_crowd::{crowd, limits, server};
+
+/// Measures a server with each of these numbers of peers.
+pub(crate) fn run(args: &Args, peers: &[usize]) -> Result<(), String> {
+    let program = program(args)?;
+    // The server has a descriptor for every peer.
+    let limit = limits::raise_descriptors(1 << 20);
+    let most = usize::try_from(limit)
+        .unwrap_or(usize::MAX)
+        .saturating_sub(BESIDE);
+    if !args.json {
+        show::heading();
+    }
+    let mut points = Vec::new();
+    for &count in peers {
+        if count > most {
+            show::not_measured(count, most, args.json);
+            continue;
+        }
+        let point = measure::point(&program, count, args.repeats)?;
+        show::print(&point, args.json);
+        points.push(point);
+    }
+    match &args.plots {
+        Some(directory) => show::plot(directory, &points),
+        None => Ok(()),
+    }
+}
+
+/// Is the server of a measurement.
+pub(crate) fn serve(args: &Args, address: &str) -> Result<(), String> {
+    if args.pin {
+        pin::to_core(0);
+    }
+    server::serve(bmi_host::abi::load(&args.library)?, address)
+}
+
+/// Is a crowd of clients.
+pub(crate) fn clients(args: &Args, address: &str) -> Result<(), String> {
+    if args.pin {
+        pin::to_core(1);
+    }
+    crowd::serve(address)
+}
+
+/// Descriptors of a server beside those of its peers, generously.
+const BESIDE: usize = 64;
+
+fn program(args: &Args) -> Result<Program, String> {
+    let file = std::env::current_exe().map_err(|why| why.to_string())?;
+    let role = |name: &str| {
+        let mut words = vec!["--library".into(), args.library.clone()];
+        words.extend((!args.pin).then(|| "--no-pin".into()));
+        words.push(name.into());
+        words
+    };
+    Ok(Program {
+        file: file.into(),
+        server: role("--crowd-server"),
+        crowd: role("--crowd"),
+        environment: vec![("MX_PORT".into(), "tcp".into())],
+    })
+}
