@@ -40,7 +40,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.give_up(&op);
             }
             Stage::Posted(request) => {
-                let announced = self.endpoint.is_announced(request);
+                let announced = !self.endpoint.is_queued(request);
                 match self.endpoint.cancel(request) {
                     Cancelled::Unknown => {
                         self.drain();
@@ -50,7 +50,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     Cancelled::Aborted => {}
                 }
                 if op.kind != PostKind::Recv {
-                    self.end_send(&op, announced);
+                    if !announced {
+                        self.unstamp(&op);
+                    }
                 } else if let Some(peer) = self.peers.get_mut(op.peer) {
                     self.ops.unlink(&mut peer.receives, index);
                 }

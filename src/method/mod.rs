@@ -479,8 +479,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if completion.status == Status::Timeout {
             self.give_up(&op);
         }
-        if op.kind != PostKind::Recv {
-            self.end_send(&op, completion.announced);
+        if !completion.announced && op.kind != PostKind::Recv {
+            self.unstamp(&op);
         }
         if let Some(peer) = self.peers.get_mut(op.peer) {
             if op.kind == PostKind::Recv {

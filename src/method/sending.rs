@@ -1,7 +1,7 @@
 //! What a send may have to wait for once its peer is ready.
 //!
 //! ```text
-//!                                          +-- ticket    the end of any send brings one back
+//!                                          +-- ticket    any send that goes brings one back
 //!   post, READY --> queues of the peer ----+
 //!                     unexpected first     +-- credits   (unexpected only) a Want goes out; a grant,
 //!                     expected                           or a message that comes home, brings them
@@ -10,9 +10,10 @@
 //!                     endpoint
 //! ```
 //!
-//! *Tickets* cap the sends that the endpoint has at a time. A peer may have as many as are still
-//! free, and always one: whoever takes nothing leaves room for the others, however many such peers
-//! there are.
+//! *Tickets* cap the sends that the endpoint has and that have not gone yet; those that only wait for
+//! their receives need none, or they would keep others from what those wait for. A peer may have as
+//! many as are still free, and always one: whoever takes nothing leaves room for the others, however
+//! many such peers there are. Whether a send has gone is only asked when tickets run out.
 //!
 //! *Credits* are what the receiver lends for unexpected messages. A message whose cost is there goes
 //! with its data; with one credit at least it is offered, and its data follows when the receiver has
@@ -27,30 +28,42 @@ use super::{HANDSHAKE, Method, PostKind};
 use crate::match_layout::{MessageType, bits};
 use crate::op::table::{Op, OpIndex, Stage};
 use crate::peer::state::{Cause, Ready, State};
-use crate::peer::table::{Peer, PeerKey};
+use crate::peer::table::{Peer, PeerKey, Peers};
 use crate::unexpected::Tiding;
 use mx_proto::ledger::{self, Borrower, Control, ControlWord, CreditByte};
 use mx_proto::port::Port;
-use mx_proto::{Clock, MatchBits, Memory, PartnerId, Posted, SendMode};
+use mx_proto::{Clock, MatchBits, Memory, PartnerId, Posted, RequestId, SendMode};
 use mx_sys::UserMemory;
+use std::collections::VecDeque;
 use std::fmt;
 
-/// Sends that the endpoint has, of all peers.
+/// Sends that the endpoint has and has not announced yet, of all peers; and some that it has.
 #[derive(Debug)]
 pub(crate) struct Tickets {
-    limit: u32,
-    out: u32,
+    limit: usize,
+    out: VecDeque<(PeerKey, RequestId)>,
 }
+
+/// Tickets that are looked at for whether their sends have gone, when somebody finds none.
+const LOOKED_AT: usize = 32;
 
 impl Tickets {
     pub(super) fn new(limit: u32) -> Self {
-        Self { limit, out: 0 }
+        Self {
+            limit: limit as usize,
+            out: VecDeque::new(),
+        }
+    }
+
+    /// How many are out, at most.
+    pub(super) fn out(&self) -> usize {
+        self.out.len()
     }
 
     /// May a peer that has `sends` have another one?
     #[inline]
-    pub(crate) fn allow(&self, sends: u32) -> bool {
-        sends == 0 || sends < self.limit.saturating_sub(self.out)
+    fn allow(&self, sends: u32) -> bool {
+        sends == 0 || (sends as usize) < self.limit.saturating_sub(self.out.len())
     }
 }
 
@@ -94,24 +107,38 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
+    /// May a peer have another send at the endpoint?
+    #[inline]
+    pub(crate) fn has_ticket(&mut self, key: PeerKey) -> bool {
+        let sends = |peers: &Peers| peers.get(key).map_or(0, |peer| peer.sends);
+        if self.tickets.allow(sends(&self.peers)) {
+            return true;
+        }
+        self.collect_tickets();
+        self.tickets.allow(sends(&self.peers))
+    }
+
     /// The endpoint has a send of this peer's.
     #[inline]
-    pub(crate) fn take_ticket(&mut self, key: PeerKey) {
-        self.tickets.out += 1;
+    pub(crate) fn take_ticket(&mut self, key: PeerKey, request: RequestId) {
+        self.tickets.out.push_back((key, request));
         if let Some(peer) = self.peers.get_mut(key) {
             peer.sends += 1;
         }
     }
 
-    /// It has finished with it. `announced`: the peer has heard of it.
-    #[inline]
-    pub(crate) fn end_send(&mut self, op: &Op, announced: bool) {
-        self.tickets.out = self.tickets.out.saturating_sub(1);
-        if let Some(peer) = self.peers.get_mut(op.peer) {
-            peer.sends = peer.sends.saturating_sub(1);
-        }
-        if !announced {
-            self.unstamp(op);
+    /// Looks for sends that have gone since they got their tickets.
+    #[cold]
+    fn collect_tickets(&mut self) {
+        for _ in 0..LOOKED_AT.min(self.tickets.out.len()) {
+            let Some((key, request)) = self.tickets.out.pop_front() else {
+                return;
+            };
+            if self.endpoint.is_queued(request) {
+                self.tickets.out.push_back((key, request));
+            } else if let Some(peer) = self.peers.get_mut(key) {
+                peer.sends = peer.sends.saturating_sub(1);
+            }
         }
     }
 
@@ -197,10 +224,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         let heads = [peer.queued_requests.first(), peer.queued_sends.first()];
         for index in heads.into_iter().flatten() {
-            let Some(peer) = self.peers.get_mut(key) else {
-                return Turn::Over;
-            };
-            if !self.tickets.allow(peer.sends) {
+            if !self.has_ticket(key) {
                 return Turn::NoTicket;
             }
             let op = self.ops.get(index);
@@ -235,7 +259,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Ok(Posted::Complete) => self.finish_op(index, 0, size),
             Ok(Posted::Pending(request)) => {
                 self.ops.get_mut(index).stage = Stage::Posted(request);
-                self.take_ticket(key);
+                self.take_ticket(key, request);
                 self.limit_rest(index, request);
             }
             Err(error) => self.finish_op(index, code_of_post(error), 0),

@@ -56,7 +56,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let State::Ready(Ready { partner, tx_id }) = peer.state else {
             return self.queue(key, post, bits(kind, 0, 0), id);
         };
-        if !peer.queue_of(post.kind).is_empty() || !self.tickets.allow(peer.sends) {
+        if !peer.queue_of(post.kind).is_empty() || !self.has_ticket(key) {
             return self.queue(key, post, bits(kind, 0, 0), id);
         }
         let len = u32::try_from(size).unwrap_or(u32::MAX);
@@ -73,7 +73,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         match self.endpoint.send(partner, bits, post.memory, context, mode) {
             Ok(mx::Posted::Complete) => Ok(Posted::Complete { size }),
             Ok(mx::Posted::Pending(request)) => {
-                self.take_ticket(key);
+                self.take_ticket(key, request);
                 if let Some(peer) = self.peers.get_mut(key) {
                     peer.refs += 1;
                 }
