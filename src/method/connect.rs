@@ -28,8 +28,8 @@ use crate::unexpected::Note;
 use mx_proto::ledger::Borrower;
 use mx_proto::port::Port;
 use mx_proto::{
-    Cancelled, Clock, Completion, EndpointId, Identity, MatchBits, NicId, PartnerId,
-    PostError, Posted, Received, Route, SendMode, Status, Target,
+    Cancelled, Clock, Completion, EndpointId, Identity, MatchBits, NicId, PartnerId, PostError,
+    Posted, Received, Route, SendMode, Status, Target,
 };
 use mx_sys::{MallocBuffer, UserMemory};
 

@@ -176,7 +176,11 @@ impl Peer {
 
     /// All queues.
     pub(crate) fn queues(&self) -> [&OpList; 3] {
-        [&self.queued_requests, &self.queued_sends, &self.queued_recvs]
+        [
+            &self.queued_requests,
+            &self.queued_sends,
+            &self.queued_recvs,
+        ]
     }
 
     /// All operations that wait in them, which are in none afterwards.

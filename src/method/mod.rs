@@ -212,7 +212,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// A method that calls itself `name` and uses `endpoint`, which must have been made with
     /// [`crate::match_layout::KEY`].
     pub fn new(settings: Settings, name: String, endpoint: Endpoint<P, UserMemory, C>) -> Self {
-        let inbox = Inbox::new(settings.credits.clone(), settings.unexpected_max);
+        let inbox = Inbox::new(settings.credits, settings.unexpected_max);
         let peers = Peers::new(settings.peer_limit);
         Self {
             endpoint,

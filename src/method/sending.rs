@@ -55,11 +55,6 @@ impl Tickets {
         }
     }
 
-    /// How many are out, at most.
-    pub(super) fn out(&self) -> usize {
-        self.out.len()
-    }
-
     /// May a peer that has `sends` have another one?
     #[inline]
     fn allow(&self, sends: u32) -> bool {
@@ -178,7 +173,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// A peer may have something that can go.
     pub(super) fn line_up(&mut self, key: PeerKey) {
         let waits = |peer: &&mut Peer| {
-            !peer.in_line && !(peer.queued_sends.is_empty() && peer.queued_requests.is_empty())
+            let sends = [&peer.queued_sends, &peer.queued_requests];
+            !peer.in_line && sends.iter().any(|list| !list.is_empty())
         };
         if let Some(peer) = self.peers.get_mut(key).filter(waits) {
             peer.in_line = true;
@@ -290,7 +286,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Tiding::Control(word) => {
                 let asks = matches!(word.control, Control::Revoke(_));
                 let partner = peer.state.partner();
-                if asks && partner.is_some_and(|it| self.endpoint.queued_for(it) > ANSWERS_WAITING) {
+                if asks && partner.is_some_and(|it| self.endpoint.queued_for(it) > ANSWERS_WAITING)
+                {
                     return;
                 }
                 let answer = peer.borrower.on_control(word);
@@ -327,7 +324,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[cold]
     fn fail_for(&mut self, key: PeerKey, fault: impl fmt::Display) {
         if let Some(peer) = self.peers.get(key) {
-            log::warn!("{} (id {}) is disconnected: it {fault}", peer.name, key.id());
+            log::warn!(
+                "{} (id {}) is disconnected: it {fault}",
+                peer.name,
+                key.id()
+            );
         }
         self.disconnect(key, Cause::Protocol, true);
     }

@@ -70,7 +70,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return Err(NO_BLOCK);
         };
         let context = index.number().into();
-        match self.endpoint.send(partner, bits, post.memory, context, mode) {
+        match self
+            .endpoint
+            .send(partner, bits, post.memory, context, mode)
+        {
             Ok(mx::Posted::Complete) => Ok(Posted::Complete { size }),
             Ok(mx::Posted::Pending(request)) => {
                 self.take_ticket(key, request);

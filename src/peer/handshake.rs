@@ -227,7 +227,9 @@ mod tests {
         }
         let mut bytes = Extension { loan: Some(1) }.emit();
         bytes[12..].copy_from_slice(&u32::MAX.to_le_bytes());
-        let most = Extension { loan: Some(u16::MAX) };
+        let most = Extension {
+            loan: Some(u16::MAX),
+        };
         assert_eq!(Extension::parse(&bytes), Some(most));
     }
 

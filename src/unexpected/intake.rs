@@ -281,9 +281,7 @@ fn price(arrival: &Arrival) -> Option<Price> {
 impl Handler<UserMemory> for Inbox {
     #[inline]
     fn arriving(&mut self, source_context: u64, bits: MatchBits) {
-        if bits.0 & CreditByte::MASK != 0
-            && Fields::of(bits).kind == Some(MessageType::Expected)
-        {
+        if bits.0 & CreditByte::MASK != 0 && Fields::of(bits).kind == Some(MessageType::Expected) {
             let ride = Tiding::Ride(CreditByte::of(bits));
             let peer = PeerKey::from_word(source_context);
             self.tidings.push_back((peer, ride));

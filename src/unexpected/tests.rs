@@ -1,4 +1,3 @@
-use super::coming::*;
 use super::*;
 use crate::match_layout::{MessageType, bits};
 use crate::method::lender_settings;
@@ -246,7 +245,10 @@ fn a_peer_that_knows_no_credits_leaves_its_allotment_here_and_the_rest_below() {
     inbox.has_all(peer(3));
     // More than its allotment behind another: it waits below, and then the bank pays.
     assert!(matches!(small(&mut inbox, 3, 11, b""), Verdict::Finished));
-    assert!(matches!(small(&mut inbox, 3, 12, &[0; 8000]), Verdict::Continue));
+    assert!(matches!(
+        small(&mut inbox, 3, 12, &[0; 8000]),
+        Verdict::Continue
+    ));
     let (memory, context) = picked(&mut inbox, &offered(3, 12, 8000)).unwrap();
     drop(memory);
     received(&mut inbox, context, 8000, Status::Success);
@@ -266,7 +268,10 @@ fn credits_that_ride_on_messages_and_control_messages_are_heard_of_in_order() {
     inbox.arriving(peer(1).to_word(), plain);
     inbox.arriving(peer(1).to_word(), byte.put(plain));
     // That an unexpected message has used some, the ledger hears when it decides about it.
-    inbox.arriving(peer(1).to_word(), byte.put(bits(MessageType::Unexpected, 1, 5)));
+    inbox.arriving(
+        peer(1).to_word(),
+        byte.put(bits(MessageType::Unexpected, 1, 5)),
+    );
     let revoke = ControlWord {
         control: Control::Revoke(4),
         epoch: true,
