@@ -38,7 +38,8 @@ static int64_t resident_kib(void)
 static void little_room(void)
 {
     setenv("MX_UNEXPECTED_BYTES", "1M", 1);
-    setenv("BMI_MX_UNEXPECTED_QUEUE_BYTES", "1M", 1);
+    setenv("BMI_MX_UNEXPECTED_MEMORY", "1M", 1);
+    setenv("BMI_MX_UNEXPECTED_MAX", "256K", 1);
 }
 
 /* ---- unexpected messages to a server that does not look ---- */

@@ -40,6 +40,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.give_up(&op);
             }
             Stage::Posted(request) => {
+                let announced = !self.endpoint.is_queued(request);
                 match self.endpoint.cancel(request) {
                     Cancelled::Unknown => {
                         self.drain();
@@ -48,9 +49,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     Cancelled::Withdrawn => self.give_up(&op),
                     Cancelled::Aborted => {}
                 }
-                if op.kind == PostKind::Recv
-                    && let Some(peer) = self.peers.get_mut(op.peer)
-                {
+                if op.kind != PostKind::Recv {
+                    if !announced {
+                        self.unstamp(&op);
+                    }
+                } else if let Some(peer) = self.peers.get_mut(op.peer) {
                     self.ops.unlink(&mut peer.receives, index);
                 }
             }

@@ -12,6 +12,10 @@
 //! Owns: names, defaults, ranges of what only the method has.
 //! Knows nothing of: what a knob turns.
 
+use crate::error::Error;
+use crate::match_layout::PEER_ID_MAX;
+use crate::method::{self, PollLimits};
+use mx_proto::ledger::{CREDIT_COST, LenderSettings};
 use mx_sys::Settings;
 use mx_sys::settings;
 use mx_sys::tunable::{self, Access, G, K, Kind, M, Refused, Tunable, millis, of_millis};
@@ -30,12 +34,43 @@ pub struct Config {
     pub recv_timeout: Option<Duration>,
     /// Largest unexpected message that may be posted and is accepted.
     pub unexpected_max: usize,
-    /// Bytes of unexpected messages waiting to be picked up with `testunexpected`.
-    pub unexpected_queue_bytes: usize,
+    /// Bytes of unexpected messages waiting to be picked up with `testunexpected`, the bookkeeping
+    /// of each included.
+    pub unexpected_memory: usize,
+    /// How that is shared out; `total` and `reserve` follow from the sizes above.
+    pub credits: LenderSettings,
+    /// Sends that may be under way at a time.
+    pub send_tickets: u32,
+    /// What one progress call deals with of each class of events.
+    pub poll: PollLimits,
+    /// How long `finalize` waits for the last messages to leave.
+    pub shutdown: Duration,
     /// How long operations may wait for a connection before they fail.
     pub connect_timeout: Option<Duration>,
     /// Bytes of freed `memalloc` buffers that are kept for reuse.
     pub buffer_cache: usize,
+}
+
+/// What bounds a server's memory.
+const UNEXPECTED_MEMORY: &str = "BMI_MX_UNEXPECTED_MEMORY";
+
+/// Credits are counted in 16 bits for each peer.
+const CREDITS_MAX: u64 = u16::MAX as u64;
+
+/// One knob of the ledger.
+const fn credits(
+    name: &'static str,
+    kind: Kind,
+    about: &'static str,
+    set: fn(&mut Config, u64),
+    get: fn(&Config) -> u64,
+) -> Tunable<Config> {
+    Tunable {
+        name,
+        kind,
+        about,
+        access: Access::Number { set, get },
+    }
 }
 
 /// Milliseconds of a day: nobody has a use for a longer time-out.
@@ -101,13 +136,154 @@ pub static OWN: &[Tunable<Config>] = &[
         },
     },
     Tunable {
-        name: "BMI_MX_UNEXPECTED_QUEUE_BYTES",
-        kind: Kind::Bytes(M, 64 * G),
-        about: "bytes of unexpected messages waiting for `testunexpected`; more stay at their \
-                senders",
+        name: UNEXPECTED_MEMORY,
+        kind: Kind::Bytes(64 * K, 64 * G),
+        about: "bytes of unexpected messages waiting for `testunexpected`, 64 for each 256 of them \
+                included; more stay at their senders",
         access: Access::Number {
-            set: |c, v| c.unexpected_queue_bytes = v as usize,
-            get: |c| c.unexpected_queue_bytes as u64,
+            set: |c, v| c.unexpected_memory = v as usize,
+            get: |c| c.unexpected_memory as u64,
+        },
+    },
+    credits(
+        "BMI_MX_CREDITS_INITIAL",
+        Kind::Number(0, CREDITS_MAX),
+        "credits lent to a peer when it connects, while there are enough",
+        |c, v| c.credits.initial = v as u16,
+        |c| c.credits.initial.into(),
+    ),
+    credits(
+        "BMI_MX_CREDITS_MINIMUM",
+        Kind::Number(0, CREDITS_MAX),
+        "credits that a quiet peer keeps while nobody waits who has none",
+        |c, v| c.credits.minimum = v as u16,
+        |c| c.credits.minimum.into(),
+    ),
+    credits(
+        "BMI_MX_CREDITS_MAXIMUM",
+        Kind::Number(1, CREDITS_MAX),
+        "credits lent to one peer at most",
+        |c, v| c.credits.maximum = v as u16,
+        |c| c.credits.maximum.into(),
+    ),
+    credits(
+        "BMI_MX_CREDITS_LENT",
+        Kind::Number(0, 100),
+        "percent of all credits lent at connect; the rest is banked for those who want more",
+        |c, v| c.credits.lent_percent = v as u8,
+        |c| c.credits.lent_percent.into(),
+    ),
+    credits(
+        "BMI_MX_CREDITS_LOW",
+        Kind::Number(0, 100),
+        "percent of all credits; with fewer in the bank, quiet peers are asked for theirs when \
+         somebody wants some",
+        |c, v| c.credits.low_percent = v as u8,
+        |c| c.credits.low_percent.into(),
+    ),
+    credits(
+        "BMI_MX_CREDITS_LEND_LIMIT",
+        Kind::Number(1, CREDITS_MAX),
+        "credits lent on top to one peer in an epoch",
+        |c, v| c.credits.lend_limit = v as u16,
+        |c| c.credits.lend_limit.into(),
+    ),
+    credits(
+        "BMI_MX_CREDITS_REVOKE_LIMIT",
+        Kind::Number(1, CREDITS_MAX),
+        "credits taken back from one peer in an epoch",
+        |c, v| c.credits.revoke_limit = v as u16,
+        |c| c.credits.revoke_limit.into(),
+    ),
+    credits(
+        "BMI_MX_CREDITS_EPOCH",
+        Kind::Number(1, 1 << 30),
+        "unexpected messages, or four for each peer if that is more, after which what was used, \
+         wanted and taken back counts for a quarter",
+        |c, v| c.credits.epoch_messages = v as u32,
+        |c| c.credits.epoch_messages.into(),
+    ),
+    credits(
+        "BMI_MX_CREDITS_EPOCH_MS",
+        Kind::Number(1, DAY),
+        "milliseconds after which it does so too",
+        |c, v| c.credits.epoch_time = Duration::from_millis(v),
+        |c| c.credits.epoch_time.as_millis() as u64,
+    ),
+    credits(
+        "BMI_MX_CREDITS_SCAVENGE",
+        Kind::Number(1, 256),
+        "quiet peers asked for credits at a time",
+        |c, v| c.credits.scavenge = v as u16,
+        |c| c.credits.scavenge.into(),
+    ),
+    credits(
+        "BMI_MX_CREDITS_REVOKE_MS",
+        Kind::Number(100, DAY),
+        "milliseconds that a peer may take to answer when it is asked for credits",
+        |c, v| c.credits.revoke_timeout = Duration::from_millis(v),
+        |c| c.credits.revoke_timeout.as_millis() as u64,
+    ),
+    credits(
+        "BMI_MX_CREDITS_STRIKES",
+        Kind::Number(1, 255),
+        "lies about credits, and messages sent without any, that a peer is forgiven before its \
+         connection is ended",
+        |c, v| c.credits.strikes = v as u16,
+        |c| c.credits.strikes.into(),
+    ),
+    credits(
+        "BMI_MX_CREDITS_FIXED",
+        Kind::Number(1, CREDITS_MAX),
+        "credits' worth of messages that may wait here from a peer that knows no credits, as the C \
+         method",
+        |c, v| c.credits.fixed = v as u16,
+        |c| c.credits.fixed.into(),
+    ),
+    Tunable {
+        name: "BMI_MX_SEND_TICKETS",
+        kind: Kind::Number(16, 1 << 20),
+        about: "sends under way at a time; a peer may have as many of them as are still free",
+        access: Access::Number {
+            set: |c, v| c.send_tickets = v as u32,
+            get: |c| c.send_tickets.into(),
+        },
+    },
+    Tunable {
+        name: "BMI_MX_POLL_SYS",
+        kind: Kind::Number(1, 1 << 20),
+        about: "messages of the handshake dealt with by one progress call",
+        access: Access::Number {
+            set: |c, v| c.poll.sys = v as u32,
+            get: |c| c.poll.sys.into(),
+        },
+    },
+    Tunable {
+        name: "BMI_MX_POLL_SAFE",
+        kind: Kind::Number(1, 1 << 20),
+        about: "completions dealt with by one progress call",
+        access: Access::Number {
+            set: |c, v| c.poll.safe = v as u32,
+            get: |c| c.poll.safe.into(),
+        },
+    },
+    Tunable {
+        name: "BMI_MX_POLL_AM",
+        kind: Kind::Number(1, 1 << 20),
+        about: "unexpected messages that one progress call fetches after all, of those that had to \
+                stay with their senders",
+        access: Access::Number {
+            set: |c, v| c.poll.am = v as u32,
+            get: |c| c.poll.am.into(),
+        },
+    },
+    Tunable {
+        name: "BMI_MX_SHUTDOWN_MS",
+        kind: Kind::Number(0, 60_000),
+        about: "milliseconds that `finalize` waits at most for the last messages to leave",
+        access: Access::Number {
+            set: |c, v| c.shutdown = Duration::from_millis(v),
+            get: |c| c.shutdown.as_millis() as u64,
         },
     },
     Tunable {
@@ -135,7 +311,22 @@ impl Default for Config {
             mx: Settings::default(),
             // Twice the largest request or response of OrangeFS 2.10 (LISTATTR, 2 066 424 bytes).
             unexpected_max: 4 * M as usize,
-            unexpected_queue_bytes: 64 * M as usize,
+            unexpected_memory: 64 * M as usize,
+            credits: LenderSettings {
+                // 16 KiB: what OrangeFS sends unexpected when it writes a little.
+                initial: 64,
+                maximum: 8192,
+                lend_limit: 1024,
+                revoke_limit: 1024,
+                ..LenderSettings::default()
+            },
+            send_tickets: 4096,
+            poll: PollLimits {
+                sys: 64,
+                safe: 1024,
+                am: 64,
+            },
+            shutdown: Duration::from_secs(1),
             connect_timeout: Some(Duration::from_secs(20)),
             send_timeout: None,
             unexpected_timeout: None,
@@ -143,6 +334,53 @@ impl Default for Config {
             // Sixteen buffers of 4 MiB, which is what the C method set aside in every process.
             buffer_cache: 64 * M as usize,
         }
+    }
+}
+
+impl Config {
+    /// What of it concerns the method.
+    pub fn method(&self) -> method::Settings {
+        method::Settings {
+            connect_timeout: self.connect_timeout,
+            send_timeout: self.send_timeout,
+            unexpected_timeout: self.unexpected_timeout,
+            recv_timeout: self.recv_timeout,
+            unexpected_max: self.unexpected_max,
+            eager_max: u32::try_from(self.mx.endpoint.eager_max).unwrap_or(u32::MAX),
+            credits: method::lender_settings(
+                self.unexpected_memory,
+                self.unexpected_max,
+                self.credits,
+            ),
+            send_tickets: self.send_tickets,
+            poll: self.poll,
+            peer_limit: PEER_ID_MAX,
+        }
+    }
+
+    /// What cannot be: limits of memory that contradict each other, or a value of theirs among the
+    /// `refused`. A limit that is not kept is worse than none; other values only tune.
+    pub fn check(&self, refused: &[Refused]) -> Result<(), Error> {
+        let limits = |name: &str| name == UNEXPECTED_MEMORY || name.starts_with("BMI_MX_CREDITS_");
+        if let Some(Refused {
+            name,
+            value,
+            wanted,
+        }) = refused.iter().find(|refused| limits(&refused.name))
+        {
+            return Err(Error::Limit(match wanted {
+                Some(wanted) => format!("{name}={value:?}: not one of {wanted}"),
+                None => format!("{name}: there is no such setting"),
+            }));
+        }
+        let credits = self.method().credits;
+        credits.check().map_err(|reason| {
+            Error::Limit(format!(
+                "{UNEXPECTED_MEMORY}={} with BMI_MX_UNEXPECTED_MAX={} and BMI_MX_CREDITS_*: in \
+                 credits of {CREDIT_COST} bytes, {reason}",
+                self.unexpected_memory, self.unexpected_max
+            ))
+        })
     }
 }
 

@@ -91,6 +91,8 @@ pub enum Error {
         /// Whether there was an address.
         listen: bool,
     },
+    /// A limit in the configuration cannot be kept; why, with the variable, its value and its range.
+    Limit(String),
     /// The method is not initialized.
     NotInitialized,
     /// The method is initialized already.
@@ -193,6 +195,7 @@ impl Error {
             | Self::SegmentSize { .. }
             | Self::Segment(_)
             | Self::ListenMismatch { .. }
+            | Self::Limit(_)
             | Self::Address(_)
             | Self::ForeignAddress(_)
             | Self::UnknownAddress(_)
@@ -327,6 +330,7 @@ impl fmt::Display for Error {
                 true => write!(f, "listen address without the server flag in {flags:#x}"),
                 false => write!(f, "server flag in {flags:#x} without a listen address"),
             },
+            Self::Limit(why) => f.write_str(why),
             Self::NotInitialized => f.write_str("not initialized"),
             Self::AlreadyInitialized => f.write_str("initialized already"),
             Self::Forked => f.write_str("initialized by the process this one was forked from"),

@@ -20,8 +20,8 @@ use crate::abi::types::{BMI_addr_t, bmi_method_addr};
 use crate::address::{self, Address};
 use crate::config::Config;
 use crate::error::Error;
-use crate::match_layout::{KEY, PEER_ID_MAX};
-use crate::method::{Handout, Method, Settings, UNEXPECTED_READY};
+use crate::match_layout::KEY;
+use crate::method::{Handout, Method, UNEXPECTED_READY};
 use crate::peer::table::PeerKey;
 use crate::peer_name::{self, PeerName, ROUTE_DGRAM, ROUTE_RDM};
 use crate::{address_range, host};
@@ -133,6 +133,8 @@ struct Instance {
     /// The name to listen on; its host need not be one.
     listen: Option<PeerName>,
     nic: NicId,
+    /// How long the last messages may take to leave.
+    shutdown: Duration,
 }
 
 static INSTANCE: RwLock<Option<Arc<Instance>>> = RwLock::new(None);
@@ -173,8 +175,7 @@ impl Drop for Telling {
     }
 }
 
-/// How long `finalize` waits for the last messages to leave, and for threads that are in a
-/// function of the host's.
+/// How long `finalize` waits for threads that are in a function of the host's.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Starts the method. See `BMI_mx_initialize`.
@@ -219,9 +220,10 @@ fn start(
     options: Option<&str>,
 ) -> Result<Instance, Error> {
     let (config, refused) = Config::load(options);
-    for refused in refused {
+    for refused in &refused {
         log::warn!("{refused}");
     }
+    config.check(&refused)?;
     nic::set_peers_file(config.mx.peers.clone());
     let name = listen.as_ref().map(|(_, address)| &address.name);
     let (ports, identity) =
@@ -235,15 +237,6 @@ fn start(
         endpoint: identity.endpoint.0,
         route: Route::AUTO,
     };
-    let settings = Settings {
-        connect_timeout: config.connect_timeout,
-        send_timeout: config.send_timeout,
-        unexpected_timeout: config.unexpected_timeout,
-        recv_timeout: config.recv_timeout,
-        unexpected_max: config.unexpected_max,
-        unexpected_queue_bytes: config.unexpected_queue_bytes,
-        peer_limit: PEER_ID_MAX,
-    };
     let endpoint = Endpoint::new(
         config.mx.endpoint.clone(),
         identity,
@@ -251,7 +244,7 @@ fn start(
         ports,
         MonotonicClock,
     );
-    let mut method = Method::new(settings, own.to_string(), endpoint);
+    let mut method = Method::new(config.method(), own.to_string(), endpoint);
     address::set_method_type(method_id);
     if let Some((addr, address)) = &listen {
         // Whatever its host is called, it is this one.
@@ -286,6 +279,7 @@ fn start(
         helper: Mutex::new(helper),
         listen: listen.map(|(_, address)| address.name.clone()),
         nic: identity.nic,
+        shutdown: config.shutdown,
     })
 }
 
@@ -325,7 +319,7 @@ pub fn finalize() -> Result<(), Error> {
     instance.shared.end();
     if let Some(mut method) = method {
         method.close();
-        leave(&mut method);
+        leave(&mut method, instance.shutdown);
     }
     // The host drops its addresses next, and none of them is named to it afterwards.
     linger(LINGER, || match TELLING.load(Ordering::Acquire) {
@@ -337,8 +331,8 @@ pub fn finalize() -> Result<(), Error> {
 }
 
 /// Lets what was sent last leave, for a bounded time.
-fn leave(method: &mut HostMethod) {
-    linger(LINGER, || {
+fn leave(method: &mut HostMethod, at_most: Duration) {
+    linger(at_most, || {
         if method.endpoint().port().link_count() == 0 {
             Lingering::Over
         } else if method.leave() {

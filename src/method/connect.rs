@@ -15,20 +15,21 @@
 //! Receives are given to the endpoint as soon as the other side can know our id, sends when we
 //! know theirs.
 
-use super::{HANDSHAKE, Method};
+use super::{HANDSHAKE, Method, PostKind};
 use crate::abi::types::bmi_method_addr;
 use crate::address::Address;
 use crate::error::Error;
 use crate::match_layout::{KEY, MATCH, MessageType, Refusal, VERSION, bits, refusal_bits};
-use crate::op::table::{OpIndex, Stage};
+use crate::op::table::Stage;
 use crate::peer::handshake::{Answer, ConnReq, Extension};
 use crate::peer::state::{Cause, Ready, State, Wait};
 use crate::peer::table::PeerKey;
 use crate::unexpected::Note;
+use mx_proto::ledger::Borrower;
 use mx_proto::port::Port;
 use mx_proto::{
-    Cancelled, Clock, Completion, EndpointId, Identity, MatchBits, Memory, NicId, PartnerId,
-    PostError, Posted, Received, Route, SendMode, Status, Target,
+    Cancelled, Clock, Completion, EndpointId, Identity, MatchBits, NicId, PartnerId, PostError,
+    Posted, Received, Route, SendMode, Status, Target,
 };
 use mx_sys::{MallocBuffer, UserMemory};
 
@@ -164,7 +165,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.know_partner(key, partner);
         self.move_to(key, State::Wait(Wait::Requested { partner }));
         self.post_queued_recvs(key);
-        let body = ConnReq::emit(&self.name, Extension::default());
+        // Whether it knows what to do with them, its answer says.
+        let loan = self.inbox.lend_to(key, true);
+        let body = ConnReq::emit(&self.name, Extension { loan: Some(loan) });
         let bits = bits(MessageType::ConnReq, key.id(), VERSION);
         self.send_handshake(key, partner, bits, &body);
     }
@@ -272,6 +275,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// CONN_REQ came from this peer, maybe in a new life.
     fn answer(&mut self, key: PeerKey, note: Note, identity: Identity) {
         let (partner, tx_id) = (note.partner, note.fields.id);
+        let request = ConnReq::parse(&note.body).ok();
+        let told_loan = request.and_then(|request| request.extension?.loan);
         let Some(state) = self.peers.get(key).map(|peer| peer.state) else {
             return;
         };
@@ -283,6 +288,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     .peers
                     .get(key)
                     .is_some_and(|peer| !peer.handshake_waits);
+                if acknowledge {
+                    // It knows nothing of credits that were lent before, or used.
+                    self.inbox.lose(key);
+                    self.early.retain(|(of, _)| *of != key);
+                }
+                self.note_loan(key, told_loan);
                 return self.become_ready(key, partner, tx_id, acknowledge);
             }
             State::Wait(Wait::Answering {
@@ -295,6 +306,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     partner,
                     tx_id,
                 };
+                self.note_loan(key, told_loan);
                 return self.move_to(key, State::Wait(wait));
             }
             State::Disconnect { .. } => {
@@ -337,6 +349,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     tx_id,
                 };
                 self.move_to(key, State::Wait(wait));
+                self.note_loan(key, told_loan);
                 self.post_queued_recvs(key);
             }
             Err(reason) => {
@@ -349,20 +362,21 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
+    /// What the handshake says a peer lends us.
+    fn note_loan(&mut self, key: PeerKey, told_loan: Option<u16>) {
+        if let Some(peer) = self.peers.get_mut(key) {
+            peer.told_loan = told_loan;
+        }
+    }
+
     /// Tells a partner that it cannot be a peer. One that takes nothing is told once: whatever else
     /// it asks, nothing is kept for it.
     fn refuse(&mut self, partner: PartnerId, reason: Refusal) {
         if self.endpoint.queued_for(partner) > 0 {
             return;
         }
-        // A refusal that does not get through is noticed by its receiver's time-out.
-        let _ = self.endpoint.send(
-            partner,
-            refusal_bits(reason),
-            UserMemory::empty(),
-            HANDSHAKE,
-            SendMode::Standard,
-        );
+        // One that does not get through is noticed by its receiver's time-out.
+        self.send_word(partner, refusal_bits(reason));
     }
 
     fn on_conn_ack(&mut self, note: &Note, identity: Identity) {
@@ -378,6 +392,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let answer = Answer::of(note.fields);
         match (peer.state, answer) {
             (State::Wait(Wait::Requested { partner }), Answer::Accepted { tx_id }) => {
+                let loan = Extension::parse(&note.body).and_then(|extension| extension.loan);
+                self.note_loan(key, loan);
                 self.become_ready(key, partner, tx_id, false);
             }
             // Both began at once: CONN_REQ has told us all there is.
@@ -397,11 +413,22 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn become_ready(&mut self, key: PeerKey, partner: PartnerId, tx_id: u32, acknowledge: bool) {
         self.know_partner(key, partner);
         self.move_to(key, State::Ready(Ready { partner, tx_id }));
+        let Some(peer) = self.peers.get_mut(key) else {
+            return;
+        };
+        let told_loan = peer.told_loan;
+        peer.borrower = told_loan.map_or_else(Borrower::default, Borrower::open);
+        let loan = self.inbox.lend_to(key, told_loan.is_some());
         if acknowledge {
+            let extension = Extension { loan: Some(loan) }.emit();
             let bits = bits(MessageType::ConnAck, key.id(), VERSION);
-            self.send_handshake(key, partner, bits, &[]);
+            let body: &[u8] = if told_loan.is_some() { &extension } else { &[] };
+            self.send_handshake(key, partner, bits, body);
         }
         self.post_queued_recvs(key);
+        if !self.early.is_empty() {
+            self.catch_up(key);
+        }
         self.flush(key);
         if let Some(peer) = self.peers.get_mut(key)
             && !peer.receives.is_empty()
@@ -442,37 +469,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// READY: sends what was queued, stamped with the peer's id for us.
+    /// READY: what was queued has its turn.
     fn flush(&mut self, key: PeerKey) {
-        while let Some(peer) = self.peers.get_mut(key) {
-            let State::Ready(Ready { partner, tx_id }) = peer.state else {
-                return;
-            };
-            let Some(index) = self.ops.pop_front(&mut peer.queued_sends) else {
-                return;
-            };
-            self.send_queued(index, partner, tx_id);
-        }
-    }
-
-    fn send_queued(&mut self, index: OpIndex, partner: PartnerId, tx_id: u32) {
-        let op = self.ops.get_mut(index);
-        op.bits = MatchBits(op.bits.0 | u64::from(tx_id) << 32);
-        let bits = op.bits;
-        let memory = self.ops.take_memory(index).unwrap_or(UserMemory::empty());
-        let size = memory.len() as i64;
-        let context = index.number().into();
-        let sent = self
-            .endpoint
-            .send(partner, bits, memory, context, SendMode::Standard);
-        match sent {
-            Ok(Posted::Complete) => self.finish_op(index, 0, size),
-            Ok(Posted::Pending(request)) => {
-                self.ops.get_mut(index).stage = Stage::Posted(request);
-                self.limit_rest(index, request);
-            }
-            Err(error) => self.finish_op(index, code_of_post(error), 0),
-        }
+        self.line_up(key);
+        self.serve_line();
     }
 
     /// `from`, which was reaching out, turned out to be `into`.
@@ -487,9 +487,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         );
         // Only after a second attempt are there any: they carry an id the other side has forgotten.
         let posted = self.ops.list(&peer.receives);
-        let sends = std::mem::take(&mut peer.queued_sends);
-        let recvs = std::mem::take(&mut peer.queued_recvs);
-        let moved = (sends.len() + recvs.len()) as u32;
+        let moved = peer.queued();
+        let queued = peer.take_queues();
         peer.refs = peer.refs.saturating_sub(moved);
         self.move_to(
             from,
@@ -504,15 +503,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         };
         peer.refs += moved;
-        for index in self.ops.list(&sends) {
-            self.ops.get_mut(index).peer = into;
-            self.ops.push_back(&mut peer.queued_sends, index);
-        }
-        for index in self.ops.list(&recvs) {
+        let queued: Vec<_> = queued.iter().flat_map(|list| self.ops.list(list)).collect();
+        for index in queued {
             let op = self.ops.get_mut(index);
             op.peer = into;
-            op.bits = bits(MessageType::Expected, into.id(), op.bits.0 as u32);
-            self.ops.push_back(&mut peer.queued_recvs, index);
+            if op.kind == PostKind::Recv {
+                op.bits = bits(MessageType::Expected, into.id(), op.bits.0 as u32);
+            }
+            let kind = op.kind;
+            self.ops.push_back(peer.queue_of(kind), index);
         }
         self.look_through(into);
         self.post_queued_recvs(into);

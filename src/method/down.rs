@@ -12,9 +12,10 @@
 
 use super::Method;
 use crate::abi::types::bmi_method_addr;
-use crate::op::table::{OpIndex, Stage};
+use crate::op::table::{OpIndex, OpList, Stage};
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{Inbound, PeerKey};
+use mx_proto::ledger::Borrower;
 use mx_proto::port::Port;
 use mx_proto::{Cancelled, Clock};
 use mx_sys::UserMemory;
@@ -46,6 +47,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if let State::Disconnect { .. } = next {
             self.inbox.abandoned.forget(key.id());
         }
+        if next.partner().is_none() {
+            // Credits do not outlive the connection, on either side.
+            peer.borrower = Borrower::default();
+            self.inbox.lose(key);
+            self.early.retain(|(of, _)| *of != key);
+        }
         if let State::Ready(_) = next
             && let Inbound::Known { forgotten, .. } = &mut peer.inbound
         {
@@ -66,8 +73,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let (partner, connect) = (peer.state.partner(), peer.state.connect());
         // Kept until everything below is done.
         peer.refs += 1;
-        let mut queued = std::mem::take(&mut peer.queued_sends);
-        let mut queued_recvs = std::mem::take(&mut peer.queued_recvs);
+        let queued = peer.take_queues();
         let receives = self.ops.list(&peer.receives);
         self.move_to(key, State::Disconnect { cause });
         if let Some(request) = connect
@@ -75,12 +81,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         {
             self.release(key);
         }
-        for list in [&mut queued, &mut queued_recvs] {
-            while let Some(index) = self.ops.pop_front(list) {
-                self.ops.take_memory(index);
-                self.finish_op(index, cause.code(), 0);
-            }
-        }
+        self.fail_all(queued, cause.code());
         // First the partner: it would take a withdrawn receive that its message had matched for one
         // that was not wanted, and its send for failed, before it heard of the end.
         if let Some(partner) = partner {
@@ -118,7 +119,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         debug_assert!(peer.refs > 0, "{} has no reference to give back", peer.name);
         peer.refs = peer.refs.saturating_sub(1);
-        if peer.refs == queued(peer) && matches!(peer.state, State::Disconnect { .. }) {
+        // Those in its queues do not hold up DISCONNECT, they wait for its end.
+        if peer.refs == peer.queued() && matches!(peer.state, State::Disconnect { .. }) {
             self.end_disconnect(key);
         }
     }
@@ -134,7 +136,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         {
             self.inbox.defer(note);
         }
-        if self.peers.get(key).is_some_and(|peer| queued(peer) > 0) {
+        if self.peers.get(key).is_some_and(|peer| peer.queued() > 0) {
             if let Err(error) = self.begin_connect(key) {
                 log::warn!("{error}");
                 self.fail_queued(key, error.code());
@@ -158,10 +160,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let Some(peer) = self.peers.get_mut(key) else {
             return;
         };
-        let lists = [
-            std::mem::take(&mut peer.queued_sends),
-            std::mem::take(&mut peer.queued_recvs),
-        ];
+        let queued = peer.take_queues();
+        self.fail_all(queued, code);
+    }
+
+    fn fail_all(&mut self, lists: [OpList; 3], code: i32) {
         for mut list in lists {
             while let Some(index) = self.ops.pop_front(&mut list) {
                 self.ops.take_memory(index);
@@ -215,11 +218,4 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let came = matches!(peer.inbound, Inbound::Known { addr: known, .. } if known == addr);
         came && peer.state == State::Init && peer.refs == 0 && !self.inbox.holds(peer.key)
     }
-}
-
-/// References of operations that wait in the peer's queues: they do not hold up DISCONNECT, they
-/// wait for its end.
-#[inline]
-fn queued(peer: &crate::peer::table::Peer) -> u32 {
-    (peer.queued_sends.len() + peer.queued_recvs.len()) as u32
 }

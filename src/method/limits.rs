@@ -100,9 +100,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     fn queued_of(&self, peer: &Peer) -> Vec<OpIndex> {
-        let mut queued = self.ops.list(&peer.queued_sends);
-        queued.extend(self.ops.list(&peer.queued_recvs));
-        queued
+        let lists = peer.queues().into_iter();
+        lists.flat_map(|list| self.ops.list(list)).collect()
     }
 
     /// Ends queued operations that have waited for too long.
@@ -170,8 +169,33 @@ impl Peer {
     pub(crate) fn queue_of(&mut self, kind: PostKind) -> &mut OpList {
         match kind {
             PostKind::Recv => &mut self.queued_recvs,
-            PostKind::Send | PostKind::SendUnexpected => &mut self.queued_sends,
+            PostKind::Send => &mut self.queued_sends,
+            PostKind::SendUnexpected => &mut self.queued_requests,
         }
+    }
+
+    /// All queues.
+    pub(crate) fn queues(&self) -> [&OpList; 3] {
+        [
+            &self.queued_requests,
+            &self.queued_sends,
+            &self.queued_recvs,
+        ]
+    }
+
+    /// All operations that wait in them, which are in none afterwards.
+    pub(crate) fn take_queues(&mut self) -> [OpList; 3] {
+        [
+            std::mem::take(&mut self.queued_requests),
+            std::mem::take(&mut self.queued_sends),
+            std::mem::take(&mut self.queued_recvs),
+        ]
+    }
+
+    /// How many that are.
+    #[inline]
+    pub(crate) fn queued(&self) -> u32 {
+        self.queues().iter().map(|list| list.len() as u32).sum()
     }
 
     /// There are receives for the peer's messages: `endpoint` watches it, which it has to be told

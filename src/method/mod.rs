@@ -14,18 +14,31 @@
 //! It knows no lock, no thread and no C: `instance` puts one behind a lock for the process, and on
 //! the simulator several run in one thread.
 //!
-//! Whatever the endpoint reports is drained before a call returns, completions first, then lost
-//! partners, then the handshake, so that nothing is taken for a new life's that belongs to the
-//! old one.
+//! What the endpoint reports is of three classes (GASNet's), each with a limit to what one call of
+//! [`Method::progress`] deals with, so that none keeps the others waiting:
+//!
+//! ```text
+//!   SYS   lost partners, the handshake, credits     need nothing; a storm of callers is taken on
+//!   |                                               in portions
+//!   SAFE  completions                               need nothing: their memory is the host's
+//!   |
+//!   AM    unexpected messages                       taken in when their credits are there
+//! ```
+//!
+//! What lends and uses credits is counted as it arrives, before everything. Of one partner's,
+//! completions come first, then its loss, then the handshake of its next life, so that nothing is
+//! taken for a new life's that belongs to the old one: what is left over of a class keeps those
+//! behind it waiting.
 //!
 //! Owns: everything of one life of the method. The files beside this one hold its parts:
-//! `connect` the handshake, `down` how peers are lost, `limits` how long operations wait,
-//! `../op/post` posting, `../cancel` cancelling.
+//! `connect` the handshake, `down` how peers are lost, `limits` how long operations wait, `sending`
+//! what sends wait for, `../op/post` posting, `../cancel` cancelling.
 
 mod connect;
 mod down;
 mod inbound;
 mod limits;
+mod sending;
 
 pub use inbound::{Handout, Unexpected};
 pub(crate) use limits::FOR_EVER;
@@ -36,8 +49,9 @@ use crate::error::Error;
 use crate::op::table::{OpIndex, Ops, Stage};
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{PeerKey, Peers};
-use crate::unexpected::{DROPPED, Inbox, RECEIVE};
+use crate::unexpected::{DROPPED, Inbox, Pick, RECEIVE};
 use libc::c_void;
+use mx_proto::ledger::{self, CREDIT_COST, Lender, LenderSettings};
 use mx_proto::port::Port;
 use mx_proto::{
     Arrival, Clock, Completion, Endpoint, Event, Handler, Instant, Kind, Received, Source, Status,
@@ -101,24 +115,61 @@ pub struct Settings {
     pub recv_timeout: Option<Duration>,
     /// The largest unexpected message.
     pub unexpected_max: usize,
-    /// Bytes of unexpected messages that wait here.
-    pub unexpected_queue_bytes: usize,
+    /// Messages up to this many bytes go with their data.
+    pub eager_max: u32,
+    /// Who may leave how much here unasked.
+    pub credits: LenderSettings,
+    /// Sends that the endpoint has at a time.
+    pub send_tickets: u32,
+    /// What one call deals with at most.
+    pub poll: PollLimits,
     /// Peers at most.
     pub peer_limit: u32,
 }
 
+impl Settings {
+    /// Lets unexpected messages of at most `largest` bytes take up `memory` bytes here in all.
+    pub fn limit_unexpected(&mut self, memory: usize, largest: usize) {
+        self.unexpected_max = largest;
+        self.credits = lender_settings(memory, largest, self.credits);
+    }
+}
+
+/// How much of each class one call of [`Method::progress`] deals with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PollLimits {
+    /// Messages of the handshake.
+    pub sys: u32,
+    /// Completions.
+    pub safe: u32,
+    /// Unexpected messages that had been left at the endpoint.
+    pub am: u32,
+}
+
+/// The ledger for so many bytes of `memory`, of which messages of `largest` bytes can be pulled: as
+/// much as that takes is never lent, and an eighth at least.
+pub fn lender_settings(memory: usize, largest: usize, knobs: LenderSettings) -> LenderSettings {
+    let total = u32::try_from(memory / CREDIT_COST).unwrap_or(u32::MAX);
+    let largest = ledger::cost(u32::try_from(largest).unwrap_or(u32::MAX));
+    LenderSettings {
+        total,
+        reserve: largest.max(total / 8),
+        ..knobs
+    }
+}
+
+impl PollLimits {
+    /// Everything there is.
+    const NONE: Self = Self {
+        sys: u32::MAX,
+        safe: u32::MAX,
+        am: u32::MAX,
+    };
+}
+
 impl Default for Settings {
     fn default() -> Self {
-        let config = crate::config::Config::default();
-        Self {
-            connect_timeout: config.connect_timeout,
-            send_timeout: config.send_timeout,
-            unexpected_timeout: config.unexpected_timeout,
-            recv_timeout: config.recv_timeout,
-            unexpected_max: config.unexpected_max,
-            unexpected_queue_bytes: config.unexpected_queue_bytes,
-            peer_limit: crate::match_layout::PEER_ID_MAX,
-        }
+        crate::config::Config::default().method()
     }
 }
 
@@ -133,6 +184,12 @@ pub struct Method<P, C> {
     pub(crate) ops: Ops,
     pub(crate) done: Completions,
     pub(crate) inbox: Inbox,
+    /// Sends that the endpoint has.
+    pub(crate) tickets: sending::Tickets,
+    /// Peers with something to send that may be able to go.
+    line: VecDeque<PeerKey>,
+    /// What is about credits and waits for the end of a handshake.
+    early: Vec<(PeerKey, sending::Early)>,
     /// When which peer's WAIT is over, soonest first; entries of peers that left WAIT are skipped.
     waits: VecDeque<(Instant, PeerKey)>,
     /// Peers in WAIT.
@@ -155,10 +212,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// A method that calls itself `name` and uses `endpoint`, which must have been made with
     /// [`crate::match_layout::KEY`].
     pub fn new(settings: Settings, name: String, endpoint: Endpoint<P, UserMemory, C>) -> Self {
-        let inbox = Inbox::new(settings.unexpected_queue_bytes, settings.unexpected_max);
+        let inbox = Inbox::new(settings.credits, settings.unexpected_max);
         let peers = Peers::new(settings.peer_limit);
         Self {
             endpoint,
+            tickets: sending::Tickets::new(settings.send_tickets),
+            line: VecDeque::new(),
+            early: Vec::new(),
             settings,
             name,
             peers,
@@ -203,6 +263,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.inbox.len()
     }
 
+    /// What is lent to whom.
+    pub fn lender(&self) -> &Lender {
+        &self.inbox.lender
+    }
+
     /// Bytes of unexpected messages that wait here, a little overhead for each included.
     pub fn unexpected_bytes(&self) -> usize {
         self.inbox.bytes()
@@ -218,9 +283,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline]
     pub fn progress(&mut self) -> bool {
         let mut busy = self.endpoint.progress(&mut self.inbox);
-        busy |= self.drain();
+        busy |= self.drain_within(self.settings.poll);
         if self.inbox.wants_more() {
             busy |= self.pick_up();
+        }
+        if let Some(at) = self.inbox.lender.deadline() {
+            busy |= self.tend_credits(at);
         }
         while let Some(key) = self.inbox.pop_crowd() {
             self.relieve(key);
@@ -238,7 +306,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     pub fn deadline(&self) -> Option<Instant> {
         let wait = self.waits.front().map(|(at, _)| *at);
         let look = self.looks.first().map(|(at, _)| *at);
-        let all = [self.endpoint.deadline(), wait, look];
+        let credits = self.inbox.lender.deadline();
+        let all = [self.endpoint.deadline(), wait, look, credits];
         all.into_iter().flatten().min()
     }
 
@@ -317,22 +386,52 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Takes in everything the endpoint has to say.
     #[inline]
     pub(crate) fn drain(&mut self) -> bool {
+        self.drain_within(PollLimits::NONE)
+    }
+
+    /// As much of it as `limits` allows. Returns whether anything happened.
+    #[inline]
+    fn drain_within(&mut self, mut limits: PollLimits) -> bool {
         let mut busy = false;
         loop {
-            while let Some(completion) = self.endpoint.poll_completion() {
+            while limits.safe > 0
+                && let Some(completion) = self.endpoint.poll_completion()
+            {
+                limits.safe -= 1;
                 self.on_completion(&completion);
                 busy = true;
+            }
+            if limits.safe == 0 {
+                return busy;
             }
             if let Some(event) = self.endpoint.poll_event() {
                 self.on_event(event);
             } else if let Some(note) = self.inbox.pop_note() {
                 self.on_note(note);
+                limits.sys -= 1;
+                if limits.sys == 0 {
+                    return true;
+                }
+            } else if let Some((peer, tiding)) = self.inbox.pop_tiding() {
+                self.on_tiding(peer, tiding);
             } else if let Some((partner, context)) = self.endpoint.poll_watched() {
                 self.on_watched(partner, context);
+            } else if !self.line.is_empty() && self.serve_line() || self.lend() {
+                // Which may have completed something.
             } else {
                 return busy;
             }
             busy = true;
+        }
+    }
+
+    /// What is due about credits although nothing has come.
+    #[cold]
+    fn tend_credits(&mut self, at: Instant) -> bool {
+        self.inbox.now = self.endpoint.clock().now();
+        at <= self.inbox.now && {
+            self.inbox.lender.tick(self.inbox.now);
+            self.drain()
         }
     }
 
@@ -380,6 +479,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if completion.status == Status::Timeout {
             self.give_up(&op);
         }
+        if !completion.announced && op.kind != PostKind::Recv {
+            self.unstamp(&op);
+        }
         if let Some(peer) = self.peers.get_mut(op.peer) {
             if op.kind == PostKind::Recv {
                 self.ops.unlink(&mut peer.receives, index);
@@ -406,16 +508,28 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[cold]
     fn pick_up(&mut self) -> bool {
         let mut busy = false;
-        while self.inbox.wants_more() {
-            let (bits, mask) = Inbox::wanted();
+        // Who has no right to more is passed by, once.
+        let mut passed = 0;
+        for _ in 0..self.settings.poll.am {
+            let Some((peer, bits, mask)) = self.inbox.wanted() else {
+                break;
+            };
             let Some(arrival) = self.endpoint.probe(bits, mask) else {
-                self.inbox.has_all();
-                break;
+                self.inbox.has_all(peer);
+                continue;
             };
-            let Some((memory, context)) = self.inbox.pick_up(&arrival) else {
-                break;
+            let (memory, context) = match self.inbox.pick_up(&arrival) {
+                Pick::Receive(memory, context) => (memory, context),
+                Pick::Next if passed < self.inbox.held() => {
+                    passed += 1;
+                    continue;
+                }
+                Pick::Next | Pick::Wait => {
+                    self.inbox.tried();
+                    break;
+                }
             };
-            busy = true;
+            (busy, passed) = (true, 0);
             // Only this message: the buffer is made for it, whoever may come next.
             if let Some(Received::Complete(completion)) =
                 self.endpoint.recv_present(bits, mask, memory, context)

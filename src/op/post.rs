@@ -2,12 +2,14 @@
 //!
 //! ```text
 //!                INIT            WAIT                       READY              DISCONNECT
-//!   send         connect, queue  queue                      endpoint           queue
+//!   send         connect, queue  queue                      endpoint, or queue queue
+//!                                                           for credits or a
+//!                                                           ticket
 //!   receive      connect, queue  queue while connecting,    endpoint           queue
 //!                                then endpoint
 //! ```
 //!
-//! A send goes past the queue only when the queue is empty, so nothing overtakes; a receive
+//! A send goes past the queue of its kind only when that is empty, so nothing overtakes; a receive
 //! likewise. What completes at once takes no block. What is refused leaves nothing behind.
 //!
 //! Knows nothing of: waiting, threads, C's pointers.
@@ -19,7 +21,7 @@ use crate::method::{Method, Post, PostKind, Posted, check_source, code_of};
 use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::PeerKey;
 use mx_proto::port::Port;
-use mx_proto::{self as mx, Clock, Memory, Received, SendMode};
+use mx_proto::{self as mx, Clock, Memory, Received};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
@@ -54,20 +56,30 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let State::Ready(Ready { partner, tx_id }) = peer.state else {
             return self.queue(key, post, bits(kind, 0, 0), id);
         };
-        debug_assert!(peer.queued_sends.is_empty(), "flushed when READY began");
-        let bits = bits(kind, tx_id, post.tag as u32);
+        if !peer.queue_of(post.kind).is_empty() || !self.has_ticket(key) {
+            return self.queue(key, post, bits(kind, 0, 0), id);
+        }
+        let len = u32::try_from(size).unwrap_or(u32::MAX);
+        let Some((byte, mode)) = self.stamp(key, post.kind, len) else {
+            return self.queue(key, post, bits(kind, 0, 0), id);
+        };
+        let bits = byte.put(bits(kind, tx_id, post.tag as u32));
         let op = new_op(&post, size, bits, key);
         let Some(index) = self.ops.reserve() else {
+            self.unstamp(&op);
             return Err(NO_BLOCK);
         };
         let context = index.number().into();
-        let sent = self
+        match self
             .endpoint
-            .send(partner, bits, post.memory, context, SendMode::Standard);
-        match sent {
+            .send(partner, bits, post.memory, context, mode)
+        {
             Ok(mx::Posted::Complete) => Ok(Posted::Complete { size }),
             Ok(mx::Posted::Pending(request)) => {
-                peer.refs += 1;
+                self.take_ticket(key, request);
+                if let Some(peer) = self.peers.get_mut(key) {
+                    peer.refs += 1;
+                }
                 self.ops.commit(index, op, post.addr.as_ptr());
                 self.ops.get_mut(index).stage = Stage::Posted(request);
                 *id = self.ops.id(index);
@@ -75,7 +87,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 Ok(Posted::Pending)
             }
             Err(mx::PostError::UnknownPartner) => {
-                let name = peer.name.clone();
+                let peer = self.peers.get(key);
+                let name = peer.map_or_else(String::new, |peer| peer.name.clone());
                 self.disconnect(key, Cause::Reset, false);
                 Err(Error::PeerReset(name))
             }
@@ -158,6 +171,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             self.ops.push_back(peer.queue_of(op.kind), index);
         }
         self.limit_queued(index);
+        if post.kind != PostKind::Recv && matches!(state, Some(State::Ready(_))) {
+            self.wait_for_turn(key);
+        }
         Ok(Posted::Pending)
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   CONN_REQ   bits: type 0xc | our id for the peer | version
-//!              body: "mx://host:board:endpoint" NUL   "MXrs" length flags ...
+//!              body: "mx://host:board:endpoint" NUL   extension
 //!                    what every method sends           ours: an old peer does not look there
 //!   CONN_ACK   bits: type 0xa | our id for the peer | version          (accepted)
 //!                    type 0xa | negative reason | version, bit 31 set  (refused)
-//!              body: none
+//!              body: extension, to a peer whose CONN_REQ had one; else none
+//!   extension  "MXrs" | length of the rest: u32 | flags: u32 | loan: u32      all little-endian
 //! ```
 //!
 //! Owns: the extension's format. Knows nothing of: peers, the endpoint, when to send what.
@@ -20,11 +21,48 @@ pub const REQUEST_MAX: usize = 2048;
 /// How an extension begins.
 const MAGIC: &[u8; 4] = b"MXrs";
 
+/// Set in the flags of a method that knows credits.
+const CREDITS: u32 = 1;
+
 /// What a method of this project says about itself behind its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Extension {
-    /// What it can do. No bit has a meaning yet.
-    pub flags: u32,
+    /// Credits it lends to the receiver; `None`: it knows none.
+    pub loan: Option<u16>,
+}
+
+impl Extension {
+    /// The bytes to send.
+    pub fn emit(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        let flags = if self.loan.is_some() { CREDITS } else { 0 };
+        bytes[..4].copy_from_slice(MAGIC);
+        // The length of what follows, so that later versions can append fields.
+        bytes[4..8].copy_from_slice(&8u32.to_le_bytes());
+        bytes[8..12].copy_from_slice(&flags.to_le_bytes());
+        bytes[12..].copy_from_slice(&u32::from(self.loan.unwrap_or(0)).to_le_bytes());
+        bytes
+    }
+
+    /// Reads what arrived. What is not exactly an extension is none: an old peer's padding may hold
+    /// anything. A loan of more than 65535 credits is one of 65535.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let (magic, rest) = bytes.split_first_chunk::<4>()?;
+        let (len, rest) = rest.split_first_chunk::<4>()?;
+        let fields = rest.get(..u32::from_le_bytes(*len) as usize)?;
+        let (flags, fields) = fields.split_first_chunk::<4>()?;
+        if magic != MAGIC {
+            return None;
+        }
+        let loan = match fields.first_chunk::<4>() {
+            Some(loan) if u32::from_le_bytes(*flags) & CREDITS != 0 => {
+                let loan = u32::from_le_bytes(*loan);
+                Some(u16::try_from(loan).unwrap_or(u16::MAX))
+            }
+            _ => None,
+        };
+        Some(Self { loan })
+    }
 }
 
 /// A CONN_REQ's body.
@@ -63,13 +101,10 @@ impl fmt::Display for Malformed {
 impl<'a> ConnReq<'a> {
     /// The bytes to send.
     pub fn emit(name: &str, extension: Extension) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(name.len() + 13);
+        let mut bytes = Vec::with_capacity(name.len() + 17);
         bytes.extend_from_slice(name.as_bytes());
         bytes.push(0);
-        bytes.extend_from_slice(MAGIC);
-        // The length of what follows, so that later versions can append fields.
-        bytes.extend_from_slice(&4u32.to_le_bytes());
-        bytes.extend_from_slice(&extension.flags.to_le_bytes());
+        bytes.extend_from_slice(&extension.emit());
         bytes
     }
 
@@ -84,20 +119,9 @@ impl<'a> ConnReq<'a> {
         if name.is_empty() {
             return Err(Malformed::Empty);
         }
-        let extension = parse_extension(&bytes[end + 1..]);
+        let extension = Extension::parse(&bytes[end + 1..]);
         Ok(Self { name, extension })
     }
-}
-
-/// What is not exactly an extension is none: an old peer's padding may hold anything.
-fn parse_extension(bytes: &[u8]) -> Option<Extension> {
-    let (magic, rest) = bytes.split_first_chunk::<4>()?;
-    let (len, rest) = rest.split_first_chunk::<4>()?;
-    let fields = rest.get(..u32::from_le_bytes(*len) as usize)?;
-    let (flags, _) = fields.split_first_chunk::<4>()?;
-    (magic == MAGIC).then(|| Extension {
-        flags: u32::from_le_bytes(*flags),
-    })
 }
 
 /// What a CONN_ACK says.
@@ -161,11 +185,12 @@ mod tests {
 
     #[test]
     fn an_old_peer_sees_a_name_and_its_nul_and_nothing_else() {
-        let bytes = ConnReq::emit("mx://oss7:0:3", Extension { flags: 5 });
+        let lends = Extension { loan: Some(64) };
+        let bytes = ConnReq::emit("mx://oss7:0:3", lends);
         assert_eq!(&bytes[..14], b"mx://oss7:0:3\0");
         let request = ConnReq::parse(&bytes).unwrap();
         assert_eq!(request.name, "mx://oss7:0:3");
-        assert_eq!(request.extension, Some(Extension { flags: 5 }));
+        assert_eq!(request.extension, Some(lends));
     }
 
     #[test]
@@ -184,12 +209,28 @@ mod tests {
     }
 
     #[test]
-    fn later_versions_may_append_fields() {
-        let mut bytes = ConnReq::emit("mx://c:1", Extension::default());
-        let len_at = bytes.len() - 8;
-        bytes[len_at] = 7;
+    fn later_versions_may_append_fields_and_earlier_ones_had_fewer() {
+        let lends = Extension { loan: Some(7) };
+        let mut bytes = lends.emit().to_vec();
+        bytes[4] = 11;
         bytes.extend_from_slice(b"new");
-        assert!(ConnReq::parse(&bytes).unwrap().extension.is_some());
+        assert_eq!(Extension::parse(&bytes), Some(lends));
+        let before = b"MXrs\x04\0\0\0\x01\0\0\0";
+        assert_eq!(Extension::parse(before), Some(Extension { loan: None }));
+    }
+
+    #[test]
+    fn a_loan_is_told_and_one_beyond_all_loans_is_the_largest() {
+        for loan in [None, Some(0), Some(u16::MAX)] {
+            let extension = Extension { loan };
+            assert_eq!(Extension::parse(&extension.emit()), Some(extension));
+        }
+        let mut bytes = Extension { loan: Some(1) }.emit();
+        bytes[12..].copy_from_slice(&u32::MAX.to_le_bytes());
+        let most = Extension {
+            loan: Some(u16::MAX),
+        };
+        assert_eq!(Extension::parse(&bytes), Some(most));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::match_layout::PEER_ID_MAX;
 use crate::op::table::OpList;
 use crate::unexpected::Note;
 use foldhash::fast::RandomState;
+use mx_proto::ledger::Borrower;
 use mx_proto::{EndpointId, Instant, NicId, PartnerId, Target};
 use std::collections::{HashMap, VecDeque};
 
@@ -113,12 +114,22 @@ pub struct Peer {
     pub look_at: Option<Instant>,
     /// The partner that the endpoint watches because receives are posted, until it asks.
     pub watched: Option<PartnerId>,
+    /// What it lends us: how many unexpected messages we may send it.
+    pub borrower: Borrower,
+    /// The loan it told of in the handshake; `None`: it knows no credits.
+    pub told_loan: Option<u16>,
+    /// Sends the endpoint has.
+    pub sends: u32,
+    /// It stands in the line of those who have something to send.
+    pub in_line: bool,
     /// That it wants to connect again, which came during DISCONNECT: looked at when that is over.
     pub returning: Option<Note>,
     /// How the host knows it.
     pub inbound: Inbound,
-    /// Sends that wait for READY.
+    /// Expected sends that wait for READY, or for a ticket.
     pub queued_sends: OpList,
+    /// Unexpected sends that wait for READY, for a ticket or for credits.
+    pub queued_requests: OpList,
     /// Receives that wait for the end of DISCONNECT.
     pub queued_recvs: OpList,
     /// Receives the endpoint has.
@@ -217,9 +228,14 @@ impl Peers {
             handshake_waits: false,
             look_at: None,
             watched: None,
+            borrower: Borrower::default(),
+            told_loan: None,
+            sends: 0,
+            in_line: false,
             returning: None,
             inbound: Inbound::No,
             queued_sends: OpList::default(),
+            queued_requests: OpList::default(),
             queued_recvs: OpList::default(),
             receives: OpList::default(),
         }));
@@ -257,6 +273,13 @@ impl Peers {
     pub fn get_mut(&mut self, key: PeerKey) -> Option<&mut Peer> {
         let slot = self.slots.get_mut(key.id as usize)?;
         slot.peer.as_deref_mut().filter(|peer| peer.key == key)
+    }
+
+    /// The peer that has the number `id` now.
+    #[inline]
+    pub fn with_id(&self, id: u32) -> Option<PeerKey> {
+        let peer = self.slots.get(id as usize)?.peer.as_deref();
+        peer.map(|peer| peer.key)
     }
 
     /// The peer with that network name.

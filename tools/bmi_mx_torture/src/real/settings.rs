@@ -63,7 +63,9 @@ pub(crate) fn environment(seed: u64, port: &str) -> Vec<(&'static str, String)> 
         ("MX_POLL_BUDGET", &["64", "1"]),
         ("MX_RDM_LANES", &["64", "1", "0"]),
         ("BMI_MX_BUFFER_CACHE", &["64M", "0"]),
-        ("BMI_MX_UNEXPECTED_QUEUE_BYTES", &["64M", "1M"]),
+        ("BMI_MX_UNEXPECTED_MEMORY", &["64M", "8M"]),
+        ("BMI_MX_CREDITS_INITIAL", &["64", "1"]),
+        ("BMI_MX_SEND_TICKETS", &["4096", "16"]),
     ] {
         // Mostly as it is by default.
         let value = if rng.chance(0.7) {

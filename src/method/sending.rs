@@ -1,0 +1,393 @@
+//! What a send may have to wait for once its peer is ready.
+//!
+//! ```text
+//!                                          +-- ticket    any send that goes brings one back
+//!   post, READY --> queues of the peer ----+
+//!                     unexpected first     +-- credits   (unexpected only) a Want goes out; a grant,
+//!                     expected                           or a message that comes home, brings them
+//!                        |
+//!                        v  both there: match bits stamped with credits
+//!                     endpoint
+//! ```
+//!
+//! *Tickets* cap the sends that the endpoint has and that have not gone yet; those that only wait for
+//! their receives need none, or they would keep others from what those wait for. A peer may have as
+//! many as are still free, and always one: whoever takes nothing leaves room for the others, however
+//! many such peers there are. Whether a send has gone is only asked when tickets run out.
+//!
+//! *Credits* are what the receiver lends for unexpected messages. A message whose cost is there goes
+//! with its data; with one credit at least it is offered, and its data follows when the receiver has
+//! room; without any it waits. Expected messages do not wait behind it.
+//!
+//! Everybody with something to send has a turn of one message at a time.
+//!
+//! Owns: the line of peers with something to send. Knows nothing of: how credits are lent.
+
+use super::connect::code_of_post;
+use super::{HANDSHAKE, Method, PostKind};
+use crate::match_layout::{MessageType, bits};
+use crate::op::table::{Op, OpIndex, Stage};
+use crate::peer::state::{Cause, Ready, State};
+use crate::peer::table::{Peer, PeerKey, Peers};
+use crate::unexpected::Tiding;
+use mx_proto::ledger::{self, Borrower, Control, ControlWord, CreditByte};
+use mx_proto::port::Port;
+use mx_proto::{Clock, MatchBits, Memory, PartnerId, Posted, RequestId, SendMode};
+use mx_sys::UserMemory;
+use std::collections::VecDeque;
+use std::fmt;
+
+/// Sends that the endpoint has and has not announced yet, of all peers; and some that it has.
+#[derive(Debug)]
+pub(crate) struct Tickets {
+    limit: usize,
+    out: VecDeque<(PeerKey, RequestId)>,
+}
+
+/// Tickets that are looked at for whether their sends have gone, when somebody finds none.
+const LOOKED_AT: usize = 32;
+
+impl Tickets {
+    pub(super) fn new(limit: u32) -> Self {
+        Self {
+            limit: limit as usize,
+            out: VecDeque::new(),
+        }
+    }
+
+    /// May a peer that has `sends` have another one?
+    #[inline]
+    fn allow(&self, sends: u32) -> bool {
+        sends == 0 || (sends as usize) < self.limit.saturating_sub(self.out.len())
+    }
+}
+
+/// What is about credits and has come up before the handshake with the peer was over.
+#[derive(Debug)]
+pub(super) enum Early {
+    /// The peer has said it.
+    Tiding(Tiding),
+    /// It is to be told.
+    Word(ControlWord),
+}
+
+/// What became of a peer's turn.
+enum Turn {
+    /// A message has gone; there may be more.
+    Sent,
+    /// Nothing of it can go before a grant comes, if there is anything at all.
+    Over,
+    /// It has to wait for a ticket.
+    NoTicket,
+}
+
+/// Messages that may wait for a partner which asks for answers: one that takes none gets no more.
+const ANSWERS_WAITING: usize = 8;
+
+impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
+    /// How a message of this kind goes to a peer that is ready, if it may.
+    #[inline]
+    pub(crate) fn stamp(
+        &mut self,
+        key: PeerKey,
+        kind: PostKind,
+        len: u32,
+    ) -> Option<(CreditByte, SendMode)> {
+        match kind {
+            PostKind::SendUnexpected => {
+                let peer = self.peers.get_mut(key)?;
+                terms(&mut peer.borrower, len, self.settings.eager_max)
+            }
+            _ => Some((self.inbox.lender.ride(key.id()), SendMode::Standard)),
+        }
+    }
+
+    /// May a peer have another send at the endpoint?
+    #[inline]
+    pub(crate) fn has_ticket(&mut self, key: PeerKey) -> bool {
+        let sends = |peers: &Peers| peers.get(key).map_or(0, |peer| peer.sends);
+        if self.tickets.allow(sends(&self.peers)) {
+            return true;
+        }
+        self.collect_tickets();
+        self.tickets.allow(sends(&self.peers))
+    }
+
+    /// The endpoint has a send of this peer's.
+    #[inline]
+    pub(crate) fn take_ticket(&mut self, key: PeerKey, request: RequestId) {
+        self.tickets.out.push_back((key, request));
+        if let Some(peer) = self.peers.get_mut(key) {
+            peer.sends += 1;
+        }
+    }
+
+    /// Looks for sends that have gone since they got their tickets.
+    #[cold]
+    fn collect_tickets(&mut self) {
+        for _ in 0..LOOKED_AT.min(self.tickets.out.len()) {
+            let Some((key, request)) = self.tickets.out.pop_front() else {
+                return;
+            };
+            if self.endpoint.is_queued(request) {
+                self.tickets.out.push_back((key, request));
+            } else if let Some(peer) = self.peers.get_mut(key) {
+                peer.sends = peer.sends.saturating_sub(1);
+            }
+        }
+    }
+
+    /// A send never went: neither did the credits in its match bits.
+    #[cold]
+    pub(crate) fn unstamp(&mut self, op: &Op) {
+        let byte = CreditByte::of(op.bits);
+        let ready = |peer: &&mut Peer| matches!(peer.state, State::Ready(_));
+        let Some(peer) = self.peers.get_mut(op.peer).filter(ready) else {
+            return;
+        };
+        match op.kind {
+            PostKind::Send => self.inbox.lender.unride(op.peer.id(), byte),
+            PostKind::SendUnexpected => {
+                let full = ledger::cost(u32::try_from(op.size).unwrap_or(u32::MAX));
+                let said = u32::from(byte.count);
+                let paid = match full.min(CreditByte::COUNT_MAX.into()) == said {
+                    true => full,
+                    false => said,
+                };
+                peer.borrower.refund(paid);
+                self.line_up(op.peer);
+            }
+            PostKind::Recv => {}
+        }
+    }
+
+    /// A send of a peer that is ready has just been queued as the first of its kind.
+    #[cold]
+    pub(crate) fn wait_for_turn(&mut self, key: PeerKey) {
+        match self.turn(key) {
+            Turn::Sent | Turn::NoTicket => self.line_up(key),
+            Turn::Over => {}
+        }
+    }
+
+    /// A peer may have something that can go.
+    pub(super) fn line_up(&mut self, key: PeerKey) {
+        let waits = |peer: &&mut Peer| {
+            let sends = [&peer.queued_sends, &peer.queued_requests];
+            !peer.in_line && sends.iter().any(|list| !list.is_empty())
+        };
+        if let Some(peer) = self.peers.get_mut(key).filter(waits) {
+            peer.in_line = true;
+            self.line.push_back(key);
+        }
+    }
+
+    /// Lets the peers in line send, one message each in turn, while there are tickets. Returns
+    /// whether anything went.
+    #[cold]
+    pub(super) fn serve_line(&mut self) -> bool {
+        let mut busy = false;
+        // Those that find no ticket stay in line, and are not asked twice.
+        let mut refused = 0;
+        while refused < self.line.len()
+            && let Some(key) = self.line.pop_front()
+        {
+            if let Some(peer) = self.peers.get_mut(key) {
+                peer.in_line = false;
+            }
+            match self.turn(key) {
+                Turn::Sent => {
+                    (busy, refused) = (true, 0);
+                    self.line_up(key);
+                }
+                Turn::Over => {}
+                Turn::NoTicket => {
+                    refused += 1;
+                    self.line_up(key);
+                }
+            }
+        }
+        busy
+    }
+
+    /// Sends one message of a peer, if one may go.
+    fn turn(&mut self, key: PeerKey) -> Turn {
+        let Some(peer) = self.peers.get_mut(key) else {
+            return Turn::Over;
+        };
+        let State::Ready(ready) = peer.state else {
+            return Turn::Over;
+        };
+        let heads = [peer.queued_requests.first(), peer.queued_sends.first()];
+        for index in heads.into_iter().flatten() {
+            if !self.has_ticket(key) {
+                return Turn::NoTicket;
+            }
+            let op = self.ops.get(index);
+            let (kind, len) = (op.kind, u32::try_from(op.size).unwrap_or(u32::MAX));
+            if let Some((byte, mode)) = self.stamp(key, kind, len) {
+                if let Some(peer) = self.peers.get_mut(key) {
+                    self.ops.unlink(peer.queue_of(kind), index);
+                }
+                self.send_queued(key, index, ready, byte, mode);
+                return Turn::Sent;
+            }
+            self.want(key, len);
+        }
+        Turn::Over
+    }
+
+    fn send_queued(
+        &mut self,
+        key: PeerKey,
+        index: OpIndex,
+        Ready { partner, tx_id }: Ready,
+        byte: CreditByte,
+        mode: SendMode,
+    ) {
+        let op = self.ops.get_mut(index);
+        op.bits = byte.put(MatchBits(op.bits.0 | u64::from(tx_id) << 32));
+        let bits = op.bits;
+        let memory = self.ops.take_memory(index).unwrap_or(UserMemory::empty());
+        let size = memory.len() as i64;
+        let context = index.number().into();
+        match self.endpoint.send(partner, bits, memory, context, mode) {
+            Ok(Posted::Complete) => self.finish_op(index, 0, size),
+            Ok(Posted::Pending(request)) => {
+                self.ops.get_mut(index).stage = Stage::Posted(request);
+                self.take_ticket(key, request);
+                self.limit_rest(index, request);
+            }
+            Err(error) => self.finish_op(index, code_of_post(error), 0),
+        }
+    }
+
+    /// An unexpected message of `len` bytes has no credits: its receiver is asked for some.
+    #[cold]
+    fn want(&mut self, key: PeerKey, len: u32) {
+        let peer = self.peers.get_mut(key);
+        if let Some(word) = peer.and_then(|peer| peer.borrower.stalled(ledger::cost(len))) {
+            self.send_control(key, word);
+        }
+    }
+
+    /// What a peer has said about the credits it lends us.
+    pub(super) fn on_tiding(&mut self, key: PeerKey, tiding: Tiding) {
+        let Some(peer) = self.peers.get_mut(key) else {
+            return;
+        };
+        if !matches!(peer.state, State::Ready(_)) {
+            return self.keep_early(key, Early::Tiding(tiding));
+        }
+        match tiding {
+            Tiding::Ride(byte) => {
+                peer.borrower.on_ride(byte);
+            }
+            Tiding::Control(word) => {
+                let asks = matches!(word.control, Control::Revoke(_));
+                let partner = peer.state.partner();
+                if asks && partner.is_some_and(|it| self.endpoint.queued_for(it) > ANSWERS_WAITING)
+                {
+                    return;
+                }
+                let answer = peer.borrower.on_control(word);
+                if u16::from(peer.borrower.lies()) > self.settings.credits.strikes {
+                    return self.fail_for(key, "lends credits in ways that make no sense");
+                }
+                if let Some(answer) = answer {
+                    self.send_control(key, answer);
+                }
+            }
+        }
+        self.line_up(key);
+    }
+
+    /// Control messages of the lender's, and the peers it has to do with no more.
+    pub(super) fn lend(&mut self) -> bool {
+        let mut busy = false;
+        while let Some((id, word)) = self.inbox.lender.poll_control() {
+            busy = true;
+            if let Some(key) = self.peers.with_id(id) {
+                self.send_control(key, word);
+            }
+        }
+        while let Some((id, fault)) = self.inbox.lender.poll_fault() {
+            busy = true;
+            if let Some(key) = self.peers.with_id(id) {
+                self.fail_for(key, fault);
+            }
+        }
+        busy
+    }
+
+    /// A peer is not to be trusted with credits.
+    #[cold]
+    fn fail_for(&mut self, key: PeerKey, fault: impl fmt::Display) {
+        if let Some(peer) = self.peers.get(key) {
+            log::warn!(
+                "{} (id {}) is disconnected: it {fault}",
+                peer.name,
+                key.id()
+            );
+        }
+        self.disconnect(key, Cause::Protocol, true);
+    }
+
+    /// Credits can be moved before the handshake is over: CONN_ACK is overtaken where it has to be
+    /// received first. What it is about begins with the partner, and ends with it.
+    #[cold]
+    fn keep_early(&mut self, key: PeerKey, early: Early) {
+        let peer = self.peers.get(key);
+        if peer.is_some_and(|peer| peer.state.partner().is_some()) {
+            self.early.push((key, early));
+        }
+    }
+
+    /// The handshake is over.
+    pub(super) fn catch_up(&mut self, key: PeerKey) {
+        let (theirs, others) = std::mem::take(&mut self.early)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(peer, _)| *peer == key);
+        self.early = others;
+        for (_, early) in theirs {
+            match early {
+                Early::Tiding(tiding) => self.on_tiding(key, tiding),
+                Early::Word(word) => self.send_control(key, word),
+            }
+        }
+    }
+
+    fn send_control(&mut self, key: PeerKey, word: ControlWord) {
+        let Some(State::Ready(Ready { partner, tx_id })) =
+            self.peers.get(key).map(|peer| peer.state)
+        else {
+            return self.keep_early(key, Early::Word(word));
+        };
+        let bits = bits(MessageType::Credit, tx_id, word.to_tag());
+        self.send_word(partner, bits);
+    }
+
+    /// Sends a message that is all match bits and that nobody waits for.
+    pub(super) fn send_word(&mut self, partner: PartnerId, bits: MatchBits) {
+        // Should it not get through, then nothing else does.
+        let memory = UserMemory::empty();
+        let standard = SendMode::Standard;
+        let _ = self
+            .endpoint
+            .send(partner, bits, memory, HANDSHAKE, standard);
+    }
+}
+
+/// How an unexpected message of `len` bytes goes to whom these credits are for: with its data when
+/// its cost is there, offered when anything is, not at all otherwise.
+#[inline]
+fn terms(borrower: &mut Borrower, len: u32, eager_max: u32) -> Option<(CreditByte, SendMode)> {
+    let cost = ledger::cost(len);
+    if len <= eager_max
+        && let Some(byte) = borrower.pay(cost)
+    {
+        return Some((byte, SendMode::Standard));
+    }
+    let byte = borrower.pay(1)?;
+    Some((byte, SendMode::Synchronous))
+}

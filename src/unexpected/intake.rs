@@ -1,0 +1,320 @@
+//! What becomes of a message that no receive is posted for, decided as it arrives.
+//!
+//! ```text
+//!   credits used (match bits)    cost of its bytes    its price
+//!   = cost, or 15 and more       cost                 cost, of those lent to its sender
+//!   = 1                          more                 1, and the rest of the bank's: a draw
+//!   anything else                                     it lies: dropped, counted
+//!   none: the peer knows none    <= its allotment     cost, of the allotment
+//!                                more                 held; then 1, and a draw
+//! ```
+
+use super::coming::DROPPED;
+use super::{Behind, Inbox, Message, Note, OVERHEAD, Price};
+use crate::match_layout::{Fields, MessageType, TYPE, bits};
+use crate::peer::handshake::REQUEST_MAX;
+use crate::peer::table::PeerKey;
+use mx_proto::ledger::{self, Arrived, Control, ControlWord, CreditByte};
+use mx_proto::{Arrival, Handler, MatchBits, MatchMask, Source, Verdict};
+use mx_sys::{MallocBuffer, UserMemory};
+
+/// What a peer says about the credits it lends us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tiding {
+    /// With a message of its own.
+    Ride(CreditByte),
+    /// With a message for it: Grant or Revoke.
+    Control(ControlWord),
+}
+
+/// What is to be done about a message that was left at the endpoint.
+#[derive(Debug)]
+pub enum Pick {
+    /// It is to be received into this memory, with this word.
+    Receive(UserMemory, u64),
+    /// Its sender's turn is over.
+    Next,
+    /// Nobody can have what the first one waits for.
+    Wait,
+}
+
+impl Inbox {
+    /// Are messages left at the endpoint for which there may be room now?
+    #[inline]
+    pub fn wants_more(&self) -> bool {
+        self.room && !self.held.is_empty()
+    }
+
+    /// Whose messages at the endpoint are to be tried, and what to ask it for.
+    pub fn wanted(&mut self) -> Option<(PeerKey, MatchBits, MatchMask)> {
+        let peer = self.held.first()?;
+        let mask = MatchMask(TYPE.0 | 0xf_ffff << 32);
+        Some((peer, bits(MessageType::Unexpected, peer.id(), 0), mask))
+    }
+
+    /// The endpoint has no more messages of this peer's.
+    pub fn has_all(&mut self, peer: PeerKey) {
+        self.settle(peer);
+    }
+
+    /// What there is has been tried.
+    pub fn tried(&mut self) {
+        self.room = false;
+    }
+
+    /// The oldest message of the first peer whose messages were left at the endpoint.
+    pub fn pick_up(&mut self, arrival: &Arrival) -> Pick {
+        if !self.is_welcome(arrival) {
+            // Received into nothing, which is how it is dropped; no completion of it is looked at.
+            self.dropped += 1;
+            return Pick::Receive(UserMemory::empty(), DROPPED);
+        }
+        let peer = PeerKey::from_word(arrival.source_context);
+        let knows = self.lender.knows(peer.id());
+        let price = if knows {
+            // Its own part was paid when it came.
+            let Some(price) = price(arrival) else {
+                self.dropped += 1;
+                return Pick::Receive(UserMemory::empty(), DROPPED);
+            };
+            price
+        } else {
+            Price {
+                paid: 1,
+                drawn: ledger::cost(arrival.length),
+            }
+        };
+        if price.drawn > 0 && !self.lender.draw(price.drawn) {
+            return Pick::Wait;
+        }
+        if !knows {
+            let arrived = self
+                .lender
+                .arrived(peer.id(), CreditByte::NONE, price.paid, self.now);
+            if arrived != Arrived::Paid {
+                self.lender.undraw(price.drawn);
+                self.held.rotate(0);
+                return Pick::Next;
+            }
+        }
+        match self.start(arrival, price) {
+            Some((memory, context)) => {
+                self.held.rotate(if knows { price.paid } else { 0 });
+                Pick::Receive(memory, context)
+            }
+            None => {
+                // No memory: the part that is paid at arrival stays paid.
+                if price.drawn > 0 {
+                    self.lender.undraw(price.drawn);
+                }
+                if !knows {
+                    self.lender.taken(peer.id(), price.paid);
+                }
+                Pick::Wait
+            }
+        }
+    }
+
+    /// Does the message come from a peer that may send it?
+    fn is_welcome(&self, arrival: &Arrival) -> bool {
+        let peer = PeerKey::from_word(arrival.source_context);
+        peer != PeerKey::NOBODY
+            && peer.id() == Fields::of(arrival.bits).id
+            && arrival.length as usize <= self.largest
+    }
+
+    fn unexpected<B: Source + ?Sized>(
+        &mut self,
+        arrival: &Arrival,
+        body: Option<&B>,
+    ) -> Verdict<UserMemory> {
+        if !self.is_welcome(arrival) {
+            return self.refuse(arrival, "an unexpected message we cannot take");
+        }
+        let peer = PeerKey::from_word(arrival.source_context);
+        let id = peer.id();
+        let knows = self.lender.knows(id);
+        if self.held.contains(peer) && !knows {
+            return Verdict::Continue;
+        }
+        let full = ledger::cost(arrival.length);
+        let price = match price(arrival) {
+            Some(price) if knows => price,
+            // What it says makes no sense: the ledger counts that.
+            _ => Price {
+                paid: full,
+                drawn: 0,
+            },
+        };
+        match self
+            .lender
+            .arrived(id, CreditByte::of(arrival.bits), price.paid, self.now)
+        {
+            Arrived::Paid => {}
+            Arrived::Hold => return self.hold(peer, 0),
+            Arrived::Unpaid | Arrived::Fail => {
+                return self.refuse(arrival, "an unexpected message it has no credits for");
+            }
+        }
+        if self.held.contains(peer) || (price.drawn > 0 && !self.lender.draw(price.drawn)) {
+            return self.hold(peer, price.paid);
+        }
+        self.take_in(arrival, body, price)
+    }
+
+    /// Takes a message that has been paid for.
+    #[inline]
+    fn take_in<B: Source + ?Sized>(
+        &mut self,
+        arrival: &Arrival,
+        body: Option<&B>,
+        price: Price,
+    ) -> Verdict<UserMemory> {
+        let peer = PeerKey::from_word(arrival.source_context);
+        let taken = match body {
+            None => self
+                .start(arrival, price)
+                .map(|(memory, context)| Verdict::Receive { memory, context }),
+            Some(body) => MallocBuffer::copy_of(body).map(|buffer| {
+                self.add(Message {
+                    peer,
+                    buffer,
+                    tag: Fields::of(arrival.bits).tag as i32,
+                    price,
+                });
+                Verdict::Finished
+            }),
+        };
+        taken.unwrap_or_else(|| {
+            // There is no memory: it is tried again when somebody's has come back.
+            if price.drawn > 0 {
+                self.lender.undraw(price.drawn);
+            }
+            self.hold(peer, price.paid)
+        })
+    }
+
+    #[cold]
+    fn hold(&mut self, peer: PeerKey, paid: u32) -> Verdict<UserMemory> {
+        self.held.add(peer, paid);
+        Verdict::Continue
+    }
+
+    fn add(&mut self, message: Message) {
+        self.bytes += message.buffer.len() + OVERHEAD;
+        if !self.behind.is_empty()
+            && let Some(behind) = self.behind.get_mut(&message.peer)
+        {
+            return behind.push_back(Behind::Here(message));
+        }
+        self.ready.push_back(message);
+        self.set_news();
+    }
+
+    fn handshake<B: Source + ?Sized>(
+        &mut self,
+        arrival: &Arrival,
+        fields: Fields,
+        body: Option<&B>,
+    ) -> Verdict<UserMemory> {
+        let body = match body {
+            Some(body) if body.len() <= REQUEST_MAX => body.to_vec(),
+            None if arrival.length as usize <= REQUEST_MAX => return self.ask(arrival, fields),
+            // Too long for one: what is kept says so.
+            _ => vec![b'?'; REQUEST_MAX + 1],
+        };
+        self.notes.push_back(Note {
+            partner: arrival.source,
+            fields,
+            body,
+        });
+        Verdict::Finished
+    }
+
+    /// A message about credits alone.
+    fn control(&mut self, arrival: &Arrival, fields: Fields) -> Verdict<UserMemory> {
+        let peer = PeerKey::from_word(arrival.source_context);
+        let Some(word) = ControlWord::of_tag(fields.tag).filter(|_| peer.id() == fields.id) else {
+            return self.refuse(arrival, "nonsense about credits");
+        };
+        match word.control {
+            Control::Want(_) | Control::Return(_) => {
+                self.lender.on_control(peer.id(), word.control, self.now);
+                self.room = true;
+            }
+            Control::Grant { .. } | Control::Revoke(_) => {
+                self.tidings.push_back((peer, Tiding::Control(word)));
+            }
+        }
+        Verdict::Finished
+    }
+
+    #[cold]
+    pub(super) fn refuse(&mut self, arrival: &Arrival, what: &str) -> Verdict<UserMemory> {
+        self.dropped += 1;
+        log::debug!(
+            "{:?} sent {what}: {:#018x}, {} bytes; dropped",
+            arrival.identity,
+            arrival.bits.0,
+            arrival.length
+        );
+        Verdict::Finished
+    }
+}
+
+/// What a message of a peer that knows credits costs; `None` when what it says makes no sense.
+fn price(arrival: &Arrival) -> Option<Price> {
+    let full = ledger::cost(arrival.length);
+    match u32::from(CreditByte::of(arrival.bits).count) {
+        said if said == full.min(CreditByte::COUNT_MAX.into()) => Some(Price {
+            paid: full,
+            drawn: 0,
+        }),
+        1 => Some(Price {
+            paid: 1,
+            drawn: full,
+        }),
+        _ => None,
+    }
+}
+
+impl Handler<UserMemory> for Inbox {
+    #[inline]
+    fn arriving(&mut self, source_context: u64, bits: MatchBits) {
+        if bits.0 & CreditByte::MASK != 0 && Fields::of(bits).kind == Some(MessageType::Expected) {
+            let ride = Tiding::Ride(CreditByte::of(bits));
+            let peer = PeerKey::from_word(source_context);
+            self.tidings.push_back((peer, ride));
+        }
+    }
+
+    #[inline]
+    fn unexpected<B: Source + ?Sized>(
+        &mut self,
+        arrival: &Arrival,
+        body: Option<&B>,
+    ) -> Verdict<UserMemory> {
+        let fields = Fields::of(arrival.bits);
+        match fields.kind {
+            Some(MessageType::Unexpected) => Self::unexpected(self, arrival, body),
+            Some(MessageType::Expected) => {
+                let peer = PeerKey::from_word(arrival.source_context);
+                // With another peer's id it would wait for that peer's receive.
+                if peer.id() != fields.id {
+                    return self.refuse(arrival, "a message with an id that is not its own");
+                }
+                if !self.abandoned.is_empty() {
+                    self.note_crowd(peer);
+                }
+                Verdict::Continue
+            }
+            Some(MessageType::ConnReq | MessageType::ConnAck) => {
+                self.handshake(arrival, fields, body)
+            }
+            Some(MessageType::Credit) => self.control(arrival, fields),
+            Some(MessageType::IconReq | MessageType::IconAck) | None => {
+                self.refuse(arrival, "a message of an unknown type")
+            }
+        }
+    }
+}
