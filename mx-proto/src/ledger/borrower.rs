@@ -125,6 +125,8 @@ impl Borrower {
                 if !std::mem::take(&mut self.asked) {
                     self.on_lie();
                 }
+                // The lender knew of it, and has given what it could.
+                self.short = 0;
                 self.receive(home, extra);
                 None
             }
@@ -206,3 +208,152 @@ impl Borrower {
 
 /// A figure of recent use loses three quarters with every epoch.
 pub(super) const DECAY: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(control: Control, epoch: bool) -> ControlWord {
+        ControlWord { control, epoch }
+    }
+
+    fn revoke(peer: &mut Borrower, asked: u16, epoch: bool) -> u16 {
+        match peer.on_control(word(Control::Revoke(asked), epoch)) {
+            Some(ControlWord {
+                control: Control::Return(back),
+                epoch: false,
+            }) => back,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn ride(count: u8, extra: u16, epoch: bool) -> CreditByte {
+        CreditByte {
+            epoch,
+            extra,
+            count,
+        }
+    }
+
+    #[test]
+    fn a_peer_that_knows_no_credits_is_sent_to_without_limit() {
+        let mut peer = Borrower::default();
+        assert_eq!(peer.free(), u16::MAX);
+        for cost in [1, 70_000, u32::MAX] {
+            assert_eq!(peer.pay(cost), Some(CreditByte::NONE));
+            assert_eq!(peer.stalled(cost), None);
+        }
+        assert!(!peer.on_ride(ride(15, 64, true)));
+        assert_eq!(peer.on_control(word(Control::Revoke(1), false)), None);
+        assert_eq!((peer.used(), peer.lies()), (0, 1));
+        assert!(size_of::<Borrower>() <= 16);
+    }
+
+    #[test]
+    fn nothing_goes_without_credits_and_the_shortage_is_told_once() {
+        let mut peer = Borrower::open(5);
+        assert_eq!(peer.pay(8), None);
+        assert_eq!(peer.pay(6), None);
+        // Three were missing at most: the next code is 4.
+        assert_eq!(peer.pay(1), Some(ride(1, 4, false)));
+        assert_eq!(peer.pay(1), Some(ride(1, 0, false)));
+        assert_eq!(peer.pay(3), Some(ride(3, 0, false)));
+        for cost in [1, 1 << 16, u32::MAX] {
+            assert_eq!(peer.pay(cost), None);
+        }
+        assert_eq!((peer.free(), peer.used()), (0, 5));
+    }
+
+    #[test]
+    fn one_want_is_out_at_a_time() {
+        let mut peer = Borrower::open(2);
+        assert_eq!(peer.stalled(2), None);
+        assert!(peer.pay(2).is_some());
+        let want = Some(word(Control::Want(9), false));
+        assert_eq!(peer.stalled(9), want);
+        assert_eq!(peer.stalled(9), None);
+        assert!(peer.on_ride(ride(2, 0, false)));
+        // What is missing meanwhile rides.
+        assert_eq!(peer.pay(4), None);
+        assert_eq!(peer.pay(2), Some(ride(2, 16, false)));
+        assert_eq!(peer.stalled(1), None);
+        let grant = Control::Grant { home: 2, extra: 3 };
+        assert_eq!(peer.pay(1), None);
+        assert_eq!(peer.on_control(word(grant, false)), None);
+        assert_eq!((peer.free(), peer.used(), peer.is_waiting()), (5, 0, false));
+        // A Grant has settled it.
+        assert_eq!(peer.pay(1), Some(ride(1, 0, false)));
+        assert_eq!(
+            peer.stalled(u32::MAX),
+            Some(word(Control::Want(CONTROL_MAX), false))
+        );
+        assert_eq!(peer.lies(), 0);
+    }
+
+    #[test]
+    fn a_revoke_leaves_what_was_used_lately() {
+        let mut peer = Borrower::open(100);
+        assert!(peer.pay(40).is_some());
+        assert!(peer.on_ride(ride(15, 0, false)));
+        // 25 used, 40 at most: 15 are kept for the next burst.
+        assert_eq!(revoke(&mut peer, 10, false), 10);
+        assert_eq!(revoke(&mut peer, 1000, false), 50);
+        assert_eq!(revoke(&mut peer, 1000, false), 0);
+        assert_eq!(peer.free(), 15);
+        // The peak is not below what is used.
+        assert_eq!(revoke(&mut peer, 1000, true), 15);
+        assert_eq!((peer.free(), peer.used()), (0, 25));
+    }
+
+    #[test]
+    fn who_was_short_lately_gives_nothing_until_two_epochs_have_passed() {
+        let mut peer = Borrower::open(10);
+        for _ in 0..4 {
+            assert_eq!(peer.pay(11), None);
+        }
+        assert_eq!(revoke(&mut peer, 5, false), 0);
+        assert_eq!(revoke(&mut peer, 5, true), 0);
+        assert_eq!(revoke(&mut peer, 5, true), 5);
+    }
+
+    #[test]
+    fn recent_use_decays_to_nothing_in_eight_epochs() {
+        let mut peer = Borrower::open(u16::MAX);
+        assert!(peer.pay(u16::MAX.into()).is_some());
+        let grant = Control::Grant {
+            home: u16::MAX,
+            extra: 0,
+        };
+        for _ in 0..1000 {
+            assert_eq!(peer.pay(1), None);
+        }
+        assert!(peer.stalled(1).is_some());
+        peer.on_control(word(grant, false));
+        assert_eq!(peer.free(), u16::MAX);
+        for _ in 0..8 {
+            peer.on_epoch();
+        }
+        assert_eq!(revoke(&mut peer, u16::MAX, false), u16::MAX);
+    }
+
+    #[test]
+    fn lies_of_a_lender_are_counted_and_left_out() {
+        let mut peer = Borrower::open(u16::MAX - 3);
+        assert!(peer.pay(2).is_some());
+        assert!(peer.on_ride(ride(15, 64, false)));
+        assert_eq!((peer.free(), peer.used()), (u16::MAX, 0));
+        assert_eq!(peer.lies(), 1);
+        assert!(!peer.on_ride(ride(1, 1, false)));
+        let grant = Control::Grant { home: 9, extra: 9 };
+        for control in [Control::Want(1), Control::Return(1), grant] {
+            assert_eq!(peer.on_control(word(control, false)), None);
+        }
+        assert_eq!((peer.free(), peer.used()), (u16::MAX, 0));
+        // The Grant is two: not asked for, and not to be had.
+        assert_eq!(peer.lies(), 6);
+        for _ in 0..300 {
+            peer.on_control(word(Control::Want(1), true));
+        }
+        assert_eq!(peer.lies(), u8::MAX);
+    }
+}

@@ -125,7 +125,7 @@ mod tests {
             extra: 16,
             count: 9,
         };
-        assert_eq!(byte.put(MatchBits(0)).0 >> 52, 0b1_101_1001);
+        assert_eq!(byte.put(MatchBits(0)).0 >> 52, 0b1101_1001);
         assert_eq!(CreditByte::NONE.put(MatchBits(!0)).0, !CreditByte::MASK);
         let table: Vec<u16> = (0..8u64)
             .map(|code| CreditByte::of(MatchBits(code << 56)).extra)

@@ -1,1 +1,114 @@
-//! Small crowds, and what they may cost at most.
+//! Small crowds: what they may cost at most, and a table that is kept.
+//!
+//! ```text
+//!   plenty   the default settings, 100 and 1000 peers
+//!   scarce   a hundredth of the credits, 1000 peers: as 100 000 peers with the default settings
+//!                                                                    tests/golden/credits.txt
+//! ```
+//!
+//! Everything follows from the settings, so any change of the table is a change of behaviour: look
+//! whether it is a good one, then write it with `MX_BLESS=1`.
+
+use super::scenarios::{self, HEADER, Row};
+use mx_proto::ledger::LenderSettings;
+use std::fmt::Write;
+
+fn scarce() -> LenderSettings {
+    let plenty = LenderSettings::default();
+    LenderSettings {
+        total: plenty.total / 100,
+        reserve: plenty.reserve / 100,
+        ..plenty
+    }
+}
+
+fn check_plenty(row: &Row) {
+    let settling = row.settling.expect("it settles");
+    assert_eq!(row.longest_wait, 0, "nobody is without a credit: {row}");
+    assert!(settling.epochs <= 40, "{row}");
+    // Wanted and granted, revoked and returned: two messages each, for 32 credits on average.
+    let moved = settling.granted + settling.returned;
+    assert!(settling.controls <= moved / 16, "{row}");
+    assert!(row.memory < 64.0, "{row}");
+}
+
+#[test]
+fn a_pattern_that_stays_settles_and_then_moves_nothing() {
+    for peers in [100, 1000] {
+        for row in [
+            scenarios::still(LenderSettings::default(), peers),
+            scenarios::all(LenderSettings::default(), peers),
+        ] {
+            check_plenty(&row);
+            assert_eq!(row.controls_after, 0, "{row}");
+            assert_eq!(row.stats.revokes_sent, 0, "{row}");
+        }
+    }
+    // Most credits have to be taken from the quiet.
+    let row = scenarios::still(scarce(), 1000);
+    assert!(row.settling.is_some(), "{row}");
+    assert_eq!(row.controls_after, 0, "{row}");
+}
+
+#[test]
+fn credits_follow_the_busy_and_moving_them_takes_few_messages() {
+    for peers in [100, 1000] {
+        check_plenty(&scenarios::moving(LenderSettings::default(), peers));
+    }
+}
+
+#[test]
+fn nobody_waits_longer_than_everybody_takes_for_a_turn() {
+    let peers = 1000;
+    for row in [
+        scenarios::still(scarce(), peers),
+        scenarios::all(scarce(), peers),
+        scenarios::storm(scarce(), peers),
+    ] {
+        assert!(row.longest_wait <= u64::from(peers), "{row}");
+        assert_eq!(row.stats.unpaid, 0, "{row}");
+    }
+}
+
+#[test]
+fn a_storm_is_through_as_soon_as_the_host_can_take_it() {
+    for settings in [LenderSettings::default(), scarce()] {
+        let row = scenarios::storm(settings, 1000);
+        let settling = row.settling.expect("all came");
+        // One microsecond each, and what the way and control messages take.
+        let most = std::time::Duration::from_micros(1000 + 500);
+        assert!(settling.time <= most, "{row}");
+        assert!(settling.controls <= 4 * 1000, "{row}");
+    }
+}
+
+#[test]
+fn crowds_cost_what_they_did() {
+    let mut text = format!("{HEADER}\n");
+    let mut add = |row: Row| writeln!(text, "{row}").expect("memory");
+    for run in [
+        scenarios::still,
+        scenarios::moving,
+        scenarios::all,
+        scenarios::storm,
+    ] {
+        for peers in [100, 1000] {
+            add(run(LenderSettings::default(), peers));
+        }
+        add(run(scarce(), 1000));
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/credits.txt");
+    if std::env::var_os("MX_BLESS").is_some() {
+        std::fs::write(path, &text).expect("the golden file can be written");
+    }
+    let kept = std::fs::read_to_string(path).expect("the golden file is there");
+    let differs = text
+        .lines()
+        .zip(kept.lines())
+        .find(|(now, then)| now != then);
+    assert_eq!(
+        differs, None,
+        "the table now (MX_BLESS=1 keeps it):\n{text}"
+    );
+    assert_eq!(text.len(), kept.len());
+}

@@ -43,15 +43,11 @@ pub(crate) struct Crowd {
     now: Instant,
     /// Messages that the host has taken.
     pub(crate) taken: u64,
-    /// Events: arrivals, replies and control messages at their peers, pulls.
-    pub(crate) events: u64,
     /// The longest that a peer with no message under way waited for a credit, in messages taken
     /// meanwhile. (Who has some under way waits for the host, as everybody does.)
     pub(crate) longest_wait: u64,
     /// And in time.
     pub(crate) longest_time: Duration,
-    /// Messages of peers that had not sent any before.
-    pub(crate) firsts: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -74,7 +70,6 @@ struct Peer {
     backlog: u16,
     /// Messages that are under way, or here.
     under_way: u16,
-    has_sent: bool,
     /// Since when it has waited for a credit, with no message under way.
     since: Option<(u64, Instant)>,
 }
@@ -95,10 +90,8 @@ impl Crowd {
             ready: Instant(1),
             now: Instant(1),
             taken: 0,
-            events: 0,
             longest_wait: 0,
             longest_time: Duration::ZERO,
-            firsts: 0,
         };
         for _ in 0..count {
             crowd.connect();
@@ -115,7 +108,6 @@ impl Crowd {
             active: false,
             backlog: 0,
             under_way: 0,
-            has_sent: false,
             since: None,
         });
         peer
@@ -173,7 +165,6 @@ impl Crowd {
             3 => self.take(),
             _ => self.lender.tick(at),
         }
-        self.events += u64::from(what < 3);
         while let Some((peer, word)) = self.lender.poll_control() {
             let at = self.now.after(SERVICE + LATENCY);
             self.down.push_back((at, peer, Down::Control(word)));
@@ -246,7 +237,6 @@ impl Crowd {
             }
             state.backlog -= 1;
             state.under_way += 1;
-            self.firsts += u64::from(!std::mem::replace(&mut state.has_sent, true));
             self.up
                 .push_back((arrives, peer, Up::Message { byte, offer }));
         }

@@ -33,9 +33,6 @@ pub(crate) struct Row {
     /// Bytes that the ledger takes up, by the number of peers.
     pub(crate) memory: f64,
     pub(crate) stats: LenderStats,
-    /// Messages that the host took in all, and other events.
-    pub(crate) taken: u64,
-    pub(crate) events: u64,
 }
 
 /// Some peers are busy for good.
@@ -125,8 +122,6 @@ impl Row {
             longest_time: crowd.longest_time,
             memory: stats.memory as f64 / f64::from(stats.peers),
             stats,
-            taken: crowd.taken,
-            events: crowd.events,
         }
     }
 }

@@ -261,6 +261,8 @@ impl Lender {
         record.wanted = 0;
         record.loan += credits;
         record.given = record.given.saturating_add(credits);
+        // Who has just been lent some is not asked for them.
+        record.flags.set(Flags::USED);
         // To the peer, what was kept is still under way: it comes home now.
         let home = credits.min(record.kept);
         record.kept -= home;
