@@ -184,7 +184,7 @@ impl Congestion {
         if since >= typical + 4 * rtt.variation() {
             self.count_arrived(bytes);
         }
-        if since >= typical {
+        if since >= typical && !self.is_experiment() {
             self.grow(now, bytes, in_flight_before, rtt);
         }
     }

@@ -153,6 +153,12 @@ impl Congestion {
         true
     }
 
+    /// Whether the fall has helped is not known yet. Until it is, the window stays: were it to grow,
+    /// what is lost of it would say nothing.
+    pub(super) fn is_experiment(&self) -> bool {
+        self.fall.as_ref().is_some_and(Fall::is_open)
+    }
+
     /// What of 1024 is lost; 0 if that is of too little, or so much that a queue may lose part of it
     /// at a window of 0.7, too.
     fn share_to_compare(&self) -> u32 {
@@ -222,7 +228,7 @@ impl Congestion {
 
     /// Bytes over which losses are counted: a round trip, or what makes a rate out of single
     /// losses.
-    fn counted(&self) -> u64 {
+    pub(super) fn counted(&self) -> u64 {
         self.window.max(self.segment * COUNTED)
     }
 
@@ -279,7 +285,7 @@ const COMPARED_MAX: u32 = 256;
 
 /// A share is much less than another when it is a quarter of it. Half would be too much to ask of
 /// 128 segments: the window falls when chance is at its worst.
-const MUCH_LESS: u32 = 4;
+const MUCH_LESS: u32 = 2;
 
 /// The most that is believed to be chance, of 1024: an eighth. Whoever shares a short queue with
 /// many loses as much at 0.7 of a window as before, for the others still fill it, and must not take

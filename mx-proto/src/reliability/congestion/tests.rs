@@ -348,6 +348,40 @@ fn after_a_cut_it_is_soon_where_it_was() {
     assert!(model.share(100 * MS) >= 95);
 }
 
+#[test]
+fn ten_percent_of_loss_by_chance_is_found_out_to_be_chance() {
+    for (bottleneck, warm) in [(room(1000), 50 * MS), (far(1000), 3000 * MS)] {
+        for seed in 1..4 {
+            let mut model = Model::new(bottleneck, seed);
+            model.add(1472);
+            model.run(warm);
+            let share = model.share(warm * 3);
+            assert!(share >= 45, "{share} % with seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn two_at_a_short_queue_do_not_take_each_other_for_chance() {
+    // Too short for a queue to be seen.
+    for queue in [32 << 10, 56 << 10] {
+        let mut model = Model::new(Bottleneck { queue, ..room(0) }, 1);
+        for _ in 0..2 {
+            model.add(1472);
+            model.run(MS);
+        }
+        // Nor when they have had time to.
+        for _ in 0..3 {
+            let flows = &mut model.flows;
+            flows.iter_mut().for_each(|flow| flow.lost = 0);
+            let arrived: u64 = model.run(1000 * MS).iter().sum();
+            let lost: u64 = model.flows.iter().map(|flow| flow.lost * flow.segment).sum();
+            assert!(arrived >= GIGABIT / 100 * 95);
+            assert!(lost * 100 <= arrived * 7, "{lost} of {arrived} in {queue}");
+        }
+    }
+}
+
 fn rtt(sample: Duration) -> Rtt {
     let mut rtt = Rtt::new(&ReliableConfig::default());
     rtt.on_sample(Instant(1), sample);
@@ -434,6 +468,138 @@ fn it_falls_once_a_round_trip() {
     assert_eq!(congestion.window(), fallen);
     congestion.on_lost(later.after(MS), 500_000, 1, later.after(MS / 2), &rtt);
     assert_eq!(congestion.window(), fallen / 10 * 7);
+}
+
+/// Of every ten segments one is lost and nine arrive, `bytes` altogether, without a queue.
+fn lose_a_tenth(congestion: &mut Congestion, rtt: &mut Rtt, now: &mut Instant, bytes: u64) {
+    for _ in 0..bytes / 10_000 {
+        *now = now.after(MS / 20);
+        rtt.on_sample(*now, MS);
+        let window = congestion.window();
+        congestion.on_arrived(*now, 9000, window / 2, rtt);
+        congestion.on_lost(*now, 1000, 1, now.before(MS), rtt);
+    }
+}
+
+/// Loses a tenth until the window falls.
+fn lose_until_it_falls(congestion: &mut Congestion, rtt: &mut Rtt, now: &mut Instant) {
+    let window = congestion.window();
+    for _ in 0..200 {
+        if congestion.window() < window {
+            return;
+        }
+        lose_a_tenth(congestion, rtt, now, 10_000);
+    }
+    panic!("a tenth is lost, and the window is {window} as before");
+}
+
+#[test]
+fn a_loss_that_does_not_shrink_with_the_window_is_chance() {
+    let (mut congestion, mut rtt, mut now) = grown();
+    let window = congestion.window();
+    lose_until_it_falls(&mut congestion, &mut rtt, &mut now);
+    assert_eq!(congestion.window(), window / 10 * 7);
+    lose_a_tenth(&mut congestion, &mut rtt, &mut now, 1 << 20);
+    assert_eq!(congestion.window(), window);
+    // Known from now on.
+    lose_a_tenth(&mut congestion, &mut rtt, &mut now, 10 << 20);
+    assert_eq!(congestion.window(), window);
+    // Twice as much is not that.
+    let half = congestion.counted() / 2;
+    now = now.after(MS);
+    congestion.on_lost(now, half, 1, now, &rtt);
+    assert_eq!(congestion.window(), window / 10 * 7);
+}
+
+#[test]
+fn a_loss_that_ends_with_the_fall_was_congestion() {
+    let (mut congestion, mut rtt, mut now) = grown();
+    let window = congestion.window();
+    lose_until_it_falls(&mut congestion, &mut rtt, &mut now);
+    for _ in 0..300 {
+        now = now.after(MS / 20);
+        rtt.on_sample(now, MS);
+        congestion.on_arrived(now, 10_000, 0, &rtt);
+    }
+    assert_eq!((congestion.window(), congestion.chance), (window / 10 * 7, 0));
+    lose_until_it_falls(&mut congestion, &mut rtt, &mut now);
+    assert_eq!(congestion.window(), window / 10 * 7 / 10 * 7);
+}
+
+#[test]
+fn chance_is_an_eighth_at_most_and_forgotten_when_nothing_is_lost() {
+    let (mut congestion, mut rtt, mut now) = grown();
+    for _ in 0..2 {
+        // A fifth.
+        for _ in 0..150 {
+            now = now.after(MS / 20);
+            rtt.on_sample(now, MS);
+            congestion.on_arrived(now, 8000, 0, &rtt);
+            congestion.on_lost(now, 2000, 1, now.before(MS), &rtt);
+        }
+    }
+    assert_eq!(congestion.chance, 128);
+    for _ in 0..2000 {
+        now = now.after(MS / 20);
+        rtt.on_sample(now, MS);
+        congestion.on_arrived(now, 10_000, 0, &rtt);
+    }
+    assert_eq!(congestion.chance, 0);
+}
+
+#[test]
+fn a_fall_for_what_was_only_late_is_taken_back() {
+    let (mut congestion, rtt, now) = grown();
+    let window = congestion.window();
+    for _ in 0..30 {
+        congestion.on_lost(now, 1000, 1, now, &rtt);
+    }
+    let fallen = window / 10 * 7;
+    assert_eq!(congestion.window(), fallen);
+    // Five more than would have been tolerated; those after the fall count, too.
+    for _ in 0..5 {
+        assert!(!congestion.on_spurious(1000, now));
+        assert_eq!(congestion.window(), fallen);
+    }
+    assert!(!congestion.on_spurious(1000, now));
+    assert_eq!(congestion.window(), window);
+    // The next loss is judged with those that remain.
+    congestion.on_lost(now.after(MS), 1000, 1, now.after(MS), &rtt);
+    assert_eq!(congestion.window(), fallen);
+}
+
+#[test]
+fn behind_a_queue_all_of_it_must_have_been_late() {
+    let (mut congestion, mut rtt, mut now) = grown();
+    let window = congestion.window();
+    for _ in 0..40 {
+        now = now.after(MS / 10);
+        rtt.on_sample(now, 2 * MS);
+        congestion.on_arrived(now, window / 10, window, &rtt);
+    }
+    congestion.on_lost(now, 2000, 1, now, &rtt);
+    congestion.on_spurious(1000, now);
+    assert_eq!(congestion.window(), window / 10 * 7);
+    congestion.on_spurious(1000, now);
+    assert_eq!(congestion.window(), window);
+}
+
+#[test]
+fn a_time_out_that_was_none_leaves_the_window_as_it_was() {
+    let (mut congestion, _, now) = grown();
+    let window = congestion.window();
+    // The second in a row says nothing more.
+    congestion.on_timeout(now);
+    congestion.on_timeout(now.after(MS));
+    assert_eq!(congestion.window(), 2000);
+    assert!(congestion.on_spurious(1000, now));
+    assert_eq!(congestion.window(), window);
+    // Once.
+    assert!(!congestion.on_spurious(1000, now));
+    congestion.on_timeout(now.after(2 * MS));
+    // What was sent since is another matter.
+    assert!(!congestion.on_spurious(1000, now.after(3 * MS)));
+    assert_eq!(congestion.window(), 2000);
 }
 
 #[test]

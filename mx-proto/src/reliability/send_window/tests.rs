@@ -249,6 +249,134 @@ fn a_segment_lost_twice_is_found_by_what_is_sent_after_it() {
     );
 }
 
+/// Nothing comes back sooner than 30 after it was sent, and late ones take up to `wait`.
+fn judging(wait: u64) -> Judgement {
+    Judgement {
+        least: Duration::from_nanos(30),
+        wait: Duration::from_nanos(wait),
+    }
+}
+
+#[test]
+fn a_resend_that_arrives_tells_of_those_sent_again_before_it() {
+    let mut rig = Rig::sent(5);
+    rig.judgement = judging(0);
+    assert!(rig.window.on_timeout());
+    assert_eq!(rig.send(1000), [0, 1, 2, 3, 4]);
+    let acked = rig.ack(0, &[0b11], 1030).expect("in range");
+    assert_eq!((acked.lost_segments, acked.rtt), (0, None));
+    let acked = rig.ack(0, &[0b111], 1030).expect("in range");
+    assert_eq!((acked.lost_segments, acked.spurious_segments), (1, 0));
+}
+
+#[test]
+fn what_is_acknowledged_too_soon_after_its_resend_had_arrived_before() {
+    for (at, spurious) in [(89, 1), (90, 0)] {
+        let mut rig = Rig::sent(4);
+        rig.judgement = judging(0);
+        rig.ack(0, &[0b111], 50).expect("in range");
+        assert_eq!(rig.send(60), [0]);
+        let acked = rig.ack(4, &[], at).expect("in range");
+        assert_eq!(acked.spurious_segments, spurious, "at {at}");
+        assert_eq!(acked.spurious_bytes, u64::from(SIZE * spurious));
+        let was = (spurious > 0).then_some((Instant(0), Duration::from_nanos(at)));
+        assert_eq!(acked.spurious_sent_at.zip(acked.late), was);
+        // Of one sent twice there is no sample, whichever it was.
+        assert_eq!(acked.rtt, None);
+    }
+}
+
+#[test]
+fn nothing_is_said_of_resends_while_the_way_is_not_known() {
+    let mut rig = Rig::sent(4);
+    rig.ack(0, &[0b111], 50).expect("in range");
+    assert_eq!(rig.send(60), [0]);
+    let acked = rig.ack(4, &[], 60).expect("in range");
+    assert_eq!((acked.segments, acked.spurious_segments), (1, 0));
+}
+
+#[test]
+fn what_was_asked_for_and_came_late_is_not_out_of_order() {
+    let mut rig = Rig::sent(4);
+    rig.judgement = judging(0);
+    assert_eq!(rig.window.lose_sent_before(Instant(100)).lost_segments, 4);
+    assert_eq!(rig.send(100), [0, 1, 2, 3]);
+    let acked = rig.ack(4, &[], 110).expect("in range");
+    assert_eq!((acked.spurious_segments, acked.late), (4, None));
+}
+
+#[test]
+fn an_overtaken_segment_is_late_until_its_time_is_over() {
+    let mut rig = Rig::sent(6);
+    rig.judgement = judging(100);
+    let acked = rig.ack(0, &[0b11110], 99).expect("in range");
+    // 1 was sent at 1, and is overtaken as well.
+    assert_eq!(acked.lost_segments, 0);
+    assert_eq!(acked.lost_next, Some(Instant(100)));
+    let wait = rig.judgement.wait;
+    let lost = rig.window.lose_overtaken(Instant(99), wait);
+    assert_eq!((lost.lost_segments, lost.lost_next), (0, Some(Instant(100))));
+    let lost = rig.window.lose_overtaken(Instant(100), wait);
+    assert_eq!((lost.lost_segments, lost.lost_next), (1, Some(Instant(101))));
+    rig.check();
+    // The other one comes, and that it was late is told.
+    let acked = rig.ack(0, &[0b11111], 100).expect("in range");
+    assert_eq!((acked.spurious_segments, acked.lost_segments), (0, 0));
+    assert_eq!(acked.late, Some(Duration::from_nanos(99)));
+    assert_eq!(rig.send(101), [0]);
+}
+
+#[test]
+fn in_one_acknowledgement_nothing_is_late() {
+    let mut rig = Rig::sent(10);
+    rig.judgement = judging(0);
+    let acked = rig.ack(10, &[], 50).expect("in range");
+    assert_eq!((acked.segments, acked.late), (10, None));
+}
+
+#[test]
+fn who_learns_to_wait_longer_takes_back_what_is_only_late() {
+    let mut rig = Rig::sent(10);
+    rig.judgement = judging(0);
+    let acked = rig.ack(0, &[0b1_1111_0000], 60).expect("in range");
+    assert_eq!(acked.lost_segments, 5);
+    // 0 and 1 go again; 2 turns out to be late by 58.
+    for number in [0, 1] {
+        assert_eq!(rig.window.next(), Some(number));
+        rig.window.on_sent(number, Data, Instant(60));
+    }
+    let acked = rig.ack(0, &[0b1_1111_0010], 60).expect("in range");
+    assert_eq!(acked.late, Some(Duration::from_nanos(58)));
+    assert_eq!((acked.spurious_segments, acked.lost_segments), (1, 0));
+    let again = rig
+        .window
+        .wait_longer(Instant(60), Duration::from_nanos(70));
+    assert_eq!((again.spurious_segments, again.spurious_bytes), (2, 200));
+    assert_eq!(again.spurious_sent_at, Some(Instant(3)));
+    assert_eq!(again.lost_next, Some(Instant(73)));
+    assert_eq!(rig.window.next(), None);
+    rig.check();
+}
+
+#[test]
+fn a_time_out_that_was_none_is_taken_back() {
+    let mut rig = Rig::sent(10);
+    rig.judgement = judging(0);
+    assert!(rig.window.on_timeout());
+    for number in [0, 1] {
+        rig.window.on_sent(number, Data, Instant(100));
+    }
+    let acked = rig.ack(1, &[], 110).expect("in range");
+    assert_eq!(acked.spurious_sent_at, Some(Instant(0)));
+    rig.window.on_timeout_undone();
+    rig.check();
+    assert_eq!((rig.window.next(), rig.window.in_flight_bytes()), (None, 900));
+    let acked = rig.ack(10, &[], 120).expect("in range");
+    // They are samples: sent once.
+    assert_eq!(acked.rtt, Some(Duration::from_nanos(120 - 9)));
+    assert!(rig.window.is_empty());
+}
+
 #[test]
 fn a_loss_that_was_none_is_not_sent_again() {
     let mut rig = Rig::sent(10);
@@ -364,6 +492,7 @@ fn random_histories_keep_all_sums_right_and_deliver_everything() {
         (random >> 33) % below
     };
     let mut rig = Rig::new(200, 20_000);
+    rig.judgement = judging(5);
     let (mut here, mut edge, mut pushed) = (vec![false; 5000], 0usize, 0usize);
     let mut lost = 0;
     for now in 0.. {
@@ -392,7 +521,19 @@ fn random_histories_keep_all_sums_right_and_deliver_everything() {
             lost += acked.lost_segments;
             rig.window.on_room(START.ahead(edge as u32), 20_000);
         }
-        if draw(50) == 0 || rig.window.next().is_none() {
+        let (at, wait) = (Instant(now), rig.judgement.wait);
+        let found = match draw(50) {
+            0 => rig.window.lose_overtaken(at, wait),
+            1 => rig.window.wait_longer(at, wait * 2),
+            2 => rig.window.lose_sent_before(at),
+            _ => Acked::default(),
+        };
+        lost += found.lost_segments;
+        if draw(100) == 0 {
+            rig.window.on_timeout_undone();
+        }
+        rig.check();
+        if draw(50) == 0 || (rig.window.next().is_none() && draw(5) == 0) {
             rig.window.on_timeout();
             rig.check();
         }
