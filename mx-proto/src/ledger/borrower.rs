@@ -265,6 +265,20 @@ mod tests {
     }
 
     #[test]
+    fn a_message_that_was_never_sent_is_not_paid_for() {
+        let mut peer = Borrower::open(10);
+        assert!(peer.pay(7).is_some());
+        peer.refund(7);
+        assert_eq!((peer.free(), peer.used()), (10, 0));
+        // More than was used is not to be had.
+        peer.refund(u32::MAX);
+        assert_eq!((peer.free(), peer.used()), (10, 0));
+        let mut unlimited = Borrower::default();
+        unlimited.refund(7);
+        assert_eq!((unlimited.free(), unlimited.used()), (u16::MAX, 0));
+    }
+
+    #[test]
     fn one_want_is_out_at_a_time() {
         let mut peer = Borrower::open(2);
         assert_eq!(peer.stalled(2), None);

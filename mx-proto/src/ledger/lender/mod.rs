@@ -240,6 +240,7 @@ impl Lender {
     }
 
     /// A message that was to carry `byte` ([`Self::ride`]) was never sent: it goes with the next one.
+    /// Only for a message of the life that is open.
     pub fn unride(&mut self, peer: u32, byte: CreditByte) {
         let Some(record) = self.records.get_mut(peer as usize) else {
             return;
@@ -247,7 +248,6 @@ impl Lender {
         if !record.is_sound() {
             return;
         }
-        // What has been closed and opened meanwhile knows nothing of it.
         let count = u16::from(byte.count).min(record.free());
         record.owed += count;
         record.due += byte.extra.min(record.free());
@@ -336,11 +336,15 @@ impl Lender {
         }
     }
 
-    /// One peer's account; `None` for who is not open and has left nothing here.
+    /// Credits held by messages of the peer's earlier lives, whether it is open or not.
+    pub fn estate(&self, peer: u32) -> u32 {
+        self.estates.get(&peer).copied().unwrap_or(0)
+    }
+
+    /// An open peer's account.
     pub fn account(&self, peer: u32) -> Option<Account> {
         let record = self.records.get(peer as usize)?;
-        let estate = self.estates.get(&peer).copied().unwrap_or(0);
-        if !record.flags.any(Flags::OPEN) && estate == 0 {
+        if !record.flags.any(Flags::OPEN) {
             return None;
         }
         Some(Account {
@@ -352,7 +356,7 @@ impl Lender {
             wanted: record.wanted,
             kept: record.kept,
             asked: record.flags.any(Flags::REVOKING),
-            estate,
+            estate: self.estate(peer),
             strikes: record.strikes,
         })
     }

@@ -73,6 +73,33 @@ fn what_is_wanted_with_a_message_comes_with_the_reply() {
 }
 
 #[test]
+fn what_a_message_that_was_never_sent_carried_goes_with_the_next() {
+    let mut town = Town::new(plenty(), 1);
+    town.arrive(0, 8);
+    town.lender.taken(0, 8);
+    assert_eq!(town.want(0, 20), [(0, grant(8, 20))]);
+    town.arrive(0, 20);
+    town.lender.taken(0, 20);
+    let ride = town.lender.ride(0);
+    assert_eq!((ride.count, town.account(0).owed), (15, 5));
+    town.lender.unride(0, ride);
+    assert_eq!(town.account(0).owed, 20);
+    assert_eq!(town.lender.ride(0), ride);
+    // One that was about to tell of an epoch tells with the next, too.
+    town.now = town.now.after(Duration::from_secs(1));
+    town.lender.tick(town.now);
+    let ride = town.lender.ride(0);
+    assert!(ride.epoch);
+    town.lender.unride(0, ride);
+    assert_eq!(town.lender.ride(0), ride);
+    // Who is not there gets nothing.
+    town.lender.close(0);
+    town.lender.unride(0, ride);
+    town.lender.unride(7, ride);
+    assert_eq!(town.lender.stats().lent, 0);
+}
+
+#[test]
 fn extra_credits_ride_in_the_codes_there_are() {
     let mut town = Town::new(plenty(), 1);
     let control = Control::Want(100);
@@ -244,12 +271,13 @@ fn messages_of_an_earlier_life_hold_their_credits_until_they_are_taken() {
         Arrived::Paid
     );
     town.lender.close(1);
+    assert_eq!((town.lender.account(1), town.lender.estate(1)), (None, 3));
     assert_eq!(
         (town.lender.stats().drawn, town.lender.stats().estates),
         (0, 3)
     );
     town.lender.taken(1, 3);
-    assert_eq!(town.lender.account(1), None);
+    assert_eq!(town.lender.estate(1), 0);
     assert_eq!(town.lender.stats().bank + town.lender.stats().lent, 4000);
 }
 
