@@ -18,23 +18,17 @@
 //! Nothing that arrives is trusted: every field is checked against the window or table it is about,
 //! and what does not fit is counted and dropped.
 
-use super::cookies::Cookies;
 use super::links::{Deferred, Links, Reply};
-use super::packet::{BadDatagram, FIN, GREETING, Header, Kind, OPENING};
+use super::packet::{BadDatagram, FIN, Header, Kind};
 use super::reassembly::{Admission, Chunk};
 use super::recv_window::Verdict;
-use super::seq::Seq;
 use super::service::{Channel, Incoming};
-use super::session::Caller;
 use crate::ids::LinkId;
 use crate::memory::Memory;
 use crate::port::{LinkDown, Sink};
 use crate::time::Instant;
 use std::fmt;
 use std::hash::Hash;
-
-/// Answers to those without a session in one poll; who is left out asks again.
-const REPLIES_MAX: usize = 1024;
 
 impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     /// A poll begins: so many packets may be given to the sink.
@@ -156,7 +150,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             }
         }
         if header.kind == Kind::Reset {
-            return self.fail(now, id, LinkDown::Reset, sink);
+            return self.on_reset(now, id, &header, sink);
         }
         if self.fast
             && header.kind == Kind::Data
@@ -254,114 +248,6 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         true
     }
 
-    /// Answers a caller and keeps nothing: what it says next proves that it is where it says.
-    fn on_hello(&mut self, now: Instant, (channel, from): (Channel, A), header: &Header) {
-        if channel != Channel::Command || self.table.len() >= self.config.max_links {
-            self.stats.refused += 1;
-            return;
-        }
-        if self.replies.len() >= REPLIES_MAX {
-            return;
-        }
-        let epoch = Cookies::epoch(now);
-        let (cookie, first) = self
-            .cookies
-            .of_caller(&from, header.from, header.seq, epoch);
-        let mut welcome = Header::new(Kind::Welcome, header.from, cookie);
-        welcome.seq = self.config.first_seq.map_or(first, Seq);
-        welcome.room = u32::try_from(self.room_limit()).unwrap_or(u32::MAX);
-        self.replies.push(Reply {
-            to: from,
-            header: welcome,
-        });
-    }
-
-    /// Somebody who is in no session of ours: a caller that says what only our Welcome told it, or
-    /// somebody whose session is over.
-    #[cold]
-    fn on_stranger(
-        &mut self,
-        now: Instant,
-        (channel, from): (Channel, A),
-        header: &Header,
-    ) -> Option<LinkId> {
-        // What overtakes on the data channel proves nothing, and may be true.
-        if channel == Channel::Data || matches!(header.kind, Kind::Reset | Kind::Welcome) {
-            self.stats.old_session += 1;
-            return None;
-        }
-        if header.flags & OPENING != 0 && !self.cookies.is_spent(header.to, now) {
-            let caller = Caller {
-                cookie: header.from,
-                first: Seq(header.sack as u32),
-            };
-            let epoch = Cookies::epoch(now);
-            for epoch in [epoch, epoch.wrapping_sub(1)] {
-                let (cookie, first) =
-                    self.cookies
-                        .of_caller(&from, caller.cookie, caller.first, epoch);
-                if cookie == header.to {
-                    return self.add(now, from, cookie, first, Some(caller));
-                }
-            }
-        }
-        self.stats.old_session += 1;
-        if self.replies.len() < REPLIES_MAX {
-            let reset = Header::new(Kind::Reset, header.from, header.to);
-            self.replies.push(Reply {
-                to: from,
-                header: reset,
-            });
-        }
-        None
-    }
-
-    fn on_welcome<M: Memory, S: Sink<M>>(
-        &mut self,
-        now: Instant,
-        id: LinkId,
-        header: &Header,
-        payload: &[u8],
-        sink: &mut S,
-    ) {
-        let config = self.config;
-        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
-            return;
-        };
-        if !link.session.on_welcome(now, header, &config) {
-            return;
-        }
-        let (cookie, blocked) = (link.cookie, link.blocked.is_some());
-        if let Ok(name) = <[u8; GREETING]>::try_from(payload) {
-            self.named.push((id, name));
-        }
-        self.touch(id);
-        sink.on_up(id, cookie);
-        if blocked {
-            self.look_at(now, id, sink);
-        }
-    }
-
-    fn on_refused<M: Memory, S: Sink<M>>(&mut self, now: Instant, to: A, sink: &mut S) {
-        for id in self.at(to) {
-            let Some(link) = self.of_mut(id) else {
-                continue;
-            };
-            if link.address != to {
-                // Without its data channel everything goes through the other.
-                continue;
-            }
-            let calling = link.session.is_calling();
-            if link.session.on_refused() {
-                let reason = match calling {
-                    true => LinkDown::Refused,
-                    false => LinkDown::Reset,
-                };
-                self.fail(now, id, reason, sink);
-            }
-        }
-    }
-
     fn on_too_large(&mut self, now: Instant, to: A, most: usize) {
         for id in self.at(to) {
             if let Some(link) = self.of_mut(id) {
@@ -385,7 +271,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     }
 
     /// Links with this address. Looks at all links: errors are rare.
-    fn at(&self, address: A) -> Vec<LinkId> {
+    pub(super) fn at(&self, address: A) -> Vec<LinkId> {
         let all = self.table.addresses();
         all.filter(|(_, command, data)| *command == address || *data == Some(address))
             .map(|(id, ..)| id)

@@ -7,7 +7,7 @@
 //!      v
 //!   Links: who has which session           one timer each, turns             links, link, senders
 //!      |        |                          at work or at rest                roster
-//!      |        |                          what arrives, for whom            arrivals
+//!      |        |                          what arrives, for whom            arrivals, opening
 //!      |        `- Cookies                 names nobody can guess            cookies
 //!      v
 //!   Session, one a link                    numbers, states, what goes out    session, transmit
@@ -35,6 +35,7 @@ mod congestion;
 mod cookies;
 mod link;
 mod links;
+mod opening;
 mod pacer;
 mod packet;
 mod parts;

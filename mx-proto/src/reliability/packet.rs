@@ -67,7 +67,8 @@ pub(super) const FIN: u16 = 1;
 pub(super) const ASK: u16 = 2;
 /// The payload's checksum is there.
 pub(super) const SUMMED: u16 = 4;
-/// The caller has not been acknowledged yet: `sack` is its first number.
+/// The caller has not been acknowledged yet: `sack` is its first number. In a Reset: to such a caller,
+/// by somebody who has never heard of its session; Hello again may help.
 pub(super) const OPENING: u16 = 8;
 const FLAGS: [(u16, &str); 4] = [
     (FIN, " fin"),
@@ -242,7 +243,8 @@ impl Header {
         let flags = match kind {
             Kind::Data => ALL_FLAGS,
             Kind::Ack | Kind::Ping | Kind::Probe | Kind::Probed => SUMMED | OPENING,
-            Kind::Hello | Kind::Welcome | Kind::Reset => SUMMED,
+            Kind::Hello | Kind::Welcome => SUMMED,
+            Kind::Reset => SUMMED | OPENING,
         };
         (named && header.flags & !flags == 0).then_some(header)
     }

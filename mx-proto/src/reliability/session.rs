@@ -95,6 +95,8 @@ pub(super) struct Session {
     pub(super) proof: u64,
     /// "Nobody there" since the peer was heard.
     refusals: u32,
+    /// Times that the peer had forgotten its Welcome.
+    again: u32,
 }
 
 /// Where a session stands.
@@ -129,6 +131,9 @@ const TRIES_BEFORE_GIVING_UP: u32 = 3;
 /// How long the answer to a Ping waits for the data channel to be empty: many times what it takes to
 /// take in a whole socket.
 const PATIENCE: Duration = Duration::from_millis(20);
+
+/// So often Hello is said again to somebody who forgets its Welcome each time.
+const HELLOS_AGAIN: u32 = 4;
 
 /// "Nobody there" so often, with nothing heard in between, is believed.
 const REFUSALS: u32 = 3;
@@ -190,6 +195,7 @@ impl Session {
             probed: None,
             proof: 0,
             refusals: 0,
+            again: 0,
         }
     }
 
@@ -260,6 +266,31 @@ impl Session {
         self.pinged_at = now;
         // The called side knows of us with our next word.
         self.acks.on_urgent(now);
+        true
+    }
+
+    /// It has been open, but whom we called had forgotten that.
+    pub(super) fn was_welcome_before(&self) -> bool {
+        self.again > 0
+    }
+
+    /// Nobody knows the session that we have just opened: Hello is said again, after a pause that
+    /// doubles each time, and all that was sent will be sent anew. False: something of it has been
+    /// heard, or it has happened too often; it is over.
+    pub(super) fn call_again(&mut self, now: Instant, config: &ReliableConfig) -> bool {
+        if !self.unconfirmed || self.state != State::Open || self.again >= HELLOS_AGAIN {
+            return false;
+        }
+        self.again += 1;
+        self.theirs = 0;
+        // Not 0: how long the answer takes is no sample of the way.
+        let (began, tries) = (now, 1);
+        let next = now.after(config.first_rto.saturating_mul(1 << self.again));
+        self.state = State::Calling { began, next, tries };
+        self.send.on_timeout();
+        self.acks.on_acked();
+        (self.resend_at, self.ask_at, self.judge_at) = (None, None, None);
+        (self.ping, self.pings, self.asked) = (false, 0, None);
         true
     }
 

@@ -192,6 +192,92 @@ fn a_peer_that_falls_silent_is_noticed_with_and_without_traffic() {
     }
 }
 
+/// A caller has been welcomed, and nothing that it has said since has arrived.
+fn just_welcomed(seed: u64) -> Stage {
+    let mut stage = Stage::new(seed);
+    let hellos_only = |_: Channel, bytes: &[u8]| match bytes[3] {
+        HELLO => Fate::Chance,
+        _ => Fate::Drop,
+    };
+    stage.net.set_script(0, 1, Some(Box::new(hellos_only)));
+    stage.at(0).to_send.extend([100, 20_000, 5]);
+    stage.run(Duration::from_millis(3));
+    assert!(stage.at(0).sent > 0, "the caller takes it for open");
+    assert_eq!(stage.at(1).port.sessions(), 0);
+    stage
+}
+
+fn begin_anew(stage: &mut Stage, id: usize, life: u64) {
+    drop(stage.cluster.kill(id));
+    let port = reliable(&stage.net, id, config(), life);
+    let reborn = Peer::new(id, 1 - id, port, stage.world.clock());
+    stage.cluster.restart(id, reborn);
+}
+
+#[test]
+fn a_peer_that_begins_anew_right_after_its_welcome_is_called_again() {
+    seeds::each(8, |seed| {
+        let mut stage = just_welcomed(seed);
+        begin_anew(&mut stage, 1, 9);
+        stage.net.set_script(0, 1, None);
+        stage.exchange(10);
+        assert_eq!(stage.down(0), None);
+        let sent = stage.at(0).sent;
+        assert_eq!(stage.at(1).heard.received.len() as u64, sent);
+    });
+}
+
+#[test]
+fn a_peer_that_forgets_every_welcome_is_called_so_often_and_no_more() {
+    let mut stage = just_welcomed(1);
+    let hellos = Rc::new(RefCell::new(0));
+    let count = Rc::clone(&hellos);
+    let script = move |_: Channel, bytes: &[u8]| {
+        *count.borrow_mut() += u32::from(bytes[3] == HELLO);
+        Fate::Chance
+    };
+    stage.net.set_script(0, 1, Some(Box::new(script)));
+    // With every Welcome it lives anew before the next word comes.
+    let welcomes = Rc::new(RefCell::new(0));
+    let count = Rc::clone(&welcomes);
+    let script = move |_: Channel, bytes: &[u8]| {
+        *count.borrow_mut() += u32::from(bytes[3] == WELCOME);
+        Fate::Chance
+    };
+    stage.net.set_script(1, 0, Some(Box::new(script)));
+    begin_anew(&mut stage, 1, 9);
+    let mut seen = 0;
+    for life in 10..1_000_000 {
+        if stage.down(0).is_some() {
+            break;
+        }
+        stage.run(Duration::from_micros(1));
+        if *welcomes.borrow() > seen {
+            seen = *welcomes.borrow();
+            begin_anew(&mut stage, 1, life);
+        }
+    }
+    assert_eq!(stage.down(0), Some(LinkDown::Reset));
+    assert_eq!(*hellos.borrow(), 4);
+}
+
+#[test]
+fn a_call_that_is_called_off_at_once_by_the_other_side_is_not_made_again() {
+    let mut stage = just_welcomed(1);
+    stage.net.set_script(0, 1, None);
+    // It hears the call and ends it; that the caller hears nothing of it but the end.
+    let resets_only = |_: Channel, bytes: &[u8]| match bytes[3] {
+        RESET => Fate::Chance,
+        _ => Fate::Drop,
+    };
+    stage.net.set_script(1, 0, Some(Box::new(resets_only)));
+    stage.run(Duration::from_millis(100));
+    stage.close(1, Close::Now);
+    stage.run(SECOND);
+    assert_eq!(stage.down(0), Some(LinkDown::Reset));
+    assert_eq!(stage.at(1).port.sessions(), 0);
+}
+
 /// Exchanges something and waits until both sides rest.
 fn at_rest(seed: u64) -> Stage {
     let mut stage = Stage::new(seed);
@@ -367,6 +453,7 @@ pub(crate) fn is_kind(bytes: &[u8], kind: u8) -> bool {
 }
 
 pub(crate) const HELLO: u8 = 1;
+const WELCOME: u8 = 2;
 pub(crate) const DATA: u8 = 3;
 pub(crate) const ACK: u8 = 4;
 pub(crate) const RESET: u8 = 6;

@@ -247,18 +247,9 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         local + self.tcp.link_count() + rdm + self.dgram.link_count()
     }
 
-    /// Starts a link over shared memory. `strict`: that and nothing else is asked for.
-    fn connect_local(
-        &mut self,
-        target: Target,
-        strict: bool,
-        clock: &dyn Clock,
-    ) -> Result<LinkId, ConnectError> {
+    fn connect_local(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
         let local = self.local.as_mut().ok_or(ConnectError::NoRoute)?;
-        let link = match strict {
-            true => local.connect_to(BOARD, target.endpoint.0, clock)?,
-            false => local.connect_or(BOARD, target.endpoint.0, ROUTE_TCP, clock)?,
-        };
+        let link = local.connect_to(BOARD, target.endpoint.0, clock)?;
         self.local_quiet = false;
         Ok(outer(link, LOCAL))
     }
@@ -474,9 +465,8 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         let route = if strict { target.route } else { self.policy };
         let here = nic::is_local(target.nic);
         match route {
-            Route::AUTO if here => match self.connect_local(target, false, clock) {
-                // Nobody there, as far as can be seen, or no memory left.
-                Err(ConnectError::NoRoute | ConnectError::Refused | ConnectError::NoResources) => {
+            Route::AUTO if here => match self.connect_local(target, clock) {
+                Err(ConnectError::NoRoute | ConnectError::Refused) => {
                     self.connect_tcp::<M>(target, clock)
                 }
                 other => other,
@@ -499,7 +489,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
                 }
             }
             Route::AUTO | ROUTE_TCP => self.connect_tcp::<M>(target, clock),
-            ROUTE_LOCAL if here => self.connect_local(target, true, clock),
+            ROUTE_LOCAL if here => self.connect_local(target, clock),
             _ if nic::socket_addresses(target.nic, tcp_port).is_empty() => {
                 Err(ConnectError::UnknownNic)
             }

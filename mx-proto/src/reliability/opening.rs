@@ -1,0 +1,171 @@
+//! How sessions begin, and what is said to those who have none.
+//!
+//! ```text
+//!   Hello ------------> Welcome, and nothing is kept
+//!   OPENING, true ----> a session
+//!   OPENING, of a Welcome that nobody remembers ----> Reset, OPENING: say Hello again
+//!   of a session that is over, or never was ---------> Reset
+//! ```
+//!
+//! A caller whose first words are not known to whom it called does not fail: between its Welcome and
+//! those words the other side may have begun anew.
+
+use super::cookies::Cookies;
+use super::links::{Links, Reply};
+use super::packet::{GREETING, Header, Kind, OPENING};
+use super::seq::Seq;
+use super::service::Channel;
+use super::session::Caller;
+use crate::ids::LinkId;
+use crate::memory::Memory;
+use crate::port::{LinkDown, Sink};
+use crate::time::Instant;
+use std::fmt;
+use std::hash::Hash;
+
+/// Answers to those without a session in one poll; who is left out asks again.
+const REPLIES_MAX: usize = 1024;
+
+impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
+    /// Answers a caller and keeps nothing: what it says next proves that it is where it says.
+    pub(super) fn on_hello(
+        &mut self,
+        now: Instant,
+        (channel, from): (Channel, A),
+        header: &Header,
+    ) {
+        if channel != Channel::Command || self.table.len() >= self.config.max_links {
+            self.stats.refused += 1;
+            return;
+        }
+        if self.replies.len() >= REPLIES_MAX {
+            return;
+        }
+        let epoch = Cookies::epoch(now);
+        let (cookie, first) = self
+            .cookies
+            .of_caller(&from, header.from, header.seq, epoch);
+        let mut welcome = Header::new(Kind::Welcome, header.from, cookie);
+        welcome.seq = self.config.first_seq.map_or(first, Seq);
+        welcome.room = u32::try_from(self.room_limit()).unwrap_or(u32::MAX);
+        self.replies.push(Reply {
+            to: from,
+            header: welcome,
+        });
+    }
+
+    /// Somebody who is in no session of ours: a caller that says what only our Welcome told it, one
+    /// that was welcomed by a former life of ours, or somebody whose session is over.
+    #[cold]
+    pub(super) fn on_stranger(
+        &mut self,
+        now: Instant,
+        (channel, from): (Channel, A),
+        header: &Header,
+    ) -> Option<LinkId> {
+        // What overtakes on the data channel proves nothing, and may be true.
+        if channel == Channel::Data || matches!(header.kind, Kind::Reset | Kind::Welcome) {
+            self.stats.old_session += 1;
+            return None;
+        }
+        let is_new = header.flags & OPENING != 0 && !self.cookies.is_spent(header.to, now);
+        if is_new {
+            let caller = Caller {
+                cookie: header.from,
+                first: Seq(header.sack as u32),
+            };
+            let epoch = Cookies::epoch(now);
+            for epoch in [epoch, epoch.wrapping_sub(1)] {
+                let (cookie, first) =
+                    self.cookies
+                        .of_caller(&from, caller.cookie, caller.first, epoch);
+                if cookie == header.to {
+                    return self.add(now, from, cookie, first, Some(caller));
+                }
+            }
+        }
+        self.stats.old_session += 1;
+        if self.replies.len() < REPLIES_MAX {
+            let mut reset = Header::new(Kind::Reset, header.from, header.to);
+            if is_new {
+                reset.flags = OPENING;
+            }
+            self.replies.push(Reply {
+                to: from,
+                header: reset,
+            });
+        }
+        None
+    }
+
+    pub(super) fn on_welcome<M: Memory, S: Sink<M>>(
+        &mut self,
+        now: Instant,
+        id: LinkId,
+        header: &Header,
+        payload: &[u8],
+        sink: &mut S,
+    ) {
+        let config = self.config;
+        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+            return;
+        };
+        if !link.session.on_welcome(now, header, &config) {
+            return;
+        }
+        let (cookie, blocked) = (link.cookie, link.blocked.is_some());
+        if let Ok(name) = <[u8; GREETING]>::try_from(payload) {
+            self.named.push((id, name));
+        }
+        let again = link.session.was_welcome_before();
+        self.touch(id);
+        if !again {
+            sink.on_up(id, cookie);
+        }
+        if blocked {
+            self.look_at(now, id, sink);
+        }
+    }
+
+    pub(super) fn on_refused<M: Memory, S: Sink<M>>(&mut self, now: Instant, to: A, sink: &mut S) {
+        for id in self.at(to) {
+            let Some(link) = self.of_mut(id) else {
+                continue;
+            };
+            if link.address != to {
+                // Without its data channel everything goes through the other.
+                continue;
+            }
+            let calling = link.session.is_calling() && !link.session.was_welcome_before();
+            if link.session.on_refused() {
+                let reason = match calling {
+                    true => LinkDown::Refused,
+                    false => LinkDown::Reset,
+                };
+                self.fail(now, id, reason, sink);
+            }
+        }
+    }
+
+    /// Whom a link is with knows no such session. If that is so because it has begun anew since it
+    /// welcomed us, we call again.
+    pub(super) fn on_reset<M: Memory, S: Sink<M>>(
+        &mut self,
+        now: Instant,
+        id: LinkId,
+        header: &Header,
+        sink: &mut S,
+    ) {
+        let config = self.config;
+        if let Some(link) = self.of_mut(id)
+            && header.flags & OPENING != 0
+            && link.session.call_again(now, &config)
+        {
+            log::debug!("{:?} has begun anew: Hello again", link.address);
+            // The next Welcome names another.
+            link.data = None;
+            return self.touch(id);
+        }
+        self.fail(now, id, LinkDown::Reset, sink);
+    }
+}
