@@ -17,6 +17,7 @@ use crate::endpoint_port::{self, PortMap};
 use crate::ports::dgram::faults::{self, FaultPlan};
 use crate::ports::dgram::{BackendChoice, DgramOptions};
 use crate::ports::host::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
+use crate::ports::local::LocalOptions;
 use crate::ports::open::{EndpointChoice, OpenOptions};
 use crate::ports::rdm::{RdmOptions, Wait};
 use crate::progress::Tuning;
@@ -37,6 +38,8 @@ pub struct Settings {
     pub endpoint: mx_proto::Config,
     /// Whether the time-out of requests counts for sends that nobody has matched, too.
     pub waiting_counts: bool,
+    /// The shared memory of an endpoint's links, and when it is given back.
+    pub local: LocalOptions,
     /// How long the kernel may hear nothing from the host of a TCP peer.
     pub tcp_keepalive: Duration,
     /// How long a blocked test call polls before it sleeps in the kernel.
@@ -207,6 +210,27 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 access: Access::Number {
                     set: |s, v| s.as_mut().endpoint.max_partners = v as usize,
                     get: |s| s.as_ref().endpoint.max_partners as u64,
+                },
+            },
+            Tunable {
+                name: "MX_LOCAL_BYTES",
+                kind: Kind::Bytes(4 * M, 64 * G),
+                about: "bytes of shared memory that the links of an endpoint map, all together; as \
+                        it is used up, new ones get smaller rings, idle ones give theirs back \
+                        sooner, and in the end new peers come over TCP",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().local.bytes = v as usize,
+                    get: |s| s.as_ref().local.bytes as u64,
+                },
+            },
+            Tunable {
+                name: "MX_LOCAL_IDLE_MS",
+                kind: Kind::OrZero(10, 86_400_000),
+                about: "milliseconds without a packet after which a link over shared memory gives \
+                        its memory back until the next one; 0: never",
+                access: Access::Number {
+                    set: |s, v| s.as_mut().local.idle = millis(v),
+                    get: |s| of_millis(s.as_ref().local.idle),
                 },
             },
             Tunable {
@@ -402,6 +426,7 @@ impl Default for Settings {
             endpoint: mx_proto::Config::default(),
             // A server may take its time as long as it lives.
             waiting_counts: false,
+            local: LocalOptions::default(),
             tcp_keepalive: Duration::from_secs(20),
             // Twice what waking a sleeping thread costs on the reference machine (24 us).
             spin: Duration::from_micros(50),
@@ -494,6 +519,7 @@ impl Settings {
                 wait: self.rdm_wait,
                 ..DgramOptions::default()
             },
+            local: self.local,
             tcp_keepalive: self.tcp_keepalive,
             // The table lets no other base through.
             ports: PortMap::new(self.port_base).unwrap_or_default(),
@@ -653,6 +679,8 @@ mod tests {
             ("MX_PROVIDER", "psm3"),
             ("MX_RDM_KEEPALIVE_MS", "5000"),
             ("MX_TCP_KEEPALIVE_MS", "3000"),
+            ("MX_LOCAL_BYTES", "8M"),
+            ("MX_LOCAL_IDLE_MS", "0"),
             ("MX_RDM_WAIT", "poll"),
             ("MX_RDM_LANES", "5"),
             ("MX_DGRAM_BACKEND", "fabric"),
@@ -675,6 +703,7 @@ mod tests {
         assert_eq!(options.rdm.provider.as_deref(), Some("psm3"));
         assert_eq!(options.rdm.keepalive, Duration::from_secs(5));
         assert_eq!(options.tcp_keepalive, Duration::from_secs(3));
+        assert_eq!((options.local.bytes, options.local.idle), (8 << 20, None));
         assert_eq!((options.rdm.wait, options.rdm.lanes), (Wait::Poll, 5));
         let dgram = &options.dgram;
         assert_eq!(

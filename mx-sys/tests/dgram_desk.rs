@@ -2,17 +2,20 @@
 //! libfabric that is installed, as if its addresses followed from nothing, and cards made up in
 //! memory.
 
+mod dgram_common;
 mod node;
 
+use dgram_common::{
+    a_successor_is_another_one, nobody_is_left_where, only_tcp_leads_there, settles,
+};
 use libfabric_fake::{Fake, Shape};
 use mx_proto::{Config, PartnerId, Route, Status};
 use mx_sys::ports::dgram::BackendChoice;
 use mx_sys::{EndpointChoice, OpenOptions, ROUTE_DGRAM, ROUTE_TCP};
 use node::traffic::{exchange, stream};
-use node::{LONG, Node, NotConnected, pattern, pending};
+use node::{LONG, Node, pattern};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
-use std::time::{Duration, Instant};
 
 fn options(policy: Route) -> OpenOptions {
     let mut options = OpenOptions::new(EndpointChoice::Any);
@@ -38,23 +41,6 @@ fn on_card(fake: &Fake) -> Node {
     options.dgram.provider = None;
     options.dgram.library = Some(fake.library());
     open(options)
-}
-
-/// Links over TCP and over datagrams.
-fn links(node: &Node) -> (usize, usize) {
-    let engine = node.shared.lock();
-    let ports = engine.endpoint.port();
-    let dgram = ports.dgram().map_or(0, |dgram| dgram.sessions());
-    (ports.tcp().link_count(), dgram)
-}
-
-/// Waits until `node` has these links: those that asked end in their own time.
-fn settles(node: &Node, expected: (usize, usize)) {
-    let begin = Instant::now();
-    while links(node) != expected {
-        assert!(begin.elapsed() < LONG, "{:?}", links(node));
-        node.try_done(77, Duration::from_millis(1));
-    }
 }
 
 fn pair(a: Node, b: Node) -> (Node, Node, PartnerId) {
@@ -121,54 +107,22 @@ fn a_peer_that_is_elsewhere_is_reached_over_tcp_unless_its_address_says_dgram() 
     let without = || open(options(ROUTE_TCP));
     // Without the port, over the kernel's sockets, over another provider.
     for b in [without(), kernel(), on_card(&fake)] {
-        let a = node();
-        let to_b = a.connect(b.target(Route::AUTO)).unwrap();
-        assert_eq!(a.send_all(to_b, 1, b"through tcp"), Status::Success);
-        assert_eq!(b.receive(1, &mut [0; 11]).status, Status::Success);
-        settles(&a, (1, 0));
-        let c = node();
-        let refused = c.connect(b.target(ROUTE_DGRAM));
-        assert!(
-            matches!(refused, Err(NotConnected::Later(_))),
-            "{refused:?}"
-        );
-        settles(&c, (0, 0));
+        only_tcp_leads_there(&node(), &b, &node());
     }
 }
 
 #[test]
 fn nobody_there_is_refused_as_over_tcp() {
-    let a = node();
-    let gone = node();
-    let targets = [ROUTE_TCP, ROUTE_DGRAM, Route::AUTO].map(|route| gone.target(route));
-    drop(gone);
-    let refused = targets.map(|target| a.connect(target));
-    assert!(
-        matches!(refused[0], Err(NotConnected::Later(_))),
-        "{refused:?}"
-    );
-    assert!(
-        refused.iter().all(|other| *other == refused[0]),
-        "{refused:?}"
-    );
-    settles(&a, (0, 0));
+    nobody_is_left_where(&node(), node());
 }
 
 #[test]
 fn a_successor_is_found_under_its_own_address() {
-    let (a, b, to_b) = pair(node(), node());
-    let big = pattern(4 << 20, 1);
-    pending(a.send(to_b, 1, &big, 1));
-    let endpoint = b.identity.endpoint;
-    drop(b);
-    assert_ne!(a.done(1).status, Status::Success);
-    let mut options = options(ROUTE_DGRAM);
-    options.endpoint = EndpointChoice::Exact(endpoint);
-    let b = open(options);
-    let to_b = a.connect(b.target(Route::AUTO)).unwrap();
-    assert_eq!(a.send_all(to_b, 2, b"again"), Status::Success);
-    assert_eq!(b.receive(2, &mut [0; 5]).status, Status::Success);
-    settles(&a, (0, 1));
+    a_successor_is_another_one(&node(), node(), |endpoint| {
+        let mut options = options(ROUTE_DGRAM);
+        options.endpoint = endpoint;
+        open(options)
+    });
 }
 
 /// Says `bytes` at a node's desk, as somebody who speaks the framing, and hears what is said until

@@ -1,14 +1,17 @@
 //! Endpoints over datagrams in one process: kernel UDP on the loopback, with faults and without.
 
+mod dgram_common;
 mod node;
 
-use mx_proto::{Config, DownReason, Event, PartnerId, Route, Status};
+use dgram_common::{
+    a_successor_is_another_one, links, nobody_is_left_where, only_tcp_leads_there, settles,
+};
+use mx_proto::{Config, PartnerId, Route, Status};
 use mx_sys::ports::dgram::faults::FaultPlan;
 use mx_sys::{EndpointChoice, OpenOptions, ROUTE_DGRAM, ROUTE_TCP};
 use node::traffic::{exchange, stream};
-use node::{LONG, Node, NotConnected, pattern, pending};
+use node::{Node, pattern};
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
 
 fn options(policy: Route, faults: Option<&str>) -> OpenOptions {
     let mut options = OpenOptions::new(EndpointChoice::Any);
@@ -28,23 +31,6 @@ fn pair(faults: [Option<&str>; 2]) -> (Node, Node, PartnerId) {
     let [a, b] = faults.map(|faults| node(ROUTE_DGRAM, faults));
     let partner = a.connect(b.target(Route::AUTO)).unwrap();
     (a, b, partner)
-}
-
-/// Links over TCP and over datagrams.
-fn links(node: &Node) -> (usize, usize) {
-    let engine = node.shared.lock();
-    let ports = engine.endpoint.port();
-    let dgram = ports.dgram().map_or(0, |dgram| dgram.sessions());
-    (ports.tcp().link_count(), dgram)
-}
-
-/// Waits until `node` has these links: they end in their own time.
-fn settles(node: &Node, expected: (usize, usize)) {
-    let begin = std::time::Instant::now();
-    while links(node) != expected {
-        assert!(begin.elapsed() < LONG, "{:?}", links(node));
-        node.try_done(77, Duration::from_millis(1));
-    }
 }
 
 #[test]
@@ -79,20 +65,10 @@ fn what_is_lost_doubled_overtaken_late_and_damaged_is_made_good() {
 
 #[test]
 fn a_peer_without_the_port_is_reached_over_tcp_unless_its_address_says_dgram() {
-    let a = node(ROUTE_DGRAM, None);
+    let [a, c] = [(); 2].map(|()| node(ROUTE_DGRAM, None));
     let b = node(ROUTE_TCP, None);
-    let to_b = a.connect(b.target(Route::AUTO)).unwrap();
-    assert_eq!(a.send_all(to_b, 1, b"through tcp"), Status::Success);
-    assert_eq!(b.receive(1, &mut [0; 11]).status, Status::Success);
-    settles(&a, (1, 0));
+    only_tcp_leads_there(&a, &b, &c);
     settles(&b, (1, 0));
-    let c = node(ROUTE_DGRAM, None);
-    let refused = c.connect(b.target(ROUTE_DGRAM));
-    assert!(
-        matches!(refused, Err(NotConnected::Later(_))),
-        "{refused:?}"
-    );
-    settles(&c, (0, 0));
 }
 
 #[test]
@@ -108,38 +84,17 @@ fn an_address_that_says_dgram_opens_the_port_when_it_is_needed() {
 
 #[test]
 fn nobody_there_is_refused_as_over_tcp() {
-    let a = node(ROUTE_DGRAM, None);
-    let gone = node(ROUTE_DGRAM, None);
-    let targets = [ROUTE_TCP, ROUTE_DGRAM, Route::AUTO].map(|route| gone.target(route));
-    drop(gone);
-    let refused = targets.map(|target| a.connect(target));
-    assert!(
-        matches!(refused[0], Err(NotConnected::Later(_))),
-        "{refused:?}"
-    );
-    assert!(
-        refused.iter().all(|other| *other == refused[0]),
-        "{refused:?}"
-    );
-    settles(&a, (0, 0));
+    nobody_is_left_where(&node(ROUTE_DGRAM, None), node(ROUTE_DGRAM, None));
 }
 
 #[test]
 fn a_peer_that_ends_is_seen_to_end_and_its_successor_is_another_one() {
-    let (a, b, to_b) = pair([None, None]);
-    let big = pattern(4 << 20, 1);
-    pending(a.send(to_b, 1, &big, 1));
-    let endpoint = b.identity.endpoint;
-    drop(b);
-    assert_ne!(a.done(1).status, Status::Success);
-    let Event::PartnerDown { reason, .. } = a.event();
-    assert!(!matches!(reason, DownReason::Protocol(_)), "{reason:?}");
-    let mut options = options(ROUTE_DGRAM, None);
-    options.endpoint = EndpointChoice::Exact(endpoint);
-    let b = Node::open(options, Config::default(), true).unwrap();
-    let to_b = a.connect(b.target(Route::AUTO)).unwrap();
-    assert_eq!(a.send_all(to_b, 2, b"again"), Status::Success);
-    assert_eq!(b.receive(2, &mut [0; 5]).status, Status::Success);
+    let [a, b] = [(); 2].map(|()| node(ROUTE_DGRAM, None));
+    a_successor_is_another_one(&a, b, |endpoint| {
+        let mut options = options(ROUTE_DGRAM, None);
+        options.endpoint = endpoint;
+        Node::open(options, Config::default(), true).unwrap()
+    });
 }
 
 #[test]

@@ -247,9 +247,18 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         local + self.tcp.link_count() + rdm + self.dgram.link_count()
     }
 
-    fn connect_local(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+    /// Starts a link over shared memory. `strict`: that and nothing else is asked for.
+    fn connect_local(
+        &mut self,
+        target: Target,
+        strict: bool,
+        clock: &dyn Clock,
+    ) -> Result<LinkId, ConnectError> {
         let local = self.local.as_mut().ok_or(ConnectError::NoRoute)?;
-        let link = local.connect_to(BOARD, target.endpoint.0, clock)?;
+        let link = match strict {
+            true => local.connect_to(BOARD, target.endpoint.0, clock)?,
+            false => local.connect_or(BOARD, target.endpoint.0, ROUTE_TCP, clock)?,
+        };
         self.local_quiet = false;
         Ok(outer(link, LOCAL))
     }
@@ -465,8 +474,9 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         let route = if strict { target.route } else { self.policy };
         let here = nic::is_local(target.nic);
         match route {
-            Route::AUTO if here => match self.connect_local(target, clock) {
-                Err(ConnectError::NoRoute | ConnectError::Refused) => {
+            Route::AUTO if here => match self.connect_local(target, false, clock) {
+                // Nobody there, as far as can be seen, or no memory left.
+                Err(ConnectError::NoRoute | ConnectError::Refused | ConnectError::NoResources) => {
                     self.connect_tcp::<M>(target, clock)
                 }
                 other => other,
@@ -489,7 +499,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
                 }
             }
             Route::AUTO | ROUTE_TCP => self.connect_tcp::<M>(target, clock),
-            ROUTE_LOCAL if here => self.connect_local(target, clock),
+            ROUTE_LOCAL if here => self.connect_local(target, true, clock),
             _ if nic::socket_addresses(target.nic, tcp_port).is_empty() => {
                 Err(ConnectError::UnknownNic)
             }

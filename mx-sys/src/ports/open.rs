@@ -26,7 +26,7 @@
 use super::detour::Dgram;
 use super::dgram::{self, DgramError, DgramOptions, DgramPort};
 use super::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, Rdm};
-use super::local::LocalPort;
+use super::local::{LocalOptions, LocalPort};
 use super::rdm::{RdmError, RdmOptions, RdmPort, hardware};
 use super::tcp::{Resolver, TcpOptions, TcpPort};
 use crate::endpoint_port::{EndpointRange, PortMap, SMALL_IDS};
@@ -62,6 +62,8 @@ pub struct OpenOptions {
     pub policy: Route,
     /// [`Route::AUTO`] takes shared memory on this host; otherwise this host is one like others.
     pub shared_memory: bool,
+    /// How the port over shared memory is opened.
+    pub local: LocalOptions,
     /// Endpoint numbers and TCP ports.
     pub ports: PortMap,
     /// The only address TCP listens on, instead of all of them.
@@ -86,6 +88,7 @@ impl OpenOptions {
             endpoint,
             policy: Route::AUTO,
             shared_memory: true,
+            local: LocalOptions::default(),
             ports: PortMap::default(),
             tcp_bind: None,
             tcp_keepalive: Duration::from_secs(20),
@@ -347,7 +350,7 @@ fn claim_name(
     endpoint: EndpointId,
     port: u16,
 ) -> Result<io::Result<LocalPort>, OpenError> {
-    match LocalPort::open(options.ports.base(), BOARD, endpoint.0) {
+    match LocalPort::with_options(options.ports.base(), BOARD, endpoint.0, options.local) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             Err(OpenError::InUse { endpoint, port })
         }

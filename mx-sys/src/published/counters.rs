@@ -138,7 +138,7 @@ table! { sample:
         stand_downs
     };
     "local_" LocalStats = sample.ports.local.unwrap_or_default(), {
-        accepted, initiated, refused, violations
+        accepted, initiated, refused, violations, turned_away, slept, woken, asleep, bytes
     };
     "tcp_" TcpStats = sample.ports.tcp.unwrap_or_default(), {
         accepted, connected, strangers, other_versions, silent, bad_lengths, turned_away, starved

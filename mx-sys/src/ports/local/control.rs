@@ -3,7 +3,7 @@
 //! ```text
 //!   listener --accept--> Accepted --Hello--> check, map --Welcome--> Up
 //!   connect: socket, memfd, Hello --> Greeting --Welcome--> Up, on_up
-//!   hang-up: drain the ring, on_down        timers: silent strangers, full backlogs
+//!   hang-up: drain the ring, on_down        timers: silent strangers, full backlogs, idle links
 //! ```
 //!
 //! Nothing here is on the path of a packet.
@@ -12,14 +12,14 @@
 //! Knows nothing of: rings.
 
 use super::epoll::{BATCH, Interest};
-use super::handshake::{Hello, MESSAGE_LEN, Welcome};
+use super::handshake::{Hello, MESSAGE_LEN, Traits, Welcome, Word};
 use super::layout::Geometry;
-use super::link::{Dialing, Entry, Link, State};
+use super::link::{Dialing, Entry, Link, Memory, State};
 use super::socket::{Name, Received, Socket, is_exhaustion, is_transient};
 use super::{LocalPort, barrier};
 use crate::sealed::Region;
 use mx_proto::port::{ConnectError, LinkDown, Sink};
-use mx_proto::{Clock, LinkId, Memory};
+use mx_proto::{Clock, LinkId, Memory as Bytes, Route};
 use std::io;
 use std::time::Duration;
 
@@ -30,14 +30,16 @@ impl LocalPort {
     /// Looks at all descriptors, and at the rings again when one of them rang.
     #[cold]
     #[inline(never)]
-    pub(super) fn poll_descriptors<M: Memory, S: Sink<M>>(
+    pub(super) fn poll_descriptors<M: Bytes, S: Sink<M>>(
         &mut self,
         clock: &dyn Clock,
         budget: usize,
         sink: &mut S,
     ) -> bool {
         let mut any = false;
-        if std::mem::take(&mut self.slept) && self.take_bells() {
+        // Also those of links that every poll looks at: a peer may ask one of them to sleep.
+        self.slept = false;
+        if self.take_bells() {
             any = self.poll_rings(budget, sink);
         }
         self.poll_control(clock, sink) | any
@@ -46,7 +48,7 @@ impl LocalPort {
     /// Takes in what the control descriptors say, and what is due.
     #[cold]
     #[inline(never)]
-    pub(super) fn poll_control<M: Memory, S: Sink<M>>(
+    pub(super) fn poll_control<M: Bytes, S: Sink<M>>(
         &mut self,
         clock: &dyn Clock,
         sink: &mut S,
@@ -67,7 +69,8 @@ impl LocalPort {
         if !self.timed.is_empty() || self.accept_again.is_some() {
             any |= self.handle_timers(clock, sink);
         }
-        any
+        self.tend(clock);
+        any | self.bury(sink)
     }
 
     /// Takes in wake-ups and makes those links hot. Returns true when there were any; the caller
@@ -80,13 +83,8 @@ impl LocalPort {
             any |= !ready.is_empty();
             for token in &ready {
                 let id = LinkId::from_word(*token);
-                let Some(entry) = self.links.get(id) else {
-                    continue;
-                };
-                if entry.socket.as_ref().is_some_and(|socket| !socket.drain()) {
-                    self.hang_up(id);
-                }
-                self.warm(id);
+                self.hear(id);
+                self.attend(id);
             }
             if ready.len() < BATCH {
                 break;
@@ -101,23 +99,31 @@ impl LocalPort {
         any
     }
 
-    /// See [`LocalPort::connect_to`].
+    /// See [`LocalPort::connect_to`] and [`LocalPort::connect_or`].
     pub(super) fn start_connect(
         &mut self,
         board: u32,
         endpoint: u32,
+        instead: Option<Route>,
         clock: &dyn Clock,
     ) -> Result<LinkId, ConnectError> {
         if self.links.is_full() {
             return Err(ConnectError::NoResources);
         }
+        let Some(geometry) = self.choose_for_new() else {
+            self.stats.turned_away += 1;
+            return Err(ConnectError::NoResources);
+        };
         let socket = Socket::new().map_err(|_| ConnectError::NoResources)?;
         let state = match socket.connect(Name {
             board,
             endpoint,
             ..self.name
         }) {
-            Ok(()) => State::Greeting(greet(&socket).map_err(|error| connect_error(&error))?),
+            Ok(()) => {
+                let memory = greet(&socket, geometry, self.traits());
+                State::Greeting(memory.map_err(|error| connect_error(&error))?)
+            }
             Err(error) if is_transient(&error) => {
                 let pause = FIRST_PAUSE;
                 let next_try = clock.now().after(pause);
@@ -131,8 +137,13 @@ impl LocalPort {
             Err(error) => return Err(connect_error(&error)),
         };
         let dialing = matches!(state, State::Dialing(_));
-        let entry = Entry::new(socket, state, true);
+        let bytes = state.bytes();
+        let entry = Entry {
+            instead,
+            ..Entry::new(socket, state, true)
+        };
         let id = self.links.insert(entry).ok_or(ConnectError::NoResources)?;
+        self.budget.change(0, bytes);
         if dialing {
             self.timed.push(id);
         } else if self.watch_handshake(id).is_err() {
@@ -140,6 +151,14 @@ impl LocalPort {
             return Err(ConnectError::NoResources);
         }
         Ok(id)
+    }
+
+    /// What we say about ourselves.
+    fn traits(&self) -> Traits {
+        Traits {
+            asymmetric: barrier::is_asymmetric(),
+            sleeps: self.budget.sleeps(),
+        }
     }
 
     fn accept_some(&mut self, clock: &dyn Clock) {
@@ -185,7 +204,7 @@ impl LocalPort {
     }
 
     /// Something happened on a link's socket other than a wake-up.
-    fn handle_socket<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
+    fn handle_socket<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
         let Some(entry) = self.links.get(id) else {
             return;
         };
@@ -193,9 +212,10 @@ impl LocalPort {
             State::Dialing(_) | State::Changing => {}
             State::Accepted { .. } => self.handle_hello(id),
             State::Greeting(_) => self.handle_welcome(id, sink),
-            State::Up(_) => {
-                self.hang_up(id);
-                self.warm(id);
+            State::Up(_) | State::Asking(_) | State::Asleep | State::Wanted | State::Waking(_) => {
+                // What it has said before.
+                self.hear(id);
+                self.attend(id);
             }
         }
     }
@@ -219,25 +239,54 @@ impl LocalPort {
         let Some(fd) = fd else {
             return self.refuse(id, &"no shared memory in it");
         };
-        let region = match Region::adopt(&fd, hello.geometry.total()) {
+        let (geometry, peer) = (hello.geometry, hello.traits);
+        let both_sleep = peer.sleeps && self.budget.sleeps();
+        // More than we would propose ourselves is too much.
+        let asleep = match self.choose_for_new() {
+            Some(own) if geometry.total() <= own.total() => false,
+            Some(_) if both_sleep => true,
+            Some(_) if self.budget.has(geometry.total()) => false,
+            _ => return self.turn_away(id),
+        };
+        let region = match Region::adopt(&fd, geometry.total()) {
             Ok(region) => region,
             Err(unfit) => return self.refuse(id, &unfit),
         };
-        let welcome = Welcome {
-            asymmetric: barrier::is_asymmetric(),
+        let traits = self.traits();
+        let welcome = Welcome { traits, asleep };
+        let said = match self.links.get(id).and_then(|entry| entry.socket.as_ref()) {
+            Some(socket) => socket.send(&welcome.encode(), None),
+            None => return,
         };
-        if let Err(error) = socket.send(&welcome.encode(), None) {
+        if let Err(error) = said {
             return self.refuse(id, &error);
         }
-        let link = Link::new(region, hello.geometry, 1, hello.asymmetric);
-        match self.bring_up(id, link) {
+        let memory = Memory { region, geometry };
+        let up = self.bring_up(id, peer, |_| match asleep {
+            true => State::Asleep,
+            false => State::Up(Link::new(memory, 1, peer.asymmetric)),
+        });
+        match up {
             Ok(()) => self.stats.accepted += 1,
-            Err(error) => self.refuse(id, &error),
+            Err(error) => return self.refuse(id, &error),
+        }
+        if asleep {
+            self.want(id);
         }
     }
 
+    /// There is no memory for a new link, however small.
+    fn turn_away(&mut self, id: LinkId) {
+        self.stats.turned_away += 1;
+        if let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) {
+            // If this is lost, the peer takes it for a refusal.
+            let _ = socket.send(&Word::Later.encode(), None);
+        }
+        self.refuse(id, &"no memory left for links");
+    }
+
     /// The acceptor has answered.
-    fn handle_welcome<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
+    fn handle_welcome<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
         let mut message = [0; MESSAGE_LEN];
         let Some(entry) = self.links.get_mut(id) else {
             return;
@@ -251,61 +300,70 @@ impl LocalPort {
             }
             Ok(Received::HangUp) | Err(_) => return self.end(id, LinkDown::Refused, sink),
         };
-        let welcome = match Welcome::decode(message.get(..len).unwrap_or(&[])) {
-            Ok(welcome) if fd.is_none() => welcome,
+        let message = message.get(..len).unwrap_or(&[]);
+        if fd.is_none() && Word::decode(message) == Ok(Word::Later) {
+            let reason = entry.no_room();
+            self.stats.turned_away += 1;
+            return self.end(id, reason, sink);
+        }
+        let sleeps = self.budget.sleeps();
+        let welcome = match Welcome::decode(message) {
+            Ok(welcome) if fd.is_none() && (sleeps || !welcome.asleep) => welcome,
             Ok(_) => return self.end(id, LinkDown::Protocol, sink),
             Err(bad) => {
                 log::debug!("{:?}: {id:?} answered: {bad}", self.name);
                 return self.end(id, LinkDown::Protocol, sink);
             }
         };
-        match std::mem::replace(&mut entry.state, State::Changing) {
-            State::Greeting(region) => {
-                let (cookie, blocked) = (entry.cookie, std::mem::take(&mut entry.blocked));
-                let link = Link::new(region, Geometry::STANDARD, 0, welcome.asymmetric);
-                if self.bring_up(id, link).is_err() {
-                    return self.end(id, LinkDown::Reset, sink);
-                }
-                self.stats.initiated += 1;
-                sink.on_up(id, cookie);
-                if blocked {
-                    sink.on_writable(id, cookie);
-                }
+        let peer = welcome.traits;
+        let cookie = entry.cookie;
+        let up = self.bring_up(id, peer, |state| match state {
+            State::Greeting(memory) if !welcome.asleep => {
+                State::Up(Link::new(memory, 0, peer.asymmetric))
             }
-            state => entry.state = state,
+            _ => State::Asleep,
+        });
+        if up.is_err() {
+            return self.end(id, LinkDown::Reset, sink);
+        }
+        self.stats.initiated += 1;
+        sink.on_up(id, cookie);
+        if let Some(entry) = self.links.get_mut(id)
+            && let State::Up(_) = entry.state
+            && std::mem::take(&mut entry.blocked)
+        {
+            sink.on_writable(id, cookie);
         }
     }
 
-    /// A link can carry packets from now on.
-    fn bring_up(&mut self, id: LinkId, link: Link) -> io::Result<()> {
+    /// The handshake is over.
+    fn bring_up(
+        &mut self,
+        id: LinkId,
+        peer: Traits,
+        next: impl FnOnce(State) -> State,
+    ) -> io::Result<()> {
         self.timed.retain(|other| *other != id);
+        self.turn(id, next);
         let Some(entry) = self.links.get_mut(id) else {
             return Ok(());
         };
-        entry.state = State::Up(link);
+        entry.peer = peer;
         if let Some(socket) = &entry.socket {
             self.control
                 .modify(socket.raw(), id.to_word(), Interest::HangUp)?;
             self.data
                 .add(socket.raw(), id.to_word(), Interest::Readable)?;
         }
-        if self.armed {
-            entry.set_asleep(true);
-            barrier::heavy();
+        if let State::Up(_) = entry.state {
+            self.go_hot(id);
+        } else {
+            self.chill(id);
         }
-        self.make_hot(id);
         Ok(())
     }
 
-    /// The peer's socket is closed; what it left in its ring is still to be read.
-    fn hang_up(&mut self, id: LinkId) {
-        if let Some(socket) = self.links.get_mut(id).and_then(|entry| entry.socket.take()) {
-            self.control.remove(socket.raw());
-            self.data.remove(socket.raw());
-        }
-    }
-
-    fn handle_timers<M: Memory, S: Sink<M>>(&mut self, clock: &dyn Clock, sink: &mut S) -> bool {
+    fn handle_timers<M: Bytes, S: Sink<M>>(&mut self, clock: &dyn Clock, sink: &mut S) -> bool {
         let now = clock.now();
         let mut any = false;
         if self.accept_again.is_some_and(|at| at <= now) {
@@ -333,7 +391,7 @@ impl LocalPort {
         any
     }
 
-    fn dial_again<M: Memory, S: Sink<M>>(
+    fn dial_again<M: Bytes, S: Sink<M>>(
         &mut self,
         id: LinkId,
         mut dialing: Dialing,
@@ -345,13 +403,22 @@ impl LocalPort {
             endpoint: dialing.endpoint,
             ..self.name
         };
+        let (geometry, traits) = (self.choose_for_new(), self.traits());
         let Some(entry) = self.links.get_mut(id) else {
             return;
         };
         let Some(socket) = &entry.socket else { return };
-        match socket.connect(name).and_then(|()| greet(socket)) {
-            Ok(region) => {
-                entry.state = State::Greeting(region);
+        let Some(geometry) = geometry else {
+            let reason = entry.no_room();
+            self.stats.turned_away += 1;
+            return self.end(id, reason, sink);
+        };
+        match socket
+            .connect(name)
+            .and_then(|()| greet(socket, geometry, traits))
+        {
+            Ok(memory) => {
+                self.turn(id, |_| State::Greeting(memory));
                 self.timed.retain(|other| *other != id);
                 if self.watch_handshake(id).is_err() {
                     self.end(id, LinkDown::Unreachable, sink);
@@ -395,15 +462,10 @@ impl LocalPort {
 }
 
 /// Makes the shared memory of a new link and hands it over.
-fn greet(socket: &Socket) -> io::Result<Region> {
-    let geometry = Geometry::STANDARD;
-    let (region, fd) = Region::create(c"mx-local", geometry.total())?;
-    let hello = Hello {
-        geometry,
-        asymmetric: barrier::is_asymmetric(),
-    };
-    socket.send(&hello.encode(), Some(&fd))?;
-    Ok(region)
+fn greet(socket: &Socket, geometry: Geometry, traits: Traits) -> io::Result<Memory> {
+    let (memory, fd) = Memory::make(geometry)?;
+    socket.send(&Hello { geometry, traits }.encode(), Some(&fd))?;
+    Ok(memory)
 }
 
 fn connect_error(error: &io::Error) -> ConnectError {

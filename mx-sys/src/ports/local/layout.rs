@@ -5,6 +5,7 @@
 //!          |  +0   tails      written by the consumer, in batches
 //!          |  +128 sleeping   written by the consumer when it goes to sleep
 //!          |  +256 waiting, closed    written by the producer
+//!   1024   | rest: the word both sides agree in that the link sleeps
 //!   4096   | cells of ring 0 | cells of ring 1 |              cells x 128 bytes each
 //!          | data of ring 0  | data of ring 1  |              data bytes each
 //!
@@ -48,6 +49,9 @@ pub(super) const SLEEPING_AT: usize = 128;
 pub(super) const WAITING_AT: usize = 256;
 pub(super) const CLOSED_AT: usize = 260;
 
+/// Offset of the word in which the sides agree to sleep; see [`super::rest`].
+pub(super) const REST_AT: usize = 2 * RING_HEAD;
+
 const RING_HEAD: usize = 512;
 const HEADS: usize = 4096;
 
@@ -72,16 +76,29 @@ impl Geometry {
         data: 256 * 1024,
     };
 
+    /// What it proposes while more than half of the memory for all links is in use.
+    pub(super) const SMALLER: Self = Self {
+        cells: 64,
+        data: 128 * 1024,
+    };
+
+    /// The smallest that works, for when memory is nearly used up: one chunk of a large message
+    /// can be written while the one before is read.
+    pub(super) const SMALLEST: Self = Self {
+        cells: 32,
+        data: 64 * 1024,
+    };
+
     /// True when a ring of these sizes works and is not larger than a peer may make us map.
     pub(super) fn is_acceptable(self) -> bool {
         self.cells.is_power_of_two()
-            && (32..=4096).contains(&self.cells)
+            && (Self::SMALLEST.cells..=4096).contains(&self.cells)
             && self.data.is_power_of_two()
-            && (128 * 1024..=4 * 1024 * 1024).contains(&self.data)
+            && (Self::SMALLEST.data..=4 * 1024 * 1024).contains(&self.data)
     }
 
     /// Bytes of the whole shared memory.
-    pub(super) fn total(self) -> usize {
+    pub(super) const fn total(self) -> usize {
         HEADS + 2 * self.cells as usize * CELL + 2 * self.data as usize
     }
 
@@ -101,9 +118,15 @@ impl Geometry {
     }
 }
 
-// A quarter of a ring may be consumed and not given back yet; the rest must hold any packet, or a
-// producer could wait for ever.
-const _: () = assert!(BODY_MAX.next_multiple_of(64) <= 128 * 1024 * 3 / 4);
+/// Consumed bytes of long bodies after which the producer is told: less than one chunk of a large
+/// message, so that both sides keep copying at once.
+pub(super) const DATA_BATCH: u64 = 16 * 1024;
+
+// That much may be consumed and not given back yet; the rest must hold any packet, or a producer
+// could wait for ever.
+const _: () = assert!(
+    BODY_MAX.next_multiple_of(64) + DATA_BATCH as usize <= Geometry::SMALLEST.data as usize
+);
 
 #[cfg(test)]
 mod tests {
@@ -113,10 +136,8 @@ mod tests {
     fn areas_do_not_overlap_and_end_at_the_total() {
         for geometry in [
             Geometry::STANDARD,
-            Geometry {
-                cells: 32,
-                data: 128 * 1024,
-            },
+            Geometry::SMALLER,
+            Geometry::SMALLEST,
             Geometry {
                 cells: 4096,
                 data: 4 * 1024 * 1024,
@@ -124,7 +145,8 @@ mod tests {
         ] {
             assert!(geometry.is_acceptable());
             let (cells, data) = (geometry.cells as usize * CELL, geometry.data as usize);
-            assert!(geometry.head_at(1) + RING_HEAD <= geometry.cells_at(0));
+            assert!(geometry.head_at(1) + RING_HEAD <= REST_AT);
+            assert!(REST_AT + 8 <= geometry.cells_at(0));
             assert_eq!(geometry.cells_at(0) + cells, geometry.cells_at(1));
             assert_eq!(geometry.cells_at(1) + cells, geometry.data_at(0));
             assert_eq!(geometry.data_at(0) + data, geometry.data_at(1));
@@ -139,7 +161,7 @@ mod tests {
         for cells in [0, 1, 16, 100, 8192, u32::MAX] {
             assert!(!Geometry { cells, ..good }.is_acceptable(), "{cells} cells");
         }
-        for data in [0, 4096, 64 * 1024, 1_000_000, 8 << 20, u32::MAX] {
+        for data in [0, 4096, 32 * 1024, 1_000_000, 8 << 20, u32::MAX] {
             assert!(!Geometry { data, ..good }.is_acceptable(), "{data} bytes");
         }
     }

@@ -17,21 +17,32 @@
 //! bells of all of them together now and then. So neither a poll nor going to sleep costs more with
 //! a thousand idle clients.
 //!
+//! A link that is idle for long *sleeps*: both sides give the memory back, and only the socket stays.
+//! The next send hands over new memory (`waking`).
+//!
 //! Owns: the listening name of one endpoint, and all its links.
 //! Knows nothing of: partners, packets' contents, other ports.
 
 mod barrier;
+mod budget;
 mod control;
 mod epoll;
 mod handshake;
+mod hot;
 mod layout;
 mod link;
+mod lives;
+pub mod moves;
+mod rest;
 mod ring;
+mod slumber;
 mod socket;
 mod table;
 #[cfg(test)]
 mod tests;
+mod waking;
 
+use budget::Budget;
 use epoll::{Epoll, Interest};
 use layout::BODY_MAX;
 use link::{Entry, State};
@@ -39,11 +50,12 @@ use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
     WakeDescriptors,
 };
-use mx_proto::{Clock, Instant, LinkId, Memory, Source, Target};
+use mx_proto::{Clock, Instant, LinkId, Memory, Route, Target};
 use ring::PushError;
-use smallvec::SmallVec;
 use socket::{Name, Socket};
+use std::collections::VecDeque;
 use std::io;
+use std::time::Duration;
 use table::Table;
 
 /// Carries packets between processes of this host.
@@ -60,12 +72,24 @@ pub struct LocalPort {
     hot: Vec<LinkId>,
     /// Where in `hot` the next poll begins.
     turn: usize,
-    /// How many links are up and not in `hot`.
+    /// How many links are past the handshake and not in `hot`.
     cold: usize,
     /// What polls have cost since the bells of cold links were looked at, in links looked at.
     unheard: usize,
     /// Handshakes that have a time limit or are to be tried again. May contain stale names.
     timed: Vec<LinkId>,
+    /// The shared memory of all links.
+    budget: Budget,
+    /// Links that may fall asleep, in any order.
+    awake: Vec<LinkId>,
+    /// When they are looked at next.
+    next_look: Option<Instant>,
+    /// Links that want memory, longest first. May contain stale names.
+    wanting: VecDeque<LinkId>,
+    /// Links without rings that are over; the next poll reports them.
+    doomed: Vec<(LinkId, LinkDown)>,
+    /// The administrator has been told that memory is short.
+    warned: bool,
     /// When accepting is tried again after descriptors ran out.
     accept_again: Option<Instant>,
     /// Polls in a row that found nothing.
@@ -91,24 +115,55 @@ pub struct LocalStats {
     pub initiated: u64,
     /// Connections dropped before they were links: nonsense, silence, or no slot left.
     pub refused: u64,
-    /// Links cut off because of what the peer wrote into the shared memory.
+    /// Links cut off because of what the peer wrote into the shared memory, or said.
     pub violations: u64,
+    /// Links for which there was no memory, here or at the peer's.
+    pub turned_away: u64,
+    /// How often a link has fallen asleep.
+    pub slept: u64,
+    /// How often one has woken up.
+    pub woken: u64,
+    /// Links that sleep now.
+    pub asleep: u64,
+    /// Bytes of shared memory that are mapped now.
+    pub bytes: u64,
+}
+
+/// What can be set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LocalOptions {
+    /// Links, handshakes included. A further peer is refused.
+    pub max_links: usize,
+    /// Bytes of shared memory of all links together, as much as is mapped.
+    pub bytes: usize,
+    /// How long a link is idle before it sleeps, while there is plenty of memory. `None`: no link
+    /// sleeps.
+    pub idle: Option<Duration>,
+}
+
+impl Default for LocalOptions {
+    fn default() -> Self {
+        Self {
+            max_links: 16 * 1024,
+            bytes: 256 << 20,
+            idle: Some(Duration::from_secs(30)),
+        }
+    }
 }
 
 impl LocalPort {
     /// Opens endpoint `endpoint` of board `board`. `AddrInUse` when it is open already, in this
     /// process or another one of this host.
     pub fn open(port_base: u16, board: u32, endpoint: u32) -> io::Result<Self> {
-        Self::with_max_links(port_base, board, endpoint, DEFAULT_MAX_LINKS)
+        Self::with_options(port_base, board, endpoint, LocalOptions::default())
     }
 
-    /// [`LocalPort::open`] with a limit on the number of links, handshakes included. A further
-    /// peer is refused.
-    pub fn with_max_links(
+    /// [`LocalPort::open`] with other options.
+    pub fn with_options(
         port_base: u16,
         board: u32,
         endpoint: u32,
-        max_links: usize,
+        options: LocalOptions,
     ) -> io::Result<Self> {
         let name = Name {
             port_base,
@@ -125,12 +180,18 @@ impl LocalPort {
             listener,
             control,
             data: Epoll::new()?,
-            links: Table::new(max_links),
+            links: Table::new(options.max_links),
             hot: Vec::new(),
             turn: 0,
             cold: 0,
             unheard: 0,
             timed: Vec::new(),
+            budget: Budget::new(options.bytes, options.idle),
+            awake: Vec::new(),
+            next_look: None,
+            wanting: VecDeque::new(),
+            doomed: Vec::new(),
+            warned: false,
             accept_again: None,
             empty_polls: 0,
             polls: 0,
@@ -151,7 +212,19 @@ impl LocalPort {
         endpoint: u32,
         clock: &dyn Clock,
     ) -> Result<LinkId, ConnectError> {
-        self.start_connect(board, endpoint, clock)
+        self.start_connect(board, endpoint, None, clock)
+    }
+
+    /// The same, for a target that can also be reached over `instead`: where the peer has no memory
+    /// for the link, it goes down with [`LinkDown::Elsewhere`].
+    pub fn connect_or(
+        &mut self,
+        board: u32,
+        endpoint: u32,
+        instead: Route,
+        clock: &dyn Clock,
+    ) -> Result<LinkId, ConnectError> {
+        self.start_connect(board, endpoint, Some(instead), clock)
     }
 
     /// Makes the next poll look at the control descriptor; for whoever slept on it.
@@ -161,7 +234,10 @@ impl LocalPort {
 
     /// Numbers about the port's life.
     pub fn stats(&self) -> LocalStats {
-        self.stats
+        LocalStats {
+            bytes: self.budget.used() as u64,
+            ..self.stats
+        }
     }
 
     /// Links and handshakes there are now.
@@ -198,11 +274,10 @@ impl LocalPort {
             return Err(SendError::Down);
         };
         let State::Up(up) = &mut entry.state else {
-            entry.blocked = true;
-            return Err(SendError::WouldBlock);
+            return self.send_resting(link, header, body);
         };
         match up.producer.push(header, body) {
-            Ok(false) if up.hot && entry.socket.is_some() => Ok(Sent::Whole),
+            Ok(false) if !entry.cold && entry.socket.is_some() => Ok(Sent::Whole),
             outcome => self.after_push(link, outcome),
         }
     }
@@ -237,13 +312,11 @@ impl LocalPort {
 
     /// [`Port::close`].
     pub fn close(&mut self, link: LinkId, how: Close) {
-        let Some(mut entry) = self.remove(link) else {
+        let Some(entry) = self.remove(link) else {
             return;
         };
-        if how == Close::Flush
-            && let Some(up) = entry.up()
-        {
-            up.producer.close();
+        if how == Close::Flush {
+            entry.say_bye();
         }
         if let Some(socket) = &entry.socket {
             socket.shut_down();
@@ -260,58 +333,7 @@ impl LocalPort {
                 State::Dialing(dialing) => Some(dialing.next_try),
                 _ => None,
             });
-        times.chain(self.accept_again).min()
-    }
-
-    /// [`Port::arm`].
-    pub fn arm(&mut self) -> bool {
-        if self.control_wanted {
-            return false;
-        }
-        self.take_bells();
-        self.set_hot_asleep(true);
-        barrier::heavy();
-        for at in 0..self.hot.len() {
-            if self
-                .links
-                .get_mut(self.hot[at])
-                .is_some_and(Entry::wants_poll)
-            {
-                self.set_hot_asleep(false);
-                return false;
-            }
-        }
-        self.armed = true;
-        true
-    }
-
-    /// [`Port::disarm`].
-    pub fn disarm(&mut self) {
-        if !std::mem::take(&mut self.armed) {
-            return;
-        }
-        self.slept = true;
-        // Links beyond the few that are cheap to look at stay prepared for sleeping.
-        let mut kept = 0;
-        let mut at = 0;
-        while let Some(id) = self.hot.get(at).copied() {
-            let Some(entry) = self.links.get_mut(id) else {
-                self.hot.swap_remove(at);
-                continue;
-            };
-            // One that has rung meanwhile will not ring again until it is prepared anew.
-            if kept < HOT_KEPT || entry.blocked || !entry.is_asleep() {
-                kept += 1;
-                at += 1;
-                entry.set_asleep(false);
-            } else {
-                self.hot.swap_remove(at);
-                if let Some(link) = entry.up() {
-                    link.hot = false;
-                    self.cold += 1;
-                }
-            }
-        }
+        times.chain(self.accept_again).chain(self.next_look).min()
     }
 
     /// [`Port::descriptors`].
@@ -320,192 +342,6 @@ impl LocalPort {
             control: Some(self.control.raw()),
             data: Some(self.data.raw()),
         }
-    }
-
-    #[inline]
-    fn poll_rings<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
-        let mut any = self.poll_hot(budget, sink);
-        if self.cold != 0 {
-            // A busy poll counts less: what it found is worth more than what may be elsewhere.
-            self.unheard += if any { 1 } else { HOT_KEPT + self.hot.len() };
-            if self.unheard >= LISTEN_EVERY {
-                self.unheard = 0;
-                if self.take_bells() {
-                    any = true;
-                    self.poll_hot(budget, sink);
-                }
-            }
-        }
-        any
-    }
-
-    #[inline]
-    fn poll_hot<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
-        let mut any = false;
-        match self.hot.len() {
-            0 => {}
-            1 => any = self.visit(self.hot[0], budget, sink) != 0,
-            n => {
-                let quota = (budget / 4).max(1);
-                let mut left = budget;
-                let mut at = self.turn;
-                for _ in 0..n {
-                    at = if at + 1 < self.hot.len() { at + 1 } else { 0 };
-                    let Some(id) = self.hot.get(at).copied() else {
-                        break;
-                    };
-                    let taken = self.visit(id, quota.min(left), sink);
-                    any |= taken != 0;
-                    left = left.saturating_sub(taken);
-                    if left == 0 {
-                        break;
-                    }
-                }
-                self.turn = at;
-            }
-        }
-        any
-    }
-
-    /// Takes up to `quota` packets from one link. Returns how many things happened.
-    #[inline]
-    fn visit<M: Memory, S: Sink<M>>(&mut self, id: LinkId, quota: usize, sink: &mut S) -> usize {
-        let Some(entry) = self.links.get_mut(id) else {
-            return 0;
-        };
-        let State::Up(link) = &mut entry.state else {
-            return 0;
-        };
-        let mut taken = 0;
-        while taken < quota {
-            match link.consumer.peek() {
-                Ok(Some(packet)) => {
-                    entry.known = true;
-                    sink.on_packet(id, entry.cookie, &packet.header, &packet.body);
-                    if link.consumer.release(packet.body.len()) {
-                        ring_bell(&entry.socket);
-                    }
-                    taken += 1;
-                }
-                Ok(None) => break,
-                Err(ring::Corrupt) => {
-                    link.failed = true;
-                    break;
-                }
-            }
-        }
-        if taken != 0 {
-            link.idle = 0;
-        } else {
-            link.idle = link.idle.saturating_add(1);
-        }
-        if entry.blocked
-            || link.failed
-            || entry.socket.is_none()
-            || (link.idle >= COOL_AFTER && self.hot.len() > HOT_KEPT)
-        {
-            taken += self.visit_oddity(id, sink);
-        }
-        taken
-    }
-
-    /// What is not an everyday matter in a visit: room again, the end, cooling down.
-    #[cold]
-    #[inline(never)]
-    fn visit_oddity<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> usize {
-        let Some(entry) = self.links.get_mut(id) else {
-            return 0;
-        };
-        let (cookie, blocked) = (entry.cookie, entry.blocked);
-        let Some(link) = entry.up() else { return 0 };
-        let room = if blocked {
-            link.producer.has_room()
-        } else {
-            Ok(false)
-        };
-        link.failed |= room.is_err();
-        let cooling = link.idle >= COOL_AFTER && !blocked;
-        if let Some(reason) = entry.verdict() {
-            self.end(id, reason, sink);
-            return 1;
-        }
-        if room == Ok(true) && entry.socket.is_some() {
-            entry.blocked = false;
-            sink.on_writable(id, cookie);
-            return 1;
-        }
-        if cooling && self.hot.len() > HOT_KEPT {
-            self.cool(COOL_AFTER);
-        }
-        0
-    }
-
-    /// Makes a cold link hot: it is looked at in every poll and need not ring.
-    fn warm(&mut self, id: LinkId) {
-        let Some(link) = self.links.get_mut(id).and_then(Entry::up) else {
-            return;
-        };
-        link.idle = 0;
-        if !link.hot {
-            link.hot = true;
-            // While we sleep it goes on ringing.
-            if !self.armed {
-                link.consumer.set_sleeping(false);
-            }
-            self.cold -= 1;
-            self.make_hot(id);
-        }
-    }
-
-    /// Puts a link among the hot ones; when there are too many, the idlest cool down.
-    fn make_hot(&mut self, id: LinkId) {
-        if self.hot.len() >= HOT_MAX {
-            self.cool(0);
-        }
-        self.hot.push(id);
-    }
-
-    /// Makes hot links cold that have been idle for `idle` polls, the idlest first, until there are
-    /// only as many left as stay hot anyway. Links with something to do stay hot.
-    fn cool(&mut self, idle: u32) {
-        let mut idlest: SmallVec<[(u32, LinkId); HOT_MAX]> = SmallVec::new();
-        for id in &self.hot {
-            if let Some(Entry {
-                blocked: false,
-                state: State::Up(link),
-                ..
-            }) = self.links.get(*id)
-                && link.idle >= idle
-            {
-                idlest.push((link.idle, *id));
-            }
-        }
-        idlest.sort_unstable_by_key(|(idle, _)| std::cmp::Reverse(*idle));
-        idlest.truncate(self.hot.len().saturating_sub(HOT_KEPT));
-        for (_, id) in &idlest {
-            if let Some(entry) = self.links.get_mut(*id) {
-                entry.set_asleep(true);
-            }
-        }
-        // One for all of them: it is the dear part.
-        barrier::heavy();
-        for (_, id) in idlest {
-            let Some(entry) = self.links.get_mut(id) else {
-                continue;
-            };
-            if entry.wants_poll() {
-                entry.set_asleep(self.armed);
-            } else if let Some(link) = entry.up() {
-                link.hot = false;
-                self.cold += 1;
-            }
-        }
-        let links = &self.links;
-        self.hot.retain(|id| {
-            links
-                .get(*id)
-                .is_some_and(|entry| matches!(&entry.state, State::Up(link) if link.hot))
-        });
     }
 
     /// The rare ends of a `send`.
@@ -549,47 +385,6 @@ impl LocalPort {
             }
         }
     }
-
-    fn set_hot_asleep(&mut self, asleep: bool) {
-        for id in &self.hot {
-            if let Some(entry) = self.links.get_mut(*id) {
-                entry.set_asleep(asleep);
-            }
-        }
-    }
-
-    /// Forgets a link and tells the endpoint, if it knows of it.
-    fn end<M: Memory, S: Sink<M>>(&mut self, id: LinkId, reason: LinkDown, sink: &mut S) {
-        if let Some(entry) = self.remove(id) {
-            if let Some(socket) = &entry.socket {
-                socket.shut_down();
-            }
-            if reason == LinkDown::Protocol {
-                self.stats.violations += 1;
-            }
-            log::debug!("{:?}: {id:?} down: {reason}", self.name);
-            if entry.known {
-                sink.on_down(id, entry.cookie, reason);
-            }
-        }
-    }
-
-    /// Takes a link out of everything.
-    fn remove(&mut self, id: LinkId) -> Option<Entry> {
-        let entry = self.links.remove(id)?;
-        if let Some(socket) = &entry.socket {
-            self.control.remove(socket.raw());
-            self.data.remove(socket.raw());
-        }
-        self.hot.retain(|other| *other != id);
-        if let State::Up(link) = &entry.state
-            && !link.hot
-        {
-            self.cold -= 1;
-        }
-        self.timed.retain(|other| *other != id);
-        Some(entry)
-    }
 }
 
 /// Peers learn that this was on purpose. In a forked child nothing happens: the links are the
@@ -600,9 +395,7 @@ impl Drop for LocalPort {
             return;
         }
         for entry in self.links.values() {
-            if let State::Up(link) = &entry.state {
-                link.producer.close();
-            }
+            entry.say_bye();
             if let Some(socket) = &entry.socket {
                 socket.shut_down();
             }
@@ -678,9 +471,6 @@ fn ring_bell(socket: &Option<Socket>) {
 /// Largest body of a data packet: one chunk of a large message. Smaller ones cost more per byte,
 /// larger ones keep the receiver waiting longer for the first.
 const DATA_MAX: usize = 32 * 1024;
-
-/// Links of an endpoint unless it says otherwise.
-const DEFAULT_MAX_LINKS: usize = 16 * 1024;
 
 /// The control descriptors are looked at after this many polls in a row that found nothing ...
 const CONTROL_EVERY_EMPTY: u32 = 256;

@@ -22,8 +22,8 @@
 
 use super::barrier;
 use super::layout::{
-    BODY_MAX, CELL, CELL_TAIL_AT, CLOSED_AT, DATA_ALIGN, DATA_TAIL_AT, Geometry, HEADER_AT,
-    INLINE_AT, INLINE_MAX, SLEEPING_AT, WAITING_AT,
+    BODY_MAX, CELL, CELL_TAIL_AT, CLOSED_AT, DATA_ALIGN, DATA_BATCH, DATA_TAIL_AT, Geometry,
+    HEADER_AT, INLINE_AT, INLINE_MAX, SLEEPING_AT, WAITING_AT,
 };
 use crate::sealed::Region;
 use mx_proto::memory::{Memory, Source};
@@ -138,6 +138,11 @@ impl Producer {
     /// A [`barrier::heavy`] and a look at [`Producer::has_room`] follow before sleeping.
     pub(super) fn set_waiting(&self, waiting: bool) {
         self.ring.waiting().store(waiting.into(), Ordering::Relaxed);
+    }
+
+    /// Packets pushed so far.
+    pub(super) fn sent(&self) -> u64 {
+        self.head
     }
 
     /// Says that nothing follows what was pushed so far.
@@ -302,6 +307,11 @@ impl Consumer {
     /// True while the producer has not taken up what [`Consumer::set_sleeping`] said.
     pub(super) fn is_sleeping(&self) -> bool {
         self.ring.sleeping().load(Ordering::Relaxed) != 0
+    }
+
+    /// Packets released so far.
+    pub(super) fn taken(&self) -> u64 {
+        self.tail
     }
 
     /// True when the producer has said that nothing more follows.
@@ -548,18 +558,11 @@ unsafe fn copy_small(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Consumed bytes of long bodies after which the producer is told: less than one chunk of a large
-/// message, so that both sides keep copying at once.
-const DATA_BATCH: u64 = 16 * 1024;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SMALL: Geometry = Geometry {
-        cells: 32,
-        data: 128 * 1024,
-    };
+    const SMALL: Geometry = Geometry::SMALLEST;
 
     struct Pair {
         producer: Producer,
@@ -737,7 +740,7 @@ mod tests {
     fn a_full_data_area_takes_short_bodies_still() {
         let mut pair = pair_at(0, 0);
         let long = pattern(32 * 1024, 3);
-        for _ in 0..4 {
+        for _ in 0..SMALL.data / (32 * 1024) {
             assert_eq!(push(&mut pair.producer, &long, 0), Ok(false));
         }
         assert_eq!(push(&mut pair.producer, &long, 0), Err(PushError::Full));

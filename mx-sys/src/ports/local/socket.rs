@@ -140,30 +140,6 @@ impl Socket {
         unsafe { libc::shutdown(self.raw(), libc::SHUT_RDWR) };
     }
 
-    /// Takes in the peer's wake-ups. Returns false when the peer is gone.
-    pub(super) fn drain(&self) -> bool {
-        // Bounded: a peer that writes as fast as we read must not hold us here.
-        for _ in 0..16 {
-            let mut byte = [0u8; 8];
-            // SAFETY: `byte` is valid for its length. Descriptors that a peer puts into such a
-            // message are thrown away by the kernel, as there is no room for them.
-            let got = unsafe {
-                libc::recv(
-                    self.raw(),
-                    byte.as_mut_ptr().cast(),
-                    byte.len(),
-                    libc::MSG_DONTWAIT,
-                )
-            };
-            match got {
-                0 => return false,
-                -1 => return is_transient(&io::Error::last_os_error()),
-                _ => {}
-            }
-        }
-        true
-    }
-
     /// The next message. At most one descriptor is kept, and only when it came alone; the others
     /// are closed.
     pub(super) fn receive(&self, into: &mut [u8]) -> io::Result<Received> {

@@ -1,10 +1,15 @@
 //! Two ports in one process, and ports against peers that do not play by the rules.
 
-use super::handshake::{Hello, MESSAGE_LEN, Welcome};
+mod cycles;
+mod limit;
+mod rogues;
+mod slumber;
+
+use super::handshake::{Hello, MESSAGE_LEN, Traits, Welcome};
 use super::layout::{BODY_MAX, CELL, CELL_TAIL_AT, Geometry};
 use super::link::State;
 use super::socket::{Name, Received, Socket};
-use super::{COOL_AFTER, HOT_KEPT, HOT_MAX, LISTEN_EVERY, LocalPort};
+use super::{COOL_AFTER, HOT_KEPT, HOT_MAX, LISTEN_EVERY, LocalOptions, LocalPort};
 use crate::sealed::Region;
 use mx_proto::port::{
     BODY_LEN_AT, Body, Close, ConnectError, HEADER_LEN, HeaderBytes, LinkDown, Place, SendError,
@@ -19,7 +24,7 @@ use std::time::Duration;
 
 /// What a sink was told.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Event {
+pub(super) enum Event {
     Up(LinkId),
     Down(LinkId, LinkDown),
     Packet(LinkId, Vec<u8>),
@@ -28,9 +33,9 @@ enum Event {
 
 /// Writes everything down.
 #[derive(Default)]
-struct Recorder {
-    events: Vec<Event>,
-    cookies: Vec<u64>,
+pub(super) struct Recorder {
+    pub(super) events: Vec<Event>,
+    pub(super) cookies: Vec<u64>,
 }
 
 impl Sink<Vec<u8>> for Recorder {
@@ -71,7 +76,7 @@ impl Sink<Vec<u8>> for Recorder {
 
 /// Time that a test moves.
 #[derive(Default)]
-struct TestClock(Cell<u64>);
+pub(super) struct TestClock(Cell<u64>);
 
 impl Clock for TestClock {
     fn now(&self) -> Instant {
@@ -80,21 +85,21 @@ impl Clock for TestClock {
 }
 
 impl TestClock {
-    fn advance(&self, span: Duration) {
+    pub(super) fn advance(&self, span: Duration) {
         self.0.set(self.0.get() + span.as_nanos() as u64);
     }
 }
 
 /// A port with everything it needs to be polled.
-struct Node {
-    port: LocalPort,
-    clock: TestClock,
-    log: Recorder,
+pub(super) struct Node {
+    pub(super) port: LocalPort,
+    pub(super) clock: TestClock,
+    pub(super) log: Recorder,
     endpoint: u32,
 }
 
 /// Names of this process's own, each used once.
-fn fresh_name() -> Name {
+pub(super) fn fresh_name() -> Name {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let endpoint = NEXT.fetch_add(1, Ordering::Relaxed);
     Name {
@@ -105,17 +110,24 @@ fn fresh_name() -> Name {
 }
 
 impl Node {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::with_limit(1000)
     }
 
     fn with_limit(limit: usize) -> Self {
+        Self::with_options(LocalOptions {
+            max_links: limit,
+            ..LocalOptions::default()
+        })
+    }
+
+    pub(super) fn with_options(options: LocalOptions) -> Self {
         let Name {
             port_base,
             board,
             endpoint,
         } = fresh_name();
-        let port = LocalPort::with_max_links(port_base, board, endpoint, limit).unwrap();
+        let port = LocalPort::with_options(port_base, board, endpoint, options).unwrap();
         Self {
             port,
             clock: TestClock::default(),
@@ -124,40 +136,41 @@ impl Node {
         }
     }
 
-    fn name(&self) -> Name {
+    pub(super) fn name(&self) -> Name {
         self.port.name
     }
 
-    fn poll(&mut self) -> bool {
+    pub(super) fn poll(&mut self) -> bool {
         self.port.poll(&self.clock, 64, &mut self.log)
     }
 
     /// Polls, descriptors included, until nothing happens any more.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         loop {
             self.port.note_control();
+            self.port.slept = true;
             if !self.poll() && !self.poll() {
                 return;
             }
         }
     }
 
-    fn connect(&mut self, other: &Self) -> Result<LinkId, ConnectError> {
+    pub(super) fn connect(&mut self, other: &Self) -> Result<LinkId, ConnectError> {
         self.port
             .connect_to(self.port.name.board, other.endpoint, &self.clock)
     }
 
-    fn send(&mut self, link: LinkId, bytes: &[u8]) -> Result<Sent, SendError> {
+    pub(super) fn send(&mut self, link: LinkId, bytes: &[u8]) -> Result<Sent, SendError> {
         self.port
             .send::<Vec<u8>>(link, &header(bytes.len()), &Body::Bytes(bytes))
     }
 
-    fn take(&mut self) -> Vec<Event> {
+    pub(super) fn take(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.log.events)
     }
 
     /// The link of the first packet among the events so far.
-    fn first_link(&self) -> LinkId {
+    pub(super) fn first_link(&self) -> LinkId {
         let link = self.log.events.iter().find_map(|event| match event {
             Event::Packet(link, _) => Some(*link),
             _ => None,
@@ -168,14 +181,11 @@ impl Node {
     /// Any link that is not hot.
     fn cold_link(&self) -> LinkId {
         let mut ids = (0..self.port.links.len() as u32).map(|index| LinkId::new(index, 0));
-        let cold = |id: &LinkId| match self.port.links.get(*id).map(|entry| &entry.state) {
-            Some(State::Up(link)) => !link.hot,
-            _ => false,
-        };
+        let cold = |id: &LinkId| self.port.links.get(*id).is_some_and(|entry| entry.cold);
         ids.find(cold).expect("all links are hot")
     }
 
-    fn bodies(&mut self) -> Vec<Vec<u8>> {
+    pub(super) fn bodies(&mut self) -> Vec<Vec<u8>> {
         let events = self.take();
         events
             .into_iter()
@@ -187,14 +197,14 @@ impl Node {
     }
 }
 
-fn header(len: usize) -> HeaderBytes {
+pub(super) fn header(len: usize) -> HeaderBytes {
     let mut header = [7; HEADER_LEN];
     header[BODY_LEN_AT..BODY_LEN_AT + 4].copy_from_slice(&(len as u32).to_le_bytes());
     header
 }
 
 /// Two nodes with a link between them, whose first packet has arrived: (a, its link, b, its link).
-fn linked() -> (Node, LinkId, Node, LinkId) {
+pub(super) fn linked() -> (Node, LinkId, Node, LinkId) {
     let (mut a, mut b) = (Node::new(), Node::new());
     let ab = link_up(&mut a, &mut b);
     let ba = b.first_link();
@@ -203,7 +213,7 @@ fn linked() -> (Node, LinkId, Node, LinkId) {
 }
 
 /// Links `a` to `b` and leaves one packet in `b`'s log.
-fn link_up(a: &mut Node, b: &mut Node) -> LinkId {
+pub(super) fn link_up(a: &mut Node, b: &mut Node) -> LinkId {
     let link = a.connect(b).unwrap();
     b.settle();
     a.settle();
@@ -213,7 +223,7 @@ fn link_up(a: &mut Node, b: &mut Node) -> LinkId {
     link
 }
 
-fn readable(fd: Option<i32>) -> bool {
+pub(super) fn readable(fd: Option<i32>) -> bool {
     let mut poll = libc::pollfd {
         fd: fd.unwrap(),
         events: libc::POLLIN,
@@ -324,8 +334,7 @@ fn a_full_backlog_is_tried_again() {
         panic!("no hello");
     };
     assert!(Hello::decode(&message[..len]).is_ok());
-    peer.send(&Welcome { asymmetric: true }.encode(), None)
-        .unwrap();
+    peer.send(&welcome().encode(), None).unwrap();
     a.settle();
     assert_eq!(a.take(), [Event::Up(link)]);
 }
@@ -807,21 +816,33 @@ fn stale_names_reach_nobody() {
 // ---- peers that do not play by the rules ----
 
 /// A hand-made initiator.
-struct Rogue {
-    socket: Socket,
-    region: Region,
+pub(super) struct Rogue {
+    pub(super) socket: Socket,
+    pub(super) region: Region,
 }
 
-const GEOMETRY: Geometry = Geometry::STANDARD;
+pub(super) const GEOMETRY: Geometry = Geometry::STANDARD;
+
+pub(super) const TRAITS: Traits = Traits {
+    asymmetric: true,
+    sleeps: true,
+};
+
+fn welcome() -> Welcome {
+    Welcome {
+        traits: TRAITS,
+        asleep: false,
+    }
+}
 
 impl Rogue {
-    fn connect(to: &mut Node) -> Self {
+    pub(super) fn connect(to: &mut Node) -> Self {
         let (region, fd) = Region::create(c"test", GEOMETRY.total()).unwrap();
         let socket = Socket::new().unwrap();
         socket.connect(to.name()).unwrap();
         let hello = Hello {
             geometry: GEOMETRY,
-            asymmetric: true,
+            traits: TRAITS,
         };
         socket.send(&hello.encode(), Some(&fd)).unwrap();
         to.settle();
@@ -833,7 +854,7 @@ impl Rogue {
         Self { socket, region }
     }
 
-    fn write(&self, at: usize, bytes: &[u8]) {
+    pub(super) fn write(&self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.region.len());
         for (index, byte) in bytes.iter().enumerate() {
             // SAFETY: inside the region, as just checked.
@@ -842,7 +863,7 @@ impl Rogue {
     }
 
     /// Puts a packet with an empty body into cell `cell` of the first lap.
-    fn write_packet(&self, cell: usize) {
+    pub(super) fn write_packet(&self, cell: usize) {
         let at = GEOMETRY.cells_at(0) + cell * CELL;
         self.write(at + 8, &header(0));
         self.write(at, &1u64.to_le_bytes());
@@ -1015,7 +1036,7 @@ fn say(to: &mut Node, message: &[u8], fd: Option<&OwnedFd>) -> Socket {
     socket
 }
 
-fn sealed_memfd(len: usize) -> OwnedFd {
+pub(super) fn sealed_memfd(len: usize) -> OwnedFd {
     Region::create(c"test", len).unwrap().1
 }
 
@@ -1023,7 +1044,7 @@ fn sealed_memfd(len: usize) -> OwnedFd {
 fn bad_handshakes_are_refused_and_their_descriptors_closed() {
     let good = Hello {
         geometry: GEOMETRY,
-        asymmetric: true,
+        traits: TRAITS,
     }
     .encode();
     let mut bad_magic = good;
@@ -1082,7 +1103,7 @@ fn more_descriptors_than_expected_are_closed_and_refused() {
         socket.connect(server.name()).unwrap();
         let good = Hello {
             geometry: GEOMETRY,
-            asymmetric: true,
+            traits: TRAITS,
         }
         .encode();
         send_with_copies(&socket, &good, &pipe_write, count);
@@ -1097,7 +1118,7 @@ fn more_descriptors_than_expected_are_closed_and_refused() {
     }
 }
 
-fn pipe() -> (OwnedFd, OwnedFd) {
+pub(super) fn pipe() -> (OwnedFd, OwnedFd) {
     let mut fds = [0; 2];
     // SAFETY: room for two descriptors, which are fresh and owned by nobody else.
     unsafe {

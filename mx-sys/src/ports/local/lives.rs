@@ -1,0 +1,166 @@
+//! Changing a link's state, and its end.
+//!
+//! ```text
+//!   turn: state --> next, one of the legal moves; its memory counted, the sleepers counted
+//!
+//!   hung up, failed:  with rings     the next poll drains them, then on_down
+//!                     without rings  doomed: the next poll that looks at descriptors, on_down
+//! ```
+//!
+//! Owns: the sums over all links.
+//! Knows nothing of: why a state changes.
+
+use super::LocalPort;
+use super::link::{Entry, State};
+use super::moves::{self, Stage};
+use mx_proto::port::{LinkDown, Sink};
+use mx_proto::{LinkId, Memory as Bytes};
+
+impl LocalPort {
+    /// Changes a link's state; every change goes through here.
+    pub(super) fn turn(&mut self, id: LinkId, next: impl FnOnce(State) -> State) {
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
+        let state = std::mem::replace(&mut entry.state, State::Changing);
+        let (from, before) = (state.stage(), state.bytes());
+        entry.state = next(state);
+        let (to, after) = (entry.state.stage(), entry.state.bytes());
+        if let (Some(from), Some(to)) = (from, to)
+            && from != to
+        {
+            moves::note(from, to);
+        }
+        self.budget.change(before, after);
+        self.account(from, to);
+    }
+
+    /// Counts the links that sleep.
+    pub(super) fn account(&mut self, from: Option<Stage>, to: Option<Stage>) {
+        let sleeps = |stage: Option<Stage>| {
+            let asleep = matches!(stage, Some(Stage::Asleep | Stage::Wanted | Stage::Waking));
+            u64::from(asleep)
+        };
+        self.stats.asleep = (self.stats.asleep + sleeps(to)).saturating_sub(sleeps(from));
+    }
+
+    /// Puts a link among those that may fall asleep, if it may.
+    pub(super) fn list(&mut self, id: LinkId) {
+        if let Some(entry) = self.links.get_mut(id)
+            && entry.peer.sleeps
+            && self.budget.sleeps()
+            && entry.listed.is_none()
+        {
+            entry.listed = Some(self.awake.len() as u32);
+            self.awake.push(id);
+            // The next poll sets the time for a look.
+            self.control_wanted |= self.next_look.is_none();
+        }
+    }
+
+    /// Takes out who was at `at`.
+    pub(super) fn unlist(&mut self, at: Option<u32>) {
+        let Some(at) = at.filter(|at| (*at as usize) < self.awake.len()) else {
+            return;
+        };
+        self.awake.swap_remove(at as usize);
+        if let Some(id) = self.awake.get(at as usize)
+            && let Some(moved) = self.links.get_mut(*id)
+        {
+            moved.listed = Some(at);
+        }
+    }
+
+    /// The peer's socket is closed; what it left in its ring is still to be read.
+    pub(super) fn hang_up(&mut self, id: LinkId) {
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
+        if let Some(socket) = entry.socket.take() {
+            self.control.remove(socket.raw());
+            self.data.remove(socket.raw());
+        }
+        self.stay_up(id);
+        match self.links.get(id) {
+            Some(entry) if matches!(entry.state, State::Up(_)) => self.warm(id),
+            Some(entry) => {
+                let reason = if entry.bye {
+                    LinkDown::Closed
+                } else {
+                    LinkDown::Reset
+                };
+                self.doom(id, reason);
+            }
+            None => {}
+        }
+    }
+
+    /// The peer has done what no peer of ours does. The next poll reports it.
+    pub(super) fn fail(&mut self, id: LinkId) {
+        self.stay_up(id);
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
+        if let Some(link) = entry.up() {
+            link.failed = true;
+            self.warm(id);
+        } else {
+            self.doom(id, LinkDown::Protocol);
+        }
+    }
+
+    /// A link without rings is over.
+    fn doom(&mut self, id: LinkId, reason: LinkDown) {
+        if let Some(entry) = self.links.get_mut(id)
+            && !std::mem::replace(&mut entry.doomed, true)
+        {
+            self.doomed.push((id, reason));
+            self.control_wanted = true;
+        }
+    }
+
+    /// Reports links without rings that are over. Returns whether there were any.
+    pub(super) fn bury<M: Bytes, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
+        let doomed = std::mem::take(&mut self.doomed);
+        let any = !doomed.is_empty();
+        for (id, reason) in doomed {
+            self.end(id, reason, sink);
+        }
+        any
+    }
+
+    /// Forgets a link and tells the endpoint, if it knows of it.
+    pub(super) fn end<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, reason: LinkDown, sink: &mut S) {
+        if let Some(entry) = self.remove(id) {
+            if let Some(socket) = &entry.socket {
+                socket.shut_down();
+            }
+            if reason == LinkDown::Protocol {
+                self.stats.violations += 1;
+            }
+            log::debug!("{:?}: {id:?} down: {reason}", self.name);
+            if entry.known {
+                sink.on_down(id, entry.cookie, reason);
+            }
+        }
+    }
+
+    /// Takes a link out of everything.
+    pub(super) fn remove(&mut self, id: LinkId) -> Option<Entry> {
+        let entry = self.links.remove(id)?;
+        if let Some(socket) = &entry.socket {
+            self.control.remove(socket.raw());
+            self.data.remove(socket.raw());
+        }
+        self.hot.retain(|other| *other != id);
+        self.cold -= usize::from(entry.cold);
+        self.unlist(entry.listed);
+        self.account(entry.state.stage(), None);
+        self.budget.change(entry.state.bytes(), 0);
+        if !self.wanting.is_empty() {
+            self.control_wanted = true;
+        }
+        self.timed.retain(|other| *other != id);
+        Some(entry)
+    }
+}

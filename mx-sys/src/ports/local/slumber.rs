@@ -1,0 +1,214 @@
+//! Links falling asleep.
+//!
+//! ```text
+//!     A                                                   B
+//!     idle for long: asks in the shared word, rings --->  nothing in the rings: agrees there,
+//!     gives the memory back                 <--- rings    gives the memory back
+//! ```
+//!
+//! The word is the agreement ([`rest`](super::rest)), bells only draw attention to it. Nobody waits
+//! for an answer to a question: who wants to send after all takes it back.
+//!
+//! Links that may fall asleep are looked at several times in the time they must be idle for.
+//! Sleeping ones cost no look and no time, only an [`Entry`] and the kernel's socket.
+//!
+//! Owns: when links sleep.
+//! Knows nothing of: how they wake up.
+
+use super::layout::Geometry;
+use super::link::{Entry, State};
+use super::rest::Rest;
+use super::ring::Corrupt;
+use super::{LocalPort, barrier, ring_bell};
+use mx_proto::{Clock, Instant, LinkId};
+use std::time::Duration;
+
+impl LocalPort {
+    /// Looks after links that are idle, and those that want memory.
+    pub(super) fn tend(&mut self, clock: &dyn Clock) {
+        self.serve();
+        if self.awake.is_empty() && self.wanting.is_empty() {
+            self.next_look = None;
+            return;
+        }
+        let Some(patience) = self.budget.patience(!self.wanting.is_empty()) else {
+            return;
+        };
+        let now = clock.now();
+        let pause = (patience / 4).max(LEAST_PAUSE);
+        if self.next_look.is_some_and(|at| at <= now) {
+            self.look_for_idle(now, patience);
+            self.next_look = Some(now.after(pause));
+        }
+        let latest = now.after(pause);
+        self.next_look = Some(self.next_look.map_or(latest, |at| at.min(latest)));
+    }
+
+    /// Asks the peers of links that have been idle for `patience`.
+    fn look_for_idle(&mut self, now: Instant, patience: Duration) {
+        let mut idle = Vec::new();
+        let mut asked = Vec::new();
+        for id in &self.awake {
+            let Some(entry) = self.links.get_mut(*id) else {
+                continue;
+            };
+            let blocked = entry.blocked;
+            match &mut entry.state {
+                State::Up(link) => {
+                    let counts = link.counts();
+                    match link.seen {
+                        Some((seen, since)) if seen == counts && !blocked => {
+                            if !matches!(link.rest(), Rest::Awake) {
+                                asked.push(*id);
+                            } else if now.since(since) >= patience {
+                                idle.push((since, *id));
+                            }
+                        }
+                        _ => link.seen = Some((counts, now)),
+                    }
+                }
+                // A refusal does not ring.
+                State::Asking(_) => asked.push(*id),
+                _ => {}
+            }
+        }
+        for id in asked {
+            self.attend(id);
+        }
+        if !self.wanting.is_empty() {
+            // As many as it takes, those that have been idle for longest.
+            idle.sort_unstable_by_key(|(since, _)| *since);
+            let mut missing = self.wanting.len() * LEAST_BYTES;
+            idle.retain(|(_, id)| {
+                let wanted = missing != 0;
+                let bytes = self.links.get(*id).map_or(0, |entry| entry.state.bytes());
+                missing = missing.saturating_sub(bytes);
+                wanted
+            });
+        }
+        self.ask(&idle, now);
+    }
+
+    fn ask(&mut self, idle: &[(Instant, LinkId)], now: Instant) {
+        if idle.is_empty() {
+            return;
+        }
+        for (_, id) in idle {
+            if let Some(entry) = self.links.get_mut(*id) {
+                entry.set_asleep(true);
+            }
+        }
+        // One for all of them: it is the dear part.
+        barrier::heavy();
+        for (_, id) in idle {
+            let Some(entry) = self.links.get_mut(*id) else {
+                continue;
+            };
+            if entry.wants_poll() {
+                let asleep = self.armed || entry.cold;
+                entry.set_asleep(asleep);
+                continue;
+            }
+            self.chill(*id);
+            if let Some(entry) = self.links.get_mut(*id)
+                && let State::Up(link) = &mut entry.state
+            {
+                link.seen = Some((link.counts(), now));
+                if link.ask() {
+                    ring_bell(&entry.socket);
+                    self.turn(*id, |state| match state {
+                        State::Up(link) => State::Asking(link),
+                        other => other,
+                    });
+                }
+            }
+        }
+        self.drop_cold();
+    }
+
+    /// A link's bell has rung, or it is time to look at it: packets, a question, an answer.
+    pub(super) fn attend(&mut self, id: LinkId) {
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
+        match &entry.state {
+            State::Up(link) => match link.rest() {
+                Rest::Awake => self.warm(id),
+                Rest::AskedByThem { even } => {
+                    let fit = even && !entry.blocked && !link.failed && entry.socket.is_some();
+                    if fit && link.agree() {
+                        ring_bell(&entry.socket);
+                        self.fall_asleep(id);
+                    } else {
+                        link.refuse();
+                        self.warm(id);
+                    }
+                }
+                Rest::AskedByUs | Rest::Asleep => self.fail(id),
+            },
+            State::Asking(link) => match link.rest() {
+                Rest::Asleep => self.fall_asleep(id),
+                Rest::AskedByUs if !link.consumer.is_ready() => {}
+                Rest::AskedByUs | Rest::Awake => {
+                    self.stay_up(id);
+                    self.warm(id);
+                }
+                // Refused before we looked; now they ask.
+                Rest::AskedByThem { .. } => {
+                    self.stay_up(id);
+                    self.attend(id);
+                }
+            },
+            _ => {}
+        }
+    }
+
+    /// Takes the question back, if it has not been agreed to. Then the link is up again, else it
+    /// sleeps.
+    pub(super) fn stay_up(&mut self, id: LinkId) {
+        let Some(Entry {
+            state: State::Asking(link),
+            ..
+        }) = self.links.get(id)
+        else {
+            return;
+        };
+        let back = link.take_back();
+        if back == Ok(false) {
+            return self.fall_asleep(id);
+        }
+        self.turn(id, |state| match state {
+            State::Asking(mut link) => {
+                link.failed |= back == Err(Corrupt);
+                link.seen = None;
+                State::Up(link)
+            }
+            other => other,
+        });
+    }
+
+    /// Both sides have agreed: the memory goes.
+    fn fall_asleep(&mut self, id: LinkId) {
+        self.chill(id);
+        self.turn(id, |_| State::Asleep);
+        self.drop_cold();
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
+        let (listed, blocked) = (entry.listed.take(), entry.blocked);
+        self.unlist(listed);
+        self.stats.slept += 1;
+        if blocked {
+            self.want(id);
+        }
+        if !self.wanting.is_empty() {
+            self.control_wanted = true;
+        }
+    }
+}
+
+/// Idle links are not looked for more often.
+const LEAST_PAUSE: Duration = Duration::from_millis(1);
+
+/// What one link that wants memory gets at least.
+const LEAST_BYTES: usize = Geometry::SMALLEST.total();

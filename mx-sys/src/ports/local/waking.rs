@@ -1,0 +1,275 @@
+//! Links waking up.
+//!
+//! ```text
+//!     A                                                   B
+//!     send: WouldBlock
+//!     new memory: Wake + memfd ------------------------>  checks, maps; may send at once
+//!     writable                             <--- Woken
+//!
+//!     both at once: the memory of whoever started the link counts, the other's is dropped
+//!     no room at A: A waits in a queue
+//!     no room at B:                        <--- Later     B waits in its queue, then wakes A
+//! ```
+//!
+//! What comes over the socket is a stranger's: a word out of place fails its link and no other.
+//!
+//! Owns: who gets memory next.
+//! Knows nothing of: handshakes of new links, when links sleep.
+
+use super::handshake::{MESSAGE_LEN, Wake, Word};
+use super::layout::Geometry;
+use super::link::{Link, Memory, State};
+use super::socket::{Received, is_transient};
+use super::{LocalPort, barrier};
+use crate::sealed::{Region, Unfit};
+use mx_proto::port::{Body, HeaderBytes, SendError, Sent};
+use mx_proto::{LinkId, Memory as Bytes};
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// The peer said what is not in place.
+struct Violation;
+
+impl LocalPort {
+    /// A send on a link that is not up.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn send_resting<M: Bytes>(
+        &mut self,
+        id: LinkId,
+        header: &HeaderBytes,
+        body: &Body<'_, M>,
+    ) -> Result<Sent, SendError> {
+        self.stay_up(id);
+        let Some(entry) = self.links.get_mut(id) else {
+            return Err(SendError::Down);
+        };
+        if let State::Up(link) = &mut entry.state {
+            let outcome = link.producer.push(header, body);
+            return self.after_push(id, outcome);
+        }
+        if entry.socket.is_none() || entry.doomed {
+            return Err(SendError::Down);
+        }
+        entry.blocked = true;
+        if matches!(entry.state, State::Asleep) {
+            self.want(id);
+        }
+        Err(SendError::WouldBlock)
+    }
+
+    /// A sleeping link is to wake up: now if there is memory, otherwise in its turn.
+    pub(super) fn want(&mut self, id: LinkId) {
+        if self.wanting.is_empty() && self.wake(id) {
+            return;
+        }
+        self.turn(id, |_| State::Wanted);
+        self.wanting.push_back(id);
+        self.control_wanted = true;
+    }
+
+    /// Gives memory to those that want some, as far as it goes.
+    pub(super) fn serve(&mut self) {
+        for _ in 0..self.wanting.len() {
+            let Some(id) = self.wanting.pop_front() else {
+                return;
+            };
+            let wants = self
+                .links
+                .get(id)
+                .is_some_and(|entry| matches!(entry.state, State::Wanted) && !entry.doomed);
+            if wants && !self.wake(id) {
+                // The others are not kept waiting by one that cannot be told.
+                self.wanting.push_back(id);
+                if self.budget.choose().is_none() {
+                    self.wanting.rotate_right(1);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Hands over memory for a link that sleeps. False: there is none, or it cannot be handed over
+    /// now.
+    fn wake(&mut self, id: LinkId) -> bool {
+        let Some(geometry) = self.choose() else {
+            return false;
+        };
+        let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) else {
+            return false;
+        };
+        let given = Memory::make(geometry).and_then(|(memory, fd)| {
+            socket.send(&Word::Wake(Wake { geometry }).encode(), Some(&fd))?;
+            Ok(memory)
+        });
+        match given {
+            Ok(memory) => {
+                self.turn(id, |_| State::Waking(memory));
+                true
+            }
+            Err(error) => {
+                log::debug!("{:?}: {id:?} cannot be woken now: {error}", self.name);
+                false
+            }
+        }
+    }
+
+    /// The rings of one more link, if there is memory.
+    pub(super) fn choose(&mut self) -> Option<Geometry> {
+        let geometry = self.budget.choose();
+        if geometry.is_none() && !std::mem::replace(&mut self.warned, true) {
+            log::warn!(
+                "{:?}: the shared memory of all links has come to its limit (MX_LOCAL_BYTES): new \
+                 peers come over tcp, waking ones wait",
+                self.name
+            );
+        }
+        geometry
+    }
+
+    /// The same for a link that is new: those that have one come first.
+    pub(super) fn choose_for_new(&mut self) -> Option<Geometry> {
+        if self.wanting.is_empty() {
+            self.choose()
+        } else {
+            None
+        }
+    }
+
+    /// Takes in what the peer of a link that is past the handshake has said. Returns whether there
+    /// was anything.
+    pub(super) fn hear(&mut self, id: LinkId) {
+        // Bounded: a peer that writes as fast as we read must not hold us here.
+        for _ in 0..HEARD_AT_ONCE {
+            let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) else {
+                return;
+            };
+            let mut message = [0; MESSAGE_LEN];
+            let heard = match socket.receive(&mut message) {
+                Ok(Received::Nothing) => return,
+                Ok(Received::HangUp) => return self.hang_up(id),
+                // A bell.
+                Ok(Received::Message(1, None)) => continue,
+                // The peer has gone without reading everything; what it said before comes now.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => continue,
+                Ok(Received::Message(len, fd)) => {
+                    let word = Word::decode(message.get(..len).unwrap_or(&[]));
+                    word.map_err(|bad| {
+                        log::debug!("{:?}: {id:?} says: {bad}", self.name);
+                        Violation
+                    })
+                    .and_then(|word| self.heed(id, word, fd))
+                }
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Violation),
+                Err(_) => return self.hang_up(id),
+            };
+            if let Err(Violation) = heard {
+                return self.fail(id);
+            }
+        }
+    }
+
+    fn heed(&mut self, id: LinkId, word: Word, fd: Option<OwnedFd>) -> Result<(), Violation> {
+        // What the peer has agreed to comes before what it says now.
+        if let Some(State::Asking(_)) = self.links.get(id).map(|entry| &entry.state) {
+            self.attend(id);
+        }
+        let entry = self.links.get_mut(id).ok_or(Violation)?;
+        match (word, &entry.state, fd) {
+            (Word::Bye, _, None) => entry.bye = true,
+            (Word::Wake(wake), State::Asleep | State::Wanted | State::Waking(_), Some(fd)) => {
+                self.take_memory(id, wake, &fd)?;
+            }
+            (Word::Woken, State::Waking(_), None) => self.put_up(id, None),
+            (Word::Later, State::Waking(_), None) => self.turn(id, |_| State::Asleep),
+            _ => return Err(Violation),
+        }
+        Ok(())
+    }
+
+    /// The peer hands over memory for a link that sleeps.
+    fn take_memory(&mut self, id: LinkId, wake: Wake, fd: &OwnedFd) -> Result<(), Violation> {
+        let Some(entry) = self.links.get(id) else {
+            return Ok(());
+        };
+        if !entry.peer.sleeps || !self.budget.sleeps() {
+            return Err(Violation);
+        }
+        if let State::Waking(_) = entry.state {
+            if entry.side == 0 {
+                // Ours counts, and the peer knows.
+                return Ok(());
+            }
+            self.turn(id, |_| State::Asleep);
+        }
+        let geometry = wake.geometry;
+        let fits = self
+            .budget
+            .choose()
+            .is_some_and(|own| geometry.total() <= own.total());
+        let region = match fits.then(|| Region::adopt(fd, geometry.total())) {
+            Some(Ok(region)) => Some(region),
+            Some(Err(Unfit::Map(_))) | None => None,
+            Some(Err(unfit)) => {
+                log::debug!("{:?}: {id:?} offers: {unfit}", self.name);
+                return Err(Violation);
+            }
+        };
+        let answer = if region.is_some() {
+            Word::Woken
+        } else {
+            Word::Later
+        };
+        let said = match self.links.get(id).and_then(|entry| entry.socket.as_ref()) {
+            Some(socket) => socket.send(&answer.encode(), None),
+            None => return Ok(()),
+        };
+        if let Some(region) = region {
+            self.wanting.retain(|other| *other != id);
+            let memory = Memory { region, geometry };
+            self.put_up(id, Some(memory));
+        } else if let Some(State::Asleep) = self.links.get(id).map(|entry| &entry.state) {
+            self.want(id);
+        }
+        if said.is_err_and(|error| is_transient(&error)) {
+            // A peer of ours does not leave so much unread.
+            self.hang_up(id);
+        }
+        Ok(())
+    }
+
+    /// A link that slept carries packets again, over this memory or what we have handed over.
+    fn put_up(&mut self, id: LinkId, given: Option<Memory>) {
+        let Some(entry) = self.links.get(id) else {
+            return;
+        };
+        let (side, asymmetric) = (entry.side, entry.peer.asymmetric);
+        self.turn(id, |state| match (state, given) {
+            (_, Some(memory)) | (State::Waking(memory), None) => {
+                State::Up(Link::new(memory, side, asymmetric))
+            }
+            (other, None) => other,
+        });
+        self.stats.woken += 1;
+        self.go_hot(id);
+    }
+
+    /// A link is up, and traffic is to be expected.
+    pub(super) fn go_hot(&mut self, id: LinkId) {
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
+        if std::mem::take(&mut entry.cold) {
+            self.cold -= 1;
+        }
+        if self.armed {
+            entry.set_asleep(true);
+            barrier::heavy();
+        }
+        self.make_hot(id);
+        self.list(id);
+    }
+}
+
+/// Messages taken in from one link in one go.
+const HEARD_AT_ONCE: usize = 16;

@@ -1,0 +1,74 @@
+//! What holds for endpoints over datagrams, whatever carries them and however peers are found.
+
+use crate::node::{LONG, Node, NotConnected, pattern, pending};
+use mx_proto::{DownReason, Event, Route, Status};
+use mx_sys::{EndpointChoice, ROUTE_DGRAM, ROUTE_TCP};
+use std::time::{Duration, Instant};
+
+/// Links over TCP and over datagrams.
+pub(crate) fn links(node: &Node) -> (usize, usize) {
+    let engine = node.shared.lock();
+    let ports = engine.endpoint.port();
+    let dgram = ports.dgram().map_or(0, |dgram| dgram.sessions());
+    (ports.tcp().link_count(), dgram)
+}
+
+/// Waits until `node` has these links: they end in their own time.
+pub(crate) fn settles(node: &Node, expected: (usize, usize)) {
+    let begin = Instant::now();
+    while links(node) != expected {
+        assert!(begin.elapsed() < LONG, "{:?}", links(node));
+        node.try_done(77, Duration::from_millis(1));
+    }
+}
+
+/// `b` has no such port, or another: `a` reaches it over TCP, and `c`, who must not, does not.
+pub(crate) fn only_tcp_leads_there(a: &Node, b: &Node, c: &Node) {
+    let to_b = a.connect(b.target(Route::AUTO)).unwrap();
+    assert_eq!(a.send_all(to_b, 1, b"through tcp"), Status::Success);
+    assert_eq!(b.receive(1, &mut [0; 11]).status, Status::Success);
+    settles(a, (1, 0));
+    let refused = c.connect(b.target(ROUTE_DGRAM));
+    assert!(
+        matches!(refused, Err(NotConnected::Later(_))),
+        "{refused:?}"
+    );
+    settles(c, (0, 0));
+}
+
+/// Where a node was, `a` finds nobody by any way, and says the same of all.
+pub(crate) fn nobody_is_left_where(a: &Node, gone: Node) {
+    let targets = [ROUTE_TCP, ROUTE_DGRAM, Route::AUTO].map(|route| gone.target(route));
+    drop(gone);
+    let refused = targets.map(|target| a.connect(target));
+    assert!(
+        matches!(refused[0], Err(NotConnected::Later(_))),
+        "{refused:?}"
+    );
+    assert!(
+        refused.iter().all(|other| *other == refused[0]),
+        "{refused:?}"
+    );
+    settles(a, (0, 0));
+}
+
+/// A peer that ends is seen to end, and its successor under the same number is another one.
+pub(crate) fn a_successor_is_another_one(
+    a: &Node,
+    b: Node,
+    open: impl FnOnce(EndpointChoice) -> Node,
+) {
+    let to_b = a.connect(b.target(Route::AUTO)).unwrap();
+    let big = pattern(4 << 20, 1);
+    pending(a.send(to_b, 1, &big, 1));
+    let endpoint = b.identity.endpoint;
+    drop(b);
+    assert_ne!(a.done(1).status, Status::Success);
+    let Event::PartnerDown { reason, .. } = a.event();
+    assert!(!matches!(reason, DownReason::Protocol(_)), "{reason:?}");
+    let b = open(EndpointChoice::Exact(endpoint));
+    let to_b = a.connect(b.target(Route::AUTO)).unwrap();
+    assert_eq!(a.send_all(to_b, 2, b"again"), Status::Success);
+    assert_eq!(b.receive(2, &mut [0; 5]).status, Status::Success);
+    settles(a, (0, 1));
+}
