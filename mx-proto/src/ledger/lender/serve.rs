@@ -297,7 +297,10 @@ impl Lender {
     /// Collects from quiet peers. True when something came in at once.
     fn scavenge(&mut self) -> bool {
         let mut kept = false;
-        while self.revokes.has_room(self.settings.scavenge) {
+        for _ in 0..LOOK_AT {
+            if !self.revokes.has_room(self.settings.scavenge) {
+                break;
+            }
             let needed = self.needed();
             if needed == 0 {
                 self.demand = !self.nobody_wants();
@@ -334,7 +337,7 @@ impl Lender {
     /// used some in this epoch and does not need them now.
     fn above_share(&mut self) -> Option<(u32, u16)> {
         let share = self.share();
-        for _ in 0..LOOK_AT {
+        for _ in 0..PASS_OVER {
             let peer = self.lists.front(List::Above)?;
             let record = &self.records[peer as usize];
             let floor = share.max(self.settings.minimum.into());
@@ -392,8 +395,12 @@ impl Lender {
     }
 }
 
-/// Peers that have nothing to give and are passed over in one call, when somebody has nothing.
-const LOOK_AT: usize = 8;
+/// Peers that are looked at in one go. More may have nothing to give than one call has time for; the
+/// next call goes on with the rest.
+const LOOK_AT: usize = 512;
+
+/// Peers that have no more than their share and are passed over, for each that is looked for.
+const PASS_OVER: usize = 8;
 
 /// Epochs after which somebody who has credits, and wanted more, does not want them any more.
 const WISH_EPOCHS: u16 = 2;

@@ -278,6 +278,34 @@ fn lending_that_leaves_the_bank_low_is_made_good_by_the_quiet() {
 }
 
 #[test]
+fn one_call_looks_at_so_many_peers_and_the_next_goes_on() {
+    let peers = 2000;
+    let mut town = Town::new(scarce(2 * peers), peers + 1);
+    for peer in 0..peers {
+        town.want(peer, 2);
+        town.arrive(peer, 2);
+    }
+    town.epochs(2);
+    let spent = |town: &Town| {
+        let records = town.lender.records.iter();
+        records
+            .filter(|record| record.flags.any(Flags::SPENT))
+            .count()
+    };
+    assert_eq!(spent(&town), 0);
+    // Nobody has anything to give, and one call does not find that out.
+    assert_eq!(town.want(peers, 5), []);
+    assert_eq!(spent(&town), 512);
+    for looked in [1024, 1536, 2000, 2000] {
+        town.lender.tick(town.now);
+        assert_eq!((spent(&town), town.lender.poll_control()), (looked, None));
+    }
+    // What the host takes of one that has more than others serves it.
+    town.lender.taken(3, 2);
+    assert_eq!(town.settle(), [(peers, grant(0, 1))]);
+}
+
+#[test]
 fn the_end_of_an_epoch_is_told_once_to_each_peer() {
     let mut town = Town::new(plenty(), 3);
     assert!(!town.lender.ride(0).epoch);
