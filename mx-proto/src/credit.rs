@@ -64,6 +64,8 @@ pub(crate) struct Budget {
     pub(crate) held: usize,
     /// Messages that may still come or that wait here, beyond each partner's [`FLOOR`].
     messages: usize,
+    /// What may be on its way from one partner at once: bytes and messages.
+    at_once: (u32, u32),
 }
 
 impl Budget {
@@ -74,7 +76,18 @@ impl Budget {
             granted: 0,
             held: 0,
             messages: 0,
+            at_once: (u32::MAX, u32::MAX),
         }
+    }
+
+    /// So many partners send at present. What is on its way from one goes before what the others send
+    /// later, so with many of them it is little.
+    pub(crate) fn share_arrivals(&mut self, partners: u32) {
+        let partners = partners.max(1);
+        self.at_once = (
+            (AT_ONCE_BYTES / partners).max(self.windows.first_bytes),
+            (AT_ONCE_MESSAGES / partners).max(AT_ONCE_LEAST),
+        );
     }
 
     /// What nobody has.
@@ -288,17 +301,18 @@ impl Credit {
     /// whose messages wait hears of each that goes, and never waits for credit that there is. Or it
     /// begins afresh.
     #[inline]
-    pub(crate) fn overdue(&self) -> bool {
-        self.wanted_messages() > self.unused_messages()
-            || self.wanted_bytes() > self.unused_bytes()
+    pub(crate) fn overdue(&self, budget: &Budget) -> bool {
+        self.wanted_messages(budget) > self.unused_messages()
+            || self.wanted_bytes(budget) > self.unused_bytes()
             || self.afresh
     }
 
     /// Messages wait here, and few may follow: a window that has not grown to its size does so now,
     /// or the one that would match may never come.
     #[inline]
-    pub(crate) fn starved(&self) -> bool {
-        self.unused_messages() <= self.window_messages / 4 || self.afresh
+    pub(crate) fn starved(&self, budget: &Budget) -> bool {
+        let most = self.window_messages.min(budget.at_once.1);
+        self.unused_messages() <= most / 4 || self.afresh
     }
 
     /// A message of `len` bytes was offered: because the window has no room for one?
@@ -315,9 +329,9 @@ impl Credit {
     /// `wish`: a message of so many bytes was only offered.
     pub(crate) fn widen(&mut self, wish: u32, budget: &Budget) {
         let windows = budget.windows;
-        let low_messages = self.wanted_messages() > self.unused_messages()
+        let low_messages = self.wanted_messages(budget) > self.unused_messages()
             || self.unused_messages() <= self.window_messages / 4;
-        let low_bytes = self.wanted_bytes() > self.unused_bytes();
+        let low_bytes = self.wanted_bytes(budget) > self.unused_bytes();
         if std::mem::take(&mut self.afresh) {
             let (bytes, messages) = budget.first_window();
             self.window_bytes = self.window_bytes.max(bytes);
@@ -336,8 +350,9 @@ impl Credit {
     /// Makes the window what there is room for; how much was missing, bookkeeping included.
     pub(crate) fn trim(&mut self, budget: &Budget) -> usize {
         let terms = self.terms(budget, false);
-        let bytes = self.wanted_bytes() - terms.bytes.wrapping_sub(self.granted_bytes);
-        let messages = self.wanted_messages() - terms.messages.wrapping_sub(self.granted_messages);
+        let bytes = self.wanted_bytes(budget) - terms.bytes.wrapping_sub(self.granted_bytes);
+        let messages = terms.messages.wrapping_sub(self.granted_messages);
+        let messages = self.wanted_messages(budget) - messages;
         self.window_bytes -= bytes;
         self.window_messages -= messages;
         bytes as usize + messages as usize * MESSAGE_COST
@@ -368,17 +383,19 @@ impl Credit {
         )
     }
 
-    /// What is due but not granted.
+    /// What is due but not granted, of what may be on its way at once.
     #[inline]
-    fn wanted_bytes(&self) -> u32 {
+    fn wanted_bytes(&self, budget: &Budget) -> u32 {
         let due = self.consumed_bytes.wrapping_add(self.window_bytes);
-        behind(self.granted_bytes, due)
+        let more = budget.at_once.0.saturating_sub(self.unused_bytes());
+        behind(self.granted_bytes, due).min(more)
     }
 
     #[inline]
-    fn wanted_messages(&self) -> u32 {
+    fn wanted_messages(&self, budget: &Budget) -> u32 {
         let due = self.consumed_messages.wrapping_add(self.window_messages);
-        behind(self.granted_messages, due)
+        let more = budget.at_once.1.saturating_sub(self.unused_messages());
+        behind(self.granted_messages, due).min(more)
     }
 
     /// The totals to tell: what the window and the shared budget have room for. They count once
@@ -389,7 +406,7 @@ impl Credit {
             bytes: self.granted_bytes,
             messages: self.granted_messages,
         };
-        let (bytes, messages) = (self.wanted_bytes(), self.wanted_messages());
+        let (bytes, messages) = (self.wanted_bytes(budget), self.wanted_messages(budget));
         if bytes | messages == 0 || as_before {
             return terms;
         }
@@ -459,6 +476,11 @@ fn ahead(new: u32, old: u32) -> bool {
 pub(crate) const MESSAGE_COST: usize = 320;
 /// Messages that every partner may leave here whatever else there is.
 pub(crate) const FLOOR: u32 = 4;
+/// What may be on its way from all partners that send at present; each has its part of it, but not
+/// less than a first window and what hides a short way.
+const AT_ONCE_BYTES: u32 = 4 << 20;
+const AT_ONCE_MESSAGES: u32 = 1024;
+const AT_ONCE_LEAST: u32 = 16;
 /// Bytes of a first window when there is little room, and what is left to a quiet partner.
 pub(crate) const FIRST_LEAST: u32 = 1024;
 
@@ -523,12 +545,12 @@ mod tests {
         grant(&mut us, &mut shared);
         for _ in 0..8 {
             assert!(us.on_received(10, &mut shared));
-            assert!(!us.overdue());
+            assert!(!us.overdue(&shared));
         }
         us.on_consumed(10, &mut shared);
-        assert!(us.overdue());
+        assert!(us.overdue(&shared));
         grant(&mut us, &mut shared);
-        assert!(!us.overdue());
+        assert!(!us.overdue(&shared));
     }
 
     #[test]
@@ -537,10 +559,10 @@ mod tests {
         let mut us = Credit::new((1000, 8));
         grant(&mut us, &mut shared);
         for n in 1..=6 {
-            assert!(!us.is_crowded() && !us.starved(), "{n}");
+            assert!(!us.is_crowded() && !us.starved(&shared), "{n}");
             assert!(us.on_received(10, &mut shared));
         }
-        assert!(us.is_crowded() && us.starved());
+        assert!(us.is_crowded() && us.starved(&shared));
         us.on_consumed(10, &mut shared);
         assert!(!us.is_crowded());
         assert!(us.on_received(700, &mut shared));
@@ -638,7 +660,7 @@ mod tests {
         assert!(!them.message_allowed());
         assert!(us.on_yield(800, 100 - FLOOR, &mut shared));
         assert_eq!(shared.usage().0, 200);
-        assert!(us.overdue());
+        assert!(us.overdue(&shared));
         us.widen(0, &shared);
         assert_eq!(us.trim(&shared), 0);
         let (bytes, messages) = grant(&mut us, &mut shared);
@@ -659,7 +681,7 @@ mod tests {
         assert!(us.on_yield(1000, 10, &mut shared));
         assert_eq!(shared.usage().0, 0);
         // All of it: the floor is granted again.
-        assert!(us.overdue());
+        assert!(us.overdue(&shared));
     }
 
     #[test]
@@ -682,6 +704,26 @@ mod tests {
         grant(&mut other, &mut shared);
         assert_eq!(other.trim(&shared), 0);
         assert_eq!(shared.for_bytes(shared.room()), 0);
+    }
+
+    #[test]
+    fn with_many_that_send_little_is_on_its_way_from_each_and_as_much_may_wait() {
+        let mut shared = Budget::new(1 << 20, WINDOWS);
+        shared.share_arrivals(100);
+        let mut us = Credit::new((256 << 10, 512));
+        let (bytes, messages) = grant(&mut us, &mut shared);
+        assert_eq!((bytes, messages), ((4 << 20) / 100, 16));
+        let mut kept = 0;
+        while us.on_received(0, &mut shared) {
+            kept += 1;
+            if us.starved(&shared) {
+                grant(&mut us, &mut shared);
+            }
+            assert!(us.unused_messages() <= 16);
+        }
+        assert_eq!(kept, 512);
+        shared.share_arrivals(1);
+        assert_eq!(grant(&mut us, &mut shared).0, 256 << 10);
     }
 
     #[test]
@@ -731,7 +773,7 @@ mod tests {
                 assert!(us.on_received(1, &mut shared));
                 us.on_consumed(1, &mut shared);
             }
-            assert!(!them.message_allowed() && us.overdue());
+            assert!(!them.message_allowed() && us.overdue(&shared));
         }
     }
 }

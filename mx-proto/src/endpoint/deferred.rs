@@ -105,7 +105,7 @@ impl<M: Memory> Core<M> {
         }
         if let Some(partner) = self.partners.of(source)
             && !partner.credit_queued
-            && partner.credit.starved()
+            && partner.credit.starved(&self.budget)
         {
             self.replenish(source, 0);
         }

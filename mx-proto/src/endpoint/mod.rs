@@ -612,7 +612,7 @@ impl<M: Memory> Core<M> {
             return self.orphan_left(source);
         }
         partner.credit.on_consumed(len, &mut self.budget);
-        let overdue = !partner.credit_queued && partner.credit.overdue();
+        let overdue = !partner.credit_queued && partner.credit.overdue(&self.budget);
         if self.anybody_lacks() {
             self.share_out(source, len);
         }

@@ -31,10 +31,12 @@ enum Burst {
 }
 
 impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
-    /// Gives out what can go, fairly, at most about two polls' worth.
+    /// Gives out what can go, fairly: at most about two polls' worth, and to each partner two bursts,
+    /// so that one that takes much does not keep the endpoint from taking in what others send.
     pub(super) fn transmit(&mut self) -> bool {
         let mut busy = self.transmit_sessions();
-        let mut bursts = 2 * self.core.config.poll_budget / self.core.config.burst.max(1) + 1;
+        let most = 2 * self.core.config.poll_budget / self.core.config.burst.max(1) + 1;
+        let mut bursts = most.min(2 * self.core.ready.len());
         while bursts > 0
             && let Some(id) = self.core.ready.pop_front()
         {

@@ -18,7 +18,9 @@
 //!
 //! *Quiet* is who has sent no message for more than an epoch, and an epoch is so many messages that a
 //! busy partner sends several of them. With nobody quiet and everybody at the share nothing moves.
-//! While nobody lacks room nothing is asked for. A partner that does not answer is not asked again:
+//! The epochs tell as well how many are busy, and so how much may be on its way from each at once
+//! ([`share_arrivals`](crate::credit::Budget::share_arrivals)): what came first goes first, and one that sends much must not make
+//! the others wait. While nobody lacks room nothing is asked for. A partner that does not answer is not asked again:
 //! others are, and what it holds stays its own, within the limit.
 //!
 //! Cost: 12 bytes a partner here; a message costs a comparison, and once an epoch a place in the list.
@@ -42,6 +44,8 @@ pub(super) struct Reclaim {
     epoch: u32,
     /// The number of packets at which the next epoch begins.
     until: u64,
+    /// Partners that have sent a message in the last epoch, and in this one.
+    active: (u32, u32),
     /// Partners that have less than their share for want of room, oldest first; each once.
     lacking: VecDeque<PartnerId>,
 }
@@ -53,6 +57,7 @@ impl Reclaim {
             ends: Ends::EMPTY,
             epoch: 0,
             until: 0,
+            active: (0, 0),
             lacking: VecDeque::new(),
         }
     }
@@ -79,6 +84,7 @@ impl<M: Memory> Core<M> {
             let all = self.partners.len() as u64 * EPOCH_EACH;
             self.reclaim.epoch = self.reclaim.epoch.wrapping_add(1);
             self.reclaim.until = packets + all.max(self.config.epoch_packets.into());
+            self.reclaim.active = (self.reclaim.active.1, 0);
         }
         let Some(partner) = self.partners.of_mut(id) else {
             return;
@@ -86,6 +92,9 @@ impl<M: Memory> Core<M> {
         self.reclaim.unlist(id, partner);
         partner.used = self.reclaim.epoch;
         partner.listed = true;
+        let (before, now) = &mut self.reclaim.active;
+        *now += 1;
+        self.budget.share_arrivals(*before.max(now));
         let ends = &mut self.reclaim.ends;
         self.reclaim.quiet.append(ends, id.index());
     }

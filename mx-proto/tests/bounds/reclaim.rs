@@ -182,7 +182,7 @@ fn one_step_asks_few_and_each_is_asked_once_until_it_answers() {
     let peers = 10_000;
     let mut stage = listening(24 << 20, 1, peers);
     let mut asked = vec![0; peers as usize];
-    for _ in 0..120_000 {
+    for _ in 0..250_000 {
         stage.send_honestly(0, 1, &[1; 1000]);
         stage.run(&mut Finish);
         let now = stage.sent(Kind::Reclaim);
