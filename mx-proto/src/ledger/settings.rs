@@ -41,7 +41,7 @@ pub struct LenderSettings {
     pub scavenge: u16,
     /// How long a peer may take to answer when it is asked for credits.
     pub revoke_timeout: Duration,
-    /// How many lies a peer is forgiven before it is failed; 254 at most.
+    /// How many lies a peer is forgiven before it is failed; 255 at most.
     pub strikes: u16,
     /// What may wait here at once from a peer that knows no credits.
     pub fixed: u16,
@@ -51,13 +51,14 @@ impl Default for LenderSettings {
     fn default() -> Self {
         Self {
             total: (64 << 20) / CREDIT_COST as u32,
-            initial: 16,
+            initial: 64,
             minimum: 4,
-            maximum: 1024,
-            reserve: 4096,
+            maximum: 8192,
+            // An eighth.
+            reserve: (8 << 20) / CREDIT_COST as u32,
             lent_percent: 50,
-            lend_limit: 256,
-            revoke_limit: 256,
+            lend_limit: 1024,
+            revoke_limit: 1024,
             epoch_messages: 4096,
             epoch_time: Duration::from_secs(1),
             low_percent: 5,
@@ -210,8 +211,8 @@ fn percent(of: u32, percent: u8) -> u32 {
 /// Answers are looked up one by one among those that are asked at once.
 const SCAVENGE_MAX: u64 = 256;
 
-/// Strikes are counted in a byte, and one more than these fails.
-const STRIKES_MAX: u64 = 254;
+/// Strikes are counted in a byte.
+const STRIKES_MAX: u64 = 255;
 
 #[cfg(test)]
 mod tests {
@@ -228,22 +229,23 @@ mod tests {
         let settings = LenderSettings::default();
         assert_eq!(settings.check(), Ok(()));
         assert_eq!(settings.total, 209_715);
-        assert_eq!(settings.carries(4096 * 256), Ok(()));
+        assert_eq!(settings.reserve, 26_214);
+        assert_eq!(settings.carries(26_214 * 256), Ok(()));
     }
 
     #[test]
     fn a_contradiction_is_named_with_both_values() {
         assert_eq!(
-            refused(|s| s.minimum = 2000),
-            "minimum is 2000, more than maximum, which is 1024"
+            refused(|s| s.minimum = 9000),
+            "minimum is 9000, more than maximum, which is 8192"
         );
         assert_eq!(
-            refused(|s| s.initial = 1025),
-            "initial is 1025, more than maximum, which is 1024"
+            refused(|s| s.initial = 8193),
+            "initial is 8193, more than maximum, which is 8192"
         );
         assert_eq!(
-            refused(|s| s.total = 4096),
-            "reserve is 4096, more than total - 1, which is 4095"
+            refused(|s| s.total = 26_214),
+            "reserve is 26214, more than total - 1, which is 26213"
         );
         assert_eq!(
             refused(|s| s.reserve = 120_000),
@@ -251,7 +253,7 @@ mod tests {
         );
         assert_eq!(
             refused(|s| s.low_percent = 99),
-            "low_percent of total is 207617, more than total - reserve, which is 205619"
+            "low_percent of total is 207617, more than total - reserve, which is 183501"
         );
         assert_eq!(
             refused(|s| s.epoch_time = Duration::ZERO),
@@ -259,8 +261,8 @@ mod tests {
         );
         let settings = LenderSettings::default();
         assert_eq!(
-            settings.carries(4096 * 256 + 1).unwrap_err().to_string(),
-            "cost of the largest message is 4097, more than reserve, which is 4096"
+            settings.carries(26_214 * 256 + 1).unwrap_err().to_string(),
+            "cost of the largest message is 26215, more than reserve, which is 26214"
         );
     }
 
@@ -280,7 +282,7 @@ mod tests {
             "revoke_timeout is 0"
         );
         assert!(refused(|s| s.scavenge = 257).contains("257"));
-        assert!(refused(|s| s.strikes = 255).contains("255"));
+        assert!(refused(|s| s.strikes = 256).contains("256"));
         assert!(refused(|s| s.lent_percent = 101).contains("101"));
         assert!(refused(|s| s.low_percent = 101).contains("101"));
     }

@@ -82,7 +82,7 @@ pub struct Account {
     pub asked: bool,
     /// Held by messages of its earlier lives.
     pub estate: u32,
-    /// Lies so far.
+    /// Lies that it has been forgiven.
     pub strikes: u8,
 }
 

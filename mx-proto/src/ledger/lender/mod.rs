@@ -361,13 +361,15 @@ impl Lender {
         })
     }
 
-    /// What a peer that connects now is lent: less and less as the room for it runs out.
+    /// What a peer that connects now is lent. When half of what is there for this has been lent,
+    /// loans shrink with the room that is left, so that who comes late gets something too.
     fn first_loan(&self) -> u16 {
         let most = self.settings.lent_at_connect();
         let room = most.saturating_sub(self.bank.lent());
         let room = room.min(self.bank.available());
-        let share = (room / ROOM_FOR).max(1).min(room);
-        self.settings.initial.min(share.min(u16::MAX.into()) as u16)
+        let initial = u64::from(self.settings.initial);
+        let share = initial * u64::from(room) / u64::from(most / 2).max(1);
+        share.max(1).min(initial).min(room.into()) as u16
     }
 
     fn count_peer(&mut self, knows: bool, by: i32) {
@@ -392,10 +394,6 @@ impl Lender {
 
 /// The largest peer id: those of the method have 20 bits.
 pub const PEER_MAX: u32 = (1 << 20) - 1;
-
-/// A connecting peer leaves room for so many like it: so loans shrink before the room has run out,
-/// and those who come late get something too.
-const ROOM_FOR: u32 = 64;
 
 #[cfg(test)]
 mod tests;
