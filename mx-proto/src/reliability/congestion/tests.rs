@@ -375,7 +375,11 @@ fn two_at_a_short_queue_do_not_take_each_other_for_chance() {
             let flows = &mut model.flows;
             flows.iter_mut().for_each(|flow| flow.lost = 0);
             let arrived: u64 = model.run(1000 * MS).iter().sum();
-            let lost: u64 = model.flows.iter().map(|flow| flow.lost * flow.segment).sum();
+            let lost: u64 = model
+                .flows
+                .iter()
+                .map(|flow| flow.lost * flow.segment)
+                .sum();
             assert!(arrived >= GIGABIT / 100 * 95);
             assert!(lost * 100 <= arrived * 7, "{lost} of {arrived} in {queue}");
         }
@@ -521,7 +525,10 @@ fn a_loss_that_ends_with_the_fall_was_congestion() {
         rtt.on_sample(now, MS);
         congestion.on_arrived(now, 10_000, 0, &rtt);
     }
-    assert_eq!((congestion.window(), congestion.chance), (window / 10 * 7, 0));
+    assert_eq!(
+        (congestion.window(), congestion.chance),
+        (window / 10 * 7, 0)
+    );
     lose_until_it_falls(&mut congestion, &mut rtt, &mut now);
     assert_eq!(congestion.window(), window / 10 * 7 / 10 * 7);
 }

@@ -315,9 +315,15 @@ fn an_overtaken_segment_is_late_until_its_time_is_over() {
     assert_eq!(acked.lost_next, Some(Instant(100)));
     let wait = rig.judgement.wait;
     let lost = rig.window.lose_overtaken(Instant(99), wait);
-    assert_eq!((lost.lost_segments, lost.lost_next), (0, Some(Instant(100))));
+    assert_eq!(
+        (lost.lost_segments, lost.lost_next),
+        (0, Some(Instant(100)))
+    );
     let lost = rig.window.lose_overtaken(Instant(100), wait);
-    assert_eq!((lost.lost_segments, lost.lost_next), (1, Some(Instant(101))));
+    assert_eq!(
+        (lost.lost_segments, lost.lost_next),
+        (1, Some(Instant(101)))
+    );
     rig.check();
     // The other one comes, and that it was late is told.
     let acked = rig.ack(0, &[0b11111], 100).expect("in range");
@@ -370,7 +376,10 @@ fn a_time_out_that_was_none_is_taken_back() {
     assert_eq!(acked.spurious_sent_at, Some(Instant(0)));
     rig.window.on_timeout_undone();
     rig.check();
-    assert_eq!((rig.window.next(), rig.window.in_flight_bytes()), (None, 900));
+    assert_eq!(
+        (rig.window.next(), rig.window.in_flight_bytes()),
+        (None, 900)
+    );
     let acked = rig.ack(10, &[], 120).expect("in range");
     // They are samples: sent once.
     assert_eq!(acked.rtt, Some(Duration::from_nanos(120 - 9)));
