@@ -1,4 +1,5 @@
-//! The counters of an endpoint, one table for all who show them.
+//! The counters of an endpoint, one table for all who show them; `method` has those of the method
+//! above it.
 //!
 //! ```text
 //!   mx_proto::Stats   Gauges   WaitStats   LocalStats, TcpStats, ...    Sample
@@ -12,7 +13,7 @@
 //! Knows nothing of: pages, tools.
 //! Cost: [`values`] copies words; no allocation, no system call.
 
-use super::layout::{COUNTERS_MAX, LABEL_WORDS};
+use super::method::MethodGauges;
 use crate::ports::host::HostPorts;
 use crate::ports::local::{LocalPort, LocalStats};
 use crate::ports::rdm::{RdmPort, RdmStats};
@@ -78,10 +79,13 @@ pub struct Sample<'a> {
     pub waits: WaitStats,
     /// The ports'.
     pub ports: PortView<'a>,
+    /// The method's, where the endpoint belongs to one.
+    pub method: Option<MethodGauges>,
 }
 
 impl<'a> Sample<'a> {
-    /// Of this endpoint. Its ports' figures and those of who waits for it are the caller's to add.
+    /// Of this endpoint. Its ports' figures and those of who waits for it are the caller's to add, and
+    /// those of its method.
     pub fn of<M: Memory, P: Port<M>, C: Clock>(
         endpoint: &Endpoint<P, M, C>,
         ports: PortView<'a>,
@@ -98,18 +102,26 @@ impl<'a> Sample<'a> {
             },
             waits,
             ports,
+            method: None,
         }
     }
 }
 
-/// `prefix Type = where in a sample: fields;` for all of them, in the order they are shown.
+/// A table of counters: `prefix Type = where in a sample: fields;` for all of them, in the order
+/// they are shown. Makes the labels, how many they are, and a function for their values.
 macro_rules! table {
-    ($sample:ident: $($prefix:literal $kind:ident = $source:expr, { $($field:ident),+ };)+) => {
-        const LABELS: &[&str] = &[$($(concat!($prefix, stringify!($field))),+),+];
+    (
+        $labels:ident, $count:ident, $values:ident($sample:ident: &$of:ty);
+        $($prefix:literal $kind:ident = $source:expr, { $($field:ident),+ $(,)? };)+
+    ) => {
+        const $labels: &[&str] = &[$($(concat!($prefix, stringify!($field))),+),+];
 
-        /// The values of all counters, in the order of [`labels`].
-        pub fn values($sample: &Sample<'_>) -> [u64; COUNT] {
-            let mut values = [0; COUNT];
+        /// How many counters there are.
+        pub const $count: usize = $labels.len();
+
+        /// The values of all counters, in the order of their labels.
+        pub fn $values($sample: &$of) -> [u64; $count] {
+            let mut values = [0; $count];
             let mut next = values.iter_mut();
             let mut put = |value: u64| {
                 if let Some(next) = next.next() {
@@ -119,14 +131,24 @@ macro_rules! table {
             $(
                 // Without `..`: a field that is not in the table is an error.
                 let $kind { $($field),+ } = $source;
-                $(put($field);)+
+                $(put($field as u64);)+
             )+
             values
         }
+
+        const _: () = {
+            let mut index = 0;
+            while index < $count {
+                assert!($labels[index].len() < $crate::published::layout::LABEL_WORDS * 8);
+                index += 1;
+            }
+        };
     };
 }
+pub(super) use table;
 
-table! { sample:
+table! {
+    LABELS, COUNT, values(sample: &Sample<'_>);
     "" Stats = sample.stats, {
         packets_out, packets_in, eager_out, offers_out, matched, unmatched, queued,
         offered_for_credit, stale, malformed, partners_up, partners_down, refused, silenced,
@@ -153,23 +175,11 @@ table! { sample:
     };
 }
 
-/// How many counters there are.
-pub const COUNT: usize = LABELS.len();
-
 /// What the counters are called, in a fixed order. Every label is of letters, digits and `_`, and
 /// shorter than 32 bytes.
 pub fn labels() -> &'static [&'static str] {
     LABELS
 }
-
-const _: () = {
-    assert!(COUNT <= COUNTERS_MAX);
-    let mut index = 0;
-    while index < COUNT {
-        assert!(LABELS[index].len() < LABEL_WORDS * 8);
-        index += 1;
-    }
-};
 
 #[cfg(test)]
 mod tests {

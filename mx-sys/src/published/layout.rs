@@ -4,8 +4,8 @@
 //!   word   0        1               2          3             4                 5     6         7
 //!          magic    version, count  sequence   pid, board    endpoint, ports   nic   session   opened
 //!   8      library (16 bytes)      10  provider (48 bytes)
-//!   16     labels, 32 bytes each, 96 of them                            texts end at the first 0
-//!   400    values, a word each, 96 of them                              to 496 of 512
+//!   16     labels, 32 bytes each, 200 of them                           texts end at the first 0
+//!   816    values, a word each, 200 of them                             to 1016 of 1024
 //! ```
 //!
 //! All words are in the machine's own order; of two halves the first is the lower one. Ports,
@@ -15,14 +15,14 @@
 //!
 //! Knows nothing of: mapping and reading.
 
-/// Bytes of a page: one of the machine's.
-pub(super) const LEN: usize = 4096;
+/// Bytes of a page: two of the machine's.
+pub(super) const LEN: usize = 8192;
 
 /// `MXENDPT` and a 0, read as a word.
 pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"MXENDPT\0");
 
 /// Changes when anything here does.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// What tools look for in `/proc`.
 pub(super) const NAME: &std::ffi::CStr = c"mx-endpoint";
@@ -45,10 +45,10 @@ pub(super) const PROVIDER_AT: usize = 10;
 pub(super) const PROVIDER_WORDS: usize = 6;
 pub(super) const LABELS_AT: usize = 16;
 pub(super) const LABEL_WORDS: usize = 4;
-pub(super) const VALUES_AT: usize = 400;
+pub(super) const VALUES_AT: usize = 816;
 
 /// Counters a page has room for.
-pub(super) const COUNTERS_MAX: usize = 96;
+pub(super) const COUNTERS_MAX: usize = 200;
 
 pub(super) const PORT_LOCAL: u32 = 1;
 pub(super) const PORT_TCP: u32 = 2;

@@ -1,7 +1,7 @@
 //! What an open endpoint lets tools see: who it is and what it has counted.
 //!
 //! ```text
-//!   engine --publish--> Published: one page, memfd "mx-endpoint"
+//!   engine --publish--> Published: a page, memfd "mx-endpoint"
 //!                          ^
 //!   tool   ----find--------'   /proc/<pid>/fd/* -> /memfd:mx-endpoint, read, not mapped
 //! ```
@@ -16,11 +16,15 @@
 mod counters;
 mod find;
 mod layout;
+mod method;
 mod page;
 mod publisher;
 
 pub use counters::{COUNT, Gauges, PortView, Sample, labels, values};
 pub use find::{Found, find, find_in};
+pub use method::{
+    METHOD_COUNT, MemoryGauges, MethodGauges, QueueGauges, SendGauges, method_labels, method_values,
+};
 pub use page::{OpenPorts, Page};
 pub use publisher::Publisher;
 

@@ -1,7 +1,7 @@
 //! A published page as a tool reads it.
 //!
 //! ```text
-//!   4096 bytes --parse--> Page, or None: not a page, or not one of this version
+//!   8192 bytes --parse--> Page, or None: not a page, or not one of this version
 //! ```
 //!
 //! The bytes are another process's: each is looked at once, numbers are checked before they count
@@ -183,7 +183,7 @@ mod tests {
                 word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
                 bytes[at * 8..][..8].copy_from_slice(&(word >> 7).to_ne_bytes());
             }
-            let count = (word >> 40) as u32 % 128;
+            let count = (word >> 40) as u32 % 256;
             for (at, word) in good(count) {
                 bytes[at * 8..][..8].copy_from_slice(&word.to_ne_bytes());
             }

@@ -1,4 +1,4 @@
-//! The writing side: one page, brought up to date now and then.
+//! The writing side: a page, brought up to date now and then.
 //!
 //! ```text
 //!   progress, progress, ... every 1024th ---.
@@ -7,11 +7,12 @@
 //!
 //! Owns: the page and its descriptor; both are gone when it is dropped.
 //! Knows nothing of: who reads.
-//! Cost: a call of [`Publisher::due`] is an addition; publishing is some sixty stores, and no
-//! allocation or system call.
+//! Cost: a call of [`Publisher::due`] is an addition; publishing is some eighty stores, or
+//! a hundred and thirty with those of a method, and no allocation or system call.
 
 use super::counters::{COUNT, Sample, labels, values};
-use super::layout::{self, word};
+use super::layout::{self, COUNTERS_MAX, word};
+use super::method::{METHOD_COUNT, method_labels, method_values};
 use crate::progress::WaitStats;
 use crate::sealed::Region;
 use mx_proto::Identity;
@@ -36,7 +37,16 @@ impl Publisher {
     /// Publishes the endpoint `identity` of `board`, which `library` has opened. A failure is only
     /// worth a line for who looks for bugs: the endpoint works without.
     pub fn new(library: &str, identity: &Identity, board: u32) -> Self {
-        let page = Published::new(library, identity, board);
+        Self::of(Published::new(library, identity, board, false))
+    }
+
+    /// The same with counters of the method that the endpoint is for: those of every sample, which
+    /// are 0 where it has none.
+    pub fn with_method(library: &str, identity: &Identity, board: u32) -> Self {
+        Self::of(Published::new(library, identity, board, true))
+    }
+
+    fn of(page: io::Result<Published>) -> Self {
         let page = page.map_err(|error| log::debug!("tools will not see the endpoint: {error}"));
         Self {
             page: page.ok(),
@@ -86,24 +96,32 @@ pub(super) struct Published {
     /// Tools find the page by it.
     _fd: OwnedFd,
     endpoint: u32,
+    /// A method's counters stand behind the endpoint's.
+    method: bool,
     /// Even; the page's is only ever written.
     sequence: u64,
 }
 
 impl Published {
-    pub(super) fn new(library: &str, identity: &Identity, board: u32) -> io::Result<Self> {
+    pub(super) fn new(
+        library: &str,
+        identity: &Identity,
+        board: u32,
+        method: bool,
+    ) -> io::Result<Self> {
         let (region, fd) = Region::create(layout::NAME, layout::LEN)?;
         let mut page = Self {
             region,
             _fd: fd,
             endpoint: identity.endpoint.0,
+            method,
             sequence: 0,
         };
         let opened = SystemTime::now().duration_since(UNIX_EPOCH);
         let opened = opened.map_or(0, |since| since.as_nanos() as u64);
         page.store(
             layout::VERSION_AT,
-            &[word(layout::VERSION, COUNT as u32), 0],
+            &[word(layout::VERSION, page.labels().count() as u32), 0],
         );
         page.store(layout::PROCESS_AT, &[word(std::process::id(), board)]);
         page.store(
@@ -112,7 +130,7 @@ impl Published {
         );
         let library: [u64; layout::LIBRARY_WORDS] = layout::text(library);
         page.store(layout::LIBRARY_AT, &library);
-        for (place, label) in labels().iter().enumerate() {
+        for (place, label) in page.labels().enumerate() {
             let label: [u64; layout::LABEL_WORDS] = layout::text(label);
             page.store(layout::LABELS_AT + place * layout::LABEL_WORDS, &label);
         }
@@ -121,6 +139,11 @@ impl Published {
         page.word(layout::MAGIC_AT)
             .store(layout::MAGIC, Ordering::Release);
         Ok(page)
+    }
+
+    fn labels(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let of_method = if self.method { method_labels() } else { &[] };
+        labels().iter().chain(of_method).copied()
     }
 
     pub(super) fn update(&mut self, sample: &Sample<'_>) {
@@ -139,6 +162,10 @@ impl Published {
         self.store(layout::ENDPOINT_AT, &[word(self.endpoint, open)]);
         self.store(layout::PROVIDER_AT, &provider);
         self.store(layout::VALUES_AT, &values);
+        if self.method {
+            let gauges = sample.method.unwrap_or_default();
+            self.store(layout::VALUES_AT + COUNT, &method_values(&gauges));
+        }
         self.sequence = self.sequence.wrapping_add(2);
         self.word(layout::SEQUENCE_AT)
             .store(self.sequence, Ordering::Release);
@@ -159,6 +186,8 @@ impl Published {
         unsafe { AtomicU64::from_ptr(word) }
     }
 }
+
+const _: () = assert!(COUNT + METHOD_COUNT <= COUNTERS_MAX);
 
 #[cfg(test)]
 mod tests {

@@ -31,7 +31,7 @@ fn mine(session: u64) -> Vec<Page> {
 #[test]
 fn what_is_published_is_found_until_it_is_dropped() {
     let session = 0x1001;
-    let mut published = Published::new("myriexpress", &identity(session), 2).unwrap();
+    let mut published = Published::new("myriexpress", &identity(session), 2, false).unwrap();
     let page = mine(session).pop().unwrap();
     assert_eq!(page.library, "myriexpress");
     assert_eq!(page.own_pid, std::process::id());
@@ -71,6 +71,35 @@ fn what_is_published_is_found_until_it_is_dropped() {
     assert!(mine(session).is_empty());
 }
 
+#[test]
+fn a_method_shows_its_counters_behind_its_endpoints() {
+    let session = 0x1005;
+    let mut published = Published::new("bmi_mx", &identity(session), 0, true).unwrap();
+    let mut sample = Sample::default();
+    sample.stats.matched = 2;
+    let mut gauges = MethodGauges::default();
+    gauges.credits.lent = 3;
+    gauges.memory.ledger = 4;
+    sample.method = Some(gauges);
+    published.update(&sample);
+    let page = mine(session).pop().unwrap();
+    let names: Vec<&str> = page.counters.iter().map(|(label, _)| &**label).collect();
+    assert_eq!(names, [labels(), method_labels()].concat());
+    let shown = page.counters.iter().filter(|(_, value)| *value > 0);
+    let shown: Vec<_> = shown.map(|(label, value)| (&**label, *value)).collect();
+    let expected = [("matched", 2), ("credits_lent", 3), ("memory_ledger", 4)];
+    assert_eq!(shown, expected);
+    sample.method = None;
+    published.update(&sample);
+    let page = mine(session).pop().unwrap();
+    assert_eq!(page.counters.len(), labels().len() + method_labels().len());
+    assert!(
+        page.counters
+            .iter()
+            .all(|(label, value)| *value == 0 || label == "matched")
+    );
+}
+
 /// A file of zeroes with the name of a page, as a process could make one to confuse.
 #[test]
 fn what_only_looks_like_a_page_is_left_out() {
@@ -93,7 +122,7 @@ fn a_process_that_is_not_there_has_no_endpoints() {
 #[test]
 fn a_forked_child_does_not_have_its_parents_endpoints() {
     let session = 0x1002;
-    let _published = Published::new("bmi_mx", &identity(session), 0).unwrap();
+    let _published = Published::new("bmi_mx", &identity(session), 0, false).unwrap();
     // SAFETY: the child does nothing but wait for a signal.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
@@ -122,7 +151,7 @@ fn a_forked_child_does_not_have_its_parents_endpoints() {
 #[test]
 fn what_is_read_while_it_is_written_is_of_one_moment() {
     let session = 0x1003;
-    let mut published = Published::new("bmi_mx", &identity(session), 0).unwrap();
+    let mut published = Published::new("bmi_mx", &identity(session), 0, false).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
