@@ -308,11 +308,13 @@ impl Credit {
     }
 
     /// Messages wait here, and few may follow: a window that has not grown to its size does so now,
-    /// or the one that would match may never come.
+    /// or the one that would match may never come. `telling`: the partner is about to be told what
+    /// it may send, which is enough unless that is nothing more.
     #[inline]
-    pub(crate) fn starved(&self, budget: &Budget) -> bool {
+    pub(crate) fn starved(&self, budget: &Budget, telling: bool) -> bool {
         let most = self.window_messages.min(budget.at_once.1);
-        self.unused_messages() <= most / 4 || self.afresh
+        (self.unused_messages() <= most / 4 || self.afresh)
+            && !(telling && self.wanted_messages(budget) > 0)
     }
 
     /// A message of `len` bytes was offered: because the window has no room for one?
@@ -596,10 +598,10 @@ mod tests {
         let mut us = Credit::new((1000, 8));
         grant(&mut us, &mut shared);
         for n in 1..=6 {
-            assert!(!us.is_crowded() && !us.starved(&shared), "{n}");
+            assert!(!us.is_crowded() && !us.starved(&shared, false), "{n}");
             assert!(us.on_received(10, &mut shared));
         }
-        assert!(us.is_crowded() && us.starved(&shared));
+        assert!(us.is_crowded() && us.starved(&shared, false));
         us.on_consumed(10, &mut shared);
         assert!(!us.is_crowded());
         assert!(us.on_received(700, &mut shared));
@@ -753,7 +755,7 @@ mod tests {
         let mut kept = 0;
         while us.on_received(0, &mut shared) {
             kept += 1;
-            if us.starved(&shared) {
+            if us.starved(&shared, false) {
                 grant(&mut us, &mut shared);
             }
             assert!(us.unused_messages() <= 16);
