@@ -347,6 +347,7 @@ impl Config {
             recv_timeout: self.recv_timeout,
             unexpected_max: self.unexpected_max,
             eager_max: u32::try_from(self.mx.endpoint.eager_max).unwrap_or(u32::MAX),
+            unexpected_memory: self.unexpected_memory,
             credits: method::lender_settings(
                 self.unexpected_memory,
                 self.unexpected_max,
