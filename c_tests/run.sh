@@ -54,6 +54,8 @@ for port in $ports; do
         layout | header_cxx | gossip) [ "$port" = "${ports%% *}" ] || continue ;;
         # These are about one port, and choose by themselves.
         fabric | strangers_fabric) [ "$port" = rdm ] || continue ;;
+        # Its strangers speak tcp.
+        strangers_credits) [ "$port" = tcp ] || [ "$port" = local ] || continue ;;
         # How a fabric fares on bad links is its provider's business.
         net_*) [ "$port" != rdm ] || continue ;;
         esac
