@@ -73,7 +73,7 @@ pub fn serve(ops: &'static Ops, address: &str) -> Result<(), String> {
 fn tell(requests: &AtomicU64) {
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         if line.trim() == "census" {
-            println!("{}", Census::take(requests.load(Ordering::Relaxed)));
+            println!("{}", Census::take(requests.load(Ordering::Acquire)));
             let _ = io::stdout().flush();
         }
     }
@@ -92,6 +92,8 @@ fn answer(ops: &Ops, requests: &AtomicU64) -> Result<(), String> {
         // SAFETY: `arrived` has room for BATCH.
         let code = unsafe { (ops.testunexpected)(BATCH as i32, &mut count, room, idle) };
         check("testunexpected", code)?;
+        // Before they are answered: whoever has its answer finds it counted.
+        requests.fetch_add(count as u64, Ordering::Release);
         for message in &arrived[..usize::try_from(count).unwrap_or(0)] {
             if message.tag == ANSWER {
                 let (to, bytes) = (message.addr, REPLY.as_ptr().cast());
@@ -118,7 +120,6 @@ fn answer(ops: &Ops, requests: &AtomicU64) -> Result<(), String> {
             // SAFETY: handed out with the message and not used again.
             unsafe { (ops.unexpected_free)(message.buffer) };
         }
-        requests.fetch_add(count as u64, Ordering::Relaxed);
         if waiting > 0 {
             waiting -= ended(ops, if count == 0 { BUSY_MS } else { 0 })?.min(waiting);
         }
