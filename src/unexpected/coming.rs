@@ -54,10 +54,11 @@ impl Inbox {
         Some((memory, RECEIVE | slot as u64))
     }
 
-    /// The same for one of the handshake.
+    /// The same for one of the handshake, which has been counted.
     pub(super) fn ask(&mut self, arrival: &Arrival, fields: Fields) -> Verdict<UserMemory> {
         let len = arrival.length as usize;
         let Some(buffer) = MallocBuffer::new(len) else {
+            self.uncount_note(arrival.source);
             return self.refuse(arrival, "a request there is no memory for");
         };
         let (memory, lent) = UserMemory::owned(buffer);
@@ -150,14 +151,13 @@ impl Inbox {
         if let Ok(mut buffer) = asked.lent.take()
             && complete
         {
-            let note = Note {
+            self.notes.push_back(Note {
                 partner: asked.partner,
                 fields: asked.fields,
                 body: buffer.bytes_mut().to_vec(),
-            };
-            if !self.add_note(note) {
-                self.dropped += 1;
-            }
+            });
+        } else {
+            self.uncount_note(asked.partner);
         }
     }
 }

@@ -97,7 +97,8 @@ impl Inbox {
                 drawn: ledger::cost(arrival.length),
             }
         };
-        if !self.draw(price.drawn) {
+        self.short = !self.draw(price.drawn);
+        if self.short {
             return Pick::Wait;
         }
         if !knows {
@@ -190,7 +191,13 @@ impl Inbox {
                 return self.refuse(arrival, "an unexpected message it has no credits for");
             }
         }
-        if self.held.contains(peer) || !self.draw(price.drawn) {
+        if self.held.contains(peer) {
+            return self.hold(peer, price.paid);
+        }
+        // Who is first in line may need more than there ever is while others pass.
+        let waits = price.drawn > 0 && self.short && !self.held.is_empty();
+        if waits || !self.draw(price.drawn) {
+            self.short = true;
             return self.hold(peer, price.paid);
         }
         self.take_in(arrival, body, price)
@@ -252,20 +259,20 @@ impl Inbox {
         fields: Fields,
         body: Option<&B>,
     ) -> Verdict<UserMemory> {
+        if !self.count_note(arrival.source) {
+            return self.refuse(arrival, "too many messages of the handshake");
+        }
         let body = match body {
             Some(body) if body.len() <= REQUEST_MAX => body.to_vec(),
             None if arrival.length as usize <= REQUEST_MAX => return self.ask(arrival, fields),
             // Too long for one: what is kept says so.
             _ => vec![b'?'; REQUEST_MAX + 1],
         };
-        let note = Note {
+        self.notes.push_back(Note {
             partner: arrival.source,
             fields,
             body,
-        };
-        if !self.add_note(note) {
-            return self.refuse(arrival, "too many messages of the handshake");
-        }
+        });
         Verdict::Finished
     }
 

@@ -99,7 +99,7 @@ pub struct Inbox {
     /// Peers that have been told of a loan and have not said whether they know credits.
     unsure: HashSet<PeerKey, RandomState>,
     notes: VecDeque<Note>,
-    /// How many of them each partner has sent.
+    /// How many each partner has sent that wait or are being received.
     notes_of: HashMap<PartnerId, u8, RandomState>,
     tidings: VecDeque<(PeerKey, Tiding)>,
     /// Who may leave how much here.
@@ -113,6 +113,8 @@ pub struct Inbox {
     /// How many of them are worth a warning.
     used_alarm: u32,
     largest: usize,
+    /// Who is first among those waits for the bank.
+    short: bool,
     /// Room has come up since held messages were last tried.
     room: bool,
     /// A message has become ready since a test call returned because of it.
@@ -151,6 +153,7 @@ impl Inbox {
             used: 0,
             used_alarm: most_of(settings.total as usize) as u32,
             largest,
+            short: false,
             room: false,
             news: false,
             produced: false,
@@ -165,25 +168,27 @@ impl Inbox {
     #[inline]
     pub fn pop_note(&mut self) -> Option<Note> {
         let note = self.notes.pop_front()?;
-        if let Entry::Occupied(mut count) = self.notes_of.entry(note.partner) {
+        self.uncount_note(note.partner);
+        Some(note)
+    }
+
+    /// A partner has sent one. False when too many of its own wait or are being received: no method of
+    /// ours sends more than two in all.
+    fn count_note(&mut self, partner: PartnerId) -> bool {
+        let count = self.notes_of.entry(partner).or_default();
+        let fits = *count < NOTES_MAX;
+        *count += u8::from(fits);
+        fits
+    }
+
+    /// One of its own is gone.
+    fn uncount_note(&mut self, partner: PartnerId) {
+        if let Entry::Occupied(mut count) = self.notes_of.entry(partner) {
             match count.get() {
                 0 | 1 => drop(count.remove()),
                 _ => *count.get_mut() -= 1,
             }
         }
-        Some(note)
-    }
-
-    /// A partner has sent one. False when too many of its own wait: no method of ours sends more
-    /// than two in all.
-    fn add_note(&mut self, note: Note) -> bool {
-        let count = self.notes_of.entry(note.partner).or_default();
-        let fits = *count < NOTES_MAX;
-        if fits {
-            *count += 1;
-            self.notes.push_back(note);
-        }
-        fits
     }
 
     /// How many there are.

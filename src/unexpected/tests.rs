@@ -336,6 +336,31 @@ fn the_handshake_is_kept_apart_and_never_longer_than_allowed() {
 }
 
 #[test]
+fn of_one_partner_few_messages_of_the_handshake_wait() {
+    let mut inbox = inbox_of(20_000, 100);
+    let call = |from| arrival(MessageType::ConnReq, from, 0x100, 5);
+    let mut asked = Vec::new();
+    for _ in 0..1000 {
+        Handler::unexpected(&mut inbox, &call(1), Some(&b"mx://"[..]));
+        if let Verdict::Receive { context, .. } =
+            Handler::unexpected::<[u8]>(&mut inbox, &call(2), None)
+        {
+            asked.push(context);
+        }
+    }
+    let most = usize::from(NOTES_MAX);
+    assert_eq!((inbox.notes(), asked.len()), (most, most));
+    // Each that is gone lets the next one in, whatever became of it.
+    for context in asked.drain(..) {
+        received(&mut inbox, context, 5, Status::Unreachable);
+    }
+    while inbox.pop_note().is_some() {}
+    assert!(inbox.notes_of.is_empty());
+    Handler::unexpected(&mut inbox, &call(1), Some(&b"mx://"[..]));
+    assert_eq!(inbox.pop_note().unwrap().body, b"mx://");
+}
+
+#[test]
 fn a_request_that_was_only_offered_is_received_first() {
     let mut inbox = inbox_of(20_000, 100);
     let request = arrival(MessageType::ConnReq, 1, 0x100, 5);
