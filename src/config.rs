@@ -41,6 +41,8 @@ pub struct Config {
     pub credits: LenderSettings,
     /// Sends that may be under way at a time.
     pub send_tickets: u32,
+    /// Bytes of small expected sends that are copied because they have to wait.
+    pub bounce_bytes: usize,
     /// What one progress call deals with of each class of events.
     pub poll: PollLimits,
     /// How long `finalize` waits for the last messages to leave.
@@ -250,6 +252,16 @@ pub static OWN: &[Tunable<Config>] = &[
         },
     },
     Tunable {
+        name: "BMI_MX_BOUNCE_BYTES",
+        kind: Kind::Bytes(0, G),
+        about: "bytes of expected sends of up to 4 KiB that are copied, and so complete at once, when \
+                they have to wait; a peer may have as many as are still free",
+        access: Access::Number {
+            set: |c, v| c.bounce_bytes = v as usize,
+            get: |c| c.bounce_bytes as u64,
+        },
+    },
+    Tunable {
         name: "BMI_MX_POLL_SYS",
         kind: Kind::Number(1, 1 << 20),
         about: "messages of the handshake dealt with by one progress call",
@@ -321,6 +333,7 @@ impl Default for Config {
                 ..LenderSettings::default()
             },
             send_tickets: 4096,
+            bounce_bytes: M as usize,
             poll: PollLimits {
                 sys: 64,
                 safe: 1024,
@@ -353,6 +366,7 @@ impl Config {
                 self.credits,
             ),
             send_tickets: self.send_tickets,
+            bounce_bytes: self.bounce_bytes,
             poll: self.poll,
             peer_limit: PEER_ID_MAX,
         }

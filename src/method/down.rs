@@ -50,6 +50,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if next.partner().is_none() {
             // Credits do not outlive the connection, on either side.
             peer.borrower = Borrower::default();
+            peer.bounced = 0;
             self.inbox.lose(key);
             self.early.retain(|(of, _)| *of != key);
         }

@@ -34,6 +34,7 @@
 //! `connect` the handshake, `down` how peers are lost, `limits` how long operations wait, `sending`
 //! what sends wait for, `../op/post` posting, `../cancel` cancelling.
 
+mod bounce;
 mod connect;
 mod down;
 mod inbound;
@@ -121,6 +122,8 @@ pub struct Settings {
     pub credits: LenderSettings,
     /// Sends that the endpoint has at a time.
     pub send_tickets: u32,
+    /// Bytes of small sends that are copied because they have to wait.
+    pub bounce_bytes: usize,
     /// What one call deals with at most.
     pub poll: PollLimits,
     /// Peers at most.
@@ -186,6 +189,8 @@ pub struct Method<P, C> {
     pub(crate) inbox: Inbox,
     /// Sends that the endpoint has.
     pub(crate) tickets: sending::Tickets,
+    /// Copies of small sends.
+    pub(crate) bounce: bounce::Bounce,
     /// Peers with something to send that may be able to go.
     line: VecDeque<PeerKey>,
     /// What is about credits and waits for the end of a handshake.
@@ -217,6 +222,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         Self {
             endpoint,
             tickets: sending::Tickets::new(settings.send_tickets),
+            bounce: bounce::Bounce::new(settings.bounce_bytes),
             line: VecDeque::new(),
             early: Vec::new(),
             settings,
@@ -440,6 +446,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let context = completion.context;
         match completion.kind {
             Kind::Send if context & HANDSHAKE == 0 => self.on_op(completion),
+            Kind::Send if context == bounce::BOUNCED => self.on_bounced(completion),
             Kind::Recv if context & RECEIVE == 0 => self.on_op(completion),
             Kind::Recv if context == DROPPED => {}
             Kind::Recv => self.inbox.on_received(context, completion),

@@ -120,6 +120,8 @@ pub struct Peer {
     pub told_loan: Option<u16>,
     /// Sends the endpoint has.
     pub sends: u32,
+    /// Bytes of copies of small sends to it that wait.
+    pub bounced: u32,
     /// It stands in the line of those who have something to send.
     pub in_line: bool,
     /// That it wants to connect again, which came during DISCONNECT: looked at when that is over.
@@ -231,6 +233,7 @@ impl Peers {
             borrower: Borrower::default(),
             told_loan: None,
             sends: 0,
+            bounced: 0,
             in_line: false,
             returning: None,
             inbound: Inbound::No,
