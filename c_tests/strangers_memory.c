@@ -218,9 +218,60 @@ static void scribble(struct world *world)
     take_down(&stage);
 }
 
+/* A client that got in says things about sleeping and waking that are out of place, with the right
+ * memory, other descriptors and none, and writes into the word in which both sides agree to sleep. */
+static void talk_in_sleep(struct world *world)
+{
+    static const char *const words[] = {"mx-wake!", "mx-woken", "mx-later", "mx-bye!!",
+                                        "mx-welcm", "mx-sleep"};
+    enum { WORDS = sizeof words / sizeof *words, REST = 1024 };
+    struct opening_local opening;
+    struct stage stage;
+    struct stat real;
+    unsigned char *memory;
+
+    set_up(world, &stage);
+    if (!door_is_open(&stage, DOOR_LOCAL) || !record_local(world, &opening)) {
+        take_down(&stage);
+        return;
+    }
+    CHECK(fstat(opening.fds[0], &real) == 0);
+    memory = mmap(NULL, (size_t)real.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, opening.fds[0],
+                  0);
+    CHECK(memory != MAP_FAILED);
+    for (unsigned round = 0; round < 4 * WORDS * 3; round++) {
+        unsigned char word[33];
+        int wrong = memory_of(4096, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+        int fd = dial(&stage, DOOR_LOCAL);
+        char answer[256];
+
+        CHECK(fd >= 0);
+        memset(memory, 0, 4096);
+        send_with_fds(fd, opening.bytes, opening.size, opening.fds, opening.count);
+        CHECK_THAT(wire_hear(fd, answer, 1, PATIENCE_MS), ==, 1);
+        /* Sizes and version as a real client has them. */
+        memset(word, 0, sizeof word);
+        memcpy(word, opening.bytes, opening.size < 32 ? opening.size : 32);
+        memcpy(word, words[round % WORDS], 8);
+        memory[REST] = (unsigned char)(round / WORDS % 4); /* awake, asked, asked by them, asleep */
+        wire_say(fd, "w", 1);
+        send_with_fds(fd, word, round % 7 == 6 ? 33 : 32, round % 3 == 1 ? &wrong : opening.fds,
+                      round % 3 != 0);
+        wire_say(fd, "w", 1);
+        if (round % WORDS == 0)
+            check_good(&stage);
+        close(fd);
+        close(wrong);
+    }
+    check_good(&stage);
+    munmap(memory, (size_t)real.st_size);
+    take_down(&stage);
+}
+
 static const struct scenario scenarios[] = {
     DIRECTED(wrong_shared_memory_is_turned_away, hand_over_wrong_memory, STAGE),
     DIRECTED(scribbling_over_shared_memory_hurts_nobody_else, scribble, STAGE),
+    DIRECTED(words_about_sleeping_out_of_place_hurt_nobody_else, talk_in_sleep, STAGE),
     {0},
 };
 

@@ -3,6 +3,7 @@
 use bmi_mx::config::{self, Config};
 use bmi_mx::peer::state::{MOVES, Move};
 use mx_proto::moves;
+use mx_sys::ports::local::moves as links;
 use mx_sys::ports::rdm::card::{ADDRESS_MAX, Answer, Card, PROVIDER_MAX, Refusal};
 use mx_sys::settings::{self, MX_ROWS, PEERS_FILE, Settings};
 use mx_sys::tunable::Tunable;
@@ -94,6 +95,11 @@ fn the_moves_of_peers_and_operations_are_those_in_the_code() {
     check_moves("src/peer/state.rs", MOVES.iter().map(row));
     let row = |m: &moves::Move| format!("| {} | {} | {} |\n", m.from, m.to, m.when);
     check_moves("mx-proto/src/moves.rs", moves::MOVES.iter().map(row));
+    let row = |m: &links::Move| format!("| {} | {} | {} |\n", m.from, m.to, m.when);
+    check_moves(
+        "mx-sys/src/ports/local/moves.rs",
+        links::MOVES.iter().map(row),
+    );
 }
 
 /// The drawing of a section of `docs/states.md`.

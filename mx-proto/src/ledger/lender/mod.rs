@@ -364,7 +364,7 @@ impl Lender {
     /// What a peer that connects now is lent. When half of what is there for this has been lent,
     /// loans shrink with the room that is left, so that who comes late gets something too.
     fn first_loan(&self) -> u16 {
-        let most = self.settings.lent_at_connect();
+        let most = self.settings.lent_at_connect().min(self.bank.lendable());
         let room = most.saturating_sub(self.bank.lent());
         let room = room.min(self.bank.available());
         let initial = u64::from(self.settings.initial);

@@ -136,8 +136,7 @@ impl LocalPort {
         }
     }
 
-    /// Takes in what the peer of a link that is past the handshake has said. Returns whether there
-    /// was anything.
+    /// Takes in what the peer of a link that is past the handshake has said.
     pub(super) fn hear(&mut self, id: LinkId) {
         // Bounded: a peer that writes as fast as we read must not hold us here.
         for _ in 0..HEARD_AT_ONCE {

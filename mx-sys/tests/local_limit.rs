@@ -1,0 +1,98 @@
+//! Endpoints on one host when the shared memory of one of them is used up: the others come over TCP,
+//! and nobody notices.
+
+mod node;
+
+use mx_proto::{Config, Route, Status};
+use mx_sys::ports::local::{LocalOptions, LocalStats};
+use mx_sys::{EndpointChoice, OpenOptions, ROUTE_LOCAL};
+use node::{Node, NotConnected, pattern};
+use std::time::Duration;
+
+const LIMIT: usize = 4 << 20;
+
+/// More than there is memory for.
+const PEERS: u64 = 24;
+
+fn node_with(local: LocalOptions) -> Node {
+    let options = OpenOptions {
+        local,
+        ..OpenOptions::new(EndpointChoice::Any)
+    };
+    Node::open(options, Config::default(), true).unwrap()
+}
+
+fn stats(node: &Node) -> LocalStats {
+    let engine = node.shared.lock();
+    engine.endpoint.port().local().unwrap().stats()
+}
+
+/// A message there, and whether it arrives.
+fn check(from: &Node, to: &Node, partner: mx_proto::PartnerId, bits: u64, len: usize) {
+    let sent = pattern(len, bits + 1);
+    let mut got = vec![0; len];
+    node::waiting(to.post(bits, &mut got, bits));
+    assert_eq!(from.send_all(partner, bits, &sent), Status::Success);
+    assert_eq!(to.done(bits).status, Status::Success);
+    assert!(got == sent);
+}
+
+#[test]
+fn peers_beyond_the_limit_come_over_tcp() {
+    let server = node_with(LocalOptions {
+        bytes: LIMIT,
+        idle: None,
+        ..LocalOptions::default()
+    });
+    let mut clients = Vec::new();
+    for _ in 0..PEERS {
+        let client = Node::any();
+        let partner = client.connect(server.target(Route::AUTO)).unwrap();
+        clients.push((client, partner));
+    }
+    let got = stats(&server);
+    assert!(got.turned_away > 0 && got.accepted > 0, "{got:?}");
+    assert_eq!(got.turned_away + got.accepted, PEERS);
+    assert!(got.bytes <= LIMIT as u64);
+    for (at, (client, partner)) in clients.iter().enumerate() {
+        for (size, len) in [8, 30_000, 300_000].into_iter().enumerate() {
+            check(client, &server, *partner, (at * 3 + size) as u64, len);
+        }
+    }
+    // An address that allows nothing else is out of luck.
+    let strict = Node::any();
+    let refused = strict.connect(server.target(ROUTE_LOCAL)).unwrap_err();
+    assert!(matches!(refused, NotConnected::Later(_)), "{refused:?}");
+    // And the server itself gets there, whichever way.
+    let partner = server.connect(strict.target(Route::AUTO)).unwrap();
+    check(&server, &strict, partner, 1_000, 5_000);
+}
+
+#[test]
+fn links_that_sleep_wake_up_for_messages_of_any_size() {
+    let soon = LocalOptions {
+        idle: Some(Duration::from_millis(20)),
+        ..LocalOptions::default()
+    };
+    let (a, b) = (node_with(soon), node_with(soon));
+    let to_b = a.connect(b.target(ROUTE_LOCAL)).unwrap();
+    let to_a = b.connect(a.target(Route::AUTO)).unwrap();
+    let links = stats(&a).accepted + stats(&a).initiated;
+    for round in 0..12 {
+        // Nobody polls: helper threads see to it.
+        let all_asleep = |node: &Node| stats(node).asleep == links;
+        let mut patience = 2_000;
+        while !(all_asleep(&a) && all_asleep(&b)) {
+            std::thread::sleep(Duration::from_millis(5));
+            patience -= 1;
+            assert!(patience > 0, "{:?} {:?}", stats(&a), stats(&b));
+        }
+        assert_eq!((stats(&a).bytes, stats(&b).bytes), (0, 0));
+        let len = [0, 8, 5_000, 32_768, 100_000, 3_000_000][round as usize / 2];
+        let (from, to, partner) = match round % 2 {
+            0 => (&a, &b, to_b),
+            _ => (&b, &a, to_a),
+        };
+        check(from, to, partner, round, len);
+    }
+}
