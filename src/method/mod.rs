@@ -46,13 +46,15 @@ pub(crate) use limits::FOR_EVER;
 
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
 use crate::completion::{Completions, Done};
+use crate::config::{Config, PollLimits, lender_settings};
 use crate::error::Error;
+use crate::match_layout::PEER_ID_MAX;
 use crate::op::table::{OpIndex, Ops, Stage};
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{PeerKey, Peers};
 use crate::unexpected::{DROPPED, Inbox, Pick, RECEIVE};
 use libc::c_void;
-use mx_proto::ledger::{self, CREDIT_COST, Lender, LenderSettings};
+use mx_proto::ledger::{Lender, LenderSettings};
 use mx_proto::port::Port;
 use mx_proto::{
     Arrival, Clock, Completion, Endpoint, Event, Handler, Instant, Kind, Received, Source, Status,
@@ -138,41 +140,27 @@ impl Settings {
     }
 }
 
-/// How much of each class one call of [`Method::progress`] deals with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PollLimits {
-    /// Messages of the handshake.
-    pub sys: u32,
-    /// Completions.
-    pub safe: u32,
-    /// Unexpected messages that had been left at the endpoint.
-    pub am: u32,
-}
-
-/// The ledger for so many bytes of `memory`, of which messages of `largest` bytes can be pulled: as
-/// much as that takes is never lent, and an eighth at least.
-pub fn lender_settings(memory: usize, largest: usize, knobs: LenderSettings) -> LenderSettings {
-    let total = u32::try_from(memory / CREDIT_COST).unwrap_or(u32::MAX);
-    let largest = ledger::cost(u32::try_from(largest).unwrap_or(u32::MAX));
-    LenderSettings {
-        total,
-        reserve: largest.max(total / 8),
-        ..knobs
+impl From<&Config> for Settings {
+    fn from(config: &Config) -> Self {
+        Self {
+            connect_timeout: config.connect_timeout,
+            send_timeout: config.send_timeout,
+            unexpected_timeout: config.unexpected_timeout,
+            recv_timeout: config.recv_timeout,
+            unexpected_max: config.unexpected_max,
+            eager_max: u32::try_from(config.mx.endpoint.eager_max).unwrap_or(u32::MAX),
+            credits: config.lender(),
+            send_tickets: config.send_tickets,
+            bounce_bytes: config.bounce_bytes,
+            poll: config.poll,
+            peer_limit: PEER_ID_MAX,
+        }
     }
-}
-
-impl PollLimits {
-    /// Everything there is.
-    const NONE: Self = Self {
-        sys: u32::MAX,
-        safe: u32::MAX,
-        am: u32::MAX,
-    };
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        crate::config::Config::default().method()
+        Self::from(&Config::default())
     }
 }
 
