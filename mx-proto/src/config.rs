@@ -60,7 +60,7 @@ impl Default for Config {
             eager_max: 32 * 1024,
             unexpected_bytes: 64 << 20,
             first_window_bytes: 32 * 1024,
-            first_window_messages: 8,
+            first_window_messages: 32,
             partner_window_bytes: 256 * 1024,
             partner_window_messages: 512,
             epoch_packets: 1024,

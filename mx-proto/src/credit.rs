@@ -258,10 +258,10 @@ impl Credit {
     /// A message that had arrived takes no more room here.
     #[inline]
     pub(crate) fn on_consumed(&mut self, len: u32, budget: &mut Budget) {
-        let before = self.charged();
+        let charged = usize::from(self.charged() > 0);
+        budget.messages = budget.messages.saturating_sub(charged);
         self.consumed_messages = self.consumed_messages.wrapping_add(1);
         self.consumed_bytes = self.consumed_bytes.wrapping_add(len);
-        self.recharge(before, budget);
     }
 
     /// What the partner may still send.
@@ -308,11 +308,13 @@ impl Credit {
     }
 
     /// Messages wait here, and few may follow: a window that has not grown to its size does so now,
-    /// or the one that would match may never come.
+    /// or the one that would match may never come. `telling`: the partner is about to be told what
+    /// it may send, which is enough unless that is nothing more.
     #[inline]
-    pub(crate) fn starved(&self, budget: &Budget) -> bool {
+    pub(crate) fn starved(&self, budget: &Budget, telling: bool) -> bool {
         let most = self.window_messages.min(budget.at_once.1);
-        self.unused_messages() <= most / 4 || self.afresh
+        (self.unused_messages() <= most / 4 || self.afresh)
+            && !(telling && self.wanted_messages(budget) > 0)
     }
 
     /// A message of `len` bytes was offered: because the window has no room for one?
@@ -349,10 +351,10 @@ impl Credit {
 
     /// Makes the window what there is room for; how much was missing, bookkeeping included.
     pub(crate) fn trim(&mut self, budget: &Budget) -> usize {
-        let terms = self.terms(budget, false);
-        let bytes = self.wanted_bytes(budget) - terms.bytes.wrapping_sub(self.granted_bytes);
-        let messages = terms.messages.wrapping_sub(self.granted_messages);
-        let messages = self.wanted_messages(budget) - messages;
+        let (bytes, messages) = (self.wanted_bytes(budget), self.wanted_messages(budget));
+        let terms = self.more(budget, bytes, messages);
+        let bytes = bytes - terms.bytes.wrapping_sub(self.granted_bytes);
+        let messages = messages - terms.messages.wrapping_sub(self.granted_messages);
         self.window_bytes -= bytes;
         self.window_messages -= messages;
         bytes as usize + messages as usize * MESSAGE_COST
@@ -399,17 +401,25 @@ impl Credit {
     }
 
     /// The totals to tell: what the window and the shared budget have room for. They count once
-    /// they have been [told](Self::on_told). `as_before`: nothing more than already.
+    /// they have been [told](Self::on_told). `as_before`: nothing more than already. As long as the
+    /// partner has plenty it is as before, too: granting a message at a time costs more than it gives.
     #[inline]
     pub(crate) fn terms(&self, budget: &Budget, as_before: bool) -> Terms {
-        let mut terms = Terms {
-            bytes: self.granted_bytes,
-            messages: self.granted_messages,
-        };
         let (bytes, messages) = (self.wanted_bytes(budget), self.wanted_messages(budget));
-        if bytes | messages == 0 || as_before {
-            return terms;
+        let plenty = |wanted: u32, unused: u32| wanted <= unused / 4;
+        let has_plenty =
+            plenty(messages, self.unused_messages()) && plenty(bytes, self.unused_bytes());
+        if has_plenty || as_before {
+            return Terms {
+                bytes: self.granted_bytes,
+                messages: self.granted_messages,
+            };
         }
+        self.more(budget, bytes, messages)
+    }
+
+    /// What there is room for of so much more.
+    fn more(&self, budget: &Budget, bytes: u32, messages: u32) -> Terms {
         let mut room = budget.room();
         let out = self.granted_messages.wrapping_sub(self.consumed_messages);
         // Below the floor there is always room.
@@ -417,15 +427,23 @@ impl Credit {
         let more = ((messages - free) as usize).min(room / MESSAGE_COST);
         room -= more * MESSAGE_COST;
         // Both are parts of `messages` and `bytes`.
-        terms.messages = terms.messages.wrapping_add(free + more as u32);
+        let messages = self.granted_messages.wrapping_add(free + more as u32);
         let more = (bytes as usize).min(budget.for_bytes(room));
-        terms.bytes = terms.bytes.wrapping_add(more as u32);
-        terms
+        Terms {
+            bytes: self.granted_bytes.wrapping_add(more as u32),
+            messages,
+        }
     }
 
     /// A packet with these terms, the last that were asked for, has gone out.
     #[inline]
     pub(crate) fn on_told(&mut self, terms: Terms, budget: &mut Budget) {
+        if (terms.bytes, terms.messages) != (self.granted_bytes, self.granted_messages) {
+            self.grant(terms, budget);
+        }
+    }
+
+    fn grant(&mut self, terms: Terms, budget: &mut Budget) {
         let before = self.charged();
         budget.granted += terms.bytes.wrapping_sub(self.granted_bytes) as usize;
         self.granted_bytes = terms.bytes;
@@ -500,8 +518,10 @@ mod tests {
         Budget::new(bytes / 3 * 4, WINDOWS)
     }
 
+    /// All there is to grant, also to who has plenty.
     fn grant(credit: &mut Credit, budget: &mut Budget) -> (u32, u32) {
-        let terms = credit.terms(budget, false);
+        let (bytes, messages) = (credit.wanted_bytes(budget), credit.wanted_messages(budget));
+        let terms = credit.more(budget, bytes, messages);
         credit.on_told(terms, budget);
         (terms.bytes, terms.messages)
     }
@@ -539,6 +559,25 @@ mod tests {
     }
 
     #[test]
+    fn who_has_plenty_is_granted_nothing_and_more_in_good_time() {
+        let mut shared = budget(1 << 20);
+        let mut us = Credit::new((1 << 20, 512));
+        grant(&mut us, &mut shared);
+        let first = us.terms(&shared, false);
+        for n in 1..=512 {
+            assert!(us.on_received(0, &mut shared));
+            us.on_consumed(0, &mut shared);
+            let terms = us.terms(&shared, false);
+            if terms != first {
+                assert_eq!((n, terms.messages), (103, 512 + 103));
+                assert!(!us.overdue(&shared));
+                return;
+            }
+        }
+        panic!("nothing is ever granted");
+    }
+
+    #[test]
     fn who_has_no_credit_left_hears_of_the_first_message_that_goes() {
         let mut shared = budget(1 << 20);
         let mut us = Credit::new((1000, 8));
@@ -559,10 +598,10 @@ mod tests {
         let mut us = Credit::new((1000, 8));
         grant(&mut us, &mut shared);
         for n in 1..=6 {
-            assert!(!us.is_crowded() && !us.starved(&shared), "{n}");
+            assert!(!us.is_crowded() && !us.starved(&shared, false), "{n}");
             assert!(us.on_received(10, &mut shared));
         }
-        assert!(us.is_crowded() && us.starved(&shared));
+        assert!(us.is_crowded() && us.starved(&shared, false));
         us.on_consumed(10, &mut shared);
         assert!(!us.is_crowded());
         assert!(us.on_received(700, &mut shared));
@@ -716,7 +755,7 @@ mod tests {
         let mut kept = 0;
         while us.on_received(0, &mut shared) {
             kept += 1;
-            if us.starved(&shared) {
+            if us.starved(&shared, false) {
                 grant(&mut us, &mut shared);
             }
             assert!(us.unused_messages() <= 16);

@@ -104,8 +104,7 @@ impl<M: Memory> Core<M> {
             self.unexpected.add(waiting);
         }
         if let Some(partner) = self.partners.of(source)
-            && !partner.credit_queued
-            && partner.credit.starved(&self.budget)
+            && partner.credit.starved(&self.budget, partner.credit_queued)
         {
             self.replenish(source, 0);
         }

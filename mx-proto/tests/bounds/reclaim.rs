@@ -59,7 +59,7 @@ fn ten_thousand_partners_get_a_kibibyte_each_and_nobody_is_asked_for_it() {
         let (bytes, messages) = stage.window(n);
         assert!(bytes >= 1024 && messages >= 4, "{n}: {bytes} {messages}");
     }
-    assert_eq!(stage.window(0), (32 << 10, 8));
+    assert_eq!(stage.window(0), (32 << 10, 32));
     assert_eq!(stage.node.stats().reclaims, 0);
 }
 
