@@ -166,7 +166,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.move_to(key, State::Wait(Wait::Requested { partner }));
         self.post_queued_recvs(key);
         // Whether it knows what to do with them, its answer says.
-        let loan = self.inbox.lend_to(key, true);
+        let loan = self.inbox.promise_to(key);
         let body = ConnReq::emit(&self.name, Extension { loan: Some(loan) });
         let bits = bits(MessageType::ConnReq, key.id(), VERSION);
         self.send_handshake(key, partner, bits, &body);
@@ -282,6 +282,19 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         match state {
             State::Ready(ready) if ready.partner == partner => {
+                let strikes = self.settings.credits.strikes;
+                let Some(peer) = self.peers.get_mut(key) else {
+                    return;
+                };
+                let other_half = std::mem::take(&mut peer.answered);
+                if other_half && ready.tx_id == tx_id && told_loan.is_some() {
+                    // Both have begun at once, and its answer has overtaken this.
+                    return;
+                }
+                peer.again = peer.again.saturating_add(1);
+                if u16::from(peer.again) >= strikes {
+                    return self.fail_for(key, "calls again and again");
+                }
                 // It has forgotten us without leaving; what we have with it can go on.
                 // One answer that has not gone out yet is the answer to this, too.
                 let acknowledge = self
@@ -290,7 +303,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     .is_some_and(|peer| !peer.handshake_waits);
                 if acknowledge {
                     // It knows nothing of credits that were lent before, or used.
-                    self.inbox.lose(key);
+                    self.inbox.renew(key);
                     self.early.retain(|(of, _)| *of != key);
                 }
                 self.note_loan(key, told_loan);
@@ -394,6 +407,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             (State::Wait(Wait::Requested { partner }), Answer::Accepted { tx_id }) => {
                 let loan = Extension::parse(&note.body).and_then(|extension| extension.loan);
                 self.note_loan(key, loan);
+                if let Some(peer) = self.peers.get_mut(key) {
+                    peer.answered = true;
+                }
                 self.become_ready(key, partner, tx_id, false);
             }
             // Both began at once: CONN_REQ has told us all there is.

@@ -51,6 +51,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             // Credits do not outlive the connection, on either side.
             peer.borrower = Borrower::default();
             peer.bounced = 0;
+            (peer.answer, peer.answered, peer.again) = (None, false, 0);
             self.inbox.lose(key);
             self.early.retain(|(of, _)| *of != key);
         }

@@ -262,6 +262,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         &self.inbox.lender
     }
 
+    /// Messages of handshakes that are not over, and what was said about credits meanwhile.
+    pub fn handshakes_kept(&self) -> usize {
+        self.inbox.notes() + self.early.len()
+    }
+
     /// Bytes of unexpected messages that wait here, a little overhead for each included.
     pub fn unexpected_bytes(&self) -> usize {
         self.inbox.bytes()
@@ -424,7 +429,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn tend_credits(&mut self, at: Instant) -> bool {
         self.inbox.now = self.endpoint.clock().now();
         at <= self.inbox.now && {
-            self.inbox.lender.tick(self.inbox.now);
+            let (peers, endpoint) = (&self.peers, &self.endpoint);
+            let crowded = |id| {
+                let peer = peers.with_id(id).and_then(|key| peers.get(key));
+                let partner = peer.and_then(|peer| peer.state.partner());
+                partner.is_some_and(|partner| endpoint.is_crowded_by(partner))
+            };
+            self.inbox.lender.tick_unless(self.inbox.now, crowded);
             self.drain()
         }
     }
@@ -505,7 +516,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let mut busy = false;
         // Who has no right to more is passed by, once.
         let mut passed = 0;
-        for _ in 0..self.settings.poll.am {
+        let mut left = self.settings.poll.am;
+        while left > 0 {
             let Some((peer, bits, mask)) = self.inbox.wanted() else {
                 break;
             };
@@ -515,7 +527,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             };
             let (memory, context) = match self.inbox.pick_up(&arrival) {
                 Pick::Receive(memory, context) => (memory, context),
-                Pick::Next if passed < self.inbox.held() => {
+                Pick::Next if passed < self.inbox.held().min(PASSED_BY) => {
                     passed += 1;
                     continue;
                 }
@@ -525,6 +537,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 }
             };
             (busy, passed) = (true, 0);
+            left -= 1;
             // Only this message: the buffer is made for it, whoever may come next.
             if let Some(Received::Complete(completion)) =
                 self.endpoint.recv_present(bits, mask, memory, context)
@@ -560,6 +573,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         busy
     }
 }
+
+/// Peers that are passed by in one go because too much of theirs waits here: when that is taken, the
+/// next have their turn.
+const PASSED_BY: usize = 64;
 
 /// Takes no message any more.
 struct Deaf;

@@ -81,8 +81,12 @@ enum Turn {
     NoTicket,
 }
 
-/// Messages that may wait for a partner which asks for answers: one that takes none gets no more.
-const ANSWERS_WAITING: usize = 8;
+/// Lies of a lender are counted up to one more than this.
+const LIES_MAX: u16 = u8::MAX as u16 - 1;
+
+/// What is kept of one peer's until its handshake is over. An honest one has one Revoke to send, and
+/// tells of an epoch now and then.
+const EARLY_MAX: usize = 16;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// How a message of this kind goes to a peer that is ready, if it may.
@@ -285,17 +289,19 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             Tiding::Control(word) => {
                 let asks = matches!(word.control, Control::Revoke(_));
-                let partner = peer.state.partner();
-                if asks && partner.is_some_and(|it| self.endpoint.queued_for(it) > ANSWERS_WAITING)
-                {
+                if asks && peer.answer.is_some_and(|it| self.endpoint.is_queued(it)) {
+                    // Nobody asks again before the answer: it gets no more of them.
                     return;
                 }
                 let answer = peer.borrower.on_control(word);
-                if u16::from(peer.borrower.lies()) > self.settings.credits.strikes {
+                if u16::from(peer.borrower.lies()) > self.settings.credits.strikes.min(LIES_MAX) {
                     return self.fail_for(key, "lends credits in ways that make no sense");
                 }
                 if let Some(answer) = answer {
-                    self.send_control(key, answer);
+                    let request = self.send_control(key, answer);
+                    if let Some(peer) = self.peers.get_mut(key) {
+                        peer.answer = request;
+                    }
                 }
             }
         }
@@ -322,7 +328,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// A peer is not to be trusted with credits.
     #[cold]
-    fn fail_for(&mut self, key: PeerKey, fault: impl fmt::Display) {
+    pub(super) fn fail_for(&mut self, key: PeerKey, fault: impl fmt::Display) {
         if let Some(peer) = self.peers.get(key) {
             log::warn!(
                 "{} (id {}) is disconnected: it {fault}",
@@ -338,7 +344,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[cold]
     fn keep_early(&mut self, key: PeerKey, early: Early) {
         let peer = self.peers.get(key);
-        if peer.is_some_and(|peer| peer.state.partner().is_some()) {
+        let here = self.early.iter().filter(|(of, _)| *of == key);
+        if peer.is_some_and(|peer| peer.state.partner().is_some()) && here.count() < EARLY_MAX {
             self.early.push((key, early));
         }
     }
@@ -352,29 +359,37 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         for (_, early) in theirs {
             match early {
                 Early::Tiding(tiding) => self.on_tiding(key, tiding),
-                Early::Word(word) => self.send_control(key, word),
+                Early::Word(word) => {
+                    self.send_control(key, word);
+                }
             }
         }
     }
 
-    fn send_control(&mut self, key: PeerKey, word: ControlWord) {
+    /// Gives the message, if it has to wait.
+    fn send_control(&mut self, key: PeerKey, word: ControlWord) -> Option<RequestId> {
         let Some(State::Ready(Ready { partner, tx_id })) =
             self.peers.get(key).map(|peer| peer.state)
         else {
-            return self.keep_early(key, Early::Word(word));
+            self.keep_early(key, Early::Word(word));
+            return None;
         };
         let bits = bits(MessageType::Credit, tx_id, word.to_tag());
-        self.send_word(partner, bits);
+        self.send_word(partner, bits)
     }
 
-    /// Sends a message that is all match bits and that nobody waits for.
-    pub(super) fn send_word(&mut self, partner: PartnerId, bits: MatchBits) {
+    /// Sends a message that is all match bits and that nobody waits for. Gives it, if it has to wait.
+    pub(super) fn send_word(&mut self, partner: PartnerId, bits: MatchBits) -> Option<RequestId> {
         // Should it not get through, then nothing else does.
         let memory = UserMemory::empty();
         let standard = SendMode::Standard;
-        let _ = self
+        let sent = self
             .endpoint
             .send(partner, bits, memory, HANDSHAKE, standard);
+        match sent {
+            Ok(Posted::Pending(request)) => Some(request),
+            Ok(Posted::Complete) | Err(_) => None,
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use crate::op::table::OpList;
 use crate::unexpected::Note;
 use foldhash::fast::RandomState;
 use mx_proto::ledger::Borrower;
-use mx_proto::{EndpointId, Instant, NicId, PartnerId, Target};
+use mx_proto::{EndpointId, Instant, NicId, PartnerId, RequestId, Target};
 use std::collections::{HashMap, VecDeque};
 
 /// Names a peer; recognised as stale when the peer is gone.
@@ -118,6 +118,12 @@ pub struct Peer {
     pub borrower: Borrower,
     /// The loan it told of in the handshake; `None`: it knows no credits.
     pub told_loan: Option<u16>,
+    /// Our latest answer to its wish for credits.
+    pub answer: Option<RequestId>,
+    /// It has answered our call, and not called itself.
+    pub answered: bool,
+    /// How often it has called again without leaving.
+    pub again: u8,
     /// Sends the endpoint has.
     pub sends: u32,
     /// Bytes of copies of small sends to it that wait.
@@ -232,6 +238,9 @@ impl Peers {
             watched: None,
             borrower: Borrower::default(),
             told_loan: None,
+            answer: None,
+            answered: false,
+            again: 0,
             sends: 0,
             bounced: 0,
             in_line: false,

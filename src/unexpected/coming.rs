@@ -93,6 +93,7 @@ impl Inbox {
         let arrived = match lent.take() {
             Ok(buffer) if complete => Some(Message {
                 peer,
+                payer: peer,
                 buffer,
                 tag,
                 price,
@@ -149,11 +150,14 @@ impl Inbox {
         if let Ok(mut buffer) = asked.lent.take()
             && complete
         {
-            self.notes.push_back(Note {
+            let note = Note {
                 partner: asked.partner,
                 fields: asked.fields,
                 body: buffer.bytes_mut().to_vec(),
-            });
+            };
+            if !self.add_note(note) {
+                self.dropped += 1;
+            }
         }
     }
 }

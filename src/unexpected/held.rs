@@ -61,6 +61,16 @@ impl Held {
         }
     }
 
+    /// What it has paid for its messages at the endpoint.
+    pub(super) fn paid(&self, peer: PeerKey) -> u32 {
+        self.paid.get(&peer).copied().unwrap_or(0)
+    }
+
+    /// What it has paid is worth nothing any more. Gives how much that was.
+    pub(super) fn void(&mut self, peer: PeerKey) -> u32 {
+        self.paid.get_mut(&peer).map_or(0, std::mem::take)
+    }
+
     /// A peer has no more messages at the endpoint. Gives what it had paid for those that were there.
     pub(super) fn forget(&mut self, peer: PeerKey) -> u32 {
         let Some(paid) = self.paid.remove(&peer) else {

@@ -72,12 +72,24 @@ impl Inbox {
         let peer = PeerKey::from_word(arrival.source_context);
         let knows = self.lender.knows(peer.id());
         let price = if knows {
-            // Its own part was paid when it came.
+            if self.unsure.contains(&peer) {
+                self.held.rotate(0);
+                return Pick::Next;
+            }
             let Some(price) = price(arrival) else {
                 self.dropped += 1;
                 return Pick::Receive(UserMemory::empty(), DROPPED);
             };
-            price
+            if price.paid > self.held.paid(peer) {
+                // That was in a life before this one.
+                Price {
+                    paid: 0,
+                    drawn: price.paid.max(price.drawn),
+                }
+            } else {
+                // Its own part was paid when it came.
+                price
+            }
         } else {
             Price {
                 paid: 1,
@@ -137,6 +149,13 @@ impl Inbox {
         if self.held.contains(peer) && !knows {
             return Verdict::Continue;
         }
+        if !self.unsure.is_empty()
+            && self.unsure.contains(&peer)
+            && CreditByte::of(arrival.bits).count == 0
+        {
+            // It knows no credits, as its answer to our call is about to say.
+            return self.hold(peer, 0);
+        }
         let full = ledger::cost(arrival.length);
         let price = match price(arrival) {
             Some(price) if knows => price,
@@ -178,6 +197,7 @@ impl Inbox {
             Some(body) => MallocBuffer::copy_of(body).map(|buffer| {
                 self.add(Message {
                     peer,
+                    payer: peer,
                     buffer,
                     tag: Fields::of(arrival.bits).tag as i32,
                     price,
@@ -223,11 +243,14 @@ impl Inbox {
             // Too long for one: what is kept says so.
             _ => vec![b'?'; REQUEST_MAX + 1],
         };
-        self.notes.push_back(Note {
+        let note = Note {
             partner: arrival.source,
             fields,
             body,
-        });
+        };
+        if !self.add_note(note) {
+            return self.refuse(arrival, "too many messages of the handshake");
+        }
         Verdict::Finished
     }
 

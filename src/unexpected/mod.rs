@@ -39,13 +39,16 @@ use mx_proto::ledger::{Lender, LenderSettings};
 use mx_proto::{Instant, PartnerId};
 use mx_sys::MallocBuffer;
 use slab::Slab;
-use std::collections::{HashMap, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// One unexpected message.
 #[derive(Debug)]
 pub struct Message {
     /// Who sent it.
     pub peer: PeerKey,
+    /// Who has paid for it: the same, unless that one turned out to be another peer.
+    payer: PeerKey,
     /// Its bytes.
     pub buffer: MallocBuffer,
     /// Its tag.
@@ -92,7 +95,11 @@ pub struct Inbox {
     behind: HashMap<PeerKey, VecDeque<Behind>, RandomState>,
     /// Peers with messages left at the endpoint.
     held: Held,
+    /// Peers that have been told of a loan and have not said whether they know credits.
+    unsure: HashSet<PeerKey, RandomState>,
     notes: VecDeque<Note>,
+    /// How many of them each partner has sent.
+    notes_of: HashMap<PartnerId, u8, RandomState>,
     tidings: VecDeque<(PeerKey, Tiding)>,
     /// Who may leave how much here.
     pub(crate) lender: Lender,
@@ -127,7 +134,9 @@ impl Inbox {
             asked: Slab::new(),
             behind: HashMap::default(),
             held: Held::default(),
+            unsure: HashSet::default(),
             notes: VecDeque::new(),
+            notes_of: HashMap::default(),
             tidings: VecDeque::new(),
             lender: Lender::new(settings),
             now: Instant(0),
@@ -145,11 +154,37 @@ impl Inbox {
     /// The oldest message of the handshake.
     #[inline]
     pub fn pop_note(&mut self) -> Option<Note> {
-        self.notes.pop_front()
+        let note = self.notes.pop_front()?;
+        if let Entry::Occupied(mut count) = self.notes_of.entry(note.partner) {
+            match count.get() {
+                0 | 1 => drop(count.remove()),
+                _ => *count.get_mut() -= 1,
+            }
+        }
+        Some(note)
+    }
+
+    /// A partner has sent one. False when too many of its own wait: no method of ours sends more
+    /// than two in all.
+    fn add_note(&mut self, note: Note) -> bool {
+        let count = self.notes_of.entry(note.partner).or_default();
+        let fits = *count < NOTES_MAX;
+        if fits {
+            *count += 1;
+            self.notes.push_back(note);
+        }
+        fits
+    }
+
+    /// How many there are.
+    pub fn notes(&self) -> usize {
+        self.notes.len()
     }
 
     /// A note that cannot be dealt with yet goes back to the front.
     pub fn defer(&mut self, note: Note) {
+        let count = self.notes_of.entry(note.partner).or_default();
+        *count = count.saturating_add(1);
         self.notes.push_front(note);
     }
 
@@ -180,7 +215,7 @@ impl Inbox {
     /// The oldest unexpected message; its credits are free again.
     pub fn pop(&mut self) -> Option<Message> {
         let message = self.ready.pop_front()?;
-        self.give_back(message.peer, message.buffer.len(), message.price);
+        self.give_back(message.payer, message.buffer.len(), message.price);
         Some(message)
     }
 
@@ -250,23 +285,25 @@ impl Inbox {
         self.ready.retain(|message| {
             let theirs = message.peer == peer;
             if theirs {
-                freed.push((message.buffer.len(), message.price));
+                freed.push((message.payer, message.buffer.len(), message.price));
             }
             !theirs
         });
         for behind in self.behind.remove(&peer).into_iter().flatten() {
             if let Behind::Here(message) = behind {
-                freed.push((message.buffer.len(), message.price));
+                freed.push((message.payer, message.buffer.len(), message.price));
             }
         }
-        for (len, price) in freed {
-            self.give_back(peer, len, price);
+        for (payer, len, price) in freed {
+            self.give_back(payer, len, price);
         }
     }
 
     /// A peer, of which it is known whether it `knows` credits, may leave messages here. Gives the
     /// credits that it has been lent, now or before.
     pub fn lend_to(&mut self, peer: PeerKey, knows: bool) -> u16 {
+        // What it sent while that was not known has waited for this.
+        self.room |= self.unsure.remove(&peer);
         match self.lender.account(peer.id()) {
             Some(account) if account.knows == knows => account.loan,
             _ => {
@@ -276,10 +313,28 @@ impl Inbox {
         }
     }
 
+    /// The same before it is known, to tell the peer of it.
+    pub fn promise_to(&mut self, peer: PeerKey) -> u16 {
+        let loan = self.lend_to(peer, true);
+        self.unsure.insert(peer);
+        loan
+    }
+
+    /// A peer begins anew without having gone: what was lent is over, and what it left at the endpoint
+    /// is still there, but nothing has been paid for it any more.
+    pub fn renew(&mut self, peer: PeerKey) {
+        let paid = self.held.void(peer);
+        self.lender.taken(peer.id(), paid);
+        self.tidings.retain(|(from, _)| *from != peer);
+        self.lender.close(peer.id());
+        self.room = true;
+    }
+
     /// A connection is over: what of its peer's was left at the endpoint went with it, and so did
     /// what was lent, but for what waits here.
     pub fn lose(&mut self, peer: PeerKey) {
         self.settle(peer);
+        self.unsure.remove(&peer);
         self.tidings.retain(|(from, _)| *from != peer);
         self.lender.close(peer.id());
         self.room = true;
@@ -294,14 +349,17 @@ impl Inbox {
         }
     }
 
-    /// One peer turned out to be another. Only one that was never reached is renamed, so that there
-    /// are no credits to move.
+    /// One peer turned out to be another. The one that is renamed is not connected: its messages are
+    /// of an earlier life, and it stays the one who paid for them.
     pub fn rename(&mut self, from: PeerKey, into: PeerKey) {
         for message in self.ready.iter_mut().filter(|message| message.peer == from) {
             message.peer = into;
         }
     }
 }
+
+/// Messages of the handshake that may wait here from one partner.
+const NOTES_MAX: u8 = 8;
 
 #[cfg(test)]
 mod tests;

@@ -181,14 +181,16 @@ impl Lender {
         self.pump();
     }
 
-    /// Counts a strike against everybody who should have answered by now.
-    pub(super) fn expire_revokes(&mut self) {
+    /// Counts a strike against everybody who should have answered by now, and could have.
+    pub(super) fn expire_revokes(&mut self, mut cannot_answer: impl FnMut(u32) -> bool) {
         // Each once at most, however short the time is that they get.
         for _ in 0..self.revokes.len() {
             let Some(peer) = self.revokes.expire(self.now) else {
                 break;
             };
-            self.strike(peer, Fault::NoAnswer);
+            if !cannot_answer(peer) {
+                self.strike(peer, Fault::NoAnswer);
+            }
         }
     }
 }

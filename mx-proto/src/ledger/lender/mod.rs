@@ -311,11 +311,17 @@ impl Lender {
 
     /// Time has passed.
     pub fn tick(&mut self, now: Instant) {
+        self.tick_unless(now, |_| false);
+    }
+
+    /// The same, where some peers cannot answer, because what they sent before has not been received:
+    /// it is no lie of theirs.
+    pub fn tick_unless(&mut self, now: Instant, cannot_answer: impl FnMut(u32) -> bool) {
         self.now = now;
         if self.epochs.on_time(now) {
             self.end_epoch();
         }
-        self.expire_revokes();
+        self.expire_revokes(cannot_answer);
         self.pump();
     }
 
