@@ -90,6 +90,8 @@ pairs() {
             layout | header_cxx | gossip) [ "$port" = "${ports%% *}" ] || continue ;;
             # These are about one port, and choose by themselves.
             fabric | strangers_fabric) [ "$port" = rdm ] || continue ;;
+            # Its strangers speak tcp.
+            strangers_credits) [ "$port" = tcp ] || [ "$port" = local ] || continue ;;
             # How a fabric fares on bad links is its provider's business.
             net_*) [ "$port" != rdm ] || continue ;;
             esac

@@ -35,6 +35,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Stage::Queued => {
                 if let Some(peer) = self.peers.get_mut(op.peer) {
                     self.ops.unlink(peer.queue_of(op.kind), index);
+                    self.stalls.settle(peer);
                 }
                 self.ops.take_memory(index);
                 self.give_up(&op);

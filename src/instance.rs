@@ -21,7 +21,7 @@ use crate::address::{self, Address};
 use crate::config::Config;
 use crate::error::Error;
 use crate::match_layout::KEY;
-use crate::method::{Handout, Method, Settings, UNEXPECTED_READY};
+use crate::method::{Handout, Method, PeerGauges, Settings, UNEXPECTED_READY};
 use crate::peer::table::PeerKey;
 use crate::peer_name::{self, PeerName, ROUTE_DGRAM, ROUTE_RDM};
 use crate::{address_range, host};
@@ -31,7 +31,7 @@ use mx_proto::{Endpoint, EndpointId, Instant, NicId, Route};
 use mx_sys::ports::host::HostPorts;
 use mx_sys::ports::open::{EndpointChoice, OpenOptions};
 use mx_sys::progress::WaitStats;
-use mx_sys::published::{PortView, Publisher, Sample};
+use mx_sys::published::{MethodGauges, PortView, Publisher, Sample};
 use mx_sys::{Helper, Interest, Lingering, MonotonicClock, Progress, Shared, linger, nic};
 use parking_lot::{Mutex, RwLock};
 use std::cell::{Cell, RefCell};
@@ -67,7 +67,8 @@ impl Engine {
     fn publish(&mut self) {
         if let Some(method) = &self.method {
             let ports = PortView::of(method.endpoint().port());
-            let sample = Sample::of(method.endpoint(), ports, self.publisher.waits());
+            let mut sample = Sample::of(method.endpoint(), ports, self.publisher.waits());
+            sample.method = Some(method.gauges());
             self.publisher.publish(&sample);
         }
     }
@@ -255,7 +256,7 @@ fn start(
     let mut engine = Engine {
         method: Some(method),
         ended: false,
-        publisher: Publisher::new("bmi_mx", &identity, board),
+        publisher: Publisher::with_method("bmi_mx", &identity, board),
     };
     engine.publish();
     let shared = Shared::new(engine, config.mx.tuning()).map_err(|reason| Error::System {
@@ -649,6 +650,26 @@ pub fn drop_addr(addr: NonNull<bmi_method_addr>) {
 pub fn drop_addr_query(addr: NonNull<bmi_method_addr>) -> bool {
     let may = with(|instance| Ok(instance.shared.lock().method()?.may_drop(addr.as_ptr())));
     may.unwrap_or(false)
+}
+
+/// What the method has and has counted.
+pub fn gauges() -> Result<MethodGauges, Error> {
+    with(|instance| Ok(instance.shared.lock().method()?.gauges()))
+}
+
+/// The same of the peer of an address object.
+pub fn peer_gauges(addr: NonNull<bmi_method_addr>) -> Result<PeerGauges, Error> {
+    let pointer = addr.as_ptr();
+    with(|instance| {
+        let mut engine = instance.shared.lock();
+        let method = engine.method()?;
+        match method.peers().of_addr(pointer) {
+            Some(key) => Ok(method.peer_gauges(key)),
+            // Looked up before `initialize`, or its host was not found so far.
+            None if address::find(pointer).is_some() => Ok(PeerGauges::NONE),
+            None => Err(Error::UnknownAddress(pointer as usize)),
+        }
+    })
 }
 
 /// An address object's name, valid as long as the object.

@@ -1,7 +1,8 @@
 //! A running method, as tools see it.
 
 use bmi_mx::instance;
-use mx_sys::published::{Page, find_in};
+use mx_proto::ledger::CREDIT_COST;
+use mx_sys::published::{Page, find_in, labels, method_labels};
 use std::time::{Duration, Instant};
 
 fn mine() -> Vec<Page> {
@@ -25,6 +26,14 @@ fn the_endpoint_is_seen_from_initialize_to_finalize_and_its_counters_move() {
     let page = &pages[0];
     assert_eq!((&*page.library, page.board), ("bmi_mx", 0));
     assert!(page.ports.tcp && page.nic.0 != 0 && page.endpoint.0 != 0);
+    let shown: Vec<&str> = page.counters.iter().map(|(label, _)| &**label).collect();
+    assert_eq!(shown, [labels(), method_labels()].concat());
+    let total = counter("credits_total");
+    assert!(total > 0 && counter("credits_bank") == total);
+    assert_eq!(
+        counter("memory_unexpected_limit"),
+        total * CREDIT_COST as u64
+    );
 
     // A blocked call leaves its mark before it sleeps.
     let sleeps = counter("wait_leader_sleeps");

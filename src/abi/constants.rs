@@ -68,6 +68,21 @@ pub const BMI_TCP_CHECK_UNEXPECTED: c_int = 15;
 /// Answered by the host.
 pub const BMI_TRANSPORT_METHODS_STRING: c_int = 16;
 
+/// `get_info`, this method's own: all credits, queues and memory (`struct bmi_mx_credits *`). Far
+/// from the host's numbers.
+pub const BMI_MX_GET_CREDITS: c_int = 0x4d58_0001;
+/// `get_info`, this method's own: the credits of one peer (`struct bmi_mx_peer_credits *`).
+pub const BMI_MX_GET_PEER_CREDITS: c_int = 0x4d58_0002;
+
+/// `bmi_mx_peer_credits.state`: not connected; what is posted connects.
+pub const BMI_MX_PEER_INIT: c_int = 0;
+/// `bmi_mx_peer_credits.state`: the handshake is under way.
+pub const BMI_MX_PEER_WAIT: c_int = 1;
+/// `bmi_mx_peer_credits.state`: connected.
+pub const BMI_MX_PEER_READY: c_int = 2;
+/// `bmi_mx_peer_credits.state`: lost, and operations of it are still ending.
+pub const BMI_MX_PEER_DISCONNECT: c_int = 3;
+
 /// As the C library's `EPERM`.
 pub const BMI_EPERM: c_int = 1 | 0x4000_0080;
 /// As the C library's `ENOENT`.

@@ -10,11 +10,13 @@
 
 use crate::abi::constants::{
     BMI_CHECK_MAXSIZE, BMI_DROP_ADDR, BMI_DROP_ADDR_QUERY, BMI_GET_UNEXP_SIZE, BMI_MAX_CONTEXTS,
+    BMI_MX_GET_CREDITS, BMI_MX_GET_PEER_CREDITS,
 };
 use crate::abi::types::{bmi_context_id, bmi_method_addr, bmi_mx_host, method_drop_addr_query};
 use crate::boundary::{export, in_range, optional, required, string};
 use crate::config::Config;
 use crate::error::Error;
+use crate::exports::credits;
 use crate::{buffer, host, instance, logging};
 use libc::{c_char, c_int, c_void};
 
@@ -84,7 +86,15 @@ export! {
     /// (`struct method_drop_addr_query *`): `response` becomes 1 when the peer is dead and has no
     /// operations left, 0 otherwise.
     ///
-    /// Returns 0; -BMI_EINVAL for NULL; -BMI_ENOSYS for any other key.
+    /// Two keys are this method's own, for a running one. `BMI_MX_GET_CREDITS`
+    /// (`struct bmi_mx_credits *`): credits, queues and memory. `BMI_MX_GET_PEER_CREDITS`
+    /// (`struct bmi_mx_peer_credits *`): one peer's, which `addr` names. The caller sets `size` to
+    /// the size of its struct; it gets as many whole members as it has room for, and `size` says
+    /// how many bytes that are.
+    ///
+    /// Returns 0; -BMI_EINVAL for NULL, a `size` that is too small, or an address that is none;
+    /// -BMI_ENODEV for this method's own keys when it is not initialized; -BMI_ENOSYS for any other
+    /// key.
     pub unsafe extern "C" fn BMI_mx_get_info(option: c_int, inout_parameter: *mut c_void) -> c_int {
         logging::refresh();
         match option {
@@ -105,6 +115,16 @@ export! {
                 let response = instance::drop_addr_query(addr);
                 // SAFETY: as above.
                 unsafe { (*query).response = response.into() };
+            }
+            BMI_MX_GET_CREDITS => {
+                let out = required("inout_parameter", inout_parameter.cast())?;
+                // SAFETY: for this key C passes such a struct, with `size` filled in.
+                unsafe { credits::all(out) }?;
+            }
+            BMI_MX_GET_PEER_CREDITS => {
+                let out = required("inout_parameter", inout_parameter.cast())?;
+                // SAFETY: for this key C passes such a struct, with `size` and `addr` filled in.
+                unsafe { credits::of_peer(out) }?;
             }
             other => return Err(Error::UnknownInfo(other)),
         }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   lifecycle   initialize finalize  set_info get_info  open_context close_context  set_host
+//!      credits  what get_info answers about them
 //!   address     method_addr_lookup  rev_lookup_unexpected  query_addr_range
 //!   memory      memalloc memfree unexpected_free
 //!   post        post_send post_recv post_sendunexpected, their list forms, cancel
@@ -19,6 +20,7 @@
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
 pub mod address;
+mod credits;
 pub mod lifecycle;
 pub mod memory;
 pub mod ops;

@@ -52,6 +52,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             peer.borrower = Borrower::default();
             peer.bounced = 0;
             (peer.answer, peer.answered, peer.again) = (None, false, 0);
+            self.stalls.on_end(peer);
             self.inbox.lose(key);
             self.early.retain(|(of, _)| *of != key);
         }

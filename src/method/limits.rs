@@ -141,6 +141,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let kind = self.ops.get(*index).kind;
             if let Some(peer) = self.peers.get_mut(key) {
                 self.ops.unlink(peer.queue_of(kind), *index);
+                self.stalls.settle(peer);
             }
             self.ops.take_memory(*index);
             self.finish_op(*index, Cause::TimedOut.code(), 0);

@@ -32,17 +32,22 @@
 //!
 //! Owns: everything of one life of the method. The files beside this one hold its parts:
 //! `connect` the handshake, `down` how peers are lost, `limits` how long operations wait, `sending`
-//! what sends wait for, `../op/post` posting, `../cancel` cancelling.
+//! what sends wait for, `gauges` what can be seen of all this, `warnings` which limits were hit,
+//! `../op/post` posting, `../cancel` cancelling.
 
 mod bounce;
 mod connect;
 mod down;
+mod gauges;
 mod inbound;
 mod limits;
 mod sending;
+mod warnings;
 
+pub use gauges::{PeerGauges, Stalled};
 pub use inbound::{Handout, Unexpected};
 pub(crate) use limits::FOR_EVER;
+pub(crate) use warnings::{Alarm, Alarms, most_of};
 
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
 use crate::completion::{Completions, Done};
@@ -120,6 +125,8 @@ pub struct Settings {
     pub unexpected_max: usize,
     /// Messages up to this many bytes go with their data.
     pub eager_max: u32,
+    /// Bytes that unexpected messages may take up here; `credits.total` follows from it.
+    pub unexpected_memory: usize,
     /// Who may leave how much here unasked.
     pub credits: LenderSettings,
     /// Sends that the endpoint has at a time.
@@ -136,6 +143,7 @@ impl Settings {
     /// Lets unexpected messages of at most `largest` bytes take up `memory` bytes here in all.
     pub fn limit_unexpected(&mut self, memory: usize, largest: usize) {
         self.unexpected_max = largest;
+        self.unexpected_memory = memory;
         self.credits = lender_settings(memory, largest, self.credits);
     }
 }
@@ -148,6 +156,7 @@ impl From<&Config> for Settings {
             unexpected_timeout: config.unexpected_timeout,
             recv_timeout: config.recv_timeout,
             unexpected_max: config.unexpected_max,
+            unexpected_memory: config.unexpected_memory,
             eager_max: u32::try_from(config.mx.endpoint.eager_max).unwrap_or(u32::MAX),
             credits: config.lender(),
             send_tickets: config.send_tickets,
@@ -179,6 +188,10 @@ pub struct Method<P, C> {
     pub(crate) tickets: sending::Tickets,
     /// Copies of small sends.
     pub(crate) bounce: bounce::Bounce,
+    /// What they had to wait for.
+    pub(crate) stalls: gauges::Stalls,
+    /// Bytes for early messages at the endpoint that are worth a warning.
+    early_alarm: usize,
     /// Peers with something to send that may be able to go.
     line: VecDeque<PeerKey>,
     /// What is about credits and waits for the end of a handshake.
@@ -208,9 +221,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let inbox = Inbox::new(settings.credits, settings.unexpected_max);
         let peers = Peers::new(settings.peer_limit);
         Self {
+            early_alarm: most_of(endpoint.unexpected_usage().1),
             endpoint,
             tickets: sending::Tickets::new(settings.send_tickets),
             bounce: bounce::Bounce::new(settings.bounce_bytes),
+            stalls: gauges::Stalls::default(),
             line: VecDeque::new(),
             early: Vec::new(),
             settings,
@@ -297,6 +312,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         if !self.looks.is_empty() {
             busy |= self.expire_queued();
+        }
+        self.watch_memory();
+        if self.inbox.alarms.pending() {
+            self.warn();
         }
         busy
     }

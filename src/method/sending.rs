@@ -24,7 +24,7 @@
 //! Owns: the line of peers with something to send. Knows nothing of: how credits are lent.
 
 use super::connect::code_of_post;
-use super::{HANDSHAKE, Method, PostKind};
+use super::{Alarm, HANDSHAKE, Method, PostKind};
 use crate::match_layout::{MessageType, bits};
 use crate::op::table::{Op, OpIndex, Stage};
 use crate::peer::state::{Cause, Ready, State};
@@ -53,6 +53,11 @@ impl Tickets {
             limit: limit as usize,
             out: VecDeque::new(),
         }
+    }
+
+    /// Tickets in use, of which some may be free again, and all there are.
+    pub(super) fn usage(&self) -> (usize, usize) {
+        (self.out.len(), self.limit)
     }
 
     /// May a peer that has `sends` have another one?
@@ -225,12 +230,17 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let heads = [peer.queued_requests.first(), peer.queued_sends.first()];
         for index in heads.into_iter().flatten() {
             if !self.has_ticket(key) {
+                if let Some(peer) = self.peers.get_mut(key) {
+                    self.stalls.on_no_ticket(peer);
+                }
+                self.inbox.alarms.raise(Alarm::Tickets);
                 return Turn::NoTicket;
             }
             let op = self.ops.get(index);
             let (kind, len) = (op.kind, u32::try_from(op.size).unwrap_or(u32::MAX));
             if let Some((byte, mode)) = self.stamp(key, kind, len) {
                 if let Some(peer) = self.peers.get_mut(key) {
+                    self.stalls.on_turn(peer, kind);
                     self.ops.unlink(peer.queue_of(kind), index);
                 }
                 self.send_queued(key, index, ready, byte, mode);
@@ -269,8 +279,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// An unexpected message of `len` bytes has no credits: its receiver is asked for some.
     #[cold]
     fn want(&mut self, key: PeerKey, len: u32) {
-        let peer = self.peers.get_mut(key);
-        if let Some(word) = peer.and_then(|peer| peer.borrower.stalled(ledger::cost(len))) {
+        let Some(peer) = self.peers.get_mut(key) else {
+            return;
+        };
+        self.stalls.on_no_credits(peer);
+        if let Some(word) = peer.borrower.stalled(ledger::cost(len)) {
             self.send_control(key, word);
         }
     }

@@ -18,6 +18,7 @@
 use super::state::State;
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
 use crate::match_layout::PEER_ID_MAX;
+use crate::method::Stalled;
 use crate::op::table::OpList;
 use crate::unexpected::Note;
 use foldhash::fast::RandomState;
@@ -128,6 +129,8 @@ pub struct Peer {
     pub sends: u32,
     /// Bytes of copies of small sends to it that wait.
     pub bounced: u32,
+    /// What its first send waits for.
+    pub stalled: Stalled,
     /// It stands in the line of those who have something to send.
     pub in_line: bool,
     /// That it wants to connect again, which came during DISCONNECT: looked at when that is over.
@@ -243,6 +246,7 @@ impl Peers {
             again: 0,
             sends: 0,
             bounced: 0,
+            stalled: Stalled::default(),
             in_line: false,
             returning: None,
             inbound: Inbound::No,

@@ -1,6 +1,6 @@
 //! Messages that were only offered, on their way into buffers of ours.
 
-use super::{Behind, Inbox, Message, Note, OVERHEAD, Price};
+use super::{Behind, Inbox, Message, Note, Price};
 use crate::match_layout::Fields;
 use crate::peer::table::PeerKey;
 use mx_proto::{Arrival, Completion, PartnerId, Status, Verdict};
@@ -48,7 +48,7 @@ impl Inbox {
             price,
             lent,
         });
-        self.bytes += len + OVERHEAD;
+        self.take_up(len, price);
         let behind = self.behind.entry(peer).or_default();
         behind.push_back(Behind::Coming(slot));
         Some((memory, RECEIVE | slot as u64))

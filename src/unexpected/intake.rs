@@ -10,8 +10,9 @@
 //! ```
 
 use super::coming::DROPPED;
-use super::{Behind, Inbox, Message, Note, OVERHEAD, Price};
+use super::{Behind, Inbox, Message, Note, Price};
 use crate::match_layout::{Fields, MessageType, TYPE, bits};
+use crate::method::Alarm;
 use crate::peer::handshake::REQUEST_MAX;
 use crate::peer::table::PeerKey;
 use mx_proto::ledger::{self, Arrived, Control, ControlWord, CreditByte};
@@ -96,7 +97,7 @@ impl Inbox {
                 drawn: ledger::cost(arrival.length),
             }
         };
-        if price.drawn > 0 && !self.lender.draw(price.drawn) {
+        if !self.draw(price.drawn) {
             return Pick::Wait;
         }
         if !knows {
@@ -125,6 +126,16 @@ impl Inbox {
                 Pick::Wait
             }
         }
+    }
+
+    /// Takes credits of the bank's, unless there are too few.
+    #[inline]
+    fn draw(&mut self, credits: u32) -> bool {
+        let drawn = credits == 0 || self.lender.draw(credits);
+        if !drawn {
+            self.alarms.raise(Alarm::Bank);
+        }
+        drawn
     }
 
     /// Does the message come from a peer that may send it?
@@ -170,12 +181,16 @@ impl Inbox {
             .arrived(id, CreditByte::of(arrival.bits), price.paid, self.now)
         {
             Arrived::Paid => {}
-            Arrived::Hold => return self.hold(peer, 0),
+            Arrived::Hold => {
+                self.alarms.raise(Alarm::Held);
+                return self.hold(peer, 0);
+            }
             Arrived::Unpaid | Arrived::Fail => {
+                self.alarms.raise(Alarm::Unpaid);
                 return self.refuse(arrival, "an unexpected message it has no credits for");
             }
         }
-        if self.held.contains(peer) || (price.drawn > 0 && !self.lender.draw(price.drawn)) {
+        if self.held.contains(peer) || !self.draw(price.drawn) {
             return self.hold(peer, price.paid);
         }
         self.take_in(arrival, body, price)
@@ -221,7 +236,7 @@ impl Inbox {
     }
 
     fn add(&mut self, message: Message) {
-        self.bytes += message.buffer.len() + OVERHEAD;
+        self.take_up(message.buffer.len(), message.price);
         if !self.behind.is_empty()
             && let Some(behind) = self.behind.get_mut(&message.peer)
         {
@@ -263,6 +278,10 @@ impl Inbox {
         match word.control {
             Control::Want(_) | Control::Return(_) => {
                 self.lender.on_control(peer.id(), word.control, self.now);
+                // What could be lent is lent by now.
+                if !self.alarms.is_raised(Alarm::Bank) && self.lender.stats().waiting > 0 {
+                    self.alarms.raise(Alarm::Bank);
+                }
                 self.room = true;
             }
             Control::Grant { .. } | Control::Revoke(_) => {

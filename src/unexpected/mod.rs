@@ -31,6 +31,7 @@ pub use intake::{Pick, Tiding};
 
 use crate::abandoned::Abandoned;
 use crate::match_layout::Fields;
+use crate::method::{Alarm, Alarms, most_of};
 use crate::peer::table::PeerKey;
 use coming::{Asked, Coming};
 use foldhash::fast::RandomState;
@@ -107,6 +108,10 @@ pub struct Inbox {
     pub(crate) now: Instant,
     /// Bytes of all messages that wait or are on their way.
     bytes: usize,
+    /// The credits of all these messages.
+    used: u32,
+    /// How many of them are worth a warning.
+    used_alarm: u32,
     largest: usize,
     /// Room has come up since held messages were last tried.
     room: bool,
@@ -116,6 +121,8 @@ pub struct Inbox {
     produced: bool,
     /// Messages dropped because they made no sense.
     dropped: u64,
+    /// Limits that have been hit.
+    pub(crate) alarms: Alarms,
     /// Receives that were given up, whose messages may still come.
     pub(crate) abandoned: Abandoned,
     /// Peers of which some were, and which have left another message at the endpoint.
@@ -141,11 +148,14 @@ impl Inbox {
             lender: Lender::new(settings),
             now: Instant(0),
             bytes: 0,
+            used: 0,
+            used_alarm: most_of(settings.total as usize) as u32,
             largest,
             room: false,
             news: false,
             produced: false,
             dropped: 0,
+            alarms: Alarms::default(),
             abandoned: Abandoned::default(),
             crowds: Vec::new(),
         }
@@ -219,9 +229,21 @@ impl Inbox {
         Some(message)
     }
 
+    /// A message takes room here.
+    #[inline]
+    fn take_up(&mut self, len: usize, price: Price) {
+        self.bytes += len + OVERHEAD;
+        self.used += price.paid + price.drawn;
+        if self.used > self.used_alarm {
+            self.alarms.raise(Alarm::Unexpected);
+            self.used_alarm = u32::MAX;
+        }
+    }
+
     /// A message takes no more room here.
     fn give_back(&mut self, peer: PeerKey, len: usize, price: Price) {
         self.bytes = self.bytes.saturating_sub(len + OVERHEAD);
+        self.used = self.used.saturating_sub(price.paid + price.drawn);
         self.lender.taken(peer.id(), price.paid);
         if price.drawn > 0 {
             self.lender.undraw(price.drawn);
@@ -261,6 +283,16 @@ impl Inbox {
     /// Bytes that wait, overheads included.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Credits that they use.
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// Unexpected messages that are being received.
+    pub fn coming(&self) -> usize {
+        self.coming.len()
     }
 
     /// Messages dropped because they made no sense.

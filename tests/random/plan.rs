@@ -104,7 +104,10 @@ impl Plan {
         let endpoint = &mut rig.endpoint;
         endpoint.request_timeout = millis(rng.pick(&[500, 5_000, 20_000]));
         endpoint.peer_timeout = millis(rng.pick(&[0, 500, 5_000, 20_000]));
-        endpoint.unexpected_bytes = rng.pick(&[10_000, 100_000, 64 << 20]);
+        let memory = rng.pick(&[10_000, 100_000, 64 << 20]);
+        // Messages take room there too: a wide window is one only with enough of it.
+        let least = if self.window == WIDE { 4 << 20 } else { 0 };
+        endpoint.unexpected_bytes = memory.max(least);
         endpoint.first_window_bytes = rng.pick(&[1_000, 32 << 10]);
         endpoint.partner_window_bytes = rng.pick(&[1_000, 256 << 10]);
         endpoint.partner_window_messages = self.window;

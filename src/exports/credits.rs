@@ -1,0 +1,185 @@
+//! The answers to `get_info`'s questions about credits.
+//!
+//! ```text
+//!   C: size, addr --checked--> instance --gauges--> struct --as much as `size` allows--> C
+//! ```
+//!
+//! Owns: how figures become C's members. Knows nothing of: what they mean.
+
+use crate::abi::constants as bmi;
+use crate::abi::types::{bmi_mx_credits, bmi_mx_peer_credits};
+use crate::boundary::{in_range, required};
+use crate::error::Error;
+use crate::instance;
+use crate::peer::state::Name;
+use libc::c_int;
+use std::mem::offset_of;
+use std::ptr::{self, NonNull};
+
+/// More than any version of a struct here will have; whoever says more has not filled it in.
+const SIZE_MAX: i64 = 4096;
+
+/// Answers `BMI_MX_GET_CREDITS`.
+///
+/// # Safety
+///
+/// `out` points to as many bytes as its `size` says.
+pub(super) unsafe fn all(out: NonNull<bmi_mx_credits>) -> Result<(), Error> {
+    // SAFETY: `size` is in every version of the struct.
+    let size = unsafe { (*out.as_ptr()).size };
+    // At least one answer.
+    let least = offset_of!(bmi_mx_credits, banked);
+    let size = whole_members::<bmi_mx_credits>(size, least, size_of::<u64>())?;
+    let gauges = instance::gauges()?;
+    let (credits, sends, queues, memory) =
+        (gauges.credits, gauges.sends, gauges.queues, gauges.memory);
+    let answer = bmi_mx_credits {
+        size,
+        total: credits.total.into(),
+        banked: credits.bank.into(),
+        drawn: credits.drawn.into(),
+        lent: credits.lent.into(),
+        estates: credits.estates.into(),
+        peers: credits.peers.into(),
+        other_peers: credits.others.into(),
+        waiting_peers: credits.waiting.into(),
+        asked_peers: credits.asked.into(),
+        messages: credits.messages,
+        unpaid: credits.unpaid,
+        held: credits.held,
+        draws_refused: credits.draws_refused,
+        wants: credits.wants,
+        granted: credits.granted,
+        revoked: credits.revoked,
+        returned: credits.returned,
+        kept: credits.kept,
+        controls: credits.controls,
+        strikes: credits.strikes,
+        failed: credits.failed,
+        epochs: credits.epochs,
+        credit_stalls: sends.credit_stalls,
+        peers_without_credits: sends.without_credits,
+        ticket_stalls: sends.ticket_stalls,
+        peers_without_ticket: sends.without_ticket,
+        tickets_out: sends.tickets_out,
+        tickets: sends.tickets,
+        operations: queues.operations,
+        ready: queues.ready,
+        coming: queues.coming,
+        held_peers: queues.held_peers,
+        unexpected_bytes: memory.unexpected,
+        unexpected_used: memory.unexpected_used,
+        unexpected_limit: memory.unexpected_limit,
+        early_bytes: memory.early,
+        early_used: memory.early_used,
+        early_limit: memory.early_limit,
+        ledger_bytes: memory.ledger,
+        bounced_bytes: memory.bounced,
+    };
+    // SAFETY: the caller's promise, and `size` is no more than it said.
+    unsafe { write(out, &answer, size) };
+    Ok(())
+}
+
+/// Answers `BMI_MX_GET_PEER_CREDITS`.
+///
+/// # Safety
+///
+/// `out` points to as many bytes as its `size` says.
+pub(super) unsafe fn of_peer(out: NonNull<bmi_mx_peer_credits>) -> Result<(), Error> {
+    // SAFETY: `size` is in every version of the struct.
+    let size = unsafe { (*out.as_ptr()).size };
+    // At least one answer.
+    let least = offset_of!(bmi_mx_peer_credits, knows);
+    let size = whole_members::<bmi_mx_peer_credits>(size, least, size_of::<u32>())?;
+    // SAFETY: the caller's promise; there are as many bytes.
+    let addr = required("addr", unsafe { (*out.as_ptr()).addr })?;
+    let peer = instance::peer_gauges(addr)?;
+    let account = peer.account;
+    let of_account = |figure: fn(mx_proto::ledger::Account) -> u32| account.map_or(0, figure);
+    let answer = bmi_mx_peer_credits {
+        size,
+        addr: addr.as_ptr(),
+        state: state_number(peer.state),
+        knows: peer.limits_us.into(),
+        loan: of_account(|account| account.loan.into()),
+        free: of_account(|account| match account.knows {
+            true => account.free().into(),
+            false => 0,
+        }),
+        waiting: of_account(|account| account.waiting.into()),
+        owed: of_account(|account| account.owed.into()),
+        wanted: of_account(|account| account.wanted.into()),
+        asked: of_account(|account| account.asked.into()),
+        estate: of_account(|account| account.estate),
+        strikes: of_account(|account| account.strikes.into()),
+        send_free: match peer.borrower {
+            None => 0,
+            Some(_) if !peer.limits_us => u32::MAX,
+            Some(borrower) => borrower.free().into(),
+        },
+        send_used: peer.borrower.map_or(0, |borrower| borrower.used().into()),
+        send_waiting: peer.queued_unexpected,
+        send_stalled: peer.without_credits.into(),
+    };
+    // SAFETY: the caller's promise, and `size` is no more than it said.
+    unsafe { write(out, &answer, size) };
+    Ok(())
+}
+
+/// As many bytes of a `T` as the caller's version of it has room for, in whole members of `member`
+/// bytes each.
+fn whole_members<T>(size: usize, least: usize, member: usize) -> Result<usize, Error> {
+    let shown = i64::try_from(size).unwrap_or(i64::MAX);
+    in_range("size", shown, least as i64, SIZE_MAX)?;
+    Ok(size.min(size_of::<T>()) / member * member)
+}
+
+/// Writes the first `len` bytes of `answer`.
+///
+/// # Safety
+///
+/// There are so many bytes at `out`, and in a `T`.
+unsafe fn write<T: Copy>(out: NonNull<T>, answer: &T, len: usize) {
+    let from = ptr::from_ref(answer).cast::<u8>();
+    // SAFETY: the caller's promise; the answer is ours and lies elsewhere.
+    unsafe { ptr::copy_nonoverlapping(from, out.as_ptr().cast::<u8>(), len) };
+}
+
+fn state_number(state: Name) -> c_int {
+    match state {
+        Name::Init => bmi::BMI_MX_PEER_INIT,
+        Name::Connecting | Name::Requested | Name::Answering => bmi::BMI_MX_PEER_WAIT,
+        Name::Ready => bmi::BMI_MX_PEER_READY,
+        Name::Disconnect => bmi::BMI_MX_PEER_DISCONNECT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_of_whole_members_and_within_bounds() {
+        let members = |size| whole_members::<bmi_mx_credits>(size, 16, 8);
+        for (size, written) in [(16, 16), (23, 16), (24, 24), (320, 320), (4096, 320)] {
+            assert_eq!(members(size).unwrap(), written, "{size}");
+        }
+        for size in [0, 8, 15, 4097, usize::MAX] {
+            let error = members(size).unwrap_err();
+            assert_eq!(error.code(), -bmi::BMI_EINVAL, "{size}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_behind_what_the_caller_has() {
+        let mut room = [0x5a5a_5a5a_5a5a_5a5a_u64; 5];
+        let answer = [1_u64, 2, 3, 4, 5];
+        // SAFETY: as many bytes are in both.
+        unsafe { write(NonNull::from(&mut room), &answer, 24) };
+        assert_eq!(
+            room,
+            [1, 2, 3, 0x5a5a_5a5a_5a5a_5a5a, 0x5a5a_5a5a_5a5a_5a5a]
+        );
+    }
+}
