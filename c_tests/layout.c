@@ -80,11 +80,12 @@ AT(struct method_drop_addr_query, addr, 0);
 AT(struct method_drop_addr_query, response, 8);
 
 /* The method's own. */
-SIZE(struct bmi_mx_credits, 320);
+SIZE(struct bmi_mx_credits, 328);
 AT(struct bmi_mx_credits, size, 0);
 AT(struct bmi_mx_credits, total, 8);
 AT(struct bmi_mx_credits, credit_stalls, 184);
 AT(struct bmi_mx_credits, ledger_bytes, 312);
+AT(struct bmi_mx_credits, bounced_bytes, 320);
 
 SIZE(struct bmi_mx_peer_credits, 72);
 AT(struct bmi_mx_peer_credits, size, 0);

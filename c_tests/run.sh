@@ -5,11 +5,47 @@
 #
 # C_TESTS_UNDER   empty, asan or valgrind
 # C_TESTS_LIMIT   seconds a program may take (default 100, more under a checker)
+# C_TESTS_JOBS    programs at a time (default: as many as there are processors); most of them wait
+#                 for something most of the time
 # MX_PROVIDER, MX_LIBFABRIC   as the library reads them: which provider and library rdm means
 #
 # The last line is "N passed, N failed". A program that crashes or is stopped counts as one
 # failure on top of what it printed.
 set -u
+
+provider=${MX_PROVIDER:+-$(printf %s "$MX_PROVIDER" | tr ';' '+')}
+
+# One program over one port; called again for it, below.
+if [ "$1" = --one ]; then
+    directory=$2 limit=$3 port=$4 program=$5
+    log=$directory/logs/$program-$port$provider.log
+    begin=$(date +%s%N)
+    MX_PORT=$port timeout -k 5 "$limit" "$directory/$program" >"$log" 2>&1
+    status=$?
+    ms=$((($(date +%s%N) - begin) / 1000000))
+    tally=$(sed -n 's/^tally \([0-9]*\) passed \([0-9]*\) failed$/\1 \2/p' "$log" | tail -n 1)
+    p=${tally%% *} f=${tally##* }
+    if [ -z "$tally" ]; then
+        p=$(grep -c '^\[       OK \]' "$log") f=$(($(grep -c '^\[  FAILED  \] [a-z]' "$log") + 1))
+    elif [ "$status" -ne 0 ] && [ "$f" -eq 0 ]; then
+        f=1
+    fi
+    echo "$p $f" >"$log.tally"
+    if [ "$f" -eq 0 ]; then
+        printf 'ok    %-16s %-6s %3d passed  %6d ms\n' "$program" "$port" "$p" "$ms"
+    else
+        # In one piece, so that nobody else's lines get between these. What is worth reading: failed
+        # tests and what the sides said.
+        printf '%s\n' "$(
+            printf 'FAIL  %-16s %-6s %3d passed  %6d ms, %d failed, exit %d (%s)\n' \
+                "$program" "$port" "$p" "$ms" "$f" "$status" "$log"
+            [ "$status" -eq 124 ] && echo "      stopped after $limit s"
+            grep -E '^\[  FAILED  \] [a-z]|^    [a-z].*, (side|director)|^==[0-9]+== |ERROR: |SUMMARY: ' \
+                "$log" | awk '!seen[$0]++' | head -n 60 | sed 's/^/      /'
+        )"
+    fi
+    exit 0
+fi
 
 directory=$1 libdir=$2 ports=$3
 shift 3
@@ -45,44 +81,31 @@ valgrind)
 esac
 limit=${C_TESTS_LIMIT:-$limit}
 
-provider=${MX_PROVIDER:+-$(printf %s "$MX_PROVIDER" | tr ';' '+')}
-passed=0 failed=0
-for port in $ports; do
-    for program in "$@"; do
-        case $program in
-        # Nothing of these depends on the port.
-        layout | header_cxx | gossip) [ "$port" = "${ports%% *}" ] || continue ;;
-        # These are about one port, and choose by themselves.
-        fabric | strangers_fabric) [ "$port" = rdm ] || continue ;;
-        # Its strangers speak tcp.
-        strangers_credits) [ "$port" = tcp ] || [ "$port" = local ] || continue ;;
-        # How a fabric fares on bad links is its provider's business.
-        net_*) [ "$port" != rdm ] || continue ;;
-        esac
-        log=$logs/$program-$port$provider.log
-        begin=$(date +%s%N)
-        MX_PORT=$port timeout -k 5 "$limit" "$directory/$program" >"$log" 2>&1
-        status=$?
-        ms=$((($(date +%s%N) - begin) / 1000000))
-        tally=$(sed -n 's/^tally \([0-9]*\) passed \([0-9]*\) failed$/\1 \2/p' "$log" | tail -n 1)
-        p=${tally%% *} f=${tally##* }
-        if [ -z "$tally" ]; then
-            p=$(grep -c '^\[       OK \]' "$log") f=$(($(grep -c '^\[  FAILED  \] [a-z]' "$log") + 1))
-        elif [ "$status" -ne 0 ] && [ "$f" -eq 0 ]; then
-            f=1
-        fi
-        passed=$((passed + p)) failed=$((failed + f))
-        if [ "$f" -eq 0 ]; then
-            printf 'ok    %-16s %-6s %3d passed  %6d ms\n' "$program" "$port" "$p" "$ms"
-        else
-            printf 'FAIL  %-16s %-6s %3d passed  %6d ms, %d failed, exit %d (%s)\n' \
-                "$program" "$port" "$p" "$ms" "$f" "$status" "$log"
-            [ "$status" -eq 124 ] && echo "      stopped after $limit s"
-            # What is worth reading: failed tests and what the sides said.
-            grep -E '^\[  FAILED  \] [a-z]|^    [a-z].*, (side|director)|^==[0-9]+== |ERROR: |SUMMARY: ' \
-                "$log" | awk '!seen[$0]++' | head -n 60 | sed 's/^/      /'
-        fi
+# Pairs of port and program, one a line.
+pairs() {
+    for port in $ports; do
+        for program in "$@"; do
+            case $program in
+            # Nothing of these depends on the port.
+            layout | header_cxx | gossip) [ "$port" = "${ports%% *}" ] || continue ;;
+            # These are about one port, and choose by themselves.
+            fabric | strangers_fabric) [ "$port" = rdm ] || continue ;;
+            # Its strangers speak tcp.
+            strangers_credits) [ "$port" = tcp ] || [ "$port" = local ] || continue ;;
+            # How a fabric fares on bad links is its provider's business.
+            net_*) [ "$port" != rdm ] || continue ;;
+            esac
+            echo "$port $program"
+        done
     done
+}
+
+pairs "$@" | xargs -r -P "${C_TESTS_JOBS:-$(nproc)}" -L 1 "$0" --one "$directory" "$limit"
+
+passed=0 failed=0
+for pair in $(pairs "$@" | tr ' ' '/'); do
+    read -r p f <"$logs/${pair#*/}-${pair%%/*}$provider.log.tally" || f=1 p=0
+    passed=$((passed + p)) failed=$((failed + f))
 done
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -637,6 +637,8 @@ struct bmi_mx_credits {
     uint64_t early_limit;
     /** Bytes of the books about credits. */
     uint64_t ledger_bytes;
+    /** Bytes of small sends that were copied because they have to wait (`BMI_MX_BOUNCE_BYTES`). */
+    uint64_t bounced_bytes;
 };
 
 /**

@@ -13,9 +13,7 @@
 //! Knows nothing of: what a knob turns.
 
 use crate::error::Error;
-use crate::match_layout::PEER_ID_MAX;
-use crate::method::{self, PollLimits};
-use mx_proto::ledger::{CREDIT_COST, LenderSettings};
+use mx_proto::ledger::{self, CREDIT_COST, LenderSettings};
 use mx_sys::Settings;
 use mx_sys::settings;
 use mx_sys::tunable::{self, Access, G, K, Kind, M, Refused, Tunable, millis, of_millis};
@@ -41,6 +39,8 @@ pub struct Config {
     pub credits: LenderSettings,
     /// Sends that may be under way at a time.
     pub send_tickets: u32,
+    /// Bytes of small expected sends that are copied because they have to wait.
+    pub bounce_bytes: usize,
     /// What one progress call deals with of each class of events.
     pub poll: PollLimits,
     /// How long `finalize` waits for the last messages to leave.
@@ -70,6 +70,38 @@ const fn credits(
         kind,
         about,
         access: Access::Number { set, get },
+    }
+}
+
+/// How much of each class one progress call deals with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PollLimits {
+    /// Messages of the handshake.
+    pub sys: u32,
+    /// Completions.
+    pub safe: u32,
+    /// Unexpected messages that had been left at the endpoint.
+    pub am: u32,
+}
+
+impl PollLimits {
+    /// Everything there is.
+    pub const NONE: Self = Self {
+        sys: u32::MAX,
+        safe: u32::MAX,
+        am: u32::MAX,
+    };
+}
+
+/// The ledger for so many bytes of `memory`, of which messages of `largest` bytes can be pulled: as
+/// much as that takes is never lent, and an eighth at least.
+pub fn lender_settings(memory: usize, largest: usize, knobs: LenderSettings) -> LenderSettings {
+    let total = u32::try_from(memory / CREDIT_COST).unwrap_or(u32::MAX);
+    let largest = ledger::cost(u32::try_from(largest).unwrap_or(u32::MAX));
+    LenderSettings {
+        total,
+        reserve: largest.max(total / 8),
+        ..knobs
     }
 }
 
@@ -250,6 +282,16 @@ pub static OWN: &[Tunable<Config>] = &[
         },
     },
     Tunable {
+        name: "BMI_MX_BOUNCE_BYTES",
+        kind: Kind::Bytes(0, G),
+        about: "bytes of expected sends of up to 4 KiB that are copied, and so complete at once, when \
+                they have to wait; a peer may have as many as are still free",
+        access: Access::Number {
+            set: |c, v| c.bounce_bytes = v as usize,
+            get: |c| c.bounce_bytes as u64,
+        },
+    },
+    Tunable {
         name: "BMI_MX_POLL_SYS",
         kind: Kind::Number(1, 1 << 20),
         about: "messages of the handshake dealt with by one progress call",
@@ -321,6 +363,7 @@ impl Default for Config {
                 ..LenderSettings::default()
             },
             send_tickets: 4096,
+            bounce_bytes: M as usize,
             poll: PollLimits {
                 sys: 64,
                 safe: 1024,
@@ -338,25 +381,9 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What of it concerns the method.
-    pub fn method(&self) -> method::Settings {
-        method::Settings {
-            connect_timeout: self.connect_timeout,
-            send_timeout: self.send_timeout,
-            unexpected_timeout: self.unexpected_timeout,
-            recv_timeout: self.recv_timeout,
-            unexpected_max: self.unexpected_max,
-            eager_max: u32::try_from(self.mx.endpoint.eager_max).unwrap_or(u32::MAX),
-            unexpected_memory: self.unexpected_memory,
-            credits: method::lender_settings(
-                self.unexpected_memory,
-                self.unexpected_max,
-                self.credits,
-            ),
-            send_tickets: self.send_tickets,
-            poll: self.poll,
-            peer_limit: PEER_ID_MAX,
-        }
+    /// How unexpected messages share `unexpected_memory`.
+    pub fn lender(&self) -> LenderSettings {
+        lender_settings(self.unexpected_memory, self.unexpected_max, self.credits)
     }
 
     /// What cannot be: limits of memory that contradict each other, or a value of theirs among the
@@ -374,8 +401,7 @@ impl Config {
                 None => format!("{name}: there is no such setting"),
             }));
         }
-        let credits = self.method().credits;
-        credits.check().map_err(|reason| {
+        self.lender().check().map_err(|reason| {
             Error::Limit(format!(
                 "{UNEXPECTED_MEMORY}={} with BMI_MX_UNEXPECTED_MAX={} and BMI_MX_CREDITS_*: in \
                  credits of {CREDIT_COST} bytes, {reason}",

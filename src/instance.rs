@@ -21,7 +21,7 @@ use crate::address::{self, Address};
 use crate::config::Config;
 use crate::error::Error;
 use crate::match_layout::KEY;
-use crate::method::{Handout, Method, PeerGauges, UNEXPECTED_READY};
+use crate::method::{Handout, Method, PeerGauges, Settings, UNEXPECTED_READY};
 use crate::peer::table::PeerKey;
 use crate::peer_name::{self, PeerName, ROUTE_DGRAM, ROUTE_RDM};
 use crate::{address_range, host};
@@ -245,7 +245,7 @@ fn start(
         ports,
         MonotonicClock,
     );
-    let mut method = Method::new(config.method(), own.to_string(), endpoint);
+    let mut method = Method::new(Settings::from(&config), own.to_string(), endpoint);
     address::set_method_type(method_id);
     if let Some((addr, address)) = &listen {
         // Whatever its host is called, it is this one.

@@ -21,10 +21,12 @@
 pub mod abi;
 pub mod peer_name;
 
+pub mod config;
 pub mod error;
 pub mod host;
 
 pub mod buffer;
+pub mod logging;
 
 pub mod match_layout;
 // The method's parts know each other's types; see `method`.
@@ -33,14 +35,12 @@ pub mod address;
 pub mod address_range;
 pub mod cancel;
 pub mod completion;
-pub mod config;
 pub mod method;
 pub mod op;
 pub mod peer;
 pub mod unexpected;
 
 pub mod instance;
-pub mod logging;
 
 pub(crate) mod boundary;
 

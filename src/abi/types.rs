@@ -183,6 +183,8 @@ pub struct bmi_mx_credits {
     pub early_limit: u64,
     /// Bytes of the books about credits.
     pub ledger_bytes: u64,
+    /// Bytes of small sends that were copied because they have to wait (`BMI_MX_BOUNCE_BYTES`).
+    pub bounced_bytes: u64,
 }
 
 /// The argument of `get_info(BMI_MX_GET_PEER_CREDITS)`: one peer as its lender and as its borrower.
@@ -245,9 +247,10 @@ const _: () = {
     assert!(offset_of!(method_drop_addr_query, response) == 8);
 
     // No member has padding behind it, so that any number of whole ones can be written.
-    assert!(size_of::<bmi_mx_credits>() == 40 * 8);
+    assert!(size_of::<bmi_mx_credits>() == 41 * 8);
     assert!(offset_of!(bmi_mx_credits, total) == 8);
     assert!(offset_of!(bmi_mx_credits, ledger_bytes) == 39 * 8);
+    assert!(offset_of!(bmi_mx_credits, bounced_bytes) == 40 * 8);
     assert!(size_of::<bmi_mx_peer_credits>() == 16 + 14 * 4);
     assert!(offset_of!(bmi_mx_peer_credits, addr) == 8);
     assert!(offset_of!(bmi_mx_peer_credits, state) == 16);

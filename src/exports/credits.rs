@@ -74,6 +74,7 @@ pub(super) unsafe fn all(out: NonNull<bmi_mx_credits>) -> Result<(), Error> {
         early_used: memory.early_used,
         early_limit: memory.early_limit,
         ledger_bytes: memory.ledger,
+        bounced_bytes: memory.bounced,
     };
     // SAFETY: the caller's promise, and `size` is no more than it said.
     unsafe { write(out, &answer, size) };

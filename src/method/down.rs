@@ -50,6 +50,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if next.partner().is_none() {
             // Credits do not outlive the connection, on either side.
             peer.borrower = Borrower::default();
+            peer.bounced = 0;
             (peer.answer, peer.answered, peer.again) = (None, false, 0);
             self.stalls.on_end(peer);
             self.inbox.lose(key);

@@ -103,6 +103,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 early_used: early_used as u64,
                 early_limit: early_limit as u64,
                 ledger: credits.memory as u64,
+                bounced: self.bounce.used() as u64,
             },
         }
     }

@@ -35,6 +35,7 @@
 //! what sends wait for, `gauges` what can be seen of all this, `warnings` which limits were hit,
 //! `../op/post` posting, `../cancel` cancelling.
 
+mod bounce;
 mod connect;
 mod down;
 mod gauges;
@@ -50,13 +51,15 @@ pub(crate) use warnings::{Alarm, Alarms, most_of};
 
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
 use crate::completion::{Completions, Done};
+use crate::config::{Config, PollLimits, lender_settings};
 use crate::error::Error;
+use crate::match_layout::PEER_ID_MAX;
 use crate::op::table::{OpIndex, Ops, Stage};
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{PeerKey, Peers};
 use crate::unexpected::{DROPPED, Inbox, Pick, RECEIVE};
 use libc::c_void;
-use mx_proto::ledger::{self, CREDIT_COST, Lender, LenderSettings};
+use mx_proto::ledger::{Lender, LenderSettings};
 use mx_proto::port::Port;
 use mx_proto::{
     Arrival, Clock, Completion, Endpoint, Event, Handler, Instant, Kind, Received, Source, Status,
@@ -128,6 +131,8 @@ pub struct Settings {
     pub credits: LenderSettings,
     /// Sends that the endpoint has at a time.
     pub send_tickets: u32,
+    /// Bytes of small sends that are copied because they have to wait.
+    pub bounce_bytes: usize,
     /// What one call deals with at most.
     pub poll: PollLimits,
     /// Peers at most.
@@ -143,41 +148,28 @@ impl Settings {
     }
 }
 
-/// How much of each class one call of [`Method::progress`] deals with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PollLimits {
-    /// Messages of the handshake.
-    pub sys: u32,
-    /// Completions.
-    pub safe: u32,
-    /// Unexpected messages that had been left at the endpoint.
-    pub am: u32,
-}
-
-/// The ledger for so many bytes of `memory`, of which messages of `largest` bytes can be pulled: as
-/// much as that takes is never lent, and an eighth at least.
-pub fn lender_settings(memory: usize, largest: usize, knobs: LenderSettings) -> LenderSettings {
-    let total = u32::try_from(memory / CREDIT_COST).unwrap_or(u32::MAX);
-    let largest = ledger::cost(u32::try_from(largest).unwrap_or(u32::MAX));
-    LenderSettings {
-        total,
-        reserve: largest.max(total / 8),
-        ..knobs
+impl From<&Config> for Settings {
+    fn from(config: &Config) -> Self {
+        Self {
+            connect_timeout: config.connect_timeout,
+            send_timeout: config.send_timeout,
+            unexpected_timeout: config.unexpected_timeout,
+            recv_timeout: config.recv_timeout,
+            unexpected_max: config.unexpected_max,
+            unexpected_memory: config.unexpected_memory,
+            eager_max: u32::try_from(config.mx.endpoint.eager_max).unwrap_or(u32::MAX),
+            credits: config.lender(),
+            send_tickets: config.send_tickets,
+            bounce_bytes: config.bounce_bytes,
+            poll: config.poll,
+            peer_limit: PEER_ID_MAX,
+        }
     }
-}
-
-impl PollLimits {
-    /// Everything there is.
-    const NONE: Self = Self {
-        sys: u32::MAX,
-        safe: u32::MAX,
-        am: u32::MAX,
-    };
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        crate::config::Config::default().method()
+        Self::from(&Config::default())
     }
 }
 
@@ -194,6 +186,8 @@ pub struct Method<P, C> {
     pub(crate) inbox: Inbox,
     /// Sends that the endpoint has.
     pub(crate) tickets: sending::Tickets,
+    /// Copies of small sends.
+    pub(crate) bounce: bounce::Bounce,
     /// What they had to wait for.
     pub(crate) stalls: gauges::Stalls,
     /// Bytes for early messages at the endpoint that are worth a warning.
@@ -230,6 +224,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             early_alarm: most_of(endpoint.unexpected_usage().1),
             endpoint,
             tickets: sending::Tickets::new(settings.send_tickets),
+            bounce: bounce::Bounce::new(settings.bounce_bytes),
             stalls: gauges::Stalls::default(),
             line: VecDeque::new(),
             early: Vec::new(),
@@ -469,6 +464,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let context = completion.context;
         match completion.kind {
             Kind::Send if context & HANDSHAKE == 0 => self.on_op(completion),
+            Kind::Send if context == bounce::BOUNCED => self.on_bounced(completion),
             Kind::Recv if context & RECEIVE == 0 => self.on_op(completion),
             Kind::Recv if context == DROPPED => {}
             Kind::Recv => self.inbox.on_received(context, completion),

@@ -77,6 +77,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Ok(mx::Posted::Complete) => Ok(Posted::Complete { size }),
             Ok(mx::Posted::Pending(request)) => {
                 self.take_ticket(key, request);
+                if op.kind == PostKind::Send && self.bounce(key, request, size as usize) {
+                    return Ok(Posted::Complete { size });
+                }
                 if let Some(peer) = self.peers.get_mut(key) {
                     peer.refs += 1;
                 }

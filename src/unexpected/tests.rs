@@ -1,6 +1,6 @@
 use super::*;
+use crate::config::lender_settings;
 use crate::match_layout::{MessageType, bits};
-use crate::method::lender_settings;
 use crate::peer::handshake::REQUEST_MAX;
 use mx_proto::ledger::{self, CREDIT_COST, Control, ControlWord, CreditByte};
 use mx_proto::{

@@ -225,8 +225,8 @@ impl<'a> Stage<'a> {
         self.pause(SETTLE + thawed.unwrap_or(now).since(now));
     }
 
-    /// No send waits for a receive that waits for it. What holds a place in a narrow window may keep
-    /// others from going, though.
+    /// No send waits for a receive that waits for it. What holds a place in a narrow window, or in
+    /// what all windows share, may keep others from going, though.
     fn nothing_left_that_matches(&mut self) {
         if self.plan.window != WIDE || self.rig.endpoint.unexpected_bytes < ROOMY {
             return;

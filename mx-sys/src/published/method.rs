@@ -79,6 +79,8 @@ pub struct MemoryGauges {
     pub early_limit: u64,
     /// The books about credits.
     pub ledger: u64,
+    /// Copies of small sends that have to wait.
+    pub bounced: u64,
 }
 
 table! {
@@ -95,7 +97,8 @@ table! {
         peers, operations, ready, coming, held_peers, line, dropped
     };
     "memory_" MemoryGauges = gauges.memory, {
-        unexpected, unexpected_used, unexpected_limit, early, early_used, early_limit, ledger
+        unexpected, unexpected_used, unexpected_limit, early, early_used, early_limit, ledger,
+        bounced
     };
 }
 
