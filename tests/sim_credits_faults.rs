@@ -429,3 +429,41 @@ fn a_thousand_clients_are_told_that_a_server_leaves() {
     let took = rig.now().since(begin);
     assert!(took < 100 * MS, "{took:?}");
 }
+
+#[test]
+fn a_ticket_is_found_again_among_many_that_are_stuck() {
+    let mut rig = Rig::new(13);
+    rig.settings.send_tickets = 16;
+    rig.endpoint.partner_window_messages = 4;
+    rig.endpoint.first_window_messages = 4;
+    let server = rig.add(Profile::default());
+    let clients: Vec<_> = (0..1_000).map(|_| rig.add(Profile::default())).collect();
+    for client in &clients {
+        rig.introduce(*client, server);
+    }
+    let (client, stuck) = clients.split_first().unwrap();
+    // Nobody receives these: of each peer's one has to wait at the endpoint, and no more are sent.
+    for peer in stuck {
+        for tag in 0.. {
+            let before = rig.peek(server).method.gauges().sends.tickets_out;
+            rig.host(server).send(*peer, tag, &[1; 100]);
+            rig.run_for(Duration::from_micros(20));
+            let host = rig.peek(server);
+            if host.method.gauges().sends.tickets_out > before && !host.outstanding().is_empty() {
+                break;
+            }
+        }
+    }
+    rig.run_for(MS);
+    let begin = rig.now();
+    for tag in 0..5 {
+        let sent = [100, 40_000].map(|len| rig.host(server).send(*client, tag, &vec![2; len]));
+        for label in sent {
+            let received = rig.host(*client).recv(server, tag, 40_000);
+            assert_eq!(rig.wait(*client, received), 0);
+            assert_eq!(rig.wait(server, label), 0);
+        }
+    }
+    let took = rig.now().since(begin);
+    assert!(took < 10 * MS, "{took:?}");
+}

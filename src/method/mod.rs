@@ -297,6 +297,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline]
     pub fn progress(&mut self) -> bool {
         let mut busy = self.endpoint.progress(&mut self.inbox);
+        if busy {
+            self.tickets.stir();
+        }
         busy |= self.drain_within(self.settings.poll);
         if self.inbox.wants_more() {
             busy |= self.pick_up();
@@ -504,8 +507,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if completion.status == Status::Timeout {
             self.give_up(&op);
         }
-        if !completion.announced && op.kind != PostKind::Recv {
-            self.unstamp(&op);
+        if op.kind != PostKind::Recv {
+            self.tickets.stir();
+            if !completion.announced {
+                self.unstamp(&op);
+            }
         }
         if let Some(peer) = self.peers.get_mut(op.peer) {
             if op.kind == PostKind::Recv {

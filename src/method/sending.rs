@@ -42,9 +42,11 @@ use std::fmt;
 pub(crate) struct Tickets {
     limit: usize,
     out: VecDeque<(PeerKey, RequestId)>,
+    /// How many of them have been looked at in vain since anything happened.
+    looked: usize,
 }
 
-/// Tickets that are looked at for whether their sends have gone, when somebody finds none.
+/// Tickets that are looked at at a time for whether their sends have gone, when somebody finds none.
 const LOOKED_AT: usize = 32;
 
 impl Tickets {
@@ -52,7 +54,14 @@ impl Tickets {
         Self {
             limit: limit as usize,
             out: VecDeque::new(),
+            looked: 0,
         }
+    }
+
+    /// Something has happened: any of them may be free again.
+    #[inline]
+    pub(crate) fn stir(&mut self) {
+        self.looked = 0;
     }
 
     /// Tickets in use, of which some may be free again, and all there are.
@@ -115,11 +124,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline]
     pub(crate) fn has_ticket(&mut self, key: PeerKey) -> bool {
         let sends = |peers: &Peers| peers.get(key).map_or(0, |peer| peer.sends);
-        if self.tickets.allow(sends(&self.peers)) {
-            return true;
+        while !self.tickets.allow(sends(&self.peers)) {
+            if !self.collect_tickets() {
+                return false;
+            }
         }
-        self.collect_tickets();
-        self.tickets.allow(sends(&self.peers))
+        true
     }
 
     /// The endpoint has a send of this peer's.
@@ -131,19 +141,23 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// Looks for sends that have gone since they got their tickets.
+    /// Looks for sends that have gone since they got their tickets. False when none can have.
     #[cold]
-    fn collect_tickets(&mut self) {
-        for _ in 0..LOOKED_AT.min(self.tickets.out.len()) {
+    fn collect_tickets(&mut self) -> bool {
+        let Tickets { out, looked, .. } = &self.tickets;
+        let count = out.len().saturating_sub(*looked).min(LOOKED_AT);
+        for _ in 0..count {
             let Some((key, request)) = self.tickets.out.pop_front() else {
-                return;
+                break;
             };
             if self.endpoint.is_queued(request) {
                 self.tickets.out.push_back((key, request));
+                self.tickets.looked += 1;
             } else if let Some(peer) = self.peers.get_mut(key) {
                 peer.sends = peer.sends.saturating_sub(1);
             }
         }
+        count > 0
     }
 
     /// A send never went: neither did the credits in its match bits.
