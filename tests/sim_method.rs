@@ -463,7 +463,8 @@ fn a_large_unexpected_message_that_is_called_off_takes_no_other_one_with_it() {
         let tags: Vec<_> = rig.peek(server).got.iter().map(|got| got.tag).collect();
         // It may have been there as a whole when it was called off.
         called_off += usize::from(tags == [1, 3]);
-        let all = tags == [1, 2, 3];
+        // Others' messages pass one that waits for room.
+        let all = tags == [1, 2, 3] || tags == [1, 3, 2];
         assert!(all || tags == [1, 3], "after {micros} us: {tags:?}");
     }
     assert!(called_off > 3, "{called_off} of 60");

@@ -306,6 +306,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         if let Some(at) = self.inbox.lender.deadline() {
             busy |= self.tend_credits(at);
+        } else {
+            self.inbox.lender.rest();
         }
         while let Some(key) = self.inbox.pop_crowd() {
             self.relieve(key);

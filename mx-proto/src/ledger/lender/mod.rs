@@ -74,6 +74,8 @@ pub struct Lender {
     wanted: u32,
     /// Credits were lent, or missed, since the bank was last seen to be well filled.
     demand: bool,
+    /// See [`Self::rest`].
+    rested: bool,
     peers: u32,
     others: u32,
     /// Only its counts: the balance is where it belongs.
@@ -96,6 +98,7 @@ impl Lender {
             faults: VecDeque::new(),
             wanted: 0,
             demand: false,
+            rested: true,
             peers: 0,
             others: 0,
             counts: LenderStats::default(),
@@ -318,11 +321,22 @@ impl Lender {
     /// it is no lie of theirs.
     pub fn tick_unless(&mut self, now: Instant, cannot_answer: impl FnMut(u32) -> bool) {
         self.now = now;
+        let rested = std::mem::take(&mut self.rested);
         if self.epochs.on_time(now) {
+            if rested {
+                self.renew_wishes();
+            }
             self.end_epoch();
         }
         self.expire_revokes(cannot_answer);
         self.pump();
+    }
+
+    /// Nobody has read the clock for us since the last [`Self::deadline`], as there was none: whatever
+    /// is wanted by the next [`Self::tick`] has been wanted since then, not since an earlier time.
+    #[inline]
+    pub fn rest(&mut self) {
+        self.rested = true;
     }
 
     /// The balance, and how often what happened.

@@ -274,6 +274,19 @@ impl Lender {
         self.file(peer);
     }
 
+    /// Those who want something have just said so.
+    #[cold]
+    pub(super) fn renew_wishes(&mut self) {
+        for _ in 0..self.lists.len(List::Wanting) {
+            let Some(peer) = self.lists.front(List::Wanting) else {
+                break;
+            };
+            self.records[peer as usize].age(self.epochs.number());
+            self.on_use(peer);
+            self.lists.push(&mut self.records, peer, List::Wanting);
+        }
+    }
+
     /// Drops the wishes of those who have something and have not been heard of for a while.
     pub(super) fn forget_old_wishes(&mut self) {
         while let Some(peer) = self.lists.front(List::Wanting) {

@@ -350,6 +350,23 @@ fn a_wish_of_somebody_who_has_some_is_forgotten_after_two_epochs() {
 }
 
 #[test]
+fn a_wish_that_ends_a_long_rest_is_as_old_as_the_next_tick() {
+    let mut town = Town::new(scarce(50), 2);
+    town.want(0, 50);
+    town.arrive(0, 50);
+    town.lender.tick(town.now);
+    assert_eq!(town.lender.deadline(), None);
+    // Nobody tells the time as long as nobody wants anything.
+    town.lender.rest();
+    assert_eq!(town.want(0, 5), []);
+    town.now = town.now.after(Duration::from_secs(3600));
+    town.lender.tick(town.now);
+    assert_eq!(town.lender.stats().waiting, 1);
+    assert_eq!(town.epochs(2), []);
+    assert_eq!(town.lender.stats().waiting, 0);
+}
+
+#[test]
 fn a_revoke_that_was_not_sent_yet_is_dropped_when_the_peer_wants() {
     let mut town = lent_out(scarce(100));
     assert!(town.want_only(7, 5));
