@@ -385,3 +385,56 @@ fn a_client_that_dies_and_comes_back_begins_with_a_new_loan() {
     rig.run_for(Duration::from_millis(100));
     assert_settled(&mut rig, server);
 }
+
+#[test]
+fn small_answers_that_have_to_wait_are_copied_within_bounds_and_arrive_in_order() {
+    let sent_at_once = |bounce_bytes| {
+        let mut rig = Rig::new(33);
+        rig.settings.bounce_bytes = bounce_bytes;
+        rig.endpoint.partner_window_messages = 32;
+        let (server, clients) = server_and(&mut rig, 1);
+        let client = clients[0];
+        let sends: Vec<_> = (0..200u8)
+            .map(|n| rig.host(server).send(client, 3, &[n; 100]))
+            .collect();
+        rig.run_for(Duration::from_millis(10));
+        let complete = |rig: &mut Rig, label: &u64| rig.peek(server).error(*label).is_some();
+        let at_once = sends.iter().filter(|label| complete(&mut rig, label));
+        let at_once = at_once.count();
+        let used = rig.peek(server).method.gauges().memory.bounced;
+        assert!(used <= bounce_bytes as u64, "{used}");
+        let recvs: Vec<_> = (0..200)
+            .map(|_| rig.host(client).recv(server, 3, 100))
+            .collect();
+        for (n, recv) in recvs.iter().enumerate() {
+            assert_eq!(rig.wait(client, *recv), 0);
+            assert_eq!(rig.peek(client).bytes(*recv), [n as u8; 100]);
+        }
+        for label in sends {
+            assert_eq!(rig.wait(server, label), 0);
+        }
+        rig.run_for(Duration::from_millis(10));
+        assert_eq!(rig.peek(server).method.gauges().memory.bounced, 0);
+        at_once
+    };
+    let (none, some) = (sent_at_once(0), sent_at_once(20_000));
+    // Of 356 bytes each, and only half of what is free for one peer.
+    let copied = some - none;
+    assert!((20..=28).contains(&copied), "{copied} beside {none}");
+}
+
+#[test]
+fn a_copied_answer_that_cannot_be_delivered_ends_its_peer() {
+    let mut rig = Rig::new(34);
+    rig.endpoint.partner_window_messages = 8;
+    rig.endpoint.waiting_timeout = Some(Duration::from_secs(1));
+    let (server, clients) = server_and(&mut rig, 1);
+    let client = clients[0];
+    for n in 0..40 {
+        rig.host(server).send(client, n, b"answer");
+    }
+    let recv = rig.host(server).recv(client, 1, 10);
+    assert_eq!(rig.wait(server, recv), -BMI_ETIMEDOUT);
+    rig.run_for(Duration::from_millis(10));
+    assert_eq!(rig.peek(server).method.gauges().memory.bounced, 0);
+}
