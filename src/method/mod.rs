@@ -299,6 +299,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let mut busy = self.endpoint.progress(&mut self.inbox);
         if busy {
             self.tickets.stir();
+            self.watch_memory();
         }
         busy |= self.drain_within(self.settings.poll);
         if self.inbox.wants_more() {
@@ -318,7 +319,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if !self.looks.is_empty() {
             busy |= self.expire_queued();
         }
-        self.watch_memory();
         if self.inbox.alarms.pending() {
             self.warn();
         }
@@ -439,7 +439,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.on_tiding(peer, tiding);
             } else if let Some((partner, context)) = self.endpoint.poll_watched() {
                 self.on_watched(partner, context);
-            } else if !self.line.is_empty() && self.serve_line() || self.lend() {
+            } else if !self.line.is_empty() && self.serve_line()
+                || self.inbox.lender.has_errands() && self.lend()
+            {
                 // Which may have completed something.
             } else {
                 return busy;

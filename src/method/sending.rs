@@ -71,7 +71,7 @@ impl Tickets {
 
     /// May a peer that has `sends` have another one?
     #[inline]
-    fn allow(&self, sends: u32) -> bool {
+    pub(crate) fn allow(&self, sends: u32) -> bool {
         sends == 0 || (sends as usize) < self.limit.saturating_sub(self.out.len())
     }
 }
@@ -120,8 +120,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// May a peer have another send at the endpoint?
-    #[inline]
+    /// May a peer have another send at the endpoint? Looks for tickets that are free again.
+    #[cold]
     pub(crate) fn has_ticket(&mut self, key: PeerKey) -> bool {
         let sends = |peers: &Peers| peers.get(key).map_or(0, |peer| peer.sends);
         while !self.tickets.allow(sends(&self.peers)) {

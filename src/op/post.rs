@@ -56,7 +56,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let State::Ready(Ready { partner, tx_id }) = peer.state else {
             return self.queue(key, post, bits(kind, 0, 0), id);
         };
-        if !peer.queue_of(post.kind).is_empty() || !self.has_ticket(key) {
+        let queue_is_empty = peer.queue_of(post.kind).is_empty();
+        let has_ticket = self.tickets.allow(peer.sends);
+        if !queue_is_empty || (!has_ticket && !self.has_ticket(key)) {
             return self.queue(key, post, bits(kind, 0, 0), id);
         }
         let len = u32::try_from(size).unwrap_or(u32::MAX);

@@ -288,6 +288,12 @@ impl Lender {
         self.pump();
     }
 
+    /// Is there anything to poll?
+    #[inline]
+    pub fn has_errands(&self) -> bool {
+        !self.controls.is_empty() || !self.faults.is_empty()
+    }
+
     /// A control message to send now. To be called until there is none, after any other call.
     pub fn poll_control(&mut self) -> Option<(u32, ControlWord)> {
         if self.controls.is_empty() {
@@ -303,7 +309,16 @@ impl Lender {
 
     /// When [`Self::tick`] is to be called at the latest. `None` while nobody wants or is asked for
     /// anything.
+    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
+        if self.revokes.len() == 0 && self.nobody_wants() {
+            return None;
+        }
+        self.next_deadline()
+    }
+
+    #[cold]
+    fn next_deadline(&self) -> Option<Instant> {
         let answer = self.revokes.deadline(self.now);
         let epoch = (!self.nobody_wants()).then(|| self.epochs.end());
         match (answer, epoch) {
