@@ -13,7 +13,7 @@
 //! Knows nothing of: what a knob turns.
 
 use crate::error::Error;
-use mx_proto::ledger::{self, CREDIT_COST, LenderSettings};
+use mx_proto::ledger::{self, CREDIT_COST, Impossible, LenderSettings};
 use mx_sys::Settings;
 use mx_sys::settings;
 use mx_sys::tunable::{self, Access, G, K, Kind, M, Refused, Tunable, millis, of_millis};
@@ -401,13 +401,43 @@ impl Config {
                 None => format!("{name}: there is no such setting"),
             }));
         }
-        self.lender().check().map_err(|reason| {
-            Error::Limit(format!(
-                "{UNEXPECTED_MEMORY}={} with BMI_MX_UNEXPECTED_MAX={} and BMI_MX_CREDITS_*: in \
-                 credits of {CREDIT_COST} bytes, {reason}",
-                self.unexpected_memory, self.unexpected_max
-            ))
-        })
+        let checked = self.lender().check();
+        checked.map_err(|reason| Error::Limit(self.contradiction(reason)))
+    }
+
+    /// What the ledger refuses, in the words of whoever set it.
+    fn contradiction(&self, reason: Impossible) -> String {
+        let (memory, total) = (self.unexpected_memory, self.lender().total);
+        let Impossible::Above {
+            knob,
+            value,
+            bound,
+            limit,
+        } = reason
+        else {
+            return format!("{UNEXPECTED_MEMORY}={memory}: {reason}");
+        };
+        let variable = |knob: &str| format!("BMI_MX_CREDITS_{}", knob.to_uppercase());
+        match (knob, bound) {
+            ("reserve", _) => format!(
+                "{UNEXPECTED_MEMORY}={memory}: messages of BMI_MX_UNEXPECTED_MAX={} need {} at least",
+                self.unexpected_max,
+                (value + 1) * CREDIT_COST as u64
+            ),
+            ("low_percent of total", _) => format!(
+                "BMI_MX_CREDITS_LOW={}: {value} of {total} credits, of which {limit} may be lent",
+                self.credits.low_percent
+            ),
+            (_, "total") => format!(
+                "{}={value}: {UNEXPECTED_MEMORY}={memory} is {limit} credits",
+                variable(knob)
+            ),
+            _ => format!(
+                "{}={value}: not one of 0 to {}={limit}",
+                variable(knob),
+                variable(bound)
+            ),
+        }
     }
 }
 
@@ -448,6 +478,11 @@ mod tests {
     use mx_sys::settings::PortChoice;
     use mx_sys::tunable::{NAME_MAX, PATH_MAX};
     use std::collections::HashMap;
+
+    fn load_all(pairs: &[(&str, &str)]) -> (Config, Vec<Refused>) {
+        let value = |name: &str| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1);
+        Config::from(|name| value(name).map(str::to_owned), None)
+    }
 
     fn load(pairs: &[(&str, &str)], options: Option<&str>) -> (Config, Vec<String>) {
         let map: HashMap<String, String> = pairs
@@ -619,6 +654,49 @@ mod tests {
         let (config, refused) = load(&[], Some("MX_DISABLE_SHMEM=1"));
         assert!(config.mx.shared_memory);
         assert_eq!(refused, ["unknown option \"MX_DISABLE_SHMEM\" ignored"]);
+    }
+
+    #[test]
+    fn limits_that_cannot_be_kept_are_refused_with_the_variables_that_say_so() {
+        let refused = |pairs: &[(&str, &str)]| {
+            let (config, refused) = load_all(pairs);
+            config.check(&refused).map_err(|error| error.to_string())
+        };
+        assert_eq!(refused(&[]), Ok(()));
+        assert_eq!(refused(&[("MX_SPIN_US", "-1")]), Ok(()));
+        for (pairs, why) in [
+            (
+                &[("BMI_MX_UNEXPECTED_MEMORY", "1K")][..],
+                "BMI_MX_UNEXPECTED_MEMORY=\"1K\": not one of 64K to 64G",
+            ),
+            (
+                &[("BMI_MX_CREDITS_LENT", "101")],
+                "BMI_MX_CREDITS_LENT=\"101\": not one of 0 to 100",
+            ),
+            (
+                &[("BMI_MX_UNEXPECTED_MEMORY", "4M")],
+                "BMI_MX_UNEXPECTED_MEMORY=4194304: messages of BMI_MX_UNEXPECTED_MAX=4194304 need \
+                 5243200 at least",
+            ),
+            (
+                &[("BMI_MX_CREDITS_MAXIMUM", "7")],
+                "BMI_MX_CREDITS_INITIAL=64: not one of 0 to BMI_MX_CREDITS_MAXIMUM=7",
+            ),
+            (
+                &[
+                    ("BMI_MX_UNEXPECTED_MEMORY", "64K"),
+                    ("BMI_MX_UNEXPECTED_MAX", "16K"),
+                    ("BMI_MX_CREDITS_FIXED", "1000"),
+                ],
+                "BMI_MX_CREDITS_FIXED=1000: BMI_MX_UNEXPECTED_MEMORY=65536 is 204 credits",
+            ),
+            (
+                &[("BMI_MX_CREDITS_LOW", "95")],
+                "BMI_MX_CREDITS_LOW=95: 199229 of 209715 credits, of which 183501 may be lent",
+            ),
+        ] {
+            assert_eq!(refused(pairs), Err(why.to_owned()));
+        }
     }
 
     #[test]

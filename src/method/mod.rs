@@ -330,7 +330,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let wait = self.waits.front().map(|(at, _)| *at);
         let look = self.looks.first().map(|(at, _)| *at);
         let credits = self.inbox.lender.deadline();
-        let all = [self.endpoint.deadline(), wait, look, credits];
+        let hungry = self.inbox.is_hungry();
+        let again = hungry.then(|| self.endpoint.clock().now().after(HUNGER));
+        let all = [self.endpoint.deadline(), wait, look, credits, again];
         all.into_iter().flatten().min()
     }
 
@@ -606,6 +608,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 /// Peers that are passed by in one go because too much of theirs waits here: when that is taken, the
 /// next have their turn.
 const PASSED_BY: usize = 64;
+
+/// After so long memory that there was not is asked for once more.
+const HUNGER: Duration = Duration::from_millis(10);
 
 /// Takes no message any more.
 struct Deaf;

@@ -43,7 +43,13 @@ impl Inbox {
     /// Are messages left at the endpoint for which there may be room now?
     #[inline]
     pub fn wants_more(&self) -> bool {
-        self.room && !self.held.is_empty()
+        (self.room || self.hungry) && !self.held.is_empty()
+    }
+
+    /// Is something left there because this process had no memory for it? Nobody tells when it has.
+    #[inline]
+    pub fn is_hungry(&self) -> bool {
+        self.hungry && !self.held.is_empty()
     }
 
     /// Whose messages at the endpoint are to be tried, and what to ask it for.
@@ -113,11 +119,13 @@ impl Inbox {
         }
         match self.start(arrival, price) {
             Some((memory, context)) => {
+                self.hungry = false;
                 self.held.rotate(if knows { price.paid } else { 0 });
                 Pick::Receive(memory, context)
             }
             None => {
-                // No memory: the part that is paid at arrival stays paid.
+                self.hungry = true;
+                // The part that is paid at arrival stays paid.
                 if price.drawn > 0 {
                     self.lender.undraw(price.drawn);
                 }
@@ -228,7 +236,7 @@ impl Inbox {
             }),
         };
         taken.unwrap_or_else(|| {
-            // There is no memory: it is tried again when somebody's has come back.
+            self.hungry = true;
             if price.drawn > 0 {
                 self.lender.undraw(price.drawn);
             }

@@ -117,6 +117,8 @@ pub struct Inbox {
     short: bool,
     /// Room has come up since held messages were last tried.
     room: bool,
+    /// The last message that was tried found no memory.
+    hungry: bool,
     /// A message has become ready since a test call returned because of it.
     news: bool,
     /// A message has become ready since waiting threads were told.
@@ -155,6 +157,7 @@ impl Inbox {
             largest,
             short: false,
             room: false,
+            hungry: false,
             news: false,
             produced: false,
             dropped: 0,

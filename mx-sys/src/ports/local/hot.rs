@@ -17,7 +17,7 @@ use mx_proto::{LinkId, Memory, Source};
 use smallvec::SmallVec;
 
 impl LocalPort {
-    /// [`Port::arm`].
+    /// [`mx_proto::port::Port::arm`].
     pub fn arm(&mut self) -> bool {
         if self.control_wanted {
             return false;
@@ -42,7 +42,7 @@ impl LocalPort {
         true
     }
 
-    /// [`Port::disarm`].
+    /// [`mx_proto::port::Port::disarm`].
     pub fn disarm(&mut self) {
         if !std::mem::take(&mut self.armed) {
             return;
