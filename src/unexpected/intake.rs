@@ -4,7 +4,7 @@
 //!   credits used (match bits)    cost of its bytes    its price
 //!   = cost, or 15 and more       cost                 cost, of those lent to its sender
 //!   = 1                          more                 1, and the rest of the bank's: a draw
-//!   anything else                                     it lies: dropped, counted
+//!   anything else                                     it lies: cost, and a strike
 //!   none: the peer knows none    <= its allotment     cost, of the allotment
 //!                                more                 held; then 1, and a draw
 //! ```
