@@ -185,6 +185,10 @@ fn a_stranger_asks_twice() {
         rig.stranger(stranger).send(request, &body);
     }
     rig.run_for(Duration::from_millis(1));
+    // And once more when it has been answered.
+    let request = bits(MessageType::ConnReq, 7, VERSION).0;
+    rig.stranger(stranger).send(request, &body);
+    rig.run_for(Duration::from_millis(1));
 }
 
 /// Which moves of peers were made, and by programs of which shapes.

@@ -46,14 +46,18 @@ fn a_frozen_peer_ends_every_operation_and_the_next_post_reaches_it_again() {
         |rig, a, b| rig.host(a).recv(b, 1, 1 << 20),
         |rig, a, b| rig.host(a).send(b, 2, &[1; 300_000]),
         |rig, a, b| rig.host(a).send_unexpected(b, 3, &[1; 300_000]),
-        // More small ones than there is credit for: the last has to wait.
+        // More small ones than there is a window for: the last has to wait.
         |rig, a, b| {
             let all: Vec<_> = (0..600).map(|_| rig.host(a).send(b, 4, &[1; 10])).collect();
             all[599]
         },
     ];
     for (seed, post) in posts.into_iter().enumerate() {
-        let (mut rig, a, b) = pair(seed as u64, Settings::default());
+        let uncopied = Settings {
+            bounce_bytes: 0,
+            ..Settings::default()
+        };
+        let (mut rig, a, b) = pair(seed as u64, uncopied);
         rig.cluster.stall(b, TIMEOUT * 4);
         let began = rig.now();
         let first = post(&mut rig, a, b);

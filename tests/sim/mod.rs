@@ -145,6 +145,12 @@ impl Stranger {
         self.endpoint.connect(target(to), KEY, bits, 1).unwrap();
     }
 
+    /// Has the node it connected to not ended the connection?
+    pub fn is_connected(&self) -> bool {
+        let to = self.connected.expect("connected before");
+        self.endpoint.partner_identity(to).is_some()
+    }
+
     /// Sends anything to the node it connected to, or that connected to it.
     pub fn send(&mut self, bits: u64, bytes: &[u8]) {
         let to = self.connected.expect("connected before");
