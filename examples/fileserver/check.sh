@@ -99,7 +99,8 @@ killed_client() {
 
 : > "$work/empty"
 head -c 5000000 /dev/urandom > "$work/medium"
-head -c 200000000 /dev/zero > "$work/large"
+# So large that nobody is through with it before the client is killed; it takes no room on the disk.
+truncate -s 8G "$work/large"
 
 for MX_PORT in $ports; do
     export MX_PORT
