@@ -24,7 +24,7 @@ mod lists;
 mod record;
 mod serve;
 
-use super::byte::{CreditByte, code_within};
+use super::byte::CreditByte;
 use super::control::ControlWord;
 use super::fault::Fault;
 use super::settings::LenderSettings;
@@ -227,19 +227,11 @@ impl Lender {
         let Some(record) = self.records.get_mut(peer as usize) else {
             return CreditByte::NONE;
         };
-        if !record.is_sound() {
+        let epoch = self.epochs.number();
+        if !record.is_sound() || record.has_nothing_to_carry(epoch) {
             return CreditByte::NONE;
         }
-        record.age(self.epochs.number());
-        let count = record.owed.min(u16::from(CreditByte::COUNT_MAX));
-        record.owed -= count;
-        let extra = code_within(record.due);
-        record.due -= extra;
-        CreditByte {
-            epoch: record.flags.take(Flags::EPOCH),
-            extra,
-            count: count as u8,
-        }
+        record.ride(epoch)
     }
 
     /// A message that was to carry `byte` ([`Self::ride`]) was never sent: it goes with the next one.

@@ -15,6 +15,7 @@
 //! Cost: 32 bytes.
 
 use super::super::borrower::DECAY;
+use super::super::byte::{CreditByte, code_within};
 
 /// One peer. All zeros: nobody.
 #[derive(Clone, Copy, Default, Debug)]
@@ -148,6 +149,27 @@ impl Record {
         self.flags.clear(Flags::USED.and(Flags::SPENT));
         self.flags.set(Flags::EPOCH);
         self.aged = epoch;
+    }
+
+    /// Is there nothing that a message to it would take along in this epoch?
+    #[inline]
+    pub(super) fn has_nothing_to_carry(&self, epoch: u32) -> bool {
+        let told = self.aged == epoch as u16 && !self.flags.any(Flags::EPOCH);
+        self.owed == 0 && self.due == 0 && told
+    }
+
+    /// What a message to it takes along.
+    pub(super) fn ride(&mut self, epoch: u32) -> CreditByte {
+        self.age(epoch);
+        let count = self.owed.min(u16::from(CreditByte::COUNT_MAX));
+        self.owed -= count;
+        let extra = code_within(self.due);
+        self.due -= extra;
+        CreditByte {
+            epoch: self.flags.take(Flags::EPOCH),
+            extra,
+            count: count as u8,
+        }
     }
 
     /// Epochs since anything happened with it, modulo 2^16.
