@@ -8,7 +8,6 @@
 #include "support/party.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -124,10 +123,10 @@ static void a_stopped_peer(struct world *world)
     struct child *stopped = spawn(world, "peer"), *other = spawn(world, "stays");
 
     meet(stopped, other);
-    CHECK(kill(child_pid(stopped), SIGSTOP) == 0);
+    child_stop(stopped);
     child_tell(other, "stopped", 0);
     child_hear(other, "continue");
-    CHECK(kill(child_pid(stopped), SIGCONT) == 0);
+    child_continue(stopped);
     child_tell(other, "continued", 0);
     child_tell(stopped, "echo", 1);
     child_hear(stopped, "echoed");

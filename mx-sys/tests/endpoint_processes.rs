@@ -10,6 +10,7 @@
 //! Without the test harness, because the program must be able to start itself.
 
 mod node;
+mod signal;
 
 use mx_proto::port::ConnectError;
 use mx_proto::{
@@ -344,8 +345,7 @@ impl Server {
     }
 
     fn signal(&self, signal: i32) {
-        // SAFETY: the child has not been waited for, so its number is still its own.
-        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+        signal::send(&self.child, signal);
     }
 }
 

@@ -3,6 +3,7 @@
 //! The other process is this test binary again, running the ignored test `the_other_process`.
 
 mod local_common;
+mod signal;
 
 use local_common::{BOARD, ENDPOINT, Event, Events, Node, Other, ROLE, fresh, pattern};
 use mx_proto::port::{Close, LinkDown, Port, SendError};

@@ -15,6 +15,7 @@
 
 mod node;
 mod peer;
+mod signal;
 
 use mx_proto::{Cancelled, Config, PartnerId, Posted, Received, RequestId};
 use mx_sys::ports::rdm::RdmError;

@@ -12,6 +12,7 @@
 
 mod node;
 mod peer;
+mod signal;
 
 use mx_proto::port::LinkDown;
 use mx_proto::{Cancelled, Config, DownReason, Event, PartnerId, Posted, Received, Status};

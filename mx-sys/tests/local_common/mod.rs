@@ -4,6 +4,7 @@
 
 #![allow(dead_code, reason = "every test binary uses another part of it")]
 
+use crate::signal;
 use mx_proto::port::{
     BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, SendError, Sink,
 };
@@ -186,8 +187,7 @@ impl Other {
     }
 
     pub(crate) fn signal(&self, signal: i32) {
-        // SAFETY: plain system call on a child we have not waited for yet.
-        assert_eq!(unsafe { libc::kill(self.0.id() as i32, signal) }, 0);
+        signal::send(&self.0, signal);
     }
 
     pub(crate) fn wait(&mut self) -> ExitStatus {

@@ -10,6 +10,7 @@
 #![allow(dead_code, reason = "every test binary uses another part of it")]
 
 use crate::node::{LONG, Node};
+use crate::signal;
 use mx_proto::{
     Config, EndpointId, Identity, MatchBits, NicId, PartnerId, Route, SendMode, SessionId, Status,
     Target,
@@ -94,8 +95,7 @@ impl Peer {
     }
 
     pub(crate) fn signal(&self, signal: i32) {
-        // SAFETY: the child has not been waited for, so its number is still its own.
-        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+        signal::send(&self.child, signal);
     }
 }
 
