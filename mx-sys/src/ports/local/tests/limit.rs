@@ -1,7 +1,8 @@
 //! What happens when there is not enough memory for all links.
 
 use super::slumber::{meet, node_with, rest, room_for, send_through, stage};
-use super::{Event, Node, TRAITS, link_up};
+use super::strangers::TRAITS;
+use super::{Event, Node, link_up};
 use crate::ports::local::handshake::{Hello, MESSAGE_LEN, Welcome, Word};
 use crate::ports::local::layout::Geometry;
 use crate::ports::local::moves::Stage;

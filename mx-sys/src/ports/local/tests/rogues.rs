@@ -2,7 +2,8 @@
 
 use super::cycles::Random;
 use super::slumber::{IDLE, send_through, stage};
-use super::{Event, GEOMETRY, Node, Rogue, link_up, pipe, sealed_memfd};
+use super::strangers::{GEOMETRY, Rogue, pipe, sealed_memfd};
+use super::{Event, Node, link_up};
 use crate::ports::local::LocalOptions;
 use crate::ports::local::handshake::{MESSAGE_LEN, Wake, Word};
 use crate::ports::local::layout::{Geometry, REST_AT};
