@@ -6,7 +6,7 @@ mod sim;
 use bmi_mx::match_layout::{MessageType, VERSION, bits};
 use bmi_mx::peer::handshake::{ConnReq, Extension};
 use mx_proto::PartnerId;
-use mx_proto::ledger::{Control, ControlWord, LenderStats};
+use mx_proto::ledger::{Control, ControlWord, CreditByte, LenderStats};
 use mx_sim::Profile;
 use mx_sim::world::NodeId;
 use sim::{NIC, OTHER_NIC, Rig};
@@ -339,6 +339,69 @@ fn what_is_said_before_a_handshake_is_over_is_not_kept_without_end() {
     rig.run_for(50 * MS);
     let kept = rig.peek(client).method.handshakes_kept();
     assert!(kept < 100, "{kept}");
+}
+
+#[test]
+fn who_asks_for_credits_and_does_not_take_them_is_failed() {
+    let mut rig = Rig::new(14);
+    rig.endpoint.partner_window_messages = 8;
+    rig.endpoint.first_window_messages = 8;
+    let server = rig.add(Profile::default());
+    let (peer, id) = caller(&mut rig, server, Some(64));
+    rig.stranger(peer).inbox.closed = true;
+    let paid = CreditByte {
+        epoch: false,
+        extra: 0,
+        count: 1,
+    };
+    let message = paid.put(bits(MessageType::Unexpected, id, 7)).0;
+    let want = bits(MessageType::Credit, id, 0).0 | word(Control::Want(1));
+    let mut asked = 0;
+    while rig.peek_stranger(peer).is_connected() {
+        asked += 1;
+        assert!(asked < 100);
+        say(&mut rig, peer, message, b"taken");
+        rig.run_for(MS);
+        say(&mut rig, peer, want, b"");
+        rig.run_for(MS);
+    }
+    // Those that it had room for it may have asked for.
+    assert!(asked > 8, "{asked}");
+    assert_eq!(stats(&mut rig, server).strikes, 0);
+    assert_settled(&mut rig, server);
+}
+
+#[test]
+fn grants_of_nothing_are_no_game_for_two() {
+    let mut rig = Rig::new(15);
+    let client = rig.add(Profile::default());
+    let (lender, partner, id) = called(&mut rig, client);
+    let ack = bits(MessageType::ConnAck, 5, VERSION).0;
+    let none = Extension { loan: Some(0) }.emit();
+    rig.stranger(lender).send_to(partner, ack, &none);
+    let nothing = Control::Grant { home: 0, extra: 0 };
+    let nothing = bits(MessageType::Credit, id, 0).0 | word(nothing);
+    let mut given = 0;
+    let wants = |rig: &mut Rig| {
+        let messages = &rig.peek_stranger(lender).inbox.messages;
+        messages
+            .iter()
+            .filter(|(_, bits, _)| bits.0 >> 60 == 8)
+            .count()
+    };
+    loop {
+        rig.run("another Want, or the end", |rig| {
+            wants(rig) > given || rig.peek(client).error(1).is_some()
+        });
+        if rig.peek(client).error(1).is_some() {
+            break;
+        }
+        given += 1;
+        assert!(given < 100);
+        rig.stranger(lender).send_to(partner, nothing, b"");
+    }
+    let lies = usize::from(rig.settings.credits.strikes) + 1;
+    assert_eq!(given, lies);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::abi::types::bmi_method_addr;
 use crate::op::table::{OpIndex, OpList, Stage};
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{Inbound, PeerKey};
+use crate::peer::words::Words;
 use mx_proto::ledger::Borrower;
 use mx_proto::port::Port;
 use mx_proto::{Cancelled, Clock};
@@ -51,7 +52,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             // Credits do not outlive the connection, on either side.
             peer.borrower = Borrower::default();
             peer.bounced = 0;
-            (peer.answer, peer.answered, peer.again) = (None, false, 0);
+            peer.words = Words::default();
+            (peer.answered, peer.again) = (false, 0);
             self.stalls.on_end(peer);
             self.inbox.lose(key);
             self.early.retain(|(of, _)| *of != key);

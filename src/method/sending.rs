@@ -315,20 +315,23 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 peer.borrower.on_ride(byte);
             }
             Tiding::Control(word) => {
-                let asks = matches!(word.control, Control::Revoke(_));
-                if asks && peer.answer.is_some_and(|it| self.endpoint.is_queued(it)) {
-                    // Nobody asks again before the answer: it gets no more of them.
+                let ours = match word.control {
+                    Control::Revoke(_) => Control::Return(0),
+                    _ => Control::Want(0),
+                };
+                if self.is_unsent(key, ours) {
+                    // Nobody asks again before the answer, or answers before it is asked.
                     return;
                 }
+                let Some(peer) = self.peers.get_mut(key) else {
+                    return;
+                };
                 let answer = peer.borrower.on_control(word);
                 if u16::from(peer.borrower.lies()) > self.settings.credits.strikes.min(LIES_MAX) {
                     return self.fail_for(key, "lends credits in ways that make no sense");
                 }
                 if let Some(answer) = answer {
-                    let request = self.send_control(key, answer);
-                    if let Some(peer) = self.peers.get_mut(key) {
-                        peer.answer = request;
-                    }
+                    self.send_control(key, answer);
                 }
             }
         }
@@ -341,7 +344,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         while let Some((id, word)) = self.inbox.lender.poll_control() {
             busy = true;
             if let Some(key) = self.peers.with_id(id) {
-                self.send_control(key, word);
+                if self.is_unsent(key, word.control) {
+                    self.fail_for(key, "answers what it has not been sent");
+                } else {
+                    self.send_control(key, word);
+                }
             }
         }
         while let Some((id, fault)) = self.inbox.lender.poll_fault() {
@@ -351,6 +358,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
         }
         busy
+    }
+
+    /// Does our last message of this kind to the peer still wait at the endpoint?
+    #[cold]
+    fn is_unsent(&self, key: PeerKey, kind: Control) -> bool {
+        let last = self.peers.get(key).and_then(|peer| peer.words.last(kind));
+        last.is_some_and(|request| self.endpoint.is_queued(request))
     }
 
     /// A peer is not to be trusted with credits.
@@ -386,23 +400,22 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         for (_, early) in theirs {
             match early {
                 Early::Tiding(tiding) => self.on_tiding(key, tiding),
-                Early::Word(word) => {
-                    self.send_control(key, word);
-                }
+                Early::Word(word) => self.send_control(key, word),
             }
         }
     }
 
-    /// Gives the message, if it has to wait.
-    fn send_control(&mut self, key: PeerKey, word: ControlWord) -> Option<RequestId> {
+    fn send_control(&mut self, key: PeerKey, word: ControlWord) {
         let Some(State::Ready(Ready { partner, tx_id })) =
             self.peers.get(key).map(|peer| peer.state)
         else {
-            self.keep_early(key, Early::Word(word));
-            return None;
+            return self.keep_early(key, Early::Word(word));
         };
         let bits = bits(MessageType::Credit, tx_id, word.to_tag());
-        self.send_word(partner, bits)
+        let request = self.send_word(partner, bits);
+        if let Some(peer) = self.peers.get_mut(key) {
+            peer.words.on_sent(word.control, request);
+        }
     }
 
     /// Sends a message that is all match bits and that nobody waits for. Gives it, if it has to wait.

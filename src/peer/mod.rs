@@ -4,8 +4,10 @@
 //!   state.rs      INIT / WAIT / READY / DISCONNECT and the moves between them
 //!   table.rs      peers by id, by address object, by network name
 //!   handshake.rs  CONN_REQ and CONN_ACK as bytes and verdicts
+//!   words.rs      what it has been told about credits last
 //! ```
 
 pub mod handshake;
 pub mod state;
 pub mod table;
+pub mod words;

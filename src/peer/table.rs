@@ -16,6 +16,7 @@
 //! Owns: ids. Knows nothing of: what peers do. Cost: every look-up is O(1).
 
 use super::state::State;
+use super::words::Words;
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
 use crate::match_layout::PEER_ID_MAX;
 use crate::method::Stalled;
@@ -23,7 +24,7 @@ use crate::op::table::OpList;
 use crate::unexpected::Note;
 use foldhash::fast::RandomState;
 use mx_proto::ledger::Borrower;
-use mx_proto::{EndpointId, Instant, NicId, PartnerId, RequestId, Target};
+use mx_proto::{EndpointId, Instant, NicId, PartnerId, Target};
 use std::collections::{HashMap, VecDeque};
 
 /// Names a peer; recognised as stale when the peer is gone.
@@ -119,8 +120,8 @@ pub struct Peer {
     pub borrower: Borrower,
     /// The loan it told of in the handshake; `None`: it knows no credits.
     pub told_loan: Option<u16>,
-    /// Our latest answer to its wish for credits.
-    pub answer: Option<RequestId>,
+    /// What it was told about credits last.
+    pub words: Words,
     /// It has answered our call, and not called itself.
     pub answered: bool,
     /// How often it has called again without leaving.
@@ -241,7 +242,7 @@ impl Peers {
             watched: None,
             borrower: Borrower::default(),
             told_loan: None,
-            answer: None,
+            words: Words::default(),
             answered: false,
             again: 0,
             sends: 0,

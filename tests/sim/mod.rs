@@ -91,6 +91,8 @@ pub struct Stranger {
 /// Everything a stranger was sent.
 #[derive(Default)]
 pub struct Inbox {
+    /// Whatever comes now is left where it is.
+    pub closed: bool,
     pub messages: Vec<(PartnerId, MatchBits, Vec<u8>)>,
 }
 
@@ -100,6 +102,9 @@ impl Handler<UserMemory> for Inbox {
         arrival: &Arrival,
         body: Option<&B>,
     ) -> Verdict<UserMemory> {
+        if self.closed {
+            return Verdict::Continue;
+        }
         let bytes = body.map(Source::to_vec).unwrap_or_default();
         self.messages.push((arrival.source, arrival.bits, bytes));
         Verdict::Finished

@@ -122,7 +122,7 @@ impl Borrower {
         }
         match word.control {
             Control::Grant { home, extra } if self.lent => {
-                if !std::mem::take(&mut self.asked) {
+                if !std::mem::take(&mut self.asked) || home + extra == 0 {
                     self.on_lie();
                 }
                 // The lender knew of it, and has given what it could.
