@@ -405,6 +405,83 @@ fn grants_of_nothing_are_no_game_for_two() {
 }
 
 #[test]
+fn who_is_refused_again_and_again_is_shown_the_door() {
+    let strikes = Rig::new(16).settings.credits.strikes;
+    // Nobody yet, and who is connected.
+    for known in [false, true] {
+        for (version, id, body) in [
+            (VERSION + 1, 5, &b"mx://node9:0:9\0"[..]),
+            (VERSION, 0, b"mx://node9:0:9\0"),
+            (VERSION, 5, b"\xff"),
+        ] {
+            let mut rig = Rig::new(16);
+            let server = rig.add(Profile::default());
+            let stranger = if known {
+                caller(&mut rig, server, Some(64)).0
+            } else {
+                let stranger = rig.add_stranger();
+                rig.stranger(stranger).connect(server);
+                rig.run("the connect", |rig| {
+                    rig.peek_stranger(stranger).connected.is_some()
+                });
+                stranger
+            };
+            let before = rig.peek_stranger(stranger).inbox.messages.len();
+            for _ in 0..strikes {
+                say(
+                    &mut rig,
+                    stranger,
+                    bits(MessageType::ConnReq, id, version).0,
+                    body,
+                );
+                rig.run_for(MS);
+            }
+            let answers = rig.peek_stranger(stranger).inbox.messages.len() - before;
+            assert_eq!(answers, usize::from(strikes));
+            assert!(rig.peek_stranger(stranger).is_connected());
+            say(
+                &mut rig,
+                stranger,
+                bits(MessageType::ConnReq, id, version).0,
+                body,
+            );
+            rig.run_for(MS);
+            assert!(!rig.peek_stranger(stranger).is_connected());
+            assert_eq!(stats(&mut rig, server).peers, 0);
+        }
+    }
+}
+
+#[test]
+fn calls_of_a_flood_do_not_keep_credits_from_others() {
+    let mut rig = Rig::new(17);
+    rig.settings.poll.sys = 1;
+    rig.settings.credits.initial = 0;
+    let server = rig.add(Profile::default());
+    let client = rig.add(Profile::default());
+    let floods: Vec<_> = (0..8).map(|_| caller(&mut rig, server, None).0).collect();
+    rig.introduce(client, server);
+    let mut sent = Vec::new();
+    for _ in 0..50 {
+        sent.push(rig.host(client).send_unexpected(server, 1, &[0; 1000]));
+        for flood in &floods {
+            for _ in 0..10 {
+                say(
+                    &mut rig,
+                    *flood,
+                    bits(MessageType::ConnReq, 0, VERSION).0,
+                    b"",
+                );
+            }
+        }
+        rig.run_for(Duration::from_micros(100));
+    }
+    for label in sent {
+        assert_eq!(rig.wait(client, label), 0);
+    }
+}
+
+#[test]
 fn calls_of_a_flood_do_not_pile_up() {
     let mut rig = Rig::new(10);
     rig.settings.poll.sys = 1;

@@ -19,7 +19,7 @@ use super::{HANDSHAKE, Method, PostKind};
 use crate::abi::types::bmi_method_addr;
 use crate::address::Address;
 use crate::error::Error;
-use crate::match_layout::{KEY, MATCH, MessageType, Refusal, VERSION, bits, refusal_bits};
+use crate::match_layout::{KEY, MATCH, MessageType, Refusal, VERSION, bits};
 use crate::op::table::Stage;
 use crate::peer::handshake::{Answer, ConnReq, Extension};
 use crate::peer::state::{Cause, Ready, State, Wait};
@@ -235,18 +235,18 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn on_conn_req(&mut self, note: Note, identity: Identity) {
         let theirs = note.fields.tag;
         if theirs != VERSION {
-            log::warn!("{identity:?} speaks version {theirs:#x}, we speak {VERSION:#x}: refused");
-            return self.refuse(note.partner, Refusal::Version);
+            let why = format_args!("speaks version {theirs:#x}, we speak {VERSION:#x}");
+            return self.refuse(note.partner, Refusal::Version, why);
         }
         let request = match ConnReq::parse(&note.body) {
             Ok(request) if note.fields.id != 0 => request,
             Ok(_) => {
-                log::warn!("{identity:?} sent a connection request without an id: refused");
-                return self.refuse(note.partner, Refusal::Malformed);
+                let why = "sent a connection request without an id";
+                return self.refuse(note.partner, Refusal::Malformed, why);
             }
             Err(reason) => {
-                log::warn!("{identity:?} sent a connection request with {reason}: refused");
-                return self.refuse(note.partner, Refusal::Malformed);
+                let why = format_args!("sent a connection request with {reason}");
+                return self.refuse(note.partner, Refusal::Malformed, why);
             }
         };
         let context = self.endpoint.partner_context(note.partner).unwrap_or(0);
@@ -263,8 +263,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 match self.peer_for(target, || request.name.to_owned()) {
                     Ok(key) => key,
                     Err(error) => {
-                        log::warn!("{:?} ({identity:?}) refused: {error}", request.name);
-                        return self.refuse(note.partner, Refusal::NoRoom);
+                        let why = format_args!("calls itself {:?}: {error}", request.name);
+                        return self.refuse(note.partner, Refusal::NoRoom, why);
                     }
                 }
             }
@@ -282,7 +282,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         match state {
             State::Ready(ready) if ready.partner == partner => {
-                let strikes = self.settings.credits.strikes;
                 let Some(peer) = self.peers.get_mut(key) else {
                     return;
                 };
@@ -291,9 +290,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     // Both have begun at once, and its answer has overtaken this.
                     return;
                 }
-                peer.again = peer.again.saturating_add(1);
-                if u16::from(peer.again) >= strikes {
-                    return self.fail_for(key, "calls again and again");
+                if self.calls_again(key) {
+                    return;
                 }
                 // It has forgotten us without leaving; what we have with it can go on.
                 // One answer that has not gone out yet is the answer to this, too.
@@ -366,9 +364,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.post_queued_recvs(key);
             }
             Err(reason) => {
-                log::warn!("cannot connect back to {identity:?}: {reason}");
-                self.refuse(partner, Refusal::NoRoom);
                 self.endpoint.set_partner_context(partner, 0);
+                let why = format_args!("cannot be connected back to: {reason}");
+                self.refuse(partner, Refusal::NoRoom, why);
                 self.disconnect(key, Cause::of_start(reason), false);
                 self.maybe_remove(key);
             }
@@ -380,16 +378,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if let Some(peer) = self.peers.get_mut(key) {
             peer.told_loan = told_loan;
         }
-    }
-
-    /// Tells a partner that it cannot be a peer. One that takes nothing is told once: whatever else
-    /// it asks, nothing is kept for it.
-    fn refuse(&mut self, partner: PartnerId, reason: Refusal) {
-        if self.endpoint.queued_for(partner) > 0 {
-            return;
-        }
-        // One that does not get through is noticed by its receiver's time-out.
-        self.send_word(partner, refusal_bits(reason));
     }
 
     fn on_conn_ack(&mut self, note: &Note, identity: Identity) {

@@ -41,6 +41,7 @@ mod down;
 mod gauges;
 mod inbound;
 mod limits;
+mod refusals;
 mod sending;
 mod warnings;
 
@@ -431,13 +432,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             if let Some(event) = self.endpoint.poll_event() {
                 self.on_event(event);
-            } else if let Some(note) = self.inbox.pop_note() {
+            } else if limits.sys > 0
+                && let Some(note) = self.inbox.pop_note()
+            {
                 self.on_note(note);
                 limits.sys -= 1;
-                if limits.sys == 0 {
-                    return true;
-                }
-            } else if let Some((peer, tiding)) = self.inbox.pop_tiding() {
+            } else if limits.sys > 0
+                && let Some((peer, tiding)) = self.inbox.pop_tiding()
+            {
+                // Which came after the notes.
                 self.on_tiding(peer, tiding);
             } else if let Some((partner, context)) = self.endpoint.poll_watched() {
                 self.on_watched(partner, context);

@@ -95,8 +95,8 @@ enum Turn {
     NoTicket,
 }
 
-/// Lies of a lender are counted up to one more than this.
-const LIES_MAX: u16 = u8::MAX as u16 - 1;
+/// What no peer should do is counted up to one more than this.
+const TIMES_MAX: u16 = u8::MAX as u16 - 1;
 
 /// What is kept of one peer's until its handshake is over. An honest one has one Revoke to send, and
 /// tells of an epoch now and then.
@@ -327,7 +327,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     return;
                 };
                 let answer = peer.borrower.on_control(word);
-                if u16::from(peer.borrower.lies()) > self.settings.credits.strikes.min(LIES_MAX) {
+                let lies = peer.borrower.lies();
+                if !self.forgives(lies) {
                     return self.fail_for(key, "lends credits in ways that make no sense");
                 }
                 if let Some(answer) = answer {
@@ -365,6 +366,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn is_unsent(&self, key: PeerKey, kind: Control) -> bool {
         let last = self.peers.get(key).and_then(|peer| peer.words.last(kind));
         last.is_some_and(|request| self.endpoint.is_queued(request))
+    }
+
+    /// May a peer have done so often what no peer should?
+    pub(super) fn forgives(&self, times: u8) -> bool {
+        u16::from(times) <= self.settings.credits.strikes.min(TIMES_MAX)
     }
 
     /// A peer is not to be trusted with credits.

@@ -1,0 +1,76 @@
+//! Connection requests that nothing comes of.
+//!
+//! ```text
+//!   CONN_REQ --refused--> CONN_ACK says why; a warning, the first time
+//!                         more often than strikes are forgiven: disconnected
+//! ```
+//!
+//! A partner that is nobody's peer has its refusals counted in its context word. Whoever reads that
+//! as a peer's key finds nobody: its highest bit is set, and the id is 0.
+
+use super::Method;
+use crate::match_layout::{Refusal, refusal_bits};
+use crate::peer::table::PeerKey;
+use mx_proto::port::Port;
+use mx_proto::{Clock, PartnerId};
+use mx_sys::UserMemory;
+use std::fmt;
+
+/// Marks the context word of a partner that has been refused.
+const REFUSED: u64 = 1 << 63;
+
+/// One more refusal.
+const ONCE: u64 = 1 << 32;
+
+impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
+    /// Tells a partner that it cannot be a peer. One that takes nothing is told once: whatever else
+    /// it asks, nothing is kept for it.
+    pub(super) fn refuse(&mut self, partner: PartnerId, reason: Refusal, why: impl fmt::Display) {
+        let Some(context) = self.endpoint.partner_context(partner) else {
+            return;
+        };
+        let key = PeerKey::from_word(context);
+        if self.peers.get(key).is_some() {
+            // What it has with us can go on.
+            if self.calls_again(key) {
+                return;
+            }
+            log::debug!("id {} {why}: refused", key.id());
+        } else {
+            let context = if context & REFUSED == 0 {
+                REFUSED
+            } else {
+                context
+            };
+            let context = context + ONCE;
+            let times = (context & !REFUSED) / ONCE;
+            let identity = self.endpoint.partner_identity(partner);
+            if times == 1 {
+                log::warn!("{identity:?} {why}: refused");
+            }
+            if !self.forgives(times.min(u8::MAX.into()) as u8) {
+                log::debug!("{identity:?} is refused again and again: disconnected");
+                return self.endpoint.disconnect(partner);
+            }
+            self.endpoint.set_partner_context(partner, context);
+        }
+        if self.endpoint.queued_for(partner) == 0 {
+            // One that does not get through is noticed by its receiver's time-out.
+            self.send_word(partner, refusal_bits(reason));
+        }
+    }
+
+    /// A peer that is connected calls again. True: too often, it has been disconnected.
+    pub(super) fn calls_again(&mut self, key: PeerKey) -> bool {
+        let Some(peer) = self.peers.get_mut(key) else {
+            return false;
+        };
+        peer.again = peer.again.saturating_add(1);
+        let again = peer.again;
+        if self.forgives(again) {
+            return false;
+        }
+        self.fail_for(key, "calls again and again");
+        true
+    }
+}
