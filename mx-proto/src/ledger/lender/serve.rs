@@ -334,14 +334,11 @@ impl Lender {
         if let Some(peer) = self.quiet_front(List::Above) {
             return Some((peer, self.settings.minimum));
         }
-        if self.nobody_wants() {
+        if self.lists.is_empty(List::Without) {
             return None;
         }
         if let Some(peer) = self.quiet_front(List::Within) {
             return Some((peer, 0));
-        }
-        if self.lists.is_empty(List::Without) {
-            return None;
         }
         self.above_share()
     }

@@ -176,6 +176,19 @@ fn quiet_peers_give_all_when_everybody_has_the_minimum_and_somebody_waits() {
 }
 
 #[test]
+fn quiet_peers_keep_the_minimum_from_who_has_something() {
+    let mut town = Town::new(scarce(16), 4);
+    for peer in 0..4 {
+        town.want(peer, 4);
+    }
+    town.epochs(1);
+    town.message(3, 4);
+    assert_eq!(town.want(3, 100), []);
+    assert_eq!(town.epochs(3), []);
+    assert!((0..4).all(|peer| town.loan(peer) == 4));
+}
+
+#[test]
 fn credits_that_are_owed_to_a_quiet_peer_are_kept_without_asking() {
     let mut town = lent_out(scarce(100));
     town.arrive(0, 20);
