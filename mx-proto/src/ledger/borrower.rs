@@ -145,9 +145,8 @@ impl Borrower {
         }
     }
 
-    /// The lender has ended an epoch. Called by the methods above; to be called for an E in any
-    /// other message of the peer.
-    pub fn on_epoch(&mut self) {
+    /// The lender has ended an epoch.
+    pub(super) fn on_epoch(&mut self) {
         self.peak = (self.peak >> DECAY).max(self.used);
         self.stalls >>= DECAY;
     }
@@ -161,11 +160,6 @@ impl Borrower {
     /// Credits used and not home yet. The lender may have kept some of them.
     pub fn used(&self) -> u16 {
         self.used
-    }
-
-    /// Is a Want unanswered?
-    pub fn is_waiting(&self) -> bool {
-        self.asked
     }
 
     /// How often the lender made no sense; stays at 255.
@@ -294,7 +288,7 @@ mod tests {
         let grant = Control::Grant { home: 2, extra: 3 };
         assert_eq!(peer.pay(1), None);
         assert_eq!(peer.on_control(word(grant, false)), None);
-        assert_eq!((peer.free(), peer.used(), peer.is_waiting()), (5, 0, false));
+        assert_eq!((peer.free(), peer.used(), peer.asked), (5, 0, false));
         // A Grant has settled it.
         assert_eq!(peer.pay(1), Some(ride(1, 0, false)));
         assert_eq!(

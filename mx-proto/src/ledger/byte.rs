@@ -7,7 +7,7 @@
 //!   +------+----+-------+--------+---------+---------+
 //!     UNEXPECTED   XXX: credits the sender was short of      NNNN: credits used, 15 for more
 //!     EXPECTED     XXX: credits lent on top                  NNNN: credits going home
-//!     both         E: the sender, as a lender, has ended an epoch since it last said so
+//!                  E: the sender, as a lender, has ended an epoch since it last said so
 //! ```
 //!
 //! XXX is a code: 0, 1, 2, 4, 8, 16, 32, 64. Every bit pattern has a meaning, so reading cannot fail.

@@ -8,7 +8,7 @@
 //!
 //! Knows nothing of: environment variables, where the values come from.
 
-use super::byte::{CREDIT_COST, cost};
+use super::byte::CREDIT_COST;
 use std::fmt;
 use std::time::Duration;
 
@@ -137,20 +137,6 @@ impl LenderSettings {
         Ok(())
     }
 
-    /// Refuses a reserve out of which the largest message, of `len` bytes, could not be pulled.
-    pub fn carries(&self, len: u32) -> Result<(), Impossible> {
-        let needed = cost(len);
-        if needed > self.reserve {
-            return Err(Impossible::Above {
-                knob: "cost of the largest message",
-                value: needed.into(),
-                bound: "reserve",
-                limit: self.reserve.into(),
-            });
-        }
-        Ok(())
-    }
-
     /// Credits that are lent at connect, in all.
     pub(super) fn lent_at_connect(&self) -> u32 {
         percent(self.total, self.lent_percent)
@@ -225,7 +211,6 @@ mod tests {
         assert_eq!(settings.check(), Ok(()));
         assert_eq!(settings.total, 209_715);
         assert_eq!(settings.reserve, 26_214);
-        assert_eq!(settings.carries(26_214 * 256), Ok(()));
     }
 
     #[test]
@@ -249,11 +234,6 @@ mod tests {
         assert_eq!(
             refused(|s| s.epoch_time = Duration::ZERO),
             "epoch_time is 0"
-        );
-        let settings = LenderSettings::default();
-        assert_eq!(
-            settings.carries(26_214 * 256 + 1).unwrap_err().to_string(),
-            "cost of the largest message is 26215, more than reserve, which is 26214"
         );
     }
 

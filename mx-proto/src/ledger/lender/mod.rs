@@ -13,7 +13,7 @@
 //! something to poll, and another [`Lender::deadline`].
 //!
 //! Cost: 32 bytes a peer. What a message needs is O(1) and allocates nothing; `poll_control` and the
-//! rest are O(1) too, times the peers asked at once (256 at most).
+//! rest are O(1) too, times the peers that have not answered (1024 at most).
 //!
 //! Knows nothing of: messages, links, clocks, how a peer is failed.
 
@@ -251,18 +251,6 @@ impl Lender {
         }
         if record.flags.any(Flags::ASKED) {
             self.queue_control(peer);
-        }
-    }
-
-    /// Should another message to the peer say that an epoch ended? Clears it: for UNEXPECTED
-    /// messages, and words of the borrower, to a peer that borrows from us.
-    pub fn tell_epoch(&mut self, peer: u32) -> bool {
-        match self.records.get_mut(peer as usize) {
-            Some(record) if record.is_sound() => {
-                record.age(self.epochs.number());
-                record.flags.take(Flags::EPOCH)
-            }
-            _ => false,
         }
     }
 

@@ -287,7 +287,6 @@ fn who_is_not_open_has_nothing() {
     for peer in [0, 7, PEER_MAX, PEER_MAX + 1, u32::MAX] {
         assert_eq!(lender.arrived(peer, byte(1, 0), 1, T0), Arrived::Unpaid);
         assert_eq!(lender.ride(peer), CreditByte::NONE);
-        assert!(!lender.tell_epoch(peer));
         assert!(!lender.on_control(peer, Control::Want(1), T0));
         lender.taken(peer, 1);
         lender.close(peer);

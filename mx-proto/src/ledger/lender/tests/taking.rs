@@ -324,7 +324,6 @@ fn the_end_of_an_epoch_is_told_once_to_each_peer() {
     assert!(!town.lender.ride(0).epoch);
     town.epochs(1);
     assert!(town.lender.ride(0).epoch && !town.lender.ride(0).epoch);
-    assert!(town.lender.tell_epoch(1) && !town.lender.ride(1).epoch);
     assert!(town.lender.on_control(2, Control::Want(1), town.now));
     let word = town.lender.poll_control().map(|(_, word)| word.epoch);
     assert_eq!(word, Some(true));
