@@ -421,7 +421,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
     fn keep_alive(&mut self, _clock: &dyn Clock) {
         let now = self.datagrams.now();
         self.alive_until = now.after(self.links.config.give_up / 4);
-        let all: Vec<_> = self.links.table.addresses().map(|(id, ..)| id).collect();
+        let all: Vec<_> = self.links.table.addresses().map(|(id, _)| id).collect();
         for id in all {
             if let Some(link) = self.links.of_mut(id)
                 && link.session.is_open()

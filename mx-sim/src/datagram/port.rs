@@ -183,8 +183,10 @@ impl DatagramPort for SimDatagrams {
                         bytes: &self.train,
                         segment: segment.max(1),
                     }),
-                    Letter::Refused(to) => receive(Incoming::Refused { to }),
-                    Letter::TooLarge(to, most) => receive(Incoming::TooLarge { to, most }),
+                    Letter::Refused(to, quote) => receive(Incoming::Refused { to, quote }),
+                    Letter::TooLarge(to, most, quote) => {
+                        receive(Incoming::TooLarge { to, most, quote });
+                    }
                 }
             }
         }

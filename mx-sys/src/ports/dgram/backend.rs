@@ -167,8 +167,16 @@ fn of<A, B>(incoming: Incoming<'_, A>, name: impl Fn(A) -> B) -> Incoming<'_, B>
             bytes,
             segment,
         },
-        Incoming::Refused { to } => Incoming::Refused { to: name(to) },
-        Incoming::TooLarge { to, most } => Incoming::TooLarge { to: name(to), most },
+        Incoming::Refused { to, quote } => Incoming::Refused {
+            to: name(to),
+            quote,
+        },
+        Incoming::TooLarge { to, most, quote } => Incoming::TooLarge {
+            to: name(to),
+            most,
+            quote,
+        },
+        Incoming::NotFound { at } => Incoming::NotFound { at: name(at) },
         Incoming::Found { at, is } => Incoming::Found {
             at: name(at),
             is: name(is),

@@ -371,7 +371,7 @@ fn news(service: &mut FabricDatagrams) -> Vec<(FabricAddress, Option<FabricAddre
     let mut news = Vec::new();
     let told = service.poll(64, |incoming| match incoming {
         Incoming::Found { at, is } => news.push((at, Some(is))),
-        Incoming::Refused { to } => news.push((to, None)),
+        Incoming::NotFound { at } => news.push((at, None)),
         other => panic!("{other:?}"),
     });
     assert_eq!(told, !news.is_empty());

@@ -355,12 +355,12 @@ fn hand_out(
 
 /// What a failure is to those above. Other troubles pass, and look like loss until they do.
 fn told(failure: Failure) -> Option<Incoming<'static, Address>> {
-    let to = failure.to;
+    let Failure { to, quote, .. } = failure;
     match failure.errno {
-        libc::ECONNREFUSED => Some(Incoming::Refused { to }),
+        libc::ECONNREFUSED => Some(Incoming::Refused { to, quote }),
         libc::EMSGSIZE => {
             let most = (failure.mtu as usize).checked_sub(to.headers())?;
-            Some(Incoming::TooLarge { to, most })
+            Some(Incoming::TooLarge { to, most, quote })
         }
         errno => {
             log::debug!("udp: {to:?}: {}", io::Error::from_raw_os_error(errno));
