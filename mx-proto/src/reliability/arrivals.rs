@@ -40,7 +40,6 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         sink: &mut S,
     ) -> bool {
         self.budget = budget.max(1);
-        self.data_came = 0;
         let settled = self.settle();
         self.fast = settled.is_none();
         if let Some(id) = settled {
@@ -94,9 +93,6 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
                 bytes,
                 segment,
             } => {
-                if channel == Channel::Data {
-                    self.data_came += bytes.len().div_ceil(segment.max(1));
-                }
                 for datagram in bytes.chunks(segment.max(1)) {
                     self.on_datagram(now, (channel, from), datagram, sink);
                     self.fast = false;
@@ -181,13 +177,9 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.look_at(now, id, sink);
     }
 
-    /// Answers those who have asked what has arrived, once that is known.
-    pub(super) fn answer_pings(&mut self, now: Instant, budget: usize) {
-        if self.pinged.is_empty() {
-            return;
-        }
-        // Where less came than was asked for, nothing was left.
-        let empty = self.data_came < (budget / 2).max(1);
+    /// Answers those who have asked what has arrived, once that is known: nothing is left on the data
+    /// channel (`empty`).
+    pub(super) fn answer_pings(&mut self, now: Instant, empty: bool) {
         for id in std::mem::take(&mut self.pinged) {
             let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
                 continue;

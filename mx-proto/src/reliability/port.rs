@@ -380,7 +380,13 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         self.alive_until = now.after(links.config.give_up / 4);
         let mut busy = links.begin(now, budget, sink);
         busy |= datagrams.poll(budget, |incoming| links.on_incoming(now, incoming, sink));
-        links.answer_pings(now, budget);
+        if !links.pinged.is_empty() {
+            // What an answer does not name counts as lost.
+            let empty = datagrams.drain_data(budget, |incoming| {
+                links.on_incoming(now, incoming, sink);
+            });
+            links.answer_pings(now, empty);
+        }
         busy |= links.expire(now, sink);
         links.feed_starved(now, sink);
         busy | self.flush(now)

@@ -177,8 +177,17 @@ pub trait DatagramPort {
     ) -> Result<(), DatagramError>;
 
     /// Hands out at most about `budget` of the datagrams that have come in, the command channel's
-    /// first. Returns true when there was anything. Never blocks.
+    /// first. May leave out the data channel, where looking costs and little comes of late. Returns
+    /// true when there was anything. Never blocks.
     fn poll(&mut self, budget: usize, receive: impl FnMut(Incoming<'_, Self::Address>)) -> bool;
+
+    /// The same of the data channel alone, which this looks at in any case. Returns true when nothing
+    /// is left there of what had come in before.
+    fn drain_data(
+        &mut self,
+        budget: usize,
+        receive: impl FnMut(Incoming<'_, Self::Address>),
+    ) -> bool;
 
     /// As [`crate::port::Port::arm`].
     fn arm(&mut self) -> bool;

@@ -139,6 +139,21 @@ impl DatagramPort for Backend {
         }
     }
 
+    fn drain_data(
+        &mut self,
+        budget: usize,
+        mut receive: impl FnMut(Incoming<'_, AnyAddress>),
+    ) -> bool {
+        match self {
+            Self::Udp(udp) => {
+                udp.drain_data(budget, |incoming| receive(of(incoming, AnyAddress::Udp)))
+            }
+            Self::Fabric(fabric) => {
+                fabric.drain_data(budget, |incoming| receive(of(incoming, AnyAddress::Fabric)))
+            }
+        }
+    }
+
     fn arm(&mut self) -> bool {
         each!(self, it => it.arm())
     }

@@ -337,6 +337,25 @@ fn a_flood_on_one_channel_does_not_keep_the_other_from_being_heard() {
 }
 
 #[test]
+fn the_data_channel_is_seldom_looked_at_when_quiet_and_at_once_when_that_is_asked_for() {
+    let (mut a, mut b) = (Side::new(None), Side::new(None));
+    let to = b.at(HOSTS[0], Channel::Data);
+    b.poll();
+    while b.udp.look.idle < ACTIVE_LOOKS || b.udp.look.polls % DATA_EVERY != 0 {
+        b.poll();
+    }
+    for _ in 0..20 {
+        a.udp.send(Channel::Data, to, Train::single(b"x")).unwrap();
+    }
+    assert!(!b.poll(), "this one leaves it out");
+    let mut came = 0;
+    let mut drain = |budget| b.udp.drain_data(budget, |_| came += 1);
+    assert!(!drain(16), "there are four more");
+    assert!(drain(16) && drain(16));
+    assert_eq!(came, 20);
+}
+
+#[test]
 fn a_number_has_one_owner_and_the_data_channel_a_name_of_its_own() {
     let a = Side::new(None);
     let options = |port| UdpOptions {
