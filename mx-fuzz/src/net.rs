@@ -12,7 +12,9 @@ use crate::forge::{HEADER, Seen};
 use crate::meter::within;
 use mx_proto::ids::Target;
 use mx_proto::port::ConnectError;
-use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, Incoming, Train};
+use mx_proto::reliability::{
+    Capacity, Channel, DatagramError, DatagramPort, Incoming, Quote, Train,
+};
 use mx_proto::time::{Clock, Instant};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -38,8 +40,8 @@ pub(crate) enum Arrival {
         bytes: Vec<u8>,
         segment: usize,
     },
-    Refused(Address),
-    TooLarge(Address, usize),
+    Refused(Address, Option<Quote>),
+    TooLarge(Address, usize, Option<Quote>),
 }
 
 #[derive(Debug)]
@@ -242,15 +244,25 @@ impl DatagramPort for End {
                     bytes,
                     segment: *segment,
                 }),
-                Arrival::Refused(to) => receive(Incoming::Refused { to: *to }),
-                Arrival::TooLarge(to, most) => receive(Incoming::TooLarge {
+                Arrival::Refused(to, quote) => receive(Incoming::Refused {
+                    to: *to,
+                    quote: *quote,
+                }),
+                Arrival::TooLarge(to, most, quote) => receive(Incoming::TooLarge {
                     to: *to,
                     most: *most,
+                    quote: *quote,
                 }),
             }
             within(0, || drop(arrival));
         }
         any
+    }
+
+    fn drain_data(&mut self, budget: usize, receive: impl FnMut(Incoming<'_, Address>)) -> bool {
+        // What has come has one order, whatever the channel.
+        self.poll(budget, receive);
+        self.arm()
     }
 
     fn arm(&mut self) -> bool {

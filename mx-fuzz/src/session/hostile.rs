@@ -14,7 +14,7 @@ use crate::forge::{
 };
 use crate::input::Input;
 use crate::net::{Address, Arrival, Datagram};
-use mx_proto::reliability::ReliableStats;
+use mx_proto::reliability::{Quote, ReliableStats};
 use std::collections::BTreeSet;
 
 /// Somebody who calls by the rules, and then does not keep to them.
@@ -198,18 +198,28 @@ impl World {
         self.strike(datagram, Some(segment));
     }
 
-    /// What the network says about an address, and is no datagram.
+    /// What the network says about an address, and is no datagram. Only what quotes a datagram that
+    /// was sent can be believed.
     pub(super) fn rumour(&mut self, input: &mut Input<'_>) {
         let (end, host, channel) = (input.below(2), input.byte() % 4, input.byte() % 2);
-        let arrival = match input.byte() % 6 {
+        let how = input.byte();
+        let quoted = match how / 6 % 4 {
+            0 => None,
+            1 => Some(blank(DATA, 1, u64::from(how), 0)),
+            _ => self.pattern(1 - end as u8, 0).map(|known| known.bytes),
+        };
+        let quote = quoted.as_deref().and_then(Quote::read);
+        let known =
+            quoted.is_some_and(|bytes| self.net.borrow().seen.cookies.contains(&from_of(&bytes)));
+        let arrival = match how % 6 {
             0 => {
-                self.disturbed = true;
-                Arrival::Refused((host, channel))
+                self.disturbed |= known;
+                Arrival::Refused((host, channel), quote)
             }
             n => {
                 let most = [0, 100, 600, 1400, 65_000, usize::MAX][usize::from(n)];
-                self.disturbed |= most < 548;
-                Arrival::TooLarge((host, channel), most)
+                self.disturbed |= known && most < 548;
+                Arrival::TooLarge((host, channel), most, quote)
             }
         };
         self.net.borrow_mut().inbox[end].push_back(arrival);

@@ -20,6 +20,7 @@
 
 use super::links::{Deferred, Links, Reply};
 use super::packet::{BadDatagram, FIN, Header, Kind};
+use super::quote::Quote;
 use super::reassembly::{Admission, Chunk};
 use super::recv_window::Verdict;
 use super::service::{Channel, Incoming};
@@ -39,7 +40,6 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         sink: &mut S,
     ) -> bool {
         self.budget = budget.max(1);
-        self.data_came = 0;
         let settled = self.settle();
         self.fast = settled.is_none();
         if let Some(id) = settled {
@@ -93,17 +93,15 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
                 bytes,
                 segment,
             } => {
-                if channel == Channel::Data {
-                    self.data_came += bytes.len().div_ceil(segment.max(1));
-                }
                 for datagram in bytes.chunks(segment.max(1)) {
                     self.on_datagram(now, (channel, from), datagram, sink);
                     self.fast = false;
                 }
             }
-            Incoming::Refused { to } => self.on_refused(now, to, sink),
-            Incoming::TooLarge { to, most } => self.on_too_large(now, to, most),
+            Incoming::Refused { to, quote } => self.on_refused(now, (to, quote), sink),
+            Incoming::TooLarge { to, most, quote } => self.on_too_large(now, (to, quote), most),
             Incoming::Found { at, is } => self.on_found(now, at, is),
+            Incoming::NotFound { at } => self.on_not_found(now, at, sink),
         }
     }
 
@@ -179,13 +177,9 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.look_at(now, id, sink);
     }
 
-    /// Answers those who have asked what has arrived, once that is known.
-    pub(super) fn answer_pings(&mut self, now: Instant, budget: usize) {
-        if self.pinged.is_empty() {
-            return;
-        }
-        // Where less came than was asked for, nothing was left.
-        let empty = self.data_came < (budget / 2).max(1);
+    /// Answers those who have asked what has arrived, once that is known: nothing is left on the data
+    /// channel (`empty`).
+    pub(super) fn answer_pings(&mut self, now: Instant, empty: bool) {
         for id in std::mem::take(&mut self.pinged) {
             let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
                 continue;
@@ -248,18 +242,30 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         true
     }
 
-    fn on_too_large(&mut self, now: Instant, to: A, most: usize) {
-        for id in self.at(to) {
-            if let Some(link) = self.of_mut(id) {
-                link.session.on_too_large(now, most);
-                self.touch(id);
-            }
+    fn on_too_large(&mut self, now: Instant, what: (A, Option<Quote>), most: usize) {
+        if let Some(id) = self.whose(what)
+            && let Some(link) = self.of_mut(id)
+        {
+            link.session.on_too_large(now, most);
+            self.touch(id);
         }
+    }
+
+    /// The link on which something was sent to `to` that came back. That something did, anybody can
+    /// say; only who has seen it can quote it.
+    pub(super) fn whose(&mut self, (to, quote): (A, Option<Quote>)) -> Option<LinkId> {
+        let id = quote.and_then(|quote| self.by_cookie.get(&quote.session()).copied());
+        let whose = id.filter(|id| {
+            let link = self.of_mut(*id);
+            link.is_some_and(|link| link.address == to || link.data == Some(to))
+        });
+        self.stats.old_session += u64::from(whose.is_none());
+        whose
     }
 
     /// Whoever was called at `at` is at `is`: the Hello goes there now.
     fn on_found(&mut self, now: Instant, at: A, is: A) {
-        for id in self.at(at) {
+        for id in self.calling(at) {
             let link = self.of_mut(id);
             let Some(link) = link.filter(|link| link.session.is_calling()) else {
                 continue;
@@ -270,11 +276,11 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
-    /// Links with this address. Looks at all links: errors are rare.
-    pub(super) fn at(&self, address: A) -> Vec<LinkId> {
+    /// Links that call this address. Looks at all links: that is told once for each of them.
+    pub(super) fn calling(&self, address: A) -> Vec<LinkId> {
         let all = self.table.addresses();
-        all.filter(|(_, command, data)| *command == address || *data == Some(address))
-            .map(|(id, ..)| id)
+        all.filter(|(_, at)| *at == address)
+            .map(|(id, _)| id)
             .collect()
     }
 

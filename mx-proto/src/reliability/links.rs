@@ -64,8 +64,6 @@ pub(super) struct Links<A> {
     backlog: Vec<LinkId>,
     /// They have asked what has arrived.
     pub(super) pinged: Vec<LinkId>,
-    /// Datagrams that came on the data channel in this poll.
-    pub(super) data_came: usize,
     /// They wait for room in the store.
     pub(super) starved: Vec<LinkId>,
     wheel: Wheel<LinkId>,
@@ -115,7 +113,6 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             dirty: VecDeque::new(),
             backlog: Vec::new(),
             pinged: Vec::new(),
-            data_came: 0,
             starved: Vec::new(),
             wheel: Wheel::new(LATENESS),
             replies: Vec::new(),

@@ -15,7 +15,7 @@
 //!      |- RecvWindow, Reassembly           what came early; packets again    recv_window, reassembly
 //!      |- Rtt, Congestion, Pacer, Pmtu, AckPolicy       how long, much, fast, large, when
 //!      v
-//!   Datagram: header, checksums, payload                                     packet
+//!   Datagram: header, checksums, payload                                     packet, quote
 //!      v
 //!   DatagramPort: two channels             UDP, FI_EP_DGRAM, the simulator   service
 //! ```
@@ -41,6 +41,7 @@ mod packet;
 mod parts;
 mod pmtu;
 mod port;
+mod quote;
 mod reassembly;
 mod recv_window;
 mod reordering;
@@ -60,5 +61,6 @@ mod transmit;
 pub use config::ReliableConfig;
 pub use packet::describe;
 pub use port::Reliable;
+pub use quote::Quote;
 pub use service::{Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, Incoming, Train};
 pub use stats::ReliableStats;

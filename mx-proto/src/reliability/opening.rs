@@ -13,6 +13,7 @@
 use super::cookies::Cookies;
 use super::links::{Links, Reply};
 use super::packet::{GREETING, Header, Kind, OPENING};
+use super::quote::Quote;
 use super::seq::Seq;
 use super::service::Channel;
 use super::session::Caller;
@@ -127,23 +128,37 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
-    pub(super) fn on_refused<M: Memory, S: Sink<M>>(&mut self, now: Instant, to: A, sink: &mut S) {
-        for id in self.at(to) {
-            let Some(link) = self.of_mut(id) else {
-                continue;
+    pub(super) fn on_refused<M: Memory, S: Sink<M>>(
+        &mut self,
+        now: Instant,
+        what: (A, Option<Quote>),
+        sink: &mut S,
+    ) {
+        let id = self.whose(what);
+        let link = id.and_then(|id| Some((id, self.of_mut(id)?)));
+        // Without its data channel everything goes through the other.
+        let Some((id, link)) = link.filter(|(_, link)| link.address == what.0) else {
+            return;
+        };
+        let calling = link.session.is_calling() && !link.session.was_welcome_before();
+        if link.session.on_refused() {
+            let reason = match calling {
+                true => LinkDown::Refused,
+                false => LinkDown::Reset,
             };
-            if link.address != to {
-                // Without its data channel everything goes through the other.
-                continue;
-            }
-            let calling = link.session.is_calling() && !link.session.was_welcome_before();
-            if link.session.on_refused() {
-                let reason = match calling {
-                    true => LinkDown::Refused,
-                    false => LinkDown::Reset,
-                };
-                self.fail(now, id, reason, sink);
-            }
+            self.fail(now, id, reason, sink);
+        }
+    }
+
+    /// Whoever was to be looked for at `at` is nowhere.
+    pub(super) fn on_not_found<M: Memory, S: Sink<M>>(
+        &mut self,
+        now: Instant,
+        at: A,
+        sink: &mut S,
+    ) {
+        for id in self.calling(at) {
+            self.fail(now, id, LinkDown::Refused, sink);
         }
     }
 

@@ -292,6 +292,13 @@ pub(super) fn name_of(greeting: &[u8]) -> Option<&[u8]> {
     rest.get(..usize::from(*len))
 }
 
+/// The sender's cookie in the beginning of a datagram, if that is what it is.
+pub(super) fn sender_of(beginning: &[u8; 24]) -> Option<u64> {
+    let is_ours = beginning[..2] == MAGIC && beginning[2] == VERSION;
+    let from = beginning.last_chunk().map(|from| u64::from_le_bytes(*from));
+    from.filter(|_| is_ours)
+}
+
 /// A datagram in words, for logs. Wants only its first bytes and does not check the checksums.
 pub fn describe(bytes: &[u8]) -> String {
     let head = bytes

@@ -203,7 +203,7 @@ impl Pmtu {
         self.search(now);
     }
 
-    /// The service says that nothing larger than `most` passes. Anybody may have made it believe
+    /// The service says that nothing larger than `most` passes. Who is on the way may have made it believe
     /// that: at worst we fall back to the base and try this very size.
     pub(super) fn on_too_large(&mut self, now: Instant, most: usize) {
         let most = u32::try_from(most)

@@ -380,7 +380,13 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         self.alive_until = now.after(links.config.give_up / 4);
         let mut busy = links.begin(now, budget, sink);
         busy |= datagrams.poll(budget, |incoming| links.on_incoming(now, incoming, sink));
-        links.answer_pings(now, budget);
+        if !links.pinged.is_empty() {
+            // What an answer does not name counts as lost.
+            let empty = datagrams.drain_data(budget, |incoming| {
+                links.on_incoming(now, incoming, sink);
+            });
+            links.answer_pings(now, empty);
+        }
         busy |= links.expire(now, sink);
         links.feed_starved(now, sink);
         busy | self.flush(now)
@@ -421,7 +427,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
     fn keep_alive(&mut self, _clock: &dyn Clock) {
         let now = self.datagrams.now();
         self.alive_until = now.after(self.links.config.give_up / 4);
-        let all: Vec<_> = self.links.table.addresses().map(|(id, ..)| id).collect();
+        let all: Vec<_> = self.links.table.addresses().map(|(id, _)| id).collect();
         for id in all {
             if let Some(link) = self.links.of_mut(id)
                 && link.session.is_open()

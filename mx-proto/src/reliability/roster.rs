@@ -106,14 +106,14 @@ impl<A: Copy + Eq> Roster<A> {
         })
     }
 
-    /// All links, and where the two channels of their peers are. Wakes nobody.
-    pub(super) fn addresses(&self) -> impl Iterator<Item = (LinkId, A, Option<A>)> {
+    /// All links, and where their peers are. Wakes nobody.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = (LinkId, A)> {
         self.places.iter().map(|((index, generation), place)| {
-            let (command, data) = match place {
-                Place::Awake(link) => (link.address, link.data),
-                Place::AtRest(resting) => (resting.address, Some(resting.data)),
+            let address = match place {
+                Place::Awake(link) => link.address,
+                Place::AtRest(resting) => resting.address,
             };
-            (LinkId::new(index, generation), command, data)
+            (LinkId::new(index, generation), address)
         })
     }
 

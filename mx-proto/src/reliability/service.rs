@@ -10,6 +10,7 @@
 //!
 //! Knows nothing of: what is in them, whether they arrive.
 
+use super::quote::Quote;
 use crate::ids::Target;
 use crate::port::{ConnectError, WakeDescriptors};
 use crate::time::Instant;
@@ -102,6 +103,8 @@ pub enum Incoming<'a, A> {
     Refused {
         /// The address.
         to: A,
+        /// What it was. Without that anybody can have said so.
+        quote: Option<Quote>,
     },
     /// Something sent to this address was too large for the way there.
     TooLarge {
@@ -109,6 +112,8 @@ pub enum Incoming<'a, A> {
         to: A,
         /// What would have passed.
         most: usize,
+        /// As above.
+        quote: Option<Quote>,
     },
     /// What [`DatagramPort::resolve`] gave stood for a peer that had to be looked for, and that has
     /// been found.
@@ -117,6 +122,11 @@ pub enum Incoming<'a, A> {
         at: A,
         /// Its address.
         is: A,
+    },
+    /// The same of a peer that is not there.
+    NotFound {
+        /// What stood for it.
+        at: A,
     },
 }
 
@@ -167,8 +177,17 @@ pub trait DatagramPort {
     ) -> Result<(), DatagramError>;
 
     /// Hands out at most about `budget` of the datagrams that have come in, the command channel's
-    /// first. Returns true when there was anything. Never blocks.
+    /// first. May leave out the data channel, where looking costs and little comes of late. Returns
+    /// true when there was anything. Never blocks.
     fn poll(&mut self, budget: usize, receive: impl FnMut(Incoming<'_, Self::Address>)) -> bool;
+
+    /// The same of the data channel alone, which this looks at in any case. Returns true when nothing
+    /// is left there of what had come in before.
+    fn drain_data(
+        &mut self,
+        budget: usize,
+        receive: impl FnMut(Incoming<'_, Self::Address>),
+    ) -> bool;
 
     /// As [`crate::port::Port::arm`].
     fn arm(&mut self) -> bool;

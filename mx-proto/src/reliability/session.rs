@@ -511,7 +511,8 @@ impl Session {
         }
     }
 
-    /// The service says that nobody is at the peer's address. True when that is to be believed.
+    /// The service says that something of this session found nobody at the peer's address. True when
+    /// that is to be believed.
     pub(super) fn on_refused(&mut self) -> bool {
         self.refusals += 1;
         self.is_calling() || self.refusals >= REFUSALS

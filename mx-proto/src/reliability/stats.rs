@@ -29,7 +29,8 @@ pub struct ReliableStats {
     pub malformed: u64,
     /// Datagrams whose checksum is wrong.
     pub damaged: u64,
-    /// Datagrams of a session that is not, or not any more, or from another address.
+    /// Datagrams, and errors about datagrams, of a session that is not, or not any more, or of another
+    /// address.
     pub old_session: u64,
     /// Acknowledgements of what was never sent.
     pub bad_acks: u64,

@@ -37,12 +37,37 @@ struct Net {
     lose: Vec<usize>,
     /// What stood for an end, and what does from now on, once.
     found: Option<(Address, Address)>,
+    /// Polls leave out the data channel.
+    glances: bool,
 }
 
 #[derive(Clone, Debug)]
 struct End {
     net: Rc<RefCell<Net>>,
     own: usize,
+}
+
+impl End {
+    fn take(
+        &mut self,
+        channel: Channel,
+        budget: usize,
+        receive: &mut impl FnMut(Incoming<'_, Address>),
+    ) -> usize {
+        for count in 0..budget {
+            let next = self.net.borrow_mut().queues[self.own][channel as usize].pop_front();
+            let Some((from, bytes)) = next else {
+                return count;
+            };
+            receive(Incoming::Datagrams {
+                channel,
+                from,
+                bytes: &bytes,
+                segment: bytes.len(),
+            });
+        }
+        budget
+    }
 }
 
 impl DatagramPort for End {
@@ -109,22 +134,19 @@ impl DatagramPort for End {
         {
             receive(Incoming::Found { at, is });
         }
-        for (index, channel) in [Channel::Command, Channel::Data].into_iter().enumerate() {
-            for _ in 0..budget {
-                let next = self.net.borrow_mut().queues[self.own][index].pop_front();
-                let Some((from, bytes)) = next else {
-                    break;
-                };
-                any = true;
-                receive(Incoming::Datagrams {
-                    channel,
-                    from,
-                    bytes: &bytes,
-                    segment: bytes.len(),
-                });
-            }
+        any |= self.take(Channel::Command, budget, &mut receive) > 0;
+        if !self.net.borrow().glances {
+            any |= self.take(Channel::Data, budget, &mut receive) > 0;
         }
         any
+    }
+
+    fn drain_data(
+        &mut self,
+        budget: usize,
+        mut receive: impl FnMut(Incoming<'_, Address>),
+    ) -> bool {
+        self.take(Channel::Data, budget, &mut receive) < budget
     }
 
     fn arm(&mut self) -> bool {
@@ -204,6 +226,7 @@ impl Pair {
             log: Vec::new(),
             lose: Vec::new(),
             found: None,
+            glances: false,
         }));
         let port = |own| {
             let net = Rc::clone(&net);
@@ -426,6 +449,60 @@ fn a_path_that_swallows_large_datagrams_is_found_out_and_used_all_the_same() {
     let late = net.log.iter().skip(net.log.len() - 60);
     let mut data = late.filter(|(_, _, bytes)| describe(bytes).starts_with("Data"));
     assert!(data.all(|(_, _, bytes)| bytes.len() <= 1000));
+}
+
+#[test]
+fn an_answer_to_a_ping_names_what_the_service_had_not_handed_out_yet() {
+    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+    pair.net.borrow_mut().glances = true;
+    pair.send(0, link, 1, &bytes(60_000)).unwrap();
+    pair.run(Duration::from_millis(20));
+    assert_eq!(pair.users[1].packets, [(1, bytes(60_000))]);
+    let stats = pair.ports[0].stats();
+    assert_eq!((stats.asked_losses, stats.resent), (0, 0));
+}
+
+#[test]
+fn a_ping_is_not_answered_while_more_is_left_than_one_poll_takes() {
+    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+    // Its acknowledgement answers what was asked before.
+    pair.send(0, link, 0, b"first").unwrap();
+    pair.run(Duration::from_millis(5));
+    pair.net.borrow_mut().glances = true;
+    pair.send(0, link, 1, &bytes(60_000)).unwrap();
+    // It is asked before it has taken in anything.
+    let asked = loop {
+        let mut net = pair.net.borrow_mut();
+        net.now = net.now.after(Duration::from_micros(100));
+        let said = net.queues[1][0].front();
+        let said = said.map(|(_, bytes)| Header::parse(bytes).expect("we sent it").0);
+        if let Some(ping) = said {
+            assert_eq!(ping.kind, Kind::Ping);
+            break ping.seq;
+        }
+        drop(net);
+        pair.poll(0);
+    };
+    let (waiting, before) = (pair.net.borrow().queues[1][1].len(), pair.logged());
+    assert!(waiting > 4, "{waiting}");
+    let clock = At(pair.now());
+    let answered = |pair: &Pair| {
+        let net = pair.net.borrow();
+        let mut said = net.log[before..]
+            .iter()
+            .map(|(_, _, bytes)| Header::parse(bytes).unwrap().0);
+        said.any(|header| header.kind == Kind::Ack && header.seq == asked)
+    };
+    for left in (0..waiting).rev() {
+        pair.ports[1].poll(&clock, 1, &mut pair.users[1]);
+        assert_eq!(pair.net.borrow().queues[1][1].len(), left);
+        assert!(!answered(&pair), "{left} left");
+    }
+    pair.ports[1].poll(&clock, 1, &mut pair.users[1]);
+    assert!(answered(&pair));
+    pair.run(Duration::from_millis(20));
+    assert_eq!(pair.users[1].packets[1..], [(1, bytes(60_000))]);
+    assert_eq!(pair.ports[0].stats().resent, 0);
 }
 
 #[test]

@@ -4,14 +4,18 @@
 //!   Hello  ------> as many as you like: no session, one answer each, never larger
 //!   OPENING -----> only from where the Welcome went, only once, only for a while
 //!   Reset, Data -> with the wrong cookies: dropped
+//!   ICMP --------> that quotes nothing that was sent: ignored
 //! ```
 
 use super::peer::{Peer, target};
 use super::sessions::{DATA, HELLO, RESET, SECOND, Stage, Tape, address, config, is_kind, replay};
 use super::strangers::{nonsense, seal};
 use mx_proto::port::{Close, LinkDown};
-use mx_proto::reliability::Channel;
+use mx_proto::reliability::{Channel, Quote};
+use mx_sim::link::Fate;
 use mx_sim::{Rng, seeds};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// The flag of datagrams that open a session.
@@ -207,4 +211,94 @@ fn strangers_are_told_so_in_answers_that_are_not_larger() {
     let answers = stage.at(1).port.stats().datagrams_out - before;
     assert!((1..=10_000).contains(&answers), "{answers}");
     assert!(stage.net.bytes_to(address(77)) <= answers * len);
+}
+
+/// A quote of what `bytes` is the beginning of, with another sender's cookie.
+fn misquoted(bytes: &[u8], cookie: u64) -> Option<Quote> {
+    let mut bytes = bytes.to_vec();
+    set_cookie(&mut bytes, 16, cookie);
+    Quote::read(&bytes)
+}
+
+#[test]
+fn errors_of_the_network_are_believed_only_if_they_quote_what_was_sent() {
+    let mut stage = Stage::new(1);
+    let [tape, other] = stage.record_another_session();
+    stage.exchange(10);
+    let (_, ours) = tape.borrow().last().cloned().expect("it has sent");
+    let (_, theirs) = other.borrow().last().cloned().expect("it has sent");
+    stage.run(Duration::from_millis(100));
+    let (at, peer) = (address(0), address(1));
+    let data = stage.net.data_address(1).expect("it lives");
+    for round in 0..100 {
+        let guess = misquoted(&ours, stage.rng.bits());
+        for (to, quote) in [
+            (peer, None),
+            (peer, guess),
+            (peer, Quote::read(&theirs)),
+            (peer, Quote::read(&ours[..Quote::BYTES - 1])),
+            // True, and about somebody else.
+            (address(7), Quote::read(&ours)),
+            (data, guess),
+        ] {
+            for most in [None, Some(548)] {
+                stage.net.inject_error(at, to, most, quote);
+            }
+        }
+        stage.run(Duration::from_millis(10 * (round % 3)));
+    }
+    assert_eq!(stage.at(0).port.stats().old_session, 1200);
+    let before = stage.net.traffic();
+    stage.at(0).to_send.extend([30_000; 3]);
+    stage.run(Duration::from_millis(5));
+    let after = stage.net.traffic();
+    let each = (after.sent_bytes - before.sent_bytes) / (after.sent - before.sent);
+    assert!(each > 1_000, "{each} bytes each");
+    assert_eq!(stage.down(0), None);
+    // What is true is believed: at once if it is a size, the third time if it is the end.
+    stage
+        .net
+        .inject_error(at, data, Some(548), Quote::read(&ours));
+    let before = stage.net.traffic();
+    stage.at(0).to_send.extend([30_000; 3]);
+    stage.run(Duration::from_millis(5));
+    let after = stage.net.traffic();
+    let each = (after.sent_bytes - before.sent_bytes) / (after.sent - before.sent);
+    assert!(each <= 548, "{each} bytes each");
+    for _ in 0..3 {
+        assert_eq!(stage.down(0), None);
+        stage.net.inject_error(at, peer, None, Quote::read(&ours));
+        stage.run(Duration::from_micros(10));
+    }
+    assert_eq!(stage.down(0), Some(LinkDown::Reset));
+}
+
+#[test]
+fn a_call_is_ended_by_an_error_that_quotes_it_and_by_no_other() {
+    let mut stage = Stage::new(1);
+    stage.exchange(1);
+    stage.close(0, Close::Now);
+    stage.run(Duration::from_millis(20));
+    let calls = Rc::new(RefCell::new(Vec::new()));
+    let tape = Rc::clone(&calls);
+    let silence = move |_: Channel, bytes: &[u8]| {
+        tape.borrow_mut().push(bytes.to_vec());
+        Fate::Drop
+    };
+    stage.net.set_script(0, 1, Some(Box::new(silence)));
+    stage.at(0).call(target(1));
+    stage.run(Duration::from_millis(20));
+    let hello = calls.borrow().last().cloned().expect("it has called");
+    assert!(is_kind(&hello, HELLO));
+    let guess = misquoted(&hello, stage.rng.bits());
+    for quote in [None, guess] {
+        let (at, to) = (address(0), address(1));
+        stage.net.inject_error(at, to, None, quote);
+        stage.run(Duration::from_millis(20));
+        assert_eq!(stage.down(0), None);
+    }
+    let quote = Quote::read(&hello);
+    stage.net.inject_error(address(0), address(1), None, quote);
+    stage.run(Duration::from_micros(10));
+    assert_eq!(stage.down(0), Some(LinkDown::Refused));
 }

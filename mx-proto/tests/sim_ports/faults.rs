@@ -72,6 +72,19 @@ fn overtaking_datagrams_are_put_in_order() {
 }
 
 #[test]
+fn a_receiver_that_seldom_looks_at_its_data_channel_makes_nobody_send_again() {
+    seeds::each(8, |seed| {
+        let terms = Terms {
+            glances: 7,
+            one_queue: seed % 2 == 0,
+            ..Terms::default()
+        };
+        let stats = over(seed, terms, ReliableConfig::default());
+        assert_eq!((stats.resent, stats.duplicates), (0, 0));
+    });
+}
+
+#[test]
 fn damaged_datagrams_are_dropped_and_sent_again() {
     seeds::each(8, |seed| {
         let faults = Faults {

@@ -10,6 +10,7 @@
 use super::address::SimAddress;
 use crate::world::NodeId;
 use mx_proto::Instant;
+use mx_proto::reliability::Quote;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -19,16 +20,16 @@ pub(super) enum Letter {
     /// From somebody.
     Datagram(SimAddress, Vec<u8>),
     /// Nobody is there.
-    Refused(SimAddress),
+    Refused(SimAddress, Option<Quote>),
     /// No more than this passes on the way there.
-    TooLarge(SimAddress, usize),
+    TooLarge(SimAddress, usize, Option<Quote>),
 }
 
 impl Letter {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Datagram(_, bytes) => bytes.len(),
-            Self::Refused(_) | Self::TooLarge(..) => 0,
+            Self::Refused(..) | Self::TooLarge(..) => 0,
         }
     }
 }
@@ -121,11 +122,11 @@ impl Mailbox {
             Letter::Datagram(sender, bytes) => {
                 *sender == from && bytes.len() <= segment.min(room) && !bytes.is_empty()
             }
-            Letter::Refused(_) | Letter::TooLarge(..) => false,
+            Letter::Refused(..) | Letter::TooLarge(..) => false,
         };
         match fits.then(|| self.take())?? {
             Letter::Datagram(_, bytes) => Some(bytes),
-            Letter::Refused(_) | Letter::TooLarge(..) => None,
+            Letter::Refused(..) | Letter::TooLarge(..) => None,
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::rng::Rng;
 use crate::trace::{Entry, HEAD};
 use crate::world::{NodeId, World};
 use mx_proto::Instant;
-use mx_proto::reliability::{Channel, DatagramError, Train};
+use mx_proto::reliability::{Channel, DatagramError, Quote, Train};
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -163,6 +163,24 @@ impl DatagramNet {
         inner.post(to, now, Letter::Datagram(from, bytes));
     }
 
+    /// Tells `from` now, as anybody can, that something it sent to `to` found nobody there, or, with
+    /// `most`, was larger than that.
+    pub fn inject_error(
+        &self,
+        from: SimAddress,
+        to: SimAddress,
+        most: Option<usize>,
+        quote: Option<Quote>,
+    ) {
+        let mut inner = self.inner.borrow_mut();
+        let now = inner.world.now();
+        let letter = match most {
+            Some(most) => Letter::TooLarge(to, most, quote),
+            None => Letter::Refused(to, quote),
+        };
+        inner.post(from, now, letter);
+    }
+
     /// Stops everything between two nodes, or lets it through again.
     pub fn set_cut(&self, a: NodeId, b: NodeId, cut: bool) {
         let mut inner = self.inner.borrow_mut();
@@ -224,7 +242,7 @@ impl Inner {
         let Some(receiver) = open.map(|mailbox| mailbox.node) else {
             if self.terms.answers_refused {
                 let at = now.after(self.terms.faults.latency * 2);
-                self.post(from, at, Letter::Refused(to));
+                self.post(from, at, Letter::Refused(to, Quote::read(train.bytes)));
             }
             return Ok(());
         };
@@ -239,7 +257,8 @@ impl Inner {
                 Oversize::Vanishes | Oversize::IsSwallowed => {}
                 Oversize::IsReported => {
                     let at = now.after(self.terms.faults.latency * 2);
-                    self.post(from, at, Letter::TooLarge(to, mtu));
+                    let quote = Quote::read(train.bytes);
+                    self.post(from, at, Letter::TooLarge(to, mtu, quote));
                 }
                 Oversize::IsRefused => return Err(DatagramError::TooLarge(mtu)),
             }

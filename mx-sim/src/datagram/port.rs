@@ -14,9 +14,14 @@ use crate::world::NodeId;
 use mx_proto::port::ConnectError;
 use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, Incoming, Train};
 use mx_proto::{EndpointId, Instant, NicId, Target};
+use std::time::Duration;
 
 /// Bytes in one train at most, as in one packet of the Internet.
 const TRAIN_BYTES: usize = 65_507;
+
+/// How soon somebody polls again who left out something: as applications do that test for a moment
+/// between other things.
+const AFTER_A_GLANCE: Duration = Duration::from_millis(3);
 
 /// Has two names open. Dropping it frees them.
 #[derive(Debug)]
@@ -28,6 +33,8 @@ pub struct SimDatagrams {
     name: [u8; 4],
     /// A train that is handed out.
     train: Vec<u8>,
+    /// Polls since the data channel was looked at.
+    glances: u32,
 }
 
 impl SimDatagrams {
@@ -56,6 +63,7 @@ impl SimDatagrams {
             data,
             name: data.name(),
             train: Vec::new(),
+            glances: 0,
         })
     }
 
@@ -68,6 +76,38 @@ impl SimDatagrams {
             Channel::Command => self.command,
             Channel::Data => self.data,
         }
+    }
+
+    /// Hands out what has arrived on a channel, at most `left` datagrams.
+    fn take(
+        &mut self,
+        channel: Channel,
+        left: &mut usize,
+        receive: &mut impl FnMut(Incoming<'_, SimAddress>),
+    ) {
+        while *left > 0
+            && let Some((letter, segment, count)) = self.next(channel, *left)
+        {
+            *left -= count.min(*left);
+            match letter {
+                Letter::Datagram(from, _) => receive(Incoming::Datagrams {
+                    channel,
+                    from,
+                    bytes: &self.train,
+                    segment: segment.max(1),
+                }),
+                Letter::Refused(to, quote) => receive(Incoming::Refused { to, quote }),
+                Letter::TooLarge(to, most, quote) => {
+                    receive(Incoming::TooLarge { to, most, quote });
+                }
+            }
+        }
+    }
+
+    fn is_empty(&self, channel: Channel) -> bool {
+        let mut inner = self.net.inner.borrow_mut();
+        let mailbox = inner.settled(self.of(channel));
+        mailbox.is_none_or(|mailbox| mailbox.is_empty())
     }
 
     /// The oldest thing that has arrived on a channel; of datagrams, as many as go into a train are
@@ -171,22 +211,14 @@ impl DatagramPort for SimDatagrams {
 
     fn poll(&mut self, budget: usize, mut receive: impl FnMut(Incoming<'_, SimAddress>)) -> bool {
         let mut left = budget;
-        for channel in [Channel::Command, Channel::Data] {
-            while left > 0
-                && let Some((letter, segment, count)) = self.next(channel, left)
-            {
-                left -= count.min(left);
-                match letter {
-                    Letter::Datagram(from, _) => receive(Incoming::Datagrams {
-                        channel,
-                        from,
-                        bytes: &self.train,
-                        segment: segment.max(1),
-                    }),
-                    Letter::Refused(to) => receive(Incoming::Refused { to }),
-                    Letter::TooLarge(to, most) => receive(Incoming::TooLarge { to, most }),
-                }
-            }
+        self.take(Channel::Command, &mut left, &mut receive);
+        self.glances = (self.glances + 1) % (self.terms().glances + 1);
+        if self.glances == 0 {
+            self.take(Channel::Data, &mut left, &mut receive);
+        } else if !self.is_empty(Channel::Data) {
+            // Who never sleeps looks again after a while, whatever it sees.
+            let world = &self.net.inner.borrow().world;
+            world.wake(world.now().after(AFTER_A_GLANCE), self.node);
         }
         if left == 0 {
             // There may be more, whoever asks for it.
@@ -196,14 +228,18 @@ impl DatagramPort for SimDatagrams {
         left < budget
     }
 
+    fn drain_data(
+        &mut self,
+        budget: usize,
+        mut receive: impl FnMut(Incoming<'_, SimAddress>),
+    ) -> bool {
+        let mut left = budget;
+        self.take(Channel::Data, &mut left, &mut receive);
+        left > 0
+    }
+
     fn arm(&mut self) -> bool {
-        let mut inner = self.net.inner.borrow_mut();
-        let empty = |address| {
-            inner
-                .settled(address)
-                .is_none_or(|mailbox| mailbox.is_empty())
-        };
-        [self.command, self.data].into_iter().all(empty)
+        self.is_empty(Channel::Command) && self.is_empty(Channel::Data)
     }
 
     fn disarm(&mut self) {}

@@ -42,6 +42,8 @@ pub struct Terms {
     pub coalesce: f64,
     /// Arrivals become visible only at multiples of it, as with an interface that saves interrupts.
     pub moderation: Duration,
+    /// So many polls in a row leave out the data channel.
+    pub glances: u32,
     /// How likely a send finds no room.
     pub refuse: f64,
     /// Senders are told when nobody has a name open.
@@ -64,6 +66,7 @@ impl Default for Terms {
             safe: false,
             coalesce: 1.0,
             moderation: Duration::ZERO,
+            glances: 0,
             refuse: 0.0,
             answers_refused: true,
             answers_cut: false,
@@ -100,6 +103,7 @@ impl Terms {
             safe: faults.corrupt == 0.0 && rng.chance(0.5),
             coalesce: rng.pick(&[0.0, 0.5, 1.0]),
             moderation: Duration::from_micros(rng.pick(&[0, 5, 50])),
+            glances: 0,
             refuse: rng.pick(&[0.0, 0.0, 0.1]),
             answers_refused: rng.chance(0.5),
             answers_cut: rng.chance(0.3),

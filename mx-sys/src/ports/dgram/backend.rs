@@ -139,6 +139,21 @@ impl DatagramPort for Backend {
         }
     }
 
+    fn drain_data(
+        &mut self,
+        budget: usize,
+        mut receive: impl FnMut(Incoming<'_, AnyAddress>),
+    ) -> bool {
+        match self {
+            Self::Udp(udp) => {
+                udp.drain_data(budget, |incoming| receive(of(incoming, AnyAddress::Udp)))
+            }
+            Self::Fabric(fabric) => {
+                fabric.drain_data(budget, |incoming| receive(of(incoming, AnyAddress::Fabric)))
+            }
+        }
+    }
+
     fn arm(&mut self) -> bool {
         each!(self, it => it.arm())
     }
@@ -167,8 +182,16 @@ fn of<A, B>(incoming: Incoming<'_, A>, name: impl Fn(A) -> B) -> Incoming<'_, B>
             bytes,
             segment,
         },
-        Incoming::Refused { to } => Incoming::Refused { to: name(to) },
-        Incoming::TooLarge { to, most } => Incoming::TooLarge { to: name(to), most },
+        Incoming::Refused { to, quote } => Incoming::Refused {
+            to: name(to),
+            quote,
+        },
+        Incoming::TooLarge { to, most, quote } => Incoming::TooLarge {
+            to: name(to),
+            most,
+            quote,
+        },
+        Incoming::NotFound { at } => Incoming::NotFound { at: name(at) },
         Incoming::Found { at, is } => Incoming::Found {
             at: name(at),
             is: name(is),

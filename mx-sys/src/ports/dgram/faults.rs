@@ -181,6 +181,24 @@ impl<A: Copy> Mishaps<A> {
         any
     }
 
+    /// What the service has: datagrams are harmed.
+    fn take_in(
+        &mut self,
+        now: Instant,
+        incoming: Incoming<'_, A>,
+        receive: &mut impl FnMut(Incoming<'_, A>),
+    ) {
+        match incoming {
+            Incoming::Datagrams {
+                channel,
+                from,
+                bytes,
+                segment,
+            } => self.harm((channel, from, now), (bytes, segment.max(1)), receive),
+            other => receive(other),
+        }
+    }
+
     /// Datagrams have come: those that nothing happens to stay together.
     fn harm(
         &mut self,
@@ -348,16 +366,24 @@ impl<D: DatagramPort> DatagramPort for Faulty<D> {
         };
         let now = self.inner.now();
         let mut any = mishaps.release(now, &mut receive);
-        any |= self.inner.poll(budget, |incoming| match incoming {
-            Incoming::Datagrams {
-                channel,
-                from,
-                bytes,
-                segment,
-            } => mishaps.harm((channel, from, now), (bytes, segment.max(1)), &mut receive),
-            other => receive(other),
+        any |= self.inner.poll(budget, |incoming| {
+            mishaps.take_in(now, incoming, &mut receive);
         });
         any
+    }
+
+    fn drain_data(
+        &mut self,
+        budget: usize,
+        mut receive: impl FnMut(Incoming<'_, Self::Address>),
+    ) -> bool {
+        let Some(mishaps) = &mut self.mishaps else {
+            return self.inner.drain_data(budget, receive);
+        };
+        let now = self.inner.now();
+        self.inner.drain_data(budget, |incoming| {
+            mishaps.take_in(now, incoming, &mut receive);
+        })
     }
 
     fn arm(&mut self) -> bool {

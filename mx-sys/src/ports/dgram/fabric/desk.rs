@@ -4,7 +4,7 @@
 //!   resolve --> what stands for the target --> Hello: goes nowhere
 //!                        |
 //!       asked over TCP (locator) --> name  --> Found     the Hello goes there
-//!                                `-> none  --> Refused   there is nobody to call
+//!                                `-> none  --> NotFound  there is nobody to call
 //! ```
 //!
 //! Addresses of IP follow from host and number. Those of `verbs` and `efa` are drawn when an endpoint
@@ -62,7 +62,7 @@ impl Desk {
                     at: sought,
                     is: name,
                 },
-                Answer::Nowhere { sought } => Incoming::Refused { to: sought },
+                Answer::Nowhere { sought } => Incoming::NotFound { at: sought },
             });
         }
         any

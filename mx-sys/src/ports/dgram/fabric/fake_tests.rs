@@ -358,6 +358,33 @@ fn a_failing_step_of_opening_is_named_and_leaves_nothing_open() {
     }
 }
 
+#[test]
+fn the_data_channel_is_empty_when_less_came_than_was_asked_for_whatever_waits_on_the_other() {
+    let mut pair = Pair::new(Shape::usnic(), 1);
+    let mut got = Vec::new();
+    for channel in [Channel::Command, Channel::Data] {
+        (0..10).for_each(|_| pair.push(channel, b"x", 1, &mut got));
+    }
+    assert!(got.is_empty(), "there was room");
+    let mut came = 0;
+    for _ in 0..1000 {
+        let before = came;
+        let empty = pair.b.drain_data(4, |incoming| match incoming {
+            Incoming::Datagrams {
+                channel: Channel::Data,
+                ..
+            } => came += 1,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(empty, came - before < 4);
+        pair.a.poll(64, |incoming| panic!("{incoming:?}"));
+    }
+    assert_eq!(came, 10);
+    pair.settle(&mut got);
+    assert_eq!(got.len(), 10);
+    pair.end();
+}
+
 fn target(endpoint: u32) -> Target {
     Target {
         nic: NicId(7),
@@ -371,7 +398,7 @@ fn news(service: &mut FabricDatagrams) -> Vec<(FabricAddress, Option<FabricAddre
     let mut news = Vec::new();
     let told = service.poll(64, |incoming| match incoming {
         Incoming::Found { at, is } => news.push((at, Some(is))),
-        Incoming::Refused { to } => news.push((to, None)),
+        Incoming::NotFound { at } => news.push((at, None)),
         other => panic!("{other:?}"),
     });
     assert_eq!(told, !news.is_empty());

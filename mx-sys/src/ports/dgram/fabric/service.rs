@@ -122,9 +122,9 @@ impl DatagramPort for FabricDatagrams {
         for channel in CHANNELS {
             let polled = self.poll_channel(channel, format, left.max(1), &mut receive);
             match polled {
-                Ok((taken, did)) => {
-                    left = left.saturating_sub(taken);
-                    any |= did;
+                Ok(polled) => {
+                    left = left.saturating_sub(polled.taken);
+                    any |= polled.did;
                 }
                 Err(error) => {
                     self.broke(&error);
@@ -144,6 +144,24 @@ impl DatagramPort for FabricDatagrams {
             );
         }
         any
+    }
+
+    fn drain_data(
+        &mut self,
+        budget: usize,
+        mut receive: impl FnMut(Incoming<'_, FabricAddress>),
+    ) -> bool {
+        if !self.is_open() {
+            return true;
+        }
+        let format = self.plan().terms.address_format;
+        match self.poll_channel(Channel::Data, format, budget.max(1), &mut receive) {
+            Ok(polled) => polled.empty,
+            Err(error) => {
+                self.broke(&error);
+                true
+            }
+        }
     }
 
     fn arm(&mut self) -> bool {
@@ -187,18 +205,17 @@ impl FabricDatagrams {
         fitting.copied().find_map(|at| ours.elsewhere(at))
     }
 
-    /// Hands out what has come in on one channel. Returns how many datagrams, and whether anything
-    /// at all has happened.
+    /// Hands out what has come in on one channel.
     fn poll_channel(
         &mut self,
         channel: Channel,
         format: u32,
         budget: usize,
         receive: &mut impl FnMut(Incoming<'_, FabricAddress>),
-    ) -> Result<(usize, bool), FabricError> {
+    ) -> Result<Polled, FabricError> {
         let Self { open, stats, .. } = self;
         let Some(open) = open else {
-            return Ok((0, false));
+            return Ok(Polled::default());
         };
         let ours = *open.line(channel).name();
         let (mut taken, mut did) = (0, false);
@@ -235,8 +252,10 @@ impl FabricDatagrams {
                 }
             }
             line.push(domain, peers, stats)?;
-            if taken >= budget || line.read(peers, BATCH.min(budget - taken), stats)? == 0 {
-                return Ok((taken, did || taken > 0));
+            let empty = taken < budget && line.read(peers, BATCH.min(budget - taken), stats)? == 0;
+            if empty || taken >= budget {
+                did |= taken > 0;
+                return Ok(Polled { taken, did, empty });
             }
             did = true;
         }
@@ -247,4 +266,15 @@ impl FabricDatagrams {
         let timer = [self.pulse.raw()];
         self.watch(&timer) && self.pulse.start()
     }
+}
+
+/// What came of a look at one channel.
+#[derive(Clone, Copy, Default, Debug)]
+struct Polled {
+    /// Datagrams.
+    taken: usize,
+    /// Anything at all has happened.
+    did: bool,
+    /// Nothing is left.
+    empty: bool,
 }

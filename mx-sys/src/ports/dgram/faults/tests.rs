@@ -59,6 +59,10 @@ impl DatagramPort for Numbers {
         !bytes.is_empty()
     }
 
+    fn drain_data(&mut self, budget: usize, receive: impl FnMut(Incoming<'_, u8>)) -> bool {
+        !self.poll(budget, receive)
+    }
+
     fn arm(&mut self) -> bool {
         true
     }

@@ -9,6 +9,7 @@
 
 use super::address::Address;
 use super::sys::Name;
+use mx_proto::reliability::Quote;
 use std::io;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -37,6 +38,8 @@ pub(super) struct Failure {
     pub(super) errno: i32,
     /// What fits into a packet on the way there, headers included, if that was the reason.
     pub(super) mtu: u32,
+    /// What it was, if enough of it came back.
+    pub(super) quote: Option<Quote>,
 }
 
 /// Receives one datagram and what the kernel says about it.
@@ -85,12 +88,12 @@ pub(super) fn take_failure(fd: &OwnedFd) -> io::Result<Option<Failure>> {
 
 fn next_failure(fd: &OwnedFd) -> io::Result<Option<Failure>> {
     let mut name = Name::new();
-    // The beginning of what was sent, which nobody needs.
-    let mut payload = [0u8; 8];
+    // The beginning of what was sent, behind the header of UDP.
+    let mut quoted = [0u8; Quote::BYTES];
     let mut error = None;
-    receive(
+    let len = receive(
         fd,
-        &mut payload,
+        &mut quoted,
         libc::MSG_ERRQUEUE,
         &mut name,
         |kind, data| {
@@ -107,6 +110,7 @@ fn next_failure(fd: &OwnedFd) -> io::Result<Option<Failure>> {
         to,
         errno: error.ee_errno as i32,
         mtu: error.ee_info,
+        quote: quoted.get(..len).and_then(Quote::read),
     }))
 }
 

@@ -282,10 +282,15 @@ impl UdpDatagrams {
         count
     }
 
-    /// At most about `room` datagrams of the data channel. Returns how many buffers they filled.
+    /// At most about `room` datagrams of the data channel. Returns how many buffers they filled, and
+    /// whether nothing is left.
     #[inline]
-    fn poll_data(&mut self, room: usize, receive: &mut impl FnMut(Incoming<'_, Address>)) -> usize {
-        let (mut datagrams, mut buffers) = (0, 0);
+    fn poll_data(
+        &mut self,
+        room: usize,
+        receive: &mut impl FnMut(Incoming<'_, Address>),
+    ) -> (usize, bool) {
+        let (mut datagrams, mut buffers, mut empty) = (0, 0, false);
         while datagrams < room {
             let batch = (room - datagrams).min(DATA_BATCH);
             let got = receive_batch(
@@ -299,6 +304,7 @@ impl UdpDatagrams {
             );
             buffers += got;
             if got < batch {
+                empty = true;
                 break;
             }
         }
@@ -306,7 +312,7 @@ impl UdpDatagrams {
             0 => self.look.idle.saturating_add(1),
             _ => 0,
         };
-        buffers
+        (buffers, empty)
     }
 }
 
@@ -355,12 +361,12 @@ fn hand_out(
 
 /// What a failure is to those above. Other troubles pass, and look like loss until they do.
 fn told(failure: Failure) -> Option<Incoming<'static, Address>> {
-    let to = failure.to;
+    let Failure { to, quote, .. } = failure;
     match failure.errno {
-        libc::ECONNREFUSED => Some(Incoming::Refused { to }),
+        libc::ECONNREFUSED => Some(Incoming::Refused { to, quote }),
         libc::EMSGSIZE => {
             let most = (failure.mtu as usize).checked_sub(to.headers())?;
-            Some(Incoming::TooLarge { to, most })
+            Some(Incoming::TooLarge { to, most, quote })
         }
         errno => {
             log::debug!("udp: {to:?}: {}", io::Error::from_raw_os_error(errno));
@@ -463,7 +469,7 @@ impl DatagramPort for UdpDatagrams {
         let share = (budget / 4).max(1);
         let mut any = self.poll_command(budget.saturating_sub(share).max(1), &mut receive) > 0;
         if everywhere || self.look.idle < ACTIVE_LOOKS || self.look.polls % DATA_EVERY == 0 {
-            any |= self.poll_data(share.max(budget / 2), &mut receive) > 0;
+            any |= self.poll_data(share.max(budget / 2), &mut receive).0 > 0;
         }
         if everywhere && !any {
             // Something woke us, perhaps one of these.
@@ -475,6 +481,15 @@ impl DatagramPort for UdpDatagrams {
             any = true;
         }
         any
+    }
+
+    fn drain_data(
+        &mut self,
+        budget: usize,
+        mut receive: impl FnMut(Incoming<'_, Address>),
+    ) -> bool {
+        let (_, empty) = self.poll_data(budget.max(1), &mut receive);
+        empty
     }
 
     fn arm(&mut self) -> bool {

@@ -55,6 +55,7 @@ pub(super) struct Socket {
     state: UdpSocketState,
     /// It carries IPv6 and, unless it has an address of that family, IPv4.
     both: bool,
+    together: bool,
     tells: bool,
     port: u16,
     /// What it sends may be cut under way, at the moment.
@@ -70,11 +71,16 @@ impl Socket {
             None => everywhere(opening.port)?,
         };
         let receive_buffer = enlarge(&fd, opening.receive_buffer)?;
-        let state = prepare(&fd, both, opening)?;
+        let Opening {
+            together, tells, ..
+        } = opening;
+        let state = prepare(&fd, both, together, tells)?;
+        state.enable_transport_errors((&fd).into())?;
         Ok(Self {
             state,
             both,
-            tells: opening.tells,
+            together,
+            tells,
             port: sys::local_port(&fd)?,
             fd,
             fragmenting: false,
@@ -192,8 +198,7 @@ impl Socket {
             sent,
             Err(DatagramError::TooLarge(_) | DatagramError::Unreachable)
         );
-        if no_reason && let Ok(state) = UdpSocketState::new((&self.fd).into()) {
-            quieten(&self.fd, self.both, self.tells);
+        if no_reason && let Ok(state) = prepare(&self.fd, self.both, self.together, self.tells) {
             self.state = state;
             self.fragmenting = false;
         }
@@ -406,14 +411,14 @@ fn enlarge(fd: &OwnedFd, bytes: usize) -> io::Result<usize> {
 /// above, so that a longer queue would only be late.
 const SEND_BUFFER: i32 = 1 << 20;
 
-fn prepare(fd: &OwnedFd, both: bool, opening: Opening) -> io::Result<UdpSocketState> {
+/// What quinn-udp knows of a socket. It asks the kernel for more than is wanted each time.
+fn prepare(fd: &OwnedFd, both: bool, together: bool, tells: bool) -> io::Result<UdpSocketState> {
     let state = UdpSocketState::new(fd.into())?;
-    quieten(fd, both, opening.tells);
-    if !opening.together {
+    quieten(fd, both, tells);
+    if !together {
         // A kernel without it has nothing to turn off.
         let _ = sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 0);
     }
-    state.enable_transport_errors(fd.into())?;
     Ok(state)
 }
 
@@ -430,4 +435,50 @@ fn quieten(fd: &OwnedFd, both: bool, tells: bool) {
         let _ = sys::set_option(fd, level, name, 0);
     }
     sys::tell_addresses(fd, both, tells);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_began_anew_with_trains_asks_the_kernel_for_what_it_did_before() {
+        for together in [false, true] {
+            let mut socket = Socket::open(Opening {
+                ip: Some(Ipv4Addr::LOCALHOST.into()),
+                port: 0,
+                receive_buffer: 1 << 16,
+                together,
+                tells: false,
+            })
+            .unwrap();
+            let options = |socket: &Socket| {
+                let of = |level, name| sys::option(&socket.fd, level, name).unwrap();
+                [
+                    of(libc::SOL_UDP, libc::UDP_GRO),
+                    of(libc::IPPROTO_IP, libc::IP_PKTINFO),
+                    of(libc::IPPROTO_IP, libc::IP_RECVTOS),
+                    of(libc::IPPROTO_IP, libc::IP_RECVERR),
+                ]
+            };
+            let before = options(&socket);
+            assert_eq!(before, [i32::from(together), 0, 0, 1]);
+            let to = Address::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 9)));
+            let raw = RawAddress::new(to, false).unwrap();
+            // No address of ours: nothing can be sent from there.
+            let source = Some(Ipv4Addr::new(192, 0, 2, 1).into());
+            let there = There {
+                to,
+                raw: &raw,
+                source,
+            };
+            let train = Train {
+                segment: 10,
+                ..Train::single(&[0; 20])
+            };
+            let sent = socket.without_gso(train, there);
+            assert_eq!(sent, Err(DatagramError::Unreachable));
+            assert_eq!(options(&socket), before);
+        }
+    }
 }

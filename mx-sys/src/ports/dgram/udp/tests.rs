@@ -1,4 +1,5 @@
 use super::*;
+use mx_proto::reliability::Quote;
 use mx_proto::{EndpointId, NicId, Route};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant as Wall};
@@ -17,7 +18,7 @@ struct Side {
     got: Vec<(Channel, Address, Vec<u8>)>,
     /// Datagrams in each piece that was handed out.
     pieces: Vec<usize>,
-    refused: Vec<Address>,
+    refused: Vec<(Address, Option<Quote>)>,
     too_large: Vec<(Address, usize)>,
 }
 
@@ -60,9 +61,11 @@ impl Side {
                 pieces.push(each.len());
                 got.extend(each.map(|bytes| (channel, from, bytes.to_vec())));
             }
-            Incoming::Refused { to } => refused.push(to),
-            Incoming::TooLarge { to, most } => too_large.push((to, most)),
-            Incoming::Found { at, .. } => panic!("nobody looked for {at:?}"),
+            Incoming::Refused { to, quote } => refused.push((to, quote)),
+            Incoming::TooLarge { to, most, .. } => too_large.push((to, most)),
+            Incoming::Found { at, .. } | Incoming::NotFound { at } => {
+                panic!("nobody looked for {at:?}")
+            }
         })
     }
 
@@ -173,6 +176,14 @@ fn a_socket_for_both_families_knows_an_ipv4_peer_under_its_ipv4_address() {
     assert_eq!(both.got[0], (Channel::Command, from, b"hello".to_vec()));
 }
 
+/// What the beginning of a datagram of the layer above is, in the session `from`.
+fn datagram_of(from: u64) -> Vec<u8> {
+    let mut bytes = pattern(1000);
+    bytes[..4].copy_from_slice(b"mR\x02\x03");
+    bytes[16..24].copy_from_slice(&from.to_le_bytes());
+    bytes
+}
+
 #[test]
 fn nobody_there_is_told_for_whom_it_is_true_and_harms_nobody_else() {
     for host in HOSTS {
@@ -184,8 +195,16 @@ fn nobody_there_is_told_for_whom_it_is_true_and_harms_nobody_else() {
                 gone.at(host, Channel::Data),
             )
         };
-        for (channel, to) in [(Channel::Command, gone), (Channel::Data, gone_data)] {
-            a.udp.send(channel, to, Train::single(b"anybody?")).unwrap();
+        let long = datagram_of(0x1122_3344_5566_7788);
+        let quote = Quote::read(&long);
+        assert!(quote.is_some());
+        for (channel, to, bytes, quote) in [
+            (Channel::Command, gone, &b"anybody?"[..], None),
+            (Channel::Data, gone_data, b"anybody?", None),
+            (Channel::Command, gone, &long, quote),
+            (Channel::Data, gone_data, &long, quote),
+        ] {
+            a.udp.send(channel, to, Train::single(bytes)).unwrap();
             // The answer is there already, and is told at the next call, whatever that is about.
             let there = b.at(host, channel);
             a.udp.send(channel, there, Train::single(b"hello")).unwrap();
@@ -195,7 +214,7 @@ fn nobody_there_is_told_for_whom_it_is_true_and_harms_nobody_else() {
             b.until(|b| b.got.len() == 5);
             b.got.clear();
             a.until(|a| !a.refused.is_empty());
-            assert_eq!(std::mem::take(&mut a.refused), [to]);
+            assert_eq!(std::mem::take(&mut a.refused), [(to, quote)]);
         }
     }
 }
@@ -210,7 +229,7 @@ fn who_slept_hears_of_a_refusal_although_nothing_else_comes() {
         .unwrap();
     let nest = a.udp.nest.readable();
     assert_eq!(nest, 1 << MEMBER_COMMAND);
-    a.until(|a| a.refused == [gone]);
+    a.until(|a| a.refused == [(gone, None)]);
     assert_eq!(a.udp.nest.readable(), 0);
     assert!(a.udp.arm() && !a.poll());
 }
@@ -315,6 +334,25 @@ fn a_flood_on_one_channel_does_not_keep_the_other_from_being_heard() {
         b.until(|b| b.got.len() == 201);
         b.got.clear();
     }
+}
+
+#[test]
+fn the_data_channel_is_seldom_looked_at_when_quiet_and_at_once_when_that_is_asked_for() {
+    let (mut a, mut b) = (Side::new(None), Side::new(None));
+    let to = b.at(HOSTS[0], Channel::Data);
+    b.poll();
+    while b.udp.look.idle < ACTIVE_LOOKS || b.udp.look.polls % DATA_EVERY != 0 {
+        b.poll();
+    }
+    for _ in 0..20 {
+        a.udp.send(Channel::Data, to, Train::single(b"x")).unwrap();
+    }
+    assert!(!b.poll(), "this one leaves it out");
+    let mut came = 0;
+    let mut drain = |budget| b.udp.drain_data(budget, |_| came += 1);
+    assert!(!drain(16), "there are four more");
+    assert!(drain(16) && drain(16));
+    assert_eq!(came, 20);
 }
 
 #[test]

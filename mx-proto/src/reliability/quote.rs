@@ -1,0 +1,61 @@
+//! Whose datagram came back, as errors of the network tell.
+//!
+//! ```text
+//!   ICMP: nobody there, too large     the beginning of what it is about
+//!                                     IP | UDP | header: magic, version .. from: our cookie
+//!                                     '--- guessed ---'                    '-- not guessed --'
+//!
+//!   quoted by      Linux    512 bytes and more         the least allowed (RFC 792)    none
+//!                  a router that knows RFC 4884 100
+//! ```
+//!
+//! Addresses and numbers are known to all, so that anybody can make an error about them. Our cookie
+//! is known to us, the peer and who is on the way between: an error that quotes it is about
+//! something that was sent.
+//!
+//! Knows nothing of: sessions, where errors come from.
+
+use super::packet::sender_of;
+
+/// The session of ours in which something was sent that came back.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Quote(u64);
+
+impl Quote {
+    /// Bytes of a datagram's beginning that are enough.
+    pub const BYTES: usize = 24;
+
+    /// Reads it from the beginning of a datagram. `None`: that is too short, or none of ours.
+    pub fn read(quoted: &[u8]) -> Option<Self> {
+        quoted.first_chunk().and_then(sender_of).map(Self)
+    }
+
+    /// Our cookie, as it was quoted.
+    pub(super) fn session(self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::packet::{Header, Kind};
+    use super::*;
+
+    #[test]
+    fn a_quote_that_is_long_enough_and_of_a_datagram_of_ours_names_its_sender() {
+        let mut bytes = Vec::new();
+        Header::new(Kind::Ping, 5, 0x1122_3344_5566_7788).emit(&[], &mut bytes);
+        for len in 0..Quote::BYTES {
+            assert_eq!(Quote::read(&bytes[..len]), None, "{len} bytes");
+        }
+        for len in [Quote::BYTES, bytes.len()] {
+            let quote = Quote::read(&bytes[..len]);
+            assert_eq!(quote.map(Quote::session), Some(0x1122_3344_5566_7788));
+        }
+        for at in 0..3 {
+            bytes[at] ^= 1;
+            assert_eq!(Quote::read(&bytes), None, "byte {at}");
+            bytes[at] ^= 1;
+        }
+    }
+}
