@@ -132,6 +132,10 @@ const TRIES_BEFORE_GIVING_UP: u32 = 3;
 /// take in a whole socket.
 const PATIENCE: Duration = Duration::from_millis(20);
 
+/// Numbers that may come early: as many as any peer's window has, whatever ours is. 4 KiB of bits,
+/// while something is missing.
+const NUMBERS: u16 = 1 << 15;
+
 /// So often Hello is said again to somebody who forgets its Welcome each time.
 const HELLOS_AGAIN: u32 = 4;
 
@@ -165,7 +169,7 @@ impl Session {
             state,
             unconfirmed: caller.is_none(),
             send: SendWindow::new(first, config.window, 0),
-            recv: RecvWindow::new(their_first, config.window),
+            recv: RecvWindow::new(their_first, NUMBERS),
             first,
             next_fragment: 0,
             rtt: Rtt::new(config),
@@ -245,17 +249,12 @@ impl Session {
     }
 
     /// The peer's answer to our Hello. True when that opened the session.
-    pub(super) fn on_welcome(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        config: &ReliableConfig,
-    ) -> bool {
+    pub(super) fn on_welcome(&mut self, now: Instant, header: &Header) -> bool {
         let State::Calling { began, tries, .. } = self.state else {
             return false;
         };
         self.theirs = header.from;
-        self.recv = RecvWindow::new(header.seq, config.window);
+        self.recv = RecvWindow::new(header.seq, NUMBERS);
         self.send.on_room(self.first, header.room);
         if tries == 1 {
             self.rtt.on_sample(now, now.since(began));
