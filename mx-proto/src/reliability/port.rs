@@ -34,7 +34,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Reliable<D: DatagramPort> {
     datagrams: D,
-    links: Links<D::Address>,
+    pub(super) links: Links<D::Address>,
     command: Capacity,
     data: Capacity,
     /// What may be sent.

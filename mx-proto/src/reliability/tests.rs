@@ -332,6 +332,19 @@ fn a_peer_that_has_to_be_looked_for_is_called_as_soon_as_it_is_found() {
 }
 
 #[test]
+fn how_long_a_peer_was_looked_for_is_no_sample_of_the_way_to_it() {
+    let mut pair = Pair::new(ReliableConfig::default());
+    let link = pair.call(7);
+    pair.run(Duration::from_millis(50));
+    pair.net.borrow_mut().found = Some(((7, 0), (1, 0)));
+    pair.run(Duration::from_micros(100));
+    assert_eq!(pair.users[0].up, [link]);
+    let session = &pair.ports[0].links.of_mut(link).unwrap().session;
+    let first = session.rtt.smoothed().expect("a first sample");
+    assert!(first <= Duration::from_micros(100), "{first:?}");
+}
+
+#[test]
 fn tiny_packets_take_the_command_channel_and_others_the_data_channel_in_trains() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     let before = pair.logged();

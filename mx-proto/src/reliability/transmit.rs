@@ -87,7 +87,16 @@ impl Session {
         if !out.single(Channel::Command, header, &greeting(&[])) {
             return Pass::NoRoom;
         }
-        if let State::Calling { next, tries, .. } = &mut self.state {
+        if let State::Calling {
+            next,
+            tries,
+            first_at,
+            ..
+        } = &mut self.state
+        {
+            if *tries == 0 {
+                *first_at = out.now;
+            }
             let pause = out.config.first_rto.saturating_mul(1 << (*tries).min(16));
             *next = out.now.after(pause.min(out.config.max_rto));
             *tries = tries.saturating_add(1);
