@@ -237,10 +237,11 @@ impl Session {
     }
 
     fn sent(&mut self, index: usize, count: usize, channel: Channel, now: Instant) {
-        if self.send.in_flight_bytes() == 0 {
+        let before = self.send.in_flight_bytes();
+        // What is sent again is no beginning, though all of it had been lost.
+        if before == 0 && self.send.slot(index).is_some_and(|slot| !slot.again) {
             self.on_began(now);
         }
-        let before = self.send.in_flight_bytes();
         for at in index..index + count {
             self.send.on_sent(at, channel, now);
         }

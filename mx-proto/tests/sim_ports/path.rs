@@ -13,6 +13,9 @@ use mx_sim::link::Fate;
 use mx_sim::seeds;
 use std::time::Duration;
 
+/// The kind of datagrams that carry segments.
+const DATA: u8 = 3;
+
 const ALL: [Oversize; 3] = [
     Oversize::Vanishes,
     Oversize::IsReported,
@@ -160,6 +163,20 @@ fn a_data_channel_that_dies_in_mid_run_is_given_up_and_everything_arrives() {
         all || ended == Some(LinkDown::TimedOut),
         "neither arrived nor ended since {began:?}: {arrived}"
     );
+}
+
+#[test]
+fn a_way_on_which_only_talk_passes_and_no_data_ends_the_link() {
+    let mut stage = stage(1_472, Oversize::Vanishes);
+    stage.exchange(5);
+    let script = |_: Channel, bytes: &[u8]| match bytes[3] {
+        DATA => Fate::Drop,
+        _ => Fate::Chance,
+    };
+    stage.net.set_script(0, 1, Some(Box::new(script)));
+    stage.at(0).to_send.extend([5_000; 10]);
+    stage.run(60 * SECOND);
+    assert_eq!(stage.down(0), Some(LinkDown::TimedOut));
 }
 
 #[test]
