@@ -31,6 +31,10 @@ struct Net {
     now: Instant,
     queues: [[Queue; 2]; 2],
     mtu: usize,
+    /// The service knows the MTU, and cuts nothing.
+    refuses: bool,
+    /// So often it said so.
+    refused: usize,
     /// Every datagram sent: from which end, on which channel, its bytes.
     log: Vec<(usize, Channel, Vec<u8>)>,
     /// Of datagrams with these numbers in the log nothing arrives.
@@ -89,6 +93,10 @@ impl DatagramPort for End {
         let mut net = self.net.borrow_mut();
         if to.0 > 1 {
             return Err(DatagramError::Unreachable);
+        }
+        if net.refuses && train.segment > net.mtu {
+            net.refused += 1;
+            return Err(DatagramError::TooLarge(net.mtu));
         }
         for datagram in train.bytes.chunks(train.segment) {
             net.log.push((self.own, channel, datagram.to_vec()));
@@ -201,6 +209,8 @@ impl Pair {
             now: Instant(1_000_000_000),
             queues: Default::default(),
             mtu: 9000,
+            refuses: false,
+            refused: 0,
             log: Vec::new(),
             lose: Vec::new(),
             found: None,
@@ -486,4 +496,33 @@ fn a_peer_that_takes_nothing_in_but_says_so_is_not_given_up() {
         net.now = net.now.after(Duration::from_micros(100));
     }
     assert_eq!(pair.users[0].down, [LinkDown::TimedOut]);
+}
+
+#[test]
+fn a_service_that_takes_less_than_the_least_ends_the_link_after_the_give_up_time() {
+    for passed_before in [false, true] {
+        let config = ReliableConfig {
+            give_up: Duration::from_secs(2),
+            ..ReliableConfig::default()
+        };
+        let mut pair = Pair::new(config);
+        let narrow = |pair: &Pair| {
+            let mut net = pair.net.borrow_mut();
+            (net.mtu, net.refuses) = (500, true);
+        };
+        if !passed_before {
+            narrow(&pair);
+        }
+        let link = pair.connect();
+        pair.run(Duration::from_millis(50));
+        narrow(&pair);
+        pair.send(0, link, 1, &bytes(20_000)).unwrap();
+        pair.run(Duration::from_secs(1));
+        // Not at every poll, of which there were 50 000.
+        let refused = pair.net.borrow().refused;
+        assert!(refused < 5_000, "{refused} times");
+        assert_eq!(pair.users[0].down, []);
+        pair.run(Duration::from_secs(5));
+        assert_eq!(pair.users[0].down, [LinkDown::TimedOut]);
+    }
 }

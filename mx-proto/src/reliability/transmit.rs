@@ -153,8 +153,15 @@ impl Session {
             match self.transmit_train(index, count, channel, out) {
                 Ok(()) => {}
                 Err(DatagramError::WouldBlock) => return Pass::NoRoom,
-                // The segments are cut already: next time they go with leave to be cut again.
-                Err(DatagramError::TooLarge(most)) => self.on_too_large(out.now, most),
+                // The segments are cut already: next time they go with leave to be cut again. If they
+                // had that, or get none, they are as good as lost.
+                Err(DatagramError::TooLarge(most)) => {
+                    let had_leave = self.pmtu.is_to_be_cut(bytes as usize);
+                    self.on_too_large(out.now, most);
+                    if had_leave || !self.pmtu.is_to_be_cut(bytes as usize) {
+                        self.sent(index, count, channel, out.now);
+                    }
+                }
                 // As if it had been lost.
                 Err(DatagramError::Unreachable) => self.sent(index, count, channel, out.now),
             }
@@ -216,7 +223,7 @@ impl Session {
             return Ok(());
         };
         let segment = first.len as usize;
-        let may_fragment = segment > self.pmtu.size();
+        let may_fragment = self.pmtu.is_to_be_cut(segment);
         let bytes = out.store.run_of(first, last);
         let len = bytes.len() as u64;
         let train = Train {

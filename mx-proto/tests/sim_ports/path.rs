@@ -108,6 +108,35 @@ fn a_way_that_carries_less_than_before_is_noticed_in_mid_run() {
     });
 }
 
+/// An interface that takes less than every IPv4 way does: told, or known, before anything is sent.
+#[test]
+fn a_way_narrower_than_the_least_carries_everything_where_the_network_layer_cuts() {
+    for oversize in [Oversize::IsReported, Oversize::IsRefused] {
+        let mut stage = stage(500, oversize);
+        stage.exchange(10);
+        stage.run(60 * SECOND);
+        let before = stage.net.traffic().sent;
+        stage.run(60 * SECOND);
+        let idle = stage.net.traffic().sent - before;
+        assert!(
+            idle < 600,
+            "{oversize:?}: {idle} datagrams in an idle minute"
+        );
+        stage.exchange(10);
+    }
+}
+
+#[test]
+fn a_way_that_becomes_narrower_than_the_least_ends_nothing_where_the_network_layer_cuts() {
+    for oversize in [Oversize::IsReported, Oversize::IsRefused] {
+        let mut stage = stage(1_472, oversize);
+        stage.exchange(5);
+        stage.run(SECOND);
+        set_mtu(&stage, 500);
+        stage.exchange(10);
+    }
+}
+
 #[test]
 fn a_way_that_carries_more_than_before_is_noticed_in_time() {
     let mut stage = stage(1_300, Oversize::Vanishes);
