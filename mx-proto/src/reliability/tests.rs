@@ -526,3 +526,65 @@ fn a_service_that_takes_less_than_the_least_ends_the_link_after_the_give_up_time
         assert_eq!(pair.users[0].down, [LinkDown::TimedOut]);
     }
 }
+
+#[test]
+fn a_caller_that_brings_no_packet_in_time_is_forgotten() {
+    let (mut pair, _) = Pair::connected(ReliableConfig::default());
+    pair.run(Duration::from_secs(9));
+    assert_eq!(pair.ports[1].sessions(), 1);
+    pair.run(Duration::from_secs(2));
+    assert_eq!(pair.ports[1].sessions(), 0);
+    // Nobody above had heard of it.
+    assert_eq!(pair.users[1].down, []);
+    assert_eq!(pair.users[0].down, [LinkDown::Reset]);
+}
+
+#[test]
+fn a_caller_that_brings_a_packet_late_but_in_time_stays() {
+    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+    pair.run(Duration::from_secs(9));
+    pair.send(0, link, 1, b"late").unwrap();
+    pair.run(Duration::from_secs(30));
+    assert_eq!(pair.users[1].packets, [(1, b"late".to_vec())]);
+    assert_eq!((pair.ports[0].sessions(), pair.ports[1].sessions()), (1, 1));
+}
+
+#[test]
+fn a_caller_has_time_after_we_have_not_looked_for_long() {
+    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+    let later = pair.now().after(Duration::from_secs(15));
+    pair.net.borrow_mut().now = later;
+    pair.run(Duration::from_secs(4));
+    pair.send(0, link, 1, b"late").unwrap();
+    pair.run(Duration::from_secs(10));
+    assert_eq!(pair.users[1].packets, [(1, b"late".to_vec())]);
+    assert_eq!(pair.ports[1].sessions(), 1);
+}
+
+#[test]
+fn a_caller_that_brings_no_packet_takes_no_place_of_our_own_calls() {
+    let config = ReliableConfig {
+        max_links: 1,
+        ..ReliableConfig::default()
+    };
+    let (mut pair, link) = Pair::connected(config);
+    let call = |pair: &mut Pair| {
+        let target = Target {
+            nic: NicId(1),
+            endpoint: EndpointId(0),
+            route: Route::AUTO,
+        };
+        let clock = At(pair.now());
+        Port::<Vec<u8>>::connect(&mut pair.ports[1], target, &clock)
+    };
+    let ours = call(&mut pair).expect("a place");
+    assert_eq!(call(&mut pair), Err(ConnectError::NoResources));
+    Port::<Vec<u8>>::close(&mut pair.ports[1], ours, Close::Now);
+    pair.send(0, link, 1, &bytes(20_000)).unwrap();
+    pair.run(Duration::from_millis(5));
+    assert_eq!(pair.users[1].packets.len(), 1);
+    assert_eq!(call(&mut pair), Err(ConnectError::NoResources));
+    Port::<Vec<u8>>::close(&mut pair.ports[0], link, Close::Flush);
+    pair.run(Duration::from_millis(5));
+    call(&mut pair).expect("the place of the one that is over");
+}

@@ -4,7 +4,7 @@
 //!   n0 ===[ mtu 9000 ]=== n1      then 1300, then 9000 again; or the data channel is dead
 //! ```
 
-use super::sessions::{SECOND, Stage, config};
+use super::sessions::{DATA, SECOND, Stage, config};
 use super::totals;
 use mx_proto::port::LinkDown;
 use mx_proto::reliability::{Channel, ReliableConfig};
@@ -12,9 +12,6 @@ use mx_sim::datagram::{Oversize, Terms, Traffic};
 use mx_sim::link::Fate;
 use mx_sim::seeds;
 use std::time::Duration;
-
-/// The kind of datagrams that carry segments.
-const DATA: u8 = 3;
 
 const ALL: [Oversize; 3] = [
     Oversize::Vanishes,
