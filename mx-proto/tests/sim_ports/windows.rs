@@ -33,10 +33,10 @@ fn talk(seed: u64, windows: [u16; 2], loss: f64) -> u64 {
         reliable(&net, 1, config[1], 2),
     );
     let mut cluster = two(&world, ports);
-    for id in 0..2 {
+    for (id, config) in config.into_iter().enumerate() {
         // What comes may be larger than what may be sent from here.
         let peer = cluster.node(id).expect("it lives");
-        peer.heard.packet_max = config[id].packet_max;
+        peer.heard.packet_max = config.packet_max;
     }
     let mut rng = Rng::new(seed);
     exchange(&mut cluster, &mut rng, 60, Duration::from_secs(20));
