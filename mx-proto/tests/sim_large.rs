@@ -1,8 +1,9 @@
-//! Large messages over datagrams of which many are lost: whole, unchanged, and in bearable time.
+//! Large messages over datagrams of which many are lost, or between ends that are set differently:
+//! whole, unchanged, and in bearable time.
 //!
 //! ```text
-//!   n0 -- 16 MiB --> n1      a tenth of all datagrams is lost, in both directions
-//!      <-- 16 MiB --
+//!   n0 -- 16 MiB --> n1      a tenth of all datagrams is lost, in both directions; or one window
+//!      <-- 16 MiB --         is small
 //! ```
 
 use mx_proto::Config;
@@ -18,8 +19,9 @@ use std::time::Duration;
 const LARGE: usize = 16 << 20;
 const TAG: u64 = 5;
 
-/// How long a message of [`LARGE`] bytes takes in each direction, at the same time.
-fn both_ways(seed: u64, loss: f64) -> Duration {
+/// How long a message of `len` bytes takes in each direction, at the same time, between ends of
+/// these windows.
+fn both_ways(seed: u64, loss: f64, windows: [u16; 2], len: usize) -> Duration {
     let world = World::new(seed);
     seeds::watch(&world);
     let faults = Faults {
@@ -41,7 +43,8 @@ fn both_ways(seed: u64, loss: f64) -> Duration {
     };
     let book = Rc::new(RefCell::new(Book::default()));
     let mut cluster = Cluster::new(&world);
-    for id in 0..2 {
+    for (id, window) in windows.into_iter().enumerate() {
+        network.config.window = window;
         let port = network.open(id);
         let (config, habits) = (Config::default(), Habits::default());
         let mut node = Node::new(&world, &book, (id, 2), config, habits, port);
@@ -58,9 +61,9 @@ fn both_ways(seed: u64, loss: f64) -> Duration {
     let began = world.now();
     for id in 0..2 {
         let node = cluster.node(id).expect("it lives");
-        node.recv(Selector::exact(TAG), LARGE);
+        node.recv(Selector::exact(TAG), len);
         let partner = node.partners()[0];
-        node.send(partner, TAG, LARGE);
+        node.send(partner, TAG, len);
         cluster.poke(id);
     }
     let done = cluster.run_while(10_000_000, |_| book.borrow().received() < 2);
@@ -71,11 +74,25 @@ fn both_ways(seed: u64, loss: f64) -> Duration {
 #[test]
 fn sixteen_mebibytes_arrive_whole_although_a_tenth_of_all_datagrams_is_lost() {
     seeds::each(2, |seed| {
-        let took = both_ways(seed, 0.1);
+        let took = both_ways(seed, 0.1, [1024; 2], LARGE);
         println!(
             "{took:?}: {:.0} MB/s each way",
             LARGE as f64 / took.as_secs_f64() / 1e6
         );
         assert!(took < Duration::from_secs(10), "it took {took:?}");
+    });
+}
+
+#[test]
+fn messages_arrive_between_ends_whose_windows_differ() {
+    seeds::each(2, |seed| {
+        // Eager, asked for, and far larger than any window.
+        for len in [30_000, 300_000, LARGE] {
+            for windows in [[32, 1024], [1024, 32], [256, 1024], [32, 32_768]] {
+                let took = both_ways(seed, 0.0, windows, len);
+                println!("{windows:?}: {len} bytes in {took:?}");
+                assert!(took < Duration::from_secs(1), "{windows:?}: {took:?}");
+            }
+        }
     });
 }

@@ -233,6 +233,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             self.on_bad(now, id, sink);
             return true;
         }
+        self.on_trial -= usize::from(link.trial.take().is_some());
         self.deferred = Some(Deferred {
             link: id,
             arrived_at: now,
@@ -300,6 +301,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             senders,
             early_bytes,
             budget,
+            on_trial,
             ..
         } = self;
         let Some(link) = table.get_mut(id.index(), id.generation()) else {
@@ -332,7 +334,11 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         link.session.recv.mark(header.seq);
         link.known = true;
         let who = (id, link.cookie);
+        let left = *budget;
         let taken = link.reassembly.take(&chunk, who, *limits, budget, sink);
+        if *budget < left {
+            *on_trial -= usize::from(link.trial.take().is_some());
+        }
         *early_bytes = (*early_bytes + link.reassembly.kept_bytes()).saturating_sub(before);
         match taken {
             Ok(taken) if taken.fin => self.on_fin(now, id, sink),
@@ -346,11 +352,14 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
             return;
         };
-        let before = link.reassembly.kept_bytes();
+        let (before, left) = (link.reassembly.kept_bytes(), self.budget);
         let who = (id, link.cookie);
         let taken = link
             .reassembly
             .deliver(who, self.limits, &mut self.budget, sink);
+        if self.budget < left {
+            self.on_trial -= usize::from(link.trial.take().is_some());
+        }
         let kept = link.reassembly.kept_bytes();
         self.early_bytes = (self.early_bytes + kept).saturating_sub(before);
         if taken.fin {

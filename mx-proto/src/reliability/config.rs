@@ -5,7 +5,8 @@ use std::time::Duration;
 /// Settings of one `Reliable`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReliableConfig {
-    /// Segments under way on one link: 1024, as UCX's datagram transport. At most 32768.
+    /// Segments under way to one peer: 1024, as UCX's datagram transport. At most 32768. Only for
+    /// what is sent: the peer's window may be another.
     pub window: u16,
     /// Bytes accepted on one link and not acknowledged.
     pub send_bytes: usize,
@@ -38,9 +39,9 @@ pub struct ReliableConfig {
     pub linger: Duration,
     /// Largest datagram to be tried, whatever the service can do.
     pub datagram_max: usize,
-    /// Largest body of a packet.
+    /// Largest body of a packet. The same at both ends: nothing larger is taken in.
     pub packet_max: usize,
-    /// Largest body of a data packet.
+    /// Largest body of a data packet. The same at both ends.
     pub data_max: usize,
     /// How much of a large message is asked for at once.
     pub pull_block: usize,

@@ -9,6 +9,7 @@ use super::service::Channel;
 use super::session::Session;
 use crate::time::Instant;
 use crate::timer::TimerId;
+use std::time::Duration;
 
 /// One session and what the layer above knows of it.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(super) struct Link<A> {
     pub(super) known: bool,
     /// They began it.
     pub(super) called: bool,
+    /// They began it, and no whole packet has come yet.
+    pub(super) trial: Option<Trial>,
     /// Payloads are summed; `None`: the service has not been asked yet.
     pub(super) sum: Option<bool>,
     /// What the packet needs that found no room.
@@ -39,6 +42,47 @@ pub(super) struct Link<A> {
     pub(super) timer: Option<(Instant, TimerId)>,
     pub(super) dirty: bool,
     pub(super) backlogged: bool,
+}
+
+/// How long a link that they began has for its first packet: whoever only opens sessions is not to
+/// hold their places for ever.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trial {
+    until: Instant,
+    /// The second half of the time has begun.
+    last: bool,
+}
+
+/// Half of the time, which is as long as a caller itself waits for an answer
+/// ([`ReliableConfig::connect_give_up`]). Of a packet that is lost half a dozen are sent again in
+/// each half, and an honest caller has one as soon as it is welcomed. In halves, for we may not have
+/// looked for long: the second begins when we have found the first to be over.
+const HALF: Duration = Duration::from_secs(5);
+
+impl Trial {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            until: now.after(HALF),
+            last: false,
+        }
+    }
+
+    /// When [`Self::is_over`] is to be asked.
+    pub(super) fn until(&self) -> Instant {
+        self.until
+    }
+
+    /// The link is to end.
+    pub(super) fn is_over(&mut self, now: Instant) -> bool {
+        if now < self.until || self.last {
+            return now >= self.until;
+        }
+        *self = Self {
+            until: now.after(HALF),
+            last: true,
+        };
+        false
+    }
 }
 
 /// What a packet needs of a link's send window.
@@ -61,6 +105,7 @@ impl<A: Copy + Eq> Link<A> {
             attached: true,
             known,
             called: !known,
+            trial: None,
             sum: None,
             blocked: None,
             active: 0,

@@ -14,7 +14,7 @@
 
 use super::config::ReliableConfig;
 use super::cookies::Cookies;
-use super::link::{Link, Need};
+use super::link::{Link, Need, Trial};
 use super::packet::{Header, Kind};
 use super::reassembly::BodyLimits;
 use super::roster::{QUIET, Roster};
@@ -60,6 +60,8 @@ pub(super) struct Links<A> {
     pub(super) cookies: Cookies,
     pub(super) table: Roster<A>,
     pub(super) by_cookie: HashMap<u64, LinkId, RandomState>,
+    /// Links with a [`Trial`].
+    pub(super) on_trial: usize,
     dirty: VecDeque<LinkId>,
     backlog: Vec<LinkId>,
     /// They have asked what has arrived.
@@ -110,6 +112,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             cookies: Cookies::new(key),
             table: Roster::new(config, datagram_max),
             by_cookie: HashMap::default(),
+            on_trial: 0,
             dirty: VecDeque::new(),
             backlog: Vec::new(),
             pinged: Vec::new(),
@@ -146,7 +149,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.add(now, address, ours, first, None)
     }
 
-    /// A session; with `caller`, one that they began.
+    /// A session; with `caller`, one that they began. Of those the ones that have brought nothing yet
+    /// take no place of our own calls.
     pub(super) fn add(
         &mut self,
         now: Instant,
@@ -155,13 +159,20 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         first: Seq,
         caller: Option<Caller>,
     ) -> Option<LinkId> {
-        if self.table.len() >= self.config.max_links || self.by_cookie.contains_key(&ours) {
+        let others = match caller {
+            Some(_) => self.table.len(),
+            None => self.table.len() - self.on_trial,
+        };
+        if others >= self.config.max_links || self.by_cookie.contains_key(&ours) {
             self.stats.refused += 1;
             return None;
         }
         let first = self.config.first_seq.map_or(first, Seq);
+        let trial = caller.map(|_| Trial::new(now));
+        self.on_trial += usize::from(trial.is_some());
         let session = Session::new(now, ours, first, caller, self.datagram_max, &self.config);
         let mut link = Link::new(address, session, caller.is_none());
+        link.trial = trial;
         link.sum = self.config.always_sum.then_some(true);
         let (index, generation) = self.table.insert(link);
         let id = LinkId::new(index, generation);
@@ -173,6 +184,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     pub(super) fn remove(&mut self, now: Instant, id: LinkId) -> Option<Link<A>> {
         let mut link = self.table.remove(id.index(), id.generation())?;
         self.by_cookie.remove(&link.session.ours());
+        self.on_trial -= usize::from(link.trial.is_some());
         if link.called {
             self.cookies.remember(link.session.ours(), now);
         }
@@ -233,6 +245,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             return;
         };
         let at = link.session.deadline(&self.config);
+        let at = link.trial.map_or(at, |trial| at.min(trial.until()));
         match link.timer {
             Some((planned, _)) if planned <= at => return,
             Some((_, timer)) => self.wheel.clear(timer),
@@ -371,7 +384,10 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             };
             busy = true;
             link.timer = None;
-            let over = link.session.on_timer(now, &self.config, &mut self.stats);
+            let mut over = link.session.on_timer(now, &self.config, &mut self.stats);
+            if link.trial.as_mut().is_some_and(|trial| trial.is_over(now)) {
+                over = Some(LinkDown::TimedOut);
+            }
             if let Some(complaint) = link.session.pmtu.take_complaint() {
                 log::warn!("{:?}: {complaint}", link.address);
             }

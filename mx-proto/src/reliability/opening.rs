@@ -107,11 +107,10 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         payload: &[u8],
         sink: &mut S,
     ) {
-        let config = self.config;
         let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
             return;
         };
-        if !link.session.on_welcome(now, header, &config) {
+        if !link.session.on_welcome(now, header) {
             return;
         }
         let (cookie, blocked) = (link.cookie, link.blocked.is_some());

@@ -41,6 +41,8 @@ pub(super) struct Pmtu {
     bad: u32,
     /// How that is known.
     why: Why,
+    /// What passes in one piece where the service says that not even the least does; else `u32::MAX`.
+    whole: u32,
     /// Something has been answered on the data channel.
     proven: bool,
     probe: Probe,
@@ -110,6 +112,7 @@ impl Pmtu {
             good: RESORT,
             bad: u32::MAX,
             why: Why::Told,
+            whole: u32::MAX,
             proven: false,
             probe: Probe::wanted(base),
             halves: HALVES,
@@ -157,6 +160,11 @@ impl Pmtu {
         self.good as usize
     }
 
+    /// A datagram of this size passes only if the network layer cuts it.
+    pub(super) fn is_to_be_cut(&self, size: usize) -> bool {
+        size > self.good.min(self.whole) as usize
+    }
+
     /// A probe of this size is to go out on the data channel now.
     pub(super) fn next_probe(&mut self, now: Instant) -> Option<usize> {
         self.on_timer(now);
@@ -196,6 +204,7 @@ impl Pmtu {
         }
         self.proven = true;
         self.good = tried;
+        self.whole = u32::MAX;
         if tried >= self.bad {
             // It was chance.
             (self.bad, self.halves) = (u32::MAX, HALVES);
@@ -206,9 +215,9 @@ impl Pmtu {
     /// The service says that nothing larger than `most` passes. Who is on the way may have made it believe
     /// that: at worst we fall back to the base and try this very size.
     pub(super) fn on_too_large(&mut self, now: Instant, most: usize) {
-        let most = u32::try_from(most)
-            .unwrap_or(u32::MAX)
-            .clamp(RESORT, self.max);
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        self.whole = if most < RESORT { most } else { u32::MAX };
+        let most = most.clamp(RESORT, self.max);
         if most >= self.bad {
             return;
         }
@@ -216,9 +225,14 @@ impl Pmtu {
         if most < self.good {
             self.good = if most < BASE { RESORT } else { BASE };
         }
-        self.probe = match most > self.good || !self.proven {
-            true => Probe::wanted(most.max(self.good)),
+        self.probe = match self.proven {
+            _ if most > self.good => Probe::wanted(most),
+            false if self.whole >= RESORT => Probe::wanted(self.good),
+            // No probe can be small enough.
             false => Probe::Settled {
+                until: Some(now.after(AFTER_BLACK_HOLE)),
+            },
+            true => Probe::Settled {
                 until: Some(now.after(AGAIN)),
             },
         };

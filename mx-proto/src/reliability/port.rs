@@ -34,9 +34,11 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Reliable<D: DatagramPort> {
     datagrams: D,
-    links: Links<D::Address>,
+    pub(super) links: Links<D::Address>,
     command: Capacity,
     data: Capacity,
+    /// What may be sent.
+    limits: Limits,
     /// The service had no room; when to try again.
     retry_at: Option<Instant>,
     /// When peers are to hear that we are there although nothing is taken in.
@@ -53,7 +55,8 @@ const RETRY: Duration = Duration::from_micros(100);
 
 impl<D: DatagramPort> Reliable<D> {
     /// A port over `datagrams`. `key` is secret and differs between lives of one address: session
-    /// cookies follow from it. Limits that no window can hold are lowered to what it can.
+    /// cookies follow from it. Nothing is sent that is larger than the window can hold; what is
+    /// taken in does not depend on it, for the peer has one of its own.
     pub fn new(datagrams: D, mut config: ReliableConfig, key: [u8; 16]) -> Self {
         let (command, data) = (
             datagrams.capacity(Channel::Command),
@@ -63,8 +66,12 @@ impl<D: DatagramPort> Reliable<D> {
         // A packet that needs the whole window would wait for it to be empty every time, and it
         // must fit while only the smallest datagrams are known to pass.
         let most = SMALLEST * usize::from(config.window) / 2 - HEADER_LEN;
-        config.packet_max = config.packet_max.min(most);
-        config.data_max = config.data_max.min(most);
+        let limits = Limits {
+            packet_max: config.packet_max.min(most),
+            data_max: config.data_max.min(most),
+            pull_block: config.pull_block,
+            remote_read: false,
+        };
         let datagram_max = data.datagram_max.min(config.datagram_max);
         let buffer = datagrams.receive_buffer();
         let links = Links::new(config, key, datagram_max, buffer, D::same_host);
@@ -73,6 +80,7 @@ impl<D: DatagramPort> Reliable<D> {
             links,
             command,
             data,
+            limits,
             retry_at: None,
             alive_until: Instant(0),
             scratch: Vec::new(),
@@ -260,13 +268,7 @@ impl super::session::Session {
 
 impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
     fn limits(&self, _link: LinkId) -> Limits {
-        let config = &self.links.config;
-        Limits {
-            packet_max: config.packet_max,
-            data_max: config.data_max,
-            pull_block: config.pull_block,
-            remote_read: false,
-        }
+        self.limits
     }
 
     fn connect(&mut self, target: Target, _clock: &dyn Clock) -> Result<LinkId, ConnectError> {

@@ -138,7 +138,7 @@ impl<A: Copy + Eq> Roster<A> {
 impl<A: Copy + Eq> Resting<A> {
     /// `None`: something is not done on that link.
     fn of(link: &Link<A>) -> Option<Self> {
-        if link.blocked.is_some() || link.dirty || link.backlogged {
+        if link.blocked.is_some() || link.dirty || link.backlogged || link.trial.is_some() {
             return None;
         }
         Some(Self {

@@ -107,6 +107,8 @@ pub(super) enum State {
         began: Instant,
         next: Instant,
         tries: u32,
+        /// When the first of those tries went out.
+        first_at: Instant,
     },
     Open,
     /// What was accepted is still delivered.
@@ -132,6 +134,10 @@ const TRIES_BEFORE_GIVING_UP: u32 = 3;
 /// take in a whole socket.
 const PATIENCE: Duration = Duration::from_millis(20);
 
+/// Numbers that may come early: as many as any peer's window has, whatever ours is. 4 KiB of bits,
+/// while something is missing.
+const NUMBERS: u16 = 1 << 15;
+
 /// So often Hello is said again to somebody who forgets its Welcome each time.
 const HELLOS_AGAIN: u32 = 4;
 
@@ -154,6 +160,7 @@ impl Session {
                 began: now,
                 next: now,
                 tries: 0,
+                first_at: now,
             },
             Some(_) => State::Open,
         };
@@ -165,7 +172,7 @@ impl Session {
             state,
             unconfirmed: caller.is_none(),
             send: SendWindow::new(first, config.window, 0),
-            recv: RecvWindow::new(their_first, config.window),
+            recv: RecvWindow::new(their_first, NUMBERS),
             first,
             next_fragment: 0,
             rtt: Rtt::new(config),
@@ -245,20 +252,18 @@ impl Session {
     }
 
     /// The peer's answer to our Hello. True when that opened the session.
-    pub(super) fn on_welcome(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        config: &ReliableConfig,
-    ) -> bool {
-        let State::Calling { began, tries, .. } = self.state else {
+    pub(super) fn on_welcome(&mut self, now: Instant, header: &Header) -> bool {
+        let State::Calling {
+            tries, first_at, ..
+        } = self.state
+        else {
             return false;
         };
         self.theirs = header.from;
-        self.recv = RecvWindow::new(header.seq, config.window);
+        self.recv = RecvWindow::new(header.seq, NUMBERS);
         self.send.on_room(self.first, header.room);
         if tries == 1 {
-            self.rtt.on_sample(now, now.since(began));
+            self.rtt.on_sample(now, now.since(first_at));
         }
         self.state = State::Open;
         self.heard_at = now;
@@ -283,10 +288,13 @@ impl Session {
         }
         self.again += 1;
         self.theirs = 0;
-        // Not 0: how long the answer takes is no sample of the way.
-        let (began, tries) = (now, 1);
-        let next = now.after(config.first_rto.saturating_mul(1 << self.again));
-        self.state = State::Calling { began, next, tries };
+        self.state = State::Calling {
+            began: now,
+            next: now.after(config.first_rto.saturating_mul(1 << self.again)),
+            // Not 0: how long the answer takes is no sample of the way.
+            tries: 1,
+            first_at: now,
+        };
         self.send.on_timeout();
         self.acks.on_acked();
         (self.resend_at, self.ask_at, self.judge_at) = (None, None, None);

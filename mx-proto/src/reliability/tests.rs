@@ -31,6 +31,10 @@ struct Net {
     now: Instant,
     queues: [[Queue; 2]; 2],
     mtu: usize,
+    /// The service knows the MTU, and cuts nothing.
+    refuses: bool,
+    /// So often it said so.
+    refused: usize,
     /// Every datagram sent: from which end, on which channel, its bytes.
     log: Vec<(usize, Channel, Vec<u8>)>,
     /// Of datagrams with these numbers in the log nothing arrives.
@@ -114,6 +118,10 @@ impl DatagramPort for End {
         let mut net = self.net.borrow_mut();
         if to.0 > 1 {
             return Err(DatagramError::Unreachable);
+        }
+        if net.refuses && train.segment > net.mtu {
+            net.refused += 1;
+            return Err(DatagramError::TooLarge(net.mtu));
         }
         for datagram in train.bytes.chunks(train.segment) {
             net.log.push((self.own, channel, datagram.to_vec()));
@@ -223,6 +231,8 @@ impl Pair {
             now: Instant(1_000_000_000),
             queues: Default::default(),
             mtu: 9000,
+            refuses: false,
+            refused: 0,
             log: Vec::new(),
             lose: Vec::new(),
             found: None,
@@ -352,6 +362,19 @@ fn a_peer_that_has_to_be_looked_for_is_called_as_soon_as_it_is_found() {
     pair.send(0, link, 1, b"hello").unwrap();
     pair.poll(1);
     assert_eq!(pair.users[1].packets, [(1, b"hello".to_vec())]);
+}
+
+#[test]
+fn how_long_a_peer_was_looked_for_is_no_sample_of_the_way_to_it() {
+    let mut pair = Pair::new(ReliableConfig::default());
+    let link = pair.call(7);
+    pair.run(Duration::from_millis(50));
+    pair.net.borrow_mut().found = Some(((7, 0), (1, 0)));
+    pair.run(Duration::from_micros(100));
+    assert_eq!(pair.users[0].up, [link]);
+    let session = &pair.ports[0].links.of_mut(link).unwrap().session;
+    let first = session.rtt.smoothed().expect("a first sample");
+    assert!(first <= Duration::from_micros(100), "{first:?}");
 }
 
 #[test]
@@ -550,4 +573,95 @@ fn a_peer_that_takes_nothing_in_but_says_so_is_not_given_up() {
         net.now = net.now.after(Duration::from_micros(100));
     }
     assert_eq!(pair.users[0].down, [LinkDown::TimedOut]);
+}
+
+#[test]
+fn a_service_that_takes_less_than_the_least_ends_the_link_after_the_give_up_time() {
+    for passed_before in [false, true] {
+        let config = ReliableConfig {
+            give_up: Duration::from_secs(2),
+            ..ReliableConfig::default()
+        };
+        let mut pair = Pair::new(config);
+        let narrow = |pair: &Pair| {
+            let mut net = pair.net.borrow_mut();
+            (net.mtu, net.refuses) = (500, true);
+        };
+        if !passed_before {
+            narrow(&pair);
+        }
+        let link = pair.connect();
+        pair.run(Duration::from_millis(50));
+        narrow(&pair);
+        pair.send(0, link, 1, &bytes(20_000)).unwrap();
+        pair.run(Duration::from_secs(1));
+        // Not at every poll, of which there were 50 000.
+        let refused = pair.net.borrow().refused;
+        assert!(refused < 5_000, "{refused} times");
+        assert_eq!(pair.users[0].down, []);
+        pair.run(Duration::from_secs(5));
+        assert_eq!(pair.users[0].down, [LinkDown::TimedOut]);
+    }
+}
+
+#[test]
+fn a_caller_that_brings_no_packet_in_time_is_forgotten() {
+    let (mut pair, _) = Pair::connected(ReliableConfig::default());
+    pair.run(Duration::from_secs(9));
+    assert_eq!(pair.ports[1].sessions(), 1);
+    pair.run(Duration::from_secs(2));
+    assert_eq!(pair.ports[1].sessions(), 0);
+    // Nobody above had heard of it.
+    assert_eq!(pair.users[1].down, []);
+    assert_eq!(pair.users[0].down, [LinkDown::Reset]);
+}
+
+#[test]
+fn a_caller_that_brings_a_packet_late_but_in_time_stays() {
+    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+    pair.run(Duration::from_secs(9));
+    pair.send(0, link, 1, b"late").unwrap();
+    pair.run(Duration::from_secs(30));
+    assert_eq!(pair.users[1].packets, [(1, b"late".to_vec())]);
+    assert_eq!((pair.ports[0].sessions(), pair.ports[1].sessions()), (1, 1));
+}
+
+#[test]
+fn a_caller_has_time_after_we_have_not_looked_for_long() {
+    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+    let later = pair.now().after(Duration::from_secs(15));
+    pair.net.borrow_mut().now = later;
+    pair.run(Duration::from_secs(4));
+    pair.send(0, link, 1, b"late").unwrap();
+    pair.run(Duration::from_secs(10));
+    assert_eq!(pair.users[1].packets, [(1, b"late".to_vec())]);
+    assert_eq!(pair.ports[1].sessions(), 1);
+}
+
+#[test]
+fn a_caller_that_brings_no_packet_takes_no_place_of_our_own_calls() {
+    let config = ReliableConfig {
+        max_links: 1,
+        ..ReliableConfig::default()
+    };
+    let (mut pair, link) = Pair::connected(config);
+    let call = |pair: &mut Pair| {
+        let target = Target {
+            nic: NicId(1),
+            endpoint: EndpointId(0),
+            route: Route::AUTO,
+        };
+        let clock = At(pair.now());
+        Port::<Vec<u8>>::connect(&mut pair.ports[1], target, &clock)
+    };
+    let ours = call(&mut pair).expect("a place");
+    assert_eq!(call(&mut pair), Err(ConnectError::NoResources));
+    Port::<Vec<u8>>::close(&mut pair.ports[1], ours, Close::Now);
+    pair.send(0, link, 1, &bytes(20_000)).unwrap();
+    pair.run(Duration::from_millis(5));
+    assert_eq!(pair.users[1].packets.len(), 1);
+    assert_eq!(call(&mut pair), Err(ConnectError::NoResources));
+    Port::<Vec<u8>>::close(&mut pair.ports[0], link, Close::Flush);
+    pair.run(Duration::from_millis(5));
+    call(&mut pair).expect("the place of the one that is over");
 }

@@ -87,7 +87,16 @@ impl Session {
         if !out.single(Channel::Command, header, &greeting(&[])) {
             return Pass::NoRoom;
         }
-        if let State::Calling { next, tries, .. } = &mut self.state {
+        if let State::Calling {
+            next,
+            tries,
+            first_at,
+            ..
+        } = &mut self.state
+        {
+            if *tries == 0 {
+                *first_at = out.now;
+            }
             let pause = out.config.first_rto.saturating_mul(1 << (*tries).min(16));
             *next = out.now.after(pause.min(out.config.max_rto));
             *tries = tries.saturating_add(1);
@@ -144,8 +153,15 @@ impl Session {
             match self.transmit_train(index, count, channel, out) {
                 Ok(()) => {}
                 Err(DatagramError::WouldBlock) => return Pass::NoRoom,
-                // The segments are cut already: next time they go with leave to be cut again.
-                Err(DatagramError::TooLarge(most)) => self.on_too_large(out.now, most),
+                // The segments are cut already: next time they go with leave to be cut again. If they
+                // had that, or get none, they are as good as lost.
+                Err(DatagramError::TooLarge(most)) => {
+                    let had_leave = self.pmtu.is_to_be_cut(bytes as usize);
+                    self.on_too_large(out.now, most);
+                    if had_leave || !self.pmtu.is_to_be_cut(bytes as usize) {
+                        self.sent(index, count, channel, out.now);
+                    }
+                }
                 // As if it had been lost.
                 Err(DatagramError::Unreachable) => self.sent(index, count, channel, out.now),
             }
@@ -207,7 +223,7 @@ impl Session {
             return Ok(());
         };
         let segment = first.len as usize;
-        let may_fragment = segment > self.pmtu.size();
+        let may_fragment = self.pmtu.is_to_be_cut(segment);
         let bytes = out.store.run_of(first, last);
         let len = bytes.len() as u64;
         let train = Train {
@@ -228,10 +244,11 @@ impl Session {
     }
 
     fn sent(&mut self, index: usize, count: usize, channel: Channel, now: Instant) {
-        if self.send.in_flight_bytes() == 0 {
+        let before = self.send.in_flight_bytes();
+        // What is sent again is no beginning, though all of it had been lost.
+        if before == 0 && self.send.slot(index).is_some_and(|slot| !slot.again) {
             self.on_began(now);
         }
-        let before = self.send.in_flight_bytes();
         for at in index..index + count {
             self.send.on_sent(at, channel, now);
         }

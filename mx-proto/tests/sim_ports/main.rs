@@ -16,6 +16,7 @@ mod sessions;
 mod strangers;
 mod table;
 mod ways;
+mod windows;
 
 use mx_proto::EndpointId;
 use mx_proto::reliability::{Reliable, ReliableConfig, ReliableStats};

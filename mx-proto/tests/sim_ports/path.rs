@@ -4,7 +4,7 @@
 //!   n0 ===[ mtu 9000 ]=== n1      then 1300, then 9000 again; or the data channel is dead
 //! ```
 
-use super::sessions::{SECOND, Stage, config};
+use super::sessions::{DATA, SECOND, Stage, config};
 use super::totals;
 use mx_proto::port::LinkDown;
 use mx_proto::reliability::{Channel, ReliableConfig};
@@ -105,6 +105,35 @@ fn a_way_that_carries_less_than_before_is_noticed_in_mid_run() {
     });
 }
 
+/// An interface that takes less than every IPv4 way does: told, or known, before anything is sent.
+#[test]
+fn a_way_narrower_than_the_least_carries_everything_where_the_network_layer_cuts() {
+    for oversize in [Oversize::IsReported, Oversize::IsRefused] {
+        let mut stage = stage(500, oversize);
+        stage.exchange(10);
+        stage.run(60 * SECOND);
+        let before = stage.net.traffic().sent;
+        stage.run(60 * SECOND);
+        let idle = stage.net.traffic().sent - before;
+        assert!(
+            idle < 600,
+            "{oversize:?}: {idle} datagrams in an idle minute"
+        );
+        stage.exchange(10);
+    }
+}
+
+#[test]
+fn a_way_that_becomes_narrower_than_the_least_ends_nothing_where_the_network_layer_cuts() {
+    for oversize in [Oversize::IsReported, Oversize::IsRefused] {
+        let mut stage = stage(1_472, oversize);
+        stage.exchange(5);
+        stage.run(SECOND);
+        set_mtu(&stage, 500);
+        stage.exchange(10);
+    }
+}
+
 #[test]
 fn a_way_that_carries_more_than_before_is_noticed_in_time() {
     let mut stage = stage(1_300, Oversize::Vanishes);
@@ -160,6 +189,20 @@ fn a_data_channel_that_dies_in_mid_run_is_given_up_and_everything_arrives() {
         all || ended == Some(LinkDown::TimedOut),
         "neither arrived nor ended since {began:?}: {arrived}"
     );
+}
+
+#[test]
+fn a_way_on_which_only_talk_passes_and_no_data_ends_the_link() {
+    let mut stage = stage(1_472, Oversize::Vanishes);
+    stage.exchange(5);
+    let script = |_: Channel, bytes: &[u8]| match bytes[3] {
+        DATA => Fate::Drop,
+        _ => Fate::Chance,
+    };
+    stage.net.set_script(0, 1, Some(Box::new(script)));
+    stage.at(0).to_send.extend([5_000; 10]);
+    stage.run(60 * SECOND);
+    assert_eq!(stage.down(0), Some(LinkDown::TimedOut));
 }
 
 #[test]

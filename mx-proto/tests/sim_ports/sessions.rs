@@ -278,6 +278,38 @@ fn a_call_that_is_called_off_at_once_by_the_other_side_is_not_made_again() {
     assert_eq!(stage.at(1).port.sessions(), 0);
 }
 
+#[test]
+fn a_caller_that_brings_parts_of_packets_and_never_a_whole_one_is_forgotten() {
+    let config = ReliableConfig::default();
+    let mut stage = Stage::with(1, config, Terms::default());
+    let first_parts_only = |_: Channel, bytes: &[u8]| match bytes[3] {
+        DATA if bytes[52..56] != [0; 4] => Fate::Drop,
+        _ => Fate::Chance,
+    };
+    stage.net.set_script(0, 1, Some(Box::new(first_parts_only)));
+    stage.at(0).to_send.extend([20_000; 3]);
+    stage.run(9 * SECOND);
+    assert_eq!(stage.at(1).port.sessions(), 1);
+    stage.run(2 * SECOND);
+    assert_eq!(stage.at(1).port.sessions(), 0);
+    assert_eq!(stage.down(0), Some(LinkDown::Reset));
+}
+
+#[test]
+fn honest_callers_bring_a_packet_in_time_over_bad_ways() {
+    seeds::each(50, |seed| {
+        let faults = Faults {
+            loss: 0.3,
+            ..Faults::default()
+        };
+        let mut stage = Stage::with(seed, ReliableConfig::default(), Terms::with(faults));
+        stage.at(0).to_send.extend([100]);
+        stage.run(15 * SECOND);
+        assert_eq!(stage.at(1).heard.received.len(), 1);
+        assert_eq!(stage.at(1).port.sessions(), 1);
+    });
+}
+
 /// Exchanges something and waits until both sides rest.
 fn at_rest(seed: u64) -> Stage {
     let mut stage = Stage::new(seed);

@@ -138,6 +138,22 @@ fn where_large_ones_vanish_and_small_ones_pass_the_cause_is_named_with_both_size
 }
 
 #[test]
+fn where_not_even_the_least_passes_whole_it_is_to_be_cut_and_no_probe_is_small_enough() {
+    for most in [547, 548] {
+        let mut pmtu = Pmtu::new(9000);
+        assert!(!pmtu.is_to_be_cut(548) && pmtu.is_to_be_cut(549));
+        pmtu.on_too_large(at(1), most);
+        assert_eq!(pmtu.is_to_be_cut(548), most < 548);
+        assert!(!pmtu.is_to_be_cut(547));
+        assert_eq!(pmtu.next_probe(at(1)), (most == 548).then_some(548));
+        // Perhaps there is another way by then.
+        assert!(most == 548 || pmtu.next_probe(at(10_001)) == Some(1200));
+        pmtu.on_too_large(at(10_001), 1000);
+        assert!(!pmtu.is_to_be_cut(548));
+    }
+}
+
+#[test]
 fn nobody_complains_of_what_the_service_knows() {
     for most in [600, 1199, 1200, 1300, 1472] {
         let mut pmtu = Pmtu::new(9000);
