@@ -368,7 +368,7 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 name: "MX_DGRAM_EARLY_BYTES",
                 kind: Kind::Bytes(M, 64 * G),
                 about: "bytes that have overtaken others and wait for them, from all peers over \
-                        datagrams together; more are dropped and sent again",
+                        datagrams together, beyond 8 KiB from each; more are dropped and sent again",
                 access: Access::Number {
                     set: |s, v| s.as_mut().reliable.early_bytes_all = v as usize,
                     get: |s| s.as_ref().reliable.early_bytes_all as u64,

@@ -18,7 +18,7 @@
 //! Nothing that arrives is trusted: every field is checked against the window or table it is about,
 //! and what does not fit is counted and dropped.
 
-use super::links::{Deferred, Links, Reply};
+use super::links::{Deferred, Links, ROOM_MIN, Reply, shared};
 use super::packet::{BadDatagram, FIN, Header, Kind};
 use super::quote::Quote;
 use super::reassembly::{Admission, Chunk};
@@ -218,7 +218,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             return false;
         }
         let chunk = chunk_of(header, payload);
-        if link.reassembly.admits(&chunk, 0) != Admission::Yes {
+        if link.reassembly.admits(&chunk, true, 0) != Admission::Yes {
             return false;
         }
         // What is owed for it may travel with the answer, before the rest is seen to.
@@ -322,10 +322,12 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             return;
         }
         let before = link.reassembly.kept_bytes();
-        let room = (config.early_bytes.saturating_sub(before))
-            .min(config.early_bytes_all.saturating_sub(*early_bytes));
+        let left = config.early_bytes_all.saturating_sub(*early_bytes);
+        let room =
+            (config.early_bytes.saturating_sub(before)).min(left + ROOM_MIN.saturating_sub(before));
         let chunk = chunk_of(header, payload);
-        match link.reassembly.admits(&chunk, room) {
+        let in_order = verdict == Verdict::Next;
+        match link.reassembly.admits(&chunk, in_order, room) {
             Admission::Yes => {}
             Admission::NoRoom => return stats.outside_window += 1,
             Admission::Bad => return self.on_bad(now, id, sink),
@@ -339,7 +341,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         if *budget < left {
             *on_trial -= usize::from(link.trial.take().is_some());
         }
-        *early_bytes = (*early_bytes + link.reassembly.kept_bytes()).saturating_sub(before);
+        *early_bytes = *early_bytes + shared(link.reassembly.kept_bytes()) - shared(before);
         match taken {
             Ok(taken) if taken.fin => self.on_fin(now, id, sink),
             Ok(_) => self.note_backlog(id),
@@ -361,7 +363,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             self.on_trial -= usize::from(link.trial.take().is_some());
         }
         let kept = link.reassembly.kept_bytes();
-        self.early_bytes = (self.early_bytes + kept).saturating_sub(before);
+        self.early_bytes = self.early_bytes + shared(kept) - shared(before);
         if taken.fin {
             return self.on_fin(now, id, sink);
         }

@@ -72,7 +72,7 @@ pub(super) struct Links<A> {
     pub(super) replies: Vec<Reply<A>>,
     /// Links we called and the names of their data channels, as their Welcomes said.
     pub(super) named: Vec<(LinkId, [u8; 1 + DATA_NAME_MAX])>,
-    /// Bytes kept in all reassemblies.
+    /// Bytes kept in all reassemblies, without what each may have for itself: see [`shared`].
     pub(super) early_bytes: usize,
     /// Packets the sink may still be given in this poll.
     pub(super) budget: usize,
@@ -86,8 +86,14 @@ pub(super) struct Links<A> {
     pub(super) same_host: fn(A, A) -> bool,
 }
 
-/// Room a peer always has: a few small datagrams.
+/// Room a peer always has: a few small datagrams. So much of what comes early is kept even when all
+/// that is shared is full: enough to tell the sender that something is lost.
 pub(super) const ROOM_MIN: usize = 8 << 10;
+
+/// Of the bytes that are kept for a peer, those that come out of what all share.
+pub(super) fn shared(kept: usize) -> usize {
+    kept.saturating_sub(ROOM_MIN)
+}
 
 /// How late a timer may be: well below the shortest time-out and the delay of acknowledgements.
 const LATENESS: Duration = Duration::from_micros(50);
@@ -192,9 +198,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             self.wheel.clear(timer);
         }
         link.session.send.release_all(&mut self.store);
-        self.early_bytes = self
-            .early_bytes
-            .saturating_sub(link.reassembly.kept_bytes());
+        self.early_bytes -= shared(link.reassembly.kept_bytes());
         Some(link)
     }
 

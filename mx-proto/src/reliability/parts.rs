@@ -13,7 +13,7 @@
 //! Owns: the bytes of the fragment that have no place yet.
 //! Knows nothing of: other fragments, except that it may be the front one.
 
-use super::reassembly::{BadFragment, BodyLimits, CHUNK_COST, Chunk};
+use super::reassembly::{ALLOC_COST, BadFragment, BodyLimits, Chunk, SLOT_COST};
 use crate::ids::LinkId;
 use crate::memory::Memory;
 use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, Place, Sink};
@@ -29,9 +29,8 @@ pub(super) struct Parts {
     /// Everything before this is here, and where it belongs.
     settled: u32,
     way: Way,
-    /// Bytes in `bytes` and `pieces`, and the chunks they came in.
+    /// Bytes in `pieces`.
     kept: u32,
-    chunks: u32,
     /// The body up to `settled`, if it is kept. Grows only in the front fragment.
     bytes: Vec<u8>,
     /// What is here beyond `settled`, in order.
@@ -59,7 +58,14 @@ struct Piece {
     bytes: Box<[u8]>,
 }
 
+/// What a piece costs, without its bytes.
+pub(super) const PIECE_COST: usize = SLOT_COST * size_of::<Piece>();
+
 impl Parts {
+    /// What a fragment costs of which nothing is here: there is a place for a piece more than there
+    /// are.
+    pub(super) const COST: usize = size_of::<Self>() + ALLOC_COST + PIECE_COST;
+
     /// Starts anew, with a fragment of `len` bytes; the memory is used again.
     pub(super) fn begin(&mut self, len: u32) {
         let (mut bytes, mut pieces) = (
@@ -76,23 +82,45 @@ impl Parts {
         };
     }
 
-    /// Its bytes go where they belong, whatever is missing before it.
-    pub(super) fn is_placed(&self) -> bool {
-        self.way == Way::Placed
-    }
-
     /// Everything is here.
     pub(super) fn is_complete(&self) -> bool {
         self.got == self.len
     }
 
-    /// What this costs, as [`super::reassembly::Reassembly::kept_bytes`] counts.
+    /// Everything before this is here, and in the front fragment nothing at it.
+    pub(super) fn settled(&self) -> u32 {
+        self.settled
+    }
+
+    /// What is here beyond `settled` costs, beside [`Self::COST`].
     pub(super) fn charge(&self) -> usize {
-        let bytes = self.kept as usize + self.chunks as usize * CHUNK_COST;
-        match self.way {
-            Way::Unknown | Way::Kept => bytes,
-            Way::Placed | Way::Dropped => self.pieces.len() * CHUNK_COST,
+        self.kept as usize + self.pieces.len() * self.piece_cost()
+    }
+
+    /// What another chunk costs at most.
+    pub(super) fn cost_of(&self, chunk: &Chunk<'_>) -> usize {
+        if self.keeps() {
+            return self.piece_cost() + chunk.payload.len();
         }
+        let (at, end) = (chunk.offset, chunk.offset + chunk.payload.len() as u32);
+        let before = self.gap_for(at, end).and_then(|index| index.checked_sub(1));
+        let before = before.and_then(|index| self.pieces.get(index));
+        let grows = at == self.settled || before.is_some_and(|before| before.end == at);
+        if grows { 0 } else { self.piece_cost() }
+    }
+
+    /// What the first chunk of a fragment costs at most.
+    pub(super) fn cost_of_first(chunk: &Chunk<'_>) -> usize {
+        Self::COST + PIECE_COST + ALLOC_COST + chunk.payload.len()
+    }
+
+    /// Bytes of it that have no place yet are kept here.
+    fn keeps(&self) -> bool {
+        matches!(self.way, Way::Unknown | Way::Kept)
+    }
+
+    fn piece_cost(&self) -> usize {
+        PIECE_COST + if self.keeps() { ALLOC_COST } else { 0 }
     }
 }
 
@@ -169,6 +197,7 @@ impl Parts {
             self.way = Way::Dropped;
         }
         if self.way != Way::Kept {
+            self.kept = 0;
             for piece in &mut self.pieces {
                 piece.bytes = Box::default();
             }
@@ -214,11 +243,7 @@ impl Parts {
     /// Bytes `at` to `end` of the fragment have come; they are kept unless they are where they
     /// belong.
     fn record(&mut self, at: u32, end: u32, body: &[u8]) {
-        let is_kept = matches!(self.way, Way::Unknown | Way::Kept);
-        if is_kept {
-            self.kept += body.len() as u32;
-            self.chunks += 1;
-        }
+        let is_kept = self.keeps();
         if at == self.settled && self.way != Way::Unknown {
             if is_kept {
                 self.append(body);
@@ -231,6 +256,7 @@ impl Parts {
             return;
         };
         if is_kept {
+            self.kept += body.len() as u32;
             let bytes = body.into();
             self.pieces.insert(index, Piece { at, end, bytes });
             return;
@@ -259,11 +285,16 @@ impl Parts {
         {
             self.settled = piece.end;
             let bytes = std::mem::take(&mut piece.bytes);
+            self.kept -= bytes.len() as u32;
             self.append(&bytes);
             count += 1;
         }
         if count > 0 {
             self.pieces.drain(..count);
+            let used = 1 + self.pieces.len();
+            if self.pieces.capacity() > SLOT_COST * used {
+                self.pieces.shrink_to(2 * used);
+            }
         }
     }
 
@@ -325,7 +356,8 @@ mod tests {
             "{}",
             parts.bytes.capacity()
         );
-        assert_eq!(parts.charge(), 182 - HEADER_LEN + 2 * CHUNK_COST);
+        // What is in order is the packet itself.
+        assert_eq!(parts.charge(), 82 + PIECE_COST + ALLOC_COST);
         add(
             &mut parts,
             &packet,
@@ -370,8 +402,8 @@ mod tests {
         parts.begin(packet.len() as u32);
         let most: Vec<usize> = [0].into_iter().chain(2..50).collect();
         add(&mut parts, &packet, &most, false, &mut above);
-        assert!(parts.is_placed() && !parts.is_complete());
-        assert_eq!((parts.pieces.len(), parts.charge()), (1, CHUNK_COST));
+        assert!(parts.way == Way::Placed && !parts.is_complete());
+        assert_eq!((parts.pieces.len(), parts.charge()), (1, PIECE_COST));
         assert!(parts.pieces.iter().all(|piece| piece.bytes.is_empty()));
         add(&mut parts, &packet, &[1, 50], false, &mut above);
         assert!(parts.is_complete());

@@ -102,6 +102,11 @@ impl<D: DatagramPort> Reliable<D> {
         self.links.table.resting()
     }
 
+    /// Bytes that came early and are kept, as [`ReliableConfig::early_bytes_all`] limits them.
+    pub fn early_bytes(&self) -> usize {
+        self.links.early_bytes
+    }
+
     /// The service underneath.
     pub fn datagrams(&self) -> &D {
         &self.datagrams

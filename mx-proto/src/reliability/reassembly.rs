@@ -16,8 +16,9 @@
 //! Owns: the bytes of fragments that cannot be delivered yet.
 //! Knows nothing of: sequence numbers, acknowledgements; each chunk is shown to it once.
 //! Cost: O(1) a chunk that comes in order; one that comes early is looked for among those that
-//! wait. Nothing is allocated because a length says so: only for bytes that are here, and for the
-//! one front fragment at most as much as a packet that is kept may have.
+//! wait. Nothing is allocated because a length says so: only for bytes that are here. What a packet
+//! takes whose turn it is, and whose bytes come in order, is not charged: at most as much as a packet
+//! that is kept may have. All else is, with what stands for it here.
 
 use super::parts::{Parts, body_len, place};
 use crate::ids::LinkId;
@@ -72,9 +73,14 @@ pub(super) struct Taken {
 /// Fragments further ahead than this are none: many times what a window can hold.
 const AHEAD_MAX: u32 = 1 << 15;
 
-/// What a chunk that is kept costs beside its bytes: what stands for it here, and the allocator's
-/// own.
-pub(super) const CHUNK_COST: usize = 64;
+/// What the allocator takes at most for some bytes, beside them.
+pub(super) const ALLOC_COST: usize = 32;
+
+/// What a place in a table costs of which, as it grows and shrinks, a quarter is in use.
+pub(super) const SLOT_COST: usize = 4;
+
+/// What any fragment that waits costs.
+const WAITING_COST: usize = SLOT_COST * size_of::<Waiting>();
 
 /// The fragments of one link.
 #[derive(Debug)]
@@ -85,6 +91,7 @@ pub(super) struct Reassembly {
     waiting: VecDeque<Waiting>,
     /// An empty one, with the memory of those before it.
     spare: Option<Box<Parts>>,
+    /// What all that wait cost.
     kept: usize,
     /// The end has been delivered.
     ended: bool,
@@ -121,10 +128,13 @@ impl Reassembly {
         (self.waiting.is_empty() && !self.ended).then_some(self.next)
     }
 
-    /// Memory charged: bytes that are kept, and 64 for every chunk of them.
+    /// Memory charged: for all that came early.
     #[inline]
     pub(super) fn kept_bytes(&self) -> usize {
-        self.kept
+        match self.waiting.front() {
+            Some(front) if front.fragment == self.next => self.kept - front.base_cost(),
+            _ => self.kept,
+        }
     }
 
     /// [`Self::deliver`] has something to deliver.
@@ -136,21 +146,35 @@ impl Reassembly {
         }
     }
 
-    /// Whether a chunk may come in when `room` bytes may be charged for it. One of the fragment
-    /// that is delivered next always may, if it is one at all. ([`Self::take`] may still find that
-    /// it is none: that it is too long, or that a part of it is here.)
+    /// Whether a chunk may come in when `room` bytes may be charged for it. `in_order`: everything
+    /// that was sent before it has come in. Then it always may if it is its fragment's turn, so
+    /// that there is progress whatever is full. ([`Self::take`] may still find that it is none: that
+    /// it is too long, or that a part of it is here.)
     #[inline]
-    pub(super) fn admits(&self, chunk: &Chunk<'_>, room: usize) -> Admission {
+    pub(super) fn admits(&self, chunk: &Chunk<'_>, in_order: bool, room: usize) -> Admission {
         let headed = chunk.offset != 0 || chunk.fin || chunk.has_sound_header();
-        if !chunk.is_sound() || !headed || self.ended {
+        let ahead = chunk.fragment.wrapping_sub(self.next);
+        if !chunk.is_sound() || !headed || self.ended || ahead >= AHEAD_MAX {
             return Admission::Bad;
         }
-        match chunk.fragment.wrapping_sub(self.next) {
-            0 => Admission::Yes,
-            AHEAD_MAX.. => Admission::Bad,
-            _ if chunk.payload.len() + CHUNK_COST <= room => Admission::Yes,
-            _ if self.is_placed(chunk.fragment) => Admission::Yes,
-            _ => Admission::NoRoom,
+        let index = self.find(chunk.fragment).ok();
+        let here = index.and_then(|index| self.waiting.get(index));
+        let (settled, cost) = match here.map(|waiting| &waiting.what) {
+            // It costs most if more parts of it follow.
+            None => (0, WAITING_COST + Parts::cost_of_first(chunk)),
+            Some(What::Parts(parts)) => (parts.settled(), parts.cost_of(chunk)),
+            Some(What::Whole(_) | What::Fin) => return Admission::Bad,
+        };
+        // Segments are cut once, and numbered in the order of their bytes.
+        if ahead == 0 && in_order {
+            return match chunk.offset == settled {
+                true => Admission::Yes,
+                false => Admission::Bad,
+            };
+        }
+        match cost <= room {
+            true => Admission::Yes,
+            false => Admission::NoRoom,
         }
     }
 
@@ -202,6 +226,8 @@ impl Reassembly {
             && front.fragment == self.next
         {
             if let What::Parts(parts) = &mut front.what {
+                // There is memory for one packet.
+                self.spare = None;
                 // Whatever could change the answer has been delivered.
                 self.kept -= parts.charge();
                 parts.decide(true, who, limits, sink);
@@ -213,23 +239,25 @@ impl Reassembly {
             if !front.is_complete() || *budget == 0 {
                 break;
             }
-            let Some(Waiting { what, .. }) = self.waiting.pop_front() else {
+            let Some(waiting) = self.waiting.pop_front() else {
                 break;
             };
             self.next = self.next.wrapping_add(1);
+            self.kept -= waiting.base_cost();
             *budget -= 1;
-            match what {
-                What::Whole(bytes) => {
-                    self.kept -= bytes.len() + CHUNK_COST;
-                    deliver_whole(&bytes, who, limits, sink);
-                }
+            match waiting.what {
+                What::Whole(bytes) => deliver_whole(&bytes, who, limits, sink),
                 What::Parts(mut parts) => {
-                    self.kept -= parts.charge();
+                    // All of it is settled: nothing of it came to more than its base.
                     parts.deliver(who, sink);
                     self.spare = Some(parts);
                 }
                 What::Fin => {}
             }
+        }
+        let used = 1 + self.waiting.len();
+        if self.waiting.capacity() > SLOT_COST * used {
+            self.waiting.shrink_to(2 * used);
         }
         Taken { fin: self.ended }
     }
@@ -263,19 +291,21 @@ impl Reassembly {
             Ok(index) => index,
             Err(index) => {
                 let what = if chunk.fin {
-                    self.kept += CHUNK_COST;
                     What::Fin
                 } else if chunk.is_whole() && chunk.len as usize <= HEADER_LEN + limits.kept {
-                    self.kept += chunk.payload.len() + CHUNK_COST;
                     What::Whole(chunk.payload.into())
                 } else {
-                    let mut parts = self.spare.take().unwrap_or_default();
+                    // Memory that is used again is charged to nobody: only one fragment has it.
+                    let spare = self.spare.take_if(|_| is_front);
+                    let mut parts = spare.unwrap_or_default();
                     parts.begin(chunk.len);
                     What::Parts(parts)
                 };
                 let is_done = !matches!(what, What::Parts(_));
                 let fragment = chunk.fragment;
-                self.waiting.insert(index, Waiting { fragment, what });
+                let waiting = Waiting { fragment, what };
+                self.kept += waiting.base_cost();
+                self.waiting.insert(index, waiting);
                 if is_done {
                     return Ok(());
                 }
@@ -290,18 +320,6 @@ impl Reassembly {
         let added = parts.add(chunk, is_front, who, limits, sink);
         self.kept += parts.charge();
         added
-    }
-
-    /// The bytes of a fragment go straight into memory of the layer above.
-    fn is_placed(&self, fragment: u32) -> bool {
-        let index = self.find(fragment).ok();
-        match index.and_then(|index| self.waiting.get(index)) {
-            Some(Waiting {
-                what: What::Parts(parts),
-                ..
-            }) => parts.is_placed(),
-            _ => false,
-        }
     }
 
     /// Where a fragment waits, or would.
@@ -319,6 +337,16 @@ impl Reassembly {
 }
 
 impl Waiting {
+    /// What it costs before its turn, without the parts that are here.
+    fn base_cost(&self) -> usize {
+        WAITING_COST
+            + match &self.what {
+                What::Whole(bytes) => bytes.len() + ALLOC_COST,
+                What::Parts(_) => Parts::COST,
+                What::Fin => 0,
+            }
+    }
+
     fn is_complete(&self) -> bool {
         match &self.what {
             What::Parts(parts) => parts.is_complete(),

@@ -3,8 +3,10 @@
 //! ```text
 //!   counting allocator:  bytes that this thread holds
 //!   Script:              one endpoint, everybody else is the test and says what it likes
+//!   early:               the same for the reliability layer below it
 //! ```
 
+mod early;
 mod hostile;
 mod idle;
 mod reclaim;

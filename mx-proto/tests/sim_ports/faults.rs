@@ -21,6 +21,10 @@ fn over(seed: u64, terms: Terms, config: ReliableConfig) -> ReliableStats {
     exchange(&mut cluster, &mut rng, 30, Duration::from_secs(600));
     let stats = totals(&mut cluster);
     assert_eq!(stats.bad_acks, 0, "the two disagree about what was sent");
+    for id in 0..2 {
+        let port = &cluster.node(id).expect("alive").port;
+        assert_eq!(port.early_bytes(), 0, "nothing waits any more");
+    }
     stats
 }
 

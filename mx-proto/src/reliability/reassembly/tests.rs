@@ -1,5 +1,6 @@
 //! Chunks in all orders, good and bad, and what the layer above sees of them.
 
+use super::super::parts::PIECE_COST;
 use super::*;
 use crate::memory::Source;
 use crate::port::{BODY_LEN_AT, HeaderBytes, LinkDown, Place, RemoteUse};
@@ -115,10 +116,15 @@ impl Rig {
             above,
             budget,
         } = self;
-        let admitted = reassembly.admits(&chunk, usize::MAX);
+        let admitted = reassembly.admits(&chunk, false, usize::MAX);
+        let fits = |room: &usize| reassembly.admits(&chunk, false, *room) == Admission::Yes;
+        let room = [0, 96, 400, 800].into_iter().find(fits);
+        let before = reassembly.kept_bytes();
         let taken = reassembly.take(&chunk, WHO, LIMITS, budget, above);
         // What is not let in is refused; what is too long shows only when it is taken.
         assert!(admitted == Admission::Yes || taken.is_err());
+        assert!(room.is_none_or(|room| reassembly.kept_bytes() <= before + room));
+        assert!(reassembly.waiting.capacity() <= SLOT_COST * (1 + reassembly.waiting.len()));
         taken
     }
 
@@ -225,11 +231,12 @@ fn a_large_body_goes_into_memory_in_any_order_of_its_chunks() {
             let kept = rig.reassembly.kept_bytes();
             let here = &order[..=i];
             if here.contains(&0) {
-                assert!(kept <= 5 * CHUNK_COST, "{kept}");
+                assert!(kept <= 5 * PIECE_COST, "{kept}");
             } else {
                 // Until the header comes.
-                let bytes = here.iter().map(|&at| parts[at].payload.len() + CHUNK_COST);
-                assert_eq!(kept, bytes.sum());
+                let bytes = here.iter().map(|&at| parts[at].payload.len());
+                let each = PIECE_COST + ALLOC_COST;
+                assert_eq!(kept, bytes.sum::<usize>() + here.len() * each);
             }
         }
         assert_eq!(rig.seen(), [Seen::Placed(9)]);
@@ -244,7 +251,8 @@ fn a_body_that_has_a_place_goes_there_before_its_turn_and_is_told_in_its_turn() 
     let mut rig = Rig::new(0);
     rig.above.places.push((2, vec![0; 3005]));
     rig.take_all(chunks(1, &large, 500));
-    assert_eq!((rig.seen(), rig.reassembly.kept_bytes()), (vec![], 0));
+    let kept = rig.reassembly.kept_bytes();
+    assert_eq!((rig.seen(), kept), (vec![], WAITING_COST + Parts::COST));
     assert_eq!(rig.above.places[0].1[5..], body(2, 3000));
     rig.take_all(chunks(0, &small, 500));
     assert_eq!(rig.seen(), [whole(1, 10), Seen::Placed(2)]);
@@ -260,7 +268,7 @@ fn a_body_without_a_place_yet_is_kept_and_placed_when_it_is_its_turn() {
     rig.take_all(two[1..5].iter().rev().copied().chain([two[0]]));
     assert_eq!(
         rig.reassembly.kept_bytes(),
-        5 * (500 + CHUNK_COST) - HEADER_LEN
+        WAITING_COST + Parts::COST + 5 * (500 + PIECE_COST + ALLOC_COST) - HEADER_LEN
     );
     rig.above.places.push((2, vec![0; 3005]));
     rig.take_all(one[3..].iter().copied());
@@ -310,28 +318,92 @@ fn a_body_that_is_no_longer_wanted_halfway_is_not_told_and_not_written_further()
 }
 
 #[test]
-fn room_bounds_what_is_kept_and_the_front_always_comes_in() {
+fn room_bounds_what_is_kept_and_the_front_always_comes_in_when_it_is_in_order() {
     let (small, large) = (packet(1, 10), packet(2, 3000));
     let mut rig = Rig::new(0);
-    let early = chunks(1, &small, 500)[0];
+    let (front, early) = (chunks(0, &small, 500)[0], chunks(1, &small, 500)[0]);
     let parts = chunks(2, &large, 500);
+    let cost = WAITING_COST + Parts::cost_of_first(&early);
+    for in_order in [false, true] {
+        let admits = |room| rig.reassembly.admits(&early, in_order, room);
+        assert_eq!(admits(cost - 1), Admission::NoRoom);
+        assert_eq!(admits(cost), Admission::Yes);
+    }
+    for chunk in [front, fin(0)] {
+        let admits = |in_order| rig.reassembly.admits(&chunk, in_order, 0);
+        assert_eq!(admits(true), Admission::Yes);
+        assert_eq!(admits(false), Admission::NoRoom);
+    }
     assert_eq!(
-        rig.reassembly.admits(&early, 42 + CHUNK_COST),
-        Admission::Yes
-    );
-    assert_eq!(
-        rig.reassembly.admits(&early, 42 + CHUNK_COST - 1),
+        rig.reassembly.admits(&parts[1], false, 0),
         Admission::NoRoom
     );
-    assert_eq!(
-        rig.reassembly.admits(&chunks(0, &small, 500)[0], 0),
-        Admission::Yes
-    );
-    assert_eq!(rig.reassembly.admits(&fin(0), 0), Admission::Yes);
-    assert_eq!(rig.reassembly.admits(&parts[1], 0), Admission::NoRoom);
     rig.above.places.push((2, vec![0; 3005]));
     rig.take_all([parts[0]]);
-    assert_eq!(rig.reassembly.admits(&parts[1], 0), Admission::Yes);
+    // What goes where it belongs costs something only behind a hole.
+    let admits = |at: usize, room| rig.reassembly.admits(&parts[at], false, room);
+    assert_eq!(admits(1, 0), Admission::Yes);
+    assert_eq!(admits(2, PIECE_COST - 1), Admission::NoRoom);
+    assert_eq!(admits(2, PIECE_COST), Admission::Yes);
+    rig.take_all([parts[2]]);
+    let admits = |at: usize, room| rig.reassembly.admits(&parts[at], false, room);
+    assert_eq!(admits(3, 0), Admission::Yes);
+}
+
+#[test]
+fn what_comes_in_order_begins_where_the_front_fragment_ends() {
+    let (small, large) = (packet(1, 10), packet(2, 3000));
+    let parts = chunks(0, &large, 500);
+    let mut rig = Rig::new(0);
+    let in_order = |rig: &Rig, chunk| rig.reassembly.admits(&chunk, true, usize::MAX);
+    assert_eq!(in_order(&rig, parts[1]), Admission::Bad);
+    rig.take_all([parts[2], parts[0]]);
+    assert_eq!(in_order(&rig, parts[3]), Admission::Bad);
+    assert_eq!(in_order(&rig, parts[1]), Admission::Yes);
+    rig.take_all([parts[1]]);
+    assert_eq!(in_order(&rig, parts[3]), Admission::Yes);
+    // All of it is here and waits for the next poll.
+    let mut rig = Rig::new(0);
+    rig.budget = 0;
+    rig.take_all(chunks(0, &small, 500));
+    assert_eq!(in_order(&rig, chunks(0, &small, 500)[0]), Admission::Bad);
+    assert_eq!(in_order(&rig, chunks(1, &small, 500)[0]), Admission::Yes);
+}
+
+#[test]
+fn a_packet_whose_turn_it_is_costs_nothing_and_one_before_its_turn_what_it_takes() {
+    let (small, large) = (packet(1, 10), packet(2, 900));
+    let mut rig = Rig::new(0);
+    rig.budget = 0;
+    for n in 0..3 {
+        rig.take_all(chunks(n, &small, 500));
+    }
+    let parts = chunks(3, &large, 500);
+    rig.take_all([parts[0], fin(4)]);
+    let wholes = 2 * (WAITING_COST + ALLOC_COST + 42);
+    let part = WAITING_COST + Parts::COST + PIECE_COST + ALLOC_COST + 500 - HEADER_LEN;
+    assert_eq!(rig.reassembly.kept_bytes(), wholes + part + WAITING_COST);
+    for left in [wholes / 2 + part, part, 0] {
+        let mut budget = 1;
+        rig.reassembly
+            .deliver(WHO, LIMITS, &mut budget, &mut rig.above);
+        assert_eq!(rig.reassembly.kept_bytes(), left + WAITING_COST);
+    }
+    rig.budget = 1;
+    assert_eq!(rig.take(parts[1]), Ok(Taken { fin: true }));
+    assert_eq!(rig.reassembly.kept_bytes(), 0);
+}
+
+#[test]
+fn only_the_fragment_whose_turn_it_is_has_memory_that_is_used_again() {
+    let (small, large) = (packet(1, 10), packet(2, 900));
+    let mut rig = Rig::new(0);
+    rig.take_all(chunks(0, &large, 500));
+    assert!(rig.reassembly.spare.is_some());
+    rig.take_all([chunks(2, &large, 500)[0]]);
+    assert!(rig.reassembly.spare.is_some());
+    rig.take_all(chunks(1, &small, 500));
+    assert!(rig.reassembly.spare.is_none());
 }
 
 /// A chunk that is the second of these but for a change, after the first and the fourth.
