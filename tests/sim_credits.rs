@@ -438,3 +438,71 @@ fn a_copied_answer_that_cannot_be_delivered_ends_its_peer() {
     rig.run_for(Duration::from_millis(10));
     assert_eq!(rig.peek(server).method.gauges().memory.bounced, 0);
 }
+
+/// A server whose four answers of 900 bytes were copied, tags 0 to 3, and of which its client has
+/// only been offered the last ones; and a receive on either side that has nothing to do with them.
+fn offered_copies(seed: u64) -> (Rig, NodeId, NodeId, [(NodeId, u64); 2]) {
+    let mut rig = Rig::new(seed);
+    rig.endpoint.first_window_bytes = 1000;
+    rig.endpoint.partner_window_bytes = 1000;
+    let (server, clients) = server_and(&mut rig, 1);
+    let client = clients[0];
+    let others = [
+        (server, rig.host(server).recv(client, 77, 5)),
+        (client, rig.host(client).recv(server, 77, 5)),
+    ];
+    for n in 0..4 {
+        let answer = rig.host(server).send(client, n, &[n as u8; 900]);
+        assert_eq!(rig.peek(server).error(answer), Some(0));
+    }
+    rig.run_for(Duration::from_millis(1));
+    assert!(rig.peek(server).method.gauges().memory.bounced > 0);
+    (rig, server, client, others)
+}
+
+/// Nothing is left of the copies, and the receives that have nothing to do with them still wait.
+fn assert_still_connected(rig: &mut Rig, others: [(NodeId, u64); 2]) {
+    rig.run_for(Duration::from_millis(10));
+    let [(server, _), (client, _)] = others;
+    assert_eq!(rig.peek(server).method.gauges().memory.bounced, 0);
+    for (node, recv) in others {
+        assert_eq!(rig.peek(node).error(recv), None);
+    }
+    rig.host(server).send(client, 77, b"hello");
+    rig.host(client).send(server, 77, b"hello");
+    for (node, recv) in others {
+        assert_eq!(rig.wait(node, recv), 0);
+    }
+}
+
+#[test]
+fn a_receive_of_a_copied_answer_that_is_called_off_at_any_moment_costs_only_that() {
+    let mut codes = Vec::new();
+    for steps in 0..8 {
+        let (mut rig, server, client, others) = offered_copies(35);
+        let recv = rig.host(client).recv(server, 3, 900);
+        for _ in 0..steps {
+            rig.cluster.step();
+        }
+        rig.host(client).cancel(recv);
+        let code = rig.wait(client, recv);
+        assert!([-BMI_ECANCEL, 0].contains(&code), "{steps}: {code}");
+        codes.push(code);
+        for tag in 0..3 {
+            let recv = rig.host(client).recv(server, tag, 900);
+            assert_eq!(rig.wait(client, recv), 0);
+        }
+        assert_still_connected(&mut rig, others);
+    }
+    assert_eq!((codes[0], codes[7]), (-BMI_ECANCEL, 0));
+}
+
+#[test]
+fn a_receive_that_is_too_short_for_a_copied_answer_costs_only_that() {
+    let (mut rig, server, client, others) = offered_copies(36);
+    for tag in 0..4 {
+        let recv = rig.host(client).recv(server, tag, 100);
+        assert_eq!(rig.wait(client, recv), -BMI_EMSGSIZE);
+    }
+    assert_still_connected(&mut rig, others);
+}
