@@ -5,6 +5,7 @@ mod sim;
 
 use bmi_mx::abi::constants::*;
 use bmi_mx::match_layout::{MessageType, VERSION, bits};
+use bmi_mx::method::PeerGauges;
 use bmi_mx::peer::handshake::{ConnReq, Extension};
 use mx_proto::MatchBits;
 use mx_proto::ledger::CreditByte;
@@ -505,4 +506,40 @@ fn a_receive_that_is_too_short_for_a_copied_answer_costs_only_that() {
         assert_eq!(rig.wait(client, recv), -BMI_EMSGSIZE);
     }
     assert_still_connected(&mut rig, others);
+}
+
+#[test]
+fn messages_that_are_larger_than_the_server_takes_give_their_credits_back() {
+    // Offered, and with their data.
+    for (seed, len, initial) in [(37, 30_000, 3), (38, 20_001, 200)] {
+        let mut rig = Rig::new(seed);
+        rig.settings.credits.initial = initial;
+        rig.settings.limit_unexpected(300_000, 20_000);
+        let server = rig.add(Profile::default());
+        rig.settings.limit_unexpected(300_000, 30_000);
+        let client = rig.add(Profile::default());
+        rig.introduce(client, server);
+        for _ in 0..10 {
+            let body = vec![0; len];
+            let large = rig.host(client).send_unexpected(server, REQUEST, &body);
+            let code = rig.wait(client, large);
+            assert!([0, -BMI_EMSGSIZE].contains(&code), "{code}");
+            let small = rig.host(client).send_unexpected(server, REQUEST, b"x");
+            assert_eq!(rig.wait(client, small), 0);
+            rig.run_for(Duration::from_millis(1));
+            let account = gauges(&mut rig, server, client).account.unwrap();
+            let free = gauges(&mut rig, client, server).borrower.unwrap().free();
+            let here = account.owed + account.due;
+            assert_eq!(account.loan, free + here, "{account:?}");
+        }
+        assert_eq!(rig.peek(server).got.len(), 10);
+        assert_settled(&mut rig, server);
+    }
+}
+
+/// What `node` knows of its peer `with`.
+fn gauges(rig: &mut Rig, node: NodeId, with: NodeId) -> PeerGauges {
+    let addr = rig.host(node).addr(with);
+    let method = &rig.peek(node).method;
+    method.peer_gauges(method.peers().of_addr(addr.as_ptr()).unwrap())
 }

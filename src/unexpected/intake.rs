@@ -147,12 +147,9 @@ impl Inbox {
         drawn
     }
 
-    /// Does the message come from a peer that may send it?
+    /// Does the message come from a peer that may send it, and is it not too large?
     fn is_welcome(&self, arrival: &Arrival) -> bool {
-        let peer = PeerKey::from_word(arrival.source_context);
-        peer != PeerKey::NOBODY
-            && peer.id() == Fields::of(arrival.bits).id
-            && arrival.length as usize <= self.largest
+        is_of_peer(arrival) && arrival.length as usize <= self.largest
     }
 
     fn unexpected<B: Source + ?Sized>(
@@ -160,12 +157,13 @@ impl Inbox {
         arrival: &Arrival,
         body: Option<&B>,
     ) -> Verdict<UserMemory> {
-        if !self.is_welcome(arrival) {
-            return self.refuse(arrival, "an unexpected message we cannot take");
-        }
         let peer = PeerKey::from_word(arrival.source_context);
         let id = peer.id();
         let knows = self.lender.knows(id);
+        let is_welcome = self.is_welcome(arrival);
+        if !(is_welcome || knows && is_of_peer(arrival)) {
+            return self.refuse(arrival, "an unexpected message we cannot take");
+        }
         if self.held.contains(peer) && !knows {
             return Verdict::Continue;
         }
@@ -189,6 +187,11 @@ impl Inbox {
             .lender
             .arrived(id, CreditByte::of(arrival.bits), price.paid, self.now)
         {
+            Arrived::Paid if !is_welcome => {
+                // Its sender takes larger ones itself, and has used these up.
+                self.lender.taken(id, price.paid);
+                return self.refuse(arrival, "an unexpected message that is too large");
+            }
             Arrived::Paid => {}
             Arrived::Hold => {
                 self.alarms.raise(Alarm::Held);
@@ -317,6 +320,12 @@ impl Inbox {
         );
         Verdict::Finished
     }
+}
+
+/// Does the message come from a peer, and under its own id?
+fn is_of_peer(arrival: &Arrival) -> bool {
+    let peer = PeerKey::from_word(arrival.source_context);
+    peer != PeerKey::NOBODY && peer.id() == Fields::of(arrival.bits).id
 }
 
 /// What a message of a peer that knows credits costs; `None` when what it says makes no sense.

@@ -258,6 +258,31 @@ fn a_peer_that_knows_no_credits_leaves_its_allotment_here_and_the_rest_below() {
 }
 
 #[test]
+fn what_a_message_that_is_too_large_has_paid_goes_home() {
+    let mut inbox = inbox_of(20_000, 1000);
+    // With its data, and offered.
+    assert!(matches!(
+        small(&mut inbox, 1, 1, &[0; 1001]),
+        Verdict::Finished
+    ));
+    assert!(large(&mut inbox, 1, 2, 1001).is_none());
+    let account = inbox.lender.account(1).unwrap();
+    assert_eq!((account.waiting, account.owed, account.strikes), (0, 5, 0));
+    // A lie is one also when it is too large.
+    let mut unpaid = arrival(MessageType::Unexpected, 1, 3, 1001);
+    paid(&mut unpaid, 2);
+    Handler::unexpected::<[u8]>(&mut inbox, &unpaid, None);
+    assert_eq!(inbox.lender.account(1).unwrap().strikes, 1);
+    // Who knows no credits has paid nothing.
+    assert!(matches!(
+        small(&mut inbox, 3, 4, &[0; 1001]),
+        Verdict::Finished
+    ));
+    assert_eq!((inbox.len(), inbox.dropped()), (0, 4));
+    assert_empty(&mut inbox);
+}
+
+#[test]
 fn credits_that_ride_on_messages_and_control_messages_are_heard_of_in_order() {
     let mut inbox = inbox_of(20_000, 100);
     let byte = CreditByte {
