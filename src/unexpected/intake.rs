@@ -6,7 +6,7 @@
 //!   = 1                          more                 1, and the rest of the bank's: a draw
 //!   anything else                                     it lies: cost, and a strike
 //!   none: the peer knows none    <= its allotment     cost, of the allotment
-//!                                more                 held; then 1, and a draw
+//!                                more                 held; then 1, and a draw of the rest
 //! ```
 
 use super::coming::DROPPED;
@@ -100,19 +100,24 @@ impl Inbox {
         } else {
             Price {
                 paid: 1,
-                drawn: ledger::cost(arrival.length),
+                drawn: ledger::cost(arrival.length) - 1,
             }
         };
-        self.short = !self.draw(price.drawn);
+        // What counts for the allotment of who knows no credits is the bank's, too.
+        let allotted = if knows { 0 } else { price.paid };
+        self.short = !self.draw(price.drawn + allotted);
         if self.short {
             return Pick::Wait;
         }
         if !knows {
+            self.lender.undraw(allotted);
             let arrived = self
                 .lender
                 .arrived(peer.id(), CreditByte::NONE, price.paid, self.now);
             if arrived != Arrived::Paid {
-                self.lender.undraw(price.drawn);
+                if price.drawn > 0 {
+                    self.lender.undraw(price.drawn);
+                }
                 self.held.rotate(0);
                 return Pick::Next;
             }
