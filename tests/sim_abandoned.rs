@@ -7,11 +7,13 @@ use mx_sim::Profile;
 use sim::Rig;
 use std::time::Duration;
 
-/// A server whose answers come after its client has given them up, as after a host's own time-out.
-fn late_answers(count: i32, len: usize) -> (Rig, usize, usize) {
+/// A server whose answers come after its client has given them up, as after a host's own time-out;
+/// and a receive of the server's that has nothing to do with them.
+fn late_answers(count: i32, len: usize) -> (Rig, usize, usize, u64) {
     let mut rig = Rig::new(31);
     let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
     rig.introduce(client, server);
+    let other = rig.host(server).recv(client, 9_998, 10);
     for n in 0..count {
         let answer = rig.host(client).recv(server, n, len);
         rig.host(client).cancel(answer);
@@ -19,14 +21,16 @@ fn late_answers(count: i32, len: usize) -> (Rig, usize, usize) {
         rig.host(server).send(client, n, &vec![n as u8; len]);
         rig.run_for(Duration::from_micros(200));
     }
-    (rig, client, server)
+    (rig, client, server, other)
 }
 
 #[test]
 fn answers_that_come_too_late_do_not_stop_their_sender_in_the_end() {
-    // More than may lie unreceived: in number, in bytes, and offered only.
-    for (count, len) in [(1200, 8), (60, 20_000), (600, 100_000)] {
-        let (mut rig, client, server) = late_answers(count, len);
+    // More than may lie unreceived: in number, in bytes, and offered only; copied by their sender or
+    // not.
+    for (count, len) in [(1200, 8), (60, 20_000), (600, 100_000), (600, 4_000)] {
+        let (mut rig, client, server, other) = late_answers(count, len);
+        assert_eq!(rig.peek(server).error(other), None, "{count} times {len}");
         let answer = rig.host(client).recv(server, 9_999, 100);
         let request = rig.host(client).send_unexpected(server, 1, b"request");
         assert_eq!(rig.wait(client, request), 0);
@@ -41,7 +45,7 @@ fn answers_that_come_too_late_do_not_stop_their_sender_in_the_end() {
 
 #[test]
 fn what_came_too_late_is_still_there_for_a_receive_with_the_same_tag() {
-    let (mut rig, client, server) = late_answers(50, 8);
+    let (mut rig, client, server, _) = late_answers(50, 8);
     for n in 0..50 {
         let again = rig.host(client).recv(server, n, 8);
         assert_eq!(rig.wait(client, again), 0);

@@ -5,6 +5,7 @@ mod sim;
 
 use bmi_mx::abi::constants::*;
 use bmi_mx::match_layout::{MessageType, VERSION, bits};
+use bmi_mx::method::PeerGauges;
 use bmi_mx::peer::handshake::{ConnReq, Extension};
 use mx_proto::MatchBits;
 use mx_proto::ledger::CreditByte;
@@ -437,4 +438,108 @@ fn a_copied_answer_that_cannot_be_delivered_ends_its_peer() {
     assert_eq!(rig.wait(server, recv), -BMI_ETIMEDOUT);
     rig.run_for(Duration::from_millis(10));
     assert_eq!(rig.peek(server).method.gauges().memory.bounced, 0);
+}
+
+/// A server whose four answers of 900 bytes were copied, tags 0 to 3, and of which its client has
+/// only been offered the last ones; and a receive on either side that has nothing to do with them.
+fn offered_copies(seed: u64) -> (Rig, NodeId, NodeId, [(NodeId, u64); 2]) {
+    let mut rig = Rig::new(seed);
+    rig.endpoint.first_window_bytes = 1000;
+    rig.endpoint.partner_window_bytes = 1000;
+    let (server, clients) = server_and(&mut rig, 1);
+    let client = clients[0];
+    let others = [
+        (server, rig.host(server).recv(client, 77, 5)),
+        (client, rig.host(client).recv(server, 77, 5)),
+    ];
+    for n in 0..4 {
+        let answer = rig.host(server).send(client, n, &[n as u8; 900]);
+        assert_eq!(rig.peek(server).error(answer), Some(0));
+    }
+    rig.run_for(Duration::from_millis(1));
+    assert!(rig.peek(server).method.gauges().memory.bounced > 0);
+    (rig, server, client, others)
+}
+
+/// Nothing is left of the copies, and the receives that have nothing to do with them still wait.
+fn assert_still_connected(rig: &mut Rig, others: [(NodeId, u64); 2]) {
+    rig.run_for(Duration::from_millis(10));
+    let [(server, _), (client, _)] = others;
+    assert_eq!(rig.peek(server).method.gauges().memory.bounced, 0);
+    for (node, recv) in others {
+        assert_eq!(rig.peek(node).error(recv), None);
+    }
+    rig.host(server).send(client, 77, b"hello");
+    rig.host(client).send(server, 77, b"hello");
+    for (node, recv) in others {
+        assert_eq!(rig.wait(node, recv), 0);
+    }
+}
+
+#[test]
+fn a_receive_of_a_copied_answer_that_is_called_off_at_any_moment_costs_only_that() {
+    let mut codes = Vec::new();
+    for steps in 0..8 {
+        let (mut rig, server, client, others) = offered_copies(35);
+        let recv = rig.host(client).recv(server, 3, 900);
+        for _ in 0..steps {
+            rig.cluster.step();
+        }
+        rig.host(client).cancel(recv);
+        let code = rig.wait(client, recv);
+        assert!([-BMI_ECANCEL, 0].contains(&code), "{steps}: {code}");
+        codes.push(code);
+        for tag in 0..3 {
+            let recv = rig.host(client).recv(server, tag, 900);
+            assert_eq!(rig.wait(client, recv), 0);
+        }
+        assert_still_connected(&mut rig, others);
+    }
+    assert_eq!((codes[0], codes[7]), (-BMI_ECANCEL, 0));
+}
+
+#[test]
+fn a_receive_that_is_too_short_for_a_copied_answer_costs_only_that() {
+    let (mut rig, server, client, others) = offered_copies(36);
+    for tag in 0..4 {
+        let recv = rig.host(client).recv(server, tag, 100);
+        assert_eq!(rig.wait(client, recv), -BMI_EMSGSIZE);
+    }
+    assert_still_connected(&mut rig, others);
+}
+
+#[test]
+fn messages_that_are_larger_than_the_server_takes_give_their_credits_back() {
+    // Offered, and with their data.
+    for (seed, len, initial) in [(37, 30_000, 3), (38, 20_001, 200)] {
+        let mut rig = Rig::new(seed);
+        rig.settings.credits.initial = initial;
+        rig.settings.limit_unexpected(300_000, 20_000);
+        let server = rig.add(Profile::default());
+        rig.settings.limit_unexpected(300_000, 30_000);
+        let client = rig.add(Profile::default());
+        rig.introduce(client, server);
+        for _ in 0..10 {
+            let body = vec![0; len];
+            let large = rig.host(client).send_unexpected(server, REQUEST, &body);
+            let code = rig.wait(client, large);
+            assert!([0, -BMI_EMSGSIZE].contains(&code), "{code}");
+            let small = rig.host(client).send_unexpected(server, REQUEST, b"x");
+            assert_eq!(rig.wait(client, small), 0);
+            rig.run_for(Duration::from_millis(1));
+            let account = gauges(&mut rig, server, client).account.unwrap();
+            let free = gauges(&mut rig, client, server).borrower.unwrap().free();
+            let here = account.owed + account.due;
+            assert_eq!(account.loan, free + here, "{account:?}");
+        }
+        assert_eq!(rig.peek(server).got.len(), 10);
+        assert_settled(&mut rig, server);
+    }
+}
+
+/// What `node` knows of its peer `with`.
+fn gauges(rig: &mut Rig, node: NodeId, with: NodeId) -> PeerGauges {
+    let addr = rig.host(node).addr(with);
+    let method = &rig.peek(node).method;
+    method.peer_gauges(method.peers().of_addr(addr.as_ptr()).unwrap())
 }

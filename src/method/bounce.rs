@@ -9,7 +9,7 @@
 //!
 //! A server's answers to clients that are slow to take them do not keep its threads waiting. What has
 //! been said to be complete must not get lost: if the endpoint gives such a message up, its peer is
-//! lost. The copies of all peers take up a fixed number of bytes, of which a peer may have as many as
+//! lost. A receiver that does not want it, or not all of it, has got what it asked for. The copies of all peers take up a fixed number of bytes, of which a peer may have as many as
 //! are still free. Unexpected sends are not copied: what makes them wait is that their receiver has
 //! enough of them.
 //!
@@ -80,14 +80,18 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         };
         peer.bounced = peer.bounced.saturating_sub(size as u32);
-        if completion.status != Status::Success {
-            log::warn!(
-                "a message of {} bytes to {} that had been copied is lost: {:?}",
-                completion.length,
-                peer.name,
-                completion.status
-            );
-            self.disconnect(key, Cause::TimedOut, true);
+        let (len, name) = (completion.length, &peer.name);
+        match completion.status {
+            Status::Success => {}
+            // Its receive was called off, or too short, or it came for one that had been given up.
+            Status::Truncated | Status::Aborted => log::debug!(
+                "{name} takes {} of {len} bytes that had been copied",
+                completion.transferred
+            ),
+            status => {
+                log::warn!("{len} bytes to {name} that had been copied are lost: {status:?}");
+                self.disconnect(key, Cause::TimedOut, true);
+            }
         }
     }
 }

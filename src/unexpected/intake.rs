@@ -6,7 +6,7 @@
 //!   = 1                          more                 1, and the rest of the bank's: a draw
 //!   anything else                                     it lies: cost, and a strike
 //!   none: the peer knows none    <= its allotment     cost, of the allotment
-//!                                more                 held; then 1, and a draw
+//!                                more                 held; then 1, and a draw of the rest
 //! ```
 
 use super::coming::DROPPED;
@@ -100,19 +100,24 @@ impl Inbox {
         } else {
             Price {
                 paid: 1,
-                drawn: ledger::cost(arrival.length),
+                drawn: ledger::cost(arrival.length) - 1,
             }
         };
-        self.short = !self.draw(price.drawn);
+        // What counts for the allotment of who knows no credits is the bank's, too.
+        let allotted = if knows { 0 } else { price.paid };
+        self.short = !self.draw(price.drawn + allotted);
         if self.short {
             return Pick::Wait;
         }
         if !knows {
+            self.lender.undraw(allotted);
             let arrived = self
                 .lender
                 .arrived(peer.id(), CreditByte::NONE, price.paid, self.now);
             if arrived != Arrived::Paid {
-                self.lender.undraw(price.drawn);
+                if price.drawn > 0 {
+                    self.lender.undraw(price.drawn);
+                }
                 self.held.rotate(0);
                 return Pick::Next;
             }
@@ -147,12 +152,9 @@ impl Inbox {
         drawn
     }
 
-    /// Does the message come from a peer that may send it?
+    /// Does the message come from a peer that may send it, and is it not too large?
     fn is_welcome(&self, arrival: &Arrival) -> bool {
-        let peer = PeerKey::from_word(arrival.source_context);
-        peer != PeerKey::NOBODY
-            && peer.id() == Fields::of(arrival.bits).id
-            && arrival.length as usize <= self.largest
+        is_of_peer(arrival) && arrival.length as usize <= self.largest
     }
 
     fn unexpected<B: Source + ?Sized>(
@@ -160,12 +162,13 @@ impl Inbox {
         arrival: &Arrival,
         body: Option<&B>,
     ) -> Verdict<UserMemory> {
-        if !self.is_welcome(arrival) {
-            return self.refuse(arrival, "an unexpected message we cannot take");
-        }
         let peer = PeerKey::from_word(arrival.source_context);
         let id = peer.id();
         let knows = self.lender.knows(id);
+        let is_welcome = self.is_welcome(arrival);
+        if !(is_welcome || knows && is_of_peer(arrival)) {
+            return self.refuse(arrival, "an unexpected message we cannot take");
+        }
         if self.held.contains(peer) && !knows {
             return Verdict::Continue;
         }
@@ -189,6 +192,11 @@ impl Inbox {
             .lender
             .arrived(id, CreditByte::of(arrival.bits), price.paid, self.now)
         {
+            Arrived::Paid if !is_welcome => {
+                // Its sender takes larger ones itself, and has used these up.
+                self.lender.taken(id, price.paid);
+                return self.refuse(arrival, "an unexpected message that is too large");
+            }
             Arrived::Paid => {}
             Arrived::Hold => {
                 self.alarms.raise(Alarm::Held);
@@ -317,6 +325,12 @@ impl Inbox {
         );
         Verdict::Finished
     }
+}
+
+/// Does the message come from a peer, and under its own id?
+fn is_of_peer(arrival: &Arrival) -> bool {
+    let peer = PeerKey::from_word(arrival.source_context);
+    peer != PeerKey::NOBODY && peer.id() == Fields::of(arrival.bits).id
 }
 
 /// What a message of a peer that knows credits costs; `None` when what it says makes no sense.

@@ -258,6 +258,52 @@ fn a_peer_that_knows_no_credits_leaves_its_allotment_here_and_the_rest_below() {
 }
 
 #[test]
+fn what_is_never_lent_is_enough_for_the_largest_message_of_who_knows_no_credits() {
+    let largest = 100 * 256;
+    let mut inbox = inbox_of(180, largest);
+    assert_eq!(inbox.lender.stats().bank, ledger::cost(largest as u32));
+    let (memory, context) = large(&mut inbox, 1, 1, 20 * 256).unwrap();
+    assert!(large(&mut inbox, 3, 2, largest).is_none());
+    drop(memory);
+    received(&mut inbox, context, 20 * 256, Status::Success);
+    assert!(picked(&mut inbox, &offered(3, 2, largest)).is_none());
+    assert_eq!(tags(&mut inbox), [1]);
+    let (memory, context) = picked(&mut inbox, &offered(3, 2, largest)).unwrap();
+    // No other may wait for more than there is.
+    assert_eq!(inbox.lender.stats().bank, 0);
+    drop(memory);
+    received(&mut inbox, context, largest, Status::Success);
+    inbox.has_all(peer(3));
+    assert_eq!(tags(&mut inbox), [2]);
+    assert_empty(&mut inbox);
+}
+
+#[test]
+fn what_a_message_that_is_too_large_has_paid_goes_home() {
+    let mut inbox = inbox_of(20_000, 1000);
+    // With its data, and offered.
+    assert!(matches!(
+        small(&mut inbox, 1, 1, &[0; 1001]),
+        Verdict::Finished
+    ));
+    assert!(large(&mut inbox, 1, 2, 1001).is_none());
+    let account = inbox.lender.account(1).unwrap();
+    assert_eq!((account.waiting, account.owed, account.strikes), (0, 5, 0));
+    // A lie is one also when it is too large.
+    let mut unpaid = arrival(MessageType::Unexpected, 1, 3, 1001);
+    paid(&mut unpaid, 2);
+    Handler::unexpected::<[u8]>(&mut inbox, &unpaid, None);
+    assert_eq!(inbox.lender.account(1).unwrap().strikes, 1);
+    // Who knows no credits has paid nothing.
+    assert!(matches!(
+        small(&mut inbox, 3, 4, &[0; 1001]),
+        Verdict::Finished
+    ));
+    assert_eq!((inbox.len(), inbox.dropped()), (0, 4));
+    assert_empty(&mut inbox);
+}
+
+#[test]
 fn credits_that_ride_on_messages_and_control_messages_are_heard_of_in_order() {
     let mut inbox = inbox_of(20_000, 100);
     let byte = CreditByte {
