@@ -14,12 +14,15 @@
 //!
 //! Knows nothing of: queues, the wire, ports.
 
+use crate::by_partner::ByPartner;
 use crate::ids::{MatchBits, PartnerId, RequestId};
 use crate::matching::{Position, PostedKey};
 use crate::moves::{self, Stage};
 use crate::port::RemoteKey;
 use crate::table::Table;
 use crate::timer::TimerId;
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// The partner of an operation that never had one. A receive that is just being made is a send to
@@ -159,9 +162,12 @@ impl Pulling {
 }
 
 impl<M> Request<M> {
-    /// Every change of its state.
+    /// Every change of its state that leaves it with the same partner; for the others, and those to
+    /// and from `Pulling`, see [`Requests::change`].
     #[inline]
     pub(crate) fn become_next(&mut self, next: State) {
+        debug_assert_eq!(self.state.owner(), next.owner());
+        debug_assert_eq!(self.state.pulled(), next.pulled());
         moves::note(self.state.stage(), next.stage());
         self.state = next;
     }
@@ -177,9 +183,29 @@ impl<M> Request<M> {
 }
 
 /// All operations of one endpoint.
-pub(crate) type Requests<M> = Table<Request<M>>;
+#[derive(Debug)]
+pub(crate) struct Requests<M> {
+    table: Table<Request<M>>,
+    /// Those that are with a partner, connects aside: a partner knows its connects.
+    by_partner: ByPartner,
+    /// Receives whose data is on its way, by its sender and the sender's name for it. Should a sender
+    /// give two messages the same name, the younger one has it.
+    pulls: HashMap<(PartnerId, u64), RequestId, RandomState>,
+}
 
 impl<M> Requests<M> {
+    pub(crate) fn new() -> Self {
+        Self {
+            table: Table::new(),
+            by_partner: ByPartner::default(),
+            pulls: HashMap::default(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
     /// Always inlined: a request is built where it will lie, not copied there.
     #[inline(always)]
     pub(crate) fn add(
@@ -201,38 +227,80 @@ impl<M> Requests<M> {
             touched: false,
             state,
         };
-        let (index, generation) = self.insert(request);
-        RequestId::new(index, generation)
+        let owner = request.state.owner();
+        let pulled = request.state.pulled();
+        let (index, generation) = self.table.insert(request);
+        let id = RequestId::new(index, generation);
+        self.enter(id, owner, pulled);
+        id
+    }
+
+    /// A change of its state that gives it another partner, or a message to pull.
+    pub(crate) fn change(&mut self, id: RequestId, next: State) {
+        let Some(request) = self.table.get_mut(id.index(), id.generation()) else {
+            return;
+        };
+        moves::note(request.state.stage(), next.stage());
+        let (owner, pulled) = (next.owner(), next.pulled());
+        let before = std::mem::replace(&mut request.state, next);
+        self.exit(id, before.owner(), before.pulled());
+        self.enter(id, owner, pulled);
+    }
+
+    #[inline]
+    fn enter(&mut self, id: RequestId, owner: Option<PartnerId>, pulled: Option<(PartnerId, u64)>) {
+        if let Some(partner) = owner {
+            self.by_partner.join(partner, id.index());
+        }
+        if let Some(name) = pulled {
+            self.pulls.insert(name, id);
+        }
+    }
+
+    #[inline]
+    fn exit(&mut self, id: RequestId, owner: Option<PartnerId>, pulled: Option<(PartnerId, u64)>) {
+        if let Some(partner) = owner {
+            self.by_partner.leave(partner, id.index());
+        }
+        if let Some(name) = pulled
+            && self.pulls.get(&name) == Some(&id)
+        {
+            self.pulls.remove(&name);
+        }
     }
 
     #[inline]
     pub(crate) fn of(&self, id: RequestId) -> Option<&Request<M>> {
-        self.get(id.index(), id.generation())
+        self.table.get(id.index(), id.generation())
     }
 
     #[inline]
     pub(crate) fn of_mut(&mut self, id: RequestId) -> Option<&mut Request<M>> {
-        self.get_mut(id.index(), id.generation())
+        self.table.get_mut(id.index(), id.generation())
     }
 
     #[inline]
     pub(crate) fn take(&mut self, id: RequestId) -> Option<Request<M>> {
-        self.remove(id.index(), id.generation())
+        let request = self.table.remove(id.index(), id.generation())?;
+        self.exit(id, request.state.owner(), request.state.pulled());
+        Some(request)
+    }
+
+    /// The receive that pulls what `from` calls `send_id`.
+    pub(crate) fn pulling(&self, from: PartnerId, send_id: u64) -> Option<RequestId> {
+        self.pulls.get(&(from, send_id)).copied()
     }
 
     /// Every operation.
-    pub(crate) fn ids(&self) -> Vec<RequestId> {
-        self.iter()
-            .map(|((index, generation), _)| RequestId::new(index, generation))
-            .collect()
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (RequestId, &Request<M>)> {
+        let all = self.table.iter();
+        all.map(|((index, generation), request)| (RequestId::new(index, generation), request))
     }
 
-    /// Every operation that involves `partner`.
+    /// Every operation that involves `partner`, connects aside, oldest first.
     pub(crate) fn with_partner(&self, partner: PartnerId) -> Vec<RequestId> {
-        self.iter()
-            .filter(|(_, request)| request.state.partner() == Some(partner))
-            .map(|((index, generation), _)| RequestId::new(index, generation))
-            .collect()
+        let id = |index| Some(RequestId::new(index, self.table.generation_of(index)?));
+        self.by_partner.of(partner).filter_map(id).collect()
     }
 }
 
@@ -267,6 +335,29 @@ impl State {
         }
     }
 
+    /// Whose it is among [`Requests::with_partner`].
+    #[inline]
+    fn owner(&self) -> Option<PartnerId> {
+        match self {
+            Self::Posted { .. } | Self::Connecting { .. } => None,
+            Self::Queued { to, .. } if *to == NOBODY => None,
+            Self::Queued { to, .. }
+            | Self::Draining { to }
+            | Self::Offered { to, .. }
+            | Self::Serving { to, .. } => Some(*to),
+            Self::Pulling(pulling) => Some(pulling.from),
+        }
+    }
+
+    /// The message whose data is on its way: its sender, and the sender's name for it.
+    #[inline]
+    fn pulled(&self) -> Option<(PartnerId, u64)> {
+        match self {
+            Self::Pulling(pulling) => Some((pulling.from, pulling.send_id)),
+            _ => None,
+        }
+    }
+
     /// The other side, once it is known.
     pub(crate) fn partner(&self) -> Option<PartnerId> {
         match self {
@@ -284,6 +375,76 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::MatchMask;
+    use crate::matching;
+
+    #[test]
+    fn those_of_a_partner_are_found_whatever_became_of_them() {
+        mx_sim::seeds::each(500, |seed| {
+            let mut rng = mx_sim::Rng::new(seed);
+            let mut requests = Requests::<Vec<u8>>::new();
+            let mut posted = matching::Posted::default();
+            let (bits, mask) = (MatchBits(0), MatchMask::EXACT);
+            let partner = |n: u64| PartnerId::new(n as u32, 1);
+            let timeouts = TimeOuts {
+                transfer: Patience::FOR_EVER,
+                waiting: Patience::FOR_EVER,
+            };
+            let mut ids = Vec::new();
+            for n in 0..rng.below(100) {
+                let to = partner(rng.below(3));
+                let synchronous = false;
+                let pulling = |from| {
+                    let position = None;
+                    State::Pulling(Pulling::new(from, (n, None), bits, 0, position))
+                };
+                let any = (!ids.is_empty()).then(|| ids[rng.index(ids.len())]);
+                let stage = any.and_then(|id| Some(requests.of(id)?.state.stage()));
+                match (rng.below(3), any, stage) {
+                    (0, Some(id), _) => {
+                        assert!(requests.take(id).is_some());
+                        ids.retain(|other| *other != id);
+                    }
+                    (1, Some(id), Some(Stage::Posted)) => requests.change(id, pulling(to)),
+                    (1, Some(id), Some(Stage::Pulling)) => {
+                        let key = posted.post(bits, mask, id);
+                        requests.change(id, State::Posted { key });
+                    }
+                    (1, Some(id), Some(Stage::Queued)) => {
+                        if let Some(request) = requests.of_mut(id)
+                            && let State::Queued { to, .. } = request.state
+                        {
+                            request.become_next(State::Draining { to });
+                        }
+                    }
+                    _ => {
+                        let state = match rng.below(3) {
+                            0 => State::Queued { to, synchronous },
+                            1 => State::Connecting { to, key: 0 },
+                            _ => pulling(to),
+                        };
+                        ids.push(requests.add(0, bits, None, timeouts, state));
+                    }
+                }
+                for n in 0..3 {
+                    let theirs = |state: &State| {
+                        state.partner() == Some(partner(n)) && state.stage() != Stage::Connecting
+                    };
+                    let all = requests.iter();
+                    let theirs = all.filter(|(_, request)| theirs(&request.state));
+                    let mut expected: Vec<_> = theirs.map(|(id, _)| id.to_word()).collect();
+                    let found = requests.with_partner(partner(n)).into_iter();
+                    let mut found: Vec<_> = found.map(RequestId::to_word).collect();
+                    expected.sort_unstable();
+                    found.sort_unstable();
+                    assert_eq!(found, expected);
+                }
+                let all = requests.iter();
+                let pulls = all.filter_map(|(id, request)| Some((request.state.pulled()?, id)));
+                assert_eq!(requests.pulls, pulls.collect());
+            }
+        });
+    }
 
     #[test]
     fn patience_is_never_shorter_than_what_was_asked_for() {

@@ -19,12 +19,14 @@
 //! its sender, or the bank's own. Handing a message out gives them back.
 //!
 //! Owns: buffers of waiting messages, and the ledger that bounds them. `intake` takes messages in,
-//! `coming` receives what was only offered, `held` knows whose messages stay at the endpoint.
+//! `coming` receives what was only offered, `held` knows whose messages stay at the endpoint, `ready`
+//! has those that can be handed out.
 //! Knows nothing of: peers but their keys, the host.
 
 mod coming;
 mod held;
 mod intake;
+mod ready;
 
 pub use coming::{DROPPED, RECEIVE};
 pub use intake::{Pick, Tiding};
@@ -39,6 +41,7 @@ use held::Held;
 use mx_proto::ledger::{Lender, LenderSettings};
 use mx_proto::{Instant, PartnerId};
 use mx_sys::MallocBuffer;
+use ready::Ready;
 use slab::Slab;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -88,7 +91,7 @@ enum Behind {
 /// What arrived and waits.
 #[derive(Debug)]
 pub struct Inbox {
-    ready: VecDeque<Message>,
+    ready: Ready,
     coming: Slab<Coming>,
     /// Each partner has at most as many as it may send messages.
     asked: Slab<Asked>,
@@ -140,7 +143,7 @@ impl Inbox {
     /// An inbox that takes messages up to `largest` bytes, as far as the ledger allows.
     pub fn new(settings: LenderSettings, largest: usize) -> Self {
         Self {
-            ready: VecDeque::new(),
+            ready: Ready::default(),
             coming: Slab::new(),
             asked: Slab::new(),
             behind: HashMap::default(),
@@ -315,27 +318,19 @@ impl Inbox {
 
     /// Does a message of that peer wait?
     pub fn holds(&self, peer: PeerKey) -> bool {
-        self.behind.contains_key(&peer) || self.ready.iter().any(|message| message.peer == peer)
+        self.behind.contains_key(&peer) || self.ready.of(peer) > 0
     }
 
     /// A peer is gone, and with it what it sent.
     pub fn forget(&mut self, peer: PeerKey) {
         self.settle(peer);
-        let mut freed = Vec::new();
-        self.ready.retain(|message| {
-            let theirs = message.peer == peer;
-            if theirs {
-                freed.push((message.payer, message.buffer.len(), message.price));
-            }
-            !theirs
+        let behind = self.behind.remove(&peer).into_iter().flatten();
+        let behind = behind.filter_map(|entry| match entry {
+            Behind::Here(message) => Some(message),
+            Behind::Coming(_) => None,
         });
-        for behind in self.behind.remove(&peer).into_iter().flatten() {
-            if let Behind::Here(message) = behind {
-                freed.push((message.payer, message.buffer.len(), message.price));
-            }
-        }
-        for (payer, len, price) in freed {
-            self.give_back(payer, len, price);
+        for message in self.ready.take_of(peer).into_iter().chain(behind) {
+            self.give_back(message.payer, message.buffer.len(), message.price);
         }
     }
 
@@ -392,9 +387,7 @@ impl Inbox {
     /// One peer turned out to be another. The one that is renamed is not connected: its messages are
     /// of an earlier life, and it stays the one who paid for them.
     pub fn rename(&mut self, from: PeerKey, into: PeerKey) {
-        for message in self.ready.iter_mut().filter(|message| message.peer == from) {
-            message.peer = into;
-        }
+        self.ready.rename(from, into);
     }
 }
 

@@ -430,6 +430,27 @@ fn a_request_that_was_only_offered_is_received_first() {
 }
 
 #[test]
+fn whose_messages_wait_is_known_without_looking_at_them() {
+    let mut inbox = inbox_of(20_000, 100);
+    let held = |inbox: &Inbox| [1, 2, 3].map(|id| inbox.ready.of(peer(id)));
+    for (id, tag) in [(1, 10), (2, 20), (1, 11), (2, 21), (1, 12)] {
+        small(&mut inbox, id, tag, b"x");
+    }
+    assert_eq!(held(&inbox), [3, 2, 0]);
+    assert_eq!(inbox.pop().unwrap().tag, 10);
+    inbox.rename(peer(2), peer(1));
+    assert_eq!(held(&inbox), [4, 0, 0]);
+    assert!(inbox.holds(peer(1)) && !inbox.holds(peer(2)));
+    small(&mut inbox, 2, 22, b"x");
+    inbox.forget(peer(1));
+    assert_eq!((held(&inbox), inbox.len()), ([0, 1, 0], 1));
+    assert!(!inbox.holds(peer(1)));
+    assert_eq!(tags(&mut inbox), [22]);
+    assert_eq!(held(&inbox), [0; 3]);
+    assert_empty(&mut inbox);
+}
+
+#[test]
 fn a_peer_that_is_forgotten_leaves_nothing_behind() {
     let mut inbox = inbox_of(20_000, 1 << 18);
     small(&mut inbox, 1, 1, b"abc");

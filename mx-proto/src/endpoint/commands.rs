@@ -535,7 +535,8 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         for partner in self.core.partners.ids() {
             self.part(partner, Status::EndpointClosed);
         }
-        for id in self.core.requests.ids() {
+        let left: Vec<_> = self.core.requests.iter().map(|(id, _)| id).collect();
+        for id in left {
             self.core.complete(id, Status::EndpointClosed, 0);
         }
         self.settle();
@@ -555,8 +556,9 @@ impl<M: Memory> Core<M> {
         status: Status,
         spared: &[RequestId],
     ) -> Option<Partner> {
-        self.partners.of(id)?;
-        for request in self.requests.with_partner(id) {
+        let connects = self.partners.of(id)?.connects.clone();
+        let transfers = self.requests.with_partner(id);
+        for request in transfers.into_iter().chain(connects) {
             if !spared.contains(&request) {
                 self.complete(request, status, 0);
             }

@@ -513,7 +513,7 @@ impl<M: Memory> Core<M> {
         };
         let room = request.memory.as_ref().map_or(0, Memory::len);
         pulling.wanted = pulling.length.min(u32::try_from(room).unwrap_or(u32::MAX));
-        request.become_next(State::Pulling(pulling));
+        self.requests.change(id, State::Pulling(pulling));
         self.start_timer(id, now);
         self.continue_pull(id);
     }
@@ -588,11 +588,7 @@ impl<M: Memory> Core<M> {
         {
             return self.consumed(from, 0);
         }
-        let matched = self.requests.with_partner(from).into_iter().find(|id| {
-            matches!(self.requests.of(*id).map(|request| &request.state),
-                Some(State::Pulling(pulling)) if pulling.send_id == header.word)
-        });
-        let Some(id) = matched else {
+        let Some(id) = self.requests.pulling(from, header.word) else {
             self.stats.stale += 1;
             return;
         };
@@ -629,9 +625,7 @@ impl<M: Memory> Core<M> {
         let waiting = self.unexpected.take(bits, mask);
         let Some(waiting) = waiting.or_else(|| self.undecided.take(bits, mask)) else {
             let key = self.posted.put_back(position, id);
-            if let Some(request) = self.requests.of_mut(id) {
-                request.become_next(State::Posted { key });
-            }
+            self.requests.change(id, State::Posted { key });
             return self.start_timer(id, now);
         };
         self.fill_waiting(id, position, waiting, now);

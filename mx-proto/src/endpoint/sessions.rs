@@ -90,12 +90,7 @@ impl<M: Memory> Core<M> {
     /// What has gone out to a partner, connects aside, and waits for something from it.
     fn under_way(&self, id: PartnerId) -> Vec<RequestId> {
         let state = |request: &RequestId| self.requests.of(*request).map(|found| &found.state);
-        let waits = |request: &RequestId| {
-            !matches!(
-                state(request),
-                Some(State::Queued { .. } | State::Connecting { .. })
-            )
-        };
+        let waits = |request: &RequestId| !matches!(state(request), Some(State::Queued { .. }));
         let mut all = self.requests.with_partner(id);
         all.retain(waits);
         all

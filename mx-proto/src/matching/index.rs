@@ -23,6 +23,13 @@ pub struct EntryId {
     generation: u32,
 }
 
+impl EntryId {
+    /// The number of its place, which goes to another value when this one has been removed.
+    pub(crate) fn place(self) -> u32 {
+        self.index
+    }
+}
+
 /// Values with match bits, found by bits and mask, oldest first.
 #[derive(Debug)]
 pub struct MatchIndex<K> {
@@ -92,6 +99,12 @@ impl<K> MatchIndex<K> {
             class.append(bits, index);
         }
         EntryId { index, generation }
+    }
+
+    /// The value at a place, if there is one.
+    pub(crate) fn at(&self, place: u32) -> Option<(EntryId, &K)> {
+        let id = self.id_of(place)?;
+        Some((id, &self.entries.get(place as usize)?.value))
     }
 
     /// The oldest value, whatever its bits.
@@ -287,6 +300,12 @@ impl Chains {
             Some(behind) => behind.older = older,
             None => ends.youngest = older,
         }
+    }
+
+    /// One chain, from its first to its last.
+    pub(crate) fn walk(&self, ends: Ends) -> impl Iterator<Item = u32> {
+        let younger = |index: &u32| Some(self.after(*index)).filter(|next| *next != NONE);
+        std::iter::successors(ends.oldest(), younger)
     }
 
     fn after(&self, index: u32) -> u32 {

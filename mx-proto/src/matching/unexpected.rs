@@ -7,11 +7,15 @@
 //! ```
 //!
 //! Owns: their bytes. Knows nothing of: who may leave how much here (credits see to that).
-//! Cost: what a [`MatchIndex`] costs.
+//! Cost: what a [`MatchIndex`] costs; a sender's messages are found without looking at others', and its
+//! offers by their names.
 
+use crate::by_partner::ByPartner;
 use crate::ids::{MatchBits, MatchMask, PartnerId};
-use crate::matching::MatchIndex;
+use crate::matching::{EntryId, MatchIndex};
 use crate::port::RemoteKey;
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
 
 /// What there is of a waiting message.
 #[derive(Debug)]
@@ -48,10 +52,17 @@ impl Waiting {
         self.source == from && matches!(self.payload, Payload::Eager(_))
     }
 
+    /// Who has offered it under which name, if it is not here whole.
+    fn offer(&self) -> Option<(PartnerId, u64)> {
+        match self.payload {
+            Payload::Eager(_) => None,
+            Payload::Offer { send_id, .. } => Some((self.source, send_id)),
+        }
+    }
+
     /// Is it what `from` has offered as `wanted`?
     pub(crate) fn is_offer(&self, from: PartnerId, wanted: u64) -> bool {
-        matches!(self.payload, Payload::Offer { send_id, .. } if send_id == wanted)
-            && self.source == from
+        self.offer() == Some((from, wanted))
     }
 }
 
@@ -59,17 +70,44 @@ impl Waiting {
 #[derive(Debug, Default)]
 pub(crate) struct Unexpected {
     messages: MatchIndex<Waiting>,
+    by_source: ByPartner,
+    /// Those that are only offered, by source and name. Should a source give two of them the same
+    /// name, the younger one has it.
+    offers: HashMap<(PartnerId, u64), EntryId, RandomState>,
 }
 
 impl Unexpected {
     pub(crate) fn add(&mut self, waiting: Waiting) {
-        self.messages.add(waiting.bits, waiting);
+        let (source, name) = (waiting.source, waiting.offer());
+        let id = self.messages.add(waiting.bits, waiting);
+        self.by_source.join(source, id.place());
+        if let Some(name) = name {
+            self.offers.insert(name, id);
+        }
     }
 
     /// Takes out the oldest message that a receive with `bits` and `mask` accepts.
     #[inline]
     pub(crate) fn take(&mut self, bits: MatchBits, mask: MatchMask) -> Option<Waiting> {
-        self.messages.take(bits, mask)
+        let oldest = self.messages.front(bits, mask)?;
+        self.remove(oldest)
+    }
+
+    fn remove(&mut self, id: EntryId) -> Option<Waiting> {
+        let waiting = self.messages.remove(id)?;
+        self.by_source.leave(waiting.source, id.place());
+        if let Some(name) = waiting.offer()
+            && self.offers.get(&name) == Some(&id)
+        {
+            self.offers.remove(&name);
+        }
+        Some(waiting)
+    }
+
+    /// All messages from `source`, oldest first.
+    fn of(&self, source: PartnerId) -> impl Iterator<Item = (EntryId, &Waiting)> {
+        let places = self.by_source.of(source);
+        places.filter_map(|place| self.messages.at(place))
     }
 
     /// Looks at the oldest message that a receive with `bits` and `mask` would accept.
@@ -80,38 +118,36 @@ impl Unexpected {
 
     /// Takes out the offer `send_id` of `source`.
     pub(crate) fn withdraw(&mut self, source: PartnerId, send_id: u64) -> Option<Waiting> {
-        let (id, _) = self
-            .messages
-            .iter()
-            .find(|(_, waiting)| waiting.is_offer(source, send_id))?;
-        self.messages.remove(id)
+        let id = *self.offers.get(&(source, send_id))?;
+        self.remove(id)
     }
 
     /// How many whole messages from `source` there are.
     pub(crate) fn whole_of(&self, source: PartnerId) -> usize {
-        let all = self.messages.iter();
-        all.filter(|(_, waiting)| waiting.is_whole_of(source))
+        let theirs = self.of(source);
+        theirs
+            .filter(|(_, waiting)| waiting.is_whole_of(source))
             .count()
     }
 
     /// Puts another name on the oldest `count` whole messages from `source`.
     pub(crate) fn rename(&mut self, source: PartnerId, to: PartnerId, count: usize) {
-        let all = self.messages.iter();
-        let theirs = all.filter(|(_, waiting)| waiting.is_whole_of(source));
-        let theirs: Vec<_> = theirs.map(|(id, _)| id).take(count).collect();
-        for id in theirs {
+        let theirs = self.of(source);
+        let whole = theirs.filter(|(_, waiting)| waiting.is_whole_of(source));
+        let whole: Vec<_> = whole.map(|(id, _)| id).take(count).collect();
+        for id in whole {
             if let Some(waiting) = self.messages.get_mut(id) {
                 waiting.source = to;
+                self.by_source.leave(source, id.place());
+                self.by_source.join(to, id.place());
             }
         }
     }
 
     /// Throws away everything from `source`; tells how many bytes of messages that were.
     pub(crate) fn forget(&mut self, source: PartnerId) -> usize {
-        let theirs = self.messages.iter();
-        let theirs = theirs.filter(|(_, waiting)| waiting.source == source);
-        let theirs: Vec<_> = theirs.map(|(id, _)| id).collect();
-        let gone = theirs.into_iter().filter_map(|id| self.messages.remove(id));
+        let theirs: Vec<_> = self.of(source).map(|(id, _)| id).collect();
+        let gone = theirs.into_iter().filter_map(|id| self.remove(id));
         gone.map(|waiting| waiting.held()).sum()
     }
 }
@@ -188,6 +224,71 @@ mod tests {
         assert!(unexpected.withdraw(PartnerId::new(4, 1), 42).is_none());
         assert!(unexpected.withdraw(PartnerId::new(3, 1), 41).is_none());
         assert!(unexpected.withdraw(PartnerId::new(3, 1), 42).is_some());
-        assert!(unexpected.messages.is_empty());
+        assert!(unexpected.messages.is_empty() && unexpected.offers.is_empty());
+    }
+
+    #[test]
+    fn of_two_offers_with_one_name_the_younger_has_it_and_the_older_is_not_lost() {
+        let mut unexpected = Unexpected::default();
+        for bits in [1, 2, 3] {
+            let payload = Payload::Offer {
+                send_id: 42,
+                key: None,
+            };
+            unexpected.add(Waiting {
+                payload,
+                ..message(3, bits, 0)
+            });
+        }
+        assert!(unexpected.take(MatchBits(1), MatchMask::EXACT).is_some());
+        let withdrawn = unexpected.withdraw(PartnerId::new(3, 1), 42);
+        assert_eq!(withdrawn.map(|it| it.bits), Some(MatchBits(3)));
+        assert!(unexpected.withdraw(PartnerId::new(3, 1), 42).is_none());
+        assert!(unexpected.take(MatchBits(2), MatchMask::EXACT).is_some());
+        assert!(unexpected.messages.is_empty() && unexpected.offers.is_empty());
+    }
+
+    #[test]
+    fn a_source_is_found_whatever_came_and_went_between() {
+        mx_sim::seeds::each(500, |seed| {
+            let mut rng = mx_sim::Rng::new(seed);
+            let mut unexpected = Unexpected::default();
+            let source = |n: u64| PartnerId::new(n as u32, 1);
+            for n in 0..rng.below(200) {
+                let (bits, of) = (rng.below(8), rng.below(4));
+                match rng.below(8) {
+                    0..5 if rng.below(2) == 0 => unexpected.add(message(of as u32, bits, 0)),
+                    0..5 => {
+                        let payload = Payload::Offer {
+                            send_id: n,
+                            key: None,
+                        };
+                        unexpected.add(Waiting {
+                            payload,
+                            ..message(of as u32, bits, 0)
+                        });
+                    }
+                    5 => drop(unexpected.take(MatchBits(bits), MatchMask::EXACT)),
+                    6 => unexpected.rename(source(of), source(4 + of), 2),
+                    _ => drop(unexpected.withdraw(source(of), rng.below(n + 1))),
+                }
+                let all = || unexpected.messages.iter();
+                for of in 0..8 {
+                    let theirs = all().filter(|(_, waiting)| waiting.source == source(of));
+                    let mut expected: Vec<_> = theirs.map(|(id, _)| id.place()).collect();
+                    let mut found: Vec<_> = unexpected.by_source.of(source(of)).collect();
+                    // A renamed one stands behind those that its new source has already.
+                    expected.sort_unstable();
+                    found.sort_unstable();
+                    assert_eq!(found, expected);
+                }
+                let offers = all().filter_map(|(id, waiting)| Some((waiting.offer()?, id)));
+                assert_eq!(unexpected.offers, offers.collect());
+            }
+            for of in 0..8 {
+                unexpected.forget(source(of));
+            }
+            assert!(unexpected.messages.is_empty() && unexpected.offers.is_empty());
+        });
     }
 }

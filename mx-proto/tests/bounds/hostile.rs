@@ -402,3 +402,77 @@ fn what_those_who_left_have_left_behind_counts_until_it_is_received() {
         (0, 0)
     );
 }
+
+/// A peer calls off what it has offered under that name.
+fn withdraw(stage: &Stage, peer: u32, name: u64) {
+    stage.say(peer, Header::new(Kind::Withdraw, name, 0), &[]);
+}
+
+/// With a pass over all receives for each packet these would be ten thousand million steps.
+#[test]
+fn calling_off_what_never_was_costs_the_same_however_much_is_posted() {
+    let mut stage = Stage::with_peers(Config::default(), 2);
+    let exact = MatchMask::EXACT;
+    for n in 0..100_000 {
+        let receive = stage.node.recv(MatchBits(n), exact, vec![0; 8], n);
+        receive.unwrap();
+    }
+    for n in 0..100_000 {
+        withdraw(&stage, 0, n);
+    }
+    stage.run(&mut KeepAll);
+    assert_eq!(stage.node.stats().stale, 100_000);
+    assert_eq!(stage.node.posted_receives(), 100_000);
+    // What is there is called off, once, and by nobody else.
+    stage.spend(0, 0, 1);
+    stage.offer(0, 77, 8);
+    withdraw(&stage, 1, 77);
+    stage.run(&mut KeepAll);
+    assert_eq!(stage.node.posted_receives(), 99_999);
+    withdraw(&stage, 0, 77);
+    withdraw(&stage, 0, 77);
+    stage.run(&mut KeepAll);
+    assert_eq!(stage.node.posted_receives(), 100_000);
+    assert_eq!(stage.node.stats().stale, 100_002);
+}
+
+/// With a pass over all that is here for each of them these would be two thousand million steps.
+#[test]
+fn each_of_many_that_go_together_costs_what_it_has_left() {
+    const PEERS: u32 = 20_000;
+    let mut stage = Stage::with_peers(limited(256 << 20), PEERS);
+    let exact = MatchMask::EXACT;
+    for n in 0..PEERS {
+        let pulled = stage.node.recv(MatchBits(n.into()), exact, vec![0; 8], 0);
+        pulled.unwrap();
+        let kept = MatchBits(1 << 40 | u64::from(n));
+        stage.node.recv(kept, exact, vec![0; 8], 0).unwrap();
+        stage.spend(n, 1, 3);
+        stage.offer(n, n.into(), 8);
+        stage.offer(n, 1 << 50, 8);
+        stage.eager(n, 2 << 50, &[1]);
+        let to = PartnerId::from_word(stage.wires(|wires| wires.cookie_of(n)));
+        let send = stage
+            .node
+            .send(to, MatchBits(3), vec![0; 8], 0, SendMode::Synchronous);
+        assert!(matches!(send, Ok(Posted::Pending(_))));
+    }
+    stage.run(&mut KeepAll);
+    assert_eq!(stage.node.requests(), 3 * PEERS as usize);
+    for n in 0..PEERS {
+        stage.say(n, Header::new(Kind::Disconnect, 0, 0), &[]);
+    }
+    stage.run(&mut KeepAll);
+    assert_eq!(stage.node.partners(), 0);
+    assert_eq!(stage.node.unexpected_bytes(), 0);
+    let mut ended = 0;
+    while stage.node.poll_completion().is_some() {
+        ended += 1;
+    }
+    assert_eq!(ended, 2 * PEERS);
+    assert_eq!(stage.node.requests(), PEERS as usize);
+    assert_eq!(stage.node.posted_receives(), PEERS as usize);
+    for bits in [1 << 50, 2 << 50] {
+        assert!(stage.node.probe(MatchBits(bits), exact).is_none());
+    }
+}
