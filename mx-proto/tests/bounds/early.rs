@@ -99,6 +99,11 @@ impl DatagramPort for End {
         true
     }
 
+    fn drain_data(&mut self, _: usize, _: impl FnMut(Incoming<'_, u32>)) -> bool {
+        // Everything comes over the command channel.
+        true
+    }
+
     fn arm(&mut self) -> bool {
         true
     }
