@@ -105,6 +105,7 @@ impl LocalPort {
         match given {
             Ok(memory) => {
                 self.turn(id, |_| State::Waking(memory));
+                self.list(id);
                 true
             }
             Err(error) => {
