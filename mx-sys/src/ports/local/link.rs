@@ -51,6 +51,8 @@ pub(super) struct Entry {
     pub(super) held_since: Option<Instant>,
     /// Since when others want its memory, and it has not been given back.
     pub(super) called: Option<Instant>,
+    /// Its turn to get memory has come, and the peer had none.
+    pub(super) first: bool,
     /// Where it is in the list of links that may fall asleep.
     pub(super) listed: Option<u32>,
     /// `None` once the peer has hung up.
@@ -127,6 +129,7 @@ impl Entry {
             instead: None,
             held_since: None,
             called: None,
+            first: false,
             listed: None,
             socket: Some(socket),
             state,
