@@ -3,6 +3,7 @@
 use super::slumber::{meet, node_with, rest, room_for, send_through, stage};
 use super::strangers::TRAITS;
 use super::{Event, Node, link_up};
+use crate::ports::local::LocalOptions;
 use crate::ports::local::handshake::{Hello, MESSAGE_LEN, Welcome, Word};
 use crate::ports::local::layout::Geometry;
 use crate::ports::local::moves::Stage;
@@ -279,4 +280,42 @@ fn hear_after(socket: &Socket) -> [u8; MESSAGE_LEN] {
     );
     assert!(matches!(Word::decode(&message), Ok(Word::Wake(_))));
     message
+}
+
+#[test]
+fn peers_that_never_sleep_leave_memory_for_those_that_do() {
+    let limit = 4 << 20;
+    let mut server = node_with(limit);
+    let sleepless = || {
+        Node::with_options(LocalOptions {
+            idle: None,
+            ..LocalOptions::default()
+        })
+    };
+    let mut peers = Vec::new();
+    while server.port.stats().turned_away == 0 {
+        let mut peer = sleepless();
+        let link = peer.connect(&server).unwrap();
+        for _ in 0..3 {
+            server.settle();
+            peer.settle();
+        }
+        peers.push((peer, link));
+    }
+    let (mut last, link) = peers.pop().unwrap();
+    assert_eq!(last.take(), [Event::Down(link, LinkDown::Unreachable)]);
+    assert!(!peers.is_empty());
+    assert!(server.port.stats().bytes <= limit as u64 / 2);
+    // One that sleeps still gets in.
+    meet(&mut Node::new(), &mut server);
+    // And so does one more that does not, where links do not sleep anyway.
+    let mut server = Node::with_options(LocalOptions {
+        bytes: limit,
+        idle: None,
+        ..LocalOptions::default()
+    });
+    let mut filler = sleepless();
+    while server.port.stats().bytes <= limit as u64 / 2 {
+        meet(&mut filler, &mut server);
+    }
 }
