@@ -55,6 +55,11 @@ impl Budget {
         self.used + bytes <= self.limit
     }
 
+    /// So many bytes are within half of the limit.
+    pub(super) fn has_half(&self, bytes: usize) -> bool {
+        bytes <= self.limit / 2
+    }
+
     /// The rings that one more link would get. `None`: not even the smallest.
     pub(super) fn choose(&self) -> Option<Geometry> {
         let quarter = self.limit / 4;

@@ -242,6 +242,9 @@ impl LocalPort {
         let (geometry, peer) = (hello.geometry, hello.traits);
         let both_sleep = peer.sleeps && self.budget.sleeps();
         // More than we would propose ourselves is too much.
+        if !both_sleep && !self.has_for_sleepless(geometry.total()) {
+            return self.turn_away(id);
+        }
         let asleep = match self.choose_for_new() {
             Some(own) if geometry.total() <= own.total() => false,
             Some(_) if both_sleep => true,
@@ -275,7 +278,14 @@ impl LocalPort {
         }
     }
 
-    /// There is no memory for a new link, however small.
+    /// Whether a link that never sleeps may have so much: where others do, half of the memory is theirs.
+    fn has_for_sleepless(&self, bytes: usize) -> bool {
+        let sleepless = self.links.values().filter(|entry| !entry.peer.sleeps);
+        let held: usize = sleepless.map(|entry| entry.state.bytes()).sum();
+        !self.budget.sleeps() || self.budget.has_half(held + bytes)
+    }
+
+    /// There is no memory for a new link, or none that it may have.
     fn turn_away(&mut self, id: LinkId) {
         self.stats.turned_away += 1;
         if let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) {

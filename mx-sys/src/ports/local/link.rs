@@ -37,7 +37,7 @@ pub(super) struct Entry {
     pub(super) blocked: bool,
     /// The peer has said that it closes the link on purpose, otherwise than in the ring.
     pub(super) bye: bool,
-    /// It is in the list of links without rings that are about to go down.
+    /// It is in the list of links that are about to go down.
     pub(super) doomed: bool,
     /// It is past the handshake and no poll looks at it: its bells and messages are listened to.
     pub(super) cold: bool,
@@ -47,6 +47,12 @@ pub(super) struct Entry {
     pub(super) side: u8,
     /// Where else to go if the peer has no room for a link over memory.
     pub(super) instead: Option<Route>,
+    /// When it was first found to have memory.
+    pub(super) held_since: Option<Instant>,
+    /// Since when others want its memory, and it has not been given back.
+    pub(super) called: Option<Instant>,
+    /// Its turn to get memory has come, and the peer had none.
+    pub(super) first: bool,
     /// Where it is in the list of links that may fall asleep.
     pub(super) listed: Option<u32>,
     /// `None` once the peer has hung up.
@@ -121,6 +127,9 @@ impl Entry {
             peer: Traits::default(),
             side: u8::from(!ours),
             instead: None,
+            held_since: None,
+            called: None,
+            first: false,
             listed: None,
             socket: Some(socket),
             state,
@@ -260,6 +269,23 @@ impl Link {
             side,
             region,
         }
+    }
+
+    /// Brings it to rest: nothing is sent any more, and the peer sends what it has room for at most.
+    pub(super) fn hold(&mut self) {
+        self.producer.hold();
+        self.consumer.hold();
+    }
+
+    /// Takes [`Link::hold`] back. True when the peer waits for room and has to be woken.
+    pub(super) fn let_go(&mut self) -> bool {
+        self.producer.let_go();
+        self.consumer.let_go()
+    }
+
+    /// [`Link::hold`] has been called and not taken back.
+    pub(super) fn is_held(&self) -> bool {
+        self.producer.is_held()
     }
 
     /// How far it has got.

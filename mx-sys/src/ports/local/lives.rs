@@ -31,6 +31,12 @@ impl LocalPort {
         {
             moves::note(from, to);
         }
+        let mut listed = None;
+        if after == 0 {
+            (entry.held_since, entry.called) = (None, None);
+            listed = entry.listed.take();
+        }
+        self.unlist(listed);
         self.budget.change(before, after);
         self.account(from, to);
     }
@@ -44,17 +50,18 @@ impl LocalPort {
         self.stats.asleep = (self.stats.asleep + sleeps(to)).saturating_sub(sleeps(from));
     }
 
-    /// Puts a link among those that may fall asleep, if it may.
+    /// Puts a link among those that may fall asleep, or give memory back, if it may.
     pub(super) fn list(&mut self, id: LinkId) {
         if let Some(entry) = self.links.get_mut(id)
             && entry.peer.sleeps
             && self.budget.sleeps()
-            && entry.listed.is_none()
         {
-            entry.listed = Some(self.awake.len() as u32);
-            self.awake.push(id);
+            if entry.listed.is_none() {
+                entry.listed = Some(self.awake.len() as u32);
+                self.awake.push(id);
+            }
             // The next poll sets the time for a look.
-            self.control_wanted |= self.next_look.is_none();
+            self.control_wanted |= self.next_look.is_none() && entry.up().is_some();
         }
     }
 
@@ -109,8 +116,8 @@ impl LocalPort {
         }
     }
 
-    /// A link without rings is over.
-    fn doom(&mut self, id: LinkId, reason: LinkDown) {
+    /// A link is over, and nothing is left to read.
+    pub(super) fn doom(&mut self, id: LinkId, reason: LinkDown) {
         if let Some(entry) = self.links.get_mut(id)
             && !std::mem::replace(&mut entry.doomed, true)
         {
@@ -119,7 +126,7 @@ impl LocalPort {
         }
     }
 
-    /// Reports links without rings that are over. Returns whether there were any.
+    /// Reports links that are over. Returns whether there were any.
     pub(super) fn bury<M: Bytes, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
         let doomed = std::mem::take(&mut self.doomed);
         let any = !doomed.is_empty();

@@ -25,6 +25,7 @@
 
 mod barrier;
 mod budget;
+mod calling;
 mod control;
 mod epoll;
 mod handshake;
@@ -80,13 +81,16 @@ pub struct LocalPort {
     timed: Vec<LinkId>,
     /// The shared memory of all links.
     budget: Budget,
-    /// Links that may fall asleep, in any order.
+    /// Links with memory that may fall asleep, or are waking up, in any order.
     awake: Vec<LinkId>,
     /// When they are looked at next.
     next_look: Option<Instant>,
     /// Links that want memory, longest first. May contain stale names.
     wanting: VecDeque<LinkId>,
-    /// Links without rings that are over; the next poll reports them.
+    /// Links that are to give their memory back to those, first called first. May contain stale
+    /// names.
+    called: Vec<LinkId>,
+    /// Links that are over, with nothing left to read; the next poll reports them.
     doomed: Vec<(LinkId, LinkDown)>,
     /// The administrator has been told that memory is short.
     warned: bool,
@@ -190,6 +194,7 @@ impl LocalPort {
             awake: Vec::new(),
             next_look: None,
             wanting: VecDeque::new(),
+            called: Vec::new(),
             doomed: Vec::new(),
             warned: false,
             accept_again: None,

@@ -57,6 +57,8 @@ pub(super) struct Producer {
     cell_tail: u64,
     /// The same for the data area.
     data_tail: u64,
+    /// Takes nothing for now. `cell_tail` is then as if all cells were full.
+    held: bool,
 }
 
 impl Producer {
@@ -79,6 +81,7 @@ impl Producer {
             data_head: 0,
             cell_tail: 0,
             data_tail: 0,
+            held: false,
         }
     }
 
@@ -127,6 +130,9 @@ impl Producer {
 
     /// True when any packet would fit.
     pub(super) fn has_room(&mut self) -> Result<bool, Corrupt> {
+        if self.held {
+            return Ok(false);
+        }
         self.look_at_tails()?;
         Ok(
             self.head.wrapping_sub(self.cell_tail) <= self.ring.cells - self.ring.cells / 8
@@ -138,6 +144,22 @@ impl Producer {
     /// A [`barrier::heavy`] and a look at [`Producer::has_room`] follow before sleeping.
     pub(super) fn set_waiting(&self, waiting: bool) {
         self.ring.waiting().store(waiting.into(), Ordering::Relaxed);
+    }
+
+    /// Takes nothing, as if the ring were full.
+    pub(super) fn hold(&mut self) {
+        self.held = true;
+        self.cell_tail = self.head.wrapping_sub(self.ring.cells);
+    }
+
+    /// Takes [`Producer::hold`] back. The next push looks at the tails.
+    pub(super) fn let_go(&mut self) {
+        self.held = false;
+    }
+
+    /// [`Producer::hold`] has been called and not taken back.
+    pub(super) fn is_held(&self) -> bool {
+        self.held
     }
 
     /// Packets pushed so far.
@@ -160,6 +182,9 @@ impl Producer {
     fn make_room(&mut self, len: usize) -> Result<(), PushError> {
         if len > BODY_MAX {
             return Err(PushError::TooLong);
+        }
+        if self.held {
+            return Err(PushError::Full);
         }
         self.look_at_tails().map_err(|Corrupt| PushError::Corrupt)?;
         let room = self.head.wrapping_sub(self.cell_tail) < self.ring.cells
@@ -194,6 +219,8 @@ pub(super) struct Consumer {
     /// Tails the producer has been told.
     published: u64,
     data_published: u64,
+    /// The producer is told nothing for now.
+    held: bool,
 }
 
 /// What lies in the next cell.
@@ -225,6 +252,7 @@ impl Consumer {
             data_tail: 0,
             published: 0,
             data_published: 0,
+            held: false,
         }
     }
 
@@ -296,6 +324,16 @@ impl Consumer {
         false
     }
 
+    /// Gives no room back for what is released.
+    pub(super) fn hold(&mut self) {
+        self.held = true;
+    }
+
+    /// Takes [`Consumer::hold`] back. True when the producer waits for room and has to be woken.
+    pub(super) fn let_go(&mut self) -> bool {
+        std::mem::take(&mut self.held) && self.publish()
+    }
+
     /// Says whether we sleep. After `true` come a [`barrier::heavy`] and a look at
     /// [`Consumer::is_ready`] before sleeping.
     pub(super) fn set_sleeping(&self, sleeping: bool) {
@@ -321,6 +359,9 @@ impl Consumer {
 
     #[inline]
     fn publish(&mut self) -> bool {
+        if self.held {
+            return false;
+        }
         self.published = self.tail;
         self.data_published = self.data_tail;
         self.ring.cell_tail().store(self.tail, Ordering::Release);

@@ -27,6 +27,9 @@ impl LocalPort {
     /// Looks after links that are idle, and those that want memory.
     pub(super) fn tend(&mut self, clock: &dyn Clock) {
         self.serve();
+        if !self.is_short() {
+            self.let_go();
+        }
         if self.awake.is_empty() && self.wanting.is_empty() {
             self.next_look = None;
             return;
@@ -44,7 +47,8 @@ impl LocalPort {
         self.next_look = Some(self.next_look.map_or(latest, |at| at.min(latest)));
     }
 
-    /// Asks the peers of links that have been idle for `patience`.
+    /// Asks the peers of links that have been idle for `patience`, and calls in more memory if that
+    /// is not enough.
     fn look_for_idle(&mut self, now: Instant, patience: Duration) {
         let mut idle = Vec::new();
         let mut asked = Vec::new();
@@ -52,7 +56,8 @@ impl LocalPort {
             let Some(entry) = self.links.get_mut(*id) else {
                 continue;
             };
-            let blocked = entry.blocked;
+            entry.held_since.get_or_insert(now);
+            let (blocked, called) = (entry.blocked, entry.called.is_some());
             match &mut entry.state {
                 State::Up(link) => {
                     let counts = link.counts();
@@ -60,7 +65,7 @@ impl LocalPort {
                         Some((seen, since)) if seen == counts && !blocked => {
                             if !matches!(link.rest(), Rest::Awake) {
                                 asked.push(*id);
-                            } else if now.since(since) >= patience {
+                            } else if !called && now.since(since) >= patience {
                                 idle.push((since, *id));
                             }
                         }
@@ -75,10 +80,10 @@ impl LocalPort {
         for id in asked {
             self.attend(id);
         }
-        if !self.wanting.is_empty() {
+        let mut missing = self.wanting.len() * LEAST_BYTES;
+        if missing != 0 {
             // As many as it takes, those that have been idle for longest.
             idle.sort_unstable_by_key(|(since, _)| *since);
-            let mut missing = self.wanting.len() * LEAST_BYTES;
             idle.retain(|(_, id)| {
                 let wanted = missing != 0;
                 let bytes = self.links.get(*id).map_or(0, |entry| entry.state.bytes());
@@ -87,9 +92,12 @@ impl LocalPort {
             });
         }
         self.ask(&idle, now);
+        if self.is_short() {
+            self.call_in(now, missing);
+        }
     }
 
-    fn ask(&mut self, idle: &[(Instant, LinkId)], now: Instant) {
+    pub(super) fn ask(&mut self, idle: &[(Instant, LinkId)], now: Instant) {
         if idle.is_empty() {
             return;
         }
@@ -135,7 +143,7 @@ impl LocalPort {
             State::Up(link) => match link.rest() {
                 Rest::Awake => self.warm(id),
                 Rest::AskedByThem { even } => {
-                    let fit = even && !entry.blocked && !link.failed && entry.socket.is_some();
+                    let fit = even && !link.failed && entry.socket.is_some();
                     if fit && link.agree() {
                         ring_bell(&entry.socket);
                         self.fall_asleep(id);
@@ -177,6 +185,10 @@ impl LocalPort {
         if back == Ok(false) {
             return self.fall_asleep(id);
         }
+        let held = link.is_held();
+        if !held && let Some(entry) = self.links.get_mut(id) {
+            entry.called = None;
+        }
         self.turn(id, |state| match state {
             State::Asking(mut link) => {
                 link.failed |= back == Err(Corrupt);
@@ -195,8 +207,7 @@ impl LocalPort {
         let Some(entry) = self.links.get_mut(id) else {
             return;
         };
-        let (listed, blocked) = (entry.listed.take(), entry.blocked);
-        self.unlist(listed);
+        let blocked = entry.blocked;
         self.stats.slept += 1;
         if blocked {
             self.want(id);
@@ -211,4 +222,4 @@ impl LocalPort {
 const LEAST_PAUSE: Duration = Duration::from_millis(1);
 
 /// What one link that wants memory gets at least.
-const LEAST_BYTES: usize = Geometry::SMALLEST.total();
+pub(super) const LEAST_BYTES: usize = Geometry::SMALLEST.total();

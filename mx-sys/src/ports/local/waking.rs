@@ -9,6 +9,7 @@
 //!     both at once: the memory of whoever started the link counts, the other's is dropped
 //!     no room at A: A waits in a queue
 //!     no room at B:                        <--- Later     B waits in its queue, then wakes A
+//!                                                         who comes first in A's
 //! ```
 //!
 //! What comes over the socket is a stranger's: a word out of place fails its link and no other.
@@ -60,12 +61,21 @@ impl LocalPort {
 
     /// A sleeping link is to wake up: now if there is memory, otherwise in its turn.
     pub(super) fn want(&mut self, id: LinkId) {
-        if self.wanting.is_empty() && self.wake(id) {
+        if self.has_turn(id) && self.wake(id) {
             return;
         }
         self.turn(id, |_| State::Wanted);
-        self.wanting.push_back(id);
+        match self.links.get(id) {
+            Some(entry) if entry.first => self.wanting.push_front(id),
+            _ => self.wanting.push_back(id),
+        }
         self.control_wanted = true;
+    }
+
+    /// Nobody is to get memory before this link.
+    fn has_turn(&self, id: LinkId) -> bool {
+        self.wanting.front().is_none_or(|next| *next == id)
+            || self.links.get(id).is_some_and(|entry| entry.first)
     }
 
     /// Gives memory to those that want some, as far as it goes.
@@ -105,6 +115,7 @@ impl LocalPort {
         match given {
             Ok(memory) => {
                 self.turn(id, |_| State::Waking(memory));
+                self.list(id);
                 true
             }
             Err(error) => {
@@ -180,7 +191,10 @@ impl LocalPort {
                 self.take_memory(id, wake, &fd)?;
             }
             (Word::Woken, State::Waking(_), None) => self.put_up(id, None),
-            (Word::Later, State::Waking(_), None) => self.turn(id, |_| State::Asleep),
+            (Word::Later, State::Waking(_), None) => {
+                entry.first = true;
+                self.turn(id, |_| State::Asleep);
+            }
             _ => return Err(Violation),
         }
         Ok(())
@@ -202,10 +216,8 @@ impl LocalPort {
             self.turn(id, |_| State::Asleep);
         }
         let geometry = wake.geometry;
-        let fits = self
-            .budget
-            .choose()
-            .is_some_and(|own| geometry.total() <= own.total());
+        let own = self.budget.choose().filter(|_| self.has_turn(id));
+        let fits = own.is_some_and(|own| geometry.total() <= own.total());
         let region = match fits.then(|| Region::adopt(fd, geometry.total())) {
             Some(Ok(region)) => Some(region),
             Some(Err(Unfit::Map(_))) | None => None,
@@ -239,9 +251,10 @@ impl LocalPort {
 
     /// A link that slept carries packets again, over this memory or what we have handed over.
     fn put_up(&mut self, id: LinkId, given: Option<Memory>) {
-        let Some(entry) = self.links.get(id) else {
+        let Some(entry) = self.links.get_mut(id) else {
             return;
         };
+        entry.first = false;
         let (side, asymmetric) = (entry.side, entry.peer.asymmetric);
         self.turn(id, |state| match (state, given) {
             (_, Some(memory)) | (State::Waking(memory), None) => {

@@ -3,6 +3,7 @@
 use super::slumber::{meet, node_with, rest, room_for, send_through, stage};
 use super::strangers::TRAITS;
 use super::{Event, Node, link_up};
+use crate::ports::local::LocalOptions;
 use crate::ports::local::handshake::{Hello, MESSAGE_LEN, Welcome, Word};
 use crate::ports::local::layout::Geometry;
 use crate::ports::local::moves::Stage;
@@ -142,6 +143,82 @@ pub(super) fn who_waits_for_memory_takes_what_the_peer_hands_over_as_soon_as_the
 }
 
 #[test]
+fn memory_goes_to_who_has_waited_for_longest() {
+    let (mut server, mut one, mut two) = (node_with(4 << 20), Node::new(), Node::new());
+    let (first, first_back) = meet(&mut one, &mut server);
+    let (second, second_back) = meet(&mut two, &mut server);
+    rest(&mut [&mut one, &mut two, &mut server]);
+    let mut filler = Node::new();
+    let mut filled = Vec::new();
+    while server.port.choose().is_some() {
+        filled.push(meet(&mut filler, &mut server).1);
+    }
+    assert_eq!(server.send(first_back, b"x"), Err(SendError::WouldBlock));
+    assert_eq!(stage(&server, first_back), Stage::Wanted);
+    assert_eq!(two.send(second, b"y"), Err(SendError::WouldBlock));
+    // There is memory, and the second one's offer is heard first.
+    for link in filled {
+        server.port.close(link, Close::Now);
+    }
+    server.port.take_bells();
+    assert_eq!(stage(&server, second_back), Stage::Wanted);
+    for _ in 0..3 {
+        server.settle();
+        one.settle();
+        two.settle();
+    }
+    assert_eq!(
+        (stage(&one, first), stage(&two, second)),
+        (Stage::Up, Stage::Up)
+    );
+    assert!(two.take().contains(&Event::Writable(second)));
+}
+
+#[test]
+fn who_had_its_turn_when_the_peer_had_no_memory_does_not_wait_for_another_one() {
+    let (mut a, mut b) = (node_with(4 << 20), node_with(4 << 20));
+    let (ab, ba) = meet(&mut a, &mut b);
+    let mut other = Node::new();
+    let (_, queued) = meet(&mut other, &mut a);
+    rest(&mut [&mut a, &mut b, &mut other]);
+    // B has none: A is told so.
+    let mut filler = Node::new();
+    let mut filled = Vec::new();
+    while b.port.choose().is_some() {
+        filled.push(meet(&mut filler, &mut b).1);
+    }
+    assert_eq!(a.send(ab, b"x"), Err(SendError::WouldBlock));
+    b.settle();
+    a.settle();
+    assert_eq!(
+        (stage(&a, ab), stage(&b, ba)),
+        (Stage::Asleep, Stage::Wanted)
+    );
+    // Meanwhile somebody else waits at A.
+    let mut crowd = Node::new();
+    let mut held = Vec::new();
+    while a.port.choose().is_some() {
+        held.push(meet(&mut crowd, &mut a).1);
+    }
+    assert_eq!(a.send(queued, b"z"), Err(SendError::WouldBlock));
+    assert_eq!(stage(&a, queued), Stage::Wanted);
+    for link in filled {
+        b.port.close(link, Close::Now);
+    }
+    b.settle();
+    a.port.close(held.pop().unwrap(), Close::Now);
+    a.port.take_bells();
+    // What B offers is too much for what there is, so A hands it over, past who waits.
+    assert_eq!(
+        (stage(&a, ab), stage(&a, queued)),
+        (Stage::Waking, Stage::Wanted)
+    );
+    b.settle();
+    a.settle();
+    assert_eq!((stage(&a, ab), stage(&b, ba)), (Stage::Up, Stage::Up));
+}
+
+#[test]
 pub(super) fn a_client_that_hands_over_too_much_gets_less() {
     // Large rings are the peer's to propose, but not for it to take all there is.
     let mut server = Node::new();
@@ -203,4 +280,42 @@ fn hear_after(socket: &Socket) -> [u8; MESSAGE_LEN] {
     );
     assert!(matches!(Word::decode(&message), Ok(Word::Wake(_))));
     message
+}
+
+#[test]
+fn peers_that_never_sleep_leave_memory_for_those_that_do() {
+    let limit = 4 << 20;
+    let mut server = node_with(limit);
+    let sleepless = || {
+        Node::with_options(LocalOptions {
+            idle: None,
+            ..LocalOptions::default()
+        })
+    };
+    let mut peers = Vec::new();
+    while server.port.stats().turned_away == 0 {
+        let mut peer = sleepless();
+        let link = peer.connect(&server).unwrap();
+        for _ in 0..3 {
+            server.settle();
+            peer.settle();
+        }
+        peers.push((peer, link));
+    }
+    let (mut last, link) = peers.pop().unwrap();
+    assert_eq!(last.take(), [Event::Down(link, LinkDown::Unreachable)]);
+    assert!(!peers.is_empty());
+    assert!(server.port.stats().bytes <= limit as u64 / 2);
+    // One that sleeps still gets in.
+    meet(&mut Node::new(), &mut server);
+    // And so does one more that does not, where links do not sleep anyway.
+    let mut server = Node::with_options(LocalOptions {
+        bytes: limit,
+        idle: None,
+        ..LocalOptions::default()
+    });
+    let mut filler = sleepless();
+    while server.port.stats().bytes <= limit as u64 / 2 {
+        meet(&mut filler, &mut server);
+    }
 }
