@@ -51,7 +51,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     Cancelled::Aborted => {}
                 }
                 if op.kind != PostKind::Recv {
-                    self.tickets.stir();
                     if !announced {
                         self.unstamp(&op);
                     }

@@ -163,9 +163,10 @@ impl Pulling {
 
 impl<M> Request<M> {
     /// Every change of its state that leaves it with the same partner; for the others, and those to
-    /// and from `Pulling`, see [`Requests::change`].
+    /// and from `Pulling` and from `Queued`, see [`Requests::change`].
     #[inline]
     pub(crate) fn become_next(&mut self, next: State) {
+        debug_assert!(!self.state.is_queued() || next.is_queued());
         debug_assert_eq!(self.state.owner(), next.owner());
         debug_assert_eq!(self.state.pulled(), next.pulled());
         moves::note(self.state.stage(), next.stage());
@@ -191,6 +192,8 @@ pub(crate) struct Requests<M> {
     /// Receives whose data is on its way, by its sender and the sender's name for it. Should a sender
     /// give two messages the same name, the younger one has it.
     pulls: HashMap<(PartnerId, u64), RequestId, RandomState>,
+    /// Sends that have had their turn, or never will, if anybody wants to know.
+    departures: Option<Vec<RequestId>>,
 }
 
 impl<M> Requests<M> {
@@ -199,7 +202,19 @@ impl<M> Requests<M> {
             table: Table::new(),
             by_partner: ByPartner::default(),
             pulls: HashMap::default(),
+            departures: None,
         }
+    }
+
+    /// From now on [`Self::departures`] has something to tell.
+    pub(crate) fn note_departures(&mut self) {
+        self.departures.get_or_insert_default();
+    }
+
+    /// Sends that have left `Queued` since they were last taken out here.
+    #[inline]
+    pub(crate) fn departures(&mut self) -> Option<&mut Vec<RequestId>> {
+        self.departures.as_mut()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -217,6 +232,7 @@ impl<M> Requests<M> {
         state: State,
     ) -> RequestId {
         moves::note(Stage::New, state.stage());
+        let (owner, pulled) = (state.owner(), state.pulled());
         let request = Request {
             context,
             bits,
@@ -227,15 +243,13 @@ impl<M> Requests<M> {
             touched: false,
             state,
         };
-        let owner = request.state.owner();
-        let pulled = request.state.pulled();
         let (index, generation) = self.table.insert(request);
         let id = RequestId::new(index, generation);
         self.enter(id, owner, pulled);
         id
     }
 
-    /// A change of its state that gives it another partner, or a message to pull.
+    /// A change of its state that gives it another partner or a message to pull, or its turn.
     pub(crate) fn change(&mut self, id: RequestId, next: State) {
         let Some(request) = self.table.get_mut(id.index(), id.generation()) else {
             return;
@@ -243,8 +257,18 @@ impl<M> Requests<M> {
         moves::note(request.state.stage(), next.stage());
         let (owner, pulled) = (next.owner(), next.pulled());
         let before = std::mem::replace(&mut request.state, next);
-        self.exit(id, before.owner(), before.pulled());
-        self.enter(id, owner, pulled);
+        if (before.owner(), before.pulled()) != (owner, pulled) {
+            self.exit(id, before.owner(), before.pulled());
+            self.enter(id, owner, pulled);
+        }
+        self.depart(id, before.is_queued());
+    }
+
+    #[inline]
+    fn depart(&mut self, id: RequestId, was_queued: bool) {
+        if was_queued && let Some(departures) = &mut self.departures {
+            departures.push(id);
+        }
     }
 
     #[inline]
@@ -281,9 +305,12 @@ impl<M> Requests<M> {
 
     #[inline]
     pub(crate) fn take(&mut self, id: RequestId) -> Option<Request<M>> {
-        let request = self.table.remove(id.index(), id.generation())?;
-        self.exit(id, request.state.owner(), request.state.pulled());
-        Some(request)
+        // Looked at where it lies, so that it is copied only once.
+        let state = &self.of(id)?.state;
+        let (owner, pulled, queued) = (state.owner(), state.pulled(), state.is_queued());
+        self.exit(id, owner, pulled);
+        self.depart(id, queued);
+        self.table.remove(id.index(), id.generation())
     }
 
     /// The receive that pulls what `from` calls `send_id`.
@@ -311,6 +338,11 @@ impl State {
             self,
             Self::Queued { .. } | Self::Offered { .. } | Self::Posted { .. }
         )
+    }
+
+    /// A send that waits for its turn.
+    pub(crate) fn is_queued(&self) -> bool {
+        matches!(self, Self::Queued { to, .. } if *to != NOBODY)
     }
 
     /// A send that the receiver knows of.
@@ -411,11 +443,8 @@ mod tests {
                         requests.change(id, State::Posted { key });
                     }
                     (1, Some(id), Some(Stage::Queued)) => {
-                        if let Some(request) = requests.of_mut(id)
-                            && let State::Queued { to, .. } = request.state
-                        {
-                            request.become_next(State::Draining { to });
-                        }
+                        let to = requests.of(id).and_then(|request| request.state.partner());
+                        requests.change(id, State::Draining { to: to.unwrap() });
                     }
                     _ => {
                         let state = match rng.below(3) {

@@ -92,7 +92,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 ready: inbox.len() as u64,
                 coming: inbox.coming() as u64,
                 held_peers: inbox.held() as u64,
-                line: self.line.len() as u64,
+                line: (self.line.len() + self.tickets.waiting()) as u64,
                 dropped: inbox.dropped(),
             },
             memory: MemoryGauges {

@@ -43,6 +43,7 @@ mod inbound;
 mod limits;
 mod refusals;
 mod sending;
+mod tickets;
 mod warnings;
 
 pub use gauges::{PeerGauges, Stalled};
@@ -70,6 +71,7 @@ use mx_sys::UserMemory;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::time::Duration;
+use tickets::Tickets;
 
 /// What an operation does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -186,7 +188,7 @@ pub struct Method<P, C> {
     pub(crate) done: Completions,
     pub(crate) inbox: Inbox,
     /// Sends that the endpoint has.
-    pub(crate) tickets: sending::Tickets,
+    pub(crate) tickets: Tickets,
     /// Copies of small sends.
     pub(crate) bounce: bounce::Bounce,
     /// What they had to wait for.
@@ -218,13 +220,14 @@ pub const UNEXPECTED_READY: u64 = 1 << 16;
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// A method that calls itself `name` and uses `endpoint`, which must have been made with
     /// [`crate::match_layout::KEY`].
-    pub fn new(settings: Settings, name: String, endpoint: Endpoint<P, UserMemory, C>) -> Self {
+    pub fn new(settings: Settings, name: String, mut endpoint: Endpoint<P, UserMemory, C>) -> Self {
+        endpoint.note_departures();
         let inbox = Inbox::new(settings.credits, settings.unexpected_max);
         let peers = Peers::new(settings.peer_limit);
         Self {
             early_alarm: most_of(endpoint.unexpected_usage().1),
             endpoint,
-            tickets: sending::Tickets::new(settings.send_tickets),
+            tickets: Tickets::new(settings.send_tickets),
             bounce: bounce::Bounce::new(settings.bounce_bytes),
             stalls: gauges::Stalls::default(),
             line: VecDeque::new(),
@@ -299,7 +302,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     pub fn progress(&mut self) -> bool {
         let mut busy = self.endpoint.progress(&mut self.inbox);
         if busy {
-            self.tickets.stir();
             self.watch_memory();
         }
         busy |= self.drain_within(self.settings.poll);
@@ -444,7 +446,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.on_tiding(peer, tiding);
             } else if let Some((partner, context)) = self.endpoint.poll_watched() {
                 self.on_watched(partner, context);
-            } else if !self.line.is_empty() && self.serve_line()
+            } else if self.has_turns() && self.serve_line()
                 || self.inbox.lender.has_errands() && self.lend()
             {
                 // Which may have completed something.
@@ -516,11 +518,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if completion.status == Status::Timeout {
             self.give_up(&op);
         }
-        if op.kind != PostKind::Recv {
-            self.tickets.stir();
-            if !completion.announced {
-                self.unstamp(&op);
-            }
+        if op.kind != PostKind::Recv && !completion.announced {
+            self.unstamp(&op);
         }
         if let Some(peer) = self.peers.get_mut(op.peer) {
             if op.kind == PostKind::Recv {

@@ -11,9 +11,8 @@
 //! ```
 //!
 //! *Tickets* cap the sends that the endpoint has and that have not gone yet; those that only wait for
-//! their receives need none, or they would keep others from what those wait for. A peer may have as
-//! many as are still free, and always one: whoever takes nothing leaves room for the others, however
-//! many such peers there are. Whether a send has gone is only asked when tickets run out.
+//! their receives need none, or they would keep others from what those wait for. A peer that finds
+//! none (`tickets`) stands aside until it may have one, and nobody looks at it meanwhile.
 //!
 //! *Credits* are what the receiver lends for unexpected messages. A message whose cost is there goes
 //! with its data; with one credit at least it is offered, and its data follows when the receiver has
@@ -21,60 +20,21 @@
 //!
 //! Everybody with something to send has a turn of one message at a time.
 //!
-//! Owns: the line of peers with something to send. Knows nothing of: how credits are lent.
+//! Owns: the line of peers with something to send. Knows nothing of: how credits are lent, who may have
+//! a ticket.
 
 use super::connect::code_of_post;
 use super::{Alarm, HANDSHAKE, Method, PostKind};
 use crate::match_layout::{MessageType, bits};
 use crate::op::table::{Op, OpIndex, Stage};
 use crate::peer::state::{Cause, Ready, State};
-use crate::peer::table::{Peer, PeerKey, Peers};
+use crate::peer::table::{Peer, PeerKey};
 use crate::unexpected::Tiding;
 use mx_proto::ledger::{self, Borrower, Control, ControlWord, CreditByte};
 use mx_proto::port::Port;
 use mx_proto::{Clock, MatchBits, Memory, PartnerId, Posted, RequestId, SendMode};
 use mx_sys::UserMemory;
-use std::collections::VecDeque;
 use std::fmt;
-
-/// Sends that the endpoint has and has not announced yet, of all peers; and some that it has.
-#[derive(Debug)]
-pub(crate) struct Tickets {
-    limit: usize,
-    out: VecDeque<(PeerKey, RequestId)>,
-    /// How many of them have been looked at in vain since anything happened.
-    looked: usize,
-}
-
-/// Tickets that are looked at at a time for whether their sends have gone, when somebody finds none.
-const LOOKED_AT: usize = 32;
-
-impl Tickets {
-    pub(super) fn new(limit: u32) -> Self {
-        Self {
-            limit: limit as usize,
-            out: VecDeque::new(),
-            looked: 0,
-        }
-    }
-
-    /// Something has happened: any of them may be free again.
-    #[inline]
-    pub(crate) fn stir(&mut self) {
-        self.looked = 0;
-    }
-
-    /// Tickets in use, of which some may be free again, and all there are.
-    pub(super) fn usage(&self) -> (usize, usize) {
-        (self.out.len(), self.limit)
-    }
-
-    /// May a peer that has `sends` have another one?
-    #[inline]
-    pub(crate) fn allow(&self, sends: u32) -> bool {
-        sends == 0 || (sends as usize) < self.limit.saturating_sub(self.out.len())
-    }
-}
 
 /// What is about credits and has come up before the handshake with the peer was over.
 #[derive(Debug)]
@@ -123,41 +83,35 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// May a peer have another send at the endpoint? Looks for tickets that are free again.
     #[cold]
     pub(crate) fn has_ticket(&mut self, key: PeerKey) -> bool {
-        let sends = |peers: &Peers| peers.get(key).map_or(0, |peer| peer.sends);
-        while !self.tickets.allow(sends(&self.peers)) {
-            if !self.collect_tickets() {
-                return false;
-            }
-        }
-        true
+        self.collect_tickets();
+        let peer = self.peers.get(key);
+        self.tickets.allow(peer.map_or(0, |peer| peer.sends))
     }
 
-    /// The endpoint has a send of this peer's.
+    /// The endpoint has a send of this peer's, which needs a ticket unless it has gone by now.
     #[inline]
     pub(crate) fn take_ticket(&mut self, key: PeerKey, request: RequestId) {
-        self.tickets.out.push_back((key, request));
-        if let Some(peer) = self.peers.get_mut(key) {
+        if self.endpoint.is_queued(request)
+            && let Some(peer) = self.peers.get_mut(key)
+        {
+            self.tickets.take(request, key);
             peer.sends += 1;
         }
     }
 
-    /// Looks for sends that have gone since they got their tickets. False when none can have.
-    #[cold]
-    fn collect_tickets(&mut self) -> bool {
-        let Tickets { out, looked, .. } = &self.tickets;
-        let count = out.len().saturating_sub(*looked).min(LOOKED_AT);
-        for _ in 0..count {
-            let Some((key, request)) = self.tickets.out.pop_front() else {
-                break;
-            };
-            if self.endpoint.is_queued(request) {
-                self.tickets.out.push_back((key, request));
-                self.tickets.looked += 1;
-            } else if let Some(peer) = self.peers.get_mut(key) {
-                peer.sends = peer.sends.saturating_sub(1);
+    /// Tickets of sends that have gone are free again.
+    #[inline]
+    fn collect_tickets(&mut self) {
+        while let Some(request) = self.endpoint.poll_departure() {
+            if let Some(key) = self.tickets.give_back(request) {
+                let peer = self.peers.get_mut(key);
+                let sends = peer.map_or(0, |peer| {
+                    peer.sends = peer.sends.saturating_sub(1);
+                    peer.sends
+                });
+                self.tickets.move_up(key, sends);
             }
         }
-        count > 0
     }
 
     /// A send never went: neither did the credits in its match bits.
@@ -188,21 +142,33 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[cold]
     pub(crate) fn wait_for_turn(&mut self, key: PeerKey) {
         match self.turn(key) {
-            Turn::Sent | Turn::NoTicket => self.line_up(key),
+            Turn::Sent => self.line_up(key),
             Turn::Over => {}
+            Turn::NoTicket => self.stand_aside(key),
         }
     }
 
     /// A peer may have something that can go.
     pub(super) fn line_up(&mut self, key: PeerKey) {
-        let waits = |peer: &&mut Peer| {
-            let sends = [&peer.queued_sends, &peer.queued_requests];
-            !peer.in_line && sends.iter().any(|list| !list.is_empty())
-        };
-        if let Some(peer) = self.peers.get_mut(key).filter(waits) {
+        if let Some(peer) = self.peers.get_mut(key).filter(|peer| may_line_up(peer)) {
             peer.in_line = true;
             self.line.push_back(key);
         }
+    }
+
+    /// A peer has found no ticket.
+    fn stand_aside(&mut self, key: PeerKey) {
+        if let Some(peer) = self.peers.get_mut(key).filter(|peer| may_line_up(peer)) {
+            peer.in_line = true;
+            self.tickets.wait(key, peer.sends);
+        }
+    }
+
+    /// Is it anybody's turn?
+    #[inline]
+    pub(super) fn has_turns(&mut self) -> bool {
+        self.collect_tickets();
+        !self.line.is_empty() || self.tickets.admits()
     }
 
     /// Lets the peers in line send, one message each in turn, while there are tickets. Returns
@@ -210,27 +176,25 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[cold]
     pub(super) fn serve_line(&mut self) -> bool {
         let mut busy = false;
-        // Those that find no ticket stay in line, and are not asked twice.
-        let mut refused = 0;
-        while refused < self.line.len()
-            && let Some(key) = self.line.pop_front()
-        {
+        loop {
+            // Whoever stood aside and may have a ticket by now joins the others, one each turn.
+            let admitted = self.tickets.admit();
+            self.line.extend(admitted);
+            let Some(key) = self.line.pop_front() else {
+                return busy;
+            };
             if let Some(peer) = self.peers.get_mut(key) {
                 peer.in_line = false;
             }
             match self.turn(key) {
                 Turn::Sent => {
-                    (busy, refused) = (true, 0);
+                    busy = true;
                     self.line_up(key);
                 }
                 Turn::Over => {}
-                Turn::NoTicket => {
-                    refused += 1;
-                    self.line_up(key);
-                }
+                Turn::NoTicket => self.stand_aside(key),
             }
         }
-        busy
     }
 
     /// Sends one message of a peer, if one may go.
@@ -437,6 +401,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Ok(Posted::Complete) | Err(_) => None,
         }
     }
+}
+
+/// Has it something to send, and stands neither in line nor aside?
+fn may_line_up(peer: &Peer) -> bool {
+    let sends = [&peer.queued_sends, &peer.queued_requests];
+    !peer.in_line && sends.iter().any(|list| !list.is_empty())
 }
 
 /// How an unexpected message of `len` bytes goes to whom these credits are for: with its data when

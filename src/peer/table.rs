@@ -132,7 +132,7 @@ pub struct Peer {
     pub bounced: u32,
     /// What its first send waits for.
     pub stalled: Stalled,
-    /// It stands in the line of those who have something to send.
+    /// It stands in the line of those who have something to send, or aside for want of a ticket.
     pub in_line: bool,
     /// That it wants to connect again, which came during DISCONNECT: looked at when that is over.
     pub returning: Option<Note>,

@@ -338,7 +338,19 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     /// never been posted when it is called off. False for anything that is no send under way.
     pub fn is_queued(&self, send: RequestId) -> bool {
         let request = self.core.requests.of(send);
-        request.is_some_and(|request| matches!(request.state, State::Queued { .. }))
+        request.is_some_and(|request| request.state.is_queued())
+    }
+
+    /// From now on [`Self::poll_departure`] has something to tell, and has to be called.
+    pub fn note_departures(&mut self) {
+        self.core.requests.note_departures();
+    }
+
+    /// A send that [waited for its turn](Self::is_queued) and does so no more, whatever became of it;
+    /// in no particular order. Its id may be stale.
+    #[inline]
+    pub fn poll_departure(&mut self) -> Option<RequestId> {
+        self.core.requests.departures()?.pop()
     }
 
     /// Sends to a partner that wait for their turn, for the link or for credit.

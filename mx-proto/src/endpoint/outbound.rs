@@ -206,7 +206,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             stats.eager_out += 1;
             match sent {
                 Sent::Held(token) => {
-                    request.become_next(State::Draining { to: id });
+                    requests.change(send_id, State::Draining { to: id });
                     self.core.held.insert((link, token), send_id);
                     self.core.serving(send_id, &self.clock);
                 }
@@ -245,7 +245,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         stats.packets_out += 1;
         stats.offers_out += 1;
         stats.offered_for_credit += u64::from(small);
-        request.become_next(State::Offered { to: id, exposed });
+        requests.change(send_id, State::Offered { to: id, exposed });
         Ok(())
     }
 
