@@ -28,11 +28,12 @@
 //! What lends and uses credits is counted as it arrives, before everything. Of one partner's,
 //! completions come first, then its loss, then the handshake of its next life, so that nothing is
 //! taken for a new life's that belongs to the old one: what is left over of a class keeps those
-//! behind it waiting.
+//! behind it waiting. What we send ourselves, credits included, goes in any case.
 //!
 //! Owns: everything of one life of the method. The files beside this one hold its parts:
-//! `connect` the handshake, `down` how peers are lost, `limits` how long operations wait, `sending`
-//! what sends wait for, `gauges` what can be seen of all this, `warnings` which limits were hit,
+//! `connect` the handshake, `refusals` what nothing comes of, `down` how peers are lost, `limits` how
+//! long operations wait, `sending` what sends wait for, `tickets` who may have another one, `bounce`
+//! copies of small ones, `gauges` what can be seen of all this, `warnings` which limits were hit,
 //! `../op/post` posting, `../cancel` cancelling.
 
 mod bounce;
