@@ -217,7 +217,10 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 kind: Kind::Bytes(4 * M, 64 * G),
                 about: "bytes of shared memory that the links of an endpoint map, all together; as \
                         it is used up, new ones get smaller rings, idle ones give theirs back \
-                        sooner, and in the end new peers come over TCP",
+                        sooner, and in the end new peers come over TCP; more busy links than there \
+                        is memory for take turns, and a peer that does not answer for 5 s while \
+                        others wait for memory is lost; peers with `MX_LOCAL_IDLE_MS` 0 get half of \
+                        it at most",
                 access: Access::Number {
                     set: |s, v| s.as_mut().local.bytes = v as usize,
                     get: |s| s.as_ref().local.bytes as u64,
