@@ -99,6 +99,9 @@ pub struct Book {
     messages: Vec<Message>,
     /// Serials not yet arrived of messages too short to carry one.
     short: HashMap<(LifeId, LifeId, u64, usize), BTreeSet<Serial>>,
+    /// Those of them that were taken for what arrived from a sender that was not known any more, where
+    /// they might have been somebody else's.
+    guessed: BTreeSet<Serial>,
     /// Serial received, by the order in which the receives were posted.
     order: HashMap<OrderKey, BTreeMap<u64, Serial>>,
     /// Serial last shown to the handler, by receiver, sender and bits.
@@ -244,7 +247,7 @@ impl Book {
 
     /// A message was shown to the unexpected handler of `to`, or received there.
     fn identify(
-        &self,
+        &mut self,
         to: LifeId,
         from: Option<LifeId>,
         bits: MatchBits,
@@ -257,16 +260,12 @@ impl Book {
             u64::from_le_bytes(head)
         } else {
             // The oldest of those that look alike, as they arrive in order.
-            let like = |(f, t, b, l): (LifeId, LifeId, u64, usize)| {
-                t == to && from.is_none_or(|from| from == f) && b == bits.0 && l == len
-            };
-            let waiting = self.short.iter().filter(|(key, _)| like(**key));
-            let found = waiting
-                .filter_map(|(_, serials)| serials.first().copied())
-                .min();
-            found.unwrap_or_else(|| {
-                panic!("life {to} received {len} bytes with {bits:x?} that nobody sent it")
-            })
+            let found = self.oldest_alike(to, from, bits, len);
+            found
+                .or_else(|| self.regret(to, from, bits, len))
+                .unwrap_or_else(|| {
+                    panic!("life {to} received {len} bytes with {bits:x?} that nobody sent it")
+                })
         };
         let Some(message) = self.messages.get(serial as usize) else {
             panic!(
@@ -290,6 +289,51 @@ impl Book {
             "message {serial} is damaged: {message:?}"
         );
         serial
+    }
+
+    /// The oldest short message to `to` that has not arrived.
+    fn oldest_alike(
+        &mut self,
+        to: LifeId,
+        from: Option<LifeId>,
+        bits: MatchBits,
+        len: usize,
+    ) -> Option<Serial> {
+        let like = |(f, t, b, l): (LifeId, LifeId, u64, usize)| {
+            t == to && from.is_none_or(|from| from == f) && b == bits.0 && l == len
+        };
+        let waiting = self.short.iter().filter(|(key, _)| like(**key));
+        let oldest: Vec<Serial> = waiting
+            .filter_map(|(_, serials)| serials.first().copied())
+            .collect();
+        let found = *oldest.iter().min()?;
+        if oldest.len() > 1 {
+            self.guessed.insert(found);
+        }
+        Some(found)
+    }
+
+    /// The sender is known and nothing of its is left: what was taken for its message before was
+    /// somebody else's.
+    fn regret(
+        &mut self,
+        to: LifeId,
+        from: Option<LifeId>,
+        bits: MatchBits,
+        len: usize,
+    ) -> Option<Serial> {
+        let guess = self.guessed.iter().copied().find(|serial| {
+            let message = &self.messages[*serial as usize];
+            from.is_none_or(|from| from == message.from)
+                && (message.to, message.bits, message.len) == (to, bits, len)
+        })?;
+        let instead = self.oldest_alike(to, None, bits, len)?;
+        self.guessed.remove(&guess);
+        self.guessed.insert(instead);
+        self.arrived(instead);
+        self.messages[guess as usize].arrived = false;
+        self.received -= 1;
+        Some(guess)
     }
 
     /// Message shown to the unexpected handler.
@@ -480,6 +524,33 @@ mod tests {
         receive(&mut book, 1, &second);
         assert_eq!(book.missing(), []);
         assert_eq!(book.received(), 2);
+    }
+
+    fn receive_empty(book: &mut Book, posted: u64, from: Option<LifeId>) {
+        book.received_by(1, (posted, Selector::exact(7)), from, BITS, 0, &[]);
+    }
+
+    /// From sender 2, then from sender 0: both may be meant by who is unknown.
+    fn two_empty_messages() -> Book {
+        let mut book = book();
+        book.born(2, SessionId(12));
+        book.compose(2, 1, BITS, 0);
+        book.compose(0, 1, BITS, 0);
+        receive_empty(&mut book, 0, None);
+        receive_empty(&mut book, 1, Some(2));
+        book
+    }
+
+    #[test]
+    fn who_an_empty_message_of_an_unknown_sender_was_from_is_not_held_against_anybody() {
+        let book = two_empty_messages();
+        assert_eq!((book.missing(), book.received()), (vec![], 2));
+    }
+
+    #[test]
+    #[should_panic(expected = "that nobody sent it")]
+    fn one_empty_message_too_many_is_noticed() {
+        receive_empty(&mut two_empty_messages(), 2, Some(0));
     }
 
     #[test]
