@@ -280,9 +280,12 @@ impl LocalPort {
 
     /// Whether a link that never sleeps may have so much: where others do, half of the memory is theirs.
     fn has_for_sleepless(&self, bytes: usize) -> bool {
+        if !self.budget.sleeps() {
+            return true;
+        }
         let sleepless = self.links.values().filter(|entry| !entry.peer.sleeps);
         let held: usize = sleepless.map(|entry| entry.state.bytes()).sum();
-        !self.budget.sleeps() || self.budget.has_half(held + bytes)
+        self.budget.has_half(held + bytes)
     }
 
     /// There is no memory for a new link, or none that it may have.
