@@ -262,7 +262,7 @@ impl Book {
             // The oldest of those that look alike, as they arrive in order.
             let found = self.oldest_alike(to, from, bits, len);
             found
-                .or_else(|| self.regret(to, from, bits, len))
+                .or_else(|| self.regret(to, from?, bits, len))
                 .unwrap_or_else(|| {
                     panic!("life {to} received {len} bytes with {bits:x?} that nobody sent it")
                 })
@@ -315,17 +315,10 @@ impl Book {
 
     /// The sender is known and nothing of its is left: what was taken for its message before was
     /// somebody else's.
-    fn regret(
-        &mut self,
-        to: LifeId,
-        from: Option<LifeId>,
-        bits: MatchBits,
-        len: usize,
-    ) -> Option<Serial> {
+    fn regret(&mut self, to: LifeId, from: LifeId, bits: MatchBits, len: usize) -> Option<Serial> {
         let guess = self.guessed.iter().copied().find(|serial| {
             let message = &self.messages[*serial as usize];
-            from.is_none_or(|from| from == message.from)
-                && (message.to, message.bits, message.len) == (to, bits, len)
+            (message.from, message.to) == (from, to) && (message.bits, message.len) == (bits, len)
         })?;
         let instead = self.oldest_alike(to, None, bits, len)?;
         self.guessed.remove(&guess);

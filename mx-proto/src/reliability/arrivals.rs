@@ -233,7 +233,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             self.on_bad(now, id, sink);
             return true;
         }
-        self.on_trial -= usize::from(link.trial.take().is_some());
+        link.end_trial(&mut self.on_trial);
         self.deferred = Some(Deferred {
             link: id,
             arrived_at: now,
@@ -339,7 +339,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let left = *budget;
         let taken = link.reassembly.take(&chunk, who, *limits, budget, sink);
         if *budget < left {
-            *on_trial -= usize::from(link.trial.take().is_some());
+            link.end_trial(on_trial);
         }
         *early_bytes = *early_bytes + shared(link.reassembly.kept_bytes()) - shared(before);
         match taken {
@@ -360,7 +360,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             .reassembly
             .deliver(who, self.limits, &mut self.budget, sink);
         if self.budget < left {
-            self.on_trial -= usize::from(link.trial.take().is_some());
+            link.end_trial(&mut self.on_trial);
         }
         let kept = link.reassembly.kept_bytes();
         self.early_bytes = self.early_bytes + shared(kept) - shared(before);

@@ -93,6 +93,11 @@ pub(super) struct Need {
 }
 
 impl<A: Copy + Eq> Link<A> {
+    /// It is on trial no longer, if it was: one fewer of all links is.
+    pub(super) fn end_trial(&mut self, on_trial: &mut usize) {
+        *on_trial -= usize::from(self.trial.take().is_some());
+    }
+
     /// One that we began, so that the layer above knows of it, or (`known` is false) that they did.
     pub(super) fn new(address: A, session: Session, known: bool) -> Self {
         Self {

@@ -190,7 +190,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     pub(super) fn remove(&mut self, now: Instant, id: LinkId) -> Option<Link<A>> {
         let mut link = self.table.remove(id.index(), id.generation())?;
         self.by_cookie.remove(&link.session.ours());
-        self.on_trial -= usize::from(link.trial.is_some());
+        link.end_trial(&mut self.on_trial);
         if link.called {
             self.cookies.remember(link.session.ours(), now);
         }

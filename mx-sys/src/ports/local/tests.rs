@@ -205,6 +205,15 @@ pub(super) fn header(len: usize) -> HeaderBytes {
     header
 }
 
+/// The link of the last packet among these.
+pub(super) fn last_link(events: &[Event]) -> LinkId {
+    let link = events.iter().rev().find_map(|event| match event {
+        Event::Packet(link, _) => Some(*link),
+        _ => None,
+    });
+    link.expect("no packet has arrived")
+}
+
 /// Two nodes with a link between them, whose first packet has arrived: (a, its link, b, its link).
 pub(super) fn linked() -> (Node, LinkId, Node, LinkId) {
     let (mut a, mut b) = (Node::new(), Node::new());

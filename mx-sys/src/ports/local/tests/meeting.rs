@@ -77,15 +77,20 @@ fn sending_before_the_link_is_up_blocks_until_it_is() {
     assert_eq!(a.take(), [Event::Up(link), Event::Writable(link)]);
 }
 
-#[test]
-fn a_full_backlog_is_tried_again() {
-    // A listener that takes one connection and then none until it accepts.
+/// A listener that takes one connection, which it has, and then none until it accepts.
+fn full_backlog() -> (Name, Socket, Socket) {
     let name = fresh_name();
     let listener = Socket::listen(name).unwrap();
     // SAFETY: plain system call on a descriptor the test owns.
     assert_eq!(unsafe { libc::listen(listener.raw(), 0) }, 0);
     let filler = Socket::new().unwrap();
     filler.connect(name).unwrap();
+    (name, listener, filler)
+}
+
+#[test]
+fn a_full_backlog_is_tried_again() {
+    let (name, listener, _filler) = full_backlog();
     let mut a = Node::new();
     let link = a
         .port
@@ -114,12 +119,7 @@ fn a_full_backlog_is_tried_again() {
 
 #[test]
 fn a_backlog_that_closes_refuses() {
-    let name = fresh_name();
-    let listener = Socket::listen(name).unwrap();
-    // SAFETY: plain system call on a descriptor the test owns.
-    assert_eq!(unsafe { libc::listen(listener.raw(), 0) }, 0);
-    let filler = Socket::new().unwrap();
-    filler.connect(name).unwrap();
+    let (name, listener, _filler) = full_backlog();
     let mut a = Node::new();
     let waiting = a
         .port

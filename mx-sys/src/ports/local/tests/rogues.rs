@@ -2,8 +2,8 @@
 
 use super::cycles::Random;
 use super::slumber::{IDLE, send_through, stage};
-use super::strangers::{GEOMETRY, Rogue, pipe, sealed_memfd};
-use super::{Event, Node, link_up};
+use super::strangers::{GEOMETRY, Rogue, assert_ended, pipe, sealed_memfd};
+use super::{Event, Node, last_link, link_up};
 use crate::ports::local::LocalOptions;
 use crate::ports::local::handshake::{MESSAGE_LEN, Wake, Word};
 use crate::ports::local::layout::{Geometry, REST_AT};
@@ -11,7 +11,6 @@ use crate::ports::local::moves::Stage;
 use crate::ports::local::socket::Received;
 use mx_proto::LinkId;
 use mx_proto::port::{Close, LinkDown, SendError};
-use std::io::Read;
 use std::os::fd::OwnedFd;
 
 impl Rogue {
@@ -164,9 +163,7 @@ fn descriptors_that_come_out_of_place_are_closed() {
     server.settle();
     assert_eq!(server.take(), [Event::Down(link, LinkDown::Protocol)]);
     drop(pipe_write);
-    let mut rest = Vec::new();
-    std::fs::File::from(end).read_to_end(&mut rest).unwrap();
-    assert_eq!(rest, b"");
+    assert_ended(end);
 }
 
 #[test]
@@ -248,11 +245,7 @@ fn random_words_and_scribbling_never_hurt_more_than_their_own_link() {
         let rogue = Rogue::connect(&mut server);
         rogue.write_packet(0);
         server.settle();
-        let from = server.take().iter().rev().find_map(|event| match event {
-            Event::Packet(link, _) => Some(*link),
-            _ => None,
-        });
-        let from = from.unwrap();
+        let from = last_link(&server.take());
         for _ in 0..40 {
             match random.below(8) {
                 0 => rogue.set_rest(random.next() & 0xff),

@@ -1,6 +1,6 @@
 //! Peers that do not play by the rules.
 
-use super::{Event, Node, fresh_name, header, link_up, readable};
+use super::{Event, Node, fresh_name, header, last_link, link_up, readable};
 use crate::ports::local::handshake::{Hello, MESSAGE_LEN, Traits, Welcome};
 use crate::ports::local::layout::{BODY_MAX, CELL, CELL_TAIL_AT, Geometry};
 use crate::ports::local::socket::{Received, Socket};
@@ -138,11 +138,7 @@ fn random_scribbling_never_hurts_more_than_its_own_link() {
         let rogue = Rogue::connect(&mut server);
         rogue.write_packet(0);
         server.settle();
-        let from = server.take().iter().rev().find_map(|event| match event {
-            Event::Packet(link, _) => Some(*link),
-            _ => None,
-        });
-        let from = from.unwrap();
+        let from = last_link(&server.take());
         for _ in 0..50 {
             // Mostly where it matters: the heads and the cells.
             let span = if random() % 4 == 0 {
@@ -280,12 +276,7 @@ fn bad_handshakes_are_refused_and_their_descriptors_closed() {
         assert!(matches!(socket.receive(&mut answer), Ok(Received::HangUp)));
     }
     drop(pipe_write);
-    // All other copies of the pipe's end are closed: it has ended.
-    let mut rest = Vec::new();
-    std::fs::File::from(pipe_read)
-        .read_to_end(&mut rest)
-        .unwrap();
-    assert_eq!(rest, b"");
+    assert_ended(pipe_read);
     assert_eq!(server.port.stats().refused, 10);
     assert_eq!(server.take(), []);
 }
@@ -306,12 +297,17 @@ fn more_descriptors_than_expected_are_closed_and_refused() {
         server.settle();
         assert_eq!(server.port.stats().refused, 1);
         drop(pipe_write);
-        let mut rest = Vec::new();
-        std::fs::File::from(pipe_read)
-            .read_to_end(&mut rest)
-            .unwrap();
-        assert_eq!(rest, b"");
+        assert_ended(pipe_read);
     }
+}
+
+/// All copies of a pipe's other end are closed.
+pub(super) fn assert_ended(pipe_read: OwnedFd) {
+    let mut rest = Vec::new();
+    std::fs::File::from(pipe_read)
+        .read_to_end(&mut rest)
+        .unwrap();
+    assert_eq!(rest, b"");
 }
 
 pub(super) fn pipe() -> (OwnedFd, OwnedFd) {
