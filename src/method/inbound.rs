@@ -66,6 +66,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 return Some(Handout::Register(self.introduce(key)));
             };
             let message = self.inbox.pop()?;
+            self.on_handed_out(key, message.partner);
             let size = message.buffer.len() as i64;
             return Some(Handout::Message(Unexpected {
                 addr,

@@ -31,13 +31,14 @@
 //! behind it waiting. What we send ourselves, credits included, goes in any case.
 //!
 //! Owns: everything of one life of the method. The files beside this one hold its parts:
-//! `connect` the handshake, `refusals` what nothing comes of, `down` how peers are lost, `limits` how
+//! `connect` the handshake, `conversations` what a lost connection has cut, `refusals` what nothing comes of, `down` how peers are lost, `limits` how
 //! long operations wait, `sending` what sends wait for, `tickets` who may have another one, `bounce`
 //! copies of small ones, `gauges` what can be seen of all this, `warnings` which limits were hit,
 //! `../op/post` posting, `../cancel` cancelling.
 
 mod bounce;
 mod connect;
+mod conversations;
 mod down;
 mod gauges;
 mod inbound;
@@ -518,6 +519,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let mut error = code_of(completion.status);
         if completion.status == Status::Timeout {
             self.give_up(&op);
+            error = op.timeout_code();
         }
         if op.kind != PostKind::Recv && !completion.announced {
             self.unstamp(&op);

@@ -94,6 +94,7 @@ impl Inbox {
         let arrived = match lent.take() {
             Ok(buffer) if complete => Some(Message {
                 peer,
+                partner: completion.partner,
                 payer: peer,
                 buffer,
                 tag,

@@ -235,6 +235,7 @@ impl Inbox {
             Some(body) => MallocBuffer::copy_of(body).map(|buffer| {
                 self.add(Message {
                     peer,
+                    partner: arrival.source,
                     payer: peer,
                     buffer,
                     tag: Fields::of(arrival.bits).tag as i32,

@@ -51,6 +51,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 pub struct Message {
     /// Who sent it.
     pub peer: PeerKey,
+    /// The connection it came over.
+    pub partner: PartnerId,
     /// Who has paid for it: the same, unless that one turned out to be another peer.
     payer: PeerKey,
     /// Its bytes.

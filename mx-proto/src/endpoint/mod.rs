@@ -168,6 +168,11 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         self.core.identity
     }
 
+    /// The time after which a silent partner is lost ([`Config::peer_timeout`]).
+    pub fn peer_timeout(&self) -> Option<Duration> {
+        self.core.config.peer_timeout
+    }
+
     /// Takes in what has arrived and gives out what can go. Returns true when anything happened.
     /// Never blocks. While a message is [undecided](Self::undecided) it does nothing.
     #[inline]
