@@ -101,6 +101,66 @@ fn whatever_clients_send_a_server_holds_no_more_than_was_set() {
 }
 
 #[test]
+fn who_asks_one_thing_at_a_time_does_not_wait_for_twenty_who_flood() {
+    const PEERS: usize = 21;
+    const AHEAD: i32 = 60;
+    // One turn of everybody's passes until it is handed out, where its sender can pay for it; where that
+    // one is out of credits as well, one until some are free and one until it is pulled.
+    for (seed, memory, flood, request, turns) in [
+        (40, 64 << 20, 8, 8, 1),
+        (41, 64 << 20, 4_000, 300, 1),
+        (42, 1 << 20, 4_000, 300, 1),
+        (43, 1 << 20, 40_000, 8, 1),
+        (44, 1 << 20, 40_000, 40_000, 3),
+        (45, 300_000, 0, 40_000, 3),
+        (46, 300_000, 100_000, 100_000, 3),
+        (47, 300_000, 4_000, 4_000, 3),
+        (48, 300_000, 0, 0, 1),
+    ] {
+        let mut rig = Rig::new(seed);
+        rig.settings.limit_unexpected(memory, 100_000);
+        let (server, clients) = server_and(&mut rig, PEERS);
+        let (honest, flooders) = clients.split_last().unwrap();
+        for flooder in flooders {
+            for tag in 0..AHEAD {
+                rig.host(*flooder)
+                    .send_unexpected(server, tag, &vec![1; flood]);
+            }
+        }
+        rig.run_for(Duration::from_millis(50));
+        let mut worst = 0;
+        for round in 0..20 {
+            let tag = AHEAD + round;
+            let before = rig.peek(server).got.len();
+            rig.host(*honest)
+                .send_unexpected(server, tag, &vec![2; request]);
+            rig.run_for(Duration::from_millis(1));
+            while rig.peek(server).got.last().is_none_or(|got| got.tag != tag) {
+                rig.host(server).fetch_up_to(1);
+                rig.run_for(Duration::from_millis(1));
+            }
+            worst = worst.max(rig.peek(server).got.len() - before);
+        }
+        assert!(
+            worst <= turns * PEERS,
+            "{worst} messages of {flood} bytes for one of {request}"
+        );
+        rig.host(server).fetching = true;
+        rig.run("all of them", |rig| {
+            rig.peek(server).got.len() == flooders.len() * AHEAD as usize + 20
+        });
+        let mut next = std::collections::HashMap::new();
+        for got in rig.peek(server).got.iter().filter(|got| got.tag < AHEAD) {
+            let next = next.entry(got.addr).or_insert(0);
+            assert_eq!(got.tag, *next);
+            *next += 1;
+        }
+        rig.run_for(Duration::from_millis(100));
+        assert_settled(&mut rig, server);
+    }
+}
+
+#[test]
 fn expected_messages_pass_requests_that_have_no_credits() {
     let mut rig = Rig::new(7);
     rig.settings.credits.initial = 1;

@@ -1,7 +1,7 @@
 //! Handing out unexpected messages, and telling the host of those who sent them.
 //!
 //! ```text
-//!   oldest message --> its peer has an object the host knows? --yes--> handed out
+//!   next message ----> its peer has an object the host knows? --yes--> handed out
 //!                        | no
 //!                        v
 //!                      Handout::Register(object)   the caller lets go of the lock, tells the
