@@ -246,6 +246,12 @@ pub trait Port<M: Memory> {
         None
     }
 
+    /// Says whether operations wait for the peer of `link`. A port whose peers' deaths show only
+    /// when something is sent to them then sends something now and then, where that tells.
+    fn watch(&mut self, link: LinkId, wanted: bool) {
+        let _ = (link, wanted);
+    }
+
     /// When [`Port::keep_alive`] wants to be called instead of [`Port::poll`], by an endpoint that
     /// takes nothing in for now. `None`: no peer takes our silence for our end.
     fn keep_alive_due(&self) -> Option<Instant> {

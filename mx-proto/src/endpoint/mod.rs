@@ -112,6 +112,8 @@ enum Errand<M> {
     Recall(LinkId, u64),
     Conceal(LinkId, RemoteKey),
     Read(RequestId),
+    /// Whether operations wait for the partner behind this link.
+    Watch(LinkId, bool),
     /// Learn what the partner's new sending link can do.
     Limits(PartnerId, LinkId),
     /// Try another way to a partner that has not answered.
@@ -385,6 +387,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 Errand::Recall(link, token) => self.port.recall(link, token),
                 Errand::Conceal(link, key) => self.port.conceal(link, key),
                 Errand::Read(request) => self.read_remote(request),
+                Errand::Watch(link, wanted) => self.port.watch(link, wanted),
                 Errand::Limits(partner, link) => self.learn_limits(partner, link),
                 Errand::Connect(partner, route) => self.connect_elsewhere(partner, route),
                 Errand::ConnectAgain(connect, target) => self.connect_again(connect, target),
@@ -399,6 +402,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         if let Some(partner) = self.core.partners.of_mut(id) {
             partner.eager_max = u32::try_from(eager_max).unwrap_or(u32::MAX);
             partner.reach = Some(Reach::of(limits));
+            if partner.vigil.timer.is_some() {
+                self.port.watch(link, true);
+            }
             self.core.make_ready(id);
         }
     }

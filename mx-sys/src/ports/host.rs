@@ -690,6 +690,14 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         all.into_iter().flatten().min()
     }
 
+    /// Of datagrams nobody hears but who sends some.
+    fn watch(&mut self, link: LinkId, wanted: bool) {
+        if let (Owner::Dgram(link), Some(dgram)) = (owner(link), self.dgram.port_mut()) {
+            self.touched = true;
+            Port::<M>::watch(dgram, link, wanted);
+        }
+    }
+
     /// Only fabrics and datagrams have nobody but the peers to tell who is there.
     fn keep_alive_due(&self) -> Option<Instant> {
         let rdm = self.rdm.port.as_ref().and_then(Port::<M>::keep_alive_due);
