@@ -433,7 +433,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         if let Some(partner) = self.core.partners.of_mut(to) {
             partner.connects.push(id);
             let link = partner
-                .tx
+                .live_tx()
                 .or_else(|| partner.links.iter().find(|l| l.up).map(|l| l.id));
             if let Some(link) = link {
                 self.core.send_connect(to, link, id, Manner::Plain);
@@ -486,6 +486,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             partner.links.push(Link {
                 id: link,
                 up: false,
+                met: false,
             });
         }
         self.port.bind(link, id.to_word());
@@ -593,11 +594,15 @@ impl<M: Memory> Core<M> {
     /// Connects that went to a session which turns out to have ended: an endpoint may be opened
     /// again right after it was closed, and is meant then. None of them was this partner's first,
     /// so each answers for the end of another session.
-    fn to_connect_again(&self, id: PartnerId, reason: DownReason) -> SmallVec<[RequestId; 1]> {
+    pub(super) fn to_connect_again(
+        &self,
+        id: PartnerId,
+        reason: DownReason,
+    ) -> SmallVec<[RequestId; 1]> {
         match self.partners.of(id) {
             Some(partner)
                 if self.config.connect_again
-                    && partner.session.is_some()
+                    && (partner.session.is_some() || partner.over.is_some())
                     && !matches!(reason, DownReason::Protocol(_)) =>
             {
                 partner.connects.clone()
@@ -608,12 +613,17 @@ impl<M: Memory> Core<M> {
 
     /// A partner is gone, for a reason of its own.
     pub(super) fn fail_partner(&mut self, id: PartnerId, reason: DownReason) {
-        use super::Errand;
         self.leave_orphans(id);
         let again = self.to_connect_again(id, reason);
-        let Some(partner) = self.dissolve_but(id, reason.status(), &again) else {
-            return;
-        };
+        if let Some(partner) = self.end_partner(id, reason, &again) {
+            self.leave_to_others(&partner, again);
+        }
+    }
+
+    /// Closes the links of a partner that has been taken out. These connects to it go to whoever is
+    /// there now.
+    pub(super) fn leave_to_others(&mut self, partner: &Partner, again: SmallVec<[RequestId; 1]>) {
+        use super::Errand;
         for connect in again {
             let target = Target {
                 nic: partner.nic,
@@ -625,6 +635,17 @@ impl<M: Memory> Core<M> {
         for link in &partner.links {
             self.errands.push(Errand::Close(link.id, Close::Now));
         }
+    }
+
+    /// Dissolves a partner that is gone, but for the `spared` connects, and says so. Its links are
+    /// the caller's.
+    pub(super) fn end_partner(
+        &mut self,
+        id: PartnerId,
+        reason: DownReason,
+        spared: &[RequestId],
+    ) -> Option<Partner> {
+        let partner = self.dissolve_but(id, reason.status(), spared)?;
         let identity = partner.identity();
         log::debug!("partner {id:?} ({identity:?}) is down: {reason}");
         if partner.session.is_some() {
@@ -635,6 +656,7 @@ impl<M: Memory> Core<M> {
                 reason,
             });
         }
+        Some(partner)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::matching::{Payload, Position, Waiting};
 use crate::memory::{Memory, Source};
 use crate::moves::{self, Stage};
 use crate::port::{Close, HeaderBytes, LinkDown, Place, RemoteUse, Sink};
-use crate::request::{Pulling, State};
+use crate::request::{NOBODY, Pulling, State};
 use crate::status::{DownReason, Kind, Status};
 use crate::time::{Clock, Instant};
 use crate::wire::{self, Header, OfferBody, PullBody};
@@ -32,7 +32,8 @@ pub(super) struct Inbound<'a, M, H, C> {
 
 impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
     fn on_up(&mut self, link: LinkId, cookie: u64) {
-        self.core.link_up(link, PartnerId::from_word(cookie));
+        let partner = self.core.partner_of(link, cookie);
+        self.core.link_up(link, partner);
     }
 
     fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
@@ -63,8 +64,8 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
             return self.stranger_packet(link, cookie, &header, body);
         };
         partner.vigil.heard = true;
-        // Which session a reply is of, and so what its credit is worth, is seen when it is read.
-        if header.kind != wire::Kind::Reply
+        // Which acquaintance these are of, and so what their credit is worth, is seen when they are read.
+        if !matches!(header.kind, wire::Kind::Connect | wire::Kind::Reply)
             && partner
                 .credit
                 .on_allowance(header.credit_bytes, header.credit_messages)
@@ -386,7 +387,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
             },
             wire::Kind::Notify => self.core.on_notify(from, header),
             wire::Kind::Withdraw => self.core.on_withdraw(from, header, self.clock.now()),
-            wire::Kind::Disconnect => self.core.fail_partner(from, DownReason::Disconnected),
+            wire::Kind::Disconnect => self.core.part_from(from, DownReason::Disconnected),
             wire::Kind::Ping => self.core.on_ping(from),
             // That it has come is all they say.
             wire::Kind::Credit | wire::Kind::Pong => {}
@@ -399,23 +400,25 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
 }
 
 impl<M: Memory> Core<M> {
-    /// Whose link it is. One that was attached during the same poll has no cookie yet.
+    /// Whose link it is. One that has changed hands during the same poll has another cookie yet, or
+    /// none, and one that is about to be closed is nobody's.
     #[inline]
     fn partner_of(&self, link: LinkId, cookie: u64) -> PartnerId {
-        if cookie != 0 {
-            PartnerId::from_word(cookie)
-        } else {
-            self.partner_bound(link)
+        let id = PartnerId::from_word(cookie);
+        match self.partners.of(id) {
+            Some(partner) if partner.owns(link) => id,
+            _ => self.partner_bound(link),
         }
     }
 
     #[cold]
     fn partner_bound(&self, link: LinkId) -> PartnerId {
         let bound = self.errands.iter().rev().find_map(|errand| match errand {
-            super::Errand::Bind(to, cookie) if *to == link => Some(*cookie),
+            super::Errand::Bind(to, cookie) if *to == link => Some(PartnerId::from_word(*cookie)),
             _ => None,
         });
-        PartnerId::from_word(bound.unwrap_or(0))
+        let owns = |id: &PartnerId| self.partners.of(*id).is_some_and(|of| of.owns(link));
+        bound.filter(owns).unwrap_or(NOBODY)
     }
 
     /// The peer does not speak our protocol: its link, and with it the partner, ends.

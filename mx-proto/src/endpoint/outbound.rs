@@ -134,8 +134,12 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let Some(control) = queues.control.front_mut() else {
             return Ok(());
         };
-        let terms = partner.credit.terms(budget, unread);
-        terms.put(&mut control.header);
+        // What a Connect promises was settled when it was made.
+        let opens = control.header.kind == wire::Kind::Connect;
+        let terms = partner.credit.terms(budget, unread || opens);
+        if !opens {
+            terms.put(&mut control.header);
+        }
         let (header, body) = control.parts();
         self.port.send(link, &header, Body::Bytes(body))?;
         partner.credit.on_told(terms, budget);
