@@ -61,7 +61,7 @@ use crate::match_layout::PEER_ID_MAX;
 use crate::op::table::{OpIndex, Ops, Stage};
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{PeerKey, Peers};
-use crate::unexpected::{DROPPED, Inbox, Pick, RECEIVE};
+use crate::unexpected::{Inbox, Pick, RECEIVE};
 use libc::c_void;
 use mx_proto::ledger::{Lender, LenderSettings};
 use mx_proto::port::Port;
@@ -482,7 +482,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Kind::Send if context & HANDSHAKE == 0 => self.on_op(completion),
             Kind::Send if context == bounce::BOUNCED => self.on_bounced(completion),
             Kind::Recv if context & RECEIVE == 0 => self.on_op(completion),
-            Kind::Recv if context == DROPPED => {}
             Kind::Recv => self.inbox.on_received(context, completion),
             Kind::Send => self.on_handshake_sent(completion),
             Kind::Connect => self.on_connected(completion),
@@ -563,6 +562,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             };
             let (memory, context) = match self.inbox.pick_up(&arrival) {
                 Pick::Receive(memory, context) => (memory, context),
+                Pick::Drop => {
+                    self.endpoint.discard(bits, mask, Status::Truncated);
+                    (busy, passed) = (true, 0);
+                    left -= 1;
+                    continue;
+                }
                 Pick::Next if passed < self.inbox.held().min(PASSED_BY) => {
                     passed += 1;
                     continue;

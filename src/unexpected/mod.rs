@@ -29,7 +29,7 @@ mod held;
 mod intake;
 mod ready;
 
-pub use coming::{DROPPED, RECEIVE};
+pub use coming::RECEIVE;
 pub use intake::{Pick, Tiding};
 
 use crate::abandoned::Abandoned;

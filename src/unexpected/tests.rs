@@ -86,7 +86,7 @@ fn large(inbox: &mut Inbox, from: u32, tag: u32, len: usize) -> Option<(UserMemo
 fn picked(inbox: &mut Inbox, arrival: &Arrival) -> Option<(UserMemory, u64)> {
     match inbox.pick_up(arrival) {
         Pick::Receive(memory, context) => Some((memory, context)),
-        Pick::Next | Pick::Wait => None,
+        Pick::Drop | Pick::Next | Pick::Wait => None,
     }
 }
 

@@ -225,6 +225,20 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         Some(self.recv_waiting(waiting, None, memory, context))
     }
 
+    /// Throws away the oldest message that is here already and agrees. The send of one that was only
+    /// offered ends with `told`: [`Status::Truncated`] or [`Status::Aborted`]. False when there is no
+    /// such message.
+    pub fn discard(&mut self, bits: MatchBits, mask: MatchMask, told: Status) -> bool {
+        let Some(waiting) = self.core.unexpected.take(bits, mask) else {
+            return false;
+        };
+        self.core.finish(&waiting, told);
+        if self.has_work() {
+            self.settle();
+        }
+        true
+    }
+
     /// `wanted`: what it is posted again for when its message is withdrawn.
     fn recv_waiting(
         &mut self,

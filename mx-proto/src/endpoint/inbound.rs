@@ -320,7 +320,8 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
         };
         let deferred = match verdict {
             Verdict::Finished => {
-                return self.core.finish_offer(from, send_id, header.length);
+                let told = inbound_status(0, header.length);
+                return self.core.finish_offer(from, send_id, told);
             }
             Verdict::Receive { memory, context } => {
                 self.core.consumed(from, 0);
