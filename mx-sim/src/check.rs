@@ -60,8 +60,8 @@ pub struct Message {
 #[derive(Clone, Copy, Debug)]
 struct Receipt {
     serial: Serial,
-    /// The receives with smaller numbers had been posted by then.
-    posted: u64,
+    /// The number of the receive that is posted next.
+    next: u64,
 }
 
 /// One life of a node.
@@ -251,7 +251,11 @@ impl Book {
     /// Its send was said to be complete, and then its receiver was lost.
     pub fn send_lost(&mut self, serial: Serial) {
         let message = &mut self.messages[serial as usize];
-        assert_eq!(message.state, SendState::Done, "message {serial} is not complete");
+        assert_eq!(
+            message.state,
+            SendState::Done,
+            "message {serial} is not complete"
+        );
         message.state = SendState::Given;
     }
 
@@ -394,7 +398,7 @@ impl Book {
         self.arrived(serial);
         let from = self.messages[serial as usize].from;
         self.check_proofs(serial, posted);
-        let receipt = Receipt { serial, posted: next };
+        let receipt = Receipt { serial, next };
         self.receipts.entry((to, from)).or_default().push(receipt);
         let order = self.order.entry((to, selector, from, bits.0)).or_default();
         let before = order.range(..posted).next_back().map(|(_, serial)| *serial);
@@ -412,13 +416,16 @@ impl Book {
     /// is received between the posting of its receive, as number `posted`, and that one's completion.
     fn check_proofs(&self, serial: Serial, posted: u64) {
         let message = &self.messages[serial as usize];
-        let (Some(proofs), Some(receipts)) = (
-            message.complete_before,
-            self.receipts.get(&(message.to, message.from)),
-        ) else {
+        let Some(proofs) = message.complete_before else {
             return;
         };
-        let meanwhile = receipts.partition_point(|receipt| receipt.posted <= posted);
+        if self.withdrawn.contains(&message.to) {
+            // Its receive may have had another message meanwhile.
+            return;
+        }
+        let receipts = self.receipts.get(&(message.to, message.from));
+        let receipts = receipts.map_or(&[][..], Vec::as_slice);
+        let meanwhile = receipts.partition_point(|receipt| receipt.next <= posted);
         for receipt in &receipts[meanwhile..] {
             let parted = self.messages[receipt.serial as usize].partings != message.partings;
             assert!(

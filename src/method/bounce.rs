@@ -62,7 +62,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return false;
         }
         let copy = UserMemory::to_owned_copy;
-        let copied = self.endpoint.exchange_memory(request, BOUNCED, copy);
+        let copied = self.endpoint.buffer(request, BOUNCED, copy);
         if copied {
             peer.bounced += size as u32;
             self.bounce.used += size;

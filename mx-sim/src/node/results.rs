@@ -46,7 +46,9 @@ impl<P: Port<Buffer>> Node<P> {
                 assert_eq!(completion.kind, Kind::Send);
                 match completion.status {
                     Status::Success => {}
-                    Status::Unreachable | Status::EndpointClosed => {
+                    Status::Unreachable | Status::EndpointClosed | Status::Timeout => {
+                        let receiver = self.endpoint.partner_identity(completion.partner);
+                        assert_eq!(receiver, None, "complete, and given up");
                         self.judge.book.borrow_mut().send_lost(serial);
                     }
                     other => panic!("a send that was complete cannot end as {other:?}"),

@@ -174,7 +174,7 @@ impl<P: Port<Buffer>> Node<P> {
         let copy = Buffer::new(op.buffer.bytes());
         let copied = self
             .endpoint
-            .exchange_memory(request, context, |_| Some(copy.share()));
+            .buffer(request, context, |_| Some(copy.share()));
         if copied {
             op.buffer.give_back();
             (op.buffer, op.what) = (copy, What::Copied { serial, to });
