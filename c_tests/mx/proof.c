@@ -145,7 +145,7 @@ static void limits_are_true(struct side *side)
     (void)side;
     open_two();
     copied = limit(a, MX_COPY_SEND_MAX);
-    CHECK_THAT(copied, >=, 4000);
+    CHECK_THAT(copied, >=, 4096);
     CHECK_THAT(copied, <=, SMALL_MAX);
     CHECK_THAT(limit(a, MX_PIO_SEND_MAX), <=, copied);
     for (uint64_t round = 0; round < 20; round++) {
