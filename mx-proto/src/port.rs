@@ -27,6 +27,9 @@ pub const HEADER_LEN: usize = 32;
 /// header that a port over a byte stream has to understand.
 pub const BODY_LEN_AT: usize = 4;
 
+/// Bytes of a body that every link carries.
+pub const PACKET_LEAST: usize = 4 << 10;
+
 /// A packet's header as it stands on the wire (see `wire`).
 pub type HeaderBytes = [u8; HEADER_LEN];
 
@@ -34,7 +37,7 @@ pub type HeaderBytes = [u8; HEADER_LEN];
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Largest body of a packet whose body is delivered through [`Sink::on_packet`] and does not
-    /// belong to a posted receive yet. At least 4 KiB.
+    /// belong to a posted receive yet. At least [`PACKET_LEAST`].
     pub packet_max: usize,
     /// Largest body of a data packet, the kind whose place is known beforehand.
     pub data_max: usize,

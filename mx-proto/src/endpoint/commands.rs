@@ -9,7 +9,7 @@ use crate::memory::Memory;
 use crate::partner::{Link, Partner};
 use crate::port::{Body, Close, ConnectError, LinkDown, Port, SendError, Sent};
 use crate::queues::Queues;
-use crate::request::{NOBODY, Patience, Pulling, State, TimeOuts};
+use crate::request::{NOBODY, Patience, Pulling, State, TimeOuts, Turn};
 use crate::status::{DownReason, Kind, Status};
 use crate::time::Clock;
 use crate::wire;
@@ -162,10 +162,11 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         mode: SendMode,
     ) -> RequestId {
         self.core.stats.queued += 1;
-        let state = State::Queued {
-            to,
-            synchronous: mode == SendMode::Synchronous,
+        let turn = match mode {
+            SendMode::Standard => Turn::Standard,
+            SendMode::Synchronous => Turn::Synchronous,
         };
+        let state = State::Queued { to, turn };
         let timeouts = self.core.timeouts;
         let requests = &mut self.core.requests;
         let id = requests.add(context, bits, Some(memory), timeouts, state);
@@ -199,7 +200,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let core = &mut self.core;
         let placeholder = State::Queued {
             to: NOBODY,
-            synchronous: false,
+            turn: Turn::Standard,
         };
         let timeouts = core.timeouts.of_receive();
         let requests = &mut core.requests;
@@ -278,7 +279,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 let pulling = Pulling::new(source, offer, bits, length, position);
                 let placeholder = State::Queued {
                     to: NOBODY,
-                    synchronous: false,
+                    turn: Turn::Standard,
                 };
                 let timeouts = self.core.timeouts.of_receive();
                 let requests = &mut self.core.requests;
@@ -322,28 +323,47 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         unmatched && self.cancel(request) == Cancelled::Withdrawn
     }
 
-    /// Exchanges the memory of a send that waits, for its turn or for its receiver, for a `copy`, and
-    /// the word its completion carries. False, and nothing has changed, when there is no copy or
-    /// the port has the memory.
-    pub fn exchange_memory(
+    /// Lets a small send that waits for its turn go on from a `copy`, with another word in its
+    /// completion: it may be taken for complete. Credit for its bytes is reserved, so that it goes with
+    /// them and everything sent later comes after them. False, and nothing has changed, when there is
+    /// no such credit or no copy, and for a send that is large, [`Synchronous`](SendMode::Synchronous)
+    /// or has had its turn.
+    pub fn buffer(
         &mut self,
         send: RequestId,
         context: u64,
         copy: impl FnOnce(&M) -> Option<M>,
     ) -> bool {
-        let Some(request) = self.core.requests.of_mut(send) else {
+        let Core {
+            requests, partners, ..
+        } = &mut self.core;
+        let Some(request) = requests.of_mut(send) else {
             return false;
         };
-        let waits = matches!(
-            request.state,
-            State::Queued { .. } | State::Offered { exposed: None, .. }
-        );
-        let copy = request.memory.as_ref().filter(|_| waits).and_then(copy);
-        let Some(copy) = copy else {
+        let (State::Queued { to, turn }, Some(memory)) = (&mut request.state, &mut request.memory)
+        else {
             return false;
         };
-        debug_assert_eq!(Some(copy.len()), request.memory.as_ref().map(Memory::len));
-        request.memory = Some(copy);
+        let Some(partner) = partners.of_mut(*to).filter(|_| *turn == Turn::Standard) else {
+            return false;
+        };
+        let (len, eager_max) = (memory.len() as u32, partner.eager_max);
+        let credit = &partner.credit;
+        let Some(queues) = &mut partner.queues else {
+            return false;
+        };
+        let reserved = queues.reserved.checked_add(len);
+        let covered = |all: &u32| len <= eager_max && credit.bytes_allowed(*all);
+        let Some(reserved) = reserved.filter(covered) else {
+            return false;
+        };
+        let Some(copy) = copy(memory) else {
+            return false;
+        };
+        debug_assert_eq!(copy.len(), memory.len());
+        queues.reserved = reserved;
+        *turn = Turn::Reserved;
+        *memory = copy;
         request.context = context;
         true
     }

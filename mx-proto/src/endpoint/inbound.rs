@@ -240,19 +240,20 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
         };
         let bits = MatchBits(header.word);
         self.handler.arriving(context, bits);
-        if let Some((id, _)) = self.core.posted.take(bits) {
-            self.core.stats.matched += 1;
-            self.core.consumed(from, len);
-            return self.core.fill_posted(id, from, bits, body);
-        }
-        self.core.stats.unmatched += 1;
-        let Some(arrival) = self.core.arrival(from, bits, len) else {
-            return;
-        };
-        // What has been deferred is not overtaken.
         let verdict = if self.core.undecided.is_empty() {
+            if let Some((id, _)) = self.core.posted.take(bits) {
+                self.core.stats.matched += 1;
+                self.core.consumed(from, len);
+                return self.core.fill_posted(id, from, bits, body);
+            }
+            self.core.stats.unmatched += 1;
+            let Some(arrival) = self.core.arrival(from, bits, len) else {
+                return;
+            };
             self.handler.unexpected(&arrival, Some(body))
         } else {
+            // What has been deferred is not overtaken, by nothing.
+            self.core.stats.unmatched += 1;
             Verdict::Defer
         };
         let deferred = match verdict {
@@ -302,20 +303,21 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
         self.handler.arriving(context, bits);
         self.core.note_wish(from, header.length);
         let offered = |position| Pulling::new(from, (send_id, key), bits, header.length, position);
-        if let Some((id, position)) = self.core.posted.take(bits) {
-            self.core.stats.matched += 1;
-            self.core.consumed(from, 0);
-            return self
-                .core
-                .match_offer(id, offered(Some(position)), self.clock.now());
-        }
-        self.core.stats.unmatched += 1;
-        let Some(arrival) = self.core.arrival(from, bits, header.length) else {
-            return;
-        };
         let verdict = if self.core.undecided.is_empty() {
+            if let Some((id, position)) = self.core.posted.take(bits) {
+                self.core.stats.matched += 1;
+                self.core.consumed(from, 0);
+                return self
+                    .core
+                    .match_offer(id, offered(Some(position)), self.clock.now());
+            }
+            self.core.stats.unmatched += 1;
+            let Some(arrival) = self.core.arrival(from, bits, header.length) else {
+                return;
+            };
             self.handler.unexpected::<[u8]>(&arrival, None)
         } else {
+            self.core.stats.unmatched += 1;
             Verdict::Defer
         };
         let deferred = match verdict {
@@ -623,11 +625,10 @@ impl<M: Memory> Core<M> {
     }
 
     /// A receive whose message was withdrawn waits again, unless another message has come
-    /// meanwhile that it would have taken. The undecided ones are the younger ones.
+    /// meanwhile that it would have taken. Those that are undecided find it when it is their turn.
     fn repost(&mut self, id: RequestId, position: Position, now: Instant) {
         let (bits, mask) = (position.bits(), position.mask());
-        let waiting = self.unexpected.take(bits, mask);
-        let Some(waiting) = waiting.or_else(|| self.undecided.take(bits, mask)) else {
+        let Some(waiting) = self.unexpected.take(bits, mask) else {
             let key = self.posted.put_back(position, id);
             self.requests.change(id, State::Posted { key });
             return self.start_timer(id, now);

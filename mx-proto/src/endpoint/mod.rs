@@ -42,7 +42,7 @@ use crate::moves::{self, Stage};
 use crate::partner::{Partner, Partners, Reach};
 use crate::port::{Close, LinkDown, Port, RemoteKey, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
-use crate::request::{NOBODY, Patience, Pulling, Request, Requests, State, TimeOuts};
+use crate::request::{NOBODY, Patience, Pulling, Request, Requests, State, TimeOuts, Turn};
 use crate::stats::Stats;
 use crate::status::{DownReason, Kind, Status};
 use crate::time::{Clock, Instant};
@@ -497,6 +497,15 @@ impl<M: Memory> Core<M> {
             });
         }
         match request.state {
+            State::Queued {
+                to,
+                turn: Turn::Reserved,
+            } => {
+                let len = request.memory.as_ref().map_or(0, Memory::len) as u32;
+                if let Some(queues) = self.partners.of_mut(to).and_then(Partner::queues_mut) {
+                    queues.reserved = queues.reserved.saturating_sub(len);
+                }
+            }
             State::Posted { key } => self.posted.remove(key),
             State::Offered { to, exposed } | State::Serving { to, exposed } => {
                 let partner = self.partners.of_mut(to);
