@@ -103,11 +103,7 @@ impl<S: Debug> fmt::Display for Report<S> {
             f,
             "depth {depth}: {states} states ({:?}), {} orders tried, {} of them cut off",
             self.states, self.tried, self.cut_off
-        )?;
-        match &self.failure {
-            Some(failure) => write!(f, "\n{failure}"),
-            None => Ok(()),
-        }
+        )
     }
 }
 
@@ -115,8 +111,8 @@ impl<S: Debug> Report<S> {
     /// # Panics
     /// When an order has failed; the message is what a person needs.
     pub fn expect_none(&self) {
-        if self.failure.is_some() {
-            panic!("{self}");
+        if let Some(failure) = &self.failure {
+            panic!("{self}\n{failure}");
         }
     }
 }
