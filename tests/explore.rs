@@ -308,6 +308,7 @@ impl Methods {
 
     fn go(&mut self, step: &Step) {
         self.taken.push(*step);
+        self.rig.world.note(0, format!("--- {step:?}"));
         let id = match *step {
             Step::Net(step) => {
                 self.hand.take(step, &self.rig.fabric, &mut self.rig.cluster);
@@ -580,6 +581,15 @@ fn a_client_and_its_server_that_are_stopped_in_every_order() {
     alphabet.cancels = 0;
     alphabet.moves.delays.clear();
     explore("stopped", &alphabet, 7).expect_none();
+}
+
+#[test]
+fn a_client_that_is_stopped_in_every_order() {
+    let mut alphabet = Alphabet::new(2, &[(1, 0)]);
+    alphabet.restarts.clear();
+    alphabet.moves.stops = vec![1];
+    alphabet.moves.delays.clear();
+    explore("a stopped client", &alphabet, 6).expect_none();
 }
 
 #[test]

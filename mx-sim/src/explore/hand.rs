@@ -4,8 +4,9 @@
 //! ```text
 //!   Stop(n)        the process is not polled        Delay(a, b)    from a to b nothing arrives
 //!   Go(n)          it is again                      Deliver(b, l)  one thing does, on b's link l
-//!   Time           a while passes for all who       Flow(a, b)     everything does again
-//!                  are not stopped
+//!   Time           a while passes for all who       Pass(a, b)     everything does, but on links
+//!                  are not stopped                                 on which something is delayed
+//!                                                   Flow(a, b)     everything does again
 //! ```
 //!
 //! Whatever is neither delayed nor for a stopped node arrives at once: a step that delays costs one
@@ -36,6 +37,8 @@ pub enum Move {
     Delay(NodeId, NodeId),
     /// The next on one link of this node, which is delayed, arrives.
     Deliver(NodeId, u32),
+    /// Links on which something is delayed stay behind, and everything else arrives again.
+    Pass(NodeId, NodeId),
     /// All that is delayed between them arrives.
     Flow(NodeId, NodeId),
     /// A span goes by in which everybody who is not stopped does what is due.
@@ -61,6 +64,8 @@ pub struct Hand {
     moves: Moves,
     stopped: BTreeSet<NodeId>,
     delayed: BTreeSet<(NodeId, NodeId)>,
+    /// Links that stayed behind: from whom, to whom, and the number there.
+    behind: BTreeSet<(NodeId, NodeId, u32)>,
     times: usize,
     histories: Vec<u64>,
 }
@@ -75,6 +80,7 @@ impl Hand {
             moves,
             stopped: BTreeSet::new(),
             delayed: BTreeSet::new(),
+            behind: BTreeSet::new(),
             times: 0,
             histories: vec![0; nodes],
         }
@@ -92,16 +98,22 @@ impl Hand {
             let stopped = self.stopped.contains(node);
             steps.push(if stopped { Move::Go(*node) } else { Move::Stop(*node) });
         }
-        for (from, to) in &self.moves.delays {
-            let delayed = self.delayed.contains(&(*from, *to));
-            steps.push(if delayed {
-                Move::Flow(*from, *to)
-            } else {
-                Move::Delay(*from, *to)
-            });
+        let mut delayed = fabric.under_way();
+        delayed.retain(|next| self.is_delayed(next));
+        for (from, to) in self.moves.delays.iter().copied() {
+            let waits = delayed.iter().any(|next| (next.from, next.to) == (from, to));
+            let way = self.delayed.contains(&(from, to));
+            if !way {
+                steps.push(Move::Delay(from, to));
+            }
+            if way && waits {
+                steps.push(Move::Pass(from, to));
+            }
+            if way || self.behind.iter().any(|link| (link.0, link.1) == (from, to)) {
+                steps.push(Move::Flow(from, to));
+            }
         }
-        let delayed = |next: &UnderWay| self.is_delayed(next) && self.is_running(next.to);
-        let waiting = fabric.under_way().into_iter().filter(delayed);
+        let waiting = delayed.iter().filter(|next| self.is_running(next.to));
         steps.extend(waiting.map(|next| Move::Deliver(next.to, next.link.index())));
         if self.times < self.moves.times {
             steps.push(Move::Time);
@@ -111,6 +123,7 @@ impl Hand {
 
     fn is_delayed(&self, next: &UnderWay) -> bool {
         self.delayed.contains(&(next.from, next.to))
+            || self.behind.contains(&(next.from, next.to, next.link.index()))
     }
 
     /// Does it, and lets happen what follows at once.
@@ -131,8 +144,16 @@ impl Hand {
             Move::Delay(from, to) => {
                 self.delayed.insert((from, to));
             }
+            Move::Pass(from, to) => {
+                self.delayed.remove(&(from, to));
+                let mut waiting = fabric.under_way();
+                waiting.retain(|next| (next.from, next.to) == (from, to));
+                let links = waiting.iter().map(|next| (from, to, next.link.index()));
+                self.behind.extend(links);
+            }
             Move::Flow(from, to) => {
                 self.delayed.remove(&(from, to));
+                self.behind.retain(|link| (link.0, link.1) != (from, to));
             }
             Move::Deliver(to, link) => {
                 let wanted = |next: &UnderWay| {
@@ -153,6 +174,7 @@ impl Hand {
     /// From now on nobody is stopped and nothing delayed.
     pub fn let_go<M: Memory, D: Drive>(&mut self, fabric: &Fabric<M>, cluster: &mut Cluster<D>) {
         self.delayed.clear();
+        self.behind.clear();
         for node in std::mem::take(&mut self.stopped) {
             self.timers(node, cluster);
         }
@@ -217,7 +239,8 @@ impl Hand {
         let half = |salt: u64| {
             let mut hasher = DefaultHasher::new();
             salt.hash(&mut hasher);
-            (&self.histories, &self.stopped, &self.delayed, self.times).hash(&mut hasher);
+            (&self.histories, self.times).hash(&mut hasher);
+            (&self.stopped, &self.delayed, &self.behind).hash(&mut hasher);
             fabric.describe_all(&mut hasher);
             more.hash(&mut hasher);
             u128::from(hasher.finish())

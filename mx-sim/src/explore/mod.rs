@@ -203,6 +203,12 @@ impl<W: World, F: Fn() -> W + Sync> Search<'_, W, F> {
         })
     }
 
+    /// The log of the steps alone: what goes well afterwards would be most of it.
+    fn log(&self, steps: &[W::Step]) -> Option<String> {
+        let run = Run::of(self.begin, steps, false).ok()?;
+        Some(run.world.log())
+    }
+
     /// Runs a schedule; `None` when it fails or ends in a state that has been seen.
     fn visit(&self, steps: Vec<W::Step>) -> Option<Visited<W::Step>> {
         self.tried.fetch_add(1, Ordering::Relaxed);
@@ -220,7 +226,8 @@ impl<W: World, F: Fn() -> W + Sync> Search<'_, W, F> {
         });
         match visited {
             Ok(choices) => choices.map(|choices| (steps, choices)),
-            Err(failure) => {
+            Err(mut failure) => {
+                failure.log = self.log(&steps).unwrap_or(failure.log);
                 self.over.store(true, Ordering::Relaxed);
                 let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
                 if found
