@@ -96,12 +96,18 @@ impl Hand {
         let mut steps = Vec::new();
         for node in &self.moves.stops {
             let stopped = self.stopped.contains(node);
-            steps.push(if stopped { Move::Go(*node) } else { Move::Stop(*node) });
+            steps.push(if stopped {
+                Move::Go(*node)
+            } else {
+                Move::Stop(*node)
+            });
         }
         let mut delayed = fabric.under_way();
         delayed.retain(|next| self.is_delayed(next));
         for (from, to) in self.moves.delays.iter().copied() {
-            let waits = delayed.iter().any(|next| (next.from, next.to) == (from, to));
+            let waits = delayed
+                .iter()
+                .any(|next| (next.from, next.to) == (from, to));
             let way = self.delayed.contains(&(from, to));
             if !way {
                 steps.push(Move::Delay(from, to));
@@ -109,7 +115,12 @@ impl Hand {
             if way && waits {
                 steps.push(Move::Pass(from, to));
             }
-            if way || self.behind.iter().any(|link| (link.0, link.1) == (from, to)) {
+            if way
+                || self
+                    .behind
+                    .iter()
+                    .any(|link| (link.0, link.1) == (from, to))
+            {
                 steps.push(Move::Flow(from, to));
             }
         }
@@ -123,7 +134,9 @@ impl Hand {
 
     fn is_delayed(&self, next: &UnderWay) -> bool {
         self.delayed.contains(&(next.from, next.to))
-            || self.behind.contains(&(next.from, next.to, next.link.index()))
+            || self
+                .behind
+                .contains(&(next.from, next.to, next.link.index()))
     }
 
     /// Does it, and lets happen what follows at once.
