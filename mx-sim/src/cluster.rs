@@ -95,6 +95,11 @@ impl<D: Drive> Cluster<D> {
         self.slots.get_mut(id)?.driver.as_mut()
     }
 
+    /// A node, to be looked at, unless it is dead.
+    pub fn peek(&self, id: NodeId) -> Option<&D> {
+        self.slots.get(id)?.driver.as_ref()
+    }
+
     /// Runs a node at the present time, in the next step.
     pub fn poke(&self, id: NodeId) {
         self.world.wake(self.world.now(), id);

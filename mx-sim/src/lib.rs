@@ -13,6 +13,7 @@
 //! ```
 //!
 //! What nodes go through is in [`scenario`], for any network; ports of other crates join in there.
+//! [`explore`] leaves nothing to chance: it makes every order of a few steps.
 //!
 //! Everything is generic over the memory type, and clocks are handles that can be cloned, so that
 //! any layer above a port can be put on it. Nothing sleeps and nothing reads a real clock; equal
@@ -23,6 +24,7 @@ pub mod check;
 pub mod clock;
 pub mod cluster;
 pub mod datagram;
+pub mod explore;
 pub mod fabric;
 pub mod link;
 pub mod node;

@@ -9,7 +9,10 @@
 //! Owns: who is reachable under which name, both ends of every link, everything under way.
 //! Knows nothing of: what packets mean. [`crate::SimPort`] is the view one node has of it.
 
+mod by_hand;
 mod traffic;
+
+pub use by_hand::UnderWay;
 
 use crate::profile::Profile;
 use crate::rng::Rng;
@@ -56,6 +59,8 @@ pub(crate) struct Inner<M> {
     cuts: HashSet<(NodeId, NodeId)>,
     /// The number of the next arrival, token or key.
     serial: u64,
+    /// Nothing arrives by itself.
+    by_hand: bool,
 }
 
 /// Number of a port since the network was made; never reused.
@@ -211,6 +216,7 @@ impl<M: Memory> Fabric<M> {
             reads: HashMap::new(),
             cuts: HashSet::new(),
             serial: 0,
+            by_hand: false,
         };
         Self {
             inner: Rc::new(RefCell::new(inner)),

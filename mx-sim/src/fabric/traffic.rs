@@ -7,6 +7,7 @@
 //!
 //! Nothing overtakes anything within one direction of a link, "down" included.
 
+use super::by_hand::NEVER;
 use super::{Bytes, HostId, Inner, Read, Timed, What};
 use crate::trace::Entry;
 use crate::world::NodeId;
@@ -26,7 +27,7 @@ impl<M: Memory> Inner<M> {
             self.put(now.after(round), host, link, What::Down(LinkDown::Refused));
             return Ok(link);
         };
-        if to.route == Route::AUTO && link.index() % DETOURS == 1 {
+        if !self.by_hand && to.route == Route::AUTO && link.index() % DETOURS == 1 {
             // Not drawn, so that seeds that once failed still run as they did.
             self.put(
                 now.after(round),
@@ -69,13 +70,16 @@ impl<M: Memory> Inner<M> {
             return;
         }
         let order = self.serial();
+        let at = if self.by_hand { NEVER } else { at };
         self.hosts[host].inbox.push(Timed {
             at,
             order,
             link,
             what,
         });
-        self.world.wake(at, self.hosts[host].node);
+        if !self.by_hand {
+            self.world.wake(at, self.hosts[host].node);
+        }
     }
 
     /// What has reached `host` by now, oldest first.

@@ -215,6 +215,12 @@ impl<P: Port<Buffer>> Node<P> {
             .count()
     }
 
+    /// Connects that have not completed.
+    pub fn calling(&self) -> usize {
+        let calls = |op: &&Op| matches!(op.what, What::Connect { .. });
+        self.ops.values().filter(calls).count()
+    }
+
     /// Receives and anything else that has not completed.
     pub fn posted(&self) -> usize {
         self.ops.len()
@@ -244,6 +250,11 @@ impl<P: Port<Buffer>> Node<P> {
     /// Cancels every send that has not completed.
     pub fn cancel_sends(&mut self) {
         self.cancel_all(|op| matches!(op.what, What::Send { .. }));
+    }
+
+    /// Cancels every connect that has not completed.
+    pub fn cancel_connects(&mut self) {
+        self.cancel_all(|op| matches!(op.what, What::Connect { .. }));
     }
 
     fn cancel_all(&mut self, wanted: impl Fn(&Op) -> bool) {

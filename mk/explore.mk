@@ -1,0 +1,16 @@
+# Every order of a few steps, on the real endpoint and the real method.
+#
+#   make explore DEPTH=6              so many steps in each exploration; without it as many as in check
+#   make explore DEPTH=6 ONLY=crossed only those with this in their names
+#   THREADS=8                         on so many threads (default 2)
+#
+# Each step more takes six to eight times as long with two nodes, ten to fifteen times with three.
+# How to read an order that fails, and how to replay it: docs/architecture.md.
+
+.PHONY: explore
+
+explore:
+	EXPLORE_DEPTH=$(DEPTH) EXPLORE_THREADS=$(THREADS) \
+	    $(CARGO) test -q -p mx-proto --test explore -- --nocapture every_order $(ONLY)
+	EXPLORE_DEPTH=$(DEPTH) EXPLORE_THREADS=$(THREADS) \
+	    $(CARGO) test -q -p bmi-mx --test explore -- --nocapture every_order $(ONLY)

@@ -1,0 +1,446 @@
+//! Every order of a few steps between endpoints: calls, messages, cancels, delays, lives, time.
+//!
+//! ```text
+//!   Step --> Node (mx-sim's application, told what to do) -- Endpoint -- SimPort, by hand
+//!                `-- Book: the rules, after every step
+//!   settle: all flows, everything is received, everything ends, and it works again
+//! ```
+//!
+//! `make explore DEPTH=n` goes deeper than `make check`. How to read and replay an order that fails:
+//! docs/architecture.md.
+
+use mx_proto::Config;
+use mx_sim::check::Selector;
+use mx_sim::explore::{self, Hand, Move, Moves, Report};
+use mx_sim::node::KEY;
+use mx_sim::scenario::{Network, Reliably};
+use mx_sim::{Book, Buffer, Cluster, Fabric, Habits, Mood, Node, NodeId, Profile, SimPort, World};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// What can happen.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Step {
+    Net(Move),
+    /// The first calls the second.
+    Call(NodeId, NodeId),
+    /// It calls all its calls off.
+    HangUp(NodeId),
+    /// It ends the session with the first it knows.
+    Part(NodeId),
+    /// It sends a message of so many bytes to the first it knows.
+    Send(NodeId, usize),
+    /// It calls its sends off.
+    CancelSends(NodeId),
+    /// It posts a receive.
+    Recv(NodeId),
+    /// It calls its receives off.
+    CancelRecvs(NodeId),
+    /// It dies, and another life of it begins.
+    Restart(NodeId),
+}
+
+/// How often each may happen at each node.
+#[derive(Clone, Debug)]
+struct Alphabet {
+    nodes: usize,
+    calls: usize,
+    hang_ups: usize,
+    partings: usize,
+    sends: usize,
+    /// Lengths of messages.
+    lens: Vec<usize>,
+    recvs: usize,
+    cancels: usize,
+    restarts: usize,
+    moves: Moves,
+    /// What is done before the first step.
+    before: Vec<Step>,
+}
+
+impl Alphabet {
+    fn new(nodes: usize) -> Self {
+        let ways = |from| {
+            (0..nodes)
+                .filter(move |to| *to != from)
+                .map(move |to| (from, to))
+        };
+        let moves = Moves {
+            stops: (0..nodes).collect(),
+            delays: (0..nodes).flat_map(ways).collect(),
+            times: 1,
+            span: Duration::from_millis(2_500),
+        };
+        Self {
+            nodes,
+            calls: 2,
+            hang_ups: 1,
+            partings: 1,
+            sends: 2,
+            lens: vec![SMALL, LARGE],
+            recvs: 1,
+            cancels: 1,
+            restarts: 1,
+            moves,
+            before: Vec::new(),
+        }
+    }
+}
+
+/// It may go with its data.
+const SMALL: usize = 300;
+/// It is offered.
+const LARGE: usize = 40_000;
+const BITS: u64 = 5;
+
+struct Endpoints {
+    alphabet: Alphabet,
+    world: World,
+    book: Rc<RefCell<Book>>,
+    network: Reliably,
+    cluster: Cluster<Node<SimPort<Buffer>>>,
+    hand: Hand,
+    taken: Vec<Step>,
+}
+
+impl Endpoints {
+    fn begin(alphabet: &Alphabet) -> Self {
+        let world = World::new(1);
+        let fabric = Fabric::new(&world, None);
+        fabric.by_hand();
+        let profile = Profile::default();
+        let mut endpoints = Self {
+            alphabet: alphabet.clone(),
+            book: Rc::default(),
+            network: Reliably { fabric, profile },
+            cluster: Cluster::new(&world),
+            hand: Hand::new(alphabet.moves.clone(), alphabet.nodes),
+            taken: Vec::new(),
+            world,
+        };
+        for id in 0..alphabet.nodes {
+            let node = endpoints.node(id);
+            endpoints.cluster.add(node);
+        }
+        alphabet.before.iter().for_each(|step| endpoints.go(step));
+        endpoints.taken.clear();
+        endpoints
+    }
+
+    fn node(&mut self, id: NodeId) -> Node<SimPort<Buffer>> {
+        let config = Config {
+            request_timeout: Some(Duration::from_secs(2)),
+            waiting_timeout: Some(Duration::from_secs(2)),
+            peer_timeout: Some(Duration::from_secs(1)),
+            // It grows with the first message that had to be offered for want of it, as it does with
+            // many in the field.
+            first_window_bytes: 0,
+            ..Config::default()
+        };
+        let habits = Habits {
+            pieces: false,
+            ..Habits::default()
+        };
+        let nodes = (id, self.alphabet.nodes);
+        let port = self.network.open(id);
+        let mut node = Node::new(&self.world, &self.book, nodes, config, habits, port);
+        node.mood = Mood::Quiet;
+        node
+    }
+
+    fn at(&mut self, id: NodeId) -> &mut Node<SimPort<Buffer>> {
+        self.cluster.node(id).expect("all nodes live")
+    }
+
+    fn peek(&self, id: NodeId) -> &Node<SimPort<Buffer>> {
+        self.cluster.peek(id).expect("all nodes live")
+    }
+
+    fn times(&self, which: impl Fn(&Step) -> bool) -> usize {
+        self.taken.iter().filter(|step| which(step)).count()
+    }
+
+    fn run(&mut self) {
+        self.hand.run(&self.network.fabric, &mut self.cluster);
+    }
+
+    fn pass(&mut self, span: Duration) {
+        let fabric = &self.network.fabric;
+        self.hand.pass(span, fabric, &mut self.cluster);
+    }
+
+    fn go(&mut self, step: &Step) {
+        self.taken.push(*step);
+        self.world.note(0, format!("--- {step:?}"));
+        let id = match *step {
+            Step::Net(step) => {
+                let fabric = &self.network.fabric;
+                return self.hand.take(step, fabric, &mut self.cluster);
+            }
+            Step::Call(id, to) => {
+                self.at(id).connect(to, KEY);
+                id
+            }
+            Step::HangUp(id) => {
+                self.at(id).cancel_connects();
+                id
+            }
+            Step::Part(id) => {
+                if let Some(partner) = self.at(id).partners().first().copied() {
+                    self.at(id).disconnect(partner);
+                }
+                id
+            }
+            Step::Send(id, len) => {
+                if let Some(partner) = self.at(id).partners().first().copied() {
+                    self.at(id).send(partner, BITS, len);
+                }
+                id
+            }
+            Step::CancelSends(id) => {
+                self.at(id).cancel_sends();
+                id
+            }
+            Step::Recv(id) => {
+                self.at(id).recv(Selector::exact(BITS), LARGE);
+                id
+            }
+            Step::CancelRecvs(id) => {
+                self.at(id).cancel_receives();
+                id
+            }
+            Step::Restart(id) => {
+                if let Some(node) = self.cluster.kill(id) {
+                    let now = self.world.now();
+                    self.book.borrow_mut().died(node.life(), now);
+                }
+                let node = self.node(id);
+                self.cluster.restart(id, node);
+                id
+            }
+        };
+        self.hand.asked(id, *step, &mut self.cluster);
+        self.run();
+    }
+
+    /// Nobody has done anything but call, send and receive, and no time has passed.
+    fn is_peaceful(&self) -> bool {
+        self.times(|step| {
+            !matches!(step, Step::Call(..) | Step::Send(..) | Step::Recv(_))
+                && (!matches!(step, Step::Net(_)) || *step == Step::Net(Move::Time))
+        }) == 0
+    }
+
+    /// Two that have nothing to do with each other any more begin anew.
+    fn works(&mut self, from: NodeId, to: NodeId) {
+        for _ in 0..2 {
+            let known = self.at(from).partners().to_vec();
+            let known = known.into_iter().find(|partner| {
+                let identity = self.peek(from).endpoint.partner_identity(*partner);
+                identity.is_some_and(|peer| peer.endpoint.0 as NodeId == to)
+            });
+            if let Some(partner) = known {
+                let before = self.book.borrow().received();
+                self.at(to).recv(Selector::exact(6), LARGE);
+                self.hand.asked(to, "recv", &mut self.cluster);
+                self.at(from).send(partner, 6, LARGE);
+                self.hand.asked(from, "send", &mut self.cluster);
+                self.run();
+                self.pass(Duration::from_secs(5));
+                let received = self.book.borrow().received();
+                assert_eq!(received, before + 1, "{from} cannot send to {to}");
+                return;
+            }
+            self.at(from).connect(to, KEY);
+            self.hand.asked(from, "connect", &mut self.cluster);
+            self.run();
+            self.pass(Duration::from_secs(5));
+        }
+        panic!("{from} cannot reach {to}");
+    }
+}
+
+impl explore::World for Endpoints {
+    type Step = Step;
+
+    fn steps(&self) -> Vec<Step> {
+        let alphabet = &self.alphabet;
+        let net = self.hand.steps(&self.network.fabric);
+        let mut steps: Vec<_> = net.into_iter().map(Step::Net).collect();
+        for id in (0..alphabet.nodes).filter(|id| self.hand.is_running(*id)) {
+            let node = self.peek(id);
+            let knows = !node.partners().is_empty();
+            let sends = self.times(|step| matches!(step, Step::Send(by, _) if *by == id));
+            let calls = self.times(|step| matches!(step, Step::Call(by, _) if *by == id));
+            let cancels = |step: &Step| matches!(step, Step::CancelSends(by) | Step::CancelRecvs(by) if *by == id);
+            let cancels = self.times(cancels);
+            if calls < alphabet.calls {
+                let others = (0..alphabet.nodes).filter(|to| *to != id);
+                steps.extend(others.map(|to| Step::Call(id, to)));
+            }
+            if knows && sends < alphabet.sends {
+                steps.extend(alphabet.lens.iter().map(|len| Step::Send(id, *len)));
+            }
+            let mut once = |step: Step, most: usize, if_any: bool| {
+                if if_any && self.times(|taken| *taken == step) < most {
+                    steps.push(step);
+                }
+            };
+            once(Step::HangUp(id), alphabet.hang_ups, node.calling() > 0);
+            once(Step::Part(id), alphabet.partings, knows);
+            once(Step::Recv(id), alphabet.recvs, true);
+            once(Step::Restart(id), alphabet.restarts, true);
+            if cancels < alphabet.cancels {
+                let sending = node.outstanding() > node.calling();
+                once(Step::CancelSends(id), 1, sending);
+                once(Step::CancelRecvs(id), 1, node.posted() > node.outstanding());
+            }
+        }
+        steps
+    }
+
+    fn take(&mut self, step: &Step) {
+        self.go(step);
+        if self.is_peaceful() {
+            let book = self.book.borrow();
+            let bad = |what: &&String| what.starts_with("down:") || what.contains("Unreachable");
+            assert_eq!(book.tally().keys().find(bad), None, "nobody did anything");
+        }
+    }
+
+    fn fingerprint(&self) -> u128 {
+        // How often what may still happen is in the histories, moves of the net excepted.
+        self.hand.fingerprint(&self.network.fabric, ())
+    }
+
+    fn settle(&mut self) {
+        let nodes = 0..self.alphabet.nodes;
+        self.hand.let_go(&self.network.fabric, &mut self.cluster);
+        self.run();
+        // Whatever lies there or comes is received, as long as something does.
+        loop {
+            let before = self.book.borrow().received();
+            for id in nodes.clone() {
+                self.at(id).recv(Selector { bits: 0, mask: 0 }, LARGE);
+                self.hand.asked(id, "drain", &mut self.cluster);
+            }
+            self.run();
+            if self.book.borrow().received() == before {
+                break;
+            }
+        }
+        self.pass(Duration::from_secs(10));
+        for id in nodes.clone() {
+            let node = self.at(id);
+            assert_eq!(node.outstanding(), 0, "still waiting: {}", node.describe());
+            node.cancel_receives();
+        }
+        let missing = self.book.borrow().missing();
+        assert!(missing.is_empty(), "messages {missing:?} never arrived");
+        for from in nodes.clone() {
+            for to in nodes.clone().filter(|to| *to != from) {
+                self.works(from, to);
+            }
+        }
+        for id in nodes {
+            self.at(id).close();
+            self.run();
+            let left = self.at(id).endpoint.requests();
+            assert_eq!(left, 0, "requests outlive the endpoint");
+        }
+    }
+
+    fn log(&self) -> String {
+        self.world.dump()
+    }
+}
+
+fn number(name: &str, default: usize) -> usize {
+    let given = std::env::var(name).ok();
+    given.and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Explores, and says what that took.
+fn explore(name: &str, alphabet: &Alphabet, depth: usize) -> Report<Step> {
+    let began = Instant::now();
+    let depth = number("EXPLORE_DEPTH", depth);
+    let report = explore::explore(
+        || Endpoints::begin(alphabet),
+        depth,
+        number("EXPLORE_THREADS", 2),
+    );
+    println!("{name}: {:.1} s, {report}", began.elapsed().as_secs_f64());
+    report
+}
+
+#[test]
+fn two_strangers_in_every_order() {
+    explore("two strangers", &Alphabet::new(2), 3).expect_none();
+}
+
+/// Two that call, part, hang up and send, over ways that are slow now and then.
+fn callers() -> Alphabet {
+    let mut alphabet = Alphabet::new(2);
+    alphabet.moves.stops.clear();
+    alphabet.moves.times = 0;
+    (alphabet.restarts, alphabet.cancels, alphabet.recvs) = (0, 0, 0);
+    alphabet.lens = vec![SMALL];
+    alphabet
+}
+
+/// 0 and 1 know each other, over the link on which 0 has called; on its way is a call of 1 on another
+/// one, which is older. 0 has had a message of 1.
+fn crossed() -> Alphabet {
+    let mut alphabet = callers();
+    (alphabet.calls, alphabet.hang_ups, alphabet.sends) = (1, 0, 1);
+    alphabet.before = vec![
+        Step::Net(Move::Delay(0, 1)),
+        Step::Call(1, 0),
+        Step::Net(Move::Pass(0, 1)),
+        Step::Call(0, 1),
+        Step::Call(1, 0),
+        Step::Recv(0),
+        Step::Send(1, SMALL),
+    ];
+    alphabet
+}
+
+#[test]
+fn callers_in_every_order() {
+    explore("callers", &callers(), 4).expect_none();
+}
+
+/// A new acquaintance while a call of the old one arrives.
+#[test]
+fn calls_that_have_crossed_in_every_order() {
+    explore("crossed calls", &crossed(), 5).expect_none();
+}
+
+#[test]
+fn three_strangers_in_every_order() {
+    explore("three strangers", &Alphabet::new(3), 2).expect_none();
+}
+
+/// Orders that once failed.
+mod orders {
+    use super::Move::{Delay, Deliver};
+    use super::Step::{Net, Part, Send};
+    use super::*;
+
+    /// 0 parts from 1, which has not heard of it when its old call gets through: 1 went on with the credits
+    /// of the acquaintance before, and 0 ended the connection as a violation.
+    #[test]
+    fn credits_are_those_of_the_acquaintance_whatever_call_it_began_with() {
+        let up_and_reply = [Net(Deliver(1, 0)); 2];
+        let steps = [
+            &[Net(Delay(0, 1)), Part(0)],
+            &up_and_reply[..],
+            &[Send(1, SMALL)],
+        ]
+        .concat();
+        if let Err(failure) = explore::replay(|| Endpoints::begin(&crossed()), &steps) {
+            panic!("{failure}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! What moves nodes and packets in an exploration: nothing happens but what a step asks for, and what
+//! follows from it at once.
+//!
+//! ```text
+//!   Stop(n)        the process is not polled        Delay(a, b)    from a to b nothing arrives
+//!   Go(n)          it is again                      Deliver(b, l)  one thing does, on b's link l
+//!   Time           a while passes for all who       Pass(a, b)     everything does, but on links
+//!                  are not stopped                                 on which something is delayed
+//!                                                   Flow(a, b)     everything does again
+//! ```
+//!
+//! Whatever is neither delayed nor for a stopped node arrives at once: a step that delays costs one
+//! step, and all that goes the usual way costs none.
+//!
+//! The fingerprint is made of what each node has been through: packets, timers and requests, each with
+//! the time, in the node's own order. A node does the same again when it is given the same, so worlds
+//! whose nodes have been through the same are the same, in whichever order the nodes had their turns.
+//!
+//! Owns: who is stopped, what is delayed, histories. Knows nothing of: what nodes are.
+
+use crate::cluster::{Cluster, Drive};
+use crate::fabric::{Fabric, UnderWay};
+use crate::world::NodeId;
+use mx_proto::Memory;
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+/// A step that is the same whatever nodes are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Move {
+    /// A process is stopped: it is not polled.
+    Stop(NodeId),
+    /// It goes on.
+    Go(NodeId),
+    /// Nothing from the first to the second arrives for the present.
+    Delay(NodeId, NodeId),
+    /// The next on one link of this node, which is delayed, arrives.
+    Deliver(NodeId, u32),
+    /// Links on which something is delayed stay behind, and everything else arrives again.
+    Pass(NodeId, NodeId),
+    /// All that is delayed between them arrives.
+    Flow(NodeId, NodeId),
+    /// A span goes by in which everybody who is not stopped does what is due.
+    Time,
+}
+
+/// Which moves there are.
+#[derive(Clone, Debug)]
+pub struct Moves {
+    /// Nodes that may be stopped.
+    pub stops: Vec<NodeId>,
+    /// Ways that may be delayed.
+    pub delays: Vec<(NodeId, NodeId)>,
+    /// So often time may pass,
+    pub times: usize,
+    /// and so long each time.
+    pub span: Duration,
+}
+
+/// Moves nodes and packets.
+#[derive(Debug)]
+pub struct Hand {
+    moves: Moves,
+    stopped: BTreeSet<NodeId>,
+    delayed: BTreeSet<(NodeId, NodeId)>,
+    /// Links that stayed behind: from whom, to whom, and the number there.
+    behind: BTreeSet<(NodeId, NodeId, u32)>,
+    times: usize,
+    histories: Vec<u64>,
+}
+
+/// Calls of one node's `progress` in a row, or packets in a row; far above what any test needs.
+const BUSY_LIMIT: u32 = 100_000;
+
+impl Hand {
+    /// Everything flows.
+    pub fn new(moves: Moves, nodes: usize) -> Self {
+        Self {
+            moves,
+            stopped: BTreeSet::new(),
+            delayed: BTreeSet::new(),
+            behind: BTreeSet::new(),
+            times: 0,
+            histories: vec![0; nodes],
+        }
+    }
+
+    /// Is it polled?
+    pub fn is_running(&self, node: NodeId) -> bool {
+        !self.stopped.contains(&node)
+    }
+
+    /// What can be done now.
+    pub fn steps<M: Memory>(&self, fabric: &Fabric<M>) -> Vec<Move> {
+        let mut steps = Vec::new();
+        for node in &self.moves.stops {
+            let stopped = self.stopped.contains(node);
+            steps.push(if stopped {
+                Move::Go(*node)
+            } else {
+                Move::Stop(*node)
+            });
+        }
+        let mut delayed = fabric.under_way();
+        delayed.retain(|next| self.is_delayed(next));
+        for (from, to) in self.moves.delays.iter().copied() {
+            let waits = delayed
+                .iter()
+                .any(|next| (next.from, next.to) == (from, to));
+            let way = self.delayed.contains(&(from, to));
+            if !way {
+                steps.push(Move::Delay(from, to));
+            }
+            if way && waits {
+                steps.push(Move::Pass(from, to));
+            }
+            if way
+                || self
+                    .behind
+                    .iter()
+                    .any(|link| (link.0, link.1) == (from, to))
+            {
+                steps.push(Move::Flow(from, to));
+            }
+        }
+        let waiting = delayed.iter().filter(|next| self.is_running(next.to));
+        steps.extend(waiting.map(|next| Move::Deliver(next.to, next.link.index())));
+        if self.times < self.moves.times {
+            steps.push(Move::Time);
+        }
+        steps
+    }
+
+    fn is_delayed(&self, next: &UnderWay) -> bool {
+        self.delayed.contains(&(next.from, next.to))
+            || self
+                .behind
+                .contains(&(next.from, next.to, next.link.index()))
+    }
+
+    /// Does it, and lets happen what follows at once.
+    pub fn take<M: Memory, D: Drive>(
+        &mut self,
+        step: Move,
+        fabric: &Fabric<M>,
+        cluster: &mut Cluster<D>,
+    ) {
+        match step {
+            Move::Stop(node) => {
+                self.stopped.insert(node);
+            }
+            Move::Go(node) => {
+                self.stopped.remove(&node);
+                self.timers(node, cluster);
+            }
+            Move::Delay(from, to) => {
+                self.delayed.insert((from, to));
+            }
+            Move::Pass(from, to) => {
+                self.delayed.remove(&(from, to));
+                let mut waiting = fabric.under_way();
+                waiting.retain(|next| (next.from, next.to) == (from, to));
+                let links = waiting.iter().map(|next| (from, to, next.link.index()));
+                self.behind.extend(links);
+            }
+            Move::Flow(from, to) => {
+                self.delayed.remove(&(from, to));
+                self.behind.retain(|link| (link.0, link.1) != (from, to));
+            }
+            Move::Deliver(to, link) => {
+                let wanted = |next: &UnderWay| {
+                    (next.to, next.link.index()) == (to, link) && self.is_delayed(next)
+                };
+                if let Some(next) = fabric.under_way().into_iter().find(wanted) {
+                    self.deliver(next, fabric, cluster);
+                }
+            }
+            Move::Time => {
+                self.times += 1;
+                self.pass(self.moves.span, fabric, cluster);
+            }
+        }
+        self.run(fabric, cluster);
+    }
+
+    /// From now on nobody is stopped and nothing delayed.
+    pub fn let_go<M: Memory, D: Drive>(&mut self, fabric: &Fabric<M>, cluster: &mut Cluster<D>) {
+        self.delayed.clear();
+        self.behind.clear();
+        for node in std::mem::take(&mut self.stopped) {
+            self.timers(node, cluster);
+        }
+        self.run(fabric, cluster);
+    }
+
+    /// A node was asked to do something, or has begun a new life: it does what it can.
+    pub fn asked<D: Drive>(&mut self, node: NodeId, what: impl Hash, cluster: &mut Cluster<D>) {
+        self.remember(node, what, cluster);
+        progress(node, cluster);
+    }
+
+    /// Lets all arrive that is not delayed.
+    pub fn run<M: Memory, D: Drive>(&mut self, fabric: &Fabric<M>, cluster: &mut Cluster<D>) {
+        for _ in 0..BUSY_LIMIT {
+            let free = |next: &UnderWay| !self.is_delayed(next) && self.is_running(next.to);
+            let Some(next) = fabric.under_way().into_iter().find(free) else {
+                return;
+            };
+            self.deliver(next, fabric, cluster);
+        }
+        panic!("packets go to and fro for ever");
+    }
+
+    /// Lets time pass, with all that is due on the way.
+    pub fn pass<M: Memory, D: Drive>(
+        &mut self,
+        span: Duration,
+        fabric: &Fabric<M>,
+        cluster: &mut Cluster<D>,
+    ) {
+        let clock = cluster.world().clock();
+        let until = cluster.world().now().after(span);
+        self.run(fabric, cluster);
+        loop {
+            let nodes = (0..self.histories.len()).filter(|node| self.is_running(*node));
+            let due: Vec<_> = nodes
+                .filter_map(|node| cluster.node(node)?.deadline())
+                .collect();
+            // A deadline may be rounded by its timer.
+            let least = cluster.world().now().after(Duration::from_micros(1));
+            let Some(next) = due.into_iter().min().map(|next| next.max(least)) else {
+                break;
+            };
+            if next > until {
+                break;
+            }
+            clock.advance_to(next);
+            for node in 0..self.histories.len() {
+                if self.is_running(node) {
+                    self.timers(node, cluster);
+                }
+            }
+            self.run(fabric, cluster);
+        }
+        clock.advance_to(until);
+    }
+
+    /// A number that only worlds have in common in which everybody has been through the same.
+    /// `more`: what else is to be the same.
+    pub fn fingerprint<M: Memory>(&self, fabric: &Fabric<M>, more: impl Hash) -> u128 {
+        let half = |salt: u64| {
+            let mut hasher = DefaultHasher::new();
+            salt.hash(&mut hasher);
+            (&self.histories, self.times).hash(&mut hasher);
+            (&self.stopped, &self.delayed, &self.behind).hash(&mut hasher);
+            fabric.describe_all(&mut hasher);
+            more.hash(&mut hasher);
+            u128::from(hasher.finish())
+        };
+        half(1) << 64 | half(2)
+    }
+
+    fn deliver<M: Memory, D: Drive>(
+        &mut self,
+        next: UnderWay,
+        fabric: &Fabric<M>,
+        cluster: &mut Cluster<D>,
+    ) {
+        let mut hasher = DefaultHasher::new();
+        fabric.describe(next, &mut hasher);
+        self.remember(next.to, hasher.finish(), cluster);
+        fabric.deliver(next);
+        progress(next.to, cluster);
+    }
+
+    fn timers<D: Drive>(&mut self, node: NodeId, cluster: &mut Cluster<D>) {
+        let now = cluster.world().now();
+        let deadline = cluster.node(node).and_then(|node| node.deadline());
+        if deadline.is_some_and(|at| at <= now) {
+            self.asked(node, "timers", cluster);
+        }
+    }
+
+    fn remember<D: Drive>(&mut self, node: NodeId, what: impl Hash, cluster: &Cluster<D>) {
+        let mut hasher = DefaultHasher::new();
+        (self.histories[node], cluster.world().now().0, what).hash(&mut hasher);
+        self.histories[node] = hasher.finish();
+    }
+}
+
+fn progress<D: Drive>(node: NodeId, cluster: &mut Cluster<D>) {
+    let Some(driver) = cluster.node(node) else {
+        return;
+    };
+    for _ in 0..BUSY_LIMIT {
+        if !driver.progress() {
+            return;
+        }
+    }
+    panic!("node {node} is busy for ever");
+}
