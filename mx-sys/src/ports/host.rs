@@ -256,7 +256,9 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             Some(Port::<Vec<u8>>::limits(&self.tcp, link)),
             Some(Port::<Vec<u8>>::limits(&self.loopback, link)),
             self.rdm.port.as_ref().map(|rdm| rdm.limits(link)),
-            self.dgram.port().map(|dgram| Port::<Vec<u8>>::limits(dgram, link)),
+            self.dgram
+                .port()
+                .map(|dgram| Port::<Vec<u8>>::limits(dgram, link)),
         ];
         let all = all.into_iter().flatten().map(|limits| limits.packet_max);
         all.min().unwrap_or(NO_LIMITS.packet_max)
