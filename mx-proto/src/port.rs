@@ -255,6 +255,13 @@ pub trait Port<M: Memory> {
         let _ = (link, wanted);
     }
 
+    /// When anything last came from the peer of `link`, though perhaps no packet became whole of it.
+    /// `None`: packets are all the port knows of.
+    fn heard_at(&self, link: LinkId) -> Option<Instant> {
+        let _ = link;
+        None
+    }
+
     /// When [`Port::keep_alive`] wants to be called instead of [`Port::poll`], by an endpoint that
     /// takes nothing in for now. `None`: no peer takes our silence for our end.
     fn keep_alive_due(&self) -> Option<Instant> {

@@ -8,7 +8,9 @@
 //! ```
 //!
 //! Every packet leaves a mark at its partner, and nothing else: no clock is read for it. What is
-//! there of time is the step, at whose end the mark is looked at. A step counts one however late
+//! there of time is the step, at whose end the mark is looked at. Where there is none, the port is
+//! asked, which may have heard of the partner though no packet became whole: over a network that
+//! loses much, one that is missing holds all later ones up. A step counts one however late
 //! its end is noticed, so that our own absence is not held against a partner.
 //!
 //! The port of its sending link is told as well: where a peer's death shows only when something is
@@ -130,7 +132,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 continue;
             };
             partner.vigil.timer = None;
-            if std::mem::take(&mut partner.vigil.heard) {
+            let began = due.before(self.core.watch.step.unwrap_or_default());
+            let sign = partner.tx.and_then(|link| self.port.heard_at(link));
+            if std::mem::take(&mut partner.vigil.heard) || sign.is_some_and(|at| at >= began) {
                 partner.vigil.silent = 0;
                 self.core.next_step(id, due, now);
             } else {

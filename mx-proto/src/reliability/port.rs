@@ -438,6 +438,10 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         }
     }
 
+    fn heard_at(&self, link: LinkId) -> Option<Instant> {
+        self.links.table.heard_at(link)
+    }
+
     fn keep_alive_due(&self) -> Option<Instant> {
         (self.links.len() > 0).then_some(self.alive_until)
     }
@@ -450,7 +454,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
             if let Some(link) = self.links.of_mut(id)
                 && link.session.is_open()
             {
-                let (to, header) = (link.address, link.session.sign_of_life());
+                let (to, header) = (link.address, link.session.sign_of_life(now));
                 self.links.replies.push(Reply { to, header });
                 self.links.rest(now, id);
             }

@@ -126,6 +126,14 @@ impl<A: Copy + Eq> Roster<A> {
         })
     }
 
+    /// When anything valid last came from a link's peer. Wakes nobody.
+    pub(super) fn heard_at(&self, id: LinkId) -> Option<Instant> {
+        Some(match self.places.get(id.index(), id.generation())? {
+            Place::Awake(link) => link.session.heard_at(),
+            Place::AtRest(resting) => resting.session.heard_at(),
+        })
+    }
+
     /// Lets a link rest, if it can.
     #[inline]
     pub(super) fn rest(&mut self, now: Instant, index: u32, generation: u32) {

@@ -148,7 +148,16 @@ impl Rtt {
         (self.latest > 0 && self.at == now).then(|| Duration::from_nanos(self.latest))
     }
 
-    /// How long an answer may take.
+    /// How long an acknowledgement may take that is not to be delayed.
+    pub(super) fn answer(&self) -> Duration {
+        if self.smoothed == 0 {
+            return self.patience();
+        }
+        let nanos = (self.smoothed + self.variation * 4).max(QUICKEST);
+        Duration::from_nanos(nanos.min(self.cap))
+    }
+
+    /// How long an acknowledgement may take.
     pub(super) fn patience(&self) -> Duration {
         Duration::from_nanos(self.unbacked().min(self.cap))
     }
@@ -167,6 +176,9 @@ impl Rtt {
         base.max(self.floor)
     }
 }
+
+/// The shortest wait for an acknowledgement that is not to be delayed: twice what a timer may be late.
+const QUICKEST: u64 = 100_000;
 
 /// Nothing takes longer; keeps the sums in range.
 const LONGEST: u64 = 1 << 40;
@@ -215,6 +227,19 @@ mod tests {
             rtt.on_sample(s(1), odd);
             assert!(rtt.timeout() >= MS && rtt.timeout() <= Duration::from_secs(1));
         }
+    }
+
+    #[test]
+    fn what_is_not_to_be_delayed_is_waited_for_less_long_but_not_for_nothing() {
+        let mut rtt = rtt();
+        assert_eq!(rtt.answer(), rtt.patience());
+        rtt.on_sample(s(1), Duration::from_micros(10));
+        assert_eq!(rtt.answer(), Duration::from_nanos(QUICKEST));
+        rtt.on_sample(s(1), Duration::from_secs(100));
+        assert_eq!(rtt.answer(), Duration::from_secs(1));
+        let mut rtt = Rtt::new(&ReliableConfig::default());
+        rtt.on_sample(s(1), 10 * MS);
+        assert_eq!((rtt.answer(), rtt.patience()), (30 * MS, 30 * MS + DELAY));
     }
 
     #[test]

@@ -91,6 +91,8 @@ pub(super) struct Acked {
     /// Segments that are now known to be there and were not before, and their bytes.
     pub(super) segments: u32,
     pub(super) bytes: u64,
+    /// Bytes of the largest of them.
+    pub(super) largest: u32,
     /// How long the latest of them took, of those sent only once (Karn's rule).
     pub(super) rtt: Option<Duration>,
     /// Segments that now count as lost, and their bytes.
@@ -115,6 +117,17 @@ pub(super) struct Acked {
     pub(super) late: Option<Duration>,
     /// Those at the left edge were acknowledged: the window moved.
     pub(super) moved: bool,
+}
+
+impl Acked {
+    /// Further losses.
+    pub(super) fn add(&mut self, more: Self) {
+        self.lost_segments += more.lost_segments;
+        self.lost_bytes += more.lost_bytes;
+        self.lost_sent_at = self.lost_sent_at.max(more.lost_sent_at);
+        self.lost_run = self.lost_run.max(more.lost_run);
+        self.lost_sends = self.lost_sends.max(more.lost_sends);
+    }
 }
 
 /// How a loss is told from a segment that is late.
@@ -198,6 +211,11 @@ impl SendWindow {
     /// Bytes under way.
     pub(super) fn in_flight_bytes(&self) -> u64 {
         self.counts.in_flight_bytes
+    }
+
+    /// How many have gone on a channel so far.
+    pub(super) fn transmissions(&self, channel: Channel) -> u64 {
+        self.transmissions[channel as usize]
     }
 
     /// Bytes accepted that are not known to have arrived.

@@ -27,6 +27,7 @@ use super::reordering::Reordering;
 use super::rtt::Rtt;
 use super::send_window::{Acked, Judgement, SendWindow};
 use super::seq::Seq;
+use super::service::Channel;
 use super::stats::ReliableStats;
 use super::store::Store;
 use crate::port::LinkDown;
@@ -82,13 +83,20 @@ pub(super) struct Session {
     pings: u32,
     /// A Ping is to go out.
     pub(super) ping: bool,
-    /// The number of the last Ping that went out, and when it first did, while it is not answered.
-    ping_number: u32,
+    /// When the first of those Pings went out that have not been answered.
     asked: Option<Instant>,
-    /// The number of the last Ping that was answered.
-    heard_ping: u32,
-    /// The number of one that has not been, and when it came.
+    /// Where the last of them went, and behind the how many-th segment there.
+    asked_behind: (Channel, u64),
+    /// When a segment was last taken for lost.
+    lost_at: Option<Instant>,
+    /// On which channel the last segment went.
+    pub(super) last_sent_on: Channel,
+    /// What was sent before gives no sample of the round trip: its acknowledgement was overdue then.
+    overdue_at: Instant,
+    /// The stamp of the last Ping that is not answered, and when the first of those came.
     to_answer: Option<(u32, Instant)>,
+    /// The stamp for the next Ack, which is the answer.
+    pub(super) answer: Option<u32>,
     /// A Probe of this size and with this proof arrived and is to be answered.
     pub(super) probed: Option<(u32, u64)>,
     /// What the answer to a Probe must say: it has been where the Probe went.
@@ -135,6 +143,19 @@ const TRIES_BEFORE_GIVING_UP: u32 = 3;
 /// How long the answer to a Ping waits for the data channel to be empty: many times what it takes to
 /// take in a whole socket.
 const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Nanoseconds in a unit of the stamps of Pings: they say when they went out, modulo 71 minutes, and
+/// their answers repeat it (as the timestamps of RFC 7323 do).
+const STAMP: u64 = 1_000;
+
+/// The stamp of a Ping that goes out now.
+pub(super) fn stamp(now: Instant) -> u32 {
+    // 0 is in an Ack that answers none.
+    ((now.0 / STAMP) as u32).max(1)
+}
+
+/// For so long after a loss more are expected.
+const LOSSY: Duration = Duration::from_secs(1);
 
 /// Numbers that may come early: as many as any peer's window has, whatever ours is. 4 KiB of bits,
 /// while something is missing.
@@ -197,10 +218,13 @@ impl Session {
             pinged_at: now,
             pings: 0,
             ping: false,
-            ping_number: 0,
             asked: None,
-            heard_ping: 0,
+            asked_behind: (Channel::Command, 0),
+            lost_at: None,
+            last_sent_on: Channel::Command,
+            overdue_at: Instant(0),
             to_answer: None,
+            answer: None,
             probed: None,
             proof: 0,
             refusals: 0,
@@ -247,6 +271,11 @@ impl Session {
     /// Nothing is under way to the peer or owed to it.
     pub(super) fn is_idle(&self) -> bool {
         self.send.is_empty() && self.acks.due().is_none() && !self.recv.has_holes()
+    }
+
+    /// When the peer last said something valid.
+    pub(super) fn heard_at(&self) -> Instant {
+        self.heard_at
     }
 
     /// Nothing has happened for `span`.
@@ -327,7 +356,8 @@ impl Session {
         self.last_ack = says;
         match header.kind {
             Kind::Ping => {
-                self.to_answer = Some((header.seq.0, now));
+                let came = self.to_answer.map_or(now, |(_, came)| came);
+                self.to_answer = Some((header.seq.0, came));
                 if header.room == 0 {
                     // It is there, and takes nothing in for now.
                     self.progress_at = now;
@@ -367,10 +397,11 @@ impl Session {
         self.send.on_room(header.ack, header.room);
         if acked.moved {
             self.rtt.on_progress();
-            // Tiny segments go on arriving, out of order, where large ones never do.
-            self.pmtu.on_progress();
         }
-        if let Some(sample) = acked.rtt {
+        // Tiny segments go on arriving, out of order, where large ones never do.
+        self.pmtu.on_progress(acked.moved, acked.largest as usize);
+        let timely = |sample: &Duration| now.before(*sample) >= self.overdue_at;
+        if let Some(sample) = acked.rtt.filter(timely) {
             self.rtt.on_sample(now, sample);
         }
         self.on_lost(now, &acked);
@@ -380,9 +411,9 @@ impl Session {
             self.on_arrived(now, &acked, before);
         }
         if header.kind == Kind::Ack
-            && header.seq.0 == self.ping_number
-            && let Some(asked_at) = self.asked.take()
+            && let Some(asked_at) = self.answered(now, header.seq.0)
         {
+            self.asked = None;
             self.on_answer(now, asked_at, stats);
         }
         true
@@ -390,6 +421,7 @@ impl Session {
 
     fn on_lost(&mut self, now: Instant, acked: &Acked) {
         if let Some(sent_at) = acked.lost_sent_at {
+            self.lost_at = Some(now);
             let (bytes, run) = (acked.lost_bytes, acked.lost_run);
             self.congestion.on_lost(now, bytes, run, sent_at, &self.rtt);
         }
@@ -428,17 +460,20 @@ impl Session {
 
     /// The peer has answered our Ping: what was sent well before and is not named is lost.
     fn on_answer(&mut self, now: Instant, asked_at: Instant, stats: &mut ReliableStats) {
-        if self.rtt.smoothed().is_none() {
-            // On a long way everything has been sent again before any of it is acknowledged.
-            self.rtt.on_sample(now, now.since(asked_at));
-        }
+        // The only sample there is on a way that has become longer than the patience.
+        self.rtt.on_sample(now, now.since(asked_at));
         // What went over the data channel just before the Ping may still come, the later the more this
         // way is known to keep things.
         let late = self.reordering.wait(now, &self.rtt);
         let slack = late
             .saturating_sub(self.rtt.min().unwrap_or_default())
             .max(self.rtt.patience() / 4);
-        let lost = self.send.lose_sent_before(asked_at.before(slack));
+        let mut lost = self.send.lose_sent_before(asked_at.before(slack));
+        if stamp(asked_at) == stamp(self.pinged_at) {
+            // What went right before the Ping would be here, had the Ping not overtaken it.
+            let again_only = !late.is_zero();
+            lost.add(self.send.lose_sent_up_to(self.asked_behind, again_only));
+        }
         if lost.lost_segments > 0 {
             stats.asked_losses += u64::from(lost.lost_segments);
             self.timeouts = self.timeouts.saturating_add(1);
@@ -447,6 +482,9 @@ impl Session {
                 self.on_nothing_arrived(now, stats);
             }
         }
+        // What is lost is known; what is sent again has a time-out of its own.
+        (self.resend_at, self.ask_at) = (None, None);
+        self.start_timer(now);
     }
 
     fn on_arrived(&mut self, now: Instant, acked: &Acked, before: u64) {
@@ -472,14 +510,14 @@ impl Session {
     /// Answers a Ping: now that nothing is left on the data channel (`empty`), or because that takes
     /// too long. What the answer does not name counts as lost. False: it still waits.
     pub(super) fn answer(&mut self, now: Instant, empty: bool) -> bool {
-        let Some((number, came)) = self.to_answer else {
+        let Some((stamp, came)) = self.to_answer else {
             return true;
         };
         if !empty && now.since(came) < PATIENCE {
             return false;
         }
         self.to_answer = None;
-        self.heard_ping = number;
+        self.answer = Some(stamp);
         self.acks.on_urgent(now);
         true
     }
@@ -546,10 +584,21 @@ impl Session {
         }
     }
 
+    /// Something under way has not been acknowledged in time.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.send.in_flight_bytes() > 0
+    }
+
     /// How long to wait for news before asking for it: twice as long for every Ping in a row that
     /// was not answered.
     fn ask_pause(&self) -> Duration {
-        self.rtt.patience().saturating_mul(1 << self.pings.min(10))
+        // The last of what is under way is to be acknowledged at once.
+        let patience = match self.since_ask == 0 {
+            true => self.rtt.answer(),
+            false => self.rtt.patience(),
+        };
+        let fruitless = self.pings.saturating_add(self.timeouts);
+        patience.saturating_mul(1 << fruitless.min(10))
     }
 
     /// The first thing after the window was empty went out.
@@ -574,6 +623,7 @@ impl Session {
         }
         if self.ask_at.is_some_and(|at| at <= now) {
             self.ask_at = Some(now.after(self.ask_pause()));
+            self.overdue_at = now;
             self.ping = true;
         }
         if self.judge_at.is_some_and(|at| at <= now) {
@@ -601,6 +651,8 @@ impl Session {
         if !self.send.on_timeout() {
             return;
         }
+        // What answers from now on may have been asked by what is sent again (Karn; RFC 6298, section 3).
+        (self.overdue_at, self.asked) = (now, None);
         stats.timeouts += 1;
         self.timeouts = self.timeouts.saturating_add(1);
         self.rtt.on_timeout();
@@ -657,7 +709,7 @@ impl Session {
         header.ack = self.recv.cumulative();
         header.room = room;
         if kind == Kind::Ack {
-            header.seq = Seq(self.heard_ping);
+            header.seq = Seq(self.answer.unwrap_or(0));
         }
         if self.unconfirmed {
             header.flags = OPENING;
@@ -678,23 +730,33 @@ impl Session {
     }
 
     /// A Ping that says that we are there and take nothing in: there is no room.
-    pub(super) fn sign_of_life(&self) -> Header {
+    pub(super) fn sign_of_life(&self, now: Instant) -> Header {
         let mut header = self.acknowledging(Kind::Ping, 0);
-        header.seq.0 = self.ping_number;
+        header.seq.0 = stamp(now);
         header
     }
 
-    /// The number for a Ping: that of the last one until it is answered.
-    pub(super) fn number_ping(&mut self) -> u32 {
-        if self.asked.is_none() {
-            self.ping_number = self.ping_number.wrapping_add(1);
-        }
-        self.ping_number
+    /// When the Ping went out that an Ack with this stamp answers. `None`: none that we wait for.
+    fn answered(&self, now: Instant, echo: u32) -> Option<Instant> {
+        let asked = self.asked.filter(|_| echo != 0)?;
+        let age = stamp(now).wrapping_sub(echo);
+        let at = (now.0 / STAMP).checked_sub(age.into())?;
+        (at >= asked.0 / STAMP).then_some(Instant(at * STAMP))
+    }
+
+    /// The peer is to be asked at once what has arrived: something gets lost on this way, nothing more
+    /// can go, and no Ping is out. What is lost of the last segments no later one would tell of.
+    pub(super) fn is_to_ask(&self, now: Instant) -> bool {
+        let lossy = self.lost_at.is_some_and(|at| now.since(at) < LOSSY);
+        // What is lost time and again is asked for ever more rarely.
+        let hopeful = self.timeouts < 2;
+        lossy && hopeful && self.asked.is_none() && self.send.in_flight_bytes() > 0
     }
 
     /// A Ping went out.
-    pub(super) fn on_pinged(&mut self, now: Instant) {
+    pub(super) fn on_pinged(&mut self, now: Instant, channel: Channel) {
         self.ping = false;
+        self.asked_behind = (channel, self.send.transmissions(channel));
         self.asked.get_or_insert(now);
         self.pinged_at = now;
         self.pings = self.pings.saturating_add(1);

@@ -665,3 +665,34 @@ fn a_caller_that_brings_no_packet_takes_no_place_of_our_own_calls() {
     pair.run(Duration::from_millis(5));
     call(&mut pair).expect("the place of the one that is over");
 }
+
+#[test]
+fn what_waited_for_a_ping_or_a_time_out_because_its_acknowledgement_was_lost_is_no_sample() {
+    // What of the answers is lost: the acknowledgement; the answer to the Ping as well.
+    for lost in [1, 2] {
+        let (mut pair, link) = Pair::connected(ReliableConfig::default());
+        for mark in 0..20 {
+            let before = pair.logged();
+            pair.send(0, link, mark, b"hello").unwrap();
+            let mut answers = 0;
+            for _ in 0..500 {
+                pair.run(Duration::from_micros(20));
+                let sent = pair.sent_since(before);
+                let acks = sent.iter().filter(|(end, _, _)| *end == 1).count();
+                if acks > answers && answers < lost {
+                    // It is still in the queue of the first.
+                    let mut net = pair.net.borrow_mut();
+                    net.queues[0].iter_mut().for_each(VecDeque::clear);
+                }
+                answers = acks;
+            }
+            assert!(answers > lost, "nothing was asked for");
+        }
+        assert_eq!(pair.users[1].packets.len(), 20);
+        let session = &pair.ports[0].links.of_mut(link).expect("it is up").session;
+        let smoothed = session.rtt.smoothed().expect("the Pings were samples");
+        assert!(smoothed < Duration::from_micros(600), "{smoothed:?}");
+        let patience = session.rtt.patience();
+        assert!(patience <= Duration::from_millis(1), "{patience:?}");
+    }
+}

@@ -20,7 +20,7 @@
 use super::config::ReliableConfig;
 use super::packet::{ASK, DATAGRAM_HEADER, Header, Kind, SACK_WORDS, greeting};
 use super::service::{Capacity, Channel, DatagramError, Train};
-use super::session::{Session, State};
+use super::session::{Session, State, stamp};
 use super::stats::ReliableStats;
 use super::store::Store;
 use crate::time::Instant;
@@ -70,6 +70,10 @@ impl Session {
             };
         }
         let pass = self.transmit_segments(out);
+        let tail = pass == Pass::Done && self.paced_until.is_none() && self.is_to_ask(out.now);
+        if tail && !self.transmit_ping(self.last_sent_on, true, out) {
+            return Pass::NoRoom;
+        }
         // A full data channel holds no acknowledgement back.
         match self.transmit_control(out) {
             Pass::Done => pass,
@@ -252,6 +256,7 @@ impl Session {
         for at in index..index + count {
             self.send.on_sent(at, channel, now);
         }
+        self.last_sent_on = channel;
         let bytes = self.send.in_flight_bytes() - before;
         self.congestion.on_sent(now, bytes);
         self.start_timer(now);
@@ -280,30 +285,42 @@ impl Session {
             let mut header = self.acknowledging(Kind::Probed, out.room);
             header.seq.0 = size;
             header.set_proof(proof);
-            if !out.single(Channel::Command, header, &[]) {
+            if !out.said(true, Channel::Command, header, &[]) {
                 return Pass::NoRoom;
             }
             self.probed = None;
         }
-        if self.ping {
-            let mut header = self.acknowledging(Kind::Ping, out.room);
-            header.seq.0 = self.number_ping();
-            if !out.single(Channel::Command, header, &[]) {
-                return Pass::NoRoom;
-            }
-            self.on_acknowledged(out.room);
-            self.on_pinged(out.now);
+        if self.ping && !self.transmit_ping(Channel::Command, self.is_overdue(), out) {
+            return Pass::NoRoom;
         }
-        if self.acks.due().is_some_and(|due| due <= out.now) {
+        // The answer to a Ping does not travel with anything else.
+        if self.answer.is_some() || self.acks.due().is_some_and(|due| due <= out.now) {
             let header = self.acknowledging(Kind::Ack, out.room);
             let (bytes, len) = self.further_words();
-            if !out.single(Channel::Command, header, &bytes[..len]) {
+            let twice = self.answer.is_some() || self.recv.has_holes();
+            if !out.said(twice, Channel::Command, header, &bytes[..len]) {
                 return Pass::NoRoom;
             }
             out.stats.acks_alone += 1;
+            self.answer = None;
             self.on_acknowledged(out.room);
         }
         Pass::Done
+    }
+
+    /// Asks on `channel` what has arrived. False: no room.
+    fn transmit_ping<E>(&mut self, channel: Channel, twice: bool, out: &mut Outlet<'_, E>) -> bool
+    where
+        E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+    {
+        let mut header = self.acknowledging(Kind::Ping, out.room);
+        header.seq.0 = stamp(out.now);
+        if !out.said(twice, channel, header, &[]) {
+            return false;
+        }
+        self.on_acknowledged(out.room);
+        self.on_pinged(out.now, channel);
+        true
     }
 
     /// What does not fit into the header of what has arrived early.
@@ -332,6 +349,15 @@ where
         self.stats.datagrams_out += u64::from(sent.is_ok());
         self.stats.trains_out += u64::from(sent.is_ok());
         sent != Err(DatagramError::WouldBlock)
+    }
+
+    /// Sends a datagram that is not kept, twice if it matters that it arrives. False: no room.
+    fn said(&mut self, twice: bool, channel: Channel, header: Header, payload: &[u8]) -> bool {
+        let sent = self.single(channel, header, payload);
+        if sent && twice {
+            self.single(channel, header, payload);
+        }
+        sent
     }
 
     fn probe(&mut self, mut header: Header, size: usize) -> Result<(), DatagramError> {

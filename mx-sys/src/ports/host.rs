@@ -715,6 +715,14 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         }
     }
 
+    /// Only over datagrams something comes long before a packet of it is whole.
+    fn heard_at(&self, link: LinkId) -> Option<Instant> {
+        match owner(link) {
+            Owner::Dgram(link) => Port::<M>::heard_at(self.dgram.port()?, link),
+            _ => None,
+        }
+    }
+
     /// Only fabrics and datagrams have nobody but the peers to tell who is there.
     fn keep_alive_due(&self) -> Option<Instant> {
         let rdm = self.rdm.port.as_ref().and_then(Port::<M>::keep_alive_due);

@@ -21,6 +21,9 @@ usage: bmi_mx_perf latency|bandwidth|rate|wakeup|idle|matching|peers|loss|all [O
   --sizes LIST          message sizes, e.g. 0,8,1K,64K,1M (latency, bandwidth, loss, mx
                         and fabric)
   --repeats N           how often each measurement is repeated (default 7)
+  --percent LIST        loss: datagrams that are lost (default 0,0.1,0.5,1,2,5,10,20)
+  --disorder PERCENT    loss: as many more are overtaken, and as many come twice (default 0)
+  --volume MIB          loss: how much a stream carries (default: what 0.3 s do)
   --json                one JSON object a line instead of a table
   --plots DIRECTORY     also write SVG plots there
   --connect ADDRESS     measure against a bmi_mx_perf --listen elsewhere
@@ -197,6 +200,11 @@ pub(crate) struct Args {
     pub(crate) provider: Option<String>,
     pub(crate) sizes: Option<Vec<usize>>,
     pub(crate) repeats: usize,
+    /// Percents of datagrams that are lost, and of those that are overtaken and doubled.
+    pub(crate) percent: Option<Vec<f64>>,
+    pub(crate) disorder: f64,
+    /// MiB.
+    pub(crate) volume: Option<usize>,
     pub(crate) json: bool,
     pub(crate) plots: Option<PathBuf>,
     pub(crate) library: OsString,
@@ -227,6 +235,9 @@ impl Args {
             provider: chosen.filter(|name| !matches!(name.as_str(), "" | "auto")),
             sizes: None,
             repeats: 7,
+            percent: None,
+            disorder: 0.0,
+            volume: None,
             json: false,
             plots: None,
             library: std::env::var_os("BMI_MX_LIBRARY").unwrap_or_else(|| "libbmi_mx.so.0".into()),
@@ -251,6 +262,9 @@ impl Args {
                 }
                 Long("sizes") => parsed.sizes = Some(parser.value()?.parse_with(sizes)?),
                 Long("repeats") => parsed.repeats = parser.value()?.parse_with(repeats)?,
+                Long("percent") => parsed.percent = Some(parser.value()?.parse_with(percents)?),
+                Long("disorder") => parsed.disorder = parser.value()?.parse_with(percent)?,
+                Long("volume") => parsed.volume = Some(parser.value()?.parse_with(number)?),
                 Long("json") => parsed.json = true,
                 Long("plots") => parsed.plots = Some(parser.value()?.into()),
                 Long("connect") => connect = Some(parser.value()?.string()?),
@@ -381,6 +395,15 @@ fn crowds(text: &str) -> Result<Vec<usize>, String> {
     text.split(',').map(number).collect()
 }
 
+fn percents(text: &str) -> Result<Vec<f64>, String> {
+    text.split(',').map(percent).collect()
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok().filter(|n| (0.0..=100.0).contains(n));
+    percent.ok_or_else(|| format!("'{text}' is no percentage"))
+}
+
 fn sizes(text: &str) -> Result<Vec<usize>, String> {
     text.split(',').map(size).collect()
 }
@@ -404,6 +427,14 @@ fn size(text: &str) -> Result<usize, String> {
 #[cfg(test)]
 mod unit {
     use super::*;
+
+    #[test]
+    fn percentages_are_between_nothing_and_all() {
+        assert_eq!(percents("0,0.5,100"), Ok(vec![0.0, 0.5, 100.0]));
+        for bad in ["", "-1", "101", "x", "1,,2", "NaN"] {
+            assert!(percents(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn sizes_have_units_and_a_limit() {

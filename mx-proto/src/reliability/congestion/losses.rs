@@ -67,7 +67,7 @@ impl Congestion {
         self.account.lost += bytes;
         self.look_for_queue(rtt);
         let many = run >= self.run_of_a_full_queue() || self.account.lost > self.tolerated();
-        if !self.queue && (!many || self.is_chance()) {
+        if !self.queue && (!many || self.is_chance() || self.is_too_early_to_tell()) {
             return;
         }
         self.remember(false);
@@ -157,6 +157,16 @@ impl Congestion {
     /// what is lost of it would say nothing.
     pub(super) fn is_experiment(&self) -> bool {
         self.fall.as_ref().is_some_and(Fall::is_open)
+    }
+
+    /// Too little has been sent since the last fall to compare what is lost of it.
+    fn is_too_early_to_tell(&self) -> bool {
+        let compared = self.account.total() >= self.segment * COMPARED;
+        !compared
+            && self
+                .fall
+                .as_ref()
+                .is_some_and(|fall| fall.share > 0 && fall.is_open())
     }
 
     /// What of 1024 is lost; 0 if that is of too little, or so much that a queue may lose part of it
@@ -279,15 +289,16 @@ const CHANCE: u64 = 4;
 /// Segments of which a share is worth comparing.
 const COMPARED: u64 = 32;
 
-/// The largest share of 1024 that is compared. Of what is more than a queue takes, a window of 0.7
-/// loses next to nothing if the whole lost a quarter, and more than half as much if it lost half.
-const COMPARED_MAX: u32 = 256;
+/// The largest share of 1024 that is compared: 3/8. Of what is more than a queue takes, a window of 0.7
+/// loses next to nothing if the whole lost up to 30 %, and half as much only if it lost 46 %. A window
+/// falls when chance is at its worst: where a fifth is lost, that is often more than a quarter.
+const COMPARED_MAX: u32 = 384;
 
 /// A share is much less than another when it is a quarter of it. Half would be too much to ask of
 /// 128 segments: the window falls when chance is at its worst.
 const MUCH_LESS: u32 = 2;
 
-/// The most that is believed to be chance, of 1024: an eighth. Whoever shares a short queue with
+/// The most that is believed to be chance, of 1024: a quarter. Whoever shares a short queue with
 /// many loses as much at 0.7 of a window as before, for the others still fill it, and must not take
 /// all of that for chance.
-const CHANCE_MAX: u32 = 128;
+const CHANCE_MAX: u32 = 256;

@@ -534,7 +534,7 @@ fn a_loss_that_ends_with_the_fall_was_congestion() {
 }
 
 #[test]
-fn chance_is_an_eighth_at_most_and_forgotten_when_nothing_is_lost() {
+fn chance_is_known_up_to_a_quarter_and_forgotten_when_nothing_is_lost() {
     let (mut congestion, mut rtt, mut now) = grown();
     for _ in 0..2 {
         // A fifth.
@@ -545,7 +545,7 @@ fn chance_is_an_eighth_at_most_and_forgotten_when_nothing_is_lost() {
             congestion.on_lost(now, 2000, 1, now.before(MS), &rtt);
         }
     }
-    assert_eq!(congestion.chance, 128);
+    assert_eq!(congestion.chance, 203);
     for _ in 0..2000 {
         now = now.after(MS / 20);
         rtt.on_sample(now, MS);

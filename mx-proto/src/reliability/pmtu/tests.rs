@@ -85,7 +85,7 @@ fn where_not_even_the_base_passes_the_last_resort_does_and_the_cause_is_named() 
     way.run(1_000, true);
     assert!(way.pmtu.data_proven());
     assert_eq!(way.pmtu.size(), 548);
-    assert_eq!(way.probes[..4], [1200, 1200, 1200, 548]);
+    assert_eq!(way.probes[..6], [1200, 1200, 1200, 1200, 1200, 548]);
     let complaint = way.pmtu.take_complaint().unwrap();
     assert_eq!(complaint.passes, Some(548));
     assert!(complaint.does_not < 650);
@@ -102,9 +102,10 @@ fn a_deaf_data_channel_is_complained_of_once_and_tried_again() {
     let complaint = way.pmtu.take_complaint().unwrap();
     assert_eq!(complaint.passes, None);
     assert!(complaint.to_string().contains("blocked"));
-    assert_eq!(way.probes, [1200, 1200, 1200, 548, 548, 548]);
+    assert_eq!(way.probes[..5], [1200; 5]);
+    assert_eq!(way.probes[5..], [548; 5]);
     way.run(9_000, true);
-    assert_eq!(way.probes.len(), 12);
+    assert_eq!(way.probes.len(), 20);
     assert_eq!(way.pmtu.take_complaint(), None);
     way.passes = 9000;
     way.run(10_000, true);
@@ -112,13 +113,13 @@ fn a_deaf_data_channel_is_complained_of_once_and_tried_again() {
 }
 
 #[test]
-fn a_size_is_tried_three_times() {
+fn a_size_is_tried_five_times() {
     let mut way = Way::new(9000, 1472);
     way.run(1_000, true);
     let of = |size| way.probes.iter().filter(|probe| **probe == size).count();
-    assert_eq!((of(1200), of(1472), of(4052)), (1, 1, 3));
+    assert_eq!((of(1200), of(1472), of(4052)), (1, 1, 5));
     // Three by halves, and the least that failed once more.
-    assert_eq!(way.probes.len(), 1 + 1 + 3 + 3 * 3 + 3);
+    assert_eq!(way.probes.len(), 1 + 1 + 5 + 3 * 5 + 5);
 }
 
 #[test]
@@ -250,7 +251,7 @@ fn a_black_hole_brings_it_back_to_the_base_and_later_up_again() {
         assert!(!way.pmtu.on_timeout(at(way.now)));
     }
     // Progress begins the count anew, and silence does not count.
-    way.pmtu.on_progress();
+    way.pmtu.on_progress(true, 0);
     for _ in 0..4 {
         way.pmtu.on_heard();
         assert!(!way.pmtu.on_timeout(at(way.now)));

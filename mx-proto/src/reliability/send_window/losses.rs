@@ -18,6 +18,7 @@
 //! Knows nothing of: what a loss means to the congestion window.
 
 use super::{Acked, Counts, SegmentState, SendWindow, Sending, Slot};
+use crate::reliability::service::Channel;
 use crate::reliability::store::Store;
 use crate::time::Instant;
 use std::time::Duration;
@@ -53,7 +54,7 @@ impl Arrivals {
         let age = self.now.since(sending.at);
         // The latest is the one that took least.
         self.acked.rtt = Some(self.acked.rtt.map_or(age, |rtt| rtt.min(age)));
-        if sending.is_overtaken(self.newest) {
+        if sending.is_overtaken(self.newest, 1) {
             self.acked.late = self.acked.late.max(Some(age));
         }
     }
@@ -106,10 +107,12 @@ impl SendWindow {
     pub(super) fn find_lost(&mut self, now: Instant, wait: Duration, acked: &mut Acked) {
         let newest = self.counts.newest_arrived;
         let mut next: Option<Instant> = None;
-        self.lose(self.highest, acked, |sending| {
-            if !sending.is_overtaken(newest) {
+        self.lose(self.highest, acked, |sending, sends| {
+            if !sending.is_overtaken(newest, sends) {
                 return false;
             }
+            // That one is lost again is more likely than that it is late, and being wrong costs little.
+            let wait = if sends > 1 { Duration::ZERO } else { wait };
             let late_until = sending.at.after(wait);
             if late_until > now {
                 next = Some(next.map_or(late_until, |next| next.min(late_until)));
@@ -124,7 +127,25 @@ impl SendWindow {
     pub(in super::super) fn lose_sent_before(&mut self, asked_at: Instant) -> Acked {
         let mut lost = Acked::default();
         if self.counts.in_flight > 0 {
-            self.lose(self.fresh, &mut lost, |sending| sending.at < asked_at);
+            self.lose(self.fresh, &mut lost, |sending, _| sending.at < asked_at);
+            self.find_resend();
+        }
+        lost
+    }
+
+    /// The same of those up to the so many-th that went on a channel, right behind which the peer was
+    /// asked; with `again_only`, of those that have been lost before.
+    pub(in super::super) fn lose_sent_up_to(
+        &mut self,
+        (channel, transmission): (Channel, u64),
+        again_only: bool,
+    ) -> Acked {
+        let mut lost = Acked::default();
+        if self.counts.in_flight > 0 {
+            self.lose(self.fresh, &mut lost, |sending, sends| {
+                let before = sending.channel == channel && sending.transmission <= transmission;
+                before && (sends > 1 || !again_only)
+            });
             self.find_resend();
         }
         lost
@@ -136,8 +157,10 @@ impl SendWindow {
         let newest = self.counts.newest_arrived;
         let mut arrivals = Arrivals::new(now, Duration::ZERO, newest);
         for slot in self.slots.iter_mut().take(self.highest) {
-            let is_late =
-                |sending: Sending| sending.is_overtaken(newest) && now.since(sending.at) < wait;
+            let sends = slot.sends;
+            let is_late = |sending: Sending| {
+                sending.is_overtaken(newest, sends) && now.since(sending.at) < wait
+            };
             if let Some(sending) = self.counts.revive(slot, is_late) {
                 arrivals.on_spurious(sending.at, slot.bytes());
             }
@@ -150,7 +173,12 @@ impl SendWindow {
 
     /// Of the first `count` segments, those under way of which `is_lost` says so are to be sent
     /// again.
-    fn lose(&mut self, count: usize, acked: &mut Acked, mut is_lost: impl FnMut(Sending) -> bool) {
+    fn lose(
+        &mut self,
+        count: usize,
+        acked: &mut Acked,
+        mut is_lost: impl FnMut(Sending, u32) -> bool,
+    ) {
         let newest = self.counts.newest_arrived;
         let mut run = 0;
         for (index, slot) in self.slots.iter_mut().take(count).enumerate() {
@@ -158,13 +186,13 @@ impl SendWindow {
                 run = 0;
                 continue;
             };
-            if !is_lost(sending) {
+            if !is_lost(sending, slot.sends) {
                 run = 0;
                 continue;
             }
             run += 1;
             slot.state = SegmentState::ToResend(sending);
-            slot.overtaken = sending.is_overtaken(newest);
+            slot.overtaken = sending.is_overtaken(newest, slot.sends);
             acked.lost_segments += 1;
             acked.lost_bytes += slot.bytes();
             acked.lost_sent_at = acked.lost_sent_at.max(Some(sending.at));
@@ -213,6 +241,7 @@ impl Counts {
         self.queued_bytes -= bytes;
         arrivals.acked.segments += 1;
         arrivals.acked.bytes += bytes;
+        arrivals.acked.largest = arrivals.acked.largest.max(slot.content.place.len);
         store.release(slot.content.place);
     }
 
@@ -254,9 +283,12 @@ impl Counts {
 }
 
 impl Sending {
-    /// So many sent later on its channel have arrived that in order it would have, too.
+    /// So many sent later on its channel have arrived that in order it would have, too. Of one that
+    /// has been sent `sends` times, and so was lost before, a single later one is enough (RFC 8985,
+    /// section 6.2, step 4: no reordering threshold in recovery).
     #[inline]
-    fn is_overtaken(self, newest: [u64; 2]) -> bool {
-        self.transmission + REORDERING <= newest[self.channel as usize]
+    fn is_overtaken(self, newest: [u64; 2], sends: u32) -> bool {
+        let later = if sends > 1 { 1 } else { REORDERING };
+        self.transmission + later <= newest[self.channel as usize]
     }
 }

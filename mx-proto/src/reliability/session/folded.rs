@@ -37,8 +37,13 @@ pub(in crate::reliability) struct Folded {
     advertised: u32,
     window: u32,
     slow_start: bool,
-    ping_number: u32,
-    heard_ping: u32,
+}
+
+impl Folded {
+    /// When the peer last said something valid.
+    pub(in crate::reliability) fn heard_at(&self) -> Instant {
+        self.heard_at
+    }
 }
 
 impl Session {
@@ -51,7 +56,11 @@ impl Session {
             self.judge_at,
             self.acks.due(),
         ];
-        let owes = self.ping || self.fin || self.to_answer.is_some() || self.probed.is_some();
+        let owes = self.ping
+            || self.fin
+            || self.to_answer.is_some()
+            || self.answer.is_some()
+            || self.probed.is_some();
         let done = self.state == State::Open
             && !self.unconfirmed
             && !owes
@@ -79,8 +88,6 @@ impl Session {
             advertised: self.advertised,
             window: u32::try_from(self.congestion.window()).unwrap_or(u32::MAX),
             slow_start: self.congestion.is_slow_start(),
-            ping_number: self.ping_number,
-            heard_ping: self.heard_ping,
         })
     }
 
@@ -114,8 +121,6 @@ impl Session {
         session.advertised = folded.advertised;
         session.progress_at = folded.progress_at;
         session.pinged_at = folded.pinged_at;
-        session.ping_number = folded.ping_number;
-        session.heard_ping = folded.heard_ping;
         session.proof = folded.proof;
         session
     }

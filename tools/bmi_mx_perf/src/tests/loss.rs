@@ -35,7 +35,7 @@ const FAULTS: &str = "MX_DGRAM_FAULTS";
 
 pub(super) fn run(args: &Args, emit: &mut dyn FnMut(Row)) -> Result<(), String> {
     for size in args.sizes.clone().unwrap_or_else(|| vec![SIZE]) {
-        for percent in LOSSES {
+        for percent in args.percent.clone().unwrap_or_else(|| LOSSES.to_vec()) {
             if size > 0 {
                 emit(paired(args, size, percent)?);
             }
@@ -48,8 +48,9 @@ fn paired(args: &Args, size: usize, percent: f64) -> Result<Row, String> {
     let (mut ratios, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
     for repeat in 0..args.repeats {
         let without = goodput(args, size, None)?;
-        let faults = faults(percent, args.seed.wrapping_add(repeat as u64));
-        let with = goodput(args, size, faults)?;
+        let seed = args.seed.wrapping_add(repeat as u64);
+        let with = goodput(args, size, faults(percent, args.disorder, seed))
+            .map_err(|error| format!("run {} with {percent} % lost: {error}", repeat + 1))?;
         ratios.push(with / without);
         ours.push(with);
         theirs.push(without);
@@ -68,8 +69,13 @@ fn paired(args: &Args, size: usize, percent: f64) -> Result<Row, String> {
 }
 
 /// The setting's value; none for no loss.
-fn faults(percent: f64, seed: u64) -> Option<String> {
-    (percent > 0.0).then(|| format!("loss={},seed={seed}", percent / 100.0))
+fn faults(percent: f64, disorder: f64, seed: u64) -> Option<String> {
+    let disorder = match disorder > 0.0 {
+        true => format!("dup={0},reorder={0},", disorder / 100.0),
+        false => String::new(),
+    };
+    let wanted = percent > 0.0 || !disorder.is_empty();
+    wanted.then(|| format!("loss={},{disorder}seed={seed}", percent / 100.0))
 }
 
 /// MB/s of a stream between two processes that have just begun.
@@ -87,8 +93,11 @@ fn between(args: &Args, size: usize, address: &str) -> Result<f64, String> {
         peer: bmi.lookup(address)?,
     };
     let first = stream(&side, size, FEWEST)?;
-    let count = (first * SECONDS) as usize;
-    let rate = stream(&side, size, count.clamp(FEWEST, MOST))?;
+    let count = match args.volume {
+        Some(volume) => (volume << 20).div_ceil(size),
+        None => ((first * SECONDS) as usize).clamp(FEWEST, MOST),
+    };
+    let rate = stream(&side, size, count)?;
     side.ask(Request::QUIT)?;
     Ok(rate * size as f64 / 1e6)
 }
@@ -99,8 +108,11 @@ mod unit {
 
     #[test]
     fn percents_become_parts_of_one() {
-        assert_eq!(faults(0.0, 1), None);
-        let said = LOSSES.map(|percent| faults(percent, 7).unwrap_or_default());
+        assert_eq!(faults(0.0, 0.0, 1), None);
+        let disordered = faults(20.0, 1.0, 3);
+        let wanted = "loss=0.2,dup=0.01,reorder=0.01,seed=3";
+        assert_eq!(disordered.as_deref(), Some(wanted));
+        let said = LOSSES.map(|percent| faults(percent, 0.0, 7).unwrap_or_default());
         let wanted = ["0.001", "0.005", "0.01", "0.02", "0.05", "0.1", "0.2"];
         let wanted = wanted.map(|loss| format!("loss={loss},seed=7"));
         assert_eq!(said[1..], wanted);
