@@ -11,6 +11,6 @@
 
 explore:
 	EXPLORE_DEPTH=$(DEPTH) EXPLORE_THREADS=$(THREADS) \
-	    $(CARGO) test -q -p mx-proto --test explore -- --nocapture every_order $(ONLY)
+	    $(CARGO) test -q -p mx-proto --test explore -- --nocapture $(or $(ONLY),every_order)
 	EXPLORE_DEPTH=$(DEPTH) EXPLORE_THREADS=$(THREADS) \
-	    $(CARGO) test -q -p bmi-mx --test explore -- --nocapture every_order $(ONLY)
+	    $(CARGO) test -q -p bmi-mx --test explore -- --nocapture $(or $(ONLY),every_order)
