@@ -95,6 +95,19 @@ static void exchange(struct bmi_method_addr *peer, int tag)
     check_filled(in, sizeof in, (uint64_t)tag);
 }
 
+/* The first message each way after a connection was lost: what was before it is over. */
+static void meet_again(struct bmi_method_addr *peer)
+{
+    struct op send = {0};
+    struct arrival arrival;
+
+    CHECK_THAT(op_send_unexpected(&send, peer, "again", 6, 1), >=, 0);
+    op_sent(&send);
+    arrival = host_next();
+    CHECK(arrival.from == peer);
+    arrival_free(&arrival);
+}
+
 /* ---- one of two servers is left, or leaves ---- */
 
 /* Its client leaves it; then it reaches that client again, by an address that it has kept. */
@@ -108,7 +121,8 @@ static void left_server(struct side *side)
     waiting = wait_with(client);
     pair_hear(side, "left");
     all_ended(waiting, BMI_ENETRESET);
-    exchange(client, 1); /* posted before the client knows of us again, or after */
+    meet_again(client); /* posted before the client knows of us again, or after */
+    exchange(client, 1);
     pair_hear(side, "bye");
     host_stop();
 }
@@ -166,7 +180,9 @@ static void leaves_one(struct side *side)
     all_end_now(with_left, BMI_ENETRESET);
     still_waiting(with_kept);
     tell(side, "left", 0);
-    exchange(host_lookup_endpoint(endpoint), 1);
+    left = host_lookup_endpoint(endpoint);
+    meet_again(left);
+    exchange(left, 1);
     still_waiting(with_kept);
     tell(side, "again", 0);
     answered(with_kept, kept);

@@ -984,8 +984,8 @@ int BMI_mx_testcontext(int incount,
                        bmi_context_id context_id);
 
 /**
- * Takes up to `incount` unexpected messages, oldest first. Each buffer is the caller's until
- * it is given back with `BMI_mx_unexpected_free`.
+ * Takes up to `incount` unexpected messages: one of each peer in turn, of each its oldest. Each
+ * buffer is the caller's until it is given back with `BMI_mx_unexpected_free`.
  *
  * Returns 0.
  */

@@ -233,7 +233,10 @@ typedef enum mx_get_info_key {
     MX_PORT_COUNT = 11,
     /* uint32_t: the largest message whose bytes the call itself moves; as MX_COPY_SEND_MAX. */
     MX_PIO_SEND_MAX = 12,
-    /* uint32_t: the largest message that is sent at once; larger ones are pulled by the receiver. */
+    /*
+     * uint32_t: the largest message that is sent at once, 32768 unless the endpoint's ports carry less;
+     * larger ones are pulled by the receiver.
+     */
     MX_COPY_SEND_MAX = 13,
     /* uint32_t: the memory node it is attached to, 0xffffffff when there is none or it is unknown. */
     MX_NUMA_NODE = 14,
@@ -331,7 +334,9 @@ mx_return_t mx_reenable_progression(mx_endpoint_t ep);
 /*
  * Sends the segments as one message. Messages to one endpoint arrive in order. The list is copied;
  * the buffers must stay as they are until the request completes. Messages of up to MX_COPY_SEND_MAX
- * bytes may complete before they are received; larger ones complete when the receiver has the data.
+ * bytes complete before they are received as long as the receiver has room for them (as far as credit
+ * reaches), and others when it has the data. Whatever is sent after one has completed is not received
+ * before its data is in place.
  * With a NULL `request` the send is forgotten (mx_forget).
  *
  * MX_BAD_SEG_CNT: more than MX_MAX_SEGMENTS; MX_BAD_SEG_LIST: NULL with a count above 0, or lengths

@@ -18,35 +18,37 @@ use crate::abi::constants::BMI_ECANCEL;
 use crate::error::Error;
 use crate::match_layout::{Fields, MATCH, MessageType, bits};
 use crate::method::{Method, PostKind};
-use crate::op::table::{Op, Stage};
+use crate::op::table::{Op, OpIndex, Stage};
 use crate::peer::table::PeerKey;
-use crate::unexpected::DROPPED;
 use mx_proto::port::Port;
-use mx_proto::{Cancelled, Clock, Received};
+use mx_proto::{Cancelled, Clock, Status};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Calls operation `id` off. Its completion can be had at once.
     pub fn cancel(&mut self, id: i64, context: i64) -> Result<(), Error> {
         let index = self.find(id, context)?;
+        if self.take_back(index) {
+            self.finish_op(index, -BMI_ECANCEL, 0);
+        }
+        self.drain();
+        Ok(())
+    }
+
+    /// Takes an operation out of its peer's lists, and back from the endpoint. False when it has
+    /// completed.
+    pub(crate) fn take_back(&mut self, index: OpIndex) -> bool {
         let op = *self.ops.get(index);
         match op.stage {
-            Stage::Done | Stage::Free => return Ok(()),
+            Stage::Done | Stage::Free => return false,
             Stage::Queued => {
-                if let Some(peer) = self.peers.get_mut(op.peer) {
-                    self.ops.unlink(peer.queue_of(op.kind), index);
-                    self.stalls.settle(peer);
-                }
-                self.ops.take_memory(index);
+                self.unqueue(index);
                 self.give_up(&op);
             }
             Stage::Posted(request) => {
                 let announced = !self.endpoint.is_queued(request);
                 match self.endpoint.cancel(request) {
-                    Cancelled::Unknown => {
-                        self.drain();
-                        return Ok(());
-                    }
+                    Cancelled::Unknown => return false,
                     Cancelled::Withdrawn => self.give_up(&op),
                     Cancelled::Aborted => {}
                 }
@@ -59,9 +61,18 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 }
             }
         }
-        self.finish_op(index, -BMI_ECANCEL, 0);
-        self.drain();
-        Ok(())
+        true
+    }
+
+    /// Takes an operation out of its peer's queue, and gives up its memory.
+    pub(crate) fn unqueue(&mut self, index: OpIndex) {
+        let op = self.ops.get(index);
+        let (key, kind) = (op.peer, op.kind);
+        if let Some(peer) = self.peers.get_mut(key) {
+            self.ops.unlink(peer.queue_of(kind), index);
+            self.stalls.settle(peer);
+        }
+        self.ops.take_memory(index);
     }
 
     /// Nobody waits any more for the message that a receive was for.
@@ -90,12 +101,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let Some(tag) = self.inbox.abandoned.take_oldest(key.id(), is_here) else {
                 break;
             };
-            let received = endpoint.recv(bits(tag), MATCH, UserMemory::empty(), DROPPED);
-            if let Ok(Received::Pending(request)) = received {
-                // Only offered so far: its sender learns that it is not wanted.
-                endpoint.cancel(request);
-            }
-            thrown += 1;
+            // The send of one that was only offered ends as one whose receive was called off later.
+            thrown += u32::from(endpoint.discard(bits(tag), MATCH, Status::Aborted));
         }
         if thrown > 0 {
             let id = key.id();

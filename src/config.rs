@@ -285,7 +285,8 @@ pub static OWN: &[Tunable<Config>] = &[
         name: "BMI_MX_BOUNCE_BYTES",
         kind: Kind::Bytes(0, G),
         about: "bytes of expected sends of up to 4 KiB that are copied, and so complete at once, when \
-                they have to wait; a peer may have as many as are still free",
+                they have to wait although there is credit for their data; a peer may have as many as \
+                are still free",
         access: Access::Number {
             set: |c, v| c.bounce_bytes = v as usize,
             get: |c| c.bounce_bytes as u64,

@@ -260,7 +260,7 @@ fn status_code(status: Status) -> c_int {
         | Status::BadKey
         | Status::BadEndpoint => bmi::BMI_ECONNREFUSED,
         Status::Unreachable => bmi::BMI_ENETRESET,
-        Status::Aborted => bmi::BMI_EIO,
+        Status::Aborted => bmi::BMI_ENORECVR,
         Status::NoResources => bmi::BMI_ENOMEM,
     }
 }
@@ -426,7 +426,7 @@ mod tests {
             (Status::NoResources, -1_073_741_960),
             (Status::BadKey, -1_073_742_006),
             (Status::EndpointClosed, -1_073_742_006),
-            (Status::Aborted, -1_073_741_956),
+            (Status::Aborted, -1_610_612_870),
             (Status::Cancelled, -1_610_612_865),
         ] {
             assert_eq!(Error::from(status).code(), code, "{status:?}");

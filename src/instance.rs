@@ -573,7 +573,7 @@ pub fn test_context(
     Ok(found.unwrap_or(0))
 }
 
-/// At most `max` unexpected messages, oldest first.
+/// At most `max` unexpected messages: one of each peer in turn, of each its oldest.
 pub fn test_unexpected(
     max: usize,
     idle: Duration,

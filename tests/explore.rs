@@ -559,7 +559,7 @@ impl explore::World for Methods {
                 let mut codes = vec![0, -BMI_ENETRESET, -BMI_ETIMEDOUT, -BMI_ECANCEL];
                 if !self.called_off.is_empty() {
                     // A send whose receive was called off.
-                    codes.push(-BMI_EMSGSIZE);
+                    codes.push(-BMI_ENORECVR);
                 }
                 let text = || format!("operation {label} of {id} ended with {error}");
                 assert!(codes.contains(&error), "{}", text());

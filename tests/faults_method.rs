@@ -249,6 +249,8 @@ fn fault_10_a_peer_leaves_disconnect_by_itself_and_the_next_post_connects() {
     let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
     let addr = rig.host(client).addr(server);
     for round in 0..5 {
+        let first = rig.host(client).send_unexpected(server, 2, b"request");
+        assert_eq!(rig.wait(client, first), 0, "round {round}");
         rig.introduce(client, server);
         let failed = rig.host(client).send_unexpected(server, 1, &[0; 3 << 20]);
         rig.run_for(Duration::from_micros(60));
@@ -257,7 +259,6 @@ fn fault_10_a_peer_leaves_disconnect_by_itself_and_the_next_post_connects() {
         assert_eq!(rig.peek(client).state(addr), State::Init);
         rig.restart(server, Profile::default());
     }
-    rig.introduce(client, server);
 }
 
 #[test]

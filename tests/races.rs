@@ -127,9 +127,9 @@ impl Tally {
 
     /// An operation is over; its memory is ours again.
     fn end(&self, loan: *mut Loan, error: i32, size: i64, tag: i32) {
-        // -BMI_EIO: its partner was called off when they had met, or thrown away in the end.
+        // -BMI_ENORECVR: its partner was called off when they had met, or thrown away in the end.
         assert!(
-            [0, -BMI_ECANCEL, -BMI_EIO].contains(&error),
+            [0, -BMI_ECANCEL, -BMI_ENORECVR].contains(&error),
             "error {error}"
         );
         if let Some(lent) = &self.lent {

@@ -52,3 +52,28 @@ fn what_came_too_late_is_still_there_for_a_receive_with_the_same_tag() {
         assert_eq!(rig.peek(client).bytes(again), [n as u8; 8]);
     }
 }
+
+#[test]
+fn a_send_whose_receive_was_called_off_says_so_whatever_came_first() {
+    // Called off while it was being filled; before its message came, which is thrown away in the end.
+    let mut rig = Rig::new(32);
+    let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    rig.introduce(client, server);
+    let answer = rig.host(client).recv(server, 1, 3 << 20);
+    let sent = rig.host(server).send(client, 1, &vec![1; 3 << 20]);
+    rig.run_for(Duration::from_micros(60));
+    rig.host(client).cancel(answer);
+    assert_eq!(rig.wait(server, sent), -BMI_ENORECVR);
+    assert_eq!(rig.peek(server).ended[&sent].size, 0);
+
+    let (mut rig, client, server, _) = late_answers(600, 100_000);
+    rig.run_for(Duration::from_millis(1));
+    let ended = rig.peek(server).ended.values();
+    let codes: Vec<_> = ended.map(|ended| (ended.error, ended.size)).collect();
+    let refused = codes.iter().filter(|end| **end == (-BMI_ENORECVR, 0));
+    // The first is the greeting.
+    assert_eq!(codes[0], (0, 5));
+    assert!(refused.clone().count() > 50, "{codes:?}");
+    assert_eq!(refused.count(), codes.len() - 1, "{codes:?}");
+    assert_eq!(rig.peek(client).error(1), Some(0));
+}

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../support/port.h"
 #include "mx_io.h"
 
 static const mx_get_info_key_t numbers[] = {
@@ -34,8 +35,12 @@ static void every_key_answers(struct side *side)
     CHECK_THAT(boards, >=, 1);
     for (int i = 0; i < NUMBERS; i++)
         CHECK_THAT(number(ep, numbers[i]), ==, number(NULL, numbers[i]));
-    CHECK_THAT(number(ep, MX_COPY_SEND_MAX), ==, 32768);
-    CHECK_THAT(number(ep, MX_PIO_SEND_MAX), <=, 32768);
+    /* Every provider of libfabric has a limit of its own; proof.c sees whether it is true. */
+    if (!port_is("rdm"))
+        CHECK_THAT(number(ep, MX_COPY_SEND_MAX), ==, 32768);
+    CHECK_THAT(number(ep, MX_COPY_SEND_MAX), >=, 4096);
+    CHECK_THAT(number(ep, MX_COPY_SEND_MAX), <=, 32768);
+    CHECK_THAT(number(ep, MX_PIO_SEND_MAX), <=, number(ep, MX_COPY_SEND_MAX));
     CHECK_THAT(number(ep, MX_MAX_NATIVE_ENDPOINTS), >=, 24);
     CHECK_THAT(number(ep, MX_NATIVE_REQUESTS), >=, 100000);
     CHECK_THAT(number(ep, MX_PORT_COUNT), >=, 1);

@@ -67,6 +67,9 @@ pub(crate) unsafe extern "C" fn close(object: *mut fid) -> c_int {
             (record.fabric == id).then(|| format!("domain {domain}"))
         };
         let users: Vec<String> = state.domains.iter().filter_map(inside).collect();
+        if !users.is_empty() && state.faults.keeps_domains {
+            return code(FI_EBUSY);
+        }
         if !users.is_empty() {
             return state.busy(id, FI_CLASS_FABRIC, &users);
         }
@@ -138,6 +141,9 @@ pub(crate) unsafe extern "C" fn close_domain(object: *mut fid) -> c_int {
         let users = state.inhabitants(id);
         if !users.is_empty() {
             return state.busy(id, FI_CLASS_DOMAIN, &users);
+        }
+        if state.faults.keeps_domains {
+            return code(FI_EBUSY);
         }
         state.domains.remove(&id);
         state.closed(id);

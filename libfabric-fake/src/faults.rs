@@ -105,6 +105,10 @@ pub struct Faults {
     pub register_bytes: Option<usize>,
     /// `fi_close` of a registration gives `-FI_EBUSY` and closes nothing.
     pub close_busy: f64,
+    /// `fi_close` of a domain in which nothing is open gives `-FI_EBUSY`, and so does that of its fabric:
+    /// the provider has something of its own left there, as `ofi_rxm` of 1.17 has registrations of
+    /// messages that were cut short.
+    pub keeps_domains: bool,
     /// A registration may be closed while reads into it are under way: they end with an error and
     /// write nothing, as a card refuses memory it does not know. Otherwise that breaks a rule.
     pub revocable: bool,
@@ -134,6 +138,7 @@ impl Faults {
             register_limit: None,
             register_bytes: None,
             close_busy: 0.0,
+            keeps_domains: false,
             revocable: false,
         }
     }

@@ -19,7 +19,7 @@
 //! A first window depends on the room that is left; it widens with use, and what is not used can be
 //! asked back: the partner then *yields*, that is, it spends a part of its window on nothing.
 //!
-//! Knows nothing of: queues, who is busy and who is not. Cost: 56 bytes a partner.
+//! Knows nothing of: queues, who is busy and who is not. Cost: 64 bytes a partner.
 
 use crate::wire::Header;
 
@@ -38,6 +38,7 @@ pub(crate) struct Credit {
     consumed_messages: u32,
     window_bytes: u32,
     window_messages: u32,
+    opening: Terms,
     /// It has yielded, or has waited for room: its next message gets it a first window again.
     afresh: bool,
 }
@@ -116,6 +117,12 @@ impl Budget {
         (used, self.limit)
     }
 
+    /// Is there room for another opening like this?
+    pub(crate) fn has_room_for(&self, opening: Terms) -> bool {
+        let messages = opening.messages.saturating_sub(FLOOR) as usize;
+        opening.bytes as usize + messages * MESSAGE_COST <= self.room()
+    }
+
     /// How many messages may stay here when the partner with this credit goes.
     pub(crate) fn room_for_orphans(&self, of: &Credit) -> usize {
         self.room() / MESSAGE_COST + of.charged() as usize
@@ -158,7 +165,7 @@ impl Budget {
 }
 
 /// Running totals to tell a partner.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Terms {
     pub(crate) bytes: u32,
     pub(crate) messages: u32,
@@ -178,6 +185,32 @@ impl Credit {
             window_messages,
             ..Self::default()
         }
+    }
+
+    /// What a new partner begins with. It is granted at once, so that each of many that come together
+    /// counts with those before it.
+    pub(crate) fn opened(budget: &mut Budget) -> Self {
+        let mut credit = Self::new(budget.first_window());
+        let opening = credit.terms(budget, false);
+        credit.on_told(opening, budget);
+        credit.opening = opening;
+        credit
+    }
+
+    /// The same for one that has been promised this opening. `None`: there is no room for it.
+    pub(crate) fn promised(opening: Terms, budget: &mut Budget) -> Option<Self> {
+        if !budget.has_room_for(opening) {
+            return None;
+        }
+        let mut credit = Self::new(budget.first_window());
+        credit.grant(opening, budget);
+        credit.opening = opening;
+        Some(credit)
+    }
+
+    /// The totals that a Connect tells, and all that an acquaintance may count on that it makes.
+    pub(crate) fn opening(&self) -> Terms {
+        self.opening
     }
 
     /// May another message be announced?
@@ -451,21 +484,6 @@ impl Credit {
         self.recharge(before, budget);
     }
 
-    /// The partner was also known as `other`, under which it may have been granted more.
-    pub(crate) fn absorb(&mut self, other: &Self, budget: &mut Budget) {
-        other.dissolve(budget);
-        let before = self.charged();
-        if ahead(other.granted_bytes, self.granted_bytes) {
-            budget.granted += other.granted_bytes.wrapping_sub(self.granted_bytes) as usize;
-            self.granted_bytes = other.granted_bytes;
-        }
-        if ahead(other.granted_messages, self.granted_messages) {
-            self.granted_messages = other.granted_messages;
-        }
-        self.recharge(before, budget);
-        self.on_allowance(other.allowed_bytes, other.allowed_messages);
-    }
-
     /// The partner is gone: what it had not used is free again.
     pub(crate) fn dissolve(&self, budget: &mut Budget) {
         budget.granted = budget.granted.saturating_sub(self.unused_bytes() as usize);
@@ -473,8 +491,8 @@ impl Credit {
     }
 }
 
-/// How far `granted` is behind `due`; after `absorb` it can be ahead of it, and while a window is
-/// narrowed.
+/// How far `granted` is behind `due`; it can be ahead of it while a window is narrowed, and after a
+/// promise that there is no room for any more.
 #[inline]
 fn behind(granted: u32, due: u32) -> u32 {
     if ahead(due, granted) {
@@ -763,6 +781,40 @@ mod tests {
         assert_eq!(kept, 512);
         shared.share_arrivals(1);
         assert_eq!(grant(&mut us, &mut shared).0, 256 << 10);
+    }
+
+    #[test]
+    fn what_was_promised_is_granted_to_another_acquaintance_and_nothing_else() {
+        let mut shared = budget(1 << 20);
+        let mut us = Credit::opened(&mut shared);
+        let opening = us.opening();
+        assert_eq!((opening.bytes, opening.messages), (32 << 10, 8));
+        for _ in 0..8 {
+            assert!(us.on_received(4096, &mut shared));
+            us.on_consumed(4096, &mut shared);
+            grant(&mut us, &mut shared);
+        }
+        us.on_sent(100);
+        assert_eq!(us.opening(), opening);
+        us.dissolve(&mut shared);
+        assert_eq!(shared.usage().0, 0);
+        // There has to be room for all of it; beyond the floor a message takes some, too.
+        let all = (32 << 10) + (8 - FLOOR as usize) * MESSAGE_COST;
+        shared.held = shared.limit - all + 1;
+        assert!(Credit::promised(opening, &mut shared).is_none());
+        shared.held -= 1;
+        let mut next = Credit::promised(opening, &mut shared).unwrap();
+        assert_eq!(shared.usage().0, shared.limit);
+        assert_eq!(next.opening(), opening);
+        assert_eq!((next.unused_bytes(), next.unused_messages()), (32 << 10, 8));
+        assert!(!next.message_allowed());
+        for _ in 0..8 {
+            assert!(next.on_received(4096, &mut shared));
+        }
+        assert!(!next.on_received(0, &mut shared));
+        next.dissolve(&mut shared);
+        shared.held = 0;
+        assert_eq!((shared.granted, shared.messages), (0, 0));
     }
 
     #[test]

@@ -80,8 +80,8 @@ pub enum Verdict<M> {
     /// It has been consumed, or nobody wants it.
     Finished,
     /// It is decided later, see [`crate::Endpoint::next_deferred`]. Until then nothing further is
-    /// taken in; what the same poll still brings and no receive accepts is deferred as well,
-    /// without asking, so that it does not overtake this one.
+    /// taken in; what the same poll still brings is deferred as well, without asking, so that it does
+    /// not overtake this one, even if there is a receive for it.
     Defer,
     /// It is to be received into `memory`; a completion with `context` follows.
     Receive {

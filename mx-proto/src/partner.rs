@@ -30,12 +30,15 @@ pub(crate) struct Partner {
     pub(crate) endpoint: EndpointId,
     /// Which life of it; `None` until it has answered or called.
     pub(crate) session: Option<SessionId>,
-    /// Our number for this acquaintance, and the peer's.
+    /// Our number for this acquaintance, and the peer's: credits count for this pair of them.
     pub(crate) epoch: u16,
     pub(crate) peer_epoch: u16,
+    /// The session and number of the peer's that the call of this one was made to, and that is over.
+    pub(crate) over: Option<Box<(SessionId, u16)>>,
     /// The upper layer's word.
     pub(crate) context: u64,
-    /// Where messages go out.
+    /// Where messages go out. When the peer has closed it, nothing does any more; see
+    /// [`Partner::live_tx`].
     pub(crate) tx: Option<LinkId>,
     pub(crate) links: SmallVec<[Link; 1]>,
     /// The link has room, as far as we know.
@@ -90,8 +93,10 @@ pub(crate) struct Vigil {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Link {
     pub(crate) id: LinkId,
-    /// It can carry packets.
+    /// It can carry packets; if it is ours, we have introduced ourselves.
     pub(crate) up: bool,
+    /// The peer has introduced itself there: it leads to the acquaintance that the partner stands for.
+    pub(crate) met: bool,
 }
 
 /// What a link can do, of its [`Limits`] what is asked for with messages; sizes are at least 1.
@@ -122,6 +127,7 @@ impl Partner {
             session: None,
             epoch,
             peer_epoch: 0,
+            over: None,
             context: 0,
             tx: None,
             links: SmallVec::new(),
@@ -150,6 +156,28 @@ impl Partner {
             context: self.context,
             orphans: Some(orphans),
             ..Self::new(self.nic, self.endpoint, 0, Credit::default())
+        }
+    }
+
+    /// Is this one of its links?
+    #[inline]
+    pub(crate) fn owns(&self, link: LinkId) -> bool {
+        self.links.iter().any(|known| known.id == link)
+    }
+
+    /// The link that messages go out on, unless it has ended.
+    pub(crate) fn live_tx(&self) -> Option<LinkId> {
+        self.tx.filter(|tx| self.owns(*tx))
+    }
+
+    /// Is `epoch` of the peer's `session` known to be over, because it has begun another one since or
+    /// has ended it? Nobody goes through half of all numbers while a packet is on its way.
+    pub(crate) fn is_over(&self, session: SessionId, epoch: u16) -> bool {
+        let before = |other: u16| other.wrapping_sub(epoch).wrapping_sub(1) < u16::MAX / 2;
+        match (self.session, self.over.as_deref()) {
+            (Some(present), _) => session == present && before(self.peer_epoch),
+            (None, Some((last, over))) => session == *last && (epoch == *over || before(*over)),
+            (None, None) => false,
         }
     }
 
@@ -234,8 +262,20 @@ impl Partners {
 
     /// A new acquaintance.
     pub(crate) fn add(&mut self, nic: NicId, endpoint: EndpointId, credit: Credit) -> PartnerId {
-        let partner = Partner::new(nic, endpoint, self.next_epoch, credit);
-        self.next_epoch = self.next_epoch.checked_add(1).unwrap_or(1);
+        let epoch = self.next_epoch;
+        self.next_epoch = epoch.checked_add(1).unwrap_or(1);
+        self.add_as(epoch, nic, endpoint, credit)
+    }
+
+    /// One that the peer knows, or will know, by this epoch.
+    pub(crate) fn add_as(
+        &mut self,
+        epoch: u16,
+        nic: NicId,
+        endpoint: EndpointId,
+        credit: Credit,
+    ) -> PartnerId {
+        let partner = Partner::new(nic, endpoint, epoch, credit);
         let name = (nic, endpoint);
         let (index, generation) = self.table.insert(partner);
         let id = PartnerId::new(index, generation);
@@ -300,5 +340,33 @@ impl Partners {
             .iter()
             .map(|((index, generation), _)| PartnerId::new(index, generation))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_over_is_known_across_the_wrap_of_epochs() {
+        let (session, other) = (SessionId(7), SessionId(8));
+        for now in [1, 2, 40_000, u16::MAX] {
+            let mut partner = Partner::new(NicId(1), EndpointId(0), 1, Credit::default());
+            assert!(!partner.is_over(session, now));
+            partner.session = Some(session);
+            partner.peer_epoch = now;
+            let later = |by: u16| now.wrapping_add(by);
+            assert!(!partner.is_over(session, now));
+            assert!(!partner.is_over(session, later(1)) && !partner.is_over(session, later(1000)));
+            assert!(partner.is_over(session, later(u16::MAX)));
+            assert!(partner.is_over(session, now.wrapping_sub(1000)));
+            assert!(!partner.is_over(other, now.wrapping_sub(1)));
+            // It has ended: so has its number.
+            partner.session = None;
+            partner.over = Some(Box::new((session, now)));
+            assert!(partner.is_over(session, now));
+            assert!(partner.is_over(session, now.wrapping_sub(1)));
+            assert!(!partner.is_over(session, later(1)) && !partner.is_over(other, now));
+        }
     }
 }

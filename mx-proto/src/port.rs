@@ -27,6 +27,9 @@ pub const HEADER_LEN: usize = 32;
 /// header that a port over a byte stream has to understand.
 pub const BODY_LEN_AT: usize = 4;
 
+/// Bytes of a body that every link carries.
+pub const PACKET_LEAST: usize = 4 << 10;
+
 /// A packet's header as it stands on the wire (see `wire`).
 pub type HeaderBytes = [u8; HEADER_LEN];
 
@@ -34,7 +37,7 @@ pub type HeaderBytes = [u8; HEADER_LEN];
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Largest body of a packet whose body is delivered through [`Sink::on_packet`] and does not
-    /// belong to a posted receive yet. At least 4 KiB.
+    /// belong to a posted receive yet. At least [`PACKET_LEAST`].
     pub packet_max: usize,
     /// Largest body of a data packet, the kind whose place is known beforehand.
     pub data_max: usize,
@@ -244,6 +247,12 @@ pub trait Port<M: Memory> {
     /// When [`Port::poll`] wants to be called although nothing arrives.
     fn deadline(&self) -> Option<Instant> {
         None
+    }
+
+    /// Says whether operations wait for the peer of `link`. A port whose peers' deaths show only
+    /// when something is sent to them then sends something now and then, where that tells.
+    fn watch(&mut self, link: LinkId, wanted: bool) {
+        let _ = (link, wanted);
     }
 
     /// When [`Port::keep_alive`] wants to be called instead of [`Port::poll`], by an endpoint that

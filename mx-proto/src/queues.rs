@@ -26,6 +26,8 @@ pub(crate) struct Queues {
     pub(crate) pending: VecDeque<RequestId>,
     /// At least so many of them are.
     over: usize,
+    /// Bytes of credit that belong to those of them that are taken for complete.
+    pub(crate) reserved: u32,
     pub(crate) streams: VecDeque<Stream>,
 }
 
@@ -160,6 +162,7 @@ impl Spares {
         let Some(mut queues) = place.take_if(|queues| queues.is_empty()) else {
             return;
         };
+        debug_assert_eq!(queues.reserved, 0, "credit for messages that are gone");
         if self.0.len() < SPARES_KEPT {
             queues.shrink();
             self.0.push(queues);

@@ -86,10 +86,21 @@ impl TimeOuts {
     }
 }
 
+/// How a queued message goes when it is its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// With its data if it is small and there is credit, as an offer otherwise.
+    Standard,
+    /// As an offer.
+    Synchronous,
+    /// With its data, for which credit has been reserved: its sender takes it for complete.
+    Reserved,
+}
+
 #[derive(Debug)]
 pub(crate) enum State {
     /// A send waiting for its turn.
-    Queued { to: PartnerId, synchronous: bool },
+    Queued { to: PartnerId, turn: Turn },
     /// A send whose message the port has taken, but whose memory it still reads.
     Draining { to: PartnerId },
     /// A send the receiver knows of.
@@ -425,7 +436,7 @@ mod tests {
             let mut ids = Vec::new();
             for n in 0..rng.below(100) {
                 let to = partner(rng.below(3));
-                let synchronous = false;
+                let turn = Turn::Standard;
                 let pulling = |from| {
                     let position = None;
                     State::Pulling(Pulling::new(from, (n, None), bits, 0, position))
@@ -448,7 +459,7 @@ mod tests {
                     }
                     _ => {
                         let state = match rng.below(3) {
-                            0 => State::Queued { to, synchronous },
+                            0 => State::Queued { to, turn },
                             1 => State::Connecting { to, key: 0 },
                             _ => pulling(to),
                         };

@@ -1,14 +1,19 @@
 //! Partners that fall silent, on the simulated network: they are noticed in time, and nobody else
 //! is taken for one.
 
-use mx_proto::port::LinkDown;
+use mx_proto::port::{LinkDown, Port};
+use mx_proto::reliability::{Reliable, ReliableConfig};
 use mx_proto::{
     Completion, Config, DownReason, Endpoint, EndpointId, Event, Identity, Instant, KeepAll,
     MatchBits, MatchMask, NicId, PartnerId, Posted, RequestId, Route, SendMode, SessionId, Status,
     Target,
 };
+use mx_sim::scenario::key;
 use mx_sim::world::{NodeId, World};
-use mx_sim::{Buffer, Cluster, Drive, Fabric, Profile, SimPort, VirtualClock, seeds};
+use mx_sim::{
+    Buffer, Cluster, DatagramNet, Drive, Fabric, Profile, Rng, SimDatagrams, SimPort, Terms,
+    VirtualClock, seeds,
+};
 use std::time::Duration;
 
 const NIC: NicId = NicId(0x77);
@@ -16,8 +21,8 @@ const KEY: u32 = 7;
 const STEPS: u64 = 1_000_000;
 
 /// An endpoint and what it has said.
-struct Side {
-    endpoint: Endpoint<SimPort<Buffer>, Buffer, VirtualClock>,
+struct Side<P = SimPort<Buffer>> {
+    endpoint: Endpoint<P, Buffer, VirtualClock>,
     completions: Vec<(Instant, Completion)>,
     down: Vec<(Instant, DownReason)>,
     /// What it answers when it is asked whether it still wants a partner watched.
@@ -26,7 +31,7 @@ struct Side {
     world: World,
 }
 
-impl Drive for Side {
+impl<P: Port<Buffer>> Drive for Side<P> {
     fn progress(&mut self) -> bool {
         let busy = self.endpoint.progress(&mut KeepAll);
         let now = self.world.now();
@@ -48,9 +53,9 @@ impl Drive for Side {
     }
 }
 
-struct Rig {
+struct Rig<P: Port<Buffer> = SimPort<Buffer>> {
     world: World,
-    cluster: Cluster<Side>,
+    cluster: Cluster<Side<P>>,
 }
 
 fn millis(span: u64) -> Duration {
@@ -71,16 +76,46 @@ impl Rig {
         let world = World::new(seed);
         seeds::watch(&world);
         let fabric = Fabric::new(&world, None);
+        let open = |node: NodeId| {
+            let name = EndpointId(node as u32);
+            SimPort::open(&fabric, node, NIC, name, Profile::default()).expect("a free name")
+        };
+        Self::with(&world, open, peer_timeout)
+    }
+}
+
+impl Rig<Reliable<SimDatagrams>> {
+    /// The same over datagrams, on a network that says when nobody has a name open.
+    fn over_datagrams(seed: u64, peer_timeout: Duration) -> (Self, PartnerId) {
+        let world = World::new(seed);
+        seeds::watch(&world);
+        let net = DatagramNet::new(&world, Terms::default());
+        let open = |node: NodeId| {
+            let name = EndpointId(node as u32);
+            let datagrams = SimDatagrams::open(&net, node, NIC, name).expect("a free name");
+            let key = key(&mut Rng::new(node as u64));
+            Reliable::new(datagrams, ReliableConfig::default(), key)
+        };
+        Self::with(&world, open, peer_timeout)
+    }
+}
+
+impl<P: Port<Buffer>> Rig<P> {
+    fn with(
+        world: &World,
+        open: impl Fn(NodeId) -> P,
+        peer_timeout: Duration,
+    ) -> (Self, PartnerId) {
+        let world = world.clone();
         let mut cluster = Cluster::new(&world);
         for node in 0..2u32 {
             let name = EndpointId(node);
-            let port = SimPort::open(&fabric, node as NodeId, NIC, name, Profile::default());
             let identity = Identity {
                 nic: NIC,
                 endpoint: name,
                 session: SessionId(0x10 + u64::from(node)),
             };
-            let (port, clock) = (port.expect("a free name"), world.clock());
+            let (port, clock) = (open(node as NodeId), world.clock());
             cluster.add(Side {
                 endpoint: Endpoint::new(config(peer_timeout), identity, KEY, port, clock),
                 completions: Vec::new(),
@@ -95,7 +130,7 @@ impl Rig {
         (rig, partner)
     }
 
-    fn side(&mut self, node: NodeId) -> &mut Side {
+    fn side(&mut self, node: NodeId) -> &mut Side<P> {
         self.cluster.poke(node);
         self.cluster.node(node).expect("nobody dies here")
     }
@@ -340,4 +375,48 @@ fn the_shortest_time_out_there_is_leaves_a_living_partner_alone() {
     rig.send(partner, 10);
     rig.run(millis(500));
     assert_eq!(rig.side(0).down, []);
+}
+
+#[test]
+fn a_dead_partner_that_is_waited_for_is_missed_at_once_where_its_machine_says_so() {
+    for seed in 0..20 {
+        let (mut rig, partner) = Rig::over_datagrams(seed, millis(20_000));
+        let idle = [0, 10, 500, 3_000, 30_000][seed as usize % 5];
+        rig.run(millis(idle));
+        match seed % 3 {
+            0 => rig.side(0).endpoint.watch(partner, true),
+            1 => drop(rig.send(partner, 10)),
+            _ => drop(rig.send(partner, 300_000)),
+        }
+        rig.run(millis(7 * seed * seed));
+        drop(rig.cluster.kill(1));
+        let killed = rig.world.now();
+        rig.run(millis(100));
+        let (at, reason) = rig.side(0).down.pop().expect("missed");
+        assert_eq!(reason, DownReason::Link(LinkDown::Reset));
+        let took = at.since(killed);
+        assert!(took <= millis(60), "{took:?}");
+        assert_eq!(rig.side(0).endpoint.requests(), 0);
+    }
+}
+
+#[test]
+fn a_partner_that_nobody_waits_for_any_more_is_asked_as_seldom_as_before() {
+    let (mut rig, partner) = Rig::over_datagrams(1, millis(1_600));
+    rig.side(0).endpoint.watch(partner, true);
+    rig.run(millis(5_000));
+    let sent = |rig: &mut Rig<_>| {
+        let side: &mut Side<Reliable<SimDatagrams>> = rig.side(0);
+        side.endpoint.port().stats().datagrams_out
+    };
+    let before = sent(&mut rig);
+    rig.run(millis(5_000));
+    let watched = sent(&mut rig) - before;
+    assert!(watched >= 50, "{watched}");
+    rig.side(0).wants = false;
+    rig.run(millis(500));
+    let before = sent(&mut rig);
+    rig.run(millis(5_000));
+    let unwatched = sent(&mut rig) - before;
+    assert!(unwatched <= 4, "{unwatched}");
 }

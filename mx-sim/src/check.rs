@@ -52,6 +52,16 @@ pub struct Message {
     perhaps: bool,
     /// How often the two had parted when it was sent.
     partings: u32,
+    /// The first message that was sent after this one was complete.
+    complete_before: Option<Serial>,
+}
+
+/// A message that has been received.
+#[derive(Clone, Copy, Debug)]
+struct Receipt {
+    serial: Serial,
+    /// The number of the receive that is posted next.
+    next: u64,
 }
 
 /// One life of a node.
@@ -104,6 +114,8 @@ pub struct Book {
     guessed: BTreeSet<Serial>,
     /// Serial received, by the order in which the receives were posted.
     order: HashMap<OrderKey, BTreeMap<u64, Serial>>,
+    /// What was received, by receiver and sender, in that order.
+    receipts: HashMap<(LifeId, LifeId), Vec<Receipt>>,
     /// Serial last shown to the handler, by receiver, sender and bits.
     shown: HashMap<(LifeId, LifeId, u64), Serial>,
     /// Receivers from which a message was withdrawn: a receive may have been put back, so the order
@@ -193,6 +205,7 @@ impl Book {
             arrived: false,
             perhaps: false,
             partings,
+            complete_before: None,
         });
         if len < SERIAL_LEN {
             self.short
@@ -220,6 +233,7 @@ impl Book {
 
     /// Its send has completed well. `acknowledged`: not before the receiver had it.
     pub fn send_done(&mut self, serial: Serial, acknowledged: bool) {
+        let next = self.messages.len() as Serial;
         let message = &mut self.messages[serial as usize];
         assert_eq!(
             message.state,
@@ -227,10 +241,22 @@ impl Book {
             "send of message {serial} ended twice"
         );
         message.state = SendState::Done;
+        message.complete_before = Some(next);
         assert!(
             !acknowledged || message.arrived || message.perhaps || message.len < SERIAL_LEN,
             "send of message {serial} is complete, but nobody has received it"
         );
+    }
+
+    /// Its send was said to be complete, and then its receiver was lost.
+    pub fn send_lost(&mut self, serial: Serial) {
+        let message = &mut self.messages[serial as usize];
+        assert_eq!(
+            message.state,
+            SendState::Done,
+            "message {serial} is not complete"
+        );
+        message.state = SendState::Given;
     }
 
     /// Its send has ended otherwise.
@@ -345,11 +371,12 @@ impl Book {
     }
 
     /// A receive that had been posted as number `posted` of its life with `selector` has completed
-    /// with `bytes` of a message of `len` bytes. `from` is there when the sender is still known.
+    /// with `bytes` of a message of `len` bytes; the next one will have number `next`. `from` is there
+    /// when the sender is still known.
     pub fn received_by(
         &mut self,
         to: LifeId,
-        (posted, selector): (u64, Selector),
+        (posted, next, selector): (u64, u64, Selector),
         from: Option<LifeId>,
         bits: MatchBits,
         len: usize,
@@ -370,6 +397,9 @@ impl Book {
         }
         self.arrived(serial);
         let from = self.messages[serial as usize].from;
+        self.check_proofs(serial, posted);
+        let receipt = Receipt { serial, next };
+        self.receipts.entry((to, from)).or_default().push(receipt);
         let order = self.order.entry((to, selector, from, bits.0)).or_default();
         let before = order.range(..posted).next_back().map(|(_, serial)| *serial);
         let after = order.range(posted..).next().map(|(_, serial)| *serial);
@@ -380,6 +410,30 @@ impl Book {
             kept || self.withdrawn.contains(&to),
             "message {serial} was received between {before:?} and {after:?}"
         );
+    }
+
+    /// A message that was complete is proven to be there by any that was sent after it: none of these
+    /// is received between the posting of its receive, as number `posted`, and that one's completion.
+    fn check_proofs(&self, serial: Serial, posted: u64) {
+        let message = &self.messages[serial as usize];
+        let Some(proofs) = message.complete_before else {
+            return;
+        };
+        if self.withdrawn.contains(&message.to) {
+            // Its receive may have had another message meanwhile.
+            return;
+        }
+        let receipts = self.receipts.get(&(message.to, message.from));
+        let receipts = receipts.map_or(&[][..], Vec::as_slice);
+        let meanwhile = receipts.partition_point(|receipt| receipt.next <= posted);
+        for receipt in &receipts[meanwhile..] {
+            let parted = self.messages[receipt.serial as usize].partings != message.partings;
+            assert!(
+                receipt.serial < proofs || parted,
+                "message {serial} was complete before message {} was sent, which is received first",
+                receipt.serial
+            );
+        }
     }
 
     /// A receive took only the first bytes of a message, too few to tell which.
@@ -498,7 +552,7 @@ mod tests {
     fn receive(book: &mut Book, posted: u64, bytes: &[u8]) {
         book.received_by(
             1,
-            (posted, Selector::exact(7)),
+            (posted, 10, Selector::exact(7)),
             Some(0),
             BITS,
             bytes.len(),
@@ -520,7 +574,7 @@ mod tests {
     }
 
     fn receive_empty(book: &mut Book, posted: u64, from: Option<LifeId>) {
-        book.received_by(1, (posted, Selector::exact(7)), from, BITS, 0, &[]);
+        book.received_by(1, (posted, 10, Selector::exact(7)), from, BITS, 0, &[]);
     }
 
     /// From sender 2, then from sender 0: both may be meant by who is unknown.
@@ -580,7 +634,8 @@ mod tests {
         let mut book = book();
         let (_, bytes) = book.compose(0, 1, BITS, 20);
         let reborn = book.born(1, SessionId(12));
-        book.received_by(reborn, (0, Selector::exact(7)), None, BITS, 20, &bytes);
+        let recv = (0, 10, Selector::exact(7));
+        book.received_by(reborn, recv, None, BITS, 20, &bytes);
     }
 
     #[test]
@@ -589,6 +644,32 @@ mod tests {
         let mut book = book();
         let (serial, _) = book.compose(0, 1, BITS, 20);
         book.send_done(serial, true);
+    }
+
+    /// A message and one with other bits that was sent later, received first.
+    fn overtaken(complete: bool, recv: u64) {
+        let mut book = book();
+        let (first, bytes) = book.compose(0, 1, BITS, 20);
+        if complete {
+            book.send_done(first, false);
+        }
+        let other = MatchBits(8);
+        let (_, proof) = book.compose(0, 1, other, 20);
+        let exact = |recv, bits: MatchBits| (recv, 10, Selector::exact(bits.0));
+        book.received_by(1, exact(1, other), Some(0), other, 20, &proof);
+        book.received_by(1, exact(recv, BITS), Some(0), BITS, 20, &bytes);
+    }
+
+    #[test]
+    #[should_panic(expected = "was complete before message 1 was sent")]
+    fn a_message_that_was_complete_and_is_overtaken_is_noticed() {
+        overtaken(true, 2);
+    }
+
+    #[test]
+    fn what_is_not_complete_or_not_asked_for_yet_may_be_overtaken() {
+        overtaken(false, 2);
+        overtaken(true, 10);
     }
 
     #[test]

@@ -53,6 +53,8 @@ struct Way {
     give_up: Duration,
     /// How soon a death must have been noticed.
     noticed: Duration,
+    /// How soon, usually, one with which nothing is under way and which is only waited for.
+    missed: Duration,
     /// A child of fork can open an endpoint of its own.
     after_fork: bool,
 }
@@ -71,6 +73,7 @@ const WAYS: [Way; 3] = [
         // The kernel says it at once, long before that.
         give_up: LONG,
         noticed: MARGIN,
+        missed: Duration::from_millis(100),
         after_fork: true,
     },
     Way {
@@ -79,6 +82,7 @@ const WAYS: [Way; 3] = [
         ask: false,
         give_up: SILENCE,
         noticed: Duration::from_secs(SILENCE.as_secs() + MARGIN.as_secs()),
+        missed: Duration::from_secs(SILENCE.as_secs() + MARGIN.as_secs()),
         // libfabric is the parent's.
         after_fork: false,
     },
@@ -88,6 +92,7 @@ const WAYS: [Way; 3] = [
         ask: true,
         give_up: SILENCE,
         noticed: Duration::from_secs(SILENCE.as_secs() + MARGIN.as_secs()),
+        missed: Duration::from_secs(SILENCE.as_secs() + MARGIN.as_secs()),
         after_fork: false,
     },
 ];
@@ -98,6 +103,10 @@ const CASES: &[(&str, Case)] = &[
     (
         "whatever_was_under_way_ends_when_the_peer_is_killed_and_its_name_is_free",
         a_killed_peer_ends_everything,
+    ),
+    (
+        "a_killed_peer_that_is_only_waited_for_is_missed_at_once",
+        a_killed_peer_that_is_only_waited_for,
     ),
     (
         "a_peer_restarted_before_its_death_was_noticed_is_reached_anew",
@@ -182,6 +191,29 @@ fn a_killed_peer_ends_everything(way: Way) {
     assert_ne!(server.identity.session, identity.session);
     let to = node.connect(target(server.identity)).unwrap();
     assert!(round_trip(&node, to, &large) == large);
+}
+
+fn a_killed_peer_that_is_only_waited_for(way: Way) {
+    // How long it has been waited for, in ms. Where only silence tells, each death takes its time.
+    let waits: &[u64] = match way.give_up {
+        LONG => &[0, 7, 30, 60, 110, 350, 1_510],
+        _ => &[0, 350],
+    };
+    let one = |wait: &u64| {
+        let (node, server, to) = with_server(way);
+        node.shared.lock().endpoint.watch(to, true);
+        std::thread::sleep(Duration::from_millis(*wait));
+        let begin = Instant::now();
+        server.signal(libc::SIGKILL);
+        let Event::PartnerDown { identity, .. } = node.event();
+        assert_eq!(identity, server.identity);
+        begin.elapsed()
+    };
+    let mut took: Vec<Duration> = waits.iter().map(one).collect();
+    println!("  missed after {took:?}, having been waited for {waits:?} ms");
+    took.sort_unstable();
+    assert!(took[took.len() / 2] < way.missed, "usually");
+    assert!(took[took.len() - 1] < way.noticed, "at worst");
 }
 
 fn a_restarted_peer_is_reached_anew(way: Way) {
@@ -286,7 +318,11 @@ fn open(way: Way, endpoint: EndpointChoice) -> Node {
     if way.backend == BackendChoice::Fabric {
         options.dgram.provider = Some("udp".into());
     }
-    Node::open(options, Config::default(), true).unwrap()
+    let config = Config {
+        peer_timeout: Some(LONG),
+        ..Config::default()
+    };
+    Node::open(options, config, true).unwrap()
 }
 
 /// Over datagrams and nothing else.

@@ -17,8 +17,10 @@ use crate::error::{Code, Error};
 use crate::handles::{EndpointHandle, REQUESTS_MAX, SLOTS_MAX};
 use crate::{library, process};
 use mx_proto::NicId;
+use mx_proto::port::PACKET_LEAST;
 use mx_sys::interfaces::Board;
-use mx_sys::{nic, published};
+use mx_sys::ports::rdm::hardware;
+use mx_sys::{PortChoice, Settings, nic, published};
 use std::fs;
 use std::path::Path;
 
@@ -167,7 +169,7 @@ pub fn answer(key: Key, endpoint: Option<EndpointHandle>, which: Which) -> Resul
                 .flat_map(|value| (*value as u32).to_ne_bytes());
             Answer::new(bytes.collect())
         }
-        Key::PioSendMax | Key::CopySendMax => Answer::number(settings.endpoint.eager_max),
+        Key::PioSendMax | Key::CopySendMax => Answer::number(copy_send_max(endpoint, &settings)?),
         Key::ProductCode
         | Key::PartNumber
         | Key::SerialNumber
@@ -179,6 +181,26 @@ pub fn answer(key: Key, endpoint: Option<EndpointHandle>, which: Which) -> Resul
             of_board(key, nic, &board)
         }
     })
+}
+
+/// The largest message that an endpoint, or each of those that are open, sends with its data. Before
+/// there is one, what every provider carries where libfabric may be used: which one it is is not known.
+fn copy_send_max(endpoint: Option<EndpointHandle>, settings: &Settings) -> Result<usize, Error> {
+    if let Some(endpoint) = endpoint {
+        return process::copy_send_max(endpoint);
+    }
+    // One that is closed meanwhile counts no more.
+    let open = process::open_endpoints().into_iter();
+    let least = open.filter_map(|endpoint| process::copy_send_max(endpoint).ok());
+    Ok(least.min().unwrap_or_else(|| {
+        let fabric = match settings.port {
+            PortChoice::Rdm => true,
+            PortChoice::Auto => !hardware::adapters().is_empty(),
+            PortChoice::Local | PortChoice::Tcp | PortChoice::Dgram => false,
+        };
+        let most = if fabric { PACKET_LEAST } else { usize::MAX };
+        settings.endpoint.eager_max.min(most)
+    }))
 }
 
 /// One endpoint's, or the sum of this process's on a board.

@@ -134,8 +134,8 @@ export! {
         Ok(0)
     }
 
-    /// Takes up to `incount` unexpected messages, oldest first. Each buffer is the caller's until
-    /// it is given back with `BMI_mx_unexpected_free`.
+    /// Takes up to `incount` unexpected messages: one of each peer in turn, of each its oldest. Each
+    /// buffer is the caller's until it is given back with `BMI_mx_unexpected_free`.
     ///
     /// Returns 0.
     pub unsafe extern "C" fn BMI_mx_testunexpected(

@@ -62,7 +62,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return false;
         }
         let copy = UserMemory::to_owned_copy;
-        let copied = self.endpoint.exchange_memory(request, BOUNCED, copy);
+        let copied = self.endpoint.buffer(request, BOUNCED, copy);
         if copied {
             peer.bounced += size as u32;
             self.bounce.used += size;
@@ -80,18 +80,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         };
         peer.bounced = peer.bounced.saturating_sub(size as u32);
-        let (len, name) = (completion.length, &peer.name);
-        match completion.status {
-            Status::Success => {}
-            // Its receive was called off, or too short, or it came for one that had been given up.
-            Status::Truncated | Status::Aborted => log::debug!(
-                "{name} takes {} of {len} bytes that had been copied",
-                completion.transferred
-            ),
-            status => {
-                log::warn!("{len} bytes to {name} that had been copied are lost: {status:?}");
-                self.disconnect(key, Cause::TimedOut, true);
-            }
+        if completion.status != Status::Success {
+            let (len, name, status) = (completion.length, &peer.name, completion.status);
+            log::warn!("{len} bytes to {name} that had been copied are lost: {status:?}");
+            self.disconnect(key, Cause::TimedOut, true);
         }
     }
 }

@@ -491,6 +491,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         );
         // Only after a second attempt are there any: they carry an id the other side has forgotten.
         let posted = self.ops.list(&peer.receives);
+        let (conversation, has_provisional) = (peer.conversation, peer.has_provisional);
         let moved = peer.queued();
         let queued = peer.take_queues();
         peer.refs = peer.refs.saturating_sub(moved);
@@ -507,6 +508,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         };
         peer.refs += moved;
+        peer.conversation.merge(conversation);
+        peer.has_provisional |= has_provisional;
         let queued: Vec<_> = queued.iter().flat_map(|list| self.ops.list(list)).collect();
         for index in queued {
             let op = self.ops.get_mut(index);

@@ -46,6 +46,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
         }
         if let State::Disconnect { .. } = next {
+            peer.conversation.on_loss();
             self.inbox.abandoned.forget(key.id());
         }
         if next.partner().is_none() {

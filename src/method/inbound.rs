@@ -1,7 +1,7 @@
 //! Handing out unexpected messages, and telling the host of those who sent them.
 //!
 //! ```text
-//!   oldest message --> its peer has an object the host knows? --yes--> handed out
+//!   next message ----> its peer has an object the host knows? --yes--> handed out
 //!                        | no
 //!                        v
 //!                      Handout::Register(object)   the caller lets go of the lock, tells the
@@ -66,6 +66,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 return Some(Handout::Register(self.introduce(key)));
             };
             let message = self.inbox.pop()?;
+            self.on_handed_out(key, message.partner);
             let size = message.buffer.len() as i64;
             return Some(Handout::Message(Unexpected {
                 addr,

@@ -17,7 +17,6 @@
 
 use super::{Method, PostKind};
 use crate::op::table::{OpIndex, OpList};
-use crate::peer::state::Cause;
 use crate::peer::table::{Peer, PeerKey};
 use mx_proto::port::Port;
 use mx_proto::{Clock, Endpoint, Instant, PartnerId, RequestId};
@@ -55,11 +54,21 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// An operation that has been posted waits in a queue of its peer.
     pub(crate) fn limit_queued(&mut self, index: OpIndex) {
-        let op = *self.ops.get(index);
-        if let Some(limit) = self.limit(op.kind) {
-            let until = self.endpoint.clock().now().after(limit);
-            self.ops.get_mut(index).until = until;
-            self.look_at(op.peer, until);
+        let limit = self.limit(self.ops.get(index).kind);
+        if limit.is_some() {
+            self.limit_queued_to(index, limit);
+        }
+    }
+
+    /// A queued operation waits for so long from now on.
+    pub(super) fn limit_queued_to(&mut self, index: OpIndex, limit: Option<Duration>) {
+        let now = self.endpoint.clock().now();
+        let until = limit.map_or(FOR_EVER, |limit| now.after(limit));
+        let op = self.ops.get_mut(index);
+        op.until = until;
+        let key = op.peer;
+        if until != FOR_EVER {
+            self.look_at(key, until);
         }
     }
 
@@ -138,13 +147,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             self.look_at(key, soonest.max(now.after(GRAIN)));
         }
         for index in &late {
-            let kind = self.ops.get(*index).kind;
-            if let Some(peer) = self.peers.get_mut(key) {
-                self.ops.unlink(peer.queue_of(kind), *index);
-                self.stalls.settle(peer);
-            }
-            self.ops.take_memory(*index);
-            self.finish_op(*index, Cause::TimedOut.code(), 0);
+            self.unqueue(*index);
+            let code = self.ops.get(*index).timeout_code();
+            self.finish_op(*index, code, 0);
         }
         !late.is_empty()
     }

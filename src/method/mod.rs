@@ -31,13 +31,14 @@
 //! behind it waiting. What we send ourselves, credits included, goes in any case.
 //!
 //! Owns: everything of one life of the method. The files beside this one hold its parts:
-//! `connect` the handshake, `refusals` what nothing comes of, `down` how peers are lost, `limits` how
+//! `connect` the handshake, `conversations` what a lost connection has cut, `refusals` what nothing comes of, `down` how peers are lost, `limits` how
 //! long operations wait, `sending` what sends wait for, `tickets` who may have another one, `bounce`
 //! copies of small ones, `gauges` what can be seen of all this, `warnings` which limits were hit,
 //! `../op/post` posting, `../cancel` cancelling.
 
 mod bounce;
 mod connect;
+mod conversations;
 mod down;
 mod gauges;
 mod inbound;
@@ -60,7 +61,7 @@ use crate::match_layout::PEER_ID_MAX;
 use crate::op::table::{OpIndex, Ops, Stage};
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{PeerKey, Peers};
-use crate::unexpected::{DROPPED, Inbox, Pick, RECEIVE};
+use crate::unexpected::{Inbox, Pick, RECEIVE};
 use libc::c_void;
 use mx_proto::ledger::{Lender, LenderSettings};
 use mx_proto::port::Port;
@@ -481,7 +482,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Kind::Send if context & HANDSHAKE == 0 => self.on_op(completion),
             Kind::Send if context == bounce::BOUNCED => self.on_bounced(completion),
             Kind::Recv if context & RECEIVE == 0 => self.on_op(completion),
-            Kind::Recv if context == DROPPED => {}
             Kind::Recv => self.inbox.on_received(context, completion),
             Kind::Send => self.on_handshake_sent(completion),
             Kind::Connect => self.on_connected(completion),
@@ -518,6 +518,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let mut error = code_of(completion.status);
         if completion.status == Status::Timeout {
             self.give_up(&op);
+            error = op.timeout_code();
         }
         if op.kind != PostKind::Recv && !completion.announced {
             self.unstamp(&op);
@@ -561,6 +562,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             };
             let (memory, context) = match self.inbox.pick_up(&arrival) {
                 Pick::Receive(memory, context) => (memory, context),
+                Pick::Drop => {
+                    self.endpoint.discard(bits, mask, Status::Truncated);
+                    (busy, passed) = (true, 0);
+                    left -= 1;
+                    continue;
+                }
                 Pick::Next if passed < self.inbox.held().min(PASSED_BY) => {
                     passed += 1;
                     continue;

@@ -18,6 +18,7 @@ use super::table::{Op, Stage};
 use crate::error::Error;
 use crate::match_layout::{MATCH, MessageType, bits};
 use crate::method::{Method, Post, PostKind, Posted, check_source, code_of};
+use crate::peer::conversation::Conversation;
 use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::PeerKey;
 use mx_proto::port::Port;
@@ -31,7 +32,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     pub fn post(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Error> {
         let posted = match post.kind {
             PostKind::Recv => self.post_recv(key, post, id),
-            PostKind::Send | PostKind::SendUnexpected => self.post_send(key, post, id),
+            PostKind::Send => self.post_send(key, post, id),
+            PostKind::SendUnexpected => {
+                let posted = self.post_send(key, post, id);
+                if posted.is_ok() {
+                    self.open_conversation(key);
+                }
+                posted
+            }
         };
         self.drain();
         posted
@@ -53,6 +61,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let Some(peer) = self.peers.get_mut(key) else {
             return Err(Error::UnknownAddress(post.addr.as_ptr() as usize));
         };
+        if peer.conversation == Conversation::Cut && post.kind == PostKind::Send {
+            return self.fail_cut(key, &post, id);
+        }
         let State::Ready(Ready { partner, tx_id }) = peer.state else {
             return self.queue(key, post, bits(kind, 0, 0), id);
         };
@@ -129,7 +140,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.ops.push_back(&mut peer.receives, index);
                 peer.watch(&mut self.endpoint);
                 *id = self.ops.id(index);
+                let cut = peer.conversation == Conversation::Cut;
                 self.limit_posted(op.kind, request);
+                if cut {
+                    self.on_provisional(index);
+                }
                 Ok(Posted::Pending)
             }
             Ok(Received::Complete(completion)) => {
@@ -149,6 +164,18 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 Err(Error::Transfer(mx::Status::Aborted))
             }
         }
+    }
+
+    /// The conversation with the peer is cut: an expected send ends at once.
+    #[cold]
+    fn fail_cut(&mut self, key: PeerKey, post: &Post, id: &mut i64) -> Result<Posted, Error> {
+        let op = new_op(post, 0, bits(MessageType::Expected, 0, 0), key);
+        let Some(index) = self.ops.alloc(op, post.addr.as_ptr()) else {
+            return Err(NO_BLOCK);
+        };
+        *id = self.ops.id(index);
+        self.end_cut(key, index);
+        Ok(Posted::Pending)
     }
 
     /// The peer is not ready: the operation waits for it.
@@ -171,11 +198,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         self.ops.store_memory(index, post.memory);
         *id = self.ops.id(index);
+        let mut cut = false;
         if let Some(peer) = self.peers.get_mut(key) {
             peer.refs += 1;
             self.ops.push_back(peer.queue_of(op.kind), index);
+            cut = peer.conversation == Conversation::Cut;
         }
         self.limit_queued(index);
+        if cut && post.kind == PostKind::Recv {
+            self.on_provisional(index);
+        }
         if post.kind != PostKind::Recv && matches!(state, Some(State::Ready(_))) {
             self.wait_for_turn(key);
         }

@@ -65,6 +65,8 @@ pub struct Op {
     pub size: i64,
     /// Its match bits. The id of a queued send's is filled in when it is sent.
     pub bits: MatchBits,
+    /// A receive posted while the conversation with its peer was cut.
+    pub provisional: bool,
     /// With whom.
     pub peer: PeerKey,
     /// How long it may wait in its peer's queue.
@@ -86,6 +88,7 @@ impl Op {
         stage: Stage::Free,
         kind: PostKind::Send,
         context: 0,
+        provisional: false,
         error: 0,
         size: 0,
         bits: MatchBits(0),
@@ -110,6 +113,7 @@ impl Op {
             stage: Stage::Queued,
             kind,
             context,
+            provisional: false,
             error: 0,
             size,
             bits,

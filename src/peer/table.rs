@@ -15,6 +15,7 @@
 //!
 //! Owns: ids. Knows nothing of: what peers do. Cost: every look-up is O(1).
 
+use super::conversation::Conversation;
 use super::state::State;
 use super::words::Words;
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
@@ -106,6 +107,10 @@ pub struct Peer {
     pub aliases: u32,
     /// Those of them that the host got by looking the peer up, oldest first.
     pub looked_up: Vec<*mut bmi_method_addr>,
+    /// Whether expected operations belong to anything it knows of.
+    pub conversation: Conversation,
+    /// Receives of it may be provisional.
+    pub has_provisional: bool,
     /// How often a connection that is cut before READY may be tried again.
     pub retries: u8,
     /// When WAIT is over, if it is limited.
@@ -235,6 +240,8 @@ impl Peers {
             other_names: Vec::new(),
             aliases: 0,
             looked_up: Vec::new(),
+            conversation: Conversation::default(),
+            has_provisional: false,
             retries: 0,
             wait_until: None,
             handshake_waits: false,

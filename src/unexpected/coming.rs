@@ -30,8 +30,6 @@ pub(super) struct Asked {
 pub const RECEIVE: u64 = 1 << 63;
 /// Set as well in those of messages of the handshake.
 const HANDSHAKE: u64 = 1 << 62;
-/// The context word of receives whose end interests nobody.
-pub const DROPPED: u64 = u64::MAX;
 
 impl Inbox {
     /// Makes room for a message that has to be received, and has been paid for. `None`: there is no
@@ -94,6 +92,7 @@ impl Inbox {
         let arrived = match lent.take() {
             Ok(buffer) if complete => Some(Message {
                 peer,
+                partner: completion.partner,
                 payer: peer,
                 buffer,
                 tag,

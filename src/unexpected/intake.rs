@@ -9,7 +9,6 @@
 //!                                more                 held; then 1, and a draw of the rest
 //! ```
 
-use super::coming::DROPPED;
 use super::{Behind, Inbox, Message, Note, Price};
 use crate::match_layout::{Fields, MessageType, TYPE, bits};
 use crate::method::Alarm;
@@ -33,6 +32,8 @@ pub enum Tiding {
 pub enum Pick {
     /// It is to be received into this memory, with this word.
     Receive(UserMemory, u64),
+    /// It is to be thrown away.
+    Drop,
     /// Its sender's turn is over.
     Next,
     /// Nobody can have what the first one waits for.
@@ -72,9 +73,8 @@ impl Inbox {
     /// The oldest message of the first peer whose messages were left at the endpoint.
     pub fn pick_up(&mut self, arrival: &Arrival) -> Pick {
         if !self.is_welcome(arrival) {
-            // Received into nothing, which is how it is dropped; no completion of it is looked at.
             self.dropped += 1;
-            return Pick::Receive(UserMemory::empty(), DROPPED);
+            return Pick::Drop;
         }
         let peer = PeerKey::from_word(arrival.source_context);
         let knows = self.lender.knows(peer.id());
@@ -85,7 +85,7 @@ impl Inbox {
             }
             let Some(price) = price(arrival) else {
                 self.dropped += 1;
-                return Pick::Receive(UserMemory::empty(), DROPPED);
+                return Pick::Drop;
             };
             if price.paid > self.held.paid(peer) {
                 // That was in a life before this one.
@@ -235,6 +235,7 @@ impl Inbox {
             Some(body) => MallocBuffer::copy_of(body).map(|buffer| {
                 self.add(Message {
                     peer,
+                    partner: arrival.source,
                     payer: peer,
                     buffer,
                     tag: Fields::of(arrival.bits).tag as i32,

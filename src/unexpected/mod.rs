@@ -5,7 +5,7 @@
 //!        |                      (received first, where its sender had no window for its bytes)
 //!        |                      CREDIT, credit bytes --> lender, or tidings --> method
 //!        |
-//!        +-- UNEXPECTED, paid in full ------------------> ready queue -----> testunexpected
+//!        +-- UNEXPECTED, paid in full ------------------> ready, in turn --> testunexpected
 //!        +-- UNEXPECTED, offered: the bank pays, receive  behind it, in the order of its peer
 //!        +-- the bank cannot: stays at the endpoint, held until credits come back
 //!        +-- not paid: dropped, and counted against its sender
@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Messages of one peer are handed out in the order they were sent, also when a large one takes
-//! its time; messages of others pass it meanwhile.
+//! its time; messages of others pass it meanwhile. Peers have turns of one message each, so that nobody
+//! waits for all that somebody else has sent.
 //!
 //! Every byte that waits here has been paid for with credits ([`mx_proto::ledger`]): those lent to
 //! its sender, or the bank's own. Handing a message out gives them back.
@@ -28,7 +29,7 @@ mod held;
 mod intake;
 mod ready;
 
-pub use coming::{DROPPED, RECEIVE};
+pub use coming::RECEIVE;
 pub use intake::{Pick, Tiding};
 
 use crate::abandoned::Abandoned;
@@ -51,6 +52,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 pub struct Message {
     /// Who sent it.
     pub peer: PeerKey,
+    /// The connection it came over.
+    pub partner: PartnerId,
     /// Who has paid for it: the same, unless that one turned out to be another peer.
     payer: PeerKey,
     /// Its bytes.
@@ -228,12 +231,13 @@ impl Inbox {
         }
     }
 
-    /// Who sent the oldest unexpected message.
+    /// Who sent the unexpected message that is next.
     pub fn first_peer(&self) -> Option<PeerKey> {
-        self.ready.front().map(|message| message.peer)
+        self.ready.first_peer()
     }
 
-    /// The oldest unexpected message; its credits are free again.
+    /// The unexpected message that is next, the oldest of the peer whose turn it is; its credits are
+    /// free again.
     pub fn pop(&mut self) -> Option<Message> {
         let message = self.ready.pop_front()?;
         self.give_back(message.payer, message.buffer.len(), message.price);
@@ -318,7 +322,7 @@ impl Inbox {
 
     /// Does a message of that peer wait?
     pub fn holds(&self, peer: PeerKey) -> bool {
-        self.behind.contains_key(&peer) || self.ready.of(peer) > 0
+        self.behind.contains_key(&peer) || self.ready.has(peer)
     }
 
     /// A peer is gone, and with it what it sent.

@@ -86,7 +86,7 @@ fn large(inbox: &mut Inbox, from: u32, tag: u32, len: usize) -> Option<(UserMemo
 fn picked(inbox: &mut Inbox, arrival: &Arrival) -> Option<(UserMemory, u64)> {
     match inbox.pick_up(arrival) {
         Pick::Receive(memory, context) => Some((memory, context)),
-        Pick::Next | Pick::Wait => None,
+        Pick::Drop | Pick::Next | Pick::Wait => None,
     }
 }
 
@@ -134,6 +134,40 @@ fn a_large_message_is_not_overtaken_by_its_own_sender_but_by_others() {
     let first = inbox.pop().unwrap();
     assert_eq!((first.tag, first.buffer.len()), (10, 200 << 10));
     assert_eq!(tags(&mut inbox), [11]);
+    assert_empty(&mut inbox);
+}
+
+#[test]
+fn peers_have_turns_and_each_one_s_messages_stay_in_order() {
+    let mut inbox = inbox_of(20_000, 100);
+    for tag in 10..14 {
+        small(&mut inbox, 1, tag, b"x");
+    }
+    small(&mut inbox, 2, 20, b"x");
+    small(&mut inbox, 2, 21, b"x");
+    assert_eq!(inbox.first_peer(), Some(peer(1)));
+    assert_eq!(inbox.pop().unwrap().tag, 10);
+    // Who comes now stands behind those who have not had their turn, and before nobody's second one.
+    small(&mut inbox, 3, 30, b"x");
+    assert_eq!(tags(&mut inbox), [20, 11, 30, 21, 12, 13]);
+    assert_empty(&mut inbox);
+}
+
+#[test]
+fn messages_of_one_peer_under_two_names_are_handed_out_by_age() {
+    let mut inbox = inbox_of(20_000, 100);
+    for (id, tag) in [(2, 0), (1, 1), (3, 30), (1, 2), (2, 3), (1, 4), (2, 5)] {
+        small(&mut inbox, id, tag, b"x");
+    }
+    inbox.rename(peer(1), peer(2));
+    assert_eq!(tags(&mut inbox), [0, 30, 1, 2, 3, 4, 5]);
+    // Whose new name has nothing here keeps its turn.
+    for (id, tag) in [(1, 10), (3, 30), (1, 11)] {
+        small(&mut inbox, id, tag, b"x");
+    }
+    inbox.rename(peer(1), peer(2));
+    assert!(inbox.holds(peer(2)) && !inbox.holds(peer(1)));
+    assert_eq!(tags(&mut inbox), [10, 30, 11]);
     assert_empty(&mut inbox);
 }
 
@@ -432,21 +466,24 @@ fn a_request_that_was_only_offered_is_received_first() {
 #[test]
 fn whose_messages_wait_is_known_without_looking_at_them() {
     let mut inbox = inbox_of(20_000, 100);
-    let held = |inbox: &Inbox| [1, 2, 3].map(|id| inbox.ready.of(peer(id)));
+    let held = |inbox: &Inbox| [1, 2, 3].map(|id| inbox.holds(peer(id)));
     for (id, tag) in [(1, 10), (2, 20), (1, 11), (2, 21), (1, 12)] {
         small(&mut inbox, id, tag, b"x");
     }
-    assert_eq!(held(&inbox), [3, 2, 0]);
+    assert_eq!((held(&inbox), inbox.len()), ([true, true, false], 5));
     assert_eq!(inbox.pop().unwrap().tag, 10);
     inbox.rename(peer(2), peer(1));
-    assert_eq!(held(&inbox), [4, 0, 0]);
-    assert!(inbox.holds(peer(1)) && !inbox.holds(peer(2)));
+    assert_eq!((held(&inbox), inbox.len()), ([true, false, false], 4));
     small(&mut inbox, 2, 22, b"x");
     inbox.forget(peer(1));
-    assert_eq!((held(&inbox), inbox.len()), ([0, 1, 0], 1));
-    assert!(!inbox.holds(peer(1)));
+    assert_eq!((held(&inbox), inbox.len()), ([false, true, false], 1));
     assert_eq!(tags(&mut inbox), [22]);
-    assert_eq!(held(&inbox), [0; 3]);
+    assert_eq!(held(&inbox), [false; 3]);
+    small(&mut inbox, 1, 13, b"x");
+    assert_eq!(
+        (held(&inbox), tags(&mut inbox)),
+        ([true, false, false], vec![13])
+    );
     assert_empty(&mut inbox);
 }
 

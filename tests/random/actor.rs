@@ -56,6 +56,8 @@ pub struct Actor {
     unexpected_lives: HashMap<NodeId, u32>,
     places: u64,
     handed: u64,
+    /// It uses one address object for each node.
+    pub one_address: bool,
     pub frozen_until: Instant,
     pub finalized: bool,
 }
@@ -71,12 +73,13 @@ impl Actor {
             unexpected_lives: HashMap::new(),
             places: 0,
             handed: 0,
+            one_address: false,
             frozen_until: Instant::default(),
             finalized: false,
         }
     }
 
-    /// One of its address objects for a node, another one each time, or the first.
+    /// One of its address objects for a node: another one each time, or always the first.
     fn addr(&mut self, host: &mut Host, to: NodeId) -> NonNull<bmi_method_addr> {
         let known: Vec<_> = self.addrs_of(to);
         if known.is_empty() {
@@ -84,7 +87,8 @@ impl Actor {
             self.addrs.push((addr, to));
             return addr;
         }
-        known[self.places as usize % known.len()]
+        let turn = if self.one_address { 0 } else { self.places };
+        known[turn as usize % known.len()]
     }
 
     pub fn look_up(&mut self, host: &mut Host, to: NodeId, nic: mx_proto::NicId) {

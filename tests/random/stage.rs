@@ -316,13 +316,15 @@ impl<'a> Stage<'a> {
             for other in 0..nodes {
                 let (actor, known) = (&mut self.actors[me], &mut self.known);
                 let host = self.rig.host(me);
+                actor.one_address = true;
                 let mut post = |verb, tag, len| {
                     let label = actor.post(known, host, (verb, other, tag), (len, 1));
                     labels.push((me, verb, other, label.expect("nobody refuses")));
                 };
+                // First: what was lost has cut the exchanges before it.
+                post(Verb::SendUnexpected, TALK + 1, 100);
                 post(Verb::Send, TALK, 100);
                 post(Verb::Recv, TALK, 100);
-                post(Verb::SendUnexpected, TALK + 1, 100);
             }
         }
         // Connecting is allowed to take one time-out, not more.

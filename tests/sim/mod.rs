@@ -265,8 +265,16 @@ impl Host {
 
     /// Fetches unexpected messages, as `testunexpected` does.
     pub fn fetch(&mut self) -> bool {
+        self.fetch_up_to(usize::MAX)
+    }
+
+    /// The same of at most so many.
+    pub fn fetch_up_to(&mut self, most: usize) -> bool {
         let mut busy = false;
-        while let Some(handout) = self.method.next_unexpected() {
+        let enough = self.got.len().saturating_add(most);
+        while self.got.len() < enough
+            && let Some(handout) = self.method.next_unexpected()
+        {
             busy = true;
             match handout {
                 Handout::Register(addr) => {

@@ -9,7 +9,7 @@ use crate::memory::Memory;
 use crate::partner::{Link, Partner};
 use crate::port::{Body, Close, ConnectError, LinkDown, Port, SendError, Sent};
 use crate::queues::Queues;
-use crate::request::{NOBODY, Patience, Pulling, State, TimeOuts};
+use crate::request::{NOBODY, Patience, Pulling, State, TimeOuts, Turn};
 use crate::status::{DownReason, Kind, Status};
 use crate::time::Clock;
 use crate::wire;
@@ -162,10 +162,11 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         mode: SendMode,
     ) -> RequestId {
         self.core.stats.queued += 1;
-        let state = State::Queued {
-            to,
-            synchronous: mode == SendMode::Synchronous,
+        let turn = match mode {
+            SendMode::Standard => Turn::Standard,
+            SendMode::Synchronous => Turn::Synchronous,
         };
+        let state = State::Queued { to, turn };
         let timeouts = self.core.timeouts;
         let requests = &mut self.core.requests;
         let id = requests.add(context, bits, Some(memory), timeouts, state);
@@ -199,7 +200,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let core = &mut self.core;
         let placeholder = State::Queued {
             to: NOBODY,
-            synchronous: false,
+            turn: Turn::Standard,
         };
         let timeouts = core.timeouts.of_receive();
         let requests = &mut core.requests;
@@ -223,6 +224,20 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     ) -> Option<Received> {
         let waiting = self.core.unexpected.take(bits, mask)?;
         Some(self.recv_waiting(waiting, None, memory, context))
+    }
+
+    /// Throws away the oldest message that is here already and agrees. The send of one that was only
+    /// offered ends with `told`: [`Status::Truncated`] or [`Status::Aborted`]. False when there is no
+    /// such message.
+    pub fn discard(&mut self, bits: MatchBits, mask: MatchMask, told: Status) -> bool {
+        let Some(waiting) = self.core.unexpected.take(bits, mask) else {
+            return false;
+        };
+        self.core.finish(&waiting, told);
+        if self.has_work() {
+            self.settle();
+        }
+        true
     }
 
     /// `wanted`: what it is posted again for when its message is withdrawn.
@@ -264,7 +279,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 let pulling = Pulling::new(source, offer, bits, length, position);
                 let placeholder = State::Queued {
                     to: NOBODY,
-                    synchronous: false,
+                    turn: Turn::Standard,
                 };
                 let timeouts = self.core.timeouts.of_receive();
                 let requests = &mut self.core.requests;
@@ -308,28 +323,47 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         unmatched && self.cancel(request) == Cancelled::Withdrawn
     }
 
-    /// Exchanges the memory of a send that waits, for its turn or for its receiver, for a `copy`, and
-    /// the word its completion carries. False, and nothing has changed, when there is no copy or
-    /// the port has the memory.
-    pub fn exchange_memory(
+    /// Lets a small send that waits for its turn go on from a `copy`, with another word in its
+    /// completion: it may be taken for complete. Credit for its bytes is reserved, so that it goes with
+    /// them and everything sent later comes after them. False, and nothing has changed, when there is
+    /// no such credit or no copy, and for a send that is large, [`Synchronous`](SendMode::Synchronous)
+    /// or has had its turn.
+    pub fn buffer(
         &mut self,
         send: RequestId,
         context: u64,
         copy: impl FnOnce(&M) -> Option<M>,
     ) -> bool {
-        let Some(request) = self.core.requests.of_mut(send) else {
+        let Core {
+            requests, partners, ..
+        } = &mut self.core;
+        let Some(request) = requests.of_mut(send) else {
             return false;
         };
-        let waits = matches!(
-            request.state,
-            State::Queued { .. } | State::Offered { exposed: None, .. }
-        );
-        let copy = request.memory.as_ref().filter(|_| waits).and_then(copy);
-        let Some(copy) = copy else {
+        let (State::Queued { to, turn }, Some(memory)) = (&mut request.state, &mut request.memory)
+        else {
             return false;
         };
-        debug_assert_eq!(Some(copy.len()), request.memory.as_ref().map(Memory::len));
-        request.memory = Some(copy);
+        let Some(partner) = partners.of_mut(*to).filter(|_| *turn == Turn::Standard) else {
+            return false;
+        };
+        let (len, eager_max) = (memory.len() as u32, partner.eager_max);
+        let credit = &partner.credit;
+        let Some(queues) = &mut partner.queues else {
+            return false;
+        };
+        let reserved = queues.reserved.checked_add(len);
+        let covered = |all: &u32| len <= eager_max && credit.bytes_allowed(*all);
+        let Some(reserved) = reserved.filter(covered) else {
+            return false;
+        };
+        let Some(copy) = copy(memory) else {
+            return false;
+        };
+        debug_assert_eq!(copy.len(), memory.len());
+        queues.reserved = reserved;
+        *turn = Turn::Reserved;
+        *memory = copy;
         request.context = context;
         true
     }
@@ -433,7 +467,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         if let Some(partner) = self.core.partners.of_mut(to) {
             partner.connects.push(id);
             let link = partner
-                .tx
+                .live_tx()
                 .or_else(|| partner.links.iter().find(|l| l.up).map(|l| l.id));
             if let Some(link) = link {
                 self.core.send_connect(to, link, id, Manner::Plain);
@@ -486,6 +520,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             partner.links.push(Link {
                 id: link,
                 up: false,
+                met: false,
             });
         }
         self.port.bind(link, id.to_word());
@@ -593,11 +628,15 @@ impl<M: Memory> Core<M> {
     /// Connects that went to a session which turns out to have ended: an endpoint may be opened
     /// again right after it was closed, and is meant then. None of them was this partner's first,
     /// so each answers for the end of another session.
-    fn to_connect_again(&self, id: PartnerId, reason: DownReason) -> SmallVec<[RequestId; 1]> {
+    pub(super) fn to_connect_again(
+        &self,
+        id: PartnerId,
+        reason: DownReason,
+    ) -> SmallVec<[RequestId; 1]> {
         match self.partners.of(id) {
             Some(partner)
                 if self.config.connect_again
-                    && partner.session.is_some()
+                    && (partner.session.is_some() || partner.over.is_some())
                     && !matches!(reason, DownReason::Protocol(_)) =>
             {
                 partner.connects.clone()
@@ -608,12 +647,17 @@ impl<M: Memory> Core<M> {
 
     /// A partner is gone, for a reason of its own.
     pub(super) fn fail_partner(&mut self, id: PartnerId, reason: DownReason) {
-        use super::Errand;
         self.leave_orphans(id);
         let again = self.to_connect_again(id, reason);
-        let Some(partner) = self.dissolve_but(id, reason.status(), &again) else {
-            return;
-        };
+        if let Some(partner) = self.end_partner(id, reason, &again) {
+            self.leave_to_others(&partner, again);
+        }
+    }
+
+    /// Closes the links of a partner that has been taken out. These connects to it go to whoever is
+    /// there now.
+    pub(super) fn leave_to_others(&mut self, partner: &Partner, again: SmallVec<[RequestId; 1]>) {
+        use super::Errand;
         for connect in again {
             let target = Target {
                 nic: partner.nic,
@@ -625,6 +669,17 @@ impl<M: Memory> Core<M> {
         for link in &partner.links {
             self.errands.push(Errand::Close(link.id, Close::Now));
         }
+    }
+
+    /// Dissolves a partner that is gone, but for the `spared` connects, and says so. Its links are
+    /// the caller's.
+    pub(super) fn end_partner(
+        &mut self,
+        id: PartnerId,
+        reason: DownReason,
+        spared: &[RequestId],
+    ) -> Option<Partner> {
+        let partner = self.dissolve_but(id, reason.status(), spared)?;
         let identity = partner.identity();
         log::debug!("partner {id:?} ({identity:?}) is down: {reason}");
         if partner.session.is_some() {
@@ -635,6 +690,7 @@ impl<M: Memory> Core<M> {
                 reason,
             });
         }
+        Some(partner)
     }
 }
 

@@ -21,6 +21,7 @@ use crate::matching::{Payload, Position, Waiting};
 use crate::memory::Memory;
 use crate::port::Port;
 use crate::request::Pulling;
+use crate::status::Status;
 use crate::time::{Clock, Instant};
 use crate::wire::{self, Header};
 
@@ -68,7 +69,10 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             self.core.let_go(&waiting);
         } else {
             match decision {
-                Decision::Finished => self.core.finish(&waiting),
+                Decision::Finished => {
+                    let told = inbound_status(0, waiting.length);
+                    self.core.finish(&waiting, told);
+                }
                 Decision::Continue => {
                     if let Some(waiting) = self.receive(waiting) {
                         self.core.unexpected.add(waiting);
@@ -133,22 +137,23 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    /// A message has been consumed by other means than a receive.
-    fn finish(&mut self, waiting: &Waiting) {
+    /// A message has been consumed by other means than a receive. The send of one that was only offered
+    /// ends with `told`.
+    pub(super) fn finish(&mut self, waiting: &Waiting, told: Status) {
         self.let_go(waiting);
         match waiting.payload {
             Payload::Eager(_) => self.consumed(waiting.source, waiting.length),
             Payload::Offer { send_id, .. } => {
-                self.finish_offer(waiting.source, send_id, waiting.length);
+                self.finish_offer(waiting.source, send_id, told);
             }
         }
     }
 
-    /// The sender of an offer learns that nobody will ask for its bytes.
-    pub(super) fn finish_offer(&mut self, source: PartnerId, send_id: u64, length: u32) {
+    /// The sender of an offer learns that nobody will ask for its bytes, and how its send ends.
+    pub(super) fn finish_offer(&mut self, source: PartnerId, send_id: u64, told: Status) {
         self.consumed(source, 0);
         let mut done = Header::new(wire::Kind::Notify, send_id, 0);
-        done.aux = notify_code(inbound_status(0, length));
+        done.aux = notify_code(told);
         self.push_control(source, done, &[]);
     }
 

@@ -18,7 +18,7 @@ use crate::matching::{Payload, Position, Waiting};
 use crate::memory::{Memory, Source};
 use crate::moves::{self, Stage};
 use crate::port::{Close, HeaderBytes, LinkDown, Place, RemoteUse, Sink};
-use crate::request::{Pulling, State};
+use crate::request::{NOBODY, Pulling, State};
 use crate::status::{DownReason, Kind, Status};
 use crate::time::{Clock, Instant};
 use crate::wire::{self, Header, OfferBody, PullBody};
@@ -32,7 +32,8 @@ pub(super) struct Inbound<'a, M, H, C> {
 
 impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
     fn on_up(&mut self, link: LinkId, cookie: u64) {
-        self.core.link_up(link, PartnerId::from_word(cookie));
+        let partner = self.core.partner_of(link, cookie);
+        self.core.link_up(link, partner);
     }
 
     fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
@@ -63,8 +64,8 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
             return self.stranger_packet(link, cookie, &header, body);
         };
         partner.vigil.heard = true;
-        // Which session a reply is of, and so what its credit is worth, is seen when it is read.
-        if header.kind != wire::Kind::Reply
+        // Which acquaintance these are of, and so what their credit is worth, is seen when they are read.
+        if !matches!(header.kind, wire::Kind::Connect | wire::Kind::Reply)
             && partner
                 .credit
                 .on_allowance(header.credit_bytes, header.credit_messages)
@@ -239,19 +240,20 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
         };
         let bits = MatchBits(header.word);
         self.handler.arriving(context, bits);
-        if let Some((id, _)) = self.core.posted.take(bits) {
-            self.core.stats.matched += 1;
-            self.core.consumed(from, len);
-            return self.core.fill_posted(id, from, bits, body);
-        }
-        self.core.stats.unmatched += 1;
-        let Some(arrival) = self.core.arrival(from, bits, len) else {
-            return;
-        };
-        // What has been deferred is not overtaken.
         let verdict = if self.core.undecided.is_empty() {
+            if let Some((id, _)) = self.core.posted.take(bits) {
+                self.core.stats.matched += 1;
+                self.core.consumed(from, len);
+                return self.core.fill_posted(id, from, bits, body);
+            }
+            self.core.stats.unmatched += 1;
+            let Some(arrival) = self.core.arrival(from, bits, len) else {
+                return;
+            };
             self.handler.unexpected(&arrival, Some(body))
         } else {
+            // What has been deferred is not overtaken, by nothing.
+            self.core.stats.unmatched += 1;
             Verdict::Defer
         };
         let deferred = match verdict {
@@ -301,25 +303,27 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
         self.handler.arriving(context, bits);
         self.core.note_wish(from, header.length);
         let offered = |position| Pulling::new(from, (send_id, key), bits, header.length, position);
-        if let Some((id, position)) = self.core.posted.take(bits) {
-            self.core.stats.matched += 1;
-            self.core.consumed(from, 0);
-            return self
-                .core
-                .match_offer(id, offered(Some(position)), self.clock.now());
-        }
-        self.core.stats.unmatched += 1;
-        let Some(arrival) = self.core.arrival(from, bits, header.length) else {
-            return;
-        };
         let verdict = if self.core.undecided.is_empty() {
+            if let Some((id, position)) = self.core.posted.take(bits) {
+                self.core.stats.matched += 1;
+                self.core.consumed(from, 0);
+                return self
+                    .core
+                    .match_offer(id, offered(Some(position)), self.clock.now());
+            }
+            self.core.stats.unmatched += 1;
+            let Some(arrival) = self.core.arrival(from, bits, header.length) else {
+                return;
+            };
             self.handler.unexpected::<[u8]>(&arrival, None)
         } else {
+            self.core.stats.unmatched += 1;
             Verdict::Defer
         };
         let deferred = match verdict {
             Verdict::Finished => {
-                return self.core.finish_offer(from, send_id, header.length);
+                let told = inbound_status(0, header.length);
+                return self.core.finish_offer(from, send_id, told);
             }
             Verdict::Receive { memory, context } => {
                 self.core.consumed(from, 0);
@@ -386,7 +390,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
             },
             wire::Kind::Notify => self.core.on_notify(from, header),
             wire::Kind::Withdraw => self.core.on_withdraw(from, header, self.clock.now()),
-            wire::Kind::Disconnect => self.core.fail_partner(from, DownReason::Disconnected),
+            wire::Kind::Disconnect => self.core.part_from(from, DownReason::Disconnected),
             wire::Kind::Ping => self.core.on_ping(from),
             // That it has come is all they say.
             wire::Kind::Credit | wire::Kind::Pong => {}
@@ -399,23 +403,25 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
 }
 
 impl<M: Memory> Core<M> {
-    /// Whose link it is. One that was attached during the same poll has no cookie yet.
+    /// Whose link it is. One that has changed hands during the same poll has another cookie yet, or
+    /// none, and one that is about to be closed is nobody's.
     #[inline]
     fn partner_of(&self, link: LinkId, cookie: u64) -> PartnerId {
-        if cookie != 0 {
-            PartnerId::from_word(cookie)
-        } else {
-            self.partner_bound(link)
+        let id = PartnerId::from_word(cookie);
+        match self.partners.of(id) {
+            Some(partner) if partner.owns(link) => id,
+            _ => self.partner_bound(link),
         }
     }
 
     #[cold]
     fn partner_bound(&self, link: LinkId) -> PartnerId {
         let bound = self.errands.iter().rev().find_map(|errand| match errand {
-            super::Errand::Bind(to, cookie) if *to == link => Some(*cookie),
+            super::Errand::Bind(to, cookie) if *to == link => Some(PartnerId::from_word(*cookie)),
             _ => None,
         });
-        PartnerId::from_word(bound.unwrap_or(0))
+        let owns = |id: &PartnerId| self.partners.of(*id).is_some_and(|of| of.owns(link));
+        bound.filter(owns).unwrap_or(NOBODY)
     }
 
     /// The peer does not speak our protocol: its link, and with it the partner, ends.
@@ -619,11 +625,10 @@ impl<M: Memory> Core<M> {
     }
 
     /// A receive whose message was withdrawn waits again, unless another message has come
-    /// meanwhile that it would have taken. The undecided ones are the younger ones.
+    /// meanwhile that it would have taken. Those that are undecided find it when it is their turn.
     fn repost(&mut self, id: RequestId, position: Position, now: Instant) {
         let (bits, mask) = (position.bits(), position.mask());
-        let waiting = self.unexpected.take(bits, mask);
-        let Some(waiting) = waiting.or_else(|| self.undecided.take(bits, mask)) else {
+        let Some(waiting) = self.unexpected.take(bits, mask) else {
             let key = self.posted.put_back(position, id);
             self.requests.change(id, State::Posted { key });
             return self.start_timer(id, now);

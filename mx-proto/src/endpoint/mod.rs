@@ -42,7 +42,7 @@ use crate::moves::{self, Stage};
 use crate::partner::{Partner, Partners, Reach};
 use crate::port::{Close, LinkDown, Port, RemoteKey, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
-use crate::request::{NOBODY, Patience, Pulling, Request, Requests, State, TimeOuts};
+use crate::request::{NOBODY, Patience, Pulling, Request, Requests, State, TimeOuts, Turn};
 use crate::stats::Stats;
 use crate::status::{DownReason, Kind, Status};
 use crate::time::{Clock, Instant};
@@ -112,6 +112,8 @@ enum Errand<M> {
     Recall(LinkId, u64),
     Conceal(LinkId, RemoteKey),
     Read(RequestId),
+    /// Whether operations wait for the partner behind this link.
+    Watch(LinkId, bool),
     /// Learn what the partner's new sending link can do.
     Limits(PartnerId, LinkId),
     /// Try another way to a partner that has not answered.
@@ -166,6 +168,11 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     /// Who this endpoint is.
     pub fn identity(&self) -> Identity {
         self.core.identity
+    }
+
+    /// The time after which a silent partner is lost ([`Config::peer_timeout`]).
+    pub fn peer_timeout(&self) -> Option<Duration> {
+        self.core.config.peer_timeout
     }
 
     /// Takes in what has arrived and gives out what can go. Returns true when anything happened.
@@ -380,6 +387,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 Errand::Recall(link, token) => self.port.recall(link, token),
                 Errand::Conceal(link, key) => self.port.conceal(link, key),
                 Errand::Read(request) => self.read_remote(request),
+                Errand::Watch(link, wanted) => self.port.watch(link, wanted),
                 Errand::Limits(partner, link) => self.learn_limits(partner, link),
                 Errand::Connect(partner, route) => self.connect_elsewhere(partner, route),
                 Errand::ConnectAgain(connect, target) => self.connect_again(connect, target),
@@ -394,6 +402,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         if let Some(partner) = self.core.partners.of_mut(id) {
             partner.eager_max = u32::try_from(eager_max).unwrap_or(u32::MAX);
             partner.reach = Some(Reach::of(limits));
+            if partner.vigil.timer.is_some() {
+                self.port.watch(link, true);
+            }
             self.core.make_ready(id);
         }
     }
@@ -486,6 +497,15 @@ impl<M: Memory> Core<M> {
             });
         }
         match request.state {
+            State::Queued {
+                to,
+                turn: Turn::Reserved,
+            } => {
+                let len = request.memory.as_ref().map_or(0, Memory::len) as u32;
+                if let Some(queues) = self.partners.of_mut(to).and_then(Partner::queues_mut) {
+                    queues.reserved = queues.reserved.saturating_sub(len);
+                }
+            }
             State::Posted { key } => self.posted.remove(key),
             State::Offered { to, exposed } | State::Serving { to, exposed } => {
                 let partner = self.partners.of_mut(to);

@@ -14,7 +14,7 @@ use crate::memory::Memory;
 use crate::partner::Partner;
 use crate::port::{Body, Close, LinkDown, Port, RemoteRead, SendError, Sent};
 use crate::queues::{Partial, Stream};
-use crate::request::State;
+use crate::request::{State, Turn};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::wire::{self, Header, OfferBody, PullBody};
@@ -134,8 +134,12 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let Some(control) = queues.control.front_mut() else {
             return Ok(());
         };
-        let terms = partner.credit.terms(budget, unread);
-        terms.put(&mut control.header);
+        // What a Connect promises was settled when it was made.
+        let opens = control.header.kind == wire::Kind::Connect;
+        let terms = partner.credit.terms(budget, unread || opens);
+        if !opens {
+            terms.put(&mut control.header);
+        }
         let (header, body) = control.parts();
         self.port.send(link, &header, Body::Bytes(body))?;
         partner.credit.on_told(terms, budget);
@@ -175,14 +179,17 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             queues.pop_over();
             return Ok(());
         };
-        let (State::Queued { synchronous, .. }, Some(memory)) = (&request.state, &request.memory)
-        else {
+        let (State::Queued { turn, .. }, Some(memory)) = (&request.state, &request.memory) else {
             queues.pending.pop_front();
             return Ok(());
         };
-        let len = memory.len() as u32;
-        let small = !synchronous && len <= partner.eager_max;
-        let eager = small && partner.credit.bytes_allowed(len);
+        let (turn, len) = (*turn, memory.len() as u32);
+        let small = turn != Turn::Synchronous && len <= partner.eager_max;
+        // What is reserved for others behind it is not its own.
+        let own = if turn == Turn::Reserved { len } else { 0 };
+        let others = queues.reserved.saturating_sub(own);
+        // A reservation is lost only with the acquaintance it was made in: the peer had parted.
+        let eager = small && partner.credit.bytes_allowed(len.saturating_add(others));
         let kind = if eager {
             wire::Kind::Eager
         } else {
@@ -206,6 +213,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             stats.eager_out += 1;
             match sent {
                 Sent::Held(token) => {
+                    queues.reserved = others;
                     requests.change(send_id, State::Draining { to: id });
                     self.core.held.insert((link, token), send_id);
                     self.core.serving(send_id, &self.clock);
@@ -218,7 +226,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             return Ok(());
         }
         let exposed = match partner.reach {
-            // A small one is soon pulled, and its memory can be exchanged meanwhile.
+            // A small one is soon pulled.
             Some(reach) if reach.remote_read && len as usize > expose_from => {
                 self.port.expose(link, memory, send_id.to_word())
             }
@@ -242,6 +250,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         partner.credit.on_told(terms, budget);
         partner.credit.on_sent(0);
         queues.pending.pop_front();
+        queues.reserved = others;
         stats.packets_out += 1;
         stats.offers_out += 1;
         stats.offered_for_credit += u64::from(small);

@@ -271,10 +271,7 @@ impl<M: Memory> Core<M> {
     /// What a new partner begins with. It is granted at once, so that each of many that come together
     /// counts with those before it.
     pub(super) fn new_credit(&mut self) -> Credit {
-        let mut credit = Credit::new(self.budget.first_window());
-        let terms = credit.terms(&self.budget, false);
-        credit.on_told(terms, &mut self.budget);
-        credit
+        Credit::opened(&mut self.budget)
     }
 }
 

@@ -7,16 +7,24 @@
 //!   partner <------- Reply(status, who) -
 //!
 //!   both at once: two links, one partner; each side goes on sending where it began
+//!   our call is answered by another acquaintance of the peer's than the one that has reached us
+//!       meanwhile: a later one, and what was before is over, the call goes on as another partner's;
+//!       a former one, and the answer is nobody's
+//!   it says goodbye while a call of ours is unanswered: what was before is over, the call goes on
 //!   Connect with another session: the peer restarted, the old partner is dissolved first
 //!   Connect with another epoch:   it parted and came back, or comes under a second address:
 //!       <---- Reply(known, epoch)     asked, it says which: it knows that epoch and stays with
 //!       Connect(afresh) --------->    it, or what was before is over
 //! ```
 //!
-//! A partner is known by the address it claims (interface and endpoint number). Where we reached
-//! it under another address, the reply tells, and the two become one.
+//! A partner stands for one pair of acquaintances, ours and the peer's, on every link of it: credits
+//! begin with the pair and end with it, and what a link carries before the peer has introduced itself
+//! there counts for nobody. A partner is known by the address it claims (interface and endpoint
+//! number). Where we reached it under another address, the reply tells, and who waits gets to the one
+//! we have.
 
 use super::Core;
+use crate::credit::Credit;
 use crate::event::Identity;
 use crate::ids::{LinkId, PartnerId, RequestId};
 use crate::memory::Memory;
@@ -26,20 +34,34 @@ use crate::queues::Control;
 use crate::request::State;
 use crate::status::{DownReason, Status};
 use crate::wire::{self, Header, Hello, VERSION};
+use smallvec::SmallVec;
 
 use super::Errand;
 
 impl<M: Memory> Core<M> {
     /// A link we asked for can carry packets: introduce ourselves.
     pub(super) fn link_up(&mut self, link: LinkId, id: PartnerId) {
-        let Some(partner) = self.partners.of_mut(id) else {
+        let partner = self.partners.of_mut(id);
+        let Some(partner) = partner.filter(|partner| partner.owns(link)) else {
             self.errands.push(Errand::Close(link, Close::Now));
             return;
         };
+        if partner.session.is_some() && partner.connects.is_empty() {
+            // The peer has reached us meanwhile, and nobody waits for this one any more.
+            partner.links.retain(|known| known.id != link);
+            self.errands.push(Errand::Close(link, Close::Now));
+            return;
+        }
         for known in &mut partner.links {
             known.up |= known.id == link;
         }
-        for connect in partner.connects.clone() {
+        self.introduce_all(id, link);
+    }
+
+    /// Sends the Connects of all connects that wait for an answer.
+    fn introduce_all(&mut self, id: PartnerId, link: LinkId) {
+        let connects = self.partners.of(id).map(|partner| partner.connects.clone());
+        for connect in connects.into_iter().flatten() {
             self.send_connect(id, link, connect, Manner::Plain);
         }
     }
@@ -49,32 +71,13 @@ impl<M: Memory> Core<M> {
         let Some(partner) = self.partners.of_mut(id) else {
             return;
         };
-        let was_up = partner
-            .links
-            .iter()
-            .any(|known| known.id == link && known.up);
         partner.links.retain(|known| known.id != link);
-        let other = partner
-            .links
-            .iter()
-            .find(|known| known.up)
-            .map(|known| known.id);
-        match (partner.session, other) {
-            // Our own attempt failed, but the peer has reached us meanwhile.
-            (Some(_), Some(other)) if !was_up => {
-                for connect in partner.connects.clone() {
-                    self.send_connect(id, other, connect, Manner::Plain);
-                }
-            }
-            // One of two, because both sides have connected.
-            (Some(_), Some(_)) if partner.tx != Some(link) => {}
-            // A peer that goes closes both, and what it sent last may still be in the other one,
-            // whose end is the partner's. One that has only called off its own connect, before it
-            // had heard from us, has the other one from now on.
-            (Some(_), Some(other)) if reason == LinkDown::Closed => {
-                if self.under_way(id).is_empty() {
-                    self.use_link(id, other);
-                }
+        match (partner.session, partner.live_tx()) {
+            // One of two, because both sides have connected, or a call of ours that failed after
+            // the peer had reached us: what has not been answered there is asked here.
+            (Some(_), Some(tx)) => self.introduce_all(id, tx),
+            (Some(_), None) if reason == LinkDown::Closed || partner.tx != Some(link) => {
+                self.wait_for_the_rest(id, reason);
             }
             // Still others are being tried.
             (None, _) if !partner.links.is_empty() => {}
@@ -87,29 +90,94 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    /// What has gone out to a partner, connects aside, and waits for something from it.
-    fn under_way(&self, id: PartnerId) -> Vec<RequestId> {
-        let state = |request: &RequestId| self.requests.of(*request).map(|found| &found.state);
-        let waits = |request: &RequestId| !matches!(state(request), Some(State::Queued { .. }));
-        let mut all = self.requests.with_partner(id);
-        all.retain(waits);
-        all
-    }
-
-    /// The link of a partner's that packets went out on is no more; another one is.
-    fn use_link(&mut self, id: PartnerId, link: LinkId) {
-        let Some(partner) = self.partners.of_mut(id) else {
+    /// The peer has closed the link that we send on, so it is going; nothing goes out to it any more.
+    /// A peer that goes closes all links, and what it sent last may still be in another one, whose
+    /// end is the partner's. But one on which it has not answered may have met the peer's next
+    /// acquaintance: its answer tells.
+    fn wait_for_the_rest(&mut self, id: PartnerId, reason: LinkDown) {
+        let Some(partner) = self.partners.of(id) else {
             return;
         };
-        partner.tx = Some(link);
-        partner.writable = true;
-        let connects = partner.connects.clone();
-        self.errands.push(Errand::Limits(id, link));
-        // They may have gone out on the one that is no more.
-        for connect in connects {
-            self.send_connect(id, link, connect, Manner::Plain);
+        if partner.links.iter().any(|link| link.up) {
+            return;
         }
-        self.make_ready(id);
+        self.part_from(id, DownReason::Link(reason));
+    }
+
+    /// An acquaintance is over at the peer. A call of ours that it has not answered goes on: it meets
+    /// whoever the peer is by then.
+    pub(super) fn part_from(&mut self, id: PartnerId, reason: DownReason) {
+        let calls = self.partners.of(id).is_some_and(|partner| {
+            let unanswered = partner.links.iter().any(|link| !link.met);
+            partner.session.is_some() && unanswered && !partner.connects.is_empty()
+        });
+        if !calls {
+            return self.fail_partner(id, reason);
+        }
+        let Some(next) = self.begin_anew(id, reason, |link| !link.met) else {
+            return;
+        };
+        let links = self.partners.of(next).map(|partner| partner.links.clone());
+        if let Some(link) = links.iter().flatten().find(|link| link.up) {
+            self.introduce_all(next, link.id);
+        }
+    }
+
+    /// Ends a partner. Those of its links on which we have called and which lead to the peer's next
+    /// acquaintance are another partner's from now on, with the connects that wait. That has the
+    /// same epoch, and the peer has been promised what it was promised in the Connects that went
+    /// out there; all else begins with nothing. `None`: there is no room for what was promised, and
+    /// all of its links end.
+    fn begin_anew(
+        &mut self,
+        id: PartnerId,
+        reason: DownReason,
+        leads_on: impl Fn(&Link) -> bool,
+    ) -> Option<PartnerId> {
+        let partner = self.partners.of(id)?;
+        let (connects, opening) = (partner.connects.clone(), partner.credit.opening());
+        let again = self.to_connect_again(id, reason);
+        // What has been promised comes before what the old one leaves here.
+        let promised = Credit::promised(opening, &mut self.budget);
+        if promised.is_some() {
+            self.leave_orphans(id);
+        }
+        let old = self.end_partner(id, reason, &connects)?;
+        let promised = promised.or_else(|| Credit::promised(opening, &mut self.budget));
+        let Some(credit) = promised else {
+            log::debug!("{id:?} is over, and there is no room for its next acquaintance");
+            for connect in connects {
+                if !again.contains(&connect) {
+                    self.complete(connect, reason.status(), 0);
+                }
+            }
+            self.leave_to_others(&old, again);
+            return None;
+        };
+        let next = self
+            .partners
+            .add_as(old.epoch, old.nic, old.endpoint, credit);
+        for connect in &connects {
+            if let Some(request) = self.requests.of_mut(*connect)
+                && let State::Connecting { to, .. } = &mut request.state
+            {
+                *to = next;
+            }
+        }
+        let (kept, gone): (SmallVec<[Link; 1]>, SmallVec<[Link; 1]>) =
+            old.links.into_iter().partition(leads_on);
+        for link in &kept {
+            self.errands.push(Errand::Bind(link.id, next.to_word()));
+        }
+        for link in gone {
+            self.errands.push(Errand::Close(link.id, Close::Flush));
+        }
+        let partner = self.partners.of_mut(next)?;
+        partner.over = old.session.map(|was| Box::new((was, old.peer_epoch)));
+        partner.links = kept;
+        partner.connects = connects;
+        log::debug!("{id:?} is over, our call goes on as {next:?}");
+        Some(next)
     }
 
     /// Sends the Connect packet that belongs to one connect request.
@@ -125,8 +193,16 @@ impl<M: Memory> Core<M> {
             _ => return,
         };
         let hello = self.hello(Some(id), key);
-        let header = Header::new(wire::Kind::Connect, connect.to_word(), manner as u32);
-        self.send_session(Some(id), link, header, &hello.emit(), false);
+        let mut header = Header::new(wire::Kind::Connect, connect.to_word(), manner as u32);
+        let Some(partner) = self.partners.of(id) else {
+            return;
+        };
+        partner.credit.opening().put(&mut header);
+        if partner.tx == Some(link) {
+            return self.push_control(id, header, &hello.emit());
+        }
+        let control = Control::new(header, &hello.emit());
+        self.session_out.push(link, control, false);
     }
 
     fn hello(&self, to: Option<PartnerId>, key: u32) -> Hello {
@@ -182,22 +258,15 @@ impl<M: Memory> Core<M> {
             return self.refuse(link, from, header, status);
         }
         let id = match from {
-            Some(id) => {
-                let session = self.partners.of(id).and_then(|partner| partner.session);
-                let known = match session {
-                    Some(session) => (session == hello.identity.session).then_some(id),
-                    // On a link that we called and do not want any more: the answer to our
-                    // Connect, which would have told us who this is, is for nobody.
-                    None => self.merge(link, id, hello.identity),
+            Some(from) => {
+                let what = "an introduction under another name";
+                let Some(id) = self.meet(link, from, &hello, what) else {
+                    return;
                 };
-                let Some(known) = known else {
-                    let what = "an introduction under another name";
-                    return self.another_life(link, id, hello.identity, what);
-                };
-                if session.is_none() {
-                    self.establish(known, hello.identity, link);
+                if id != from {
+                    self.introduce_all(id, link);
                 }
-                known
+                id
             }
             None => {
                 if let Some(epoch) = self.known_otherwise(&hello, header) {
@@ -219,8 +288,10 @@ impl<M: Memory> Core<M> {
                 }
             }
         };
-        if let Some(partner) = self.partners.of_mut(id) {
-            partner.peer_epoch = hello.epoch;
+        // What a Connect promises is for whom it makes acquainted.
+        if self.establish(id, &hello, link)
+            && let Some(partner) = self.partners.of_mut(id)
+        {
             partner
                 .credit
                 .on_allowance(header.credit_bytes, header.credit_messages);
@@ -243,13 +314,21 @@ impl<M: Memory> Core<M> {
             .partners
             .find(hello.identity.nic, hello.identity.endpoint)?;
         let partner = self.partners.of(id)?;
-        if partner.session != Some(hello.identity.session) || partner.peer_epoch == hello.epoch {
+        let session = hello.identity.session;
+        let known = match (partner.session, partner.over.as_deref()) {
+            (Some(known), _) if known == session => partner.peer_epoch,
+            (None, Some((_, over))) if partner.is_over(session, hello.epoch) => *over,
+            _ => return None,
+        };
+        if known == hello.epoch && partner.session.is_some() {
             return None;
         }
         if header.length != Manner::Afresh as u32 {
-            return Some(partner.peer_epoch);
+            return Some(known);
         }
-        self.fail_partner(id, DownReason::Disconnected);
+        if partner.session.is_some() {
+            self.part_from(id, DownReason::Disconnected);
+        }
         None
     }
 
@@ -280,22 +359,17 @@ impl<M: Memory> Core<M> {
             // It takes us for one we have parted as, unless it has connected to us meanwhile: then
             // it learns on its own link whom it has reached.
             let partner = self.partners.of(from);
-            let adopted = partner.and_then(|partner| partner.session.and(partner.tx));
+            let adopted = partner.and_then(Partner::live_tx);
             return match adopted {
                 Some(own) => self.send_connect(from, own, connect, Manner::Plain),
                 None => self.send_connect(from, link, connect, Manner::Afresh),
             };
         };
         log::debug!("link {link:?}: {from:?} is {known:?} under another address");
-        if let Some(request) = self.requests.of_mut(connect)
-            && let State::Connecting { to, .. } = &mut request.state
-        {
-            *to = known;
-        }
         if let Some(partner) = self.partners.of_mut(from) {
             partner.connects.retain(|waiting| *waiting != connect);
         }
-        self.complete(connect, Status::Success, 0);
+        self.complete_as(connect, known);
         self.drop_if_unwanted(from);
     }
 
@@ -324,34 +398,72 @@ impl<M: Memory> Core<M> {
         };
         self.errands.push(Errand::Bind(link, id.to_word()));
         self.session_out.keep_open(link);
-        self.partners
-            .of_mut(id)?
-            .links
-            .push(Link { id: link, up: true });
-        self.establish(id, identity, link);
+        self.partners.of_mut(id)?.links.push(Link {
+            id: link,
+            up: true,
+            met: true,
+        });
         Some(id)
     }
 
-    /// The partner has said who it is.
-    fn establish(&mut self, id: PartnerId, identity: Identity, link: LinkId) {
+    /// The peer introduces itself on a link of a partner's: the partner that stands for it there, from
+    /// now on. `None`: none does, and that has been dealt with.
+    ///
+    /// On a link that the peer has called on, and on one where it has answered, it stays who it is. A
+    /// call of ours may meet another acquaintance than the one that has reached us meanwhile: a later
+    /// one, as it has parted and come back, and then what was before is over; or a former one.
+    fn meet(
+        &mut self,
+        link: LinkId,
+        id: PartnerId,
+        hello: &Hello,
+        what: &'static str,
+    ) -> Option<PartnerId> {
+        let partner = self.partners.of(id)?;
+        let over = partner.is_over(hello.identity.session, hello.epoch);
+        let met = partner.links.iter().any(|l| l.id == link && l.met);
+        match partner.session {
+            Some(session) if session != hello.identity.session => {
+                self.another_life(link, id, hello.identity, what);
+                None
+            }
+            Some(_) if partner.peer_epoch == hello.epoch => Some(id),
+            Some(_) if met => {
+                self.violation(link, id.to_word(), what);
+                None
+            }
+            _ if over => {
+                self.errands.push(Errand::Close(link, Close::Now));
+                self.link_down(link, id, LinkDown::Closed);
+                None
+            }
+            Some(_) => self.begin_anew(id, DownReason::Disconnected, |l| l.id == link),
+            None => self.resolve(link, id, hello),
+        }
+    }
+
+    /// The partner has said who it is, on this link. True when it had not before.
+    fn establish(&mut self, id: PartnerId, hello: &Hello, link: LinkId) -> bool {
+        let identity = hello.identity;
         self.partners.rename(id, identity.nic, identity.endpoint);
         let Some(partner) = self.partners.of_mut(id) else {
-            return;
+            return false;
         };
-        if partner.session.is_none() {
-            partner.session = Some(identity.session);
-            self.stats.partners_up += 1;
-            self.note_use(id);
+        for known in &mut partner.links {
+            known.met |= known.id == link;
         }
-        let Some(partner) = self.partners.of_mut(id) else {
-            return;
-        };
-        if partner.tx.is_none() {
-            partner.tx = Some(link);
-            partner.writable = true;
-            // Asked of the port as soon as it is not being polled.
-            self.errands.push(Errand::Limits(id, link));
+        if partner.session.is_some() {
+            return false;
         }
+        partner.session = Some(identity.session);
+        partner.peer_epoch = hello.epoch;
+        partner.tx = Some(link);
+        partner.writable = true;
+        // Asked of the port as soon as it is not being polled.
+        self.errands.push(Errand::Limits(id, link));
+        self.stats.partners_up += 1;
+        self.note_use(id);
+        true
     }
 
     /// The answer to a Connect of ours.
@@ -363,64 +475,52 @@ impl<M: Memory> Core<M> {
             let what = "replies without reading the answers";
             return self.violation(link, from.to_word(), what);
         }
-        // A reply to what has been called off meanwhile may be of a session that has ended.
-        let session = self.partners.of(from).and_then(|partner| partner.session);
-        if session == Some(hello.identity.session) {
-            self.allow(from, header);
-        }
         let connect = RequestId::from_word(header.word);
-        let waiting = self
-            .partners
-            .of(from)
-            .is_some_and(|p| p.connects.contains(&connect));
-        if !waiting {
-            self.stats.stale += 1;
-            return;
-        }
+        let waits = |partner: &Partner| partner.connects.contains(&connect);
         if header.aux == REPLY_KNOWN {
+            if !self.partners.of(from).is_some_and(waits) {
+                self.stats.stale += 1;
+                return;
+            }
             return self.on_known(link, from, connect, hello.identity, header.length);
         }
         let status = reply_status(header.aux);
-        if status != Status::Success {
-            log::info!("{:?} refused our connect: {status:?}", hello.identity);
-            self.complete(connect, status, 0);
-            return self.drop_if_unwanted(from);
-        }
-        let Some(id) = self.merge(link, from, hello.identity) else {
-            let what = "a reply under another name";
-            return self.another_life(link, from, hello.identity, what);
+        let id = match status {
+            // It is our partner there also if nobody waits for it any more.
+            Status::Success => self.meet(link, from, &hello, "a reply under another name"),
+            _ => Some(from),
         };
-        self.establish(id, hello.identity, link);
-        self.allow(id, header);
-        if let Some(partner) = self.partners.of_mut(id) {
-            let before = std::mem::replace(&mut partner.peer_epoch, hello.epoch);
-            // It called, thought better of it, and then got our call: nobody reads the link it
-            // called on, though we may not have heard of its end.
-            if before != hello.epoch && partner.tx != Some(link) {
-                for request in self.under_way(id) {
-                    self.complete(request, Status::Unreachable, 0);
-                }
-                self.use_link(id, link);
+        let Some(id) = id else {
+            return;
+        };
+        if status == Status::Success {
+            self.establish(id, &hello, link);
+        }
+        self.allow(id, &hello, header);
+        if self.partners.of(id).is_some_and(waits) {
+            if status != Status::Success {
+                log::info!("{:?} refused our connect: {status:?}", hello.identity);
             }
+            self.complete(connect, status, 0);
+        } else {
+            self.stats.stale += 1;
         }
-        if let Some(request) = self.requests.of_mut(connect)
-            && let State::Connecting { to, .. } = &mut request.state
-        {
-            *to = id;
+        if id != from {
+            self.introduce_all(id, link);
         }
-        self.complete(connect, Status::Success, 0);
         self.make_ready(id);
+        self.drop_if_unwanted(id);
     }
 
-    /// Takes in what a reply of the partner's present session grants.
-    fn allow(&mut self, id: PartnerId, header: &Header) {
+    /// Takes in what a reply grants, if it is of the acquaintance that the partner stands for.
+    fn allow(&mut self, id: PartnerId, hello: &Hello, header: &Header) {
         if let Some(partner) = self.partners.of_mut(id)
-            && partner
-                .credit
-                .on_allowance(header.credit_bytes, header.credit_messages)
-            && partner.has_pending()
+            && partner.session == Some(hello.identity.session)
+            && partner.peer_epoch == hello.epoch
         {
-            self.make_ready(id);
+            partner
+                .credit
+                .on_allowance(header.credit_bytes, header.credit_messages);
         }
     }
 
@@ -444,48 +544,48 @@ impl<M: Memory> Core<M> {
         self.fail_partner(id, DownReason::Restarted);
     }
 
-    /// The partner that `from`, reached under some address, turns out to be. `None`: it cannot be.
-    fn merge(&mut self, link: LinkId, from: PartnerId, identity: Identity) -> Option<PartnerId> {
-        if let Some(session) = self.partners.of(from)?.session {
-            return (session == identity.session).then_some(from);
-        }
-        let Some(known) = self.partners.find(identity.nic, identity.endpoint) else {
+    /// A partner that we have called under some address says who it is. `None`: it is one we have
+    /// already, to which those who wait have got.
+    fn resolve(&mut self, link: LinkId, from: PartnerId, hello: &Hello) -> Option<PartnerId> {
+        let identity = hello.identity;
+        let known = self.partners.find(identity.nic, identity.endpoint);
+        let Some(known) = known.filter(|known| *known != from) else {
             return Some(from);
         };
-        if known == from {
-            return Some(from);
-        }
-        match self.partners.of(known)?.session {
-            Some(session) if session == identity.session => {}
+        let partner = self.partners.of(known)?;
+        match partner.session {
             // It was reached under both names and has answered under neither yet: the other
             // connect will find this one.
             None => return Some(from),
-            Some(_) => {
+            Some(session) if session != identity.session => {
                 self.fail_partner(known, DownReason::Restarted);
                 return Some(from);
             }
-        }
-        let mut other = self.partners.take(from)?;
-        self.forget_partner(from, &mut other);
-        self.watch.forget(other.vigil.timer);
-        if let Some(partner) = self.partners.of_mut(known) {
-            partner.credit.absorb(&other.credit, &mut self.budget);
-        }
-        for connect in &other.connects {
-            if let Some(request) = self.requests.of_mut(*connect)
-                && let State::Connecting { to, .. } = &mut request.state
+            Some(session)
+                if partner.peer_epoch != hello.epoch && !partner.is_over(session, hello.epoch) =>
             {
-                *to = known;
+                self.fail_partner(known, DownReason::Disconnected);
+                return Some(from);
             }
+            Some(_) => {}
         }
-        for moved in &other.links {
-            self.errands.push(Errand::Bind(moved.id, known.to_word()));
-        }
-        let partner = self.partners.of_mut(known)?;
-        partner.links.extend(other.links);
-        partner.connects.extend(other.connects);
         log::debug!("link {link:?}: {from:?} is {known:?} under another address");
-        Some(known)
+        let connects = std::mem::take(&mut self.partners.of_mut(from)?.connects);
+        for connect in connects {
+            self.complete_as(connect, known);
+        }
+        self.drop_if_unwanted(from);
+        None
+    }
+
+    /// A connect has got to a partner, which is not the one that it went to.
+    fn complete_as(&mut self, connect: RequestId, known: PartnerId) {
+        if let Some(request) = self.requests.of_mut(connect)
+            && let State::Connecting { to, .. } = &mut request.state
+        {
+            *to = known;
+        }
+        self.complete(connect, Status::Success, 0);
     }
 
     /// A partner that never answered and that nobody wants to reach any more is let go.

@@ -11,13 +11,16 @@
 //! there of time is the step, at whose end the mark is looked at. A step counts one however late
 //! its end is noticed, so that our own absence is not held against a partner.
 //!
+//! The port of its sending link is told as well: where a peer's death shows only when something is
+//! sent, it sends something.
+//!
 //! Partners with which nothing is under way have no timer. One that runs is left to run out, and
 //! then looks whether there is still a reason.
 //!
 //! Owns: the steps' ends, and when to read the clock for them.
 //! Knows nothing of: what becomes of a lost partner's operations.
 
-use super::{Core, Endpoint};
+use super::{Core, Endpoint, Errand};
 use crate::ids::PartnerId;
 use crate::memory::Memory;
 use crate::port::{LinkDown, Port};
@@ -99,6 +102,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         if wanted && known.vigil.timer.is_none() && self.core.watch.step.is_some() {
             let now = self.clock.now();
             self.core.watch_over(partner, now);
+            self.run_errands();
         }
     }
 
@@ -154,12 +158,13 @@ impl<M: Memory> Core<M> {
         if let Some(partner) = self.partners.of_mut(id)
             && partner.vigil.timer.is_none()
             // One that has never answered is what connects have a time-out for.
-            && partner.tx.is_some()
+            && let Some(link) = partner.tx
         {
             partner.vigil.heard = false;
             partner.vigil.busy = false;
             partner.vigil.silent = 0;
             partner.vigil.timer = Some(self.watch.ends.set(now, now.after(step), id));
+            self.errands.push(Errand::Watch(link, true));
         }
     }
 
@@ -192,6 +197,8 @@ impl<M: Memory> Core<M> {
         let vigil = &mut partner.vigil;
         let busy = std::mem::take(&mut vigil.busy);
         if !busy && !vigil.wanted {
+            let link = partner.tx.map(|link| Errand::Watch(link, false));
+            self.errands.extend(link);
             return;
         }
         vigil.silent += 1;

@@ -1,15 +1,14 @@
-//! Messages that match no receive and whose fate is decided later.
+//! Messages whose fate is decided later: one that matched no receive, and those behind it.
 //!
 //! ```text
-//!   arrival, unmatched --> [ oldest ... youngest ] -- next --> out, being decided -- back -->
-//!                              |           `-- withdraw, forget: its sender takes it back, or is gone
-//!                              `-- take: a receive that waits again
+//!   arrival, unmatched or --> [ oldest ... youngest ] -- next --> out, being decided -- back -->
+//!   behind one that was                   `-- withdraw, forget: its sender takes it back, or is gone
 //! ```
 //!
 //! Owns: their bytes, but for those of the one that is out. Knows nothing of: what is decided.
 //! Cost: a few messages, those of one poll, so everything but the ends is a linear search.
 
-use crate::ids::{MatchBits, MatchMask, PartnerId};
+use crate::ids::PartnerId;
 use crate::matching::Waiting;
 use std::collections::VecDeque;
 
@@ -69,14 +68,13 @@ impl Undecided {
         was_out
     }
 
-    /// Takes out the oldest that a receive with `bits` and `mask` accepts.
-    pub(crate) fn take(&mut self, bits: MatchBits, mask: MatchMask) -> Option<Waiting> {
-        self.remove(|waiting| mask.apply(waiting.bits) == mask.apply(bits))
-    }
-
     /// Takes out the offer `send_id` of `source`.
     pub(crate) fn withdraw(&mut self, source: PartnerId, send_id: u64) -> Option<Waiting> {
-        self.remove(|waiting| waiting.is_offer(source, send_id))
+        let mut all = self.queue.iter();
+        let at = all.position(|waiting| waiting.is_offer(source, send_id))?;
+        let found = self.queue.remove(at);
+        self.recount();
+        found
     }
 
     /// How many whole messages from `source` wait.
@@ -108,13 +106,6 @@ impl Undecided {
         });
         self.recount();
         bytes
-    }
-
-    fn remove(&mut self, wanted: impl FnMut(&Waiting) -> bool) -> Option<Waiting> {
-        let at = self.queue.iter().position(wanted)?;
-        let found = self.queue.remove(at);
-        self.recount();
-        found
     }
 
     fn recount(&mut self) {

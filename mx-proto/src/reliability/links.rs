@@ -62,6 +62,8 @@ pub(super) struct Links<A> {
     pub(super) by_cookie: HashMap<u64, LinkId, RandomState>,
     /// Links with a [`Trial`].
     pub(super) on_trial: usize,
+    /// Links that are watched.
+    watched: usize,
     dirty: VecDeque<LinkId>,
     backlog: Vec<LinkId>,
     /// They have asked what has arrived.
@@ -95,6 +97,10 @@ pub(super) fn shared(kept: usize) -> usize {
     kept.saturating_sub(ROOM_MIN)
 }
 
+/// Mean time between two questions to peers that are watched, of however many there are: 4000 a second
+/// take a few hundredths of a core.
+const QUESTIONS: Duration = Duration::from_micros(250);
+
 /// How late a timer may be: well below the shortest time-out and the delay of acknowledgements.
 const LATENESS: Duration = Duration::from_micros(50);
 
@@ -119,6 +125,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             table: Roster::new(config, datagram_max),
             by_cookie: HashMap::default(),
             on_trial: 0,
+            watched: 0,
             dirty: VecDeque::new(),
             backlog: Vec::new(),
             pinged: Vec::new(),
@@ -191,6 +198,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let mut link = self.table.remove(id.index(), id.generation())?;
         self.by_cookie.remove(&link.session.ours());
         link.end_trial(&mut self.on_trial);
+        self.watched -= usize::from(link.session.watched.is_some());
         if link.called {
             self.cookies.remember(link.session.ours(), now);
         }
@@ -211,6 +219,23 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         link.session.proof = self.cookies.proof(&address, link.session.ours());
         link.data = Some(address);
         link.data_credit = credit;
+    }
+
+    /// Operations wait for the peer of a link, which says at once when it is gone; or no longer.
+    pub(super) fn watch(&mut self, now: Instant, id: LinkId, wanted: bool) {
+        let pause = wanted.then(|| self.watched_pause());
+        let Some(link) = self.of_mut(id) else { return };
+        let before = std::mem::replace(&mut link.session.watched, pause).is_some();
+        self.watched = self.watched - usize::from(before) + usize::from(wanted);
+        self.plan(now, id);
+        self.rest(now, id);
+    }
+
+    /// How long a peer that is watched may be silent before it is asked.
+    fn watched_pause(&self) -> Duration {
+        let all = u32::try_from(self.watched).unwrap_or(u32::MAX);
+        let pause = self.config.watched_keepalive;
+        pause.max(QUESTIONS.saturating_mul(all))
     }
 
     /// Bytes a peer may have under way to us.
@@ -382,12 +407,16 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     /// Looks at every link whose time has come.
     pub(super) fn expire<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) -> bool {
         let mut busy = false;
+        let pause = self.watched_pause();
         while let Some((id, _)) = self.wheel.expired(now) {
             let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
                 continue;
             };
             busy = true;
             link.timer = None;
+            if let Some(known) = &mut link.session.watched {
+                *known = pause;
+            }
             let mut over = link.session.on_timer(now, &self.config, &mut self.stats);
             if link.trial.as_mut().is_some_and(|trial| trial.is_over(now)) {
                 over = Some(LinkDown::TimedOut);

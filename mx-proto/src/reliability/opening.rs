@@ -135,18 +135,20 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     ) {
         let id = self.whose(what);
         let link = id.and_then(|id| Some((id, self.of_mut(id)?)));
-        // Without its data channel everything goes through the other.
-        let Some((id, link)) = link.filter(|(_, link)| link.address == what.0) else {
-            return;
-        };
+        let Some((id, link)) = link else { return };
+        if link.address != what.0 {
+            link.session.on_data_refused();
+            return self.touch(id);
+        }
         let calling = link.session.is_calling() && !link.session.was_welcome_before();
         if link.session.on_refused() {
             let reason = match calling {
                 true => LinkDown::Refused,
                 false => LinkDown::Reset,
             };
-            self.fail(now, id, reason, sink);
+            return self.fail(now, id, reason, sink);
         }
+        self.touch(id);
     }
 
     /// Whoever was to be looked for at `at` is nowhere.

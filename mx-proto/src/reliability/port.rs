@@ -427,6 +427,17 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         self.links.deadline()
     }
 
+    fn watch(&mut self, link: LinkId, wanted: bool) {
+        let (index, generation) = (link.index(), link.generation());
+        let Some((address, watched)) = self.links.table.watched(index, generation) else {
+            return;
+        };
+        let wanted = wanted && self.datagrams.refuses_at_once(address);
+        if wanted != watched {
+            self.links.watch(self.datagrams.now(), link, wanted);
+        }
+    }
+
     fn keep_alive_due(&self) -> Option<Instant> {
         (self.links.len() > 0).then_some(self.alive_until)
     }

@@ -106,6 +106,15 @@ impl<A: Copy + Eq> Roster<A> {
         })
     }
 
+    /// Where a link's peer is, and whether it is watched. Wakes nobody.
+    pub(super) fn watched(&self, index: u32, generation: u32) -> Option<(A, bool)> {
+        Some(match self.places.get(index, generation)? {
+            Place::Awake(link) => (link.address, link.session.watched.is_some()),
+            // One that is watched does not rest.
+            Place::AtRest(resting) => (resting.address, false),
+        })
+    }
+
     /// All links, and where their peers are. Wakes nobody.
     pub(super) fn addresses(&self) -> impl Iterator<Item = (LinkId, A)> {
         self.places.iter().map(|((index, generation), place)| {

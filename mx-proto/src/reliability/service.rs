@@ -159,6 +159,13 @@ pub trait DatagramPort {
     /// fabric checks it.
     fn is_safe(&self, address: Self::Address) -> bool;
 
+    /// Whatever is sent to this address when nobody has it open is [`Incoming::Refused`] at once: it is
+    /// on this machine.
+    fn refuses_at_once(&self, address: Self::Address) -> bool {
+        let _ = address;
+        false
+    }
+
     /// The same for the whole life of the service.
     fn capacity(&self, channel: Channel) -> Capacity;
 

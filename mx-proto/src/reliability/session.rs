@@ -95,6 +95,8 @@ pub(super) struct Session {
     pub(super) proof: u64,
     /// "Nobody there" since the peer was heard.
     refusals: u32,
+    /// Operations wait for the peer, whose machine says when it is gone: it is asked so often.
+    pub(super) watched: Option<Duration>,
     /// Times that the peer had forgotten its Welcome.
     again: u32,
 }
@@ -202,6 +204,7 @@ impl Session {
             probed: None,
             proof: 0,
             refusals: 0,
+            watched: None,
             again: 0,
         }
     }
@@ -520,10 +523,17 @@ impl Session {
     }
 
     /// The service says that something of this session found nobody at the peer's address. True when
-    /// that is to be believed.
+    /// that is to be believed. Until then the peer is asked at short intervals, which are long again
+    /// if nothing comes of it.
     pub(super) fn on_refused(&mut self) -> bool {
         self.refusals += 1;
+        self.pings = 0;
         self.is_calling() || self.refusals >= REFUSALS
+    }
+
+    /// The same of the peer's data channel, without which a session goes on: the other one is asked.
+    pub(super) fn on_data_refused(&mut self) {
+        self.ping |= !self.is_calling();
     }
 
     /// Something is in flight: when to ask for it, when to send it again.
@@ -607,15 +617,15 @@ impl Session {
     }
 
     fn ping_at(&self, config: &ReliableConfig) -> Instant {
-        if self.send.is_stuck() {
-            let pause = self.rtt.timeout().max(config.first_rto);
-            return self.pinged_at.max(self.heard_at).after(pause);
-        }
-        // Early enough for some tries before silence is death.
         let pause = match self.pings {
+            _ if self.send.is_stuck() => self.rtt.timeout().max(config.first_rto),
+            // Early enough for some tries before silence is death.
             0 => config.keepalive.min(config.give_up / 4),
             _ => config.max_rto.min(config.give_up / 8),
         };
+        let refused = (self.refusals > 0).then(|| self.ask_pause());
+        let sooner = refused.into_iter().chain(self.watched);
+        let pause = sooner.fold(pause, Duration::min);
         self.heard_at.max(self.pinged_at).after(pause)
     }
 

@@ -2,6 +2,7 @@
 
 mod again;
 mod arriving;
+mod crossing;
 mod deferred;
 mod matching;
 mod naive;

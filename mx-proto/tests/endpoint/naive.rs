@@ -1,7 +1,8 @@
 //! What matching means, in lists that are searched from the front: slow, and plain to see.
 //!
 //! ```text
-//!   arrive --> posted? --> unexpected, undecided, or gone       post --> unexpected? --> posted
+//!   arrive --> undecided, if others are, or posted? --> unexpected, undecided, or gone
+//!   post --> unexpected? --> posted
 //! ```
 //!
 //! Owns: the rules of MX and nothing else. Knows nothing of: endpoints, packets, credits.
@@ -69,8 +70,10 @@ impl Naive {
     }
 
     pub(crate) fn arrive(&mut self, message: Message) {
-        if self.receive(message) {
-        } else if message.bits & DEFER != 0 || !self.undecided.is_empty() {
+        if !self.undecided.is_empty() {
+            self.undecided.push(message);
+        } else if self.receive(message) {
+        } else if message.bits & DEFER != 0 {
             self.undecided.push(message);
         } else if message.bits & FINISH == 0 {
             self.unexpected.push(message);
@@ -84,9 +87,7 @@ impl Naive {
             return;
         };
         // As if it had only been posted now, except for its place.
-        let waiting = take(&mut self.unexpected, |message| receive.accepts(message))
-            .or_else(|| take(&mut self.undecided, |message| receive.accepts(message)));
-        match waiting {
+        match take(&mut self.unexpected, |message| receive.accepts(message)) {
             Some(message) => self.join(receive, message),
             None => {
                 self.posted.push(receive);

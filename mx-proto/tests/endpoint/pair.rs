@@ -101,6 +101,8 @@ struct Hub {
     cables: Vec<Cable>,
     hold_data: bool,
     newest_first: bool,
+    /// Cables from which nothing is taken out.
+    held: Vec<usize>,
 }
 
 /// Packets one lane holds before the sender must wait.
@@ -224,6 +226,9 @@ impl Port<Shared> for QueuePort {
         let newest_first = self.hub.borrow().newest_first;
         for n in 0..cables {
             let n = if newest_first { cables - 1 - n } else { n };
+            if self.hub.borrow().held.contains(&n) {
+                continue;
+            }
             for end in 0..2 {
                 let link = LinkId::new(2 * n as u32 + end as u32, 1);
                 for _ in 0..budget {
@@ -372,6 +377,19 @@ impl Pair {
         pair
     }
 
+    /// Both take in one packet at a time, keep so many messages whose sender has gone, and connect
+    /// again (unless 0).
+    pub(crate) fn one_at_a_time(orphans: usize) -> Self {
+        let mut pair = Self::new();
+        let config = Config {
+            poll_budget: 1,
+            ..settings(orphans)
+        };
+        pair.a = node(&pair.hub, &pair.clock, config.clone(), 0, 1);
+        pair.b = node(&pair.hub, &pair.clock, config, 1, 2);
+        pair
+    }
+
     /// As many messages as ever go to b before it has been heard of.
     pub(crate) fn with_full_windows() -> Self {
         let mut pair = Self::new();
@@ -447,6 +465,27 @@ impl Pair {
                 .set(self.clock.0.get() + span.as_nanos() as u64 / 10);
             self.run();
         }
+    }
+
+    /// How many links there have been.
+    pub(crate) fn links(&self) -> usize {
+        self.hub.borrow().cables.len()
+    }
+
+    /// From now on nothing arrives on these links, the oldest being 0, and on all others everything.
+    pub(crate) fn hold(&mut self, links: &[usize]) {
+        self.hub.borrow_mut().held = links.to_vec();
+    }
+
+    /// One side takes in what is next on one link, at most.
+    pub(crate) fn step(&mut self, side: Side, link: usize) {
+        let others: Vec<_> = (0..self.links()).filter(|other| *other != link).collect();
+        self.hold(&others);
+        match side {
+            Side::A => self.a.progress(&mut KeepAll),
+            Side::B => self.b.progress(&mut KeepAll),
+        };
+        self.hold(&[]);
     }
 
     /// The port looks at its newest link first.

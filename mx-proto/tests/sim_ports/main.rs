@@ -8,6 +8,7 @@
 
 mod attacks;
 mod crowd;
+mod deaths;
 mod faults;
 mod mass;
 mod path;

@@ -488,6 +488,7 @@ pub(crate) const HELLO: u8 = 1;
 const WELCOME: u8 = 2;
 pub(crate) const DATA: u8 = 3;
 pub(crate) const ACK: u8 = 4;
+pub(crate) const PING: u8 = 5;
 pub(crate) const RESET: u8 = 6;
 
 /// What happens to the so-manyth datagram of a kind; all others pass.

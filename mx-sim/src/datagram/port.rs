@@ -170,6 +170,10 @@ impl DatagramPort for SimDatagrams {
         self.terms().safe
     }
 
+    fn refuses_at_once(&self, _address: SimAddress) -> bool {
+        self.terms().answers_refused
+    }
+
     fn capacity(&self, _channel: Channel) -> Capacity {
         let terms = self.terms();
         Capacity {

@@ -84,6 +84,8 @@ pub struct Habits {
     pub outstanding: usize,
     /// Memory lies in several pieces, so that code meets seams.
     pub pieces: bool,
+    /// Some sends that wait go on from copies, and are complete.
+    pub copies: bool,
     /// Some messages are thought about, at most for so long, before it is decided about them.
     pub deliberates: Option<Duration>,
 }
@@ -98,6 +100,7 @@ impl Default for Habits {
             cancels: true,
             outstanding: 40,
             pieces: true,
+            copies: false,
             deliberates: None,
         }
     }
@@ -134,6 +137,11 @@ enum What {
     Send {
         serial: Serial,
         acknowledged: bool,
+        to: LifeId,
+    },
+    /// A send from a copy, of which the application believes that it is complete.
+    Copied {
+        serial: Serial,
         to: LifeId,
     },
     Recv {
@@ -224,6 +232,7 @@ impl<P: Port<Buffer>> Node<P> {
         for (context, op) in &self.ops {
             let what = match &op.what {
                 What::Send { serial, .. } => format!("send of message {serial}"),
+                What::Copied { serial, .. } => format!("copy of message {serial}"),
                 What::Recv { selector } => format!("recv {:x}/{:x}", selector.bits, selector.mask),
                 What::Connect { to, .. } => format!("connect to n{to}"),
             };
@@ -334,7 +343,7 @@ impl<P: Port<Buffer>> Node<P> {
         assert!(used <= limit, "{used} of {limit} bytes are promised");
         let (book, now) = (self.judge.book.borrow(), self.world.now());
         for (context, op) in &self.ops {
-            let What::Send { to, .. } = op.what else {
+            let (What::Send { to, .. } | What::Copied { to, .. }) = op.what else {
                 continue;
             };
             let Some(died) = book.lives()[to].died else {

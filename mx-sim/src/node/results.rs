@@ -42,6 +42,18 @@ impl<P: Port<Buffer>> Node<P> {
                     other => panic!("a send cannot end as {other:?}"),
                 }
             }
+            What::Copied { serial, .. } => {
+                assert_eq!(completion.kind, Kind::Send);
+                match completion.status {
+                    Status::Success => {}
+                    Status::Unreachable | Status::EndpointClosed | Status::Timeout => {
+                        let receiver = self.endpoint.partner_identity(completion.partner);
+                        assert_eq!(receiver, None, "complete, and given up");
+                        self.judge.book.borrow_mut().send_lost(serial);
+                    }
+                    other => panic!("a send that was complete cannot end as {other:?}"),
+                }
+            }
             What::Recv { selector } => {
                 assert_eq!(completion.kind, Kind::Recv);
                 self.on_received(context, selector, &op.buffer, completion);
@@ -77,7 +89,7 @@ impl<P: Port<Buffer>> Node<P> {
         let identity = self.endpoint.partner_identity(completion.partner);
         let mut book = self.judge.book.borrow_mut();
         let from = identity.and_then(|peer| book.life_of(peer.session));
-        let posted = (context, selector);
+        let posted = (context, self.judge.next_context + 1, selector);
         book.received_by(self.life, posted, from, completion.bits, len, &bytes[..got]);
     }
 

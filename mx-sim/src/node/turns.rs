@@ -148,13 +148,42 @@ impl<P: Port<Buffer>> Node<P> {
                 self.ops.remove(&context);
                 self.judge.book.borrow_mut().send_done(serial, false);
             }
-            Ok(Posted::Pending(request)) => self.pending(context, request),
+            Ok(Posted::Pending(request)) => {
+                self.pending(context, request);
+                if self.habits.copies && !synchronous && self.rng().chance(0.5) {
+                    self.copy(context, request);
+                }
+            }
             Err(error) => {
                 assert_eq!(error, PostError::UnknownPartner);
                 self.ops.remove(&context);
                 self.judge.book.borrow_mut().unposted(serial);
                 self.peers.retain(|peer| *peer != partner);
             }
+        }
+    }
+
+    /// Takes a send that waits for complete, if it can go on from a copy.
+    fn copy(&mut self, context: u64, request: RequestId) {
+        let Some(op) = self.ops.get_mut(&context) else {
+            return;
+        };
+        let What::Send { serial, to, .. } = op.what else {
+            return;
+        };
+        let copy = Buffer::new(op.buffer.bytes());
+        let copied = self
+            .endpoint
+            .buffer(request, context, |_| Some(copy.share()));
+        if copied {
+            op.buffer.give_back();
+            (op.buffer, op.what) = (copy, What::Copied { serial, to });
+            self.endpoint.set_timeout_of(request, None);
+            let mut book = self.judge.book.borrow_mut();
+            book.send_done(serial, false);
+            book.count("Send from a copy");
+            drop(book);
+            self.note(format!("send {context} goes on from a copy"));
         }
     }
 
@@ -211,7 +240,10 @@ impl<P: Port<Buffer>> Node<P> {
     }
 
     pub(super) fn cancel(&mut self, context: u64) {
-        let Some(request) = self.ops.get(&context).and_then(|op| op.request) else {
+        let op = self.ops.get(&context);
+        // Nobody has a name any more for what is complete.
+        let op = op.filter(|op| !matches!(op.what, What::Copied { .. }));
+        let Some(request) = op.and_then(|op| op.request) else {
             return;
         };
         let outcome = self.endpoint.cancel(request);
@@ -228,7 +260,7 @@ impl<P: Port<Buffer>> Node<P> {
         op.buffer.give_back();
         match op.what {
             What::Send { serial, .. } => self.judge.book.borrow_mut().send_given(serial),
-            What::Recv { .. } | What::Connect { .. } => {}
+            What::Copied { .. } | What::Recv { .. } | What::Connect { .. } => {}
         }
         let again = self.endpoint.cancel(request);
         assert_eq!(again, Cancelled::Unknown, "a request can be cancelled once");

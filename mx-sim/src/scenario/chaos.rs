@@ -86,14 +86,16 @@ impl<N: Network> Run<N> {
             cancels: !gentle && rng.chance(0.7),
             outstanding: rng.pick(&[5, 40]),
             pieces: true,
+            copies: false,
             deliberates: rng
                 .pick(&[None, Some(0), Some(50), Some(8_000)])
                 .map(Duration::from_micros),
         };
-        change(&mut habits);
         // Drawn elsewhere, so that the seeds of old keep what they drew.
         let mut other = Rng::new(world.seed() ^ 0x7065_6572);
         let millis = other.pick(&[None, None, Some(100), Some(1_000)]);
+        habits.copies = other.chance(0.7);
+        change(&mut habits);
         let config = random_config(&mut rng, millis.map(Duration::from_millis));
         world.note(0, format!("{config:?} {habits:?}"));
         let cluster = Cluster::new(&world);

@@ -40,8 +40,8 @@ use super::tcp::TcpPort;
 use crate::endpoint_port::PortMap;
 use crate::nic;
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, Port, RemoteKey, RemoteRead, SendError, Sent,
-    Sink, WakeDescriptors,
+    Body, Close, ConnectError, HeaderBytes, Limits, PACKET_LEAST, Port, RemoteKey, RemoteRead,
+    SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::{Clock, Identity, Instant, LinkId, Memory, Route, Target};
 use std::time::Duration;
@@ -146,7 +146,7 @@ impl<R> fmt::Debug for Rdm<R> {
 
 /// What links of a port that is not there can carry: nothing in particular.
 const NO_LIMITS: Limits = Limits {
-    packet_max: 4 << 10,
+    packet_max: PACKET_LEAST,
     data_max: 4 << 10,
     pull_block: 4 << 10,
     remote_read: false,
@@ -245,6 +245,21 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         let local = self.local.as_ref().map_or(0, LocalPort::link_count);
         let rdm = self.rdm.port.as_ref().map_or(0, R::link_count);
         local + self.tcp.link_count() + rdm + self.dgram.link_count()
+    }
+
+    /// The largest message that goes with its data over whichever port is open.
+    pub fn packet_max(&self) -> usize {
+        // A port's links all carry the same.
+        let link = LinkId::new(0, 0);
+        let all = [
+            self.local.as_ref().map(LocalPort::limits),
+            Some(Port::<Vec<u8>>::limits(&self.tcp, link)),
+            Some(Port::<Vec<u8>>::limits(&self.loopback, link)),
+            self.rdm.port.as_ref().map(|rdm| rdm.limits(link)),
+            self.dgram.port().map(|dgram| Port::<Vec<u8>>::limits(dgram, link)),
+        ];
+        let all = all.into_iter().flatten().map(|limits| limits.packet_max);
+        all.min().unwrap_or(NO_LIMITS.packet_max)
     }
 
     /// Starts a link over shared memory. `strict`: that and nothing else is asked for.
@@ -688,6 +703,14 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             self.locators.deadline(),
         ];
         all.into_iter().flatten().min()
+    }
+
+    /// Of datagrams nobody hears but who sends some.
+    fn watch(&mut self, link: LinkId, wanted: bool) {
+        if let (Owner::Dgram(link), Some(dgram)) = (owner(link), self.dgram.port_mut()) {
+            self.touched = true;
+            Port::<M>::watch(dgram, link, wanted);
+        }
     }
 
     /// Only fabrics and datagrams have nobody but the peers to tell who is there.

@@ -126,6 +126,11 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         &mut self.endpoint
     }
 
+    /// The longest message that is small, whatever the ports carry.
+    pub(crate) fn eager_max(&self) -> usize {
+        self.options.eager_max
+    }
+
     /// Who it is.
     pub(crate) fn identity(&self) -> Identity {
         self.endpoint.identity()

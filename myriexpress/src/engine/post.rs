@@ -112,10 +112,10 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         if !small || self.copies + weight > COPIES_MAX {
             return false;
         }
-        let copied = self
-            .endpoint
-            .exchange_memory(id, COPIED, UserMemory::to_owned_copy);
+        let copied = self.endpoint.buffer(id, COPIED, UserMemory::to_owned_copy);
         if copied {
+            // It is out of the program's hands: whatever else is given up, this is not.
+            self.endpoint.set_timeout_of(id, None);
             self.copies += weight;
         }
         copied

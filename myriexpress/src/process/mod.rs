@@ -345,6 +345,11 @@ pub fn counters(ep: EndpointHandle) -> Result<Vec<u64>, Error> {
     find(ep)?.counters(ep)
 }
 
+/// The largest message that an endpoint sends with its data over whichever of its ports.
+pub fn copy_send_max(ep: EndpointHandle) -> Result<usize, Error> {
+    find(ep)?.copy_send_max(ep)
+}
+
 /// The endpoints this process has open.
 pub fn open_endpoints() -> Vec<EndpointHandle> {
     table::open_endpoints()

@@ -111,6 +111,12 @@ impl Open {
         values(&self.sample(waits)).to_vec()
     }
 
+    /// The largest message that goes with its data over whichever port.
+    pub(super) fn copy_send_max(&self) -> usize {
+        let ports = self.engine.endpoint().port();
+        ports.packet_max().min(self.engine.eager_max())
+    }
+
     fn sample(&self, waits: WaitStats) -> Sample<'_> {
         let endpoint = self.engine.endpoint();
         Sample::of(endpoint, PortView::of(endpoint.port()), waits)

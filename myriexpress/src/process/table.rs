@@ -140,6 +140,12 @@ impl Place {
         slot.opened(ep).map(|open| f(&open.about))
     }
 
+    /// See [`super::copy_send_max`].
+    pub(super) fn copy_send_max(&self, ep: EndpointHandle) -> Result<usize, Error> {
+        let mut slot = self.shared.lock();
+        slot.opened(ep).map(|open| open.copy_send_max())
+    }
+
     /// The endpoint's counters.
     pub(super) fn counters(&self, ep: EndpointHandle) -> Result<Vec<u64>, Error> {
         let waits = self.shared.wait_stats();

@@ -36,6 +36,8 @@ pub const EPROTO: i32 = system(38);
 pub const ENOMEM: i32 = system(8);
 /// Called off.
 pub const ECANCEL: i32 = -(1 | 0x6000_0080);
+/// A send whose receive was called off.
+pub const ENORECVR: i32 = -(6 | 0x6000_0080);
 
 /// The code as people write it.
 pub fn name(code: i32) -> String {
@@ -53,6 +55,7 @@ pub fn name(code: i32) -> String {
         EPROTO => "EPROTO",
         ENOMEM => "ENOMEM",
         ECANCEL => "ECANCEL",
+        ENORECVR => "ENORECVR",
         other => return format!("code {other}"),
     };
     known.into()

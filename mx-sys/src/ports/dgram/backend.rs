@@ -102,6 +102,14 @@ impl DatagramPort for Backend {
         }
     }
 
+    fn refuses_at_once(&self, address: AnyAddress) -> bool {
+        match (self, address) {
+            (Self::Udp(udp), AnyAddress::Udp(address)) => udp.refuses_at_once(address),
+            (Self::Fabric(fabric), AnyAddress::Fabric(address)) => fabric.refuses_at_once(address),
+            _ => false,
+        }
+    }
+
     fn capacity(&self, channel: Channel) -> Capacity {
         each!(self, it => it.capacity(channel))
     }

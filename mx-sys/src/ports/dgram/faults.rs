@@ -332,6 +332,10 @@ impl<D: DatagramPort> DatagramPort for Faulty<D> {
         !damages && self.inner.is_safe(address)
     }
 
+    fn refuses_at_once(&self, address: Self::Address) -> bool {
+        self.inner.refuses_at_once(address)
+    }
+
     fn capacity(&self, channel: Channel) -> Capacity {
         self.inner.capacity(channel)
     }

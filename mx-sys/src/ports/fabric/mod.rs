@@ -54,7 +54,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 /// A domain with a completion queue and an address vector.
@@ -100,8 +100,8 @@ impl Domain {
 
         let fabric = library.fabric(raw);
         let fabric = fabric.map_err(|code| fail("fi_fabric", code))?;
-        let fabric = Handle::new("fabric", fabric);
-        let domain = opened("domain", |out| {
+        let fabric = Handle::new(FABRIC, fabric);
+        let domain = opened(DOMAIN, |out| {
             // SAFETY: an open fabric, an info of the same library, an output.
             unsafe { fi_domain(fabric.as_ptr(), raw.as_ptr(), out, std::ptr::null_mut()) }
         });
@@ -187,6 +187,12 @@ struct Handle<T> {
     raw: NonNull<T>,
 }
 
+/// Objects that others live in. Those of ours have been closed before; what keeps them open then is
+/// the provider's own. They are closed once and not tried again: 1.17's `ofi_rxm` has given back part
+/// of its domain when it finds that it cannot close it.
+const DOMAIN: &str = "domain";
+const FABRIC: &str = "fabric";
+
 impl<T> Handle<T> {
     fn new(what: &'static str, raw: NonNull<T>) -> Self {
         Self { what, raw }
@@ -221,10 +227,25 @@ impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
         // SAFETY: an open object, and the last use of it.
         let result = check(unsafe { fi_close(self.fid()) } as isize);
-        if let Err(code) = result {
-            log::warn!("fabric: the {} cannot be closed (error {code})", self.what);
+        let Err(code) = result else { return };
+        match self.what {
+            what @ (DOMAIN | FABRIC) if code == libc::EBUSY => note_kept(what),
+            what => log::warn!("fabric: the {what} cannot be closed (error {code})"),
         }
     }
+}
+
+/// A provider keeps a domain or a fabric. Nobody can do anything about it, so it is said once.
+fn note_kept(what: &str) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        log::info!(
+            "fabric: the {what} cannot be closed and stays until the process ends: the provider has \
+             something of its own open in it, such as the registrations of large messages that were \
+             cut short (ofi_rxm of 1.17 does that)"
+        );
+    });
+    log::debug!("fabric: the {what} cannot be closed: the provider keeps it");
 }
 
 impl Parts {

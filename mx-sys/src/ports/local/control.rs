@@ -17,7 +17,7 @@ use super::layout::Geometry;
 use super::link::{Dialing, Entry, Link, Memory, State};
 use super::socket::{Name, Received, Socket, is_exhaustion, is_transient};
 use super::{LocalPort, barrier};
-use crate::sealed::Region;
+use crate::sealed::{Region, Unfit};
 use mx_proto::port::{ConnectError, LinkDown, Sink};
 use mx_proto::{Clock, LinkId, Memory as Bytes, Route};
 use std::io;
@@ -164,10 +164,13 @@ impl LocalPort {
     fn accept_some(&mut self, clock: &dyn Clock) {
         for _ in 0..ACCEPTS {
             match self.listener.accept() {
-                Ok(socket) => self.accept_one(socket, clock),
+                Ok(socket) => {
+                    self.accept_one(socket, clock);
+                    self.starved = false;
+                }
                 Err(error) if is_exhaustion(&error) => {
                     // The connection stays in the backlog, so the set would report it for ever.
-                    log::warn!("{:?}: cannot accept: {error}", self.name);
+                    self.warn_of_starving(&error);
                     self.listen_for(Interest::Nothing);
                     self.accept_again = Some(clock.now().after(ACCEPT_PAUSE));
                     return;
@@ -177,7 +180,25 @@ impl LocalPort {
         }
     }
 
+    /// Descriptors have run out. Says so once, until there are some again.
+    pub(super) fn warn_of_starving(&mut self, what: &dyn std::fmt::Display) {
+        if !std::mem::replace(&mut self.starved, true) {
+            log::warn!(
+                "{:?}: {what}: peers wait or come over tcp until there are descriptors again \
+                 (RLIMIT_NOFILE)",
+                self.name
+            );
+        }
+    }
+
     fn accept_one(&mut self, socket: Socket, clock: &dyn Clock) {
+        if self.links.is_full() {
+            self.stats.refused += 1;
+            log::debug!("{:?}: link limit reached, connection refused", self.name);
+            // It comes another way, if it can.
+            let _ = socket.send(&Word::Later.encode(), None);
+            return;
+        }
         let silent = |id: &&LinkId| {
             self.links
                 .get(**id)
@@ -191,14 +212,11 @@ impl LocalPort {
         }
         let deadline = clock.now().after(HELLO_WITHIN);
         let entry = Entry::new(socket, State::Accepted { deadline }, false);
-        match self.links.insert(entry) {
-            Some(id) => match self.watch_handshake(id) {
+        // There is a place, see above.
+        if let Some(id) = self.links.insert(entry) {
+            match self.watch_handshake(id) {
                 Ok(()) => self.timed.push(id),
                 Err(error) => self.refuse(id, &error),
-            },
-            None => {
-                self.stats.refused += 1;
-                log::debug!("{:?}: link limit reached, connection refused", self.name);
             }
         }
     }
@@ -230,6 +248,10 @@ impl LocalPort {
             Ok(Received::Nothing) => return,
             Ok(Received::HangUp) => return self.refuse(id, &"hang-up"),
             Ok(Received::Message(len, fd)) => (len, fd),
+            Ok(Received::CutOff(_)) => {
+                self.warn_of_starving(&"a peer's memory cannot be taken");
+                return self.turn_away(id);
+            }
             Err(error) => return self.refuse(id, &error),
         };
         let hello = match Hello::decode(message.get(..len).unwrap_or(&[])) {
@@ -253,6 +275,13 @@ impl LocalPort {
         };
         let region = match Region::adopt(&fd, geometry.total()) {
             Ok(region) => region,
+            Err(Unfit::Map(error)) => {
+                log::debug!(
+                    "{:?}: a peer's memory cannot be mapped: error {error}",
+                    self.name
+                );
+                return self.turn_away(id);
+            }
             Err(unfit) => return self.refuse(id, &unfit),
         };
         let traits = self.traits();
@@ -305,19 +334,29 @@ impl LocalPort {
             return;
         };
         let Some(socket) = &entry.socket else { return };
-        let (len, fd) = match socket.receive(&mut message) {
+        let heard = match socket.receive(&mut message) {
+            // It has gone without reading our Hello; what it said before comes now.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                socket.receive(&mut message)
+            }
+            heard => heard,
+        };
+        let (len, fd) = match heard {
             Ok(Received::Nothing) => return,
             Ok(Received::Message(len, fd)) => (len, fd),
+            // A Welcome brings none.
+            Ok(Received::CutOff(_)) => return self.end(id, LinkDown::Protocol, sink),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 return self.end(id, LinkDown::Protocol, sink);
             }
-            Ok(Received::HangUp) | Err(_) => return self.end(id, LinkDown::Refused, sink),
+            Ok(Received::HangUp) | Err(_) => {
+                let reason = entry.dropped();
+                return self.end(id, reason, sink);
+            }
         };
         let message = message.get(..len).unwrap_or(&[]);
         if fd.is_none() && Word::decode(message) == Ok(Word::Later) {
-            let reason = entry.no_room();
-            self.stats.turned_away += 1;
-            return self.end(id, reason, sink);
+            return self.end_without_room(id, sink);
         }
         let sleeps = self.budget.sleeps();
         let welcome = match Welcome::decode(message) {
@@ -346,6 +385,15 @@ impl LocalPort {
             && std::mem::take(&mut entry.blocked)
         {
             sink.on_writable(id, cookie);
+        }
+    }
+
+    /// There is no memory, or no descriptor, for a new link of ours, here or at the peer's.
+    fn end_without_room<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
+        if let Some(entry) = self.links.get(id) {
+            let reason = entry.no_room();
+            self.stats.turned_away += 1;
+            self.end(id, reason, sink);
         }
     }
 
@@ -422,9 +470,7 @@ impl LocalPort {
         };
         let Some(socket) = &entry.socket else { return };
         let Some(geometry) = geometry else {
-            let reason = entry.no_room();
-            self.stats.turned_away += 1;
-            return self.end(id, reason, sink);
+            return self.end_without_room(id, sink);
         };
         match socket
             .connect(name)
@@ -434,7 +480,7 @@ impl LocalPort {
                 self.turn(id, |_| State::Greeting(memory));
                 self.timed.retain(|other| *other != id);
                 if self.watch_handshake(id).is_err() {
-                    self.end(id, LinkDown::Unreachable, sink);
+                    self.end_without_room(id, sink);
                 }
             }
             Err(error) if is_transient(&error) => {
@@ -442,7 +488,7 @@ impl LocalPort {
                 dialing.next_try = clock.now().after(dialing.pause);
                 entry.state = State::Dialing(dialing);
             }
-            Err(error) if is_exhaustion(&error) => self.end(id, LinkDown::Unreachable, sink),
+            Err(error) if is_exhaustion(&error) => self.end_without_room(id, sink),
             Err(_) => self.end(id, LinkDown::Refused, sink),
         }
     }

@@ -178,6 +178,12 @@ impl Entry {
             .map_or(LinkDown::Unreachable, LinkDown::Elsewhere)
     }
 
+    /// Why a new link is over that the peer has dropped without a word. If it is dead, nobody is there
+    /// the other way either; else it may have been short of something, as older ones do not say.
+    pub(super) fn dropped(&self) -> LinkDown {
+        self.instead.map_or(LinkDown::Refused, LinkDown::Elsewhere)
+    }
+
     /// Tells the peer that the link is closed on purpose, if there has been one.
     pub(super) fn say_bye(&self) {
         if let State::Up(link) | State::Asking(link) = &self.state {

@@ -94,6 +94,8 @@ pub struct LocalPort {
     doomed: Vec<(LinkId, LinkDown)>,
     /// The administrator has been told that memory is short.
     warned: bool,
+    /// The same of descriptors.
+    starved: bool,
     /// When accepting is tried again after descriptors ran out.
     accept_again: Option<Instant>,
     /// Polls in a row that found nothing.
@@ -197,6 +199,7 @@ impl LocalPort {
             called: Vec::new(),
             doomed: Vec::new(),
             warned: false,
+            starved: false,
             accept_again: None,
             empty_polls: 0,
             polls: 0,

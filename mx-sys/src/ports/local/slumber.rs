@@ -26,7 +26,7 @@ use std::time::Duration;
 impl LocalPort {
     /// Looks after links that are idle, and those that want memory.
     pub(super) fn tend(&mut self, clock: &dyn Clock) {
-        self.serve();
+        let handed_over = self.serve();
         if !self.is_short() {
             self.let_go();
         }
@@ -42,6 +42,11 @@ impl LocalPort {
         if self.next_look.is_some_and(|at| at <= now) {
             self.look_for_idle(now, patience);
             self.next_look = Some(now.after(pause));
+        }
+        if !handed_over {
+            // No descriptor: nobody says when there is one again.
+            self.next_look = Some(now.after(STARVED_PAUSE));
+            return;
         }
         let latest = now.after(pause);
         self.next_look = Some(self.next_look.map_or(latest, |at| at.min(latest)));
@@ -217,6 +222,9 @@ impl LocalPort {
         }
     }
 }
+
+/// How long it takes until memory that could not be handed over is offered again.
+const STARVED_PAUSE: Duration = Duration::from_millis(100);
 
 /// Idle links are not looked for more often.
 const LEAST_PAUSE: Duration = Duration::from_millis(1);

@@ -37,6 +37,9 @@ pub(super) enum Received {
     HangUp,
     /// A message of this many bytes, and the descriptor that came with it.
     Message(usize, Option<OwnedFd>),
+    /// A message of this many bytes. A descriptor came with it, and this process has no room for one
+    /// more.
+    CutOff(usize),
 }
 
 impl Socket {
@@ -140,7 +143,8 @@ impl Socket {
         unsafe { libc::shutdown(self.raw(), libc::SHUT_RDWR) };
     }
 
-    /// The next message. At most one descriptor is kept, and only when it came alone; the others
+    /// The next message. (That descriptors were sent and none has come means that there is no room for
+    /// them: of too many for `Control` the first ones come.) At most one descriptor is kept, and only when it came alone; the others
     /// are closed.
     pub(super) fn receive(&self, into: &mut [u8]) -> io::Result<Received> {
         let mut iov = libc::iovec {
@@ -188,6 +192,10 @@ impl Socket {
         if got == 0 && fds == 0 {
             return Ok(Received::HangUp);
         }
+        let lacks = (libc::MSG_CTRUNC, 0);
+        if (header.msg_flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC), fds) == lacks {
+            return Ok(Received::CutOff(got as usize));
+        }
         if fds > 1 || header.msg_flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) != 0 {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -227,7 +235,15 @@ pub(super) fn is_transient(error: &io::Error) -> bool {
 pub(super) fn is_exhaustion(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS | libc::ENOSPC)
+        Some(
+            libc::EMFILE
+                | libc::ENFILE
+                | libc::ENOMEM
+                | libc::ENOBUFS
+                | libc::ENOSPC
+                // Too many descriptors in messages that nobody has taken yet.
+                | libc::ETOOMANYREFS
+        )
     )
 }
 

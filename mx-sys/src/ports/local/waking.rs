@@ -10,6 +10,7 @@
 //!     no room at A: A waits in a queue
 //!     no room at B:                        <--- Later     B waits in its queue, then wakes A
 //!                                                         who comes first in A's
+//!     no descriptor: as if there were no room
 //! ```
 //!
 //! What comes over the socket is a stranger's: a word out of place fails its link and no other.
@@ -20,7 +21,7 @@
 use super::handshake::{MESSAGE_LEN, Wake, Word};
 use super::layout::Geometry;
 use super::link::{Link, Memory, State};
-use super::socket::{Received, is_transient};
+use super::socket::{Received, is_exhaustion, is_transient};
 use super::{LocalPort, barrier};
 use crate::sealed::{Region, Unfit};
 use mx_proto::port::{Body, HeaderBytes, SendError, Sent};
@@ -30,6 +31,14 @@ use std::os::fd::OwnedFd;
 
 /// The peer said what is not in place.
 struct Violation;
+
+/// What came with a message.
+enum Given {
+    Nothing,
+    Memory(OwnedFd),
+    /// Memory, but there was no descriptor left for it.
+    CutOff,
+}
 
 impl LocalPort {
     /// A send on a link that is not up.
@@ -78,11 +87,13 @@ impl LocalPort {
             || self.links.get(id).is_some_and(|entry| entry.first)
     }
 
-    /// Gives memory to those that want some, as far as it goes.
-    pub(super) fn serve(&mut self) {
+    /// Gives memory to those that want some, as far as it goes. False: there is some, and it could not
+    /// be handed over.
+    pub(super) fn serve(&mut self) -> bool {
+        let mut all = true;
         for _ in 0..self.wanting.len() {
             let Some(id) = self.wanting.pop_front() else {
-                return;
+                return all;
             };
             let wants = self
                 .links
@@ -93,10 +104,12 @@ impl LocalPort {
                 self.wanting.push_back(id);
                 if self.budget.choose().is_none() {
                     self.wanting.rotate_right(1);
-                    return;
+                    return all;
                 }
+                all = false;
             }
         }
+        all
     }
 
     /// Hands over memory for a link that sleeps. False: there is none, or it cannot be handed over
@@ -114,11 +127,15 @@ impl LocalPort {
         });
         match given {
             Ok(memory) => {
+                self.starved = false;
                 self.turn(id, |_| State::Waking(memory));
                 self.list(id);
                 true
             }
             Err(error) => {
+                if is_exhaustion(&error) {
+                    self.warn_of_starving(&"no memory can be handed over");
+                }
                 log::debug!("{:?}: {id:?} cannot be woken now: {error}", self.name);
                 false
             }
@@ -163,12 +180,12 @@ impl LocalPort {
                 // The peer has gone without reading everything; what it said before comes now.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => continue,
                 Ok(Received::Message(len, fd)) => {
-                    let word = Word::decode(message.get(..len).unwrap_or(&[]));
-                    word.map_err(|bad| {
-                        log::debug!("{:?}: {id:?} says: {bad}", self.name);
-                        Violation
-                    })
-                    .and_then(|word| self.heed(id, word, fd))
+                    let given = fd.map_or(Given::Nothing, Given::Memory);
+                    self.heed(id, message.get(..len).unwrap_or(&[]), given)
+                }
+                Ok(Received::CutOff(len)) => {
+                    self.warn_of_starving(&"a peer's memory cannot be taken");
+                    self.heed(id, message.get(..len).unwrap_or(&[]), Given::CutOff)
                 }
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Violation),
                 Err(_) => return self.hang_up(id),
@@ -179,19 +196,28 @@ impl LocalPort {
         }
     }
 
-    fn heed(&mut self, id: LinkId, word: Word, fd: Option<OwnedFd>) -> Result<(), Violation> {
+    fn heed(&mut self, id: LinkId, message: &[u8], given: Given) -> Result<(), Violation> {
+        let word = Word::decode(message).map_err(|bad| {
+            log::debug!("{:?}: {id:?} says: {bad}", self.name);
+            Violation
+        })?;
         // What the peer has agreed to comes before what it says now.
         if let Some(State::Asking(_)) = self.links.get(id).map(|entry| &entry.state) {
             self.attend(id);
         }
         let entry = self.links.get_mut(id).ok_or(Violation)?;
-        match (word, &entry.state, fd) {
-            (Word::Bye, _, None) => entry.bye = true,
-            (Word::Wake(wake), State::Asleep | State::Wanted | State::Waking(_), Some(fd)) => {
-                self.take_memory(id, wake, &fd)?;
+        match (word, &entry.state, given) {
+            (Word::Bye, _, Given::Nothing) => entry.bye = true,
+            (Word::Wake(wake), State::Asleep | State::Wanted | State::Waking(_), given) => {
+                let fd = match given {
+                    Given::Memory(fd) => Some(fd),
+                    Given::CutOff => None,
+                    Given::Nothing => return Err(Violation),
+                };
+                self.take_memory(id, wake, fd.as_ref())?;
             }
-            (Word::Woken, State::Waking(_), None) => self.put_up(id, None),
-            (Word::Later, State::Waking(_), None) => {
+            (Word::Woken, State::Waking(_), Given::Nothing) => self.put_up(id, None),
+            (Word::Later, State::Waking(_), Given::Nothing) => {
                 entry.first = true;
                 self.turn(id, |_| State::Asleep);
             }
@@ -200,8 +226,13 @@ impl LocalPort {
         Ok(())
     }
 
-    /// The peer hands over memory for a link that sleeps.
-    fn take_memory(&mut self, id: LinkId, wake: Wake, fd: &OwnedFd) -> Result<(), Violation> {
+    /// The peer hands over memory for a link that sleeps; `None`: it was cut off.
+    fn take_memory(
+        &mut self,
+        id: LinkId,
+        wake: Wake,
+        fd: Option<&OwnedFd>,
+    ) -> Result<(), Violation> {
         let Some(entry) = self.links.get(id) else {
             return Ok(());
         };
@@ -218,7 +249,8 @@ impl LocalPort {
         let geometry = wake.geometry;
         let own = self.budget.choose().filter(|_| self.has_turn(id));
         let fits = own.is_some_and(|own| geometry.total() <= own.total());
-        let region = match fits.then(|| Region::adopt(fd, geometry.total())) {
+        let fd = fd.filter(|_| fits);
+        let region = match fd.map(|fd| Region::adopt(fd, geometry.total())) {
             Some(Ok(region)) => Some(region),
             Some(Err(Unfit::Map(_))) | None => None,
             Some(Err(unfit)) => {

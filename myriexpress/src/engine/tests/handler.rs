@@ -7,6 +7,7 @@ use crate::status::StatusCode;
 use mx_proto::port::WakeDescriptors;
 use mx_sim::Drive;
 use std::ffi::c_void;
+use std::time::Duration;
 
 const ALL: u64 = u64::MAX;
 const ME: usize = 5;
@@ -89,6 +90,24 @@ fn nothing_is_taken_in_while_a_message_is_undecided() {
     assert_eq!(net.code(1, recv.handle), StatusCode::Success);
     assert_ne!(net.engine(1).take_produced() & UNEXPECTED, 0);
     assert_eq!(net.engine(1).probe(0, 0).unwrap().unwrap().match_info, 1);
+}
+
+#[test]
+fn a_message_received_is_proof_of_those_before_it_although_they_wait_for_the_handler() {
+    let (mut net, b) = pair();
+    let token = net.irecv(1, 2, ALL, 8);
+    for (bits, bytes) in [(1, b"data"), (2, b"said")] {
+        let send = net.isend(0, b, bits, bytes);
+        assert_eq!(net.code(0, send), StatusCode::Success);
+    }
+    // Both come with one call.
+    net.pass(Duration::from_millis(1));
+    let data = net.irecv(1, 1, ALL, 4);
+    net.engine(1).forget(data.handle).unwrap();
+    assert!(net.pending(1, token.handle), "the data is not there");
+    assert!(turn(&mut net).is_none(), "there are receives for both");
+    assert_eq!(net.code(1, token.handle), StatusCode::Success);
+    assert_eq!(net.bytes(data), b"data");
 }
 
 #[test]

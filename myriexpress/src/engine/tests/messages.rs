@@ -1,12 +1,12 @@
 //! Messages, and how their requests end.
 
-use super::{KEY, NIC, Net};
+use super::{KEY, NIC, Net, Recv};
 use crate::engine::{COMPLETIONS, ContextIds, UNEXPECTED};
 use crate::error::Code;
 use crate::handles::{Address, RequestHandle};
 use crate::status::StatusCode;
 use mx_proto::SendMode;
-use mx_sim::Profile;
+use mx_sim::{Profile, seeds};
 use mx_sys::UserMemory;
 use std::time::Duration;
 
@@ -69,15 +69,27 @@ fn a_shorter_buffer_is_filled_and_not_overrun() {
     }
 }
 
-#[test]
-fn small_sends_are_done_although_their_peer_takes_nothing_in() {
-    let mut net = Net::new(1, Profile::default());
-    net.config.unexpected_bytes = 0;
-    net.config.first_window_bytes = 0;
+/// Two endpoints whose first windows have room for the data of `largest` of the largest messages, and
+/// whose link takes `room` bytes.
+fn windows(largest: u32, room: usize) -> (Net, Address) {
+    let profile = Profile {
+        room,
+        ..Profile::default()
+    };
+    let mut net = Net::new(1, profile);
+    net.config.first_window_bytes = largest * 32_768;
+    net.config.partner_window_bytes = largest * 32_768;
     net.add(None);
     net.add(None);
     let b = net.connect(0, 1);
-    let count = 8 * 32;
+    (net, b)
+}
+
+#[test]
+fn small_sends_are_done_although_their_peer_takes_nothing_in_as_far_as_credit_reaches() {
+    // The link takes a few of them; the others are copied.
+    let count = 20;
+    let (mut net, b) = windows(count, 100_000);
     for number in 0..count {
         let (buffer, memory) = net.memory(&vec![number as u8; 32_768]);
         let engine = net.engine(0);
@@ -87,16 +99,17 @@ fn small_sends_are_done_although_their_peer_takes_nothing_in() {
         // The buffer is the program's again.
         net.buffers[buffer].fill(0xee);
     }
-    // There is a limit to what is kept for it, and none of this holds for others.
-    let full = net.isend(0, b, 9, &[1; 32_768]);
+    assert!(net.engine(0).last_sends(), "copies wait");
+    // None of this holds for others.
+    let (one, full) = (net.isend(0, b, 9, b""), net.isend(0, b, 9, &[1; 32_768]));
     let large = net.isend(0, b, 9, &[2; 32_769]);
-    let (_, memory) = net.memory(&[3; 8]);
-    let engine = net.engine(0);
-    let matched = engine
-        .isend(memory, b, 9, 0, SendMode::Synchronous)
-        .unwrap();
-    for pending in [full, large, matched] {
-        assert!(!net.engine(0).is_buffered(pending).unwrap());
+    let matched = net.issend(0, b, 9, &[3; 8]);
+    assert_eq!(net.code(0, one), StatusCode::Success);
+    for round in 0..2 {
+        for pending in [full, large, matched] {
+            assert!(!net.engine(0).is_buffered(pending).unwrap(), "{round}");
+        }
+        net.settle();
     }
     for number in 0..count {
         let recv = net.irecv(1, 9, u64::MAX, 32_768);
@@ -104,9 +117,11 @@ fn small_sends_are_done_although_their_peer_takes_nothing_in() {
         assert_eq!(net.done(1, recv.handle).code, 0);
         assert!(net.bytes(recv).iter().all(|byte| *byte == number as u8));
     }
-    // One that had to wait is whole for its sender all the same, whatever the receiver took of it.
+    let empty = net.irecv(1, 9, u64::MAX, 0);
+    // One that was only offered is whole for its sender all the same, whatever the receiver took of it.
     let short = net.irecv(1, 9, u64::MAX, 40);
     net.settle();
+    assert_eq!(net.code(1, empty.handle), StatusCode::Success);
     let got = net.done(1, short.handle);
     assert_eq!(
         (got.code, got.xfer_length),
@@ -121,6 +136,99 @@ fn small_sends_are_done_although_their_peer_takes_nothing_in() {
         assert_eq!(net.done(0, last).xfer_length, len as u32);
     }
     assert!(!net.engine(0).last_sends());
+}
+
+#[test]
+fn copies_have_a_limit_and_a_time_out_is_not_for_them() {
+    let count = 8 * 32;
+    let (mut net, b) = windows(2 * count, 1);
+    net.engine(0)
+        .set_request_timeout(Some(Duration::from_secs(1)));
+    net.cluster.node(1).unwrap().idle = true;
+    let sends: Vec<_> = (0..count + 2)
+        .map(|_| net.isend(0, b, 9, &[1; 32_768]))
+        .collect();
+    let done = |net: &mut Net, send: &RequestHandle| net.engine(0).is_buffered(*send).unwrap();
+    let at_once: Vec<_> = sends.iter().filter(|send| done(&mut net, send)).collect();
+    assert!((count as usize..count as usize + 2).contains(&at_once.len()));
+    // The one that the program still knows of is given up, those that are complete are not.
+    net.pass(Duration::from_secs(100));
+    let ends: Vec<_> = sends.iter().map(|send| net.code(0, *send)).collect();
+    assert_eq!(ends[at_once.len() - 1], StatusCode::Success);
+    assert_eq!(ends.last(), Some(&StatusCode::Timeout));
+    net.cluster.node(1).unwrap().idle = false;
+    let mut received = 0;
+    while net.engine(1).probe(0, 0).unwrap().is_some() || received == 0 {
+        let recv = net.irecv(1, 9, ALL, 32_768);
+        net.settle();
+        assert_eq!(net.code(1, recv.handle), StatusCode::Success);
+        received += 1;
+    }
+    assert_eq!(received, at_once.len());
+    assert!(!net.engine(0).last_sends());
+}
+
+/// What was complete when a message was sent is in place when that is received.
+#[test]
+fn a_message_received_is_proof_of_all_that_were_complete_before_it() {
+    let mut proofs = 0;
+    seeds::each(200, |seed| {
+        let mut net = Net::new(seed, Profile::default());
+        let mut rng = net.world.fork_rng();
+        net.profile = Profile {
+            packet_max: rng.pick(&[4 << 10, 16 << 10, 32 << 10]),
+            held: 0.0,
+            ..Profile::random(&mut rng)
+        };
+        net.config.first_window_bytes = rng.pick(&[0, 1_000, 32_768, 100_000]);
+        net.config.partner_window_bytes = rng.pick(&[1_000, 100_000, 256 << 10]);
+        net.config.partner_window_messages = rng.pick(&[4, 512]);
+        net.add(None);
+        net.add(None);
+        let b = net.connect(0, 1);
+        // Data k has bits k, its token bits 1000 + k.
+        let mut posted: Vec<(Recv, Recv, usize)> = Vec::new();
+        let mut said = Vec::new();
+        let check = |net: &mut Net, posted: &[(Recv, Recv, usize)], from: &mut usize| {
+            while let Some((data, token, len)) = posted.get(*from)
+                && !net.pending(1, token.handle)
+            {
+                let complete = net.bytes(*token)[0] == 1;
+                let there = net.bytes(*data)[..*len]
+                    .iter()
+                    .all(|byte| *byte == *from as u8);
+                assert!(there || !complete, "message {from} of {len} bytes is late");
+                *from += 1;
+            }
+        };
+        let (mut checked, lens) = (0, [1, 700, 3_000, 10_000, 17_000, 32_768]);
+        let lens: Vec<usize> = (0..120).map(|_| rng.pick(&lens)).collect();
+        while checked < lens.len() {
+            match rng.below(4) {
+                0 if posted.len() < lens.len() => {
+                    let k = posted.len() as u64;
+                    let data = net.irecv(1, k, ALL, 32_768);
+                    net.engine(1).forget(data.handle).unwrap();
+                    let token = net.irecv(1, 1000 + k, ALL, 1);
+                    posted.push((data, token, lens[k as usize]));
+                }
+                1 | 2 if said.len() < lens.len() => {
+                    let k = said.len();
+                    let data = net.isend(0, b, k as u64, &vec![k as u8; lens[k]]);
+                    let complete = net.engine(0).is_buffered(data).unwrap();
+                    net.engine(0).forget(data).unwrap();
+                    net.isend(0, b, 1000 + k as u64, &[complete.into()]);
+                    said.push(complete);
+                }
+                _ => net.pass(rng.span(Duration::from_micros(200))),
+            }
+            check(&mut net, &posted, &mut checked);
+        }
+        proofs += said.iter().filter(|complete| **complete).count();
+        net.settle();
+        assert!(!net.engine(0).last_sends());
+    });
+    assert!(proofs > 1_000, "{proofs}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   death    operations of every kind ... kill -9 ......... the last of them has failed
+//!            receives, and long nothing . kill -9 ......... the last of them has failed
 //!   return   the dead one's address ..... "ready" ......... the first answer
 //!   silence  operations of every kind ... SIGSTOP ......... the last of them has failed
 //!                                         SIGCONT ......... the first answer
@@ -32,6 +33,9 @@ const ALLOWANCE_MS: f64 = 100.0;
 /// The time-out of a silent peer, as it is set for the frozen one.
 const PEER_TIMEOUT_MS: u64 = 1000;
 const FREEZES: usize = 5;
+/// Longest that receives wait and nothing else happens, and how soon a death is to be noticed then.
+const WAITED_US: usize = 1_000_000;
+const WAITED_LIMIT_MS: f64 = 1000.0;
 
 /// Deaths and returns of a server.
 pub(super) fn deaths(args: &Args, port: Port) -> Result<(), String> {
@@ -90,6 +94,50 @@ pub(super) fn deaths(args: &Args, port: Port) -> Result<(), String> {
         None,
         String::new(),
     );
+    let mut book = Book::default();
+    let mut missed = Vec::new();
+    for _ in 0..repeats {
+        client.greet(remote)?;
+        await_nothing(&mut client, remote, &mut dice)?;
+        let start = Instant::now();
+        counterpart.kill()?;
+        let last = book.wait_for_all(&mut client, OUTSTANDING)?;
+        counterpart.bury()?;
+        missed.push(ms(last.saturating_duration_since(start)));
+        let next = counterpart.again(args, port)?;
+        first_answer(&mut client, remote, &next)?;
+        counterpart = next;
+    }
+    let limit = match port {
+        Port::Local | Port::Tcp => HANG_UP_MS,
+        Port::Rdm => KEEPALIVE_MS as f64 + ALLOWANCE_MS,
+        Port::Dgram => WAITED_LIMIT_MS,
+    };
+    let note = format!("{OUTSTANDING} receives that wait; {}", book.said());
+    let limit = Some(Limit::Max(limit));
+    line("kill -9 of a silent server", &missed, limit, note);
+    Ok(())
+}
+
+/// Posts receives that nothing is sent for, and lets them wait for a random while.
+fn await_nothing(client: &mut Client, remote: Remote, dice: &mut Dice) -> Result<(), String> {
+    for _ in 0..OUTSTANDING {
+        let message = Message {
+            verb: Verb::Recv,
+            tag: client.tag(),
+            size: SIZE,
+            pieces: 1,
+        };
+        match client.post(remote, message)? {
+            Ok(_) => {}
+            Err(code) => return Err(format!("{message:?}: {}", codes::name(code))),
+        }
+    }
+    let span = Duration::from_micros(dice.spread(1000, WAITED_US) as u64);
+    let start = Instant::now();
+    while start.elapsed() < span {
+        client.take_in(10, &mut Vec::new())?;
+    }
     Ok(())
 }
 

@@ -358,7 +358,7 @@ impl Desk {
             codes::ECANCEL => {}
             code if is_loss(code) => {}
             // Its receiver has called the receive off, or ended it with all others.
-            codes::EIO if verb == Verb::Send => {}
+            codes::ENORECVR if verb == Verb::Send => {}
             _ => return wrong("a code that cannot be"),
         }
         self.over.push((label, error));

@@ -415,6 +415,10 @@ impl DatagramPort for UdpDatagrams {
         self.own.has(address)
     }
 
+    fn refuses_at_once(&self, address: Address) -> bool {
+        self.own.has(address)
+    }
+
     fn capacity(&self, channel: Channel) -> Capacity {
         let (datagram_max, socket) = match channel {
             Channel::Command => (COMMAND_MAX, &self.command),

@@ -13,7 +13,7 @@ use mx_proto::Route;
 use mx_proto::port::{Close, ConnectError, LinkDown, SendError, Sent};
 use std::time::Duration;
 
-const TCP: Route = Route(2);
+pub(super) const TCP: Route = Route(2);
 
 #[test]
 fn links_beyond_the_limit_are_told_to_come_another_way() {

@@ -1,5 +1,6 @@
 //! How two ports meet: who listens, who connects, and what comes between.
 
+use super::limit::TCP;
 use super::strangers::welcome;
 use super::{Event, Node, fresh_name, link_up, linked};
 use crate::ports::local::LocalPort;
@@ -138,8 +139,17 @@ fn links_beyond_the_limit_are_refused_on_either_side() {
     let second = a.connect(&b).unwrap();
     b.settle();
     a.settle();
-    assert_eq!(a.take(), [Event::Down(second, LinkDown::Refused)]);
-    assert_eq!((b.port.stats().accepted, b.port.stats().refused), (1, 1));
+    // It listens, after all.
+    assert_eq!(a.take(), [Event::Down(second, LinkDown::Unreachable)]);
+    let Name {
+        board, endpoint, ..
+    } = b.name();
+    let again = a.port.connect_or(board, endpoint, TCP, &a.clock).unwrap();
+    b.settle();
+    a.settle();
+    let elsewhere = LinkDown::Elsewhere(TCP);
+    assert_eq!(a.take(), [Event::Down(again, elsewhere)]);
+    assert_eq!((b.port.stats().accepted, b.port.stats().refused), (1, 2));
     assert_eq!(b.connect(&a), Err(ConnectError::NoResources));
     a.port.close(first, Close::Flush);
     b.settle();

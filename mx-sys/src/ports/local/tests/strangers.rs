@@ -1,5 +1,6 @@
 //! Peers that do not play by the rules.
 
+use super::limit::TCP;
 use super::{Event, Node, fresh_name, header, last_link, link_up, readable};
 use crate::ports::local::handshake::{Hello, MESSAGE_LEN, Traits, Welcome};
 use crate::ports::local::layout::{BODY_MAX, CELL, CELL_TAIL_AT, Geometry};
@@ -419,6 +420,26 @@ fn an_acceptor_that_answers_nonsense_is_a_protocol_violation() {
         a.settle();
         assert_eq!(a.take(), [Event::Down(link, reason)]);
         assert_eq!(a.port.link_count(), 0);
+    }
+}
+
+#[test]
+fn who_is_dropped_without_a_word_tries_another_way_if_there_is_one() {
+    for is_read in [true, false] {
+        let name = fresh_name();
+        let listener = Socket::listen(name).unwrap();
+        let mut a = Node::new();
+        let link = a
+            .port
+            .connect_or(name.board, name.endpoint, TCP, &a.clock)
+            .unwrap();
+        let peer = listener.accept().unwrap();
+        if is_read {
+            peer.receive(&mut [0; MESSAGE_LEN]).unwrap();
+        }
+        drop(peer);
+        a.settle();
+        assert_eq!(a.take(), [Event::Down(link, LinkDown::Elsewhere(TCP))]);
     }
 }
 

@@ -1,0 +1,273 @@
+//! Both call each other, part and call again, and the links between them take their time.
+//!
+//! ```text
+//!   link 0   b ---- calls ----> a      slow
+//!   link 1   a ---- calls ----> b      they talk; a parts, which b has not heard
+//!   link 2   a -- calls again -> b     slow, too: a's new acquaintance meets b's old one on link 0
+//! ```
+
+use super::pair::{self, Node, Pair, Shared, Side};
+use super::{EXACT, bits};
+use mx_proto::port::LinkDown;
+use mx_proto::{
+    Completion, DownReason, Event, Kind, PartnerId, Received, RequestId, SendMode, Status, Target,
+};
+use mx_sim::Rng;
+
+/// How a node's connects have ended, the oldest first.
+fn connected(node: &mut Node) -> Vec<(Status, PartnerId)> {
+    std::iter::from_fn(|| node.poll_completion())
+        .filter(|done| done.kind == Kind::Connect)
+        .map(|done| (done.status, done.partner))
+        .collect()
+}
+
+/// Why its partners have gone.
+fn gone(node: &mut Node) -> Vec<DownReason> {
+    std::iter::from_fn(|| node.poll_event())
+        .map(|Event::PartnerDown { reason, .. }| reason)
+        .collect()
+}
+
+fn send(node: &mut Node, to: PartnerId, tag: u64, len: usize) {
+    let data = Shared::from(vec![tag as u8; len]);
+    node.send(to, bits(tag), data, 0, SendMode::Standard)
+        .unwrap();
+}
+
+/// Takes out a message that has come.
+fn receive(node: &mut Node, tag: u64) -> Completion {
+    match node.recv(bits(tag), EXACT, Shared::from(vec![0; 1000]), tag) {
+        Ok(Received::Complete(done)) => done,
+        other => panic!("message {tag} is not there: {other:?}"),
+    }
+}
+
+/// More messages each way than a first window has, one after the other.
+fn talk(pair: &mut Pair, of_a: PartnerId, of_b: PartnerId, what: &str) {
+    for tag in 1..=20 {
+        send(&mut pair.a, of_a, 100 + tag, 900);
+        send(&mut pair.b, of_b, 200 + tag, 900);
+        pair.run();
+        for (node, tag) in [(&mut pair.b, 100 + tag), (&mut pair.a, 200 + tag)] {
+            assert!(node.probe(bits(tag), EXACT).is_some(), "{tag}, {what}");
+            let done = receive(node, tag);
+            assert_eq!((done.status, done.transferred), (Status::Success, 900));
+        }
+    }
+}
+
+#[test]
+fn an_old_acquaintance_that_meets_a_new_one_takes_no_credit_along() {
+    for orphans in [0, 8] {
+        for heard_first in [false, true] {
+            met_by_an_old_one(orphans, heard_first);
+        }
+    }
+}
+
+/// `heard_first`: b hears of a's end before its own call is answered, which has met a's next.
+fn met_by_an_old_one(orphans: usize, heard_first: bool) {
+    let what = format!("orphans: {orphans}, heard first: {heard_first}");
+    let mut pair = Pair::keeping(orphans);
+    let (a, b) = (pair.target(Side::A), pair.target(Side::B));
+    pair.hold(&[0]);
+    pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
+    pair.a.connect(b, pair::KEY, bits(0), 1).unwrap();
+    pair.run();
+    let (status, of_a) = connected(&mut pair.a)[0];
+    assert_eq!(status, Status::Success);
+    // B learns a's name by a message, and both have used more than a first window.
+    send(&mut pair.a, of_a, 1, 10);
+    pair.run();
+    let of_b = receive(&mut pair.b, 1).partner;
+    talk(&mut pair, of_a, of_b, &what);
+
+    pair.hold(&[0, 1, 2]);
+    pair.a.disconnect(of_a);
+    pair.a.connect(b, pair::KEY, bits(0), 2).unwrap();
+    assert_eq!(pair.links(), 3);
+    if heard_first {
+        // B's Connect is on its way when it hears of the end.
+        pair.step(Side::B, 0);
+        pair.hold(&[0, 2]);
+        pair.run();
+        assert_eq!(gone(&mut pair.b), [DownReason::Disconnected], "{what}");
+    }
+    pair.hold(&[1, 2]);
+    pair.run();
+    let (status, of_b) = connected(&mut pair.b)[0];
+    assert_eq!(status, Status::Success, "{what}");
+    if !heard_first {
+        assert_eq!(gone(&mut pair.b), [DownReason::Disconnected], "{what}");
+    }
+    // The old link's news come late, and a's own call is answered at last.
+    send(&mut pair.b, of_b, 2, 10);
+    pair.hold(&[2]);
+    pair.run();
+    let of_a = receive(&mut pair.a, 2).partner;
+    talk(&mut pair, of_a, of_b, &what);
+    pair.hold(&[]);
+    pair.run();
+    assert_eq!(connected(&mut pair.a), [(Status::Success, of_a)], "{what}");
+    talk(&mut pair, of_a, of_b, &what);
+    assert_eq!((gone(&mut pair.a), gone(&mut pair.b)), (vec![], vec![]));
+    assert_eq!((pair.a.partners(), pair.b.partners()), (1, 1), "{what}");
+}
+
+/// The answer of an acquaintance that is over ends nothing of the present one.
+#[test]
+fn a_late_answer_of_an_old_acquaintance_is_nobodys() {
+    for orphans in [0, 8] {
+        let mut pair = Pair::keeping(orphans);
+        let (a, b) = (pair.target(Side::A), pair.target(Side::B));
+        // B calls, a answers, and the answer takes its time; meanwhile a parts and calls.
+        pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
+        pair.step(Side::B, 0);
+        pair.step(Side::A, 0);
+        let old = pair.a.partner_of(b.nic, b.endpoint);
+        pair.a.disconnect(old.expect("b has introduced itself"));
+        pair.a.connect(b, pair::KEY, bits(0), 2).unwrap();
+        pair.hold(&[0]);
+        pair.run();
+        let (status, of_a) = connected(&mut pair.a)[0];
+        assert_eq!(status, Status::Success);
+        send(&mut pair.a, of_a, 1, 10);
+        pair.run();
+        let of_b = receive(&mut pair.b, 1).partner;
+        pair.hold(&[]);
+        pair.run();
+        assert_eq!(connected(&mut pair.b), [(Status::Success, of_b)]);
+        talk(&mut pair, of_a, of_b, "after the late answer");
+        assert_eq!((gone(&mut pair.a), gone(&mut pair.b)), (vec![], vec![]));
+    }
+}
+
+/// Calls, messages and ends in any order, and packets of each link at any time.
+#[test]
+fn whatever_crosses_what_nobody_is_taken_for_a_stranger() {
+    mx_sim::seeds::each(3000, |seed| {
+        for orphans in [0, 8] {
+            anything_crosses(seed, orphans);
+        }
+    });
+}
+
+/// One side of a run with random operations.
+#[derive(Default)]
+struct Caller {
+    connects: Vec<RequestId>,
+    partners: Vec<PartnerId>,
+}
+
+impl Caller {
+    /// Takes in what has happened.
+    fn look(&mut self, node: &mut Node, what: &str) {
+        while let Some(event) = node.poll_event() {
+            let Event::PartnerDown {
+                partner, reason, ..
+            } = event;
+            let ours = matches!(
+                reason,
+                DownReason::Disconnected | DownReason::Link(LinkDown::Closed)
+            );
+            assert!(ours, "down: {reason}; {what}");
+            self.partners.retain(|known| *known != partner);
+        }
+        while let Some(done) = node.poll_completion() {
+            self.connects.retain(|connect| *connect != done.request);
+            let lives = node.partner_identity(done.partner).is_some();
+            if done.kind == Kind::Connect && done.status == Status::Success && lives {
+                self.partners.push(done.partner);
+            }
+        }
+    }
+
+    fn act(&mut self, node: &mut Node, other: Target, rng: &mut Rng) {
+        match rng.below(8) {
+            0 | 1 => {
+                let connect = node.connect(other, pair::KEY, bits(0), 1).unwrap();
+                self.connects.push(connect);
+            }
+            2 if !self.connects.is_empty() => {
+                let connect = self.connects.swap_remove(rng.index(self.connects.len()));
+                node.cancel_unmatched(connect);
+            }
+            3 if !self.partners.is_empty() => {
+                let partner = self.partners[0];
+                node.disconnect(partner);
+                self.partners.retain(|known| *known != partner);
+            }
+            4..=6 if !self.partners.is_empty() => {
+                let to = self.partners[rng.index(self.partners.len())];
+                for _ in 0..rng.within(1..=12) {
+                    send(node, to, 7, rng.pick(&[0, 100, 5_000, 40_000]));
+                }
+            }
+            _ => receive_all(node),
+        }
+    }
+}
+
+/// Receives what waits here, and what comes next.
+fn receive_all(node: &mut Node) {
+    for _ in 0..100 {
+        let there = node.probe(bits(7), EXACT).is_some();
+        let memory = Shared::from(vec![0; 40_000]);
+        node.recv(bits(7), EXACT, memory, 0).unwrap();
+        if !there {
+            return;
+        }
+    }
+}
+
+fn anything_crosses(seed: u64, orphans: usize) {
+    let what = format!("seed {seed}, orphans: {orphans}");
+    let mut rng = Rng::new(seed);
+    let mut pair = Pair::one_at_a_time(orphans);
+    let (a, b) = (pair.target(Side::A), pair.target(Side::B));
+    let mut callers = [Caller::default(), Caller::default()];
+    let mut slow = Vec::new();
+    for _ in 0..rng.within(20..=400) {
+        while slow.len() < pair.links() {
+            slow.push(rng.chance(0.4));
+        }
+        if rng.chance(0.1) || pair.links() == 0 {
+            match rng.chance(0.5) {
+                true => callers[0].act(&mut pair.a, b, &mut rng),
+                false => callers[1].act(&mut pair.b, a, &mut rng),
+            }
+        } else {
+            let side = if rng.chance(0.5) { Side::A } else { Side::B };
+            // The newest links are those where something happens.
+            let newest = pair.links() - 1;
+            let link = newest - rng.index(pair.links().min(4));
+            if !slow[link] || rng.chance(0.05) {
+                pair.step(side, link);
+            }
+        }
+        callers[0].look(&mut pair.a, &what);
+        callers[1].look(&mut pair.b, &what);
+    }
+    // All arrives; then they can talk.
+    pair.run();
+    callers[0].look(&mut pair.a, &what);
+    callers[1].look(&mut pair.b, &what);
+    pair.a.connect(b, pair::KEY, bits(0), 1).unwrap();
+    pair.run();
+    let (status, of_a) = connected(&mut pair.a).pop().expect("it has ended");
+    assert_eq!(status, Status::Success, "{what}");
+    pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
+    pair.run();
+    let (status, of_b) = connected(&mut pair.b).pop().expect("it has ended");
+    assert_eq!(status, Status::Success, "{what}");
+    // Whatever waits here of before is received.
+    for _ in 0..20 {
+        receive_all(&mut pair.a);
+        receive_all(&mut pair.b);
+        pair.run();
+    }
+    while pair.a.poll_completion().is_some() || pair.b.poll_completion().is_some() {}
+    talk(&mut pair, of_a, of_b, &what);
+    assert_eq!((gone(&mut pair.a), gone(&mut pair.b)), (vec![], vec![]));
+}

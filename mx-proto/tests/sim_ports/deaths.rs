@@ -1,0 +1,237 @@
+//! How soon a port over datagrams notices that a peer is dead whose machine says so of everything that
+//! is sent there, and what that costs while the peer lives.
+//!
+//! ```text
+//!   something goes to the dead ---> refused --> asked again at once --> refused --> refused: dead
+//!   nothing does                    operations wait (watched): asked 25 times a second
+//!                                   otherwise: the keep-alive
+//! ```
+
+use super::peer::target;
+use super::sessions::{PING, SECOND, Stage, config};
+use mx_proto::Instant;
+use mx_proto::port::{LinkDown, Port};
+use mx_proto::reliability::{Channel, Quote, ReliableConfig};
+use mx_sim::link::Fate;
+use mx_sim::{Buffer, NodeId, Terms, seeds};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+const fn millis(span: u64) -> Duration {
+    Duration::from_millis(span)
+}
+
+/// What three questions at short intervals take.
+const ASKING: Duration = millis(20);
+
+fn watch(stage: &mut Stage, id: NodeId, wanted: bool) {
+    let peer = stage.at(id);
+    let link = peer.link.or(peer.heard.link).expect("it has a link");
+    Port::<Buffer>::watch(&mut peer.port, link, wanted);
+}
+
+/// The other one dies; how long it takes until that is noticed, if it does within 10 s.
+fn death(stage: &mut Stage) -> Duration {
+    let killed = stage.world.now();
+    drop(stage.cluster.kill(1));
+    while stage.down(0).is_none() {
+        stage.run(millis(1));
+        let took = stage.world.now().since(killed);
+        assert!(took < 10 * SECOND, "never noticed");
+    }
+    assert_eq!(stage.down(0), Some(LinkDown::Reset));
+    stage.world.now().since(killed)
+}
+
+/// Pings from the first node to the second from now on, and when they went out.
+fn count_pings(stage: &Stage) -> Rc<RefCell<Vec<Instant>>> {
+    let pings = Rc::new(RefCell::new(Vec::new()));
+    let (seen, world) = (Rc::clone(&pings), stage.world.clone());
+    let script = move |_: Channel, bytes: &[u8]| {
+        if bytes[3] == PING {
+            seen.borrow_mut().push(world.now());
+        }
+        Fate::Chance
+    };
+    stage.net.set_script(0, 1, Some(Box::new(script)));
+    pings
+}
+
+#[test]
+fn a_dead_peer_that_is_watched_is_missed_at_once_however_long_nothing_has_happened() {
+    seeds::each(10, |seed| {
+        let mut stage = Stage::new(seed);
+        stage.exchange(3);
+        watch(&mut stage, 0, true);
+        let idle = stage.rng.pick(&[0, 1, 33, 700, 5_000]);
+        stage.run(millis(idle));
+        let took = death(&mut stage);
+        let limit = ReliableConfig::default().watched_keepalive + ASKING;
+        assert!(took <= limit, "{took:?} after {idle} ms");
+    });
+}
+
+#[test]
+fn a_dead_peer_that_nobody_waits_for_is_missed_with_the_first_thing_sent_to_it() {
+    seeds::each(10, |seed| {
+        let mut stage = Stage::new(seed);
+        stage.exchange(3);
+        stage.run(3 * SECOND);
+        let took = match stage.rng.below(2) {
+            0 => death(&mut stage).saturating_sub(config().keepalive),
+            _ => {
+                let bytes = stage.rng.pick(&[1, 30_000]);
+                stage.at(0).to_send.push_back(bytes);
+                death(&mut stage)
+            }
+        };
+        assert!(took <= ASKING, "{took:?}");
+    });
+}
+
+#[test]
+fn a_peer_that_has_been_silent_for_long_and_dies_is_missed_with_the_next_question() {
+    for is_watched in [false, true] {
+        seeds::each(5, |seed| {
+            let mut stage = Stage::new(seed);
+            stage.exchange(3);
+            watch(&mut stage, 0, is_watched);
+            stage.net.set_cut(0, 1, true);
+            stage.at(0).to_send.extend([100, 30_000]);
+            // Everything that is asked again and again has its longest pause.
+            let more = stage.rng.below(250);
+            stage.run(2 * SECOND + millis(more));
+            assert_eq!(stage.down(0), None);
+            let took = death(&mut stage);
+            let longest = match is_watched {
+                true => ReliableConfig::default().watched_keepalive,
+                false => config().give_up / 8,
+            };
+            assert!(took <= longest + ASKING, "{took:?}");
+        });
+    }
+}
+
+/// Two peers that know each other and the way, on which nothing is searched for any more.
+fn settled(seed: u64, terms: Terms) -> Stage {
+    let config = ReliableConfig {
+        keepalive: 60 * SECOND,
+        give_up: 240 * SECOND,
+        ..config()
+    };
+    let mut stage = Stage::with(seed, config, terms);
+    stage.exchange(3);
+    stage.run(3 * SECOND);
+    stage
+}
+
+#[test]
+fn one_refusal_of_a_living_peer_costs_a_question_and_nothing_else() {
+    seeds::each(10, |seed| {
+        let mut stage = settled(seed, Terms::default());
+        let said = stage.record(0, 1);
+        stage.at(0).to_send.push_back(100);
+        stage.run(millis(10));
+        let quote = Quote::read(&said.borrow()[0].1);
+        assert!(quote.is_some());
+        let (from, command) = (super::sessions::address(0), super::sessions::address(1));
+        let data = stage.net.data_address(1).expect("it lives");
+        for to in [command, data] {
+            let pings = count_pings(&stage);
+            stage.net.inject_error(from, to, None, quote);
+            stage.run(millis(100));
+            assert_eq!(pings.borrow().len(), 1, "one question, and one answer");
+            assert_eq!(stage.down(0), None);
+        }
+        stage.exchange(3);
+    });
+}
+
+#[test]
+fn a_refusal_that_nothing_follows_makes_nobody_ask_for_ever() {
+    let mut stage = settled(1, Terms::default());
+    let said = stage.record(0, 1);
+    stage.at(0).to_send.push_back(100);
+    stage.run(millis(10));
+    let quote = Quote::read(&said.borrow()[0].1);
+    let pings = count_pings(&stage);
+    stage.net.set_cut(0, 1, true);
+    let (from, to) = (super::sessions::address(0), super::sessions::address(1));
+    stage.net.inject_error(from, to, None, quote);
+    stage.run(2 * SECOND);
+    let asked = pings.borrow().len();
+    assert!((5..=20).contains(&asked), "{asked} times in 2 s");
+}
+
+#[test]
+fn a_living_peer_that_is_watched_is_asked_while_it_is_silent_and_no_longer_than_it_is_watched() {
+    let mut stage = settled(1, Terms::default());
+    let pings = count_pings(&stage);
+    watch(&mut stage, 0, true);
+    stage.run(4 * SECOND);
+    let pause = ReliableConfig::default().watched_keepalive;
+    let most = (4 * SECOND).div_duration_f64(pause) as usize;
+    let asked = pings.borrow_mut().drain(..).count();
+    assert!((most / 2..=most).contains(&asked), "{asked} of {most}");
+    assert_eq!(stage.at(0).port.resting(), 0);
+    // A peer that talks is not asked.
+    for _ in 0..40 {
+        stage.at(1).to_send.push_back(100);
+        stage.run(pause / 2);
+    }
+    assert_eq!(pings.borrow().len(), 0);
+    stage.run(3 * SECOND);
+    pings.borrow_mut().clear();
+    watch(&mut stage, 0, false);
+    assert_eq!(stage.at(0).port.resting(), 1);
+    stage.run(3 * SECOND);
+    assert_eq!(pings.borrow().len(), 0);
+    assert_eq!(stage.at(0).port.resting(), 1);
+    assert_eq!(stage.down(0), None);
+}
+
+#[test]
+fn where_nobody_says_that_a_peer_is_gone_none_is_asked_more_often_for_being_watched() {
+    let terms = Terms {
+        answers_refused: false,
+        ..Terms::default()
+    };
+    let mut stage = settled(1, terms);
+    let pings = count_pings(&stage);
+    watch(&mut stage, 0, true);
+    stage.run(millis(900));
+    assert_eq!(pings.borrow().len(), 0);
+}
+
+#[test]
+fn all_that_are_watched_together_are_asked_so_often_and_no_more() {
+    let mut stage = Stage::new(1);
+    for id in 0..2 {
+        stage.at(id).heard.indifferent = true;
+    }
+    let clock = stage.world.clock();
+    let links: Vec<_> = (0..800)
+        .map(|_| {
+            let port = &mut stage.at(0).port;
+            Port::<Buffer>::connect(port, target(1), &clock).expect("there is room")
+        })
+        .collect();
+    stage.run(millis(100));
+    for link in &links {
+        Port::<Buffer>::watch(&mut stage.at(0).port, *link, true);
+    }
+    stage.run(SECOND);
+    let pings = count_pings(&stage);
+    stage.run(SECOND);
+    let asked = pings.borrow().len();
+    // Without a bound it would be 20 000.
+    assert!((3_000..=4_100).contains(&asked), "{asked} in a second");
+    for link in links {
+        Port::<Buffer>::watch(&mut stage.at(0).port, link, false);
+    }
+    stage.run(millis(10));
+    pings.borrow_mut().clear();
+    stage.run(millis(500));
+    assert_eq!(pings.borrow().len(), 0);
+}

@@ -1,0 +1,307 @@
+//! Peers on one host at the limit of descriptors: nobody is refused, taken for hostile, or lost.
+//!
+//! ```text
+//!   descriptors left   accept    memory of Hello or Wake
+//!     none             waits     -                        tried again every 100 ms
+//!     one              works     is cut off the message   Later: come over tcp, or I shall wake you
+//! ```
+//!
+//! Without the test harness: a test takes all descriptors of its process.
+
+mod local_common;
+mod node;
+mod signal;
+
+use local_common::{Event, Node as PortNode};
+use mx_proto::port::{ConnectError, LinkDown};
+use mx_proto::{Config, EndpointId, LinkId, NicId, Route, Status, Target};
+use mx_sys::ports::local::LocalOptions;
+use mx_sys::{EndpointChoice, MonotonicClock, OpenOptions, ROUTE_TCP};
+use node::{LONG, Node, NotConnected};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+const CASES: &[(&str, fn())] = &[
+    (
+        "a_caller_whose_memory_was_cut_off_is_sent_another_way",
+        cut_off_hello,
+    ),
+    (
+        "a_link_whose_memory_was_cut_off_wakes_up_later",
+        cut_off_wake,
+    ),
+    (
+        "without_descriptors_callers_wait_and_nothing_spins",
+        no_accept,
+    ),
+    (
+        "a_server_at_its_limit_is_reached_all_the_same",
+        server_at_its_limit,
+    ),
+    (
+        "a_client_at_its_limit_is_told_that_and_nothing_else",
+        client_at_its_limit,
+    ),
+];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.first().is_some_and(|first| first == "server") {
+        serve();
+        return ExitCode::SUCCESS;
+    }
+    set_limit(256);
+    let filter = args.iter().find(|arg| !arg.starts_with('-'));
+    let mut failed = false;
+    for (name, case) in CASES {
+        if filter.is_some_and(|filter| !name.contains(filter.as_str())) {
+            continue;
+        }
+        let ok = std::panic::catch_unwind(case).is_ok();
+        println!("test {name} ... {}", if ok { "ok" } else { "FAILED" });
+        failed |= !ok;
+    }
+    ExitCode::from(u8::from(failed))
+}
+
+fn set_limit(descriptors: u64) {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: one `rlimit` that outlives both calls.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+        limit.rlim_cur = descriptors;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+    }
+}
+
+/// Takes all descriptors but so many.
+fn hoard(left: usize) -> Vec<File> {
+    let mut all = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        all.push(file);
+    }
+    all.truncate(all.len().saturating_sub(left));
+    all
+}
+
+fn pair() -> (PortNode, PortNode, (u32, u32)) {
+    let (board, endpoint) = local_common::fresh();
+    let soon = LocalOptions {
+        idle: Some(Duration::from_millis(20)),
+        ..LocalOptions::default()
+    };
+    let server = PortNode::open_with(board, endpoint, soon);
+    let client = PortNode::open_with(board, endpoint + 1_000, soon);
+    (server, client, (board, endpoint))
+}
+
+fn cut_off_hello() {
+    let (mut server, mut client, (board, endpoint)) = pair();
+    let link = client
+        .port
+        .connect_or(board, endpoint, ROUTE_TCP, &MonotonicClock)
+        .unwrap();
+    // Enough to accept the connection, but not to take what comes over it.
+    let all = hoard(1);
+    server.until("a caller", |server| {
+        let stats = server.port.stats();
+        stats.turned_away + stats.accepted + stats.refused > 0
+    });
+    drop(all);
+    assert_eq!(
+        client.next(),
+        (link, Event::Down(LinkDown::Elsewhere(ROUTE_TCP)))
+    );
+    let stats = server.port.stats();
+    assert_eq!((stats.turned_away, stats.violations), (1, 0));
+    let link = client
+        .port
+        .connect_or(board, endpoint, ROUTE_TCP, &MonotonicClock)
+        .unwrap();
+    server.until("the caller", |server| server.port.stats().accepted == 1);
+    assert_eq!(client.next(), (link, Event::Up));
+}
+
+fn cut_off_wake() {
+    for back in [false, true] {
+        let (mut server, mut client, (board, endpoint)) = pair();
+        let link = client
+            .port
+            .connect_to(board, endpoint, &MonotonicClock)
+            .unwrap();
+        server.until("a caller", |server| server.port.stats().accepted == 1);
+        assert_eq!(client.next(), (link, Event::Up));
+        client.send(link, b"hello");
+        let (link_back, _) = server.packet();
+        let begin = Instant::now();
+        while server.port.stats().asleep + client.port.stats().asleep < 2 {
+            server.poll();
+            client.poll();
+            assert!(begin.elapsed() < LONG, "awake");
+        }
+        let (from, to, link): (_, _, LinkId) = match back {
+            false => (&mut client, &mut server, link),
+            true => (&mut server, &mut client, link_back),
+        };
+        from.try_send(link, b"wake up").unwrap_err();
+        let all = hoard(0);
+        // What was handed over cannot be taken, nor can anything be handed back.
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_millis(300) {
+            to.poll();
+            from.poll();
+        }
+        assert!(from.events.is_empty() && to.events.is_empty());
+        assert_eq!(to.port.stats().violations, 0);
+        drop(all);
+        let begin = Instant::now();
+        while from.events.is_empty() {
+            to.poll();
+            from.poll();
+            assert!(begin.elapsed() < LONG, "asleep");
+        }
+        assert_eq!(from.next(), (link, Event::Writable));
+        from.send(link, b"wake up");
+        let got = to.packet();
+        assert_eq!(got.1, b"wake up");
+    }
+}
+
+fn no_accept() {
+    let (mut server, mut client, (board, endpoint)) = pair();
+    let link = client
+        .port
+        .connect_or(board, endpoint, ROUTE_TCP, &MonotonicClock)
+        .unwrap();
+    let all = hoard(0);
+    for _ in 0..100_000 {
+        server.poll();
+    }
+    // Between two tries it sleeps.
+    let begin = Instant::now();
+    let mut sleeps = 0;
+    while begin.elapsed() < Duration::from_secs(1) {
+        server.doze(Duration::from_millis(50));
+        server.poll();
+        sleeps += 1;
+    }
+    assert!(sleeps < 100, "{sleeps}");
+    client.poll();
+    assert!(client.events.is_empty(), "{:?}", client.events);
+    drop(all);
+    server.until("the caller", |server| server.port.stats().accepted == 1);
+    assert_eq!(client.next(), (link, Event::Up));
+}
+
+/// The other process: leaves itself as many descriptors as it is told to.
+fn serve() {
+    set_limit(256);
+    let node = Node::open(
+        OpenOptions::new(EndpointChoice::Any),
+        Config::default(),
+        true,
+    );
+    let node = node.unwrap();
+    println!("{} {}", node.identity.nic.0, node.identity.endpoint.0);
+    let mut kept = Vec::new();
+    for line in std::io::stdin().lines() {
+        kept.clear();
+        if let Ok(left) = line.unwrap().parse() {
+            kept = hoard(left);
+        }
+        println!("done");
+    }
+}
+
+/// A server in a process of its own.
+struct Server {
+    process: Child,
+    input: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+    target: Target,
+}
+
+impl Server {
+    fn start() -> Self {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .arg("server")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let identity = lines.next().unwrap().unwrap();
+        let (nic, endpoint) = identity.split_once(' ').unwrap();
+        let target = Target {
+            nic: NicId(nic.parse().unwrap()),
+            endpoint: EndpointId(endpoint.parse().unwrap()),
+            route: Route::AUTO,
+        };
+        let input = process.stdin.take().unwrap();
+        Self {
+            process,
+            input,
+            lines,
+            target,
+        }
+    }
+
+    /// How many descriptors it is to leave itself.
+    fn tell(&mut self, left: &str) {
+        writeln!(self.input, "{left}").unwrap();
+        assert_eq!(self.lines.next().unwrap().unwrap(), "done");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+fn server_at_its_limit() {
+    let mut server = Server::start();
+    for left in [0, 1, 2, 3, 4, 5] {
+        server.tell(&left.to_string());
+        let client = Node::any();
+        let posted = client.shared.lock().endpoint.connect(
+            server.target,
+            node::KEY,
+            mx_proto::MatchBits(0),
+            7,
+        );
+        posted.unwrap();
+        let done = client.try_done(7, Duration::from_millis(400));
+        println!("  {left} left: {:?}", done.as_ref().map(|done| done.status));
+        let done = done.unwrap_or_else(|| {
+            server.tell("all");
+            client.done(7)
+        });
+        assert_eq!(done.status, Status::Success, "{left} left");
+    }
+}
+
+fn client_at_its_limit() {
+    let server = Server::start();
+    let mut reached = 0;
+    for left in 0..12 {
+        let client = Node::any();
+        let all = hoard(left);
+        let answer = client.connect(server.target);
+        drop(all);
+        match answer {
+            Ok(_) => reached += 1,
+            Err(NotConnected::AtOnce(ConnectError::NoResources)) => {}
+            Err(NotConnected::Later(Status::NoResources | Status::Unreachable)) => {}
+            Err(other) => panic!("{left} left: {other:?}"),
+        }
+        client.connect(server.target).unwrap();
+    }
+    assert!(reached > 0);
+}

@@ -1,0 +1,66 @@
+//! A provider that keeps its domain although everything in it has been closed: said once, and not as a
+//! warning, for nobody can do anything about it.
+
+mod direct;
+
+use direct::made_up::{nodes, shapes};
+use direct::nodes::pattern;
+use libfabric_fake::Fake;
+use mx_proto::Status;
+use std::sync::Mutex;
+
+/// What was said of closing, from `debug` on.
+static SAID: Mutex<Vec<(log::Level, String)>> = Mutex::new(Vec::new());
+
+struct Logger;
+
+impl log::Log for Logger {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        let text = record.args().to_string();
+        if text.contains("cannot be closed") {
+            SAID.lock().unwrap().push((record.level(), text));
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+#[test]
+fn a_domain_that_the_provider_keeps_is_told_of_once_and_with_the_reason() {
+    log::set_logger(&Logger).unwrap();
+    log::set_max_level(log::LevelFilter::Debug);
+    let mut domains = 0;
+    for shape in shapes() {
+        let fake = Fake::new(shape, 1);
+        fake.faults(|faults| faults.keeps_domains = true);
+        let mut nodes = nodes(&fake, 2);
+        let to = nodes.connect(0, 1);
+        let sent = pattern(200_003, 1);
+        let mut got = vec![0; sent.len()];
+        nodes.post(1, 1, &mut got, 7);
+        nodes.send_all(0, to, 1, &sent);
+        assert_eq!(nodes.wait(1, 7).status, Status::Success);
+        drop(nodes);
+        domains += 2;
+        // Nothing of ours is left in them, and nothing was closed out of turn.
+        assert_eq!(fake.violations(), Vec::<String>::new());
+    }
+    let said = std::mem::take(&mut *SAID.lock().unwrap());
+    let loud: Vec<_> = said
+        .iter()
+        .filter(|(level, _)| *level < log::Level::Debug)
+        .collect();
+    let [(log::Level::Info, text)] = loud[..] else {
+        panic!("{loud:?}");
+    };
+    assert!(
+        text.contains("domain") && text.contains("of its own"),
+        "{text}"
+    );
+    // Each domain and its fabric.
+    assert_eq!(said.len(), 1 + 2 * domains);
+}

@@ -1,0 +1,94 @@
+//! Whether an expected operation posted now belongs to anything its peer knows of.
+//!
+//! ```text
+//!               unexpected message posted, or handed out
+//!    UNOPENED ----------------------------------------------> OPEN
+//!        |                                                    |  ^
+//!        | handed out, of a connection                   lost |  | unexpected message posted, or
+//!        | that is lost                                       v  | handed out
+//!        `-------------------------------------------------> CUT
+//! ```
+//!
+//! In BMI every exchange begins with an unexpected message, and what is expected follows it. When the
+//! connection is lost, the peer ends what it had with us and forgets it. An expected operation that
+//! the host posts afterwards, for an exchange from before, would wait for ever: the new connection
+//! works, and nobody at its other end has the counterpart. So while a conversation is CUT
+//!
+//! * expected sends end with `-BMI_ENETRESET`,
+//! * receives are *provisional*: a host posts the receive of an answer before its request. A following
+//!   unexpected send makes them ordinary; an expected send, or one peer timeout, ends them with
+//!   `-BMI_ENETRESET`.
+//!
+//! UNOPENED conversations are never cut: programs that agree on expected messages without a request
+//! begin anew after a loss, as they began.
+//!
+//! Knows nothing of: operations, connections.
+
+/// See the module.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub enum Conversation {
+    /// No unexpected message has been exchanged with the peer.
+    #[default]
+    Unopened,
+    /// The connection was lost after unexpected messages, and none has been exchanged since.
+    Cut,
+    /// Unexpected messages have been exchanged, and the connection has not been lost since.
+    Open,
+}
+
+impl Conversation {
+    /// Records that the connection is lost.
+    pub fn on_loss(&mut self) {
+        if *self == Self::Open {
+            *self = Self::Cut;
+        }
+    }
+
+    /// Records that a message of a connection that is lost has been handed out.
+    pub fn on_late_message(&mut self) {
+        if *self == Self::Unopened {
+            *self = Self::Cut;
+        }
+    }
+
+    /// Joins the conversations with one peer that was known under two names.
+    pub fn merge(&mut self, other: Self) {
+        *self = (*self).max(other);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Conversation::{self, Cut, Open, Unopened};
+
+    fn after(mut from: Conversation, record: fn(&mut Conversation)) -> Conversation {
+        record(&mut from);
+        from
+    }
+
+    #[test]
+    fn only_what_was_opened_is_cut_by_a_loss() {
+        assert_eq!(after(Unopened, Conversation::on_loss), Unopened);
+        assert_eq!(after(Open, Conversation::on_loss), Cut);
+        assert_eq!(after(Cut, Conversation::on_loss), Cut);
+    }
+
+    #[test]
+    fn a_late_message_cuts_what_was_not_opened_and_leaves_what_is() {
+        assert_eq!(after(Unopened, Conversation::on_late_message), Cut);
+        assert_eq!(after(Open, Conversation::on_late_message), Open);
+    }
+
+    #[test]
+    fn an_open_conversation_wins_over_a_cut_one() {
+        for (a, b, both) in [
+            (Cut, Open, Open),
+            (Unopened, Cut, Cut),
+            (Open, Unopened, Open),
+        ] {
+            let mut merged = a;
+            merged.merge(b);
+            assert_eq!(merged, both);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Operations of an exchange whose connection has been lost: none waits for a peer that has forgotten
+//! it, and a new exchange works at once.
+
+mod sim;
+
+use bmi_mx::abi::constants::*;
+use bmi_mx::abi::types::bmi_method_addr;
+use bmi_mx::method::PostKind;
+use mx_sim::Profile;
+use mx_sim::world::NodeId;
+use sim::Rig;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+const TIMEOUT: Duration = Duration::from_millis(800);
+/// With the lateness of the endpoint's timers.
+const LIMIT: Duration = Duration::from_millis(850);
+const ANSWER: i32 = 1;
+const ACK: i32 = 3;
+const STRIP: usize = 256 << 10;
+
+/// A client and a server that have exchanged a request and its answer.
+struct Pair {
+    rig: Rig,
+    client: NodeId,
+    server: NodeId,
+}
+
+impl Pair {
+    fn new(seed: u64) -> Self {
+        let mut rig = Rig::new(seed);
+        rig.endpoint.peer_timeout = Some(TIMEOUT);
+        let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+        let mut pair = Self {
+            rig,
+            client,
+            server,
+        };
+        assert_eq!(pair.exchange(), (0, 0));
+        pair
+    }
+
+    /// A whole exchange, the receive before its request; how request and answer ended.
+    fn exchange(&mut self) -> (i32, i32) {
+        let answer = self.rig.host(self.client).recv(self.server, ANSWER, 100);
+        let request = self.request();
+        let came = self.hand_out();
+        self.answer(came, ANSWER);
+        let ended = self.rig.wait(self.client, request);
+        (ended, self.rig.wait(self.client, answer))
+    }
+
+    fn request(&mut self) -> u64 {
+        let host = self.rig.host(self.client);
+        host.send_unexpected(self.server, ANSWER, b"request")
+    }
+
+    /// Waits until the server has the next request; who sent it.
+    fn hand_out(&mut self) -> NonNull<bmi_method_addr> {
+        let server = self.server;
+        self.rig
+            .run("the request", |rig| !rig.peek(server).got.is_empty());
+        let got = self.rig.peek(server).got.remove(0);
+        NonNull::new(got.addr as *mut _).unwrap()
+    }
+
+    fn answer(&mut self, to: NonNull<bmi_method_addr>, tag: i32) -> u64 {
+        let host = self.rig.host(self.server);
+        host.post(PostKind::Send, to, tag, (*b"answer").into())
+            .unwrap()
+    }
+
+    /// The server answers a client that is stopped, has something else to wait for from it, and gives
+    /// it up. What the client posted before that has ended without an error.
+    fn client_is_given_up_behind_an_answer(&mut self) {
+        let (client, server) = (self.client, self.server);
+        let answer = self.rig.host(client).recv(server, ANSWER, 100);
+        let request = self.request();
+        let came = self.hand_out();
+        assert_eq!(self.rig.wait(client, request), 0);
+        self.rig.cluster.stall(client, TIMEOUT * 3);
+        self.answer(came, ANSWER);
+        let host = self.rig.host(server);
+        let strip = vec![0; STRIP].into_boxed_slice();
+        let strip = host.post(PostKind::Recv, came, 2, strip).unwrap();
+        assert_eq!(self.rig.wait(server, strip), -BMI_ETIMEDOUT);
+        assert_eq!(self.rig.wait(client, answer), 0);
+        self.rig.run_for(TIMEOUT / 8);
+    }
+
+    /// Runs until a client's operation has ended, and says how, and after how long.
+    fn end(&mut self, label: u64) -> (i32, Duration) {
+        let began = self.rig.now();
+        let code = self.rig.wait(self.client, label);
+        (code, self.rig.now().since(began))
+    }
+}
+
+#[test]
+fn what_a_client_posts_for_an_exchange_that_was_cut_ends_at_once() {
+    for seed in 0..20 {
+        let mut pair = Pair::new(seed);
+        pair.client_is_given_up_behind_an_answer();
+        let (client, server) = (pair.client, pair.server);
+        let receive_first = seed % 2 == 0;
+        let ack = |pair: &mut Pair| pair.rig.host(client).recv(server, ACK, 100);
+        let early = receive_first.then(|| ack(&mut pair));
+        let strip = pair.rig.host(client).send(server, 2, &vec![7; STRIP]);
+        let ack = early.unwrap_or_else(|| ack(&mut pair));
+        let (code, took) = pair.end(strip);
+        assert_eq!(
+            (code, took),
+            (-BMI_ENETRESET, Duration::ZERO),
+            "seed {seed}"
+        );
+        let (code, took) = pair.end(ack);
+        assert_eq!(code, -BMI_ENETRESET, "seed {seed}");
+        let limit = if receive_first { Duration::ZERO } else { LIMIT };
+        assert!(took <= limit, "{took:?}");
+        // The host begins anew, and that works at once.
+        assert_eq!(pair.exchange(), (0, 0), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_receive_of_an_exchange_that_was_cut_ends_after_one_peer_timeout() {
+    let mut pair = Pair::new(1);
+    pair.client_is_given_up_behind_an_answer();
+    let receive = pair.rig.host(pair.client).recv(pair.server, ACK, 100);
+    let (code, took) = pair.end(receive);
+    assert_eq!(code, -BMI_ENETRESET);
+    assert!((TIMEOUT..LIMIT).contains(&took), "{took:?}");
+    assert_eq!(pair.exchange(), (0, 0));
+}
+
+#[test]
+fn an_idle_client_notices_nothing_of_a_server_that_was_restarted() {
+    for seed in 0..20 {
+        let mut pair = Pair::new(seed);
+        let server = pair.server;
+        pair.rig.kill(server);
+        pair.rig.run_for(TIMEOUT);
+        pair.rig.restart(server, Profile::default());
+        assert_eq!(pair.exchange(), (0, 0), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_receive_whose_request_follows_waits_for_as_long_as_its_answer_takes() {
+    let mut pair = Pair::new(1);
+    pair.client_is_given_up_behind_an_answer();
+    let (client, server) = (pair.client, pair.server);
+    let answer = pair.rig.host(client).recv(server, ANSWER, 100);
+    pair.rig.run_for(TIMEOUT / 2);
+    let request = pair.request();
+    assert_eq!(pair.rig.wait(client, request), 0);
+    let came = pair.hand_out();
+    // Only its server is asked meanwhile whether it is there.
+    pair.rig.run_for(TIMEOUT * 4);
+    assert_eq!(pair.rig.peek(client).error(answer), None);
+    pair.answer(came, ANSWER);
+    assert_eq!(pair.rig.wait(client, answer), 0);
+}
+
+#[test]
+fn a_request_that_outlived_its_connection_is_answered_with_an_error() {
+    let mut pair = Pair::new(1);
+    let (client, server) = (pair.client, pair.server);
+    pair.rig.peek(server).fetching = false;
+    let request = pair.request();
+    assert_eq!(pair.rig.wait(client, request), 0);
+    pair.rig.kill(client);
+    pair.rig.run_for(TIMEOUT);
+    pair.rig.host(server).fetching = true;
+    let came = pair.hand_out();
+    let sent = pair.answer(came, ANSWER);
+    let receive = pair.rig.host(server).recv_at(came, 2, 100);
+    assert_eq!(pair.rig.wait(server, sent), -BMI_ENETRESET);
+    let began = pair.rig.now();
+    let ended = pair.rig.wait(server, receive);
+    assert!(ended < 0 && pair.rig.now().since(began) <= LIMIT);
+    // The client's next life is served.
+    pair.rig.restart(client, Profile::default());
+    assert_eq!(pair.exchange(), (0, 0));
+}
+
+#[test]
+fn a_servers_receive_of_a_cut_exchange_ends_although_the_client_asks_for_something_else() {
+    let mut pair = Pair::new(1);
+    let (client, server) = (pair.client, pair.server);
+    let request = pair.request();
+    let came = pair.hand_out();
+    assert_eq!(pair.rig.wait(client, request), 0);
+    // The client gives the server up, which is stopped.
+    pair.rig.cluster.stall(server, TIMEOUT * 3);
+    let lost = pair.rig.host(client).recv(server, ACK, 100);
+    assert_eq!(pair.rig.wait(client, lost), -BMI_ETIMEDOUT);
+    pair.rig.run_for(TIMEOUT * 3);
+    let receive = pair.rig.host(server).recv_at(came, 2, 100);
+    assert_eq!(pair.exchange(), (0, 0));
+    let began = pair.rig.now();
+    assert_eq!(pair.rig.wait(server, receive), -BMI_ENETRESET);
+    assert!(pair.rig.now().since(began) <= LIMIT);
+}
+
+#[test]
+fn programs_without_requests_begin_anew_after_a_loss() {
+    let mut rig = Rig::new(1);
+    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    rig.introduce(a, b);
+    rig.kill(b);
+    rig.run_for(TIMEOUT);
+    rig.restart(b, Profile::default());
+    rig.introduce(a, b);
+}
