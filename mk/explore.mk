@@ -4,7 +4,7 @@
 #   make explore DEPTH=6 ONLY=crossed only those with this in their names
 #   THREADS=8                         on so many threads (default 2)
 #
-# Each step more takes six to eight times as long with two nodes, ten to fifteen times with three.
+# Each step more takes three to eight times as long with two nodes, six to fifteen times with three.
 # How to read an order that fails, and how to replay it: docs/architecture.md.
 
 .PHONY: explore
