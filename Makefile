@@ -51,6 +51,7 @@ help:
 	@echo "check-dgram    the dgram port with datagrams lost, doubled, overtaken and damaged"
 	@echo "check-net   bad links, cuts and crowds between network namespaces (as root); PORT=dgram"
 	@echo "torture     random programs on real processes: MINUTES=10 PORT=tcp SEED=1"
+	@echo "explore     every order of a few steps, on the simulator: DEPTH=6 ONLY=crossed"
 	@echo "fuzz        hostile inputs by libFuzzer: TARGET=session MINUTES=5 (nightly Rust, cargo-fuzz)"
 	@echo "run         a file server and a client: FILE=... there and back; PORT=rdm"
 	@echo "bench       latency, bandwidth and rate beside their references"

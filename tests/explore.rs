@@ -647,7 +647,7 @@ fn stopped() -> Alphabet {
 
 #[test]
 fn a_client_and_its_server_in_every_order() {
-    explore("a client and its server", &pair(), 4).expect_none();
+    explore("a client and its server", &pair(), 5).expect_none();
 }
 
 #[test]
@@ -680,7 +680,7 @@ fn two_servers_that_ask_each_other_in_every_order() {
 #[test]
 fn two_clients_of_a_server_in_every_order() {
     let alphabet = Alphabet::new(3, &[(1, 0), (2, 0)]);
-    explore("two clients", &alphabet, 2).expect_none();
+    explore("two clients", &alphabet, 3).expect_none();
 }
 
 /// Orders that once failed.

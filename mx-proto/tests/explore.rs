@@ -376,7 +376,7 @@ fn explore(name: &str, alphabet: &Alphabet, depth: usize) -> Report<Step> {
 
 #[test]
 fn two_strangers_in_every_order() {
-    explore("two strangers", &Alphabet::new(2), 3).expect_none();
+    explore("two strangers", &Alphabet::new(2), 4).expect_none();
 }
 
 /// Two that call, part, hang up and send, over ways that are slow now and then.
@@ -408,7 +408,7 @@ fn crossed() -> Alphabet {
 
 #[test]
 fn callers_in_every_order() {
-    explore("callers", &callers(), 4).expect_none();
+    explore("callers", &callers(), 6).expect_none();
 }
 
 /// A new acquaintance while a call of the old one arrives.
@@ -419,7 +419,7 @@ fn calls_that_have_crossed_in_every_order() {
 
 #[test]
 fn three_strangers_in_every_order() {
-    explore("three strangers", &Alphabet::new(3), 2).expect_none();
+    explore("three strangers", &Alphabet::new(3), 3).expect_none();
 }
 
 /// Orders that once failed.
