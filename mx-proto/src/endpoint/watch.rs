@@ -132,13 +132,13 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 continue;
             };
             partner.vigil.timer = None;
-            let began = due.before(self.core.watch.step.unwrap_or_default());
-            let sign = partner.tx.and_then(|link| self.port.heard_at(link));
-            if std::mem::take(&mut partner.vigil.heard) || sign.is_some_and(|at| at >= began) {
+            if std::mem::take(&mut partner.vigil.heard) {
                 partner.vigil.silent = 0;
                 self.core.next_step(id, due, now);
             } else {
-                silent.push((id, due));
+                let began = due.before(self.core.watch.step.unwrap_or_default());
+                let heard_at = partner.tx.and_then(|link| self.port.heard_at(link));
+                silent.push((id, due, heard_at.is_some_and(|at| at >= began)));
             }
         }
         if !silent.is_empty() {
@@ -146,8 +146,8 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             self.core.watch.questions.clear();
             self.core.note_busy();
         }
-        for (id, due) in silent {
-            self.core.on_silence(id, due, now);
+        for (id, due, is_there) in silent {
+            self.core.on_silence(id, due, is_there, now);
         }
         busy
     }
@@ -193,8 +193,8 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    /// A step has ended in which nothing came from a partner.
-    fn on_silence(&mut self, id: PartnerId, due: Instant, now: Instant) {
+    /// A step has ended in which no packet came from a partner. `is_there`: the port has heard of it.
+    fn on_silence(&mut self, id: PartnerId, due: Instant, is_there: bool, now: Instant) {
         let Some(partner) = self.partners.of_mut(id) else {
             return;
         };
@@ -205,7 +205,7 @@ impl<M: Memory> Core<M> {
             self.errands.extend(link);
             return;
         }
-        vigil.silent += 1;
+        vigil.silent = if is_there { 0 } else { vigil.silent + 1 };
         match u32::from(vigil.silent) {
             LOST => {
                 self.stats.silenced += 1;

@@ -590,14 +590,18 @@ impl Session {
     }
 
     /// How long to wait for news before asking for it: twice as long for every Ping in a row that
-    /// was not answered.
+    /// was not answered, and for every time-out.
     fn ask_pause(&self) -> Duration {
+        self.pause_after(self.pings.saturating_add(self.timeouts))
+    }
+
+    /// The same after so many questions in vain.
+    fn pause_after(&self, fruitless: u32) -> Duration {
         // The last of what is under way is to be acknowledged at once.
         let patience = match self.since_ask == 0 {
             true => self.rtt.answer(),
             false => self.rtt.patience(),
         };
-        let fruitless = self.pings.saturating_add(self.timeouts);
         patience.saturating_mul(1 << fruitless.min(10))
     }
 
@@ -675,7 +679,8 @@ impl Session {
             0 => config.keepalive.min(config.give_up / 4),
             _ => config.max_rto.min(config.give_up / 8),
         };
-        let refused = (self.refusals > 0).then(|| self.ask_pause());
+        // Whoever answers that nobody is there is near: time-outs before that say nothing.
+        let refused = (self.refusals > 0).then(|| self.pause_after(self.pings));
         let sooner = refused.into_iter().chain(self.watched);
         let pause = sooner.fold(pause, Duration::min);
         self.heard_at.max(self.pinged_at).after(pause)
