@@ -755,7 +755,16 @@ impl Session {
         let lossy = self.lost_at.is_some_and(|at| now.since(at) < LOSSY);
         // What is lost time and again is asked for ever more rarely.
         let hopeful = self.timeouts < 2;
-        lossy && hopeful && self.asked.is_none() && self.send.in_flight_bytes() > 0
+        // Where nothing has gone since the last Ping its answer has said all there is.
+        let behind = (
+            self.last_sent_on,
+            self.send.transmissions(self.last_sent_on),
+        );
+        lossy
+            && hopeful
+            && behind != self.asked_behind
+            && self.asked.is_none()
+            && self.send.in_flight_bytes() > 0
     }
 
     /// A Ping went out.
