@@ -204,6 +204,27 @@ fn a_servers_receive_of_a_cut_exchange_ends_although_the_client_asks_for_somethi
 }
 
 #[test]
+fn a_server_that_was_never_there_is_refused_each_time_and_reached_when_it_comes() {
+    let mut rig = Rig::new(1);
+    let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    rig.kill(server);
+    for round in 0..3 {
+        let host = rig.host(client);
+        let all = [
+            host.recv(server, 1, 10),
+            host.send(server, 1, b"send"),
+            host.send_unexpected(server, 1, b"request"),
+        ];
+        for label in all {
+            let code = rig.wait(client, label);
+            assert_eq!(code, -BMI_ECONNREFUSED, "round {round}");
+        }
+    }
+    rig.restart(server, Profile::default());
+    rig.introduce(client, server);
+}
+
+#[test]
 fn programs_without_requests_begin_anew_after_a_loss() {
     let mut rig = Rig::new(1);
     let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));

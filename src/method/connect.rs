@@ -420,6 +420,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let Some(peer) = self.peers.get_mut(key) else {
             return;
         };
+        peer.conversation.on_ready();
         let told_loan = peer.told_loan;
         peer.borrower = told_loan.map_or_else(Borrower::default, Borrower::open);
         let loan = self.inbox.lend_to(key, told_loan.is_some());
@@ -509,6 +510,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         peer.refs += moved;
         peer.conversation.merge(conversation);
+        if matches!(peer.state, State::Ready(_)) {
+            peer.conversation.on_ready();
+        }
         peer.has_provisional |= has_provisional;
         let queued: Vec<_> = queued.iter().flat_map(|list| self.ops.list(list)).collect();
         for index in queued {

@@ -11,7 +11,7 @@
 use super::Method;
 use crate::op::table::{Op, OpIndex, Stage};
 use crate::peer::conversation::Conversation;
-use crate::peer::state::Cause;
+use crate::peer::state::{Cause, State};
 use crate::peer::table::PeerKey;
 use mx_proto::port::Port;
 use mx_proto::{Clock, PartnerId};
@@ -25,7 +25,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let Some(peer) = self.peers.get_mut(key) else {
             return;
         };
-        peer.conversation = Conversation::Open;
+        peer.conversation
+            .on_post(matches!(peer.state, State::Ready(_)));
         if std::mem::take(&mut peer.has_provisional) {
             for index in self.provisional(key) {
                 self.ops.get_mut(index).provisional = false;

@@ -1,12 +1,14 @@
 //! Whether an expected operation posted now belongs to anything its peer knows of.
 //!
 //! ```text
-//!               unexpected message posted, or handed out
+//!               unexpected message posted, READY; or handed out
 //!    UNOPENED ----------------------------------------------> OPEN
-//!        |                                                    |  ^
-//!        | handed out, of a connection                   lost |  | unexpected message posted, or
-//!        | that is lost                                       v  | handed out
-//!        `-------------------------------------------------> CUT
+//!     |  |  ^                                    READY ^      |  ^
+//!     |  |  `- no connection -- BEGUN -----------------'      |  |
+//!     |  `- posted, not READY ---^                       lost |  | unexpected message posted, or
+//!     |                                                       v  | handed out
+//!     `----------------------------------------------------> CUT
+//!        handed out, of a connection that is lost
 //! ```
 //!
 //! In BMI every exchange begins with an unexpected message, and what is expected follows it. When the
@@ -30,6 +32,8 @@ pub enum Conversation {
     /// No unexpected message has been exchanged with the peer.
     #[default]
     Unopened,
+    /// One has been posted, and the connection that it waits for is the first.
+    Begun,
     /// The connection was lost after unexpected messages, and none has been exchanged since.
     Cut,
     /// Unexpected messages have been exchanged, and the connection has not been lost since.
@@ -37,29 +41,48 @@ pub enum Conversation {
 }
 
 impl Conversation {
-    /// Records that the connection is lost.
-    pub fn on_loss(&mut self) {
-        if *self == Self::Open {
-            *self = Self::Cut;
+    /// Records that an unexpected message is posted, with or without a connection.
+    pub fn on_post(&mut self, ready: bool) {
+        *self = match self {
+            Self::Unopened | Self::Begun if !ready => Self::Begun,
+            _ => Self::Open,
+        };
+    }
+
+    /// Records that there is a connection.
+    pub fn on_ready(&mut self) {
+        if *self == Self::Begun {
+            *self = Self::Open;
         }
+    }
+
+    /// Records that the connection is lost, or that there will be none.
+    pub fn on_loss(&mut self) {
+        *self = match self {
+            Self::Unopened | Self::Begun => Self::Unopened,
+            Self::Cut | Self::Open => Self::Cut,
+        };
     }
 
     /// Records that a message of a connection that is lost has been handed out.
     pub fn on_late_message(&mut self) {
-        if *self == Self::Unopened {
+        if *self != Self::Open {
             *self = Self::Cut;
         }
     }
 
     /// Joins the conversations with one peer that was known under two names.
     pub fn merge(&mut self, other: Self) {
-        *self = (*self).max(other);
+        *self = match (*self, other) {
+            (Self::Begun, Self::Cut) | (Self::Cut, Self::Begun) => Self::Open,
+            (one, other) => one.max(other),
+        };
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Conversation::{self, Cut, Open, Unopened};
+    use super::Conversation::{self, Begun, Cut, Open, Unopened};
 
     fn after(mut from: Conversation, record: fn(&mut Conversation)) -> Conversation {
         record(&mut from);
@@ -74,6 +97,21 @@ mod tests {
     }
 
     #[test]
+    fn what_no_connection_was_had_for_has_not_been_opened() {
+        let posted = |mut from: Conversation, ready| {
+            from.on_post(ready);
+            from
+        };
+        assert_eq!(posted(Unopened, true), Open);
+        assert_eq!(posted(Unopened, false), Begun);
+        assert_eq!(posted(Begun, false), Begun);
+        assert_eq!(posted(Cut, false), Open);
+        assert_eq!(after(Begun, Conversation::on_loss), Unopened);
+        assert_eq!(after(Begun, Conversation::on_ready), Open);
+        assert_eq!(after(Cut, Conversation::on_ready), Cut);
+    }
+
+    #[test]
     fn a_late_message_cuts_what_was_not_opened_and_leaves_what_is() {
         assert_eq!(after(Unopened, Conversation::on_late_message), Cut);
         assert_eq!(after(Open, Conversation::on_late_message), Open);
@@ -85,6 +123,8 @@ mod tests {
             (Cut, Open, Open),
             (Unopened, Cut, Cut),
             (Open, Unopened, Open),
+            (Begun, Cut, Open),
+            (Unopened, Begun, Begun),
         ] {
             let mut merged = a;
             merged.merge(b);
