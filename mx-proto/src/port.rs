@@ -241,7 +241,8 @@ pub trait Port<M: Memory> {
     /// anything. Never blocks.
     fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool;
 
-    /// Ends a link. [`Sink::on_down`] does not follow. Unknown links are ignored.
+    /// Ends a link. Nothing of it follows: no packet that came before and has not been given out, no
+    /// [`Sink::on_down`]. Unknown links are ignored.
     fn close(&mut self, link: LinkId, how: Close);
 
     /// When [`Port::poll`] wants to be called although nothing arrives.

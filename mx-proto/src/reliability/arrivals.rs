@@ -21,7 +21,7 @@
 use super::links::{Deferred, Links, ROOM_MIN, Reply, shared};
 use super::packet::{BadDatagram, FIN, Header, Kind};
 use super::quote::Quote;
-use super::reassembly::{Admission, Chunk};
+use super::reassembly::{Admission, Chunk, Reassembly};
 use super::recv_window::Verdict;
 use super::service::{Channel, Incoming};
 use crate::ids::LinkId;
@@ -373,6 +373,20 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             link.session.on_drained(now, room, limit);
         }
         self.note_backlog(id);
+        self.touch(id);
+    }
+
+    /// A link was closed here: nobody wants what came on it and has not been given out, but its peer
+    /// may have waited for the room that this took.
+    pub(super) fn discard(&mut self, now: Instant, id: LinkId) {
+        let limit = self.room_limit();
+        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+            return;
+        };
+        self.early_bytes -= shared(link.reassembly.kept_bytes());
+        link.reassembly = Reassembly::new(0);
+        let room = u32::try_from(limit).unwrap_or(u32::MAX);
+        link.session.on_drained(now, room, limit);
         self.touch(id);
     }
 

@@ -409,7 +409,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         link.attached = false;
         if how == Close::Flush && link.session.is_open() {
             link.session.close(now.after(linger));
-            self.links.touch(id);
+            self.links.discard(now, id);
         } else {
             self.links.reset(id);
             self.links.remove(now, id);

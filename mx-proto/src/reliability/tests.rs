@@ -444,6 +444,33 @@ fn a_close_delivers_what_was_accepted_and_leaves_nothing_at_either_end() {
 }
 
 #[test]
+fn what_came_before_a_close_and_was_not_given_out_is_not_given_out_after_it() {
+    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+    // All but the first have come when that does.
+    let first = pair.logged();
+    pair.net.borrow_mut().lose.push(first);
+    for (mark, len) in [(0, 1), (1, 1), (2, 60_000)] {
+        pair.send(0, link, mark, &bytes(len)).unwrap();
+    }
+    Port::<Vec<u8>>::close(&mut pair.ports[0], link, Close::Flush);
+    while pair.users[1].packets.is_empty() {
+        pair.poll(0);
+        let clock = At(pair.now());
+        pair.ports[1].poll(&clock, 1, &mut pair.users[1]);
+        let mut net = pair.net.borrow_mut();
+        net.now = net.now.after(Duration::from_micros(20));
+    }
+    assert_eq!(pair.users[1].packets.len(), 1);
+    let called = pair.users[1].from.expect("a packet came");
+    pair.send(1, called, 3, b"no").unwrap();
+    Port::<Vec<u8>>::close(&mut pair.ports[1], called, Close::Flush);
+    pair.run(Duration::from_millis(100));
+    assert_eq!(pair.users[1].packets.len(), 1);
+    assert_eq!(pair.users[1].down, []);
+    assert_eq!(pair.ports[0].sessions() + pair.ports[1].sessions(), 0);
+}
+
+#[test]
 fn the_first_packet_of_a_poll_is_delivered_before_its_bookkeeping_but_not_twice_running() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     (0..3).for_each(|mark| pair.send(0, link, mark, b"x").unwrap());
