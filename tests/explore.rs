@@ -25,7 +25,7 @@ use mx_sim::{NodeId, Profile};
 use sim::{Host, Rig};
 use std::collections::BTreeSet;
 use std::ptr::NonNull;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What can happen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -614,22 +614,8 @@ impl explore::World for Methods {
     }
 }
 
-fn number(name: &str, default: usize) -> usize {
-    let given = std::env::var(name).ok();
-    given.and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
-/// Explores, and says what that took.
 fn explore(name: &str, alphabet: &Alphabet, depth: usize) -> Report<Step> {
-    let began = Instant::now();
-    let depth = number("EXPLORE_DEPTH", depth);
-    let report = explore::explore(
-        || Methods::begin(alphabet),
-        depth,
-        number("EXPLORE_THREADS", 2),
-    );
-    println!("{name}: {:.1} s, {report}", began.elapsed().as_secs_f64());
-    report
+    explore::run(name, || Methods::begin(alphabet), depth)
 }
 
 fn pair() -> Alphabet {

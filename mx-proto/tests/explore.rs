@@ -17,7 +17,7 @@ use mx_sim::scenario::{Network, Reliably};
 use mx_sim::{Book, Buffer, Cluster, Fabric, Habits, Mood, Node, NodeId, Profile, SimPort, World};
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What can happen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -356,22 +356,8 @@ impl explore::World for Endpoints {
     }
 }
 
-fn number(name: &str, default: usize) -> usize {
-    let given = std::env::var(name).ok();
-    given.and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
-/// Explores, and says what that took.
 fn explore(name: &str, alphabet: &Alphabet, depth: usize) -> Report<Step> {
-    let began = Instant::now();
-    let depth = number("EXPLORE_DEPTH", depth);
-    let report = explore::explore(
-        || Endpoints::begin(alphabet),
-        depth,
-        number("EXPLORE_THREADS", 2),
-    );
-    println!("{name}: {:.1} s, {report}", began.elapsed().as_secs_f64());
-    report
+    explore::run(name, || Endpoints::begin(alphabet), depth)
 }
 
 #[test]

@@ -28,6 +28,7 @@ use std::fmt::{self, Debug, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
+use std::time::Instant;
 
 /// What is explored. Equal steps taken from the beginning must lead to equal worlds.
 pub trait World {
@@ -115,6 +116,23 @@ impl<S: Debug> Report<S> {
             panic!("{self}\n{failure}");
         }
     }
+}
+
+/// Explores as `make explore` says: `EXPLORE_DEPTH` stands for `depth` and `EXPLORE_THREADS` for two
+/// threads. Prints what that took.
+pub fn run<W: World>(name: &str, begin: impl Fn() -> W + Sync, depth: usize) -> Report<W::Step> {
+    let number = |name, default| {
+        let given = std::env::var(name).ok();
+        given.and_then(|text| text.parse().ok()).unwrap_or(default)
+    };
+    let began = Instant::now();
+    let report = explore(
+        begin,
+        number("EXPLORE_DEPTH", depth),
+        number("EXPLORE_THREADS", 2),
+    );
+    println!("{name}: {:.1} s, {report}", began.elapsed().as_secs_f64());
+    report
 }
 
 /// Tries all schedules of at most `depth` steps on `threads` threads, until one fails.
