@@ -45,6 +45,8 @@ pub struct Config {
     pub burst: usize,
     /// Partners at the same time; strangers beyond it are refused.
     pub max_partners: usize,
+    /// Percent, 1 to 100, of the places that others leave which partners from one source may have.
+    pub source_share: u8,
     /// Messages that may wait here although their sender has gone, all senders together. Programs
     /// for MX send, exit, and expect the message to be received later; a BMI host takes its
     /// messages over as they come, and an expected one of a lost peer is to be discarded.
@@ -70,6 +72,7 @@ impl Default for Config {
             poll_budget: 64,
             burst: 16,
             max_partners: 1 << 20,
+            source_share: 50,
             keep_orphans: 0,
             connect_again: false,
         }

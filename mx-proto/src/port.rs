@@ -17,6 +17,7 @@
 
 use crate::ids::{LinkId, Route, Target};
 use crate::memory::{Memory, Source};
+use crate::origin::{self, Claim, Proof};
 use crate::time::{Clock, Instant};
 use std::fmt;
 
@@ -204,8 +205,22 @@ pub trait Port<M: Memory> {
     /// [`Port::poll`].
     fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError>;
 
-    /// Attaches a word to `link`, which comes back with everything about it. It is 0 before.
+    /// Attaches a word to `link`, which comes back with everything about it. It is 0 before. A link
+    /// that a stranger began and that has none for 5 s goes down.
     fn bind(&mut self, link: LinkId, cookie: u64);
+
+    /// What the network says about a peer that introduces itself on `link`. A port that is the only
+    /// one, and has nobody to tell apart, believes it.
+    fn proof(&self, link: LinkId, claim: &Claim) -> Proof {
+        let _ = (link, claim);
+        Proof::Proven
+    }
+
+    /// Where `link` comes from.
+    fn source(&self, link: LinkId) -> origin::Source {
+        let _ = link;
+        origin::Source::TRUSTED
+    }
 
     /// Sends one packet. The body's length is already in the header.
     fn send(

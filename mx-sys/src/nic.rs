@@ -188,6 +188,11 @@ pub fn nic_of_address(address: SocketAddr) -> NicId {
     table().remember(address)
 }
 
+/// The id of the interface that has this address, if any has.
+pub fn id_of_address(address: IpAddr) -> NicId {
+    id::of_address(address)
+}
+
 /// What this machine calls itself (`gethostname`), or `localhost`.
 pub fn machine_name() -> &'static str {
     static NAME: OnceLock<String> = OnceLock::new();

@@ -213,6 +213,17 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 },
             },
             Tunable {
+                name: "MX_SOURCE_SHARE",
+                kind: Kind::Number(1, 100),
+                about: "percent that one machine, or one user of this one, may have of the connections, \
+                        and of the shared memory, that others leave; 100: first come, first served",
+                access: Access::Number {
+                    // The range keeps it within 8 bits.
+                    set: |s, v| s.as_mut().endpoint.source_share = v as u8,
+                    get: |s| s.as_ref().endpoint.source_share.into(),
+                },
+            },
+            Tunable {
                 name: "MX_LOCAL_BYTES",
                 kind: Kind::Bytes(4 * M, 64 * G),
                 about: "bytes of shared memory that the links of an endpoint map, all together; as \
@@ -523,6 +534,7 @@ impl Settings {
                 ..DgramOptions::default()
             },
             local: self.local,
+            source_share: self.endpoint.source_share,
             tcp_keepalive: self.tcp_keepalive,
             // The table lets no other base through.
             ports: PortMap::new(self.port_base).unwrap_or_default(),

@@ -32,6 +32,7 @@ use super::locator::Locators;
 use super::loopback::LoopbackPort;
 use super::nest::Nest;
 use super::open::{BOARD, is_oneself};
+use super::origin::{Origin, prove};
 use super::owner::{DGRAM, LOCAL, LOOPBACK, Owner, RDM, TCP, outer, owner};
 use super::rdm::RdmPort;
 use super::relay::Relay;
@@ -39,6 +40,7 @@ use super::scout::{Scout, Settling};
 use super::tcp::TcpPort;
 use crate::endpoint_port::PortMap;
 use crate::nic;
+use mx_proto::origin::{Claim, Proof, Source};
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, PACKET_LEAST, Port, RemoteKey, RemoteRead,
     SendError, Sent, Sink, WakeDescriptors,
@@ -421,6 +423,16 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         some
     }
 
+    /// Where a link comes from, or leads to.
+    fn origin(&self, link: LinkId) -> Origin {
+        match owner(link) {
+            Owner::Loopback(_) => Origin::Oneself,
+            Owner::Tcp(link) => self.tcp.origin(link),
+            // helpers: local, rdm, dgram
+            _ => Origin::Unknown,
+        }
+    }
+
     /// Polls that are not an everyday matter: looking at what is quiet.
     #[cold]
     fn look_around(&mut self, clock: &dyn Clock) {
@@ -537,6 +549,15 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             }
             _ => {}
         }
+    }
+
+    fn proof(&self, link: LinkId, claim: &Claim) -> Proof {
+        let owns = |_uid: u32| true;
+        prove(self.origin(link), &self.own, claim, owns)
+    }
+
+    fn source(&self, link: LinkId) -> Source {
+        self.origin(link).source()
     }
 
     #[inline]

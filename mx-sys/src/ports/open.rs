@@ -64,6 +64,9 @@ pub struct OpenOptions {
     pub shared_memory: bool,
     /// How the port over shared memory is opened.
     pub local: LocalOptions,
+    /// Percent, 1 to 100, of what others leave that one source may have: of links, and of shared
+    /// memory.
+    pub source_share: u8,
     /// Endpoint numbers and TCP ports.
     pub ports: PortMap,
     /// The only address TCP listens on, instead of all of them.
@@ -89,6 +92,7 @@ impl OpenOptions {
             policy: Route::AUTO,
             shared_memory: true,
             local: LocalOptions::default(),
+            source_share: 50,
             ports: PortMap::default(),
             tcp_bind: None,
             tcp_keepalive: Duration::from_secs(20),

@@ -38,6 +38,7 @@ mod watch;
 
 pub use options::{Resolver, TcpOptions, TcpStats};
 
+use super::origin::Origin;
 use alarms::Alarms;
 use link::{Link, Phase, Table};
 use mx_proto::port::{
@@ -155,6 +156,12 @@ impl TcpPort {
     /// readable.
     pub fn note_control(&mut self) {
         self.watch.control_due = true;
+    }
+
+    /// The address at the other end of a link.
+    pub(super) fn origin(&self, link: LinkId) -> Origin {
+        let link = self.links.get(link);
+        link.map_or(Origin::Unknown, |link| Origin::Address(link.peer))
     }
 
     /// Links at the moment, those under way and those lingering included.

@@ -1,0 +1,44 @@
+//! Where a link comes from, as the network tells it, and what that says about a peer's claims.
+//!
+//! ```text
+//!   port:      source of a connection, of a session's datagrams, of a process on this machine
+//!                 |
+//!                 +--> Source                 for shares of what there is only so much of
+//!                 `--> Proof of a Claim       Proven | Refuted | Ask the claimed address
+//! ```
+//!
+//! Knows nothing of: addresses. Those are the ports'.
+
+use crate::ids::{EndpointId, NicId, Target};
+
+/// Where links come from, as a number that is the same for all from there: one address of another
+/// machine, or one user of this one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Source(pub u64);
+
+impl Source {
+    /// Has no share: ourselves, those who could harm us anyway, and what a port knows nothing of.
+    pub const TRUSTED: Self = Self(0);
+}
+
+/// Who a peer says it is when it introduces itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Claim {
+    /// Its interface.
+    pub nic: NicId,
+    /// Its endpoint there.
+    pub endpoint: EndpointId,
+    /// Whom it means to talk to: the interface and endpoint that it called, or that called it.
+    pub to: (NicId, EndpointId),
+}
+
+/// What the network says about a [`Claim`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Proof {
+    /// The peer is where it claims to be.
+    Proven,
+    /// It is not.
+    Refuted,
+    /// It comes from another address. Whether it has the claimed one as well is to be asked there.
+    Ask(Target),
+}

@@ -1,0 +1,136 @@
+//! Who may have how much of what there is only so much of: places for links, peers, bytes.
+//!
+//! ```text
+//!   limit   [ others' ........ | left for this source .............................. ]
+//!                              [ its share: so many percent of that ]
+//! ```
+//!
+//! One source can take a part of what the others leave, never all: after any number of greedy ones
+//! there is something left for the next. (Dynamic thresholds: Choudhury and Hahne, 1998.)
+//!
+//! Owns: the counts. Knows nothing of: what is counted.
+//! Cost: one hash of a source for each change; a source that has nothing takes nothing here.
+
+use crate::origin::Source;
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+
+/// The counts of one limit.
+#[derive(Debug)]
+pub struct Shares {
+    limit: usize,
+    percent: u8,
+    used: usize,
+    by_source: HashMap<Source, usize, RandomState>,
+}
+
+impl Shares {
+    /// `limit` for all together, of which one source may have `percent` (1 to 100) of what the others
+    /// leave. 100: first come, first served.
+    pub fn new(limit: usize, percent: u8) -> Self {
+        Self {
+            limit,
+            percent: percent.clamp(1, 100),
+            used: 0,
+            by_source: HashMap::default(),
+        }
+    }
+
+    /// Would so much more for `source` be within the limit, and within its share? The first unit is
+    /// always within the share.
+    pub fn may_take(&self, source: Source, amount: usize) -> bool {
+        let Some(total) = self
+            .used
+            .checked_add(amount)
+            .filter(|all| *all <= self.limit)
+        else {
+            return false;
+        };
+        if source == Source::TRUSTED {
+            return true;
+        }
+        let own = self.of(source);
+        let left = self.limit - (self.used - own);
+        let share = left as u128 * u128::from(self.percent) / 100;
+        (own + amount) as u128 <= share.max(1) && total <= self.limit
+    }
+
+    /// `source` has so much more, whether it may or not.
+    pub fn take(&mut self, source: Source, amount: usize) {
+        self.used = self.used.saturating_add(amount);
+        if source != Source::TRUSTED && amount > 0 {
+            *self.by_source.entry(source).or_default() += amount;
+        }
+    }
+
+    /// `source` has so much less.
+    pub fn give_back(&mut self, source: Source, amount: usize) {
+        debug_assert!(self.used >= amount);
+        self.used = self.used.saturating_sub(amount);
+        if let Some(own) = self.by_source.get_mut(&source) {
+            *own = own.saturating_sub(amount);
+            if *own == 0 {
+                self.by_source.remove(&source);
+            }
+        }
+    }
+
+    /// What `source` has.
+    pub fn of(&self, source: Source) -> usize {
+        self.by_source.get(&source).copied().unwrap_or(0)
+    }
+
+    /// What all have together.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(shares: &mut Shares, source: Source) -> usize {
+        let mut got = 0;
+        while shares.may_take(source, 1) {
+            shares.take(source, 1);
+            got += 1;
+        }
+        got
+    }
+
+    #[test]
+    fn after_greedy_sources_there_is_something_left_for_the_next() {
+        let mut shares = Shares::new(1000, 50);
+        let got: Vec<usize> = (1..=6).map(|i| fill(&mut shares, Source(i))).collect();
+        assert_eq!(got, [500, 250, 125, 62, 31, 16]);
+        assert!(shares.may_take(Source(7), 1));
+        assert!(!shares.may_take(Source(1), 1));
+        shares.give_back(Source(1), 500);
+        assert!(shares.may_take(Source(1), 1) && shares.of(Source(1)) == 0);
+    }
+
+    #[test]
+    fn the_limit_holds_for_the_trusted_and_the_first_too() {
+        let mut shares = Shares::new(2, 50);
+        assert!(shares.may_take(Source(1), 1) && !shares.may_take(Source(1), 2));
+        shares.take(Source(1), 1);
+        assert!(!shares.may_take(Source(1), 1));
+        assert!(
+            shares.may_take(Source(2), 1),
+            "the first unit is always in the share"
+        );
+        assert!(shares.may_take(Source::TRUSTED, 1) && !shares.may_take(Source::TRUSTED, 2));
+        shares.take(Source::TRUSTED, 1);
+        assert!(!shares.may_take(Source::TRUSTED, 1) && !shares.may_take(Source(2), 1));
+        assert_eq!(shares.used(), 2);
+        assert!(!Shares::new(usize::MAX, 50).may_take(Source(1), usize::MAX));
+    }
+
+    #[test]
+    fn a_whole_share_is_first_come_first_served() {
+        let mut shares = Shares::new(10, 100);
+        assert_eq!(fill(&mut shares, Source(1)), 10);
+        assert_eq!(fill(&mut shares, Source(2)), 0);
+    }
+}
