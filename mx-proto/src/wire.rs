@@ -237,7 +237,11 @@ impl Hello {
         let len = body.len().min(HELLO_LEN);
         bytes[..len].copy_from_slice(&body[..len]);
         let version = u16::from_le_bytes([bytes[4], bytes[5]]);
-        let least = if version == VERSION { HELLO_LEN } else { HELLO_LEAST };
+        let least = if version == VERSION {
+            HELLO_LEN
+        } else {
+            HELLO_LEAST
+        };
         if len < least || u32_at(&bytes, 0) != HELLO_MAGIC {
             return None;
         }

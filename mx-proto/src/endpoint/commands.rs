@@ -510,7 +510,10 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         }
         let link = self.port.connect(target, &self.clock)?;
         let credit = self.core.new_credit();
-        let id = self.core.partners.add(target.nic, target.endpoint, credit, 0);
+        let id = self
+            .core
+            .partners
+            .add(target.nic, target.endpoint, credit, 0);
         self.attach(id, link);
         Ok(id)
     }

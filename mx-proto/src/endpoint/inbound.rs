@@ -451,7 +451,11 @@ impl<M: Memory> Core<M> {
         let most = self.config.first_window_bytes as usize
             + (self.config.first_window_messages as usize + 64) * 256;
         if !self.introductions.put_behind(link, bytes, body, most) {
-            self.violation(link, cookie, "more behind its introduction than was allowed");
+            self.violation(
+                link,
+                cookie,
+                "more behind its introduction than was allowed",
+            );
         }
     }
 

@@ -337,7 +337,10 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         if yes {
             self.proven(link, now, handler);
         } else {
-            self.refute(link, "it comes from elsewhere, and nobody there knows of it");
+            self.refute(
+                link,
+                "it comes from elsewhere, and nobody there knows of it",
+            );
         }
     }
 
@@ -397,7 +400,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         if let Some(introduction) = self.core.introductions.waiting.get(&link) {
             let identity = introduction.hello.identity;
             self.core.introductions.refusals.log(source, |times| {
-                log::warn!("{source:?} says it is {identity:?}, but {why}: refused (refusal {times})");
+                log::warn!(
+                    "{source:?} says it is {identity:?}, but {why}: refused (refusal {times})"
+                );
             });
         }
         self.core.turn_away(link, Status::NoResources);
@@ -471,6 +476,9 @@ impl<M: Memory> Core<M> {
         let Some(introduction) = self.introductions.waiting.get_mut(&link) else {
             return self.introductions.begin(link, None, *header, hello);
         };
+        if introduction.hello.identity != hello.identity {
+            return self.violation(link, 0, "an introduction under another name");
+        }
         if introduction.more.len() < MORE_MAX {
             introduction.more.push((*header, hello));
             return;
@@ -561,7 +569,8 @@ impl<M: Memory> Core<M> {
         let Some((introduction, ours)) = self.introductions.take(link) else {
             return;
         };
-        self.errands.extend(ours.map(|ours| Errand::Close(ours, Close::Now)));
+        self.errands
+            .extend(ours.map(|ours| Errand::Close(ours, Close::Now)));
         if let Some(from) = introduction.from {
             self.errands.push(Errand::Close(link, Close::Now));
             return self.link_down(link, from, LinkDown::Protocol);
