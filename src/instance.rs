@@ -238,8 +238,15 @@ fn start(
         endpoint: identity.endpoint.0,
         route: Route::AUTO,
     };
+    let key = mx_sys::endpoint_key().map_err(|reason| Error::System {
+        what: "random numbers",
+        reason,
+    })?;
     let endpoint = Endpoint::new(
-        config.mx.endpoint.clone(),
+        mx_proto::Config {
+            key,
+            ..config.mx.endpoint.clone()
+        },
         identity,
         KEY,
         ports,

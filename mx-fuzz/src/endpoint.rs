@@ -15,7 +15,7 @@ use crate::meter::{self, within};
 use crate::packets::body_len;
 use mx_proto::memory::Source;
 use mx_proto::port::{HEADER_LEN, HeaderBytes, LinkDown};
-use mx_proto::wire::VERSION;
+use mx_proto::wire::{HELLO_LEN, VERSION};
 use mx_proto::{
     Arrival, Cancelled, Config, Decision, Deferred, Endpoint, EndpointId, Event, Handler, Identity,
     LinkId, MatchBits, MatchMask, NicId, PartnerId, Posted, Received, RequestId, Route, SendMode,
@@ -441,7 +441,8 @@ impl World {
                 let len = len.min(u32_at(&wide(&pulled), 8) as usize);
                 packet(6, u64_at(&wide(&pulled), 0), length, &vec![7; len])
             }
-            11 => packet(12, 0, 0, &[]),
+            11 => packet(12, word, 0, &[]),
+            15 => packet(16, 0, u32::from(how & 1), &[]),
             _ => packet(9, 0, 0, &[]),
         };
         self.packet(link, &answer, 0);
@@ -452,7 +453,7 @@ impl World {
         let Some(link) = self.link(input.below(LINKS_MAX)) else {
             return;
         };
-        let kind = input.byte() % 14;
+        let kind = input.byte() % 17;
         let sent = self
             .wire
             .borrow()
@@ -594,7 +595,7 @@ fn packet(kind: u8, word: u64, length: u32, body: &[u8]) -> (HeaderBytes, Vec<u8
 
 /// The body of an introduction.
 fn hello(key: u32, endpoint: u8, life: u8) -> Vec<u8> {
-    let mut bytes = vec![0; 32];
+    let mut bytes = vec![0; HELLO_LEN];
     bytes[..4].copy_from_slice(b"MXs1");
     put(&mut bytes, 4, VERSION.into(), 2);
     put(&mut bytes, 6, u64::from(life >> 2), 2);

@@ -11,11 +11,12 @@
 use crate::meter::within;
 use crate::packets::body_len;
 use mx_proto::memory::Memory;
+use mx_proto::origin::{Claim, Proof, Source};
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
 };
 use mx_proto::time::{Clock, Instant};
-use mx_proto::{LinkId, Target};
+use mx_proto::{LinkId, Route, Target};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -144,6 +145,23 @@ impl Port<Buffer> for HostilePort {
         if let Some(bound) = self.wire.borrow_mut().links.get_mut(&link.index()) {
             *bound = cookie;
         }
+    }
+
+    /// By its number: most are where they say, some are not, some have to be asked.
+    fn proof(&self, link: LinkId, claim: &Claim) -> Proof {
+        match link.index() % 8 {
+            6 => Proof::Refuted,
+            7 => Proof::Ask(Target {
+                nic: claim.nic,
+                endpoint: claim.endpoint,
+                route: Route::AUTO,
+            }),
+            _ => Proof::Proven,
+        }
+    }
+
+    fn source(&self, link: LinkId) -> Source {
+        Source(u64::from(link.index() % 4))
     }
 
     fn send(

@@ -1,5 +1,6 @@
 //! What can be tuned in an endpoint. The only place these numbers stand in.
 
+use std::fmt;
 use std::time::Duration;
 
 /// Settings of one endpoint. The C boundary fills them from the environment.
@@ -51,9 +52,22 @@ pub struct Config {
     /// for MX send, exit, and expect the message to be received later; a BMI host takes its
     /// messages over as they come, and an expected one of a lost peer is to be discarded.
     pub keep_orphans: usize,
+    /// What the tokens in this endpoint's hellos are made with: drawn when it is opened, told to
+    /// nobody.
+    pub key: Key,
     /// A connect that meets the end of a session goes to the endpoint's next one instead of
     /// failing with it. Whoever does so takes any route ([`crate::Route::AUTO`]).
     pub connect_again: bool,
+}
+
+/// A secret of one life of an endpoint. It is not printed.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Key(pub [u8; 16]);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(..)")
+    }
 }
 
 impl Default for Config {
@@ -74,6 +88,7 @@ impl Default for Config {
             max_partners: 1 << 20,
             source_share: 50,
             keep_orphans: 0,
+            key: Key::default(),
             connect_again: false,
         }
     }

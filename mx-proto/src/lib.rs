@@ -41,7 +41,7 @@ pub mod time;
 mod timer;
 pub mod wire;
 
-pub use config::Config;
+pub use config::{Config, Key};
 pub use endpoint::{Cancelled, Endpoint, PostError, Posted, Received, SendMode};
 pub use event::{
     Arrival, Completion, Decision, Deferred, Event, Handler, Identity, KeepAll, Verdict,

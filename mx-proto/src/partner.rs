@@ -14,8 +14,10 @@
 use crate::credit::Credit;
 use crate::event::Identity;
 use crate::ids::{EndpointId, LinkId, NicId, PartnerId, RequestId, SessionId, Target};
+use crate::origin::Source;
 use crate::port::Limits;
 use crate::queues::{Queues, Spares};
+use crate::shares::Shares;
 use crate::table::Table;
 use crate::timer::TimerId;
 use foldhash::fast::RandomState;
@@ -35,6 +37,8 @@ pub(crate) struct Partner {
     pub(crate) peer_epoch: u16,
     /// The session and number of the peer's that the call of this one was made to, and that is over.
     pub(crate) over: Option<Box<(SessionId, u16)>>,
+    /// Whose share of the places it has; 0: nobody's.
+    pub(crate) share: u32,
     /// The upper layer's word.
     pub(crate) context: u64,
     /// Where messages go out. When the peer has closed it, nothing does any more; see
@@ -128,6 +132,7 @@ impl Partner {
             epoch,
             peer_epoch: 0,
             over: None,
+            share: 0,
             context: 0,
             tx: None,
             links: SmallVec::new(),
@@ -245,15 +250,22 @@ pub(crate) struct Partners {
     table: Table<Partner>,
     by_name: HashMap<(NicId, EndpointId), PartnerId, RandomState>,
     next_epoch: u16,
+    places: Shares,
 }
 
 impl Partners {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(places: Shares) -> Self {
         Self {
             table: Table::new(),
             by_name: HashMap::default(),
             next_epoch: 1,
+            places,
         }
+    }
+
+    /// Is there a place for another one, and in that share?
+    pub(crate) fn may_add(&self, share: u32) -> bool {
+        self.places.may_take(Source(share.into()), 1)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -261,10 +273,16 @@ impl Partners {
     }
 
     /// A new acquaintance.
-    pub(crate) fn add(&mut self, nic: NicId, endpoint: EndpointId, credit: Credit) -> PartnerId {
+    pub(crate) fn add(
+        &mut self,
+        nic: NicId,
+        endpoint: EndpointId,
+        credit: Credit,
+        share: u32,
+    ) -> PartnerId {
         let epoch = self.next_epoch;
         self.next_epoch = epoch.checked_add(1).unwrap_or(1);
-        self.add_as(epoch, nic, endpoint, credit)
+        self.add_as(epoch, nic, endpoint, credit, share)
     }
 
     /// One that the peer knows, or will know, by this epoch.
@@ -274,8 +292,11 @@ impl Partners {
         nic: NicId,
         endpoint: EndpointId,
         credit: Credit,
+        share: u32,
     ) -> PartnerId {
-        let partner = Partner::new(nic, endpoint, epoch, credit);
+        let mut partner = Partner::new(nic, endpoint, epoch, credit);
+        partner.share = share;
+        self.places.take(Source(share.into()), 1);
         let name = (nic, endpoint);
         let (index, generation) = self.table.insert(partner);
         let id = PartnerId::new(index, generation);
@@ -285,6 +306,7 @@ impl Partners {
 
     /// A name that nobody is reached by.
     pub(crate) fn add_ghost(&mut self, ghost: Partner) -> PartnerId {
+        self.places.take(Source(ghost.share.into()), 1);
         let (index, generation) = self.table.insert(ghost);
         PartnerId::new(index, generation)
     }
@@ -315,6 +337,7 @@ impl Partners {
 
     pub(crate) fn take(&mut self, id: PartnerId) -> Option<Partner> {
         let partner = self.table.remove(id.index(), id.generation())?;
+        self.places.give_back(Source(partner.share.into()), 1);
         let name = (partner.nic, partner.endpoint);
         if self.by_name.get(&name) == Some(&id) {
             self.by_name.remove(&name);

@@ -29,6 +29,12 @@ pub struct Stats {
     pub partners_down: u64,
     /// Connects refused because of a wrong key, version, or too many partners.
     pub refused: u64,
+    /// Peers refused because the network does not bear out who they say they are.
+    pub unproven: u64,
+    /// Addresses asked whether somebody elsewhere is who it says.
+    pub confirms: u64,
+    /// Newcomers refused because whoever they say they are is there and is another one.
+    pub intruders: u64,
     /// Partners that were taken for lost because nothing was heard of them.
     pub silenced: u64,
     /// Requests that ran into their time-out.

@@ -26,10 +26,12 @@
 //! | Withdraw   | send id      | -           | -      | -                             |
 //! | Credit     | -            | -           | -      | -                             |
 //! | Disconnect | -            | -           | -      | -                             |
-//! | Ping       | -            | -           | -      | -                             |
-//! | Pong       | -            | -           | -      | -                             |
+//! | Ping       | question     | -           | -      | -                             |
+//! | Pong       | question     | -           | -      | -                             |
 //! | Reclaim    | -            | bytes       | messages | -                           |
 //! | Yield      | -            | bytes       | messages | -                           |
+//! | Confirm    | -            | -           | -      | whose hello it was, and its token |
+//! | Confirmed  | -            | 1: yes      | -      | -                             |
 //!
 //! Credits are running totals (modulo 2^32) of what the sender of the packet lets the other side
 //! send in all; every packet carries them. A Reclaim asks for a part of what has been allowed and not
@@ -42,13 +44,17 @@ use crate::ids::{EndpointId, NicId, SessionId};
 use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, RemoteKey};
 
 /// Version of everything in this file. Peers with another one are refused in the handshake.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 const MAGIC: [u8; 2] = *b"MX";
 const HELLO_MAGIC: u32 = u32::from_le_bytes(*b"MXs1");
 
 /// Bytes of a hello body.
-pub(crate) const HELLO_LEN: usize = 32;
+pub const HELLO_LEN: usize = 72;
+/// The first bytes of it, which every version has.
+const HELLO_LEAST: usize = 32;
+/// Bytes of a confirm's body.
+const CONFIRM_LEN: usize = 40;
 /// Bytes of an offer's body without and with a remote key.
 const OFFER_LEN: usize = 8;
 const OFFER_KEY_LEN: usize = 24;
@@ -89,6 +95,10 @@ pub enum Kind {
     Reclaim = 13,
     /// The answer to that: so much of it is given up, perhaps nothing.
     Yield = 14,
+    /// Somebody at another address says it is you: is it?
+    Confirm = 15,
+    /// The answer to that.
+    Confirmed = 16,
 }
 
 impl Kind {
@@ -108,6 +118,8 @@ impl Kind {
             12 => Self::Pong,
             13 => Self::Reclaim,
             14 => Self::Yield,
+            15 => Self::Confirm,
+            16 => Self::Confirmed,
             _ => return None,
         })
     }
@@ -180,7 +192,7 @@ impl Header {
     }
 }
 
-/// The body of Connect and Reply: who is speaking.
+/// The body of Connect and Reply: who is speaking, and to whom.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hello {
     pub(crate) version: u16,
@@ -189,7 +201,17 @@ pub(crate) struct Hello {
     pub(crate) epoch: u16,
     pub(crate) key: u32,
     pub(crate) identity: Identity,
+    /// Under which name the receiver was called, or has called.
+    pub(crate) to: (NicId, EndpointId),
+    /// What only the sender can have given to whoever has that name; see [`Config::key`].
+    ///
+    /// [`Config::key`]: crate::Config::key
+    pub(crate) token: u64,
+    pub(crate) nonce: [u8; NONCE_LEN],
 }
+
+/// Bytes of a hello's nonce.
+pub(crate) const NONCE_LEN: usize = 16;
 
 impl Hello {
     pub(crate) fn emit(&self) -> [u8; HELLO_LEN] {
@@ -201,24 +223,78 @@ impl Hello {
         bytes[12..16].copy_from_slice(&self.identity.endpoint.0.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.identity.nic.0.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.identity.session.0.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.to.0.0.to_le_bytes());
+        bytes[40..44].copy_from_slice(&self.to.1.0.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.token.to_le_bytes());
+        bytes[56..72].copy_from_slice(&self.nonce);
         bytes
     }
 
-    /// A later version may append to the body; the first 32 bytes keep their meaning.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; HELLO_LEN] = bytes.get(..HELLO_LEN)?.try_into().ok()?;
-        if u32_at(bytes, 0) != HELLO_MAGIC {
+    /// A later version may append to the body; the first 32 bytes keep their meaning, so that
+    /// whoever speaks another version is told so. What its hello lacks counts as zeros.
+    pub(crate) fn parse(body: &[u8]) -> Option<Self> {
+        let mut bytes = [0; HELLO_LEN];
+        let len = body.len().min(HELLO_LEN);
+        bytes[..len].copy_from_slice(&body[..len]);
+        let version = u16::from_le_bytes([bytes[4], bytes[5]]);
+        let least = if version == VERSION {
+            HELLO_LEN
+        } else {
+            HELLO_LEAST
+        };
+        if len < least || u32_at(&bytes, 0) != HELLO_MAGIC {
             return None;
         }
+        let mut nonce = [0; NONCE_LEN];
+        nonce.copy_from_slice(&bytes[56..72]);
         Some(Self {
-            version: u16::from_le_bytes([bytes[4], bytes[5]]),
+            version,
             epoch: u16::from_le_bytes([bytes[6], bytes[7]]),
-            key: u32_at(bytes, 8),
+            key: u32_at(&bytes, 8),
             identity: Identity {
-                endpoint: EndpointId(u32_at(bytes, 12)),
-                nic: NicId(u64_at(bytes, 16)),
-                session: SessionId(u64_at(bytes, 24)),
+                endpoint: EndpointId(u32_at(&bytes, 12)),
+                nic: NicId(u64_at(&bytes, 16)),
+                session: SessionId(u64_at(&bytes, 24)),
             },
+            to: (NicId(u64_at(&bytes, 32)), EndpointId(u32_at(&bytes, 40))),
+            token: u64_at(&bytes, 48),
+            nonce,
+        })
+    }
+}
+
+/// The body of a confirm: what somebody has said in a hello.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ConfirmBody {
+    /// Who it says it is.
+    pub(crate) identity: Identity,
+    /// Whom it says it means, and the token it has for that.
+    pub(crate) to: (NicId, EndpointId),
+    pub(crate) token: u64,
+}
+
+impl ConfirmBody {
+    pub(crate) fn emit(&self) -> [u8; CONFIRM_LEN] {
+        let mut bytes = [0; CONFIRM_LEN];
+        bytes[0..8].copy_from_slice(&self.identity.nic.0.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.identity.session.0.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.identity.endpoint.0.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.to.1.0.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.to.0.0.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.token.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; CONFIRM_LEN] = bytes.try_into().ok()?;
+        Some(Self {
+            identity: Identity {
+                nic: NicId(u64_at(bytes, 0)),
+                session: SessionId(u64_at(bytes, 8)),
+                endpoint: EndpointId(u32_at(bytes, 16)),
+            },
+            to: (NicId(u64_at(bytes, 24)), EndpointId(u32_at(bytes, 20))),
+            token: u64_at(bytes, 32),
         })
     }
 }
@@ -326,7 +402,7 @@ mod tests {
     #[test]
     fn a_wrong_kind_magic_or_flag_is_no_header() {
         let good = header(Kind::Eager).emit();
-        for (at, value) in [(0, 0), (0, 15), (0, 255), (1, 1), (2, b'm'), (3, b'x')] {
+        for (at, value) in [(0, 0), (0, 17), (0, 255), (1, 1), (2, b'm'), (3, b'x')] {
             let mut bad = good;
             bad[at] = value;
             assert_eq!(Header::parse(&bad), None, "byte {at} = {value}");
@@ -336,7 +412,7 @@ mod tests {
     #[test]
     fn bodies_survive_the_wire_and_wrong_lengths_are_refused() {
         let hello = Hello {
-            version: 3,
+            version: VERSION,
             epoch: 0x0405,
             key: 0x7076_6673,
             identity: Identity {
@@ -344,9 +420,28 @@ mod tests {
                 endpoint: EndpointId(3),
                 session: SessionId(u64::MAX),
             },
+            to: (NicId(0xbeef), EndpointId(7)),
+            token: 0x1122_3344_5566_7788,
+            nonce: [9; NONCE_LEN],
         };
         assert_eq!(Hello::parse(&hello.emit()), Some(hello));
-        assert_eq!(Hello::parse(&hello.emit()[..31]), None);
+        assert_eq!(Hello::parse(&hello.emit()[..HELLO_LEN - 1]), None);
+        let confirm = ConfirmBody {
+            identity: hello.identity,
+            to: hello.to,
+            token: hello.token,
+        };
+        assert_eq!(ConfirmBody::parse(&confirm.emit()), Some(confirm));
+        assert_eq!(ConfirmBody::parse(&confirm.emit()[1..]), None);
+        // Another version is recognised by what all have.
+        let other = Hello {
+            version: 3,
+            ..hello
+        };
+        let old = Hello::parse(&other.emit()[..HELLO_LEAST]).unwrap();
+        assert_eq!((old.version, old.identity), (3, hello.identity));
+        assert_eq!(old.token, 0);
+        assert_eq!(Hello::parse(&other.emit()[..HELLO_LEAST - 1]), None);
         let key = Some(RemoteKey { address: 1, key: 2 });
         for offer in [
             OfferBody {

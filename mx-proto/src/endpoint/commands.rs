@@ -505,12 +505,15 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     }
 
     fn new_partner(&mut self, target: Target) -> Result<PartnerId, ConnectError> {
-        if self.core.partners.len() >= self.core.config.max_partners {
+        if !self.core.partners.may_add(0) {
             return Err(ConnectError::NoResources);
         }
         let link = self.port.connect(target, &self.clock)?;
         let credit = self.core.new_credit();
-        let id = self.core.partners.add(target.nic, target.endpoint, credit);
+        let id = self
+            .core
+            .partners
+            .add(target.nic, target.endpoint, credit, 0);
         self.attach(id, link);
         Ok(id)
     }
@@ -615,6 +618,7 @@ impl<M: Memory> Core<M> {
         let mut partner = self.partners.take(id)?;
         self.forget_partner(id, &mut partner);
         self.watch.forget(partner.vigil.timer);
+        self.introductions.gone(id);
         partner.credit.dissolve(&mut self.budget);
         if let Some(left) = partner.orphans {
             self.orphans.gone(left);

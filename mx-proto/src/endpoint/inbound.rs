@@ -38,6 +38,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
 
     fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
         self.core.session_out.forget(link);
+        self.core.forget_introduction(link);
         let partner = self.core.partner_of(link, cookie);
         self.core.link_down(link, partner, reason);
     }
@@ -64,6 +65,9 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
             return self.stranger_packet(link, cookie, &header, body);
         };
         partner.vigil.heard = true;
+        if partner.session.is_none() && self.core.introductions.holds(link) {
+            return self.core.put_behind(link, cookie, bytes, body);
+        }
         // Which acquaintance these are of, and so what their credit is worth, is seen when they are read.
         if !matches!(header.kind, wire::Kind::Connect | wire::Kind::Reply)
             && partner
@@ -211,11 +215,16 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
         header: &Header,
         body: &B,
     ) {
-        if cookie != 0 {
+        if header.kind == wire::Kind::Confirmed
+            && self.core.introductions.confirmed(link, header.length == 1)
+        {
+        } else if cookie != 0 {
             // A partner that has been disconnected while this was under way.
             self.core.stats.stale += 1;
         } else if header.kind == wire::Kind::Connect {
             self.core.on_connect(link, None, header, &body.to_vec());
+        } else if header.kind == wire::Kind::Confirm {
+            self.core.on_confirm(link, &body.to_vec());
         } else {
             self.core
                 .violation(link, cookie, "a message before the handshake");
@@ -391,9 +400,14 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
             wire::Kind::Notify => self.core.on_notify(from, header),
             wire::Kind::Withdraw => self.core.on_withdraw(from, header, self.clock.now()),
             wire::Kind::Disconnect => self.core.part_from(from, DownReason::Disconnected),
-            wire::Kind::Ping => self.core.on_ping(from),
-            // That it has come is all they say.
-            wire::Kind::Credit | wire::Kind::Pong => {}
+            wire::Kind::Ping => self.core.on_ping(from, header.word),
+            wire::Kind::Pong => self.core.introductions.answered(from, header.word),
+            // That it has come is all it says.
+            wire::Kind::Credit => {}
+            wire::Kind::Confirm | wire::Kind::Confirmed => {
+                let what = "a question that is for strangers";
+                self.core.violation(link, cookie, what);
+            }
             wire::Kind::Reclaim => self.core.on_reclaim(from, header),
             wire::Kind::Yield => self.core.on_yield(link, cookie, from, header),
             // These two never get here; see `on_packet`.
@@ -406,7 +420,7 @@ impl<M: Memory> Core<M> {
     /// Whose link it is. One that has changed hands during the same poll has another cookie yet, or
     /// none, and one that is about to be closed is nobody's.
     #[inline]
-    fn partner_of(&self, link: LinkId, cookie: u64) -> PartnerId {
+    pub(super) fn partner_of(&self, link: LinkId, cookie: u64) -> PartnerId {
         let id = PartnerId::from_word(cookie);
         match self.partners.of(id) {
             Some(partner) if partner.owns(link) => id,
@@ -424,10 +438,32 @@ impl<M: Memory> Core<M> {
         bound.filter(owns).unwrap_or(NOBODY)
     }
 
+    /// Keeps a packet behind an answer whose sender is still being looked at: no more of them than we
+    /// have promised to take.
+    #[cold]
+    fn put_behind<B: Source + ?Sized>(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        bytes: &HeaderBytes,
+        body: &B,
+    ) {
+        let most = self.config.first_window_bytes as usize
+            + (self.config.first_window_messages as usize + 64) * 256;
+        if !self.introductions.put_behind(link, bytes, body, most) {
+            self.violation(
+                link,
+                cookie,
+                "more behind its introduction than was allowed",
+            );
+        }
+    }
+
     /// The peer does not speak our protocol: its link, and with it the partner, ends.
     #[cold]
     pub(super) fn violation(&mut self, link: LinkId, cookie: u64, what: &'static str) {
         self.stats.malformed += 1;
+        self.forget_introduction(link);
         let partner = self.partner_of(link, cookie);
         log::debug!("link {link:?}: {what}; closing it");
         self.errands.push(super::Errand::Close(link, Close::Now));

@@ -22,6 +22,7 @@ mod aside;
 mod commands;
 mod deferred;
 mod inbound;
+mod introductions;
 mod orphans;
 mod outbound;
 mod reclaim;
@@ -43,6 +44,7 @@ use crate::partner::{Partner, Partners, Reach};
 use crate::port::{Close, LinkDown, Port, RemoteKey, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
 use crate::request::{NOBODY, Patience, Pulling, Request, Requests, State, TimeOuts, Turn};
+use crate::shares::Shares;
 use crate::stats::Stats;
 use crate::status::{DownReason, Kind, Status};
 use crate::time::{Clock, Instant};
@@ -84,6 +86,7 @@ struct Core<M> {
     /// Partners with something to send and room to send it; each at most once.
     ready: VecDeque<PartnerId>,
     session_out: aside::Aside,
+    introductions: introductions::Introductions,
     /// Packets without message data that wait for partners, all together.
     controls: usize,
     /// Memory the port still reads, and whose it is.
@@ -132,6 +135,8 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             max_messages: config.partner_window_messages,
         };
         let budget = Budget::new(config.unexpected_bytes, windows);
+        let share = config.source_share;
+        let places = Shares::new(config.max_partners, share);
         let core = Core {
             timeouts: TimeOuts {
                 transfer: Patience::new(config.request_timeout),
@@ -142,7 +147,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             identity,
             key,
             requests: Requests::new(),
-            partners: Partners::new(),
+            partners: Partners::new(places),
             spares: Spares::default(),
             posted: matching::Posted::default(),
             unexpected: matching::Unexpected::default(),
@@ -153,6 +158,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             wheel: Wheel::new(LATENESS),
             ready: VecDeque::new(),
             session_out: aside::Aside::default(),
+            introductions: introductions::Introductions::new(share),
             controls: 0,
             held: HashMap::default(),
             reads: HashMap::default(),
@@ -190,6 +196,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             clock: &self.clock,
         };
         let mut busy = self.port.poll(&self.clock, budget, &mut sink);
+        if !self.core.introductions.is_quiet() {
+            busy |= self.see_to_introductions(handler);
+        }
         if !self.core.wheel.is_empty() {
             busy |= self.expire();
         }
@@ -220,7 +229,11 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         if !self.core.undecided.is_empty() {
             return None;
         }
-        let ours = [self.core.wheel.next(), self.core.watch.next()];
+        let ours = [
+            self.core.wheel.next(),
+            self.core.watch.next(),
+            self.core.introductions.next(),
+        ];
         let all = ours.into_iter().chain([self.port.deadline()]);
         all.flatten().min()
     }
@@ -243,6 +256,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             && self.core.ready.is_empty()
             && !self.core.can_relieve()
             && !self.core.undecided.waits()
+            && !self.core.introductions.is_due()
             && self.port.arm()
     }
 

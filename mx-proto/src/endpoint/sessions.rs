@@ -11,7 +11,7 @@
 //!       meanwhile: a later one, and what was before is over, the call goes on as another partner's;
 //!       a former one, and the answer is nobody's
 //!   it says goodbye while a call of ours is unanswered: what was before is over, the call goes on
-//!   Connect with another session: the peer restarted, the old partner is dissolved first
+//!   Connect with another session: the peer restarted, once the old partner is gone (introductions.rs)
 //!   Connect with another epoch:   it parted and came back, or comes under a second address:
 //!       <---- Reply(known, epoch)     asked, it says which: it knows that epoch and stays with
 //!       Connect(afresh) --------->    it, or what was before is over
@@ -26,14 +26,15 @@
 use super::Core;
 use crate::credit::Credit;
 use crate::event::Identity;
-use crate::ids::{LinkId, PartnerId, RequestId};
+use crate::ids::{EndpointId, LinkId, NicId, PartnerId, RequestId};
 use crate::memory::Memory;
+use crate::origin::Source;
 use crate::partner::{Link, Partner};
 use crate::port::{Close, LinkDown};
 use crate::queues::Control;
 use crate::request::State;
 use crate::status::{DownReason, Status};
-use crate::wire::{self, Header, Hello, VERSION};
+use crate::wire::{self, Header, Hello, NONCE_LEN, VERSION};
 use smallvec::SmallVec;
 
 use super::Errand;
@@ -43,7 +44,9 @@ impl<M: Memory> Core<M> {
     pub(super) fn link_up(&mut self, link: LinkId, id: PartnerId) {
         let partner = self.partners.of_mut(id);
         let Some(partner) = partner.filter(|partner| partner.owns(link)) else {
-            self.errands.push(Errand::Close(link, Close::Now));
+            if !self.ask_now(link) {
+                self.errands.push(Errand::Close(link, Close::Now));
+            }
             return;
         };
         if partner.session.is_some() && partner.connects.is_empty() {
@@ -69,6 +72,7 @@ impl<M: Memory> Core<M> {
     pub(super) fn link_down(&mut self, link: LinkId, id: PartnerId, reason: LinkDown) {
         self.held.retain(|(held_by, _), _| *held_by != link);
         let Some(partner) = self.partners.of_mut(id) else {
+            self.introductions.ask_failed(link, reason);
             return;
         };
         partner.links.retain(|known| known.id != link);
@@ -156,7 +160,7 @@ impl<M: Memory> Core<M> {
         };
         let next = self
             .partners
-            .add_as(old.epoch, old.nic, old.endpoint, credit);
+            .add_as(old.epoch, old.nic, old.endpoint, credit, old.share);
         for connect in &connects {
             if let Some(request) = self.requests.of_mut(*connect)
                 && let State::Connecting { to, .. } = &mut request.state
@@ -192,11 +196,11 @@ impl<M: Memory> Core<M> {
             Some(State::Connecting { key, .. }) => *key,
             _ => return,
         };
-        let hello = self.hello(Some(id), key);
-        let mut header = Header::new(wire::Kind::Connect, connect.to_word(), manner as u32);
         let Some(partner) = self.partners.of(id) else {
             return;
         };
+        let hello = self.hello(Some(id), key, Some((partner.nic, partner.endpoint)));
+        let mut header = Header::new(wire::Kind::Connect, connect.to_word(), manner as u32);
         partner.credit.opening().put(&mut header);
         if partner.tx == Some(link) {
             return self.push_control(id, header, &hello.emit());
@@ -205,7 +209,9 @@ impl<M: Memory> Core<M> {
         self.session_out.push(link, control, false);
     }
 
-    fn hello(&self, to: Option<PartnerId>, key: u32) -> Hello {
+    /// `name`: whom it is for. Whoever has not proven its name is told nothing that only the owner of
+    /// that name may know.
+    fn hello(&self, to: Option<PartnerId>, key: u32, name: Option<(NicId, EndpointId)>) -> Hello {
         let epoch = to
             .and_then(|id| self.partners.of(id))
             .map_or(0, |partner| partner.epoch);
@@ -214,6 +220,9 @@ impl<M: Memory> Core<M> {
             epoch,
             key,
             identity: self.identity,
+            to: name.unwrap_or((NicId(0), EndpointId(0))),
+            token: name.map_or(0, |name| self.token(name)),
+            nonce: [0; NONCE_LEN],
         }
     }
 
@@ -257,39 +266,55 @@ impl<M: Memory> Core<M> {
         if let Some(status) = refusal {
             return self.refuse(link, from, header, status);
         }
-        let id = match from {
-            Some(from) => {
-                let what = "an introduction under another name";
-                let Some(id) = self.meet(link, from, &hello, what) else {
-                    return;
-                };
-                if id != from {
-                    self.introduce_all(id, link);
-                }
-                id
-            }
-            None => {
-                if let Some(epoch) = self.known_otherwise(&hello, header) {
-                    return self.reply_known(link, header.word, epoch);
-                }
-                let known = self
-                    .partners
-                    .find(hello.identity.nic, hello.identity.endpoint);
-                let known = known.and_then(|id| self.partners.of(id));
-                if known.is_some_and(|partner| {
-                    partner.session == Some(hello.identity.session)
-                        && partner.links.len() >= LINKS_MAX
-                }) {
-                    return self.refuse(link, from, header, Status::NoResources);
-                }
-                match self.partner_for(link, hello.identity) {
-                    Some(id) => id,
-                    None => return self.refuse(link, from, header, Status::NoResources),
-                }
-            }
+        match from {
+            None => self.come(link, header, hello),
+            Some(from) if self.waits_for_proof(link, from, header, &hello) => {}
+            Some(from) => self.connect_on(link, from, header, &hello),
+        }
+    }
+
+    /// Somebody introduces itself on a link of a partner's.
+    pub(super) fn connect_on(
+        &mut self,
+        link: LinkId,
+        from: PartnerId,
+        header: &Header,
+        hello: &Hello,
+    ) {
+        let what = "an introduction under another name";
+        let Some(id) = self.meet(link, from, hello, what) else {
+            return;
         };
+        if id != from {
+            self.introduce_all(id, link);
+        }
+        self.acquaint(id, link, header, hello);
+    }
+
+    /// A stranger, from there, that is who it says.
+    pub(super) fn admit(&mut self, link: LinkId, source: Source, header: &Header, hello: &Hello) {
+        if let Some(epoch) = self.known_otherwise(hello, header) {
+            return self.reply_known(link, header.word, epoch, hello);
+        }
+        let known = self
+            .partners
+            .find(hello.identity.nic, hello.identity.endpoint);
+        let known = known.and_then(|id| self.partners.of(id));
+        if known.is_some_and(|partner| {
+            partner.session == Some(hello.identity.session) && partner.links.len() >= LINKS_MAX
+        }) {
+            return self.refuse(link, None, header, Status::NoResources);
+        }
+        match self.partner_for(link, source, hello.identity) {
+            Some(id) => self.acquaint(id, link, header, hello),
+            None => self.refuse(link, None, header, Status::NoResources),
+        }
+    }
+
+    /// A partner has called on a link of its.
+    fn acquaint(&mut self, id: PartnerId, link: LinkId, header: &Header, hello: &Hello) {
         // What a Connect promises is for whom it makes acquainted.
-        if self.establish(id, &hello, link)
+        if self.establish(id, hello, link)
             && let Some(partner) = self.partners.of_mut(id)
         {
             partner
@@ -332,10 +357,10 @@ impl<M: Memory> Core<M> {
         None
     }
 
-    fn reply_known(&mut self, link: LinkId, connect: u64, epoch: u16) {
+    fn reply_known(&mut self, link: LinkId, connect: u64, epoch: u16, to: &Hello) {
         let mut header = Header::new(wire::Kind::Reply, connect, epoch.into());
         header.aux = REPLY_KNOWN;
-        let hello = self.hello(None, 0);
+        let hello = self.hello(None, 0, Some((to.identity.nic, to.identity.endpoint)));
         self.send_session(None, link, header, &hello.emit(), false);
     }
 
@@ -379,21 +404,30 @@ impl<M: Memory> Core<M> {
     }
 
     /// The partner a stranger's link belongs to from now on, made if need be.
-    fn partner_for(&mut self, link: LinkId, identity: Identity) -> Option<PartnerId> {
-        let mut known = self.partners.find(identity.nic, identity.endpoint);
-        if let Some(id) = known
-            && let Some(session) = self.partners.of(id).and_then(|partner| partner.session)
-            && session != identity.session
-        {
-            self.fail_partner(id, DownReason::Restarted);
-            known = None;
-        }
+    fn partner_for(
+        &mut self,
+        link: LinkId,
+        source: Source,
+        identity: Identity,
+    ) -> Option<PartnerId> {
+        let known = self.partners.find(identity.nic, identity.endpoint);
         let id = match known {
-            Some(id) => id,
-            None if self.partners.len() >= self.config.max_partners => return None,
+            Some(id) => {
+                let session = self.partners.of(id)?.session;
+                if session.is_some_and(|session| session != identity.session) {
+                    debug_assert!(false, "an old life has not been asked");
+                    return None;
+                }
+                id
+            }
             None => {
+                let share = self.share_of(source);
+                if !self.partners.may_add(share) {
+                    return None;
+                }
                 let credit = self.new_credit();
-                self.partners.add(identity.nic, identity.endpoint, credit)
+                self.partners
+                    .add(identity.nic, identity.endpoint, credit, share)
             }
         };
         self.errands.push(Errand::Bind(link, id.to_word()));
@@ -422,9 +456,20 @@ impl<M: Memory> Core<M> {
         let partner = self.partners.of(id)?;
         let over = partner.is_over(hello.identity.session, hello.epoch);
         let met = partner.links.iter().any(|l| l.id == link && l.met);
+        let name = (hello.identity.nic, hello.identity.endpoint);
+        let same_name = (partner.nic, partner.endpoint) == name;
         match partner.session {
+            Some(_) if !same_name && met => {
+                self.violation(link, id.to_word(), what);
+                None
+            }
+            // Whoever has answered our call is none of the peer that has reached us meanwhile.
+            Some(_) if !same_name => {
+                self.leave_link(link, id);
+                None
+            }
             Some(session) if session != hello.identity.session => {
-                self.another_life(link, id, hello.identity, what);
+                self.another_life(link, id, met);
                 None
             }
             Some(_) if partner.peer_epoch == hello.epoch => Some(id),
@@ -433,8 +478,7 @@ impl<M: Memory> Core<M> {
                 None
             }
             _ if over => {
-                self.errands.push(Errand::Close(link, Close::Now));
-                self.link_down(link, id, LinkDown::Closed);
+                self.leave_link(link, id);
                 None
             }
             Some(_) => self.begin_anew(id, DownReason::Disconnected, |l| l.id == link),
@@ -475,6 +519,20 @@ impl<M: Memory> Core<M> {
             let what = "replies without reading the answers";
             return self.violation(link, from.to_word(), what);
         }
+        let answers = header.aux == REPLY_KNOWN || reply_status(header.aux) == Status::Success;
+        if !answers || !self.waits_for_proof(link, from, header, &hello) {
+            self.reply_on(link, from, header, &hello);
+        }
+    }
+
+    /// The same of whoever is who it says.
+    pub(super) fn reply_on(
+        &mut self,
+        link: LinkId,
+        from: PartnerId,
+        header: &Header,
+        hello: &Hello,
+    ) {
         let connect = RequestId::from_word(header.word);
         let waits = |partner: &Partner| partner.connects.contains(&connect);
         if header.aux == REPLY_KNOWN {
@@ -487,16 +545,16 @@ impl<M: Memory> Core<M> {
         let status = reply_status(header.aux);
         let id = match status {
             // It is our partner there also if nobody waits for it any more.
-            Status::Success => self.meet(link, from, &hello, "a reply under another name"),
+            Status::Success => self.meet(link, from, hello, "a reply under another name"),
             _ => Some(from),
         };
         let Some(id) = id else {
             return;
         };
         if status == Status::Success {
-            self.establish(id, &hello, link);
+            self.establish(id, hello, link);
         }
-        self.allow(id, &hello, header);
+        self.allow(id, hello, header);
         if self.partners.of(id).is_some_and(waits) {
             if status != Status::Success {
                 log::info!("{:?} refused our connect: {status:?}", hello.identity);
@@ -524,24 +582,23 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    /// A partner's link leads to another session than the partner's. Either the peer has restarted
-    /// (we called its former life, which reached us on a link of its own, and our call got through
-    /// to the new one), or it is none of ours.
-    fn another_life(
-        &mut self,
-        link: LinkId,
-        id: PartnerId,
-        identity: Identity,
-        what: &'static str,
-    ) {
-        let same_name = self.partners.of(id).is_some_and(|partner| {
-            (partner.nic, partner.endpoint) == (identity.nic, identity.endpoint)
-        });
-        if !same_name {
-            return self.violation(link, id.to_word(), what);
+    /// A partner's link leads to another life of it. On a link that it has introduced itself on it says
+    /// so itself. Where it answers a call of ours the peer has restarted, perhaps: the former life had
+    /// reached us on a link of its own, which tells, or is asked. Our call goes on there meanwhile.
+    fn another_life(&mut self, link: LinkId, id: PartnerId, met: bool) {
+        let elsewhere = self.partners.of(id).and_then(Partner::live_tx);
+        if met || elsewhere.is_none_or(|tx| tx == link) {
+            self.errands.push(Errand::Close(link, Close::Now));
+            return self.fail_partner(id, DownReason::Restarted);
         }
+        self.introductions.doubt(id);
+        self.leave_link(link, id);
+    }
+
+    /// A link that we have called on leads to nobody that its partner stands for.
+    fn leave_link(&mut self, link: LinkId, id: PartnerId) {
         self.errands.push(Errand::Close(link, Close::Now));
-        self.fail_partner(id, DownReason::Restarted);
+        self.link_down(link, id, LinkDown::Closed);
     }
 
     /// A partner that we have called under some address says who it is. `None`: it is one we have
@@ -558,8 +615,9 @@ impl<M: Memory> Core<M> {
             // connect will find this one.
             None => return Some(from),
             Some(session) if session != identity.session => {
-                self.fail_partner(known, DownReason::Restarted);
-                return Some(from);
+                debug_assert!(false, "an old life has not been asked");
+                self.leave_link(link, from);
+                return None;
             }
             Some(session)
                 if partner.peer_epoch != hello.epoch && !partner.is_over(session, hello.epoch) =>
@@ -601,7 +659,7 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    fn send_reply(
+    pub(super) fn send_reply(
         &mut self,
         to: Option<PartnerId>,
         link: LinkId,
@@ -609,7 +667,11 @@ impl<M: Memory> Core<M> {
         status: Status,
         close: bool,
     ) {
-        let hello = self.hello(to, 0);
+        let partner = to
+            .filter(|_| status == Status::Success)
+            .and_then(|id| self.partners.of(id));
+        let name = partner.map(|partner| (partner.nic, partner.endpoint));
+        let hello = self.hello(to, 0, name);
         let mut header = Header::new(wire::Kind::Reply, connect, 0);
         header.aux = reply_code(status);
         self.send_session(to, link, header, &hello.emit(), close);

@@ -223,14 +223,25 @@ impl<M: Memory> Core<M> {
         self.next_step(id, due, now);
     }
 
-    /// The partner wants to know whether we are there. One answer at a time is enough, and all that
-    /// is kept for a partner that reads none.
-    pub(super) fn on_ping(&mut self, from: PartnerId) {
-        if let Some(partner) = self.partners.of_mut(from)
-            && !partner.vigil.pong_queued
-        {
+    /// The partner wants to know whether we are there, and says which question that is. One answer at a
+    /// time is enough, to the last question, and all that is kept for a partner that reads none.
+    pub(super) fn on_ping(&mut self, from: PartnerId, question: u64) {
+        let Some(partner) = self.partners.of_mut(from) else {
+            return;
+        };
+        if !partner.vigil.pong_queued {
             partner.vigil.pong_queued = true;
-            self.push_control(from, wire::Header::new(wire::Kind::Pong, 0, 0), &[]);
+            let pong = wire::Header::new(wire::Kind::Pong, question, 0);
+            return self.push_control(from, pong, &[]);
+        }
+        let queued = partner.queues_mut().map(|queues| &mut queues.control);
+        let pong = queued.and_then(|control| {
+            let mut pongs = control.iter_mut();
+            pongs.find(|control| control.header.kind == wire::Kind::Pong)
+        });
+        // One of those that watch has no number.
+        if let Some(pong) = pong.filter(|_| question != 0) {
+            pong.header.word = question;
         }
     }
 }

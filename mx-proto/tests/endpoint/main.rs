@@ -4,6 +4,7 @@ mod again;
 mod arriving;
 mod crossing;
 mod deferred;
+mod introductions;
 mod matching;
 mod naive;
 mod orphans;
@@ -18,6 +19,7 @@ use mx_proto::{
     Verdict,
 };
 use pair::{Pair, Side};
+use std::time::Duration;
 
 const EXACT: MatchMask = MatchMask::EXACT;
 
@@ -584,6 +586,11 @@ fn a_restarted_peer_is_a_new_partner_and_the_old_one_goes_down() {
     let target = pair.target(Side::B);
     pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
     pair.run();
+    // The old one has not been heard of its end: it is asked, and has a second.
+    assert_eq!(pair.a.poll_completion(), None);
+    pair.advance(Duration::from_millis(900));
+    assert_eq!(pair.a.poll_completion(), None);
+    pair.advance(Duration::from_millis(200));
     assert_eq!(pair.a.poll_completion().unwrap().status, Status::Success);
     let Some(Event::PartnerDown { reason, .. }) = pair.b.poll_event() else {
         panic!("told")

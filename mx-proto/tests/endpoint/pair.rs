@@ -1,10 +1,11 @@
 //! Two endpoints joined by queues, and a way to meddle with them.
 
+use mx_proto::origin::{Claim, Proof, Source};
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
 };
 use mx_proto::{
-    Clock, Config, Endpoint, EndpointId, Handler, Identity, Instant, KeepAll, LinkId, Memory,
+    Clock, Config, Endpoint, EndpointId, Handler, Identity, Instant, KeepAll, Key, LinkId, Memory,
     NicId, Route, SessionId, Target,
 };
 use std::cell::{Cell, RefCell};
@@ -103,6 +104,10 @@ struct Hub {
     newest_first: bool,
     /// Cables from which nothing is taken out.
     held: Vec<usize>,
+    /// What the network says about claims that reach b; otherwise it bears them out.
+    proof: Option<Proof>,
+    /// Cables of one source.
+    sources: Vec<(usize, u64)>,
 }
 
 /// Packets one lane holds before the sender must wait.
@@ -153,6 +158,22 @@ impl Port<Shared> for QueuePort {
     fn bind(&mut self, link: LinkId, cookie: u64) {
         let (cable, end) = Self::end(link);
         self.hub.borrow_mut().cables[cable].cookies[end] = cookie;
+    }
+
+    fn proof(&self, _: LinkId, _: &Claim) -> Proof {
+        let hub = self.hub.borrow();
+        hub.proof
+            .filter(|_| self.node == 1)
+            .unwrap_or(Proof::Proven)
+    }
+
+    fn source(&self, link: LinkId) -> Source {
+        let hub = self.hub.borrow();
+        let known = hub
+            .sources
+            .iter()
+            .find(|(cable, _)| *cable == Self::end(link).0);
+        known.map_or(Source::TRUSTED, |(_, source)| Source(*source))
     }
 
     fn send(
@@ -545,6 +566,47 @@ impl Pair {
             .packets
             .front()
             .cloned()
+    }
+
+    /// What the network says from now on about claims that reach b.
+    pub(crate) fn prove(&mut self, proof: Proof) {
+        self.hub.borrow_mut().proof = Some(proof);
+    }
+
+    /// Where a link comes from.
+    pub(crate) fn comes_from(&mut self, cable: usize, source: u64) {
+        self.hub.borrow_mut().sources.push((cable, source));
+    }
+
+    /// What b has sent on a link that it did not begin, and whether it has closed it.
+    pub(crate) fn told(&mut self, cable: usize) -> (Vec<(HeaderBytes, Vec<u8>)>, bool) {
+        let mut hub = self.hub.borrow_mut();
+        let cable = &mut hub.cables[cable];
+        (cable.lanes[0].packets.drain(..).collect(), cable.gone[1])
+    }
+
+    /// B has no more places than this, of which one source may have half of what others leave.
+    pub(crate) fn with_places(places: usize) -> Self {
+        let mut pair = Self::new();
+        let config = Config {
+            max_partners: places,
+            source_share: 50,
+            ..settings(0)
+        };
+        pair.b = node(&pair.hub, &pair.clock, config, 1, 2);
+        pair
+    }
+
+    /// Gives a secret of its own to each side, as whoever opens an endpoint does.
+    pub(crate) fn with_keys() -> Self {
+        let mut pair = Self::new();
+        let config = |key| Config {
+            key: Key([key; 16]),
+            ..settings(0)
+        };
+        pair.a = node(&pair.hub, &pair.clock, config(1), 0, 1);
+        pair.b = node(&pair.hub, &pair.clock, config(2), 1, 2);
+        pair
     }
 
     /// As if a had sent it.

@@ -58,7 +58,9 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
         ..settings.open_options(choice)
     };
     let (ports, identity) = HostPorts::open(options).map_err(|error| refused(&error))?;
+    let key = mx_sys::endpoint_key().map_err(|error| refused(&OpenError::System(error)))?;
     let config = Config {
+        key,
         unexpected_bytes: params
             .unexpected_bytes
             .unwrap_or(settings.endpoint.unexpected_bytes),

@@ -1,0 +1,217 @@
+//! Strangers that say they are somebody: who is believed, and whom that may harm.
+
+use super::pair::{self, Pair, Shared, Side};
+use super::{EXACT, bits};
+use mx_proto::origin::Proof;
+use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
+use mx_proto::{DownReason, Event, NicId, Received, SendMode, Status};
+use std::time::Duration;
+
+/// An introduction as that interface, endpoint 3, in that life, to b.
+fn hello(nic: u64, session: u64, token: u64) -> Vec<u8> {
+    let mut bytes = vec![0; HELLO_LEN];
+    bytes[0..4].copy_from_slice(b"MXs1");
+    bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[6] = 1;
+    bytes[8..12].copy_from_slice(&pair::KEY.to_le_bytes());
+    bytes[12] = 3;
+    bytes[16..24].copy_from_slice(&nic.to_le_bytes());
+    bytes[24..32].copy_from_slice(&session.to_le_bytes());
+    bytes[32..40].copy_from_slice(&101u64.to_le_bytes());
+    bytes[40] = 3;
+    bytes[48..56].copy_from_slice(&token.to_le_bytes());
+    bytes
+}
+
+fn connect(pair: &mut Pair, cable: usize, body: Vec<u8>) {
+    let mut header = Header::new(Kind::Connect, 7, 0);
+    header.body_len = body.len() as u32;
+    pair.inject(cable, header.emit(), body);
+}
+
+/// A comes up with b.
+fn connected(pair: &mut Pair) -> mx_proto::PartnerId {
+    let target = pair.target(Side::B);
+    pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
+    pair.run();
+    let done = pair.a.poll_completion().expect("connected");
+    assert_eq!(done.status, Status::Success);
+    done.partner
+}
+
+/// A message gets from a to b.
+fn talk(pair: &mut Pair, b: mx_proto::PartnerId) {
+    let data = Shared::from(vec![5; 100]);
+    pair.a
+        .send(b, bits(9), data, 0, SendMode::Standard)
+        .unwrap();
+    pair.run();
+    let got = pair.b.recv(bits(9), EXACT, Shared::from(vec![0; 100]), 0);
+    assert!(matches!(got, Ok(Received::Complete(_))));
+}
+
+/// The codes of the replies on a link.
+fn replies(pair: &mut Pair, cable: usize) -> (Vec<u32>, bool) {
+    let (packets, closed) = pair.told(cable);
+    let code = |(header, _): &([u8; 32], Vec<u8>)| Header::parse(header).expect("a header");
+    let replies = packets
+        .iter()
+        .map(code)
+        .filter(|header| header.kind == Kind::Reply);
+    (replies.map(|header| header.aux).collect(), closed)
+}
+
+#[test]
+fn a_claim_to_a_living_peers_place_changes_nothing_for_it() {
+    let mut pair = Pair::new();
+    let b = connected(&mut pair);
+    for attempt in 1..=8 {
+        let forger = pair.stranger();
+        connect(&mut pair, forger, hello(100, 0xbad, 0));
+        pair.run();
+        assert_eq!(replies(&mut pair, forger), (vec![3], true));
+        assert_eq!(pair.b.stats().intruders, attempt);
+        talk(&mut pair, b);
+    }
+    assert_eq!((pair.a.poll_event(), pair.b.poll_event()), (None, None));
+    assert_eq!(pair.b.partners(), 1);
+    pair.advance(Duration::from_secs(5));
+    talk(&mut pair, b);
+}
+
+#[test]
+fn a_peer_whose_link_is_down_is_replaced_at_once() {
+    let mut pair = Pair::new();
+    connected(&mut pair);
+    pair.hold(&[0]);
+    pair.reopen_a(0);
+    let target = pair.target(Side::B);
+    pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
+    pair.run();
+    // Nothing has been heard of the end yet.
+    assert_eq!(pair.a.poll_completion(), None);
+    pair.hold(&[]);
+    pair.run();
+    assert_eq!(
+        pair.a.poll_completion().map(|done| done.status),
+        Some(Status::Success)
+    );
+    assert!(matches!(
+        pair.b.poll_event(),
+        Some(Event::PartnerDown { .. })
+    ));
+    assert_eq!(pair.b.partners(), 1);
+}
+
+#[test]
+fn what_is_refuted_is_refused_and_nobody_is_known_by_it() {
+    let mut pair = Pair::new();
+    let b = connected(&mut pair);
+    pair.prove(Proof::Refuted);
+    for nic in [100, 555] {
+        for session in [1, 0xbad] {
+            let forger = pair.stranger();
+            connect(&mut pair, forger, hello(nic, session, 0));
+            pair.run();
+            assert_eq!(replies(&mut pair, forger), (vec![3], true));
+        }
+    }
+    assert_eq!((pair.b.stats().unproven, pair.b.partners()), (4, 1));
+    assert!(
+        pair.b
+            .partner_of(NicId(555), mx_proto::EndpointId(3))
+            .is_none()
+    );
+    talk(&mut pair, b);
+}
+
+#[test]
+fn a_claimed_address_is_asked_and_confirms_or_does_not() {
+    // Whoever is at a's address is asked; only a itself has the token for b.
+    let mut pair = Pair::with_keys();
+    let a = pair.target(Side::A);
+    pair.prove(Proof::Ask(a));
+    let b = connected(&mut pair);
+    talk(&mut pair, b);
+    assert_eq!(pair.b.stats().confirms, 1);
+    assert_eq!(pair.b.partners(), 1);
+    for (nic, session, token) in [(100, 1, 0), (100, 0xbad, 0), (100, 1, u64::MAX)] {
+        let forger = pair.stranger();
+        connect(&mut pair, forger, hello(nic, session, token));
+        pair.run();
+        assert_eq!(replies(&mut pair, forger), (vec![3], true));
+    }
+    assert_eq!((pair.b.stats().confirms, pair.b.stats().unproven), (4, 3));
+    assert_eq!(pair.b.partners(), 1);
+    talk(&mut pair, b);
+    // Nobody is there, or nobody answers.
+    let nowhere = pair.nowhere();
+    pair.prove(Proof::Ask(nowhere));
+    let forger = pair.stranger();
+    connect(&mut pair, forger, hello(1, 5, 0));
+    pair.run();
+    assert_eq!(replies(&mut pair, forger), (vec![3], true));
+    let links = pair.links();
+    pair.prove(Proof::Ask(a));
+    pair.hold(&[links + 1]);
+    let forger = pair.stranger();
+    connect(&mut pair, forger, hello(100, 5, 0));
+    pair.run();
+    assert_eq!(replies(&mut pair, forger), (vec![], false));
+    pair.advance(Duration::from_secs(4));
+    assert_eq!(replies(&mut pair, forger), (vec![3], true));
+    assert_eq!(pair.b.partners(), 1);
+}
+
+#[test]
+fn a_token_is_told_to_nobody_who_has_not_proven_its_name() {
+    let mut pair = Pair::with_keys();
+    pair.prove(Proof::Refuted);
+    let forger = pair.stranger();
+    connect(&mut pair, forger, hello(100, 5, 0));
+    pair.run();
+    let (packets, _) = pair.told(forger);
+    assert_eq!(packets.len(), 1);
+    assert!(packets[0].1[32..].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn one_source_has_its_share_of_the_places_and_others_get_in() {
+    let mut pair = Pair::with_places(16);
+    let (mut in_, mut links) = (0, Vec::new());
+    for n in 0..16 {
+        let link = pair.stranger();
+        pair.comes_from(link, 0x0a00_0001);
+        connect(&mut pair, link, hello(200 + n, 5, 0));
+        pair.run();
+        in_ += u32::from(replies(&mut pair, link).0 == [0]);
+        links.push(link);
+    }
+    assert_eq!((in_, pair.b.partners()), (8, 8));
+    let other = pair.stranger();
+    pair.comes_from(other, 0x0a00_0002);
+    connect(&mut pair, other, hello(300, 5, 0));
+    pair.run();
+    assert_eq!(replies(&mut pair, other).0, [0]);
+    // Who leaves gives back.
+    let bye = Header::new(Kind::Disconnect, 0, 0);
+    // The other one's place makes the share one less.
+    pair.inject(links[0], bye.emit(), Vec::new());
+    pair.inject(links[1], bye.emit(), Vec::new());
+    pair.run();
+    assert!(matches!(
+        pair.b.poll_event(),
+        Some(Event::PartnerDown {
+            reason: DownReason::Disconnected,
+            ..
+        })
+    ));
+    let link = pair.stranger();
+    pair.comes_from(link, 0x0a00_0001);
+    connect(&mut pair, link, hello(400, 5, 0));
+    pair.run();
+    assert_eq!(
+        (replies(&mut pair, link).0, pair.b.partners()),
+        (vec![0], 8)
+    );
+}
