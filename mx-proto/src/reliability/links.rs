@@ -63,7 +63,7 @@ pub(super) struct Links<A> {
     pub(super) table: Roster<A>,
     pub(super) by_cookie: HashMap<u64, LinkId, RandomState>,
     /// Links with a [`Trial`].
-    trials: Shares,
+    pub(super) trials: Shares,
     /// All links, by who began them.
     places: Shares,
     pub(super) source: fn(A) -> Source,
@@ -215,6 +215,12 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             self.stats.over_share += 1;
         }
         may
+    }
+
+    /// Nobody has bound it yet.
+    #[cfg(test)]
+    pub(super) fn is_on_trial(&mut self, id: LinkId) -> bool {
+        self.of_mut(id).is_some_and(|link| link.trial.is_some())
     }
 
     /// The layer above attaches a word. With that a link that they began is known to it.
