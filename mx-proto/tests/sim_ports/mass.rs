@@ -123,6 +123,7 @@ impl Mass {
             port,
             clock: world.clock(),
             counted: Counted {
+                strange: Vec::new(),
                 got: Vec::new(),
                 writable: BTreeMap::new(),
                 scratch: Buffer::new(vec![0; most]),

@@ -197,7 +197,8 @@ impl LocalPort {
     }
 
     fn accept_one(&mut self, socket: Socket, clock: &dyn Clock) {
-        if self.links.is_full() {
+        // Strangers who say nothing must not keep others out.
+        if self.links.is_full() && !self.drop_silent() {
             self.stats.refused += 1;
             log::debug!("{:?}: link limit reached, connection refused", self.name);
             // It comes another way, if it can.

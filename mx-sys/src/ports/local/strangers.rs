@@ -120,6 +120,24 @@ impl LocalPort {
         true
     }
 
+    /// There is no place left: the oldest goes that has said nothing, of the user with the most of
+    /// those.
+    pub(super) fn drop_silent(&mut self) -> bool {
+        let mut most: HashMap<u32, (usize, LinkId)> = HashMap::new();
+        for id in &self.strangers {
+            if let Some(entry) = self.links.get(*id)
+                && matches!(entry.state, State::Accepted)
+            {
+                most.entry(entry.user).or_insert((0, *id)).0 += 1;
+            }
+        }
+        let oldest = most.into_values().max_by_key(|(count, _)| *count);
+        if let Some((_, id)) = oldest {
+            self.send_away(id, &"too many silent connections");
+        }
+        oldest.is_some()
+    }
+
     fn send_away(&mut self, id: LinkId, why: &dyn std::fmt::Display) {
         let Some(entry) = self.links.get_mut(id) else {
             return;

@@ -12,6 +12,7 @@ mod room;
 mod sleeping;
 mod slumber;
 mod strangers;
+mod users;
 
 use super::socket::Name;
 use super::{LocalOptions, LocalPort};
