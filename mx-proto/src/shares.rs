@@ -39,20 +39,25 @@ impl Shares {
     /// Would so much more for `source` be within the limit, and within its share? The first unit is
     /// always within the share.
     pub fn may_take(&self, source: Source, amount: usize) -> bool {
-        let Some(total) = self
-            .used
-            .checked_add(amount)
-            .filter(|all| *all <= self.limit)
-        else {
+        let total = self.used.checked_add(amount);
+        if total.is_none_or(|total| total > self.limit) {
             return false;
-        };
+        }
         if source == Source::TRUSTED {
             return true;
         }
-        let own = self.of(source);
-        let left = self.limit - (self.used - own);
+        self.of(source).saturating_add(amount) <= self.share(source)
+    }
+
+    /// What `source` may have altogether, while the others have what they have; at least one.
+    pub fn share(&self, source: Source) -> usize {
+        let left = (self.limit + self.of(source)).saturating_sub(self.used);
+        if source == Source::TRUSTED {
+            return left;
+        }
         let share = left as u128 * u128::from(self.percent) / 100;
-        (own + amount) as u128 <= share.max(1) && total <= self.limit
+        // Not above `left`.
+        (share as usize).max(1)
     }
 
     /// `source` has so much more, whether it may or not.

@@ -209,6 +209,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let plain = whole && header.flags & FIN == 0;
         if !plain
             || self.budget == 0
+            || link.is_too_early(header, payload)
             || !link.session.is_open()
             || !link.attached
             || link.session.recv.verdict(header.seq) != Verdict::Next
@@ -233,7 +234,6 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             self.on_bad(now, id, sink);
             return true;
         }
-        link.end_trial(&mut self.on_trial);
         self.deferred = Some(Deferred {
             link: id,
             arrived_at: now,
@@ -301,7 +301,6 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             senders,
             early_bytes,
             budget,
-            on_trial,
             ..
         } = self;
         let Some(link) = table.get_mut(id.index(), id.generation()) else {
@@ -321,6 +320,10 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             link.session.recv.mark(header.seq);
             return;
         }
+        if verdict != Verdict::Next && link.trial.is_some() || link.is_too_early(header, payload) {
+            // It comes again.
+            return stats.outside_window += 1;
+        }
         let before = link.reassembly.kept_bytes();
         let left = config.early_bytes_all.saturating_sub(*early_bytes);
         let room =
@@ -336,11 +339,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         link.session.recv.mark(header.seq);
         link.known = true;
         let who = (id, link.cookie);
-        let left = *budget;
         let taken = link.reassembly.take(&chunk, who, *limits, budget, sink);
-        if *budget < left {
-            link.end_trial(on_trial);
-        }
         *early_bytes = *early_bytes + shared(link.reassembly.kept_bytes()) - shared(before);
         match taken {
             Ok(taken) if taken.fin => self.on_fin(now, id, sink),
@@ -354,14 +353,11 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
             return;
         };
-        let (before, left) = (link.reassembly.kept_bytes(), self.budget);
+        let before = link.reassembly.kept_bytes();
         let who = (id, link.cookie);
         let taken = link
             .reassembly
             .deliver(who, self.limits, &mut self.budget, sink);
-        if self.budget < left {
-            link.end_trial(&mut self.on_trial);
-        }
         let kept = link.reassembly.kept_bytes();
         self.early_bytes = self.early_bytes + shared(kept) - shared(before);
         if taken.fin {

@@ -51,6 +51,9 @@ pub struct ReliableConfig {
     pub pull_block: usize,
     /// Links altogether; callers beyond it are not answered.
     pub max_links: usize,
+    /// Percent, 1 to 100, that one source may have of the places that others leave, of those it opens;
+    /// of the memory of closed sessions as well.
+    pub source_share: u8,
     /// Payloads are summed even where the service is safe.
     pub always_sum: bool,
     /// Number of the first segment on every link, for tests of the wrap. `None`: random.
@@ -81,6 +84,7 @@ impl Default for ReliableConfig {
             data_max: 256 << 10,
             pull_block: 1 << 20,
             max_links: 1 << 20,
+            source_share: 50,
             always_sum: false,
             first_seq: None,
         }

@@ -17,10 +17,12 @@
 //! Knows nothing of: sessions, addresses, packets.
 
 use super::seq::Seq;
+use crate::origin::Source;
+use crate::shares::Shares;
 use crate::time::Instant;
 use foldhash::fast::RandomState;
 use siphasher::sip::SipHasher24;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
@@ -33,10 +35,36 @@ pub(super) struct Cookies {
     /// Changes when too many are spent: it makes all callers' cookies void that were given out
     /// before, and so as good as spent.
     generation: u64,
+    /// The same of the cookies of one source that has spent its share.
+    void: [HashMap<Source, u64, RandomState>; 2],
+    share: u8,
+    /// The last generation there was.
+    voided: u64,
     /// Cookies of closed sessions: of the epoch in which one was last noted, and of the one before.
-    spent: [HashSet<u64, RandomState>; 2],
+    spent: [Spent; 2],
     /// The former's epoch.
     noted: u64,
+}
+
+/// Cookies of sessions that were closed in one epoch.
+#[derive(Debug)]
+struct Spent {
+    of: HashMap<u64, Source, RandomState>,
+    shares: Shares,
+}
+
+impl Spent {
+    fn new(share: u8) -> Self {
+        Self {
+            of: HashMap::default(),
+            shares: Shares::new(SPENT_MAX, share),
+        }
+    }
+
+    fn forget(&mut self, source: Source) {
+        self.of.retain(|_, of| *of != source);
+        self.shares.give_back(source, self.shares.of(source));
+    }
 }
 
 /// What a hash is for, so that no two uses can give the same input.
@@ -49,17 +77,23 @@ const PROOF: u8 = 3;
 const EPOCH: Duration = Duration::from_secs(10);
 
 /// Sessions that may be called and closed in an epoch before those who are just calling have to do
-/// it again: 16 Ki, at most 1 MiB for both epochs.
+/// it again: 16 Ki, at most 2 MiB for both epochs.
 const SPENT_MAX: usize = 16 << 10;
+
+/// So many any source may spend while there is room: what it costs to forget them is shared by these.
+const SPENT_LEAST: usize = 256;
 
 impl Cookies {
     /// `key` is secret, and another one in every life of a port.
-    pub(super) fn new(key: [u8; 16]) -> Self {
+    pub(super) fn new(key: [u8; 16], share: u8) -> Self {
         Self {
             hasher: SipHasher24::new_with_key(&key),
             drawn: 0,
             generation: 0,
-            spent: [HashSet::default(), HashSet::default()],
+            void: [HashMap::default(), HashMap::default()],
+            share,
+            voided: 0,
+            spent: [Spent::new(share), Spent::new(share)],
             noted: 0,
         }
     }
@@ -79,12 +113,13 @@ impl Cookies {
     /// first number: always the same within an epoch. The name is not 0.
     pub(super) fn of_caller<A: Hash>(
         &self,
-        address: &A,
+        (address, source): (&A, Source),
         caller: u64,
         first: Seq,
         epoch: u64,
     ) -> (u64, Seq) {
-        let what = (self.generation, epoch, address, caller, first);
+        let generation = self.generation_of(source);
+        let what = (generation, epoch, address, caller, first);
         let cookie = self.hash(COOKIE, what).max(1);
         // The low half of a pseudo-random function is one, too.
         (cookie, Seq(self.hash(FIRST, what) as u32))
@@ -100,29 +135,55 @@ impl Cookies {
         now.0 / EPOCH.as_nanos() as u64
     }
 
-    /// A session that was called by this name is over: nothing may open it again.
-    pub(super) fn remember(&mut self, cookie: u64, now: Instant) {
+    /// Since when the cookies of those from there count.
+    fn generation_of(&self, source: Source) -> u64 {
+        let void = self.void.iter().find_map(|void| void.get(&source));
+        void.copied().unwrap_or(0).max(self.generation)
+    }
+
+    /// A session that somebody from `source` called by this name is over: nothing may open it again.
+    /// Who closes more than its share has its own cookies made void, and nobody else's.
+    pub(super) fn remember(&mut self, cookie: u64, source: Source, now: Instant) {
         let epoch = Self::epoch(now);
         if epoch > self.noted {
             self.spent.swap(0, 1);
+            self.void.swap(0, 1);
             if epoch > self.noted + 1 {
-                self.spent[1] = HashSet::default();
+                self.spent[1] = Spent::new(self.share);
+                self.void[1] = HashMap::default();
             }
             // Not `clear`: what a bad hour took is given back.
-            self.spent[0] = HashSet::default();
+            self.spent[0] = Spent::new(self.share);
+            self.void[0] = HashMap::default();
             self.noted = epoch;
         }
-        if self.spent[0].len() >= SPENT_MAX {
-            self.generation += 1;
-            self.spent = [HashSet::default(), HashSet::default()];
+        let own = self.spent[0].shares.of(source);
+        let all = self.spent[0].of.len();
+        let is_over = !self.spent[0].shares.may_take(source, 1) && own >= SPENT_LEAST;
+        if all < SPENT_MAX && !is_over {
+            if self.spent[0].of.insert(cookie, source).is_none() {
+                self.spent[0].shares.take(source, 1);
+            }
             return;
         }
-        self.spent[0].insert(cookie);
+        self.voided += 1;
+        if is_over && self.void[0].len() < SPENT_MAX {
+            self.spent.iter_mut().for_each(|spent| spent.forget(source));
+            self.void[0].insert(source, self.voided);
+            return;
+        }
+        self.generation = self.voided;
+        self.spent = [Spent::new(self.share), Spent::new(self.share)];
+        self.void = [HashMap::default(), HashMap::default()];
     }
 
     /// A session of this name has been over for less than two epochs. It may be true for longer.
     pub(super) fn is_spent(&self, cookie: u64, now: Instant) -> bool {
-        Self::epoch(now) <= self.noted + 1 && self.spent.iter().any(|spent| spent.contains(&cookie))
+        Self::epoch(now) <= self.noted + 1
+            && self
+                .spent
+                .iter()
+                .any(|spent| spent.of.contains_key(&cookie))
     }
 
     fn hash(&self, purpose: u8, what: impl Hash) -> u64 {
@@ -136,9 +197,12 @@ impl Cookies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
+
+    const HERE: Source = Source(7);
 
     fn cookies() -> Cookies {
-        Cookies::new(*b"sixteen letters.")
+        Cookies::new(*b"sixteen letters.", 50)
     }
 
     #[test]
@@ -156,7 +220,7 @@ mod tests {
 
     #[test]
     fn drawn_cookies_differ_and_are_not_zero() {
-        let (mut cookies, mut others) = (cookies(), Cookies::new([0; 16]));
+        let (mut cookies, mut others) = (cookies(), Cookies::new([0; 16], 50));
         let mut seen = HashSet::new();
         for _ in 0..10_000 {
             for cookie in [cookies.draw(), others.draw()] {
@@ -177,17 +241,17 @@ mod tests {
     #[test]
     fn a_caller_is_told_the_same_for_an_epoch_and_everything_counts() {
         let mut cookies = cookies();
-        let told = cookies.of_caller(&"here", 5, Seq(9), 3);
+        let told = cookies.of_caller((&"here", HERE), 5, Seq(9), 3);
         // Others, and what we draw ourselves, change nothing.
         cookies.draw();
-        cookies.remember(77, at(3));
-        assert_eq!(cookies.of_caller(&"here", 5, Seq(9), 3), told);
+        cookies.remember(77, Source(77 % 100), at(3));
+        assert_eq!(cookies.of_caller((&"here", HERE), 5, Seq(9), 3), told);
         let others = [
-            cookies.of_caller(&"there", 5, Seq(9), 3),
-            cookies.of_caller(&"here", 6, Seq(9), 3),
-            cookies.of_caller(&"here", 5, Seq(10), 3),
-            cookies.of_caller(&"here", 5, Seq(9), 4),
-            Cookies::new([1; 16]).of_caller(&"here", 5, Seq(9), 3),
+            cookies.of_caller((&"there", HERE), 5, Seq(9), 3),
+            cookies.of_caller((&"here", HERE), 6, Seq(9), 3),
+            cookies.of_caller((&"here", HERE), 5, Seq(10), 3),
+            cookies.of_caller((&"here", HERE), 5, Seq(9), 4),
+            Cookies::new([1; 16], 50).of_caller((&"here", HERE), 5, Seq(9), 3),
         ];
         for other in others {
             assert!(other.0 != 0 && other.0 != told.0 && other.1 != told.1);
@@ -205,17 +269,17 @@ mod tests {
     fn a_spent_cookie_is_known_as_long_as_it_would_be_taken() {
         for start in [0, 1, 7] {
             let mut cookies = cookies();
-            cookies.remember(5, at(start));
+            cookies.remember(5, Source(5 % 100), at(start));
             assert!(cookies.is_spent(5, at(start)));
             assert!(!cookies.is_spent(6, at(start)));
             assert!(cookies.is_spent(5, at(start + 1)));
-            cookies.remember(6, at(start + 1));
+            cookies.remember(6, Source(6 % 100), at(start + 1));
             assert!(cookies.is_spent(5, at(start + 1)));
-            cookies.remember(7, at(start + 2));
+            cookies.remember(7, Source(7 % 100), at(start + 2));
             assert!(!cookies.is_spent(5, at(start + 2)));
             assert!(cookies.is_spent(6, at(start + 2)));
             assert!(!cookies.is_spent(6, at(start + 5)));
-            cookies.remember(8, at(start + 9));
+            cookies.remember(8, Source(8 % 100), at(start + 9));
             assert!(!cookies.is_spent(6, at(start + 9)));
             assert!(cookies.is_spent(8, at(start + 9)));
         }
@@ -224,15 +288,34 @@ mod tests {
     #[test]
     fn too_many_spent_cookies_make_all_of_them_void() {
         let mut cookies = cookies();
-        let told = cookies.of_caller(&1, 5, Seq(9), 0);
+        let told = cookies.of_caller((&1, HERE), 5, Seq(9), 0);
         for cookie in 0..SPENT_MAX as u64 {
-            cookies.remember(cookie, at(0));
+            cookies.remember(cookie, Source(cookie % 100), at(0));
         }
-        assert_eq!(cookies.of_caller(&1, 5, Seq(9), 0), told);
+        assert_eq!(cookies.of_caller((&1, HERE), 5, Seq(9), 0), told);
         assert!(cookies.is_spent(0, at(0)));
-        cookies.remember(u64::MAX, at(0));
+        cookies.remember(u64::MAX, Source(u64::MAX % 100), at(0));
         // Nobody remembers it, and nobody takes it.
-        assert_ne!(cookies.of_caller(&1, 5, Seq(9), 0), told);
-        assert!(cookies.spent.iter().all(HashSet::is_empty));
+        assert_ne!(cookies.of_caller((&1, HERE), 5, Seq(9), 0), told);
+        assert!(cookies.spent.iter().all(|spent| spent.of.is_empty()));
+    }
+
+    #[test]
+    fn one_source_that_spends_too_many_makes_its_own_void_and_nobody_elses() {
+        let mut cookies = cookies();
+        let greedy = Source(1);
+        let told = cookies.of_caller((&1, HERE), 5, Seq(9), 0);
+        let own = cookies.of_caller((&1, greedy), 5, Seq(9), 0);
+        cookies.remember(u64::MAX, HERE, at(0));
+        for cookie in 0..2 * SPENT_MAX as u64 {
+            cookies.remember(cookie, greedy, at(0));
+            assert!(cookies.spent[0].of.len() <= SPENT_MAX / 2 + 1);
+        }
+        assert_eq!(cookies.of_caller((&1, HERE), 5, Seq(9), 0), told);
+        assert_ne!(cookies.of_caller((&1, greedy), 5, Seq(9), 0), own);
+        assert!(cookies.is_spent(u64::MAX, at(0)));
+        // For as long as what was told before would be taken.
+        cookies.remember(u64::MAX - 1, HERE, at(1));
+        assert_ne!(cookies.of_caller((&1, greedy), 5, Seq(9), 0), own);
     }
 }

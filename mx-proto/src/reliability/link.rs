@@ -3,7 +3,7 @@
 //! Knows nothing of: other links.
 
 use super::config::ReliableConfig;
-use super::packet::Kind;
+use super::packet::{Header, Kind};
 use super::reassembly::Reassembly;
 use super::service::Channel;
 use super::session::Session;
@@ -31,7 +31,7 @@ pub(super) struct Link<A> {
     pub(super) known: bool,
     /// They began it.
     pub(super) called: bool,
-    /// They began it, and no whole packet has come yet.
+    /// They began it, and nobody has bound it yet.
     pub(super) trial: Option<Trial>,
     /// Payloads are summed; `None`: the service has not been asked yet.
     pub(super) sum: Option<bool>,
@@ -44,25 +44,33 @@ pub(super) struct Link<A> {
     pub(super) backlogged: bool,
 }
 
-/// How long a link that they began has for its first packet: whoever only opens sessions is not to
-/// hold their places for ever.
+/// How long a link that they began has until it is bound: whoever only opens sessions is not to hold
+/// places for ever.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trial {
     until: Instant,
-    /// The second half of the time has begun.
+    /// We had not looked for long when the time was over: what introduces it may just have come.
     last: bool,
 }
 
-/// Half of the time, which is as long as a caller itself waits for an answer
-/// ([`ReliableConfig::connect_give_up`]). Of a packet that is lost half a dozen are sent again in
-/// each half, and an honest caller has one as soon as it is welcomed. In halves, for we may not have
-/// looked for long: the second begins when we have found the first to be over.
-const HALF: Duration = Duration::from_secs(5);
+/// An honest caller introduces itself as soon as it is welcomed; of a packet that is lost half a dozen
+/// are sent again in this time.
+const BOUND_WITHIN: Duration = Duration::from_secs(5);
+
+/// Who looks so much later than it could have was busy with something else, and the link has as
+/// much time more.
+const LATE: Duration = Duration::from_secs(1);
+
+/// Largest packet that is taken in from a link that is not bound; many times an introduction.
+pub(super) const INTRODUCTION_MAX: u32 = 256;
+
+/// Links on trial at the same time.
+pub(super) const TRIALS_MAX: usize = 32 << 10;
 
 impl Trial {
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            until: now.after(HALF),
+            until: now.after(BOUND_WITHIN),
             last: false,
         }
     }
@@ -74,11 +82,11 @@ impl Trial {
 
     /// The link is to end.
     pub(super) fn is_over(&mut self, now: Instant) -> bool {
-        if now < self.until || self.last {
+        if now < self.until || self.last || now.since(self.until) < LATE {
             return now >= self.until;
         }
         *self = Self {
-            until: now.after(HALF),
+            until: now.after(LATE),
             last: true,
         };
         false
@@ -93,9 +101,11 @@ pub(super) struct Need {
 }
 
 impl<A: Copy + Eq> Link<A> {
-    /// It is on trial no longer, if it was: one fewer of all links is.
-    pub(super) fn end_trial(&mut self, on_trial: &mut usize) {
-        *on_trial -= usize::from(self.trial.take().is_some());
+    /// Nobody has bound it, and this is more than an introduction.
+    #[inline]
+    pub(super) fn is_too_early(&self, header: &Header, payload: &[u8]) -> bool {
+        self.trial.is_some()
+            && (header.whole > INTRODUCTION_MAX || header.whole as usize != payload.len())
     }
 
     /// One that we began, so that the layer above knows of it, or (`known` is false) that they did.

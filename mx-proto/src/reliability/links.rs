@@ -14,7 +14,7 @@
 
 use super::config::ReliableConfig;
 use super::cookies::Cookies;
-use super::link::{Link, Need, Trial};
+use super::link::{Link, Need, TRIALS_MAX, Trial};
 use super::packet::{Header, Kind};
 use super::reassembly::BodyLimits;
 use super::roster::{QUIET, Roster};
@@ -26,7 +26,9 @@ use super::stats::ReliableStats;
 use super::store::Store;
 use crate::ids::LinkId;
 use crate::memory::Memory;
+use crate::origin::Source;
 use crate::port::{LinkDown, Sink};
+use crate::shares::Shares;
 use crate::time::Instant;
 use crate::timer::Wheel;
 use foldhash::fast::RandomState;
@@ -61,7 +63,10 @@ pub(super) struct Links<A> {
     pub(super) table: Roster<A>,
     pub(super) by_cookie: HashMap<u64, LinkId, RandomState>,
     /// Links with a [`Trial`].
-    pub(super) on_trial: usize,
+    pub(super) trials: Shares,
+    /// All links, by who began them.
+    places: Shares,
+    pub(super) source: fn(A) -> Source,
     /// Links that are watched.
     watched: usize,
     dirty: VecDeque<LinkId>,
@@ -111,6 +116,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         datagram_max: usize,
         receive_buffer: usize,
         same_host: fn(A, A) -> bool,
+        source: fn(A) -> Source,
     ) -> Self {
         let limits = BodyLimits {
             kept: config.packet_max,
@@ -121,10 +127,12 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             stats: ReliableStats::default(),
             limits,
             store: Store::new(config.send_bytes_all),
-            cookies: Cookies::new(key),
+            cookies: Cookies::new(key, config.source_share),
             table: Roster::new(config, datagram_max),
             by_cookie: HashMap::default(),
-            on_trial: 0,
+            trials: Shares::new(config.max_links.min(TRIALS_MAX), config.source_share),
+            places: Shares::new(config.max_links, config.source_share),
+            source,
             watched: 0,
             dirty: VecDeque::new(),
             backlog: Vec::new(),
@@ -162,8 +170,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.add(now, address, ours, first, None)
     }
 
-    /// A session; with `caller`, one that they began. Of those the ones that have brought nothing yet
-    /// take no place of our own calls.
+    /// A session; with `caller`, one that they began. Of those the ones that are not bound take no
+    /// place of our own calls.
     pub(super) fn add(
         &mut self,
         now: Instant,
@@ -172,17 +180,23 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         first: Seq,
         caller: Option<Caller>,
     ) -> Option<LinkId> {
-        let others = match caller {
-            Some(_) => self.table.len(),
-            None => self.table.len() - self.on_trial,
+        let source = (self.source)(address);
+        let has_place = match caller {
+            Some(_) => self.has_place(source),
+            None => self.table.len() - self.trials.used() < self.config.max_links,
         };
-        if others >= self.config.max_links || self.by_cookie.contains_key(&ours) {
+        if !has_place || self.by_cookie.contains_key(&ours) {
             self.stats.refused += 1;
             return None;
         }
         let first = self.config.first_seq.map_or(first, Seq);
         let trial = caller.map(|_| Trial::new(now));
-        self.on_trial += usize::from(trial.is_some());
+        if trial.is_some() {
+            self.trials.take(source, 1);
+            self.places.take(source, 1);
+        } else {
+            self.places.take(Source::TRUSTED, 1);
+        }
         let session = Session::new(now, ours, first, caller, self.datagram_max, &self.config);
         let mut link = Link::new(address, session, caller.is_none());
         link.trial = trial;
@@ -194,13 +208,48 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         Some(id)
     }
 
+    /// There is a place for one more link that is begun from there.
+    pub(super) fn has_place(&mut self, source: Source) -> bool {
+        let may = self.places.may_take(source, 1) && self.trials.may_take(source, 1);
+        if !may && self.places.used() < self.config.max_links {
+            self.stats.over_share += 1;
+        }
+        may
+    }
+
+    /// Nobody has bound it yet.
+    #[cfg(test)]
+    pub(super) fn is_on_trial(&mut self, id: LinkId) -> bool {
+        self.of_mut(id).is_some_and(|link| link.trial.is_some())
+    }
+
+    /// The layer above attaches a word. With that a link that they began is known to it.
+    pub(super) fn bind(&mut self, id: LinkId, cookie: u64) {
+        let source = self.source;
+        let Some(link) = self.attached(id) else {
+            return;
+        };
+        link.cookie = cookie;
+        if cookie != 0 && link.trial.take().is_some() {
+            let source = source(link.address);
+            self.trials.give_back(source, 1);
+        }
+    }
+
     pub(super) fn remove(&mut self, now: Instant, id: LinkId) -> Option<Link<A>> {
         let mut link = self.table.remove(id.index(), id.generation())?;
         self.by_cookie.remove(&link.session.ours());
-        link.end_trial(&mut self.on_trial);
+        let source = match link.called {
+            true => (self.source)(link.address),
+            false => Source::TRUSTED,
+        };
+        self.places.give_back(source, 1);
+        if link.trial.is_some() {
+            self.trials.give_back(source, 1);
+        }
         self.watched -= usize::from(link.session.watched.is_some());
         if link.called {
-            self.cookies.remember(link.session.ours(), now);
+            self.cookies.remember(link.session.ours(), source, now);
         }
         if let Some((_, timer)) = link.timer.take() {
             self.wheel.clear(timer);
@@ -419,6 +468,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             }
             let mut over = link.session.on_timer(now, &self.config, &mut self.stats);
             if link.trial.as_mut().is_some_and(|trial| trial.is_over(now)) {
+                self.stats.unbound += 1;
                 over = Some(LinkDown::TimedOut);
             }
             if let Some(complaint) = link.session.pmtu.take_complaint() {

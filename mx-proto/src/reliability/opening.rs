@@ -35,7 +35,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         (channel, from): (Channel, A),
         header: &Header,
     ) {
-        if channel != Channel::Command || self.table.len() >= self.config.max_links {
+        let source = (self.source)(from);
+        if channel != Channel::Command || !self.has_place(source) {
             self.stats.refused += 1;
             return;
         }
@@ -43,9 +44,9 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             return;
         }
         let epoch = Cookies::epoch(now);
-        let (cookie, first) = self
-            .cookies
-            .of_caller(&from, header.from, header.seq, epoch);
+        let (cookie, first) =
+            self.cookies
+                .of_caller((&from, source), header.from, header.seq, epoch);
         let mut welcome = Header::new(Kind::Welcome, header.from, cookie);
         welcome.seq = self.config.first_seq.map_or(first, Seq);
         welcome.room = u32::try_from(self.room_limit()).unwrap_or(u32::MAX);
@@ -77,9 +78,12 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             };
             let epoch = Cookies::epoch(now);
             for epoch in [epoch, epoch.wrapping_sub(1)] {
-                let (cookie, first) =
-                    self.cookies
-                        .of_caller(&from, caller.cookie, caller.first, epoch);
+                let (cookie, first) = self.cookies.of_caller(
+                    (&from, (self.source)(from)),
+                    caller.cookie,
+                    caller.first,
+                    epoch,
+                );
                 if cookie == header.to {
                     return self.add(now, from, cookie, first, Some(caller));
                 }

@@ -23,6 +23,7 @@ use super::stats::ReliableStats;
 use super::transmit::{Outlet, Pass};
 use crate::ids::{LinkId, Target};
 use crate::memory::Memory;
+use crate::origin::Source;
 use crate::port::{
     Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, Port, SendError, Sent, Sink,
     WakeDescriptors,
@@ -74,7 +75,7 @@ impl<D: DatagramPort> Reliable<D> {
         };
         let datagram_max = data.datagram_max.min(config.datagram_max);
         let buffer = datagrams.receive_buffer();
-        let links = Links::new(config, key, datagram_max, buffer, D::same_host);
+        let links = Links::new(config, key, datagram_max, buffer, D::same_host, D::source);
         Self {
             datagrams,
             links,
@@ -95,6 +96,13 @@ impl<D: DatagramPort> Reliable<D> {
     /// Sessions there are: calling, open and closing ones.
     pub fn sessions(&self) -> usize {
         self.links.len()
+    }
+
+    /// Where a link's peer is: what it says at that address it has heard there.
+    pub fn address(&self, link: LinkId) -> Option<D::Address> {
+        let (index, generation) = (link.index(), link.generation());
+        let place = self.links.table.watched(index, generation);
+        place.map(|(address, _)| address)
     }
 
     /// Those of them that rest: nothing has happened on them for a while.
@@ -288,9 +296,11 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
     }
 
     fn bind(&mut self, link: LinkId, cookie: u64) {
-        if let Some(link) = self.links.attached(link) {
-            link.cookie = cookie;
-        }
+        self.links.bind(link, cookie);
+    }
+
+    fn source(&self, link: LinkId) -> Source {
+        self.address(link).map_or(Source::TRUSTED, D::source)
     }
 
     fn send(

@@ -12,6 +12,7 @@
 
 use super::quote::Quote;
 use crate::ids::Target;
+use crate::origin::Source;
 use crate::port::{ConnectError, WakeDescriptors};
 use crate::time::Instant;
 use std::fmt;
@@ -146,6 +147,12 @@ pub trait DatagramPort {
     /// Both are of one host: a peer may use either, see [`Train::express`].
     fn same_host(one: Self::Address, other: Self::Address) -> bool {
         one == other
+    }
+
+    /// Whose share it counts against what comes from this address.
+    fn source(address: Self::Address) -> Source {
+        let _ = address;
+        Source::TRUSTED
     }
 
     /// What a peer has to know to find our data channel: at most [`DATA_NAME_MAX`] bytes.

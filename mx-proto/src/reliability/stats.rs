@@ -36,6 +36,10 @@ pub struct ReliableStats {
     pub bad_acks: u64,
     /// Callers that were not answered because there are too many links.
     pub refused: u64,
+    /// Those of them whose source had its share.
+    pub over_share: u64,
+    /// Sessions that others opened and that nobody bound in time.
+    pub unbound: u64,
     /// Paths that turned out to carry only smaller datagrams than before.
     pub black_holes: u64,
 }

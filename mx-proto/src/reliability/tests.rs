@@ -223,6 +223,8 @@ struct Pair {
     net: Rc<RefCell<Net>>,
     ports: [Reliable<End>; 2],
     users: [User; 2],
+    /// Whoever calls is bound at once.
+    binds: bool,
 }
 
 impl Pair {
@@ -246,7 +248,17 @@ impl Pair {
             ports: [port(0), port(1)],
             users: Default::default(),
             net,
+            binds: true,
         }
+    }
+
+    /// Two ends with a link, which nobody has bound where it leads.
+    fn strange(config: ReliableConfig) -> (Self, LinkId) {
+        let mut pair = Self::new(config);
+        pair.binds = false;
+        let link = pair.connect();
+        pair.run(Duration::from_millis(50));
+        (pair, link)
     }
 
     /// Two ends with a link, and everything that follows from that done.
@@ -278,7 +290,23 @@ impl Pair {
 
     fn poll(&mut self, end: usize) -> bool {
         let clock = At(self.now());
-        self.ports[end].poll(&clock, 1000, &mut self.users[end])
+        let busy = self.ports[end].poll(&clock, 1000, &mut self.users[end]);
+        if self.binds {
+            self.bind(end);
+        }
+        busy
+    }
+
+    fn bind(&mut self, end: usize) {
+        let links = &mut self.ports[end].links;
+        if links.trials.used() == 0 {
+            return;
+        }
+        let all: Vec<LinkId> = links.table.addresses().map(|(id, _)| id).collect();
+        let is_new = |id: &LinkId| links.is_on_trial(*id);
+        for id in all.into_iter().filter(is_new).collect::<Vec<_>>() {
+            links.bind(id, 7);
+        }
     }
 
     /// Lets 20 us pass again and again.
@@ -632,46 +660,78 @@ fn a_service_that_takes_less_than_the_least_ends_the_link_after_the_give_up_time
 }
 
 #[test]
-fn a_caller_that_brings_no_packet_in_time_is_forgotten() {
-    let (mut pair, _) = Pair::connected(ReliableConfig::default());
-    pair.run(Duration::from_secs(9));
+fn a_caller_that_is_not_bound_in_time_is_forgotten_whatever_it_brings() {
+    let (mut pair, link) = Pair::strange(ReliableConfig::default());
+    pair.send(0, link, 1, b"I am somebody").unwrap();
+    pair.run(Duration::from_millis(4900));
     assert_eq!(pair.ports[1].sessions(), 1);
-    pair.run(Duration::from_secs(2));
+    pair.run(Duration::from_millis(200));
     assert_eq!(pair.ports[1].sessions(), 0);
-    // Nobody above had heard of it.
-    assert_eq!(pair.users[1].down, []);
+    assert_eq!(pair.ports[1].stats().unbound, 1);
+    assert_eq!(pair.users[1].packets.len(), 1);
+    // It had brought a packet, so those above know of it.
+    assert_eq!(pair.users[1].down, [LinkDown::TimedOut]);
     assert_eq!(pair.users[0].down, [LinkDown::Reset]);
 }
 
 #[test]
-fn a_caller_that_brings_a_packet_late_but_in_time_stays() {
-    let (mut pair, link) = Pair::connected(ReliableConfig::default());
-    pair.run(Duration::from_secs(9));
+fn a_caller_that_is_bound_late_but_in_time_stays() {
+    let (mut pair, link) = Pair::strange(ReliableConfig::default());
+    pair.run(Duration::from_millis(4800));
     pair.send(0, link, 1, b"late").unwrap();
+    pair.run(Duration::from_millis(5));
+    pair.bind(1);
     pair.run(Duration::from_secs(30));
     assert_eq!(pair.users[1].packets, [(1, b"late".to_vec())]);
     assert_eq!((pair.ports[0].sessions(), pair.ports[1].sessions()), (1, 1));
 }
 
 #[test]
-fn a_caller_has_time_after_we_have_not_looked_for_long() {
-    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+fn a_caller_has_a_second_after_we_have_not_looked_for_long() {
+    let (mut pair, link) = Pair::strange(ReliableConfig::default());
     let later = pair.now().after(Duration::from_secs(15));
     pair.net.borrow_mut().now = later;
-    pair.run(Duration::from_secs(4));
     pair.send(0, link, 1, b"late").unwrap();
+    pair.run(Duration::from_millis(900));
+    pair.bind(1);
     pair.run(Duration::from_secs(10));
     assert_eq!(pair.users[1].packets, [(1, b"late".to_vec())]);
     assert_eq!(pair.ports[1].sessions(), 1);
 }
 
 #[test]
-fn a_caller_that_brings_no_packet_takes_no_place_of_our_own_calls() {
+fn of_a_caller_that_is_not_bound_nothing_larger_than_an_introduction_is_kept() {
+    let (mut pair, link) = Pair::strange(ReliableConfig::default());
+    for (mark, len) in [(1, 100), (2, 20_000), (3, 2_000), (4, 100)] {
+        pair.send(0, link, mark, &bytes(len)).unwrap();
+    }
+    pair.run(Duration::from_secs(1));
+    let theirs = pair.ports[1]
+        .links
+        .table
+        .addresses()
+        .next()
+        .expect("it is there")
+        .0;
+    let kept = pair.ports[1]
+        .links
+        .of_mut(theirs)
+        .map(|it| it.reassembly.kept_bytes());
+    assert_eq!(kept, Some(0));
+    assert_eq!(pair.users[1].packets, [(1, bytes(100))]);
+    pair.bind(1);
+    pair.run(Duration::from_secs(2));
+    let lengths: Vec<usize> = pair.users[1].packets.iter().map(|it| it.1.len()).collect();
+    assert_eq!(lengths, [100, 20_000, 2_000, 100]);
+}
+
+#[test]
+fn a_caller_that_is_not_bound_takes_no_place_of_our_own_calls() {
     let config = ReliableConfig {
         max_links: 1,
         ..ReliableConfig::default()
     };
-    let (mut pair, link) = Pair::connected(config);
+    let (mut pair, link) = Pair::strange(config);
     let call = |pair: &mut Pair| {
         let target = Target {
             nic: NicId(1),
@@ -684,12 +744,13 @@ fn a_caller_that_brings_no_packet_takes_no_place_of_our_own_calls() {
     let ours = call(&mut pair).expect("a place");
     assert_eq!(call(&mut pair), Err(ConnectError::NoResources));
     Port::<Vec<u8>>::close(&mut pair.ports[1], ours, Close::Now);
+    pair.bind(1);
     pair.send(0, link, 1, &bytes(20_000)).unwrap();
-    pair.run(Duration::from_millis(5));
+    pair.run(Duration::from_millis(50));
     assert_eq!(pair.users[1].packets.len(), 1);
     assert_eq!(call(&mut pair), Err(ConnectError::NoResources));
     Port::<Vec<u8>>::close(&mut pair.ports[0], link, Close::Flush);
-    pair.run(Duration::from_millis(5));
+    pair.run(Duration::from_millis(50));
     call(&mut pair).expect("the place of the one that is over");
 }
 

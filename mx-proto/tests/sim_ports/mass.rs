@@ -25,6 +25,7 @@ pub(crate) struct Got {
 
 /// Counts what comes.
 pub(crate) struct Counted {
+    strange: Vec<LinkId>,
     /// By the order in which links were first heard of.
     pub(crate) got: Vec<(LinkId, Got)>,
     writable: BTreeMap<u32, bool>,
@@ -62,6 +63,7 @@ impl Sink<Buffer> for Counted {
     ) {
         assert_eq!(body.len(), len_of(header));
         self.count(link, header);
+        self.strange.push(link);
     }
 
     fn place(&mut self, _: LinkId, _: u64, _: &HeaderBytes) -> Option<Place<'_, Buffer>> {
@@ -121,6 +123,7 @@ impl Mass {
             port,
             clock: world.clock(),
             counted: Counted {
+                strange: Vec::new(),
                 got: Vec::new(),
                 writable: BTreeMap::new(),
                 scratch: Buffer::new(vec![0; most]),
@@ -191,6 +194,9 @@ impl Drive for Mass {
             return false;
         }
         let mut busy = self.port.poll(&clock, 64, &mut self.counted);
+        for link in self.counted.strange.drain(..) {
+            Port::<Buffer>::bind(&mut self.port, link, 1);
+        }
         busy |= self.send_some();
         if !busy && !self.every.is_zero() {
             self.next = now.after(self.every);

@@ -59,6 +59,8 @@ pub(crate) struct Heard {
     pub(crate) up: bool,
     pub(crate) down: Option<LinkDown>,
     pub(crate) writable: bool,
+    /// They have brought something and are to be bound.
+    strange: Vec<LinkId>,
     pub(crate) released: Vec<u64>,
     /// Whatever comes is fine.
     pub(crate) indifferent: bool,
@@ -108,6 +110,7 @@ impl Sink<Buffer> for Heard {
     ) {
         assert_eq!(body.len(), len_of(header));
         assert!(body.len() <= self.packet_max);
+        self.strange.push(link);
         self.accept(link, header, &body.to_vec());
     }
 
@@ -262,6 +265,9 @@ impl<P: Port<Buffer>> Drive for Peer<P> {
     fn progress(&mut self) -> bool {
         let clock = self.clock.clone();
         let mut busy = self.port.poll(&clock, self.budget, &mut self.heard);
+        for link in self.heard.strange.drain(..) {
+            self.port.bind(link, 1);
+        }
         for token in self.heard.released.drain(..) {
             self.held
                 .remove(&token)

@@ -8,6 +8,7 @@
 //! As with UDP: one port is well known, the other is whatever was free, and the name that is told
 //! means nothing without the host.
 
+use mx_proto::origin::Source;
 use mx_proto::reliability::Channel;
 use mx_proto::{EndpointId, NicId};
 
@@ -21,6 +22,11 @@ pub struct SimAddress {
 }
 
 impl SimAddress {
+    /// Every command channel is a machine of its own.
+    pub fn source(self) -> Source {
+        Source(u64::from(self.number) + 1)
+    }
+
     /// The command channel of an endpoint.
     pub fn command(nic: NicId, endpoint: EndpointId) -> Self {
         Self {

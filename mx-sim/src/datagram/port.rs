@@ -11,6 +11,7 @@ use super::mailbox::{Letter, Mailbox};
 use super::net::{DatagramNet, Inner};
 use super::terms::Terms;
 use crate::world::NodeId;
+use mx_proto::origin::Source;
 use mx_proto::port::ConnectError;
 use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, Incoming, Train};
 use mx_proto::{EndpointId, Instant, NicId, Target};
@@ -156,6 +157,10 @@ impl DatagramPort for SimDatagrams {
 
     fn resolve(&self, target: Target) -> Result<SimAddress, ConnectError> {
         Ok(SimAddress::command(target.nic, target.endpoint))
+    }
+
+    fn source(address: SimAddress) -> Source {
+        address.source()
     }
 
     fn data_name(&self) -> &[u8] {

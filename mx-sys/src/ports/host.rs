@@ -24,7 +24,7 @@
 //! Knows nothing of: what the ports do.
 
 use super::detour::Dgram;
-use super::dgram::DgramPort;
+use super::dgram::{AnyAddress, DgramPort};
 use super::local::LocalPort;
 pub use super::locator::{Cards, Fabric};
 
@@ -428,7 +428,15 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         match owner(link) {
             Owner::Loopback(_) => Origin::Oneself,
             Owner::Tcp(link) => self.tcp.origin(link),
-            // helpers: local, rdm, dgram
+            Owner::Local(link) => match &self.local {
+                Some(local) => local.origin(link),
+                None => Origin::Unknown,
+            },
+            Owner::Dgram(link) => {
+                let address = self.dgram.port().and_then(|dgram| dgram.address(link));
+                address.map_or(Origin::Unknown, AnyAddress::origin)
+            }
+            // helpers: rdm
             _ => Origin::Unknown,
         }
     }
@@ -552,7 +560,12 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn proof(&self, link: LinkId, claim: &Claim) -> Proof {
-        let owns = |_uid: u32| true;
+        let owns = |user: u32| {
+            let endpoint = claim.endpoint.0;
+            self.local
+                .as_ref()
+                .is_some_and(|it| it.owns(user, endpoint))
+        };
         prove(self.origin(link), &self.own, claim, owns)
     }
 

@@ -33,6 +33,7 @@ use crate::endpoint_port::{EndpointRange, PortMap, SMALL_IDS};
 use crate::nic::{self, ResolveError};
 use crate::random;
 use mx_proto::port::ConnectError;
+use mx_proto::reliability::ReliableConfig;
 use mx_proto::{EndpointId, Identity, NicId, Route, SessionId};
 use std::fmt;
 use std::io;
@@ -280,6 +281,10 @@ fn dgram_options(options: &OpenOptions) -> DgramOptions {
     DgramOptions {
         bind: options.dgram.bind.or(options.tcp_bind),
         ports: options.ports,
+        reliable: ReliableConfig {
+            source_share: options.source_share,
+            ..options.dgram.reliable
+        },
         ..options.dgram.clone()
     }
 }
@@ -354,7 +359,11 @@ fn claim_name(
     endpoint: EndpointId,
     port: u16,
 ) -> Result<io::Result<LocalPort>, OpenError> {
-    match LocalPort::with_options(options.ports.base(), BOARD, endpoint.0, options.local) {
+    let local = LocalOptions {
+        share: options.source_share,
+        ..options.local
+    };
+    match LocalPort::with_options(options.ports.base(), BOARD, endpoint.0, local) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             Err(OpenError::InUse { endpoint, port })
         }

@@ -18,7 +18,7 @@ use super::host::ROUTE_TCP;
 use crate::nic;
 use mx_proto::origin::{Claim, Proof, Source};
 use mx_proto::{Identity, Target};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Where a link comes from, or leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,8 +41,20 @@ impl Origin {
             // SAFETY: plain system call.
             Self::User(uid) if uid == 0 || uid == unsafe { libc::geteuid() } => Source::TRUSTED,
             Self::User(uid) => Source(u64::from(uid) | USER),
-            Self::Address(address) => Source(nic::id_of_address(address.ip()).0),
+            Self::Address(address) => Source(nic::id_of_address(network(address.ip())).0),
         }
+    }
+}
+
+/// Of IPv6 the first half counts: whoever has one address of a network has, as a rule, all 2^64 of
+/// it. So the machines of one such network have one share together.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+        v4 => v4,
     }
 }
 
@@ -156,5 +168,9 @@ mod tests {
         assert_eq!(one, address("192.0.2.7:2").source());
         assert_eq!(one, address("[::ffff:192.0.2.7]:2").source());
         assert!(one != address("192.0.2.8:1").source() && one != a);
+        let net = address("[2001:db8:0:1::5]:1").source();
+        assert_eq!(net, address("[2001:db8:0:1:ffff::9]:2").source());
+        assert_ne!(net, address("[2001:db8:0:2::5]:1").source());
+        assert_ne!(net, Source::TRUSTED);
     }
 }

@@ -160,7 +160,8 @@ table! {
         stand_downs
     };
     "local_" LocalStats = sample.ports.local.unwrap_or_default(), {
-        accepted, initiated, refused, violations, turned_away, slept, woken, asleep, bytes
+        accepted, initiated, refused, violations, over_share, unbound, turned_away, slept, woken, asleep,
+        bytes
     };
     "tcp_" TcpStats = sample.ports.tcp.unwrap_or_default(), {
         accepted, connected, strangers, other_versions, silent, bad_lengths, turned_away, starved
@@ -171,7 +172,7 @@ table! {
     "dgram_" ReliableStats = sample.ports.dgram.unwrap_or_default(), {
         datagrams_out, trains_out, datagrams_in, resent, timeouts, asked_losses, late,
         acks_alone, fast_receives, duplicates, outside_window, malformed, damaged, old_session, bad_acks,
-        refused, black_holes
+        refused, over_share, unbound, black_holes
     };
 }
 

@@ -13,6 +13,8 @@
 
 use super::fabric::{FabricAddress, FabricDatagrams};
 use super::udp::{Address, UdpDatagrams};
+use crate::ports::origin::Origin;
+use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, WakeDescriptors};
 use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, Incoming, Train};
 use mx_proto::{Instant, Target};
@@ -37,6 +39,20 @@ pub enum AnyAddress {
     Udp(Address),
     /// Of a fabric.
     Fabric(FabricAddress),
+}
+
+impl AnyAddress {
+    /// Where what comes from this address comes from. Whoever is in a session has heard there what
+    /// only we can have said.
+    pub(in crate::ports) fn origin(self) -> Origin {
+        match self {
+            Self::Udp(address) => Origin::Address(address.socket_address()),
+            Self::Fabric(address) => {
+                let address = address.ip().zip(address.port());
+                address.map_or(Origin::Unknown, |address| Origin::Address(address.into()))
+            }
+        }
+    }
 }
 
 impl Backend {
@@ -75,6 +91,10 @@ impl DatagramPort for Backend {
             (AnyAddress::Udp(one), AnyAddress::Udp(other)) => UdpDatagrams::same_host(one, other),
             _ => one == other,
         }
+    }
+
+    fn source(address: AnyAddress) -> Source {
+        address.origin().source()
     }
 
     fn data_name(&self) -> &[u8] {

@@ -22,6 +22,7 @@ mod tests;
 
 pub use plan::{FaultPlan, WANTED};
 
+use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, WakeDescriptors};
 use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, Incoming, Train};
 use mx_proto::{Instant, Target};
@@ -317,6 +318,10 @@ impl<D: DatagramPort> DatagramPort for Faulty<D> {
     #[inline]
     fn same_host(one: Self::Address, other: Self::Address) -> bool {
         D::same_host(one, other)
+    }
+
+    fn source(address: Self::Address) -> Source {
+        D::source(address)
     }
 
     fn data_name(&self) -> &[u8] {

@@ -9,27 +9,32 @@
 //! Counted is what is mapped, which is the most that it can come to; pages that nobody has touched
 //! cost nothing. Both sides of a link count it.
 //!
-//! Owns: the sum.
+//! A user of this machine other than ourselves has a share ([`Shares`]), with the same steps within it.
+//!
+//! Owns: the sums.
 //! Knows nothing of: links.
 
 use super::layout::Geometry;
+use mx_proto::origin::Source;
+use mx_proto::shares::Shares;
 use std::time::Duration;
 
 /// What is there to give.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: usize,
-    used: usize,
+    shares: Shares,
     /// How long a link is idle before it is put to sleep, while there is plenty. `None`: never.
     idle: Option<Duration>,
 }
 
 impl Budget {
-    /// `limit` bytes for all links together.
-    pub(super) fn new(limit: usize, idle: Option<Duration>) -> Self {
+    /// `limit` bytes for all links together, of which a source may have `share` percent of what the
+    /// others leave.
+    pub(super) fn new(limit: usize, share: u8, idle: Option<Duration>) -> Self {
         Self {
             limit,
-            used: 0,
+            shares: Shares::new(limit, share),
             idle,
         }
     }
@@ -41,18 +46,29 @@ impl Budget {
 
     /// Bytes that are mapped.
     pub(super) fn used(&self) -> usize {
-        self.used
+        self.shares.used()
     }
 
-    /// Some of it is mapped, or not any more.
-    pub(super) fn change(&mut self, before: usize, after: usize) {
-        debug_assert!(self.used >= before);
-        self.used = (self.used + after).saturating_sub(before);
+    /// Some of it is mapped for `source`, or not any more.
+    pub(super) fn change(&mut self, source: Source, before: usize, after: usize) {
+        self.shares.give_back(source, before);
+        self.shares.take(source, after);
     }
 
-    /// So many bytes more would be within the limit.
-    pub(super) fn has(&self, bytes: usize) -> bool {
-        self.used + bytes <= self.limit
+    /// So many bytes more for `source` would be within the limit, and its share.
+    pub(super) fn has(&self, source: Source, bytes: usize) -> bool {
+        self.shares.may_take(source, bytes)
+    }
+
+    /// It has its share, which is not nothing: what it waits for only its own links give.
+    pub(super) fn is_greedy(&self, source: Source) -> bool {
+        let own = self.shares.of(source);
+        own >= self.limit / 16 && own + Geometry::SMALLEST.total() > self.shares.share(source)
+    }
+
+    /// There is memory for one more link, though not for one of every source.
+    pub(super) fn has_any(&self) -> bool {
+        self.used() + Geometry::SMALLEST.total() <= self.limit
     }
 
     /// So many bytes are within half of the limit.
@@ -60,16 +76,24 @@ impl Budget {
         bytes <= self.limit / 2
     }
 
-    /// The rings that one more link would get. `None`: not even the smallest.
-    pub(super) fn choose(&self) -> Option<Geometry> {
-        let quarter = self.limit / 4;
+    /// The rings that one more link of `source` would get. `None`: not even the smallest.
+    pub(super) fn choose(&self, source: Source) -> Option<Geometry> {
+        let share = self.shares.share(source);
+        let own = self.shares.of(source);
         [
-            (Geometry::STANDARD, 2 * quarter),
-            (Geometry::SMALLER, 3 * quarter),
-            (Geometry::SMALLEST, self.limit),
+            (Geometry::STANDARD, 2),
+            (Geometry::SMALLER, 3),
+            (Geometry::SMALLEST, 4),
         ]
         .into_iter()
-        .find(|(geometry, up_to)| self.used + geometry.total() <= *up_to)
+        .find(|(geometry, quarters)| {
+            let bytes = geometry.total();
+            let up_to = |all: usize| match quarters {
+                4 => all,
+                _ => all / 4 * quarters,
+            };
+            self.used() + bytes <= up_to(self.limit) && own + bytes <= up_to(share)
+        })
         .map(|(geometry, _)| geometry)
     }
 
@@ -81,7 +105,7 @@ impl Budget {
             return Some(LEAST_IDLE.min(idle));
         }
         let half = self.limit / 2;
-        let left = self.limit.saturating_sub(self.used).min(half);
+        let left = self.limit.saturating_sub(self.used()).min(half);
         let share = left as f64 / half.max(1) as f64;
         Some(idle.mul_f64(share).max(LEAST_IDLE.min(idle)))
     }
@@ -100,48 +124,66 @@ mod tests {
     #[test]
     fn rings_get_smaller_and_never_exceed_the_limit() {
         for limit in [4 << 20, 5_000_001, 256 << 20] {
-            let mut budget = Budget::new(limit, Some(IDLE));
+            let mut budget = Budget::new(limit, 50, Some(IDLE));
             let mut last = usize::MAX;
             let mut sizes = std::collections::BTreeSet::new();
-            while let Some(geometry) = budget.choose() {
+            while let Some(geometry) = budget.choose(Source::TRUSTED) {
                 assert!(geometry.is_acceptable() && geometry.total() <= last);
                 last = geometry.total();
                 sizes.insert(last);
-                budget.change(0, last);
+                budget.change(Source::TRUSTED, 0, last);
                 assert!(budget.used() <= limit);
             }
             assert_eq!(sizes.len(), 3);
             assert!(budget.used() + Geometry::SMALLEST.total() > limit);
-            assert!(!budget.has(Geometry::SMALLEST.total()));
-            budget.change(budget.used(), 0);
-            assert_eq!(budget.choose(), Some(Geometry::STANDARD));
+            assert!(!budget.has(Source::TRUSTED, Geometry::SMALLEST.total()));
+            budget.change(Source::TRUSTED, budget.used(), 0);
+            assert_eq!(budget.choose(Source::TRUSTED), Some(Geometry::STANDARD));
         }
     }
 
     #[test]
     fn patience_shrinks_with_what_is_left() {
-        let mut budget = Budget::new(1 << 20, Some(IDLE));
+        let mut budget = Budget::new(1 << 20, 50, Some(IDLE));
         let mut last = Duration::MAX;
         for used in (0..=1 << 20).step_by(1 << 16) {
-            budget.change(budget.used(), used);
+            budget.change(Source::TRUSTED, budget.used(), used);
             let patience = budget.patience(false).unwrap();
             assert!(patience <= last && patience >= LEAST_IDLE);
             assert_eq!(patience == IDLE, used <= 1 << 19, "{used}");
             last = patience;
         }
         assert_eq!(last, LEAST_IDLE);
-        budget.change(budget.used(), 0);
+        budget.change(Source::TRUSTED, budget.used(), 0);
         assert_eq!(budget.patience(true), Some(LEAST_IDLE));
-        assert_eq!(Budget::new(1 << 20, None).patience(true), None);
+        assert_eq!(Budget::new(1 << 20, 50, None).patience(true), None);
     }
 
     #[test]
     fn a_patience_below_the_least_stays() {
         let idle = Duration::from_millis(1);
-        let budget = Budget::new(1 << 20, Some(idle));
+        let budget = Budget::new(1 << 20, 50, Some(idle));
         assert_eq!(
             (budget.patience(false), budget.patience(true)),
             (Some(idle), Some(idle))
         );
+    }
+
+    #[test]
+    fn a_user_has_a_share_and_smaller_rings_within_it() {
+        let mut budget = Budget::new(64 << 20, 50, Some(IDLE));
+        for user in 1..=3 {
+            let source = Source(user);
+            let mut sizes = std::collections::BTreeSet::new();
+            while let Some(geometry) = budget.choose(source) {
+                assert!(budget.has(source, geometry.total()));
+                sizes.insert(geometry.total());
+                budget.change(source, 0, geometry.total());
+            }
+            assert!(!sizes.is_empty());
+            let next = Source(user + 1);
+            assert!(budget.choose(next).is_some(), "after {user}");
+            assert!(budget.choose(Source::TRUSTED).is_some());
+        }
     }
 }

@@ -25,19 +25,38 @@ use super::link::{Entry, Link, State};
 use super::rest::Rest;
 use super::slumber::LEAST_BYTES;
 use super::{LocalPort, ring_bell};
+use mx_proto::origin::Source;
 use mx_proto::port::LinkDown;
 use mx_proto::{Instant, LinkId};
 use std::time::Duration;
 
 impl LocalPort {
-    /// Somebody waits, and there is no memory.
-    pub(super) fn is_short(&self) -> bool {
-        !self.wanting.is_empty() && self.budget.choose().is_none()
+    /// Somebody waits, and there is no memory for it.
+    pub(super) fn missing(&self) -> Option<Missing> {
+        let mut missing = Missing::default();
+        for id in &self.wanting {
+            let Some(entry) = self.links.get(*id) else {
+                continue;
+            };
+            let source = entry.source;
+            if !matches!(entry.state, State::Wanted) || self.budget.choose(source).is_some() {
+                continue;
+            }
+            if !self.budget.is_greedy(source) {
+                missing.of_all += LEAST_BYTES;
+                continue;
+            }
+            missing.of_greedy += LEAST_BYTES;
+            if !missing.greedy.contains(&source) {
+                missing.greedy.push(source);
+            }
+        }
+        (missing.of_all + missing.of_greedy > 0).then_some(missing)
     }
 
     /// Calls links in until `missing` bytes are to be expected, and ends those that have been called
     /// for too long.
-    pub(super) fn call_in(&mut self, now: Instant, missing: usize) {
+    pub(super) fn call_in(&mut self, now: Instant, mut missing: Missing) {
         let mut called = std::mem::take(&mut self.called);
         called.retain(|id| {
             self.links
@@ -46,11 +65,10 @@ impl LocalPort {
         });
         self.cut_off(&mut called, now);
         let expected = called.iter().filter_map(|id| self.links.get(*id));
-        let expected = expected
-            .filter(|entry| entry.called_for(now) < Some(ANSWERS_WITHIN))
-            .map(|entry| entry.state.bytes())
-            .sum();
-        self.call_more(&mut called, now, missing.saturating_sub(expected));
+        for entry in expected.filter(|entry| entry.called_for(now) < Some(ANSWERS_WITHIN)) {
+            missing.take(entry.source, entry.state.bytes());
+        }
+        self.call_more(&mut called, now, missing);
         for id in &called {
             let Some(link) = self.links.get_mut(*id).and_then(Entry::rings) else {
                 continue;
@@ -67,14 +85,14 @@ impl LocalPort {
 
     /// Ends links that have been called for too long, as many as it takes.
     fn cut_off(&mut self, called: &mut Vec<LinkId>, now: Instant) {
-        let mut missing = self.wanting.len() * LEAST_BYTES;
+        let mut missing = self.missing().unwrap_or_default();
         called.retain(|id| {
             let Some(entry) = self.links.get(*id) else {
                 return false;
             };
-            let cut = missing != 0 && entry.called_for(now) >= Some(AGREES_WITHIN);
+            let cut = entry.called_for(now) >= Some(AGREES_WITHIN)
+                && missing.take(entry.source, entry.state.bytes());
             if cut {
-                missing = missing.saturating_sub(entry.state.bytes());
                 log::info!(
                     "{:?}: {id:?} does not give memory back that others wait for",
                     self.name
@@ -87,8 +105,8 @@ impl LocalPort {
 
     /// Calls links that have had memory for long: strangers that have never said anything, then
     /// those that have had it for longest.
-    fn call_more(&mut self, called: &mut Vec<LinkId>, now: Instant, mut missing: usize) {
-        if missing == 0 {
+    fn call_more(&mut self, called: &mut Vec<LinkId>, now: Instant, mut missing: Missing) {
+        if missing.is_over() {
             return;
         }
         let mut callable = Vec::new();
@@ -103,12 +121,10 @@ impl LocalPort {
         }
         callable.sort_unstable_by_key(|(known, since, _)| (*known, *since));
         for (_, _, id) in callable {
-            if missing == 0 {
-                return;
-            }
-            if let Some(entry) = self.links.get_mut(id) {
+            if let Some(entry) = self.links.get_mut(id)
+                && missing.take(entry.source, entry.state.bytes())
+            {
                 entry.called = Some(now);
-                missing = missing.saturating_sub(entry.state.bytes());
                 called.push(id);
             }
         }
@@ -143,6 +159,38 @@ impl LocalPort {
             }
         });
         self.called = called;
+    }
+}
+
+/// Bytes that links wait for.
+#[derive(Debug, Default)]
+pub(super) struct Missing {
+    /// Whoever has memory may have to give some.
+    of_all: usize,
+    /// These have their share: only theirs.
+    of_greedy: usize,
+    greedy: Vec<Source>,
+}
+
+impl Missing {
+    /// Links of `source` may have to give theirs.
+    pub(super) fn concerns(&self, source: Source) -> bool {
+        self.of_all > 0 || self.greedy.contains(&source)
+    }
+
+    /// A link of `source` gives so much, if any is missing still that it may have to give.
+    pub(super) fn take(&mut self, source: Source, bytes: usize) -> bool {
+        let missing = match self.greedy.contains(&source) && self.of_greedy > 0 {
+            true => &mut self.of_greedy,
+            false => &mut self.of_all,
+        };
+        let some = *missing > 0;
+        *missing = missing.saturating_sub(bytes);
+        some
+    }
+
+    fn is_over(&self) -> bool {
+        self.of_all + self.of_greedy == 0
     }
 }
 

@@ -17,7 +17,9 @@ use super::layout::Geometry;
 use super::link::{Dialing, Entry, Link, Memory, State};
 use super::socket::{Name, Received, Socket, is_exhaustion, is_transient};
 use super::{LocalPort, barrier};
+use crate::ports::origin::Origin;
 use crate::sealed::{Region, Unfit};
+use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, LinkDown, Sink};
 use mx_proto::{Clock, LinkId, Memory as Bytes, Route};
 use std::io;
@@ -66,7 +68,7 @@ impl LocalPort {
                 self.handle_socket(LinkId::from_word(token), sink);
             }
         }
-        if !self.timed.is_empty() || self.accept_again.is_some() {
+        if !self.timed.is_empty() || self.accept_again.is_some() || self.unbound > 0 {
             any |= self.handle_timers(clock, sink);
         }
         self.tend(clock);
@@ -110,7 +112,7 @@ impl LocalPort {
         if self.links.is_full() {
             return Err(ConnectError::NoResources);
         }
-        let Some(geometry) = self.choose_for_new() else {
+        let Some(geometry) = self.choose_for_new(Source::TRUSTED) else {
             self.stats.turned_away += 1;
             return Err(ConnectError::NoResources);
         };
@@ -140,10 +142,12 @@ impl LocalPort {
         let bytes = state.bytes();
         let entry = Entry {
             instead,
+            user: socket.user(),
             ..Entry::new(socket, state, true)
         };
         let id = self.links.insert(entry).ok_or(ConnectError::NoResources)?;
-        self.budget.change(0, bytes);
+        self.places.take(Source::TRUSTED, 1);
+        self.budget.change(Source::TRUSTED, 0, bytes);
         if dialing {
             self.timed.push(id);
         } else if self.watch_handshake(id).is_err() {
@@ -168,6 +172,7 @@ impl LocalPort {
                     self.accept_one(socket, clock);
                     self.starved = false;
                 }
+                Err(error) if is_exhaustion(&error) && self.make_room() => {}
                 Err(error) if is_exhaustion(&error) => {
                     // The connection stays in the backlog, so the set would report it for ever.
                     self.warn_of_starving(&error);
@@ -192,31 +197,36 @@ impl LocalPort {
     }
 
     fn accept_one(&mut self, socket: Socket, clock: &dyn Clock) {
-        if self.links.is_full() {
+        // Strangers who say nothing must not keep others out.
+        if self.links.is_full() && !self.drop_silent() {
             self.stats.refused += 1;
             log::debug!("{:?}: link limit reached, connection refused", self.name);
             // It comes another way, if it can.
             let _ = socket.send(&Word::Later.encode(), None);
             return;
         }
-        let silent = |id: &&LinkId| {
-            self.links
-                .get(**id)
-                .is_some_and(|entry| matches!(entry.state, State::Accepted { .. }))
-        };
-        // Strangers who say nothing must not keep others out.
-        if self.timed.iter().filter(silent).count() >= MAX_SILENT
-            && let Some(oldest) = self.timed.iter().find(silent).copied()
-        {
-            self.refuse(oldest, &"too many silent connections");
+        let user = socket.user();
+        let source = Origin::User(user).source();
+        if source != Source::TRUSTED && !self.places.may_take(source, 1) {
+            self.stats.refused += 1;
+            self.stats.over_share += 1;
+            log::debug!("{:?}: user {user} has its share of links", self.name);
+            let _ = socket.send(&Word::Later.encode(), None);
+            return;
         }
-        let deadline = clock.now().after(HELLO_WITHIN);
-        let entry = Entry::new(socket, State::Accepted { deadline }, false);
+        let now = clock.now();
+        let entry = Entry {
+            user,
+            source,
+            stranger_until: Some(now.after(BOUND_WITHIN)),
+            ..Entry::new(socket, State::Accepted, false)
+        };
         // There is a place, see above.
         if let Some(id) = self.links.insert(entry) {
-            match self.watch_handshake(id) {
-                Ok(()) => self.timed.push(id),
-                Err(error) => self.refuse(id, &error),
+            self.places.take(source, 1);
+            self.add_stranger(id, now);
+            if let Err(error) = self.watch_handshake(id) {
+                self.refuse(id, &error);
             }
         }
     }
@@ -228,7 +238,7 @@ impl LocalPort {
         };
         match &entry.state {
             State::Dialing(_) | State::Changing => {}
-            State::Accepted { .. } => self.handle_hello(id),
+            State::Accepted => self.handle_hello(id),
             State::Greeting(_) => self.handle_welcome(id, sink),
             State::Up(_) | State::Asking(_) | State::Asleep | State::Wanted | State::Waking(_) => {
                 // What it has said before.
@@ -241,9 +251,11 @@ impl LocalPort {
     /// The stranger on an accepted connection has said something.
     fn handle_hello(&mut self, id: LinkId) {
         let mut message = [0; MESSAGE_LEN];
-        let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) else {
+        let Some(entry) = self.links.get(id) else {
             return;
         };
+        let source = entry.source;
+        let Some(socket) = &entry.socket else { return };
         let (len, fd) = match socket.receive(&mut message) {
             Ok(Received::Nothing) => return,
             Ok(Received::HangUp) => return self.refuse(id, &"hang-up"),
@@ -267,11 +279,14 @@ impl LocalPort {
         if !both_sleep && !self.has_for_sleepless(geometry.total()) {
             return self.turn_away(id);
         }
-        let asleep = match self.choose_for_new() {
+        let asleep = match self.choose_for_new(source) {
             Some(own) if geometry.total() <= own.total() => false,
             Some(_) if both_sleep => true,
-            Some(_) if self.budget.has(geometry.total()) => false,
-            _ => return self.turn_away(id),
+            Some(_) if self.budget.has(source, geometry.total()) => false,
+            other => {
+                self.stats.over_share += u64::from(other.is_none() && self.budget.has_any());
+                return self.turn_away(id);
+            }
         };
         let region = match Region::adopt(&fd, geometry.total()) {
             Ok(region) => region,
@@ -433,23 +448,18 @@ impl LocalPort {
             any = true;
         }
         let due = |id: &LinkId| match self.links.get(*id).map(|entry| &entry.state) {
-            Some(State::Accepted { deadline }) => *deadline <= now,
             Some(State::Dialing(dialing)) => dialing.next_try <= now,
             _ => false,
         };
         let due: smallvec::SmallVec<[LinkId; 8]> = self.timed.iter().copied().filter(due).collect();
         for id in due {
             any = true;
-            match self.links.get(id).map(|entry| &entry.state) {
-                Some(State::Accepted { .. }) => self.refuse(id, &"silence"),
-                Some(State::Dialing(dialing)) => {
-                    let dialing = *dialing;
-                    self.dial_again(id, dialing, clock, sink);
-                }
-                _ => {}
+            if let Some(State::Dialing(dialing)) = self.links.get(id).map(|entry| &entry.state) {
+                let dialing = *dialing;
+                self.dial_again(id, dialing, clock, sink);
             }
         }
-        any
+        any | self.drop_strangers(now)
     }
 
     fn dial_again<M: Bytes, S: Sink<M>>(
@@ -464,7 +474,7 @@ impl LocalPort {
             endpoint: dialing.endpoint,
             ..self.name
         };
-        let (geometry, traits) = (self.choose_for_new(), self.traits());
+        let (geometry, traits) = (self.choose_for_new(Source::TRUSTED), self.traits());
         let Some(entry) = self.links.get_mut(id) else {
             return;
         };
@@ -477,6 +487,7 @@ impl LocalPort {
             .and_then(|()| greet(socket, geometry, traits))
         {
             Ok(memory) => {
+                entry.user = socket.user();
                 self.turn(id, |_| State::Greeting(memory));
                 self.timed.retain(|other| *other != id);
                 if self.watch_handshake(id).is_err() {
@@ -494,7 +505,7 @@ impl LocalPort {
     }
 
     /// Drops a connection that never became a link.
-    fn refuse(&mut self, id: LinkId, why: &dyn std::fmt::Display) {
+    pub(super) fn refuse(&mut self, id: LinkId, why: &dyn std::fmt::Display) {
         if self.remove(id).is_some() {
             self.stats.refused += 1;
             log::debug!("{:?}: connection dropped: {why}", self.name);
@@ -535,11 +546,8 @@ fn connect_error(error: &io::Error) -> ConnectError {
     }
 }
 
-/// A stranger that connects has this long to say what it wants.
-const HELLO_WITHIN: Duration = Duration::from_secs(5);
-
-/// Connections that have not said anything yet; when there are more, the oldest is dropped.
-const MAX_SILENT: usize = 64;
+/// A link that others began is bound by then, or goes.
+const BOUND_WITHIN: Duration = Duration::from_secs(5);
 
 /// Connections accepted in one go.
 const ACCEPTS: usize = 32;

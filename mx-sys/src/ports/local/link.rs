@@ -20,6 +20,7 @@ use super::rest::{self, Counts, Rest};
 use super::ring::{Consumer, Corrupt, Producer};
 use super::socket::Socket;
 use crate::sealed::Region;
+use mx_proto::origin::Source;
 use mx_proto::port::LinkDown;
 use mx_proto::{Instant, Route};
 use std::io;
@@ -30,6 +31,12 @@ use std::time::Duration;
 /// A link and what the endpoint attached to it.
 #[derive(Debug)]
 pub(super) struct Entry {
+    /// The user at the other end, as the kernel says.
+    pub(super) user: u32,
+    /// Whose share it counts against.
+    pub(super) source: Source,
+    /// The peer began it, and the endpoint has not bound it: it goes down then.
+    pub(super) stranger_until: Option<Instant>,
     pub(super) cookie: u64,
     /// The endpoint has heard of it: it started the link, or had a packet from it.
     pub(super) known: bool,
@@ -67,7 +74,7 @@ pub(super) enum State {
     /// Connected, memory handed over, no answer yet.
     Greeting(Memory),
     /// Somebody connected and has said nothing yet.
-    Accepted { deadline: Instant },
+    Accepted,
     /// Carries packets.
     Up(Link),
     /// The same, but we have asked the peer to sleep; the link is cold and nothing is in its rings.
@@ -118,6 +125,9 @@ pub(super) struct Link {
 impl Entry {
     pub(super) fn new(socket: Socket, state: State, ours: bool) -> Self {
         Self {
+            user: 0,
+            source: Source::TRUSTED,
+            stranger_until: None,
             cookie: 0,
             known: ours,
             blocked: false,
@@ -230,7 +240,7 @@ impl State {
         Some(match self {
             Self::Dialing(_) => Stage::Dialing,
             Self::Greeting(_) => Stage::Greeting,
-            Self::Accepted { .. } => Stage::Accepted,
+            Self::Accepted => Stage::Accepted,
             Self::Up(_) => Stage::Up,
             Self::Asking(_) => Stage::Asking,
             Self::Asleep => Stage::Asleep,

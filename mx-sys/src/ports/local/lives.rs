@@ -22,6 +22,7 @@ impl LocalPort {
         let Some(entry) = self.links.get_mut(id) else {
             return;
         };
+        let source = entry.source;
         let state = std::mem::replace(&mut entry.state, State::Changing);
         let (from, before) = (state.stage(), state.bytes());
         entry.state = next(state);
@@ -37,7 +38,7 @@ impl LocalPort {
             listed = entry.listed.take();
         }
         self.unlist(listed);
-        self.budget.change(before, after);
+        self.budget.change(source, before, after);
         self.account(from, to);
     }
 
@@ -163,7 +164,9 @@ impl LocalPort {
         self.cold -= usize::from(entry.cold);
         self.unlist(entry.listed);
         self.account(entry.state.stage(), None);
-        self.budget.change(entry.state.bytes(), 0);
+        self.budget.change(entry.source, entry.state.bytes(), 0);
+        self.places.give_back(entry.source, 1);
+        self.unbound -= usize::from(entry.stranger_until.is_some());
         if !self.wanting.is_empty() {
             self.control_wanted = true;
         }

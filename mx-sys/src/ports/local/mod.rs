@@ -38,6 +38,7 @@ mod rest;
 mod ring;
 mod slumber;
 mod socket;
+mod strangers;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -51,6 +52,7 @@ use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
     WakeDescriptors,
 };
+use mx_proto::shares::Shares;
 use mx_proto::{Clock, Instant, LinkId, Memory, Route, Target};
 use ring::PushError;
 use socket::{Name, Socket};
@@ -69,6 +71,14 @@ pub struct LocalPort {
     /// Wake-ups.
     data: Epoll,
     links: Table<Entry>,
+    /// The places in it, by user.
+    places: Shares,
+    /// Links that others began and that are not bound, oldest first. May contain stale names.
+    strangers: VecDeque<LinkId>,
+    /// How many of them are not stale.
+    unbound: usize,
+    /// When they were last looked at.
+    strangers_seen: Instant,
     /// The links that every poll looks at; see the module's description.
     hot: Vec<LinkId>,
     /// Where in `hot` the next poll begins.
@@ -123,6 +133,10 @@ pub struct LocalStats {
     pub refused: u64,
     /// Links cut off because of what the peer wrote into the shared memory, or said.
     pub violations: u64,
+    /// Connections and links of a user that had its share.
+    pub over_share: u64,
+    /// Links that others began and that were not bound in time.
+    pub unbound: u64,
     /// Links for which there was no memory, here or at the peer's.
     pub turned_away: u64,
     /// How often a link has fallen asleep.
@@ -142,6 +156,9 @@ pub struct LocalOptions {
     pub max_links: usize,
     /// Bytes of shared memory of all links together, as much as is mapped.
     pub bytes: usize,
+    /// Percent, 1 to 100, of the places and of the memory that others leave, for the links that one
+    /// user began, unless it is ourselves or root.
+    pub share: u8,
     /// How long a link is idle before it sleeps, while there is plenty of memory. `None`: no link
     /// sleeps.
     pub idle: Option<Duration>,
@@ -152,6 +169,7 @@ impl Default for LocalOptions {
         Self {
             max_links: 16 * 1024,
             bytes: 256 << 20,
+            share: 50,
             idle: Some(Duration::from_secs(30)),
         }
     }
@@ -187,12 +205,16 @@ impl LocalPort {
             control,
             data: Epoll::new()?,
             links: Table::new(options.max_links),
+            places: Shares::new(strangers::places(options.max_links), options.share),
+            strangers: VecDeque::new(),
+            unbound: 0,
+            strangers_seen: Instant(0),
             hot: Vec::new(),
             turn: 0,
             cold: 0,
             unheard: 0,
             timed: Vec::new(),
-            budget: Budget::new(options.bytes, options.idle),
+            budget: Budget::new(options.bytes, options.share, options.idle),
             awake: Vec::new(),
             next_look: None,
             wanting: VecDeque::new(),
@@ -267,6 +289,9 @@ impl LocalPort {
     pub fn bind(&mut self, link: LinkId, cookie: u64) {
         if let Some(entry) = self.links.get_mut(link) {
             entry.cookie = cookie;
+            if cookie != 0 && entry.stranger_until.take().is_some() {
+                self.unbound -= 1;
+            }
         }
     }
 
@@ -337,11 +362,14 @@ impl LocalPort {
             .timed
             .iter()
             .filter_map(|id| match &self.links.get(*id)?.state {
-                State::Accepted { deadline } => Some(*deadline),
                 State::Dialing(dialing) => Some(dialing.next_try),
                 _ => None,
             });
-        times.chain(self.accept_again).chain(self.next_look).min()
+        times
+            .chain(self.accept_again)
+            .chain(self.next_look)
+            .chain(self.strangers_due())
+            .min()
     }
 
     /// [`Port::descriptors`].

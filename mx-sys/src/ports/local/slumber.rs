@@ -15,6 +15,7 @@
 //! Owns: when links sleep.
 //! Knows nothing of: how they wake up.
 
+use super::calling::Missing;
 use super::layout::Geometry;
 use super::link::{Entry, State};
 use super::rest::Rest;
@@ -27,20 +28,21 @@ impl LocalPort {
     /// Looks after links that are idle, and those that want memory.
     pub(super) fn tend(&mut self, clock: &dyn Clock) {
         let handed_over = self.serve();
-        if !self.is_short() {
+        let missing = self.missing();
+        if missing.is_none() {
             self.let_go();
         }
         if self.awake.is_empty() && self.wanting.is_empty() {
             self.next_look = None;
             return;
         }
-        let Some(patience) = self.budget.patience(!self.wanting.is_empty()) else {
+        let Some(patience) = self.budget.patience(missing.is_some()) else {
             return;
         };
         let now = clock.now();
         let pause = (patience / 4).max(LEAST_PAUSE);
         if self.next_look.is_some_and(|at| at <= now) {
-            self.look_for_idle(now, patience);
+            self.look_for_idle(now, missing);
             self.next_look = Some(now.after(pause));
         }
         if !handed_over {
@@ -54,7 +56,9 @@ impl LocalPort {
 
     /// Asks the peers of links that have been idle for `patience`, and calls in more memory if that
     /// is not enough.
-    fn look_for_idle(&mut self, now: Instant, patience: Duration) {
+    fn look_for_idle(&mut self, now: Instant, missing: Option<Missing>) {
+        let patience = |wanted| self.budget.patience(wanted).unwrap_or(Duration::MAX);
+        let (patient, hurried) = (patience(false), patience(true));
         let mut idle = Vec::new();
         let mut asked = Vec::new();
         for id in &self.awake {
@@ -63,6 +67,8 @@ impl LocalPort {
             };
             entry.held_since.get_or_insert(now);
             let (blocked, called) = (entry.blocked, entry.called.is_some());
+            let wanted = missing.as_ref().is_some_and(|it| it.concerns(entry.source));
+            let patience = if wanted { hurried } else { patient };
             match &mut entry.state {
                 State::Up(link) => {
                     let counts = link.counts();
@@ -85,21 +91,21 @@ impl LocalPort {
         for id in asked {
             self.attend(id);
         }
-        let mut missing = self.wanting.len() * LEAST_BYTES;
-        if missing != 0 {
-            // As many as it takes, those that have been idle for longest.
-            idle.sort_unstable_by_key(|(since, _)| *since);
-            idle.retain(|(_, id)| {
-                let wanted = missing != 0;
-                let bytes = self.links.get(*id).map_or(0, |entry| entry.state.bytes());
-                missing = missing.saturating_sub(bytes);
-                wanted
-            });
-        }
+        let Some(mut missing) = missing else {
+            return self.ask(&idle, now);
+        };
+        // As many as it takes, those that have been idle for longest.
+        idle.sort_unstable_by_key(|(since, _)| *since);
+        idle.retain(|(since, id)| {
+            let Some(entry) = self.links.get(*id) else {
+                return false;
+            };
+            // Nobody waits for those of a source that has its share but its own.
+            missing.take(entry.source, entry.state.bytes())
+                || !missing.concerns(entry.source) && now.since(*since) >= patient
+        });
         self.ask(&idle, now);
-        if self.is_short() {
-            self.call_in(now, missing);
-        }
+        self.call_in(now, missing);
     }
 
     pub(super) fn ask(&mut self, idle: &[(Instant, LinkId)], now: Instant) {

@@ -75,7 +75,7 @@ impl Socket {
     /// The next connection, or `WouldBlock`.
     pub(super) fn accept(&self) -> io::Result<Self> {
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: null address and length are allowed: we do not ask who it is.
+        // SAFETY: null address and length are allowed: its address says nothing.
         let fd = check(unsafe {
             libc::accept4(
                 self.raw(),
@@ -202,6 +202,34 @@ impl Socket {
         Ok(Received::Message(got as usize, kept))
     }
 
+    /// The user at the other end: who connected, or who listens there. One that the kernel will not
+    /// name is the overflow user.
+    pub(super) fn user(&self) -> u32 {
+        let mut is = libc::ucred {
+            pid: 0,
+            uid: NOBODY,
+            gid: NOBODY,
+        };
+        let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+        // SAFETY: `is` is valid for `len` bytes, which is what the kernel writes at most.
+        let got = unsafe {
+            let is = (&raw mut is).cast();
+            libc::getsockopt(
+                self.raw(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                is,
+                &raw mut len,
+            )
+        };
+        // Not connected: the kernel says that nobody is there.
+        if got == 0 && is.uid != u32::MAX {
+            is.uid
+        } else {
+            NOBODY
+        }
+    }
+
     /// For `epoll`.
     pub(super) fn raw(&self) -> RawFd {
         self.0.as_raw_fd()
@@ -269,6 +297,9 @@ fn control_len(fds: usize) -> usize {
     // SAFETY: arithmetic only.
     unsafe { libc::CMSG_SPACE((fds * size_of::<RawFd>()) as u32) as usize }
 }
+
+/// The user that stands for those who have no number here.
+const NOBODY: u32 = 65534;
 
 /// Connections the kernel keeps until we accept them. The system's own limit may be lower.
 const BACKLOG: i32 = 1024;

@@ -12,6 +12,7 @@ mod room;
 mod sleeping;
 mod slumber;
 mod strangers;
+mod users;
 
 use super::socket::Name;
 use super::{LocalOptions, LocalPort};
@@ -143,7 +144,17 @@ impl Node {
     }
 
     pub(super) fn poll(&mut self) -> bool {
-        self.port.poll(&self.clock, 64, &mut self.log)
+        let any = self.port.poll(&self.clock, 64, &mut self.log);
+        // As an endpoint binds whoever introduces itself.
+        for event in &self.log.events {
+            if let Event::Packet(link, _) = event
+                && let Some(entry) = self.port.links.get(*link)
+                && entry.stranger_until.is_some()
+            {
+                self.port.bind(*link, 1);
+            }
+        }
+        any
     }
 
     /// Polls, descriptors included, until nothing happens any more.

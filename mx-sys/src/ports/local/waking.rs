@@ -24,6 +24,7 @@ use super::link::{Link, Memory, State};
 use super::socket::{Received, is_exhaustion, is_transient};
 use super::{LocalPort, barrier};
 use crate::sealed::{Region, Unfit};
+use mx_proto::origin::Source;
 use mx_proto::port::{Body, HeaderBytes, SendError, Sent};
 use mx_proto::{LinkId, Memory as Bytes};
 use std::io;
@@ -83,7 +84,12 @@ impl LocalPort {
 
     /// Nobody is to get memory before this link.
     fn has_turn(&self, id: LinkId) -> bool {
+        let next = self.wanting.front().and_then(|next| self.links.get(*next));
         self.wanting.front().is_none_or(|next| *next == id)
+            // One that has its share waits for others of its own.
+            || next.is_some_and(|next| {
+                self.budget.has_any() && self.budget.choose(next.source).is_none()
+            })
             || self.links.get(id).is_some_and(|entry| entry.first)
     }
 
@@ -102,11 +108,13 @@ impl LocalPort {
             if wants && !self.wake(id) {
                 // The others are not kept waiting by one that cannot be told.
                 self.wanting.push_back(id);
-                if self.budget.choose().is_none() {
+                if !self.budget.has_any() {
                     self.wanting.rotate_right(1);
                     return all;
                 }
-                all = false;
+                let source = self.links.get(id).map_or(Source::TRUSTED, |it| it.source);
+                // Else it has its share.
+                all &= self.budget.choose(source).is_none();
             }
         }
         all
@@ -115,7 +123,8 @@ impl LocalPort {
     /// Hands over memory for a link that sleeps. False: there is none, or it cannot be handed over
     /// now.
     fn wake(&mut self, id: LinkId) -> bool {
-        let Some(geometry) = self.choose() else {
+        let source = self.links.get(id).map_or(Source::TRUSTED, |it| it.source);
+        let Some(geometry) = self.choose(source) else {
             return false;
         };
         let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) else {
@@ -142,10 +151,10 @@ impl LocalPort {
         }
     }
 
-    /// The rings of one more link, if there is memory.
-    pub(super) fn choose(&mut self) -> Option<Geometry> {
-        let geometry = self.budget.choose();
-        if geometry.is_none() && !std::mem::replace(&mut self.warned, true) {
+    /// The rings of one more link of `source`, if there is memory.
+    pub(super) fn choose(&mut self, source: Source) -> Option<Geometry> {
+        let geometry = self.budget.choose(source);
+        if !self.budget.has_any() && !std::mem::replace(&mut self.warned, true) {
             log::warn!(
                 "{:?}: the shared memory of all links has come to its limit (MX_LOCAL_BYTES): new \
                  peers come over tcp, waking ones wait",
@@ -156,12 +165,15 @@ impl LocalPort {
     }
 
     /// The same for a link that is new: those that have one come first.
-    pub(super) fn choose_for_new(&mut self) -> Option<Geometry> {
-        if self.wanting.is_empty() {
-            self.choose()
-        } else {
-            None
+    pub(super) fn choose_for_new(&mut self, source: Source) -> Option<Geometry> {
+        let may_have = |id: &LinkId| {
+            let entry = self.links.get(*id);
+            entry.is_some_and(|entry| self.budget.choose(entry.source).is_some())
+        };
+        if self.wanting.iter().any(may_have) {
+            return None;
         }
+        self.choose(source)
     }
 
     /// Takes in what the peer of a link that is past the handshake has said.
@@ -239,6 +251,7 @@ impl LocalPort {
         if !entry.peer.sleeps || !self.budget.sleeps() {
             return Err(Violation);
         }
+        let source = entry.source;
         if let State::Waking(_) = entry.state {
             if entry.side == 0 {
                 // Ours counts, and the peer knows.
@@ -247,7 +260,7 @@ impl LocalPort {
             self.turn(id, |_| State::Asleep);
         }
         let geometry = wake.geometry;
-        let own = self.budget.choose().filter(|_| self.has_turn(id));
+        let own = self.budget.choose(source).filter(|_| self.has_turn(id));
         let fits = own.is_some_and(|own| geometry.total() <= own.total());
         let fd = fd.filter(|_| fits);
         let region = match fd.map(|fd| Region::adopt(fd, geometry.total())) {

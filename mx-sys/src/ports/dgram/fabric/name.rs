@@ -95,7 +95,7 @@ impl FabricAddress {
     }
 
     /// Its IP address, if it has one.
-    pub(super) fn ip(&self) -> Option<IpAddr> {
+    pub(in crate::ports::dgram) fn ip(&self) -> Option<IpAddr> {
         source(self.bytes())
     }
 
@@ -112,7 +112,7 @@ impl FabricAddress {
     }
 
     /// Its port, if it has an IP address.
-    pub(super) fn port(&self) -> Option<u16> {
+    pub(in crate::ports::dgram) fn port(&self) -> Option<u16> {
         self.ip()?;
         Some(u16::from_be_bytes(*self.bytes.get(2..)?.first_chunk()?))
     }

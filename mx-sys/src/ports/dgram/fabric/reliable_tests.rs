@@ -49,7 +49,10 @@ impl Pair {
             );
             for seen in self.seen[end].take() {
                 match seen {
-                    Seen::Packet { link, body, .. } => self.packets[end].push((link, body)),
+                    Seen::Packet { link, body, .. } => {
+                        Port::<Vec<u8>>::bind(&mut self.ports[end], link, 1);
+                        self.packets[end].push((link, body));
+                    }
                     Seen::Up(link, _) => self.up.push(link),
                     Seen::Writable(..) => (),
                     other => panic!("{other:?}"),

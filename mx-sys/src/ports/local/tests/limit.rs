@@ -10,6 +10,7 @@ use crate::ports::local::moves::Stage;
 use crate::ports::local::socket::{Received, Socket};
 use crate::sealed::Region;
 use mx_proto::Route;
+use mx_proto::origin::Source;
 use mx_proto::port::{Close, ConnectError, LinkDown, SendError, Sent};
 use std::time::Duration;
 
@@ -119,7 +120,7 @@ pub(super) fn who_waits_for_memory_takes_what_the_peer_hands_over_as_soon_as_the
     let (link, back) = meet(&mut client, &mut server);
     rest(&mut [&mut client, &mut server]);
     let mut filled = Vec::new();
-    while server.port.choose().is_some() {
+    while server.port.choose(Source::TRUSTED).is_some() {
         filled.push(meet(&mut other, &mut server).1);
     }
     assert_eq!(server.send(back, b"x"), Err(SendError::WouldBlock));
@@ -150,7 +151,7 @@ fn memory_goes_to_who_has_waited_for_longest() {
     rest(&mut [&mut one, &mut two, &mut server]);
     let mut filler = Node::new();
     let mut filled = Vec::new();
-    while server.port.choose().is_some() {
+    while server.port.choose(Source::TRUSTED).is_some() {
         filled.push(meet(&mut filler, &mut server).1);
     }
     assert_eq!(server.send(first_back, b"x"), Err(SendError::WouldBlock));
@@ -184,7 +185,7 @@ fn who_had_its_turn_when_the_peer_had_no_memory_does_not_wait_for_another_one() 
     // B has none: A is told so.
     let mut filler = Node::new();
     let mut filled = Vec::new();
-    while b.port.choose().is_some() {
+    while b.port.choose(Source::TRUSTED).is_some() {
         filled.push(meet(&mut filler, &mut b).1);
     }
     assert_eq!(a.send(ab, b"x"), Err(SendError::WouldBlock));
@@ -197,7 +198,7 @@ fn who_had_its_turn_when_the_peer_had_no_memory_does_not_wait_for_another_one() 
     // Meanwhile somebody else waits at A.
     let mut crowd = Node::new();
     let mut held = Vec::new();
-    while a.port.choose().is_some() {
+    while a.port.choose(Source::TRUSTED).is_some() {
         held.push(meet(&mut crowd, &mut a).1);
     }
     assert_eq!(a.send(queued, b"z"), Err(SendError::WouldBlock));

@@ -384,7 +384,7 @@ fn many_silent_strangers_do_not_keep_others_out() {
             socket
         })
         .collect();
-    assert_eq!(server.port.link_count(), 64);
+    assert_eq!(server.port.link_count(), 70);
     link_up(&mut Node::new(), &mut server);
     assert_eq!(server.bodies(), [b"hello"]);
     drop(strangers);
