@@ -134,6 +134,8 @@ fn a_place_withdrawn_in_the_middle_is_not_written_any_more() {
     raw.write_all(&preamble()).unwrap();
     raw.write_all(&frame(1, b"hello")).unwrap();
     until_one(&mut b, "the first packet", |b| b.sink.packet_count() == 1);
+    let link = b.sink.first_link();
+    b.bind(link, 7);
     b.sink.posted.insert(2, Pieces::zeros(&[LARGE]));
 
     let body = vec![9; LARGE];

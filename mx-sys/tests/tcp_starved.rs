@@ -17,6 +17,9 @@ fn without_descriptors_connections_wait_and_nothing_spins() {
         .write_all(&[preamble(), frame(1, b"early")].concat())
         .unwrap();
     until_one(&mut b, "a packet", |b| b.sink.packet_count() == 1);
+    // Otherwise its place is given to the late one.
+    let link = b.sink.first_link();
+    b.bind(link, 7);
 
     let late = TcpStream::connect(("127.0.0.1", b.port.local_port())).unwrap();
     let mut limit = libc::rlimit {

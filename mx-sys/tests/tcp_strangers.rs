@@ -69,22 +69,34 @@ fn random_bytes_are_dropped_at_the_first_wrong_one() {
 }
 
 #[test]
-fn who_introduces_itself_at_once_leaves_no_alarm_behind() {
+fn who_is_bound_at_once_leaves_no_deadline_behind() {
     let mut b = Node::open(Ipv4Addr::LOCALHOST);
     let mut peers: Vec<TcpStream> = (0..50).map(|_| raw(&b)).collect();
     for peer in &mut peers {
-        // On one host it is there when the call returns, before anybody accepts.
-        peer.write_all(&preamble()).unwrap();
+        peer.write_all(&[preamble(), frame(1, b"hello")].concat())
+            .unwrap();
     }
-    until_one(&mut b, "all are accepted", |b| {
-        b.port.stats().accepted == 50
-    });
-    assert_eq!(b.port.link_count(), 50);
-    assert_eq!(Port::<Pieces>::deadline(&b.port), None);
-    let silent = raw(&b);
-    until_one(&mut b, "it is accepted", |b| b.port.stats().accepted == 51);
+    until_one(&mut b, "all are heard", |b| b.sink.packet_count() == 50);
     assert!(Port::<Pieces>::deadline(&b.port).is_some());
-    drop(silent);
+    bind_all(&mut b);
+    assert_eq!(Port::<Pieces>::deadline(&b.port), None);
+    b.clock.advance(Duration::from_secs(3600));
+    b.look();
+    assert_eq!(b.port.link_count(), 50);
+}
+
+fn bind_all(b: &mut Node) {
+    let links: Vec<_> = b.sink.events.iter().filter_map(packet_link).collect();
+    for link in links {
+        b.bind(link, 7);
+    }
+}
+
+fn packet_link(event: &Event) -> Option<mx_proto::LinkId> {
+    match event {
+        Event::Packet(link, ..) => Some(*link),
+        _ => None,
+    }
 }
 
 #[test]
@@ -120,19 +132,89 @@ fn a_stranger_that_says_nothing_is_dropped_in_time_and_not_earlier() {
 }
 
 #[test]
-fn one_of_ours_that_is_quiet_after_its_preamble_stays() {
-    let mut b = Node::open(Ipv4Addr::LOCALHOST);
-    let mut quiet = raw(&b);
-    quiet.write_all(&preamble()).unwrap();
-    until_one(&mut b, "it is accepted", |b| b.port.link_count() == 1);
-    for _ in 0..300 {
+fn who_is_not_bound_goes_in_time_whatever_it_has_said() {
+    for said in [preamble(), [preamble(), frame(1, b"hello")].concat()] {
+        let mut b = Node::open(Ipv4Addr::LOCALHOST);
+        let mut stranger = raw(&b);
+        stranger.write_all(&said).unwrap();
+        until_one(&mut b, "it is accepted", |b| b.port.link_count() == 1);
+        for _ in 0..300 {
+            b.look();
+        }
+        let heard = b.sink.packet_count();
+        b.clock.advance(Duration::from_secs(5));
+        b.look();
+        assert_eq!((b.port.link_count(), b.port.stats().silent), (0, 1));
+        assert_eq!(b.sink.downs().len(), heard, "who has heard of it is told");
+        assert!(is_cut_off(stranger));
+    }
+}
+
+#[test]
+fn silent_ones_make_room_for_who_introduces_itself() {
+    let mut small = options(&[(Ipv4Addr::LOCALHOST, 0).into()]);
+    small.max_links = 20;
+    let mut b = Node::with(small);
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(raw(&b));
+        let accepted = silent.len() as u64;
+        until_one(&mut b, "it is accepted", |b| {
+            b.look();
+            b.port.stats().accepted == accepted
+        });
+    }
+    assert_eq!(b.port.link_count(), 10, "half of the places");
+    assert_eq!(b.port.stats().evicted, 90);
+    let mut honest = raw(&b);
+    honest
+        .write_all(&[preamble(), frame(1, b"hello")].concat())
+        .unwrap();
+    until_one(&mut b, "it is let in", |b| b.sink.packet_count() == 1);
+    bind_all(&mut b);
+    for _ in 0..50 {
+        silent.push(raw(&b));
         b.look();
     }
-    b.clock.advance(Duration::from_secs(3600));
-    b.look();
-    assert_eq!(b.port.link_count(), 1);
-    quiet.write_all(&frame(1, b"at last")).unwrap();
-    until_one(&mut b, "it speaks", |b| b.sink.packet_count() == 1);
+    honest.write_all(&frame(2, b"still here")).unwrap();
+    until_one(&mut b, "it stays", |b| b.sink.packet_count() == 2);
+}
+
+#[test]
+fn one_source_has_its_share_of_the_places_and_another_gets_in() {
+    let mut small = options(&[
+        (Ipv4Addr::LOCALHOST, 0).into(),
+        (Ipv4Addr::new(127, 0, 0, 2), 0).into(),
+    ]);
+    small.max_links = 8;
+    let mut b = Node::with(small);
+    let mut held = Vec::new();
+    for tag in 0..4 {
+        let mut socket = raw(&b);
+        socket
+            .write_all(&[preamble(), frame(tag, b"in")].concat())
+            .unwrap();
+        held.push(socket);
+        until_one(&mut b, "it is in", |b| {
+            b.sink.packet_count() as u64 == tag + 1
+        });
+        bind_all(&mut b);
+    }
+    let fifth = raw(&b);
+    until_one(&mut b, "the fifth is not", |b| {
+        b.look();
+        b.port.stats().turned_away == 1
+    });
+    assert!(is_cut_off(fifth));
+    // The kernel gives who calls 127.0.0.2 that address of its own.
+    let mut other = TcpStream::connect(("127.0.0.2", b.port.local_port())).unwrap();
+    if other.local_addr().unwrap().ip() == std::net::Ipv4Addr::LOCALHOST {
+        return;
+    }
+    other
+        .write_all(&[preamble(), frame(9, b"in")].concat())
+        .unwrap();
+    until_one(&mut b, "another one is", |b| b.sink.packet_count() == 5);
 }
 
 #[test]
@@ -150,11 +232,12 @@ fn a_stranger_that_comes_and_goes_leaves_nothing() {
 
 #[test]
 fn an_impossible_length_fails_the_link() {
-    // The first packet of a stranger has to be deliverable; a partner may send data that nobody
+    // A stranger sends a hello or a card; a partner may send data that nobody
     // wants any more, but not of any size.
     for (known, len, fails) in [
-        (false, 48 * 1024 + 1, true),
-        (false, 48 * 1024, false),
+        (false, 1024 + 1, true),
+        (false, 1024, false),
+        (true, 48 * 1024, false),
         (true, 48 * 1024 + 1, false),
         (true, 1 << 30, false),
         (true, (1 << 30) + 1, true),
@@ -166,6 +249,7 @@ fn an_impossible_length_fails_the_link() {
         if known {
             peer.write_all(&frame(1, b"hello")).unwrap();
             until_one(&mut b, "it is known", |b| b.sink.packet_count() == 1);
+            bind_all(&mut b);
         }
         peer.write_all(&header(2, len)).unwrap();
         peer.write_all(&[0; 100]).unwrap();
@@ -185,18 +269,20 @@ fn an_impossible_length_fails_the_link() {
 #[test]
 fn more_connections_than_allowed_are_turned_away() {
     let mut small = options(&[(Ipv4Addr::LOCALHOST, 0).into()]);
-    small.max_links = 3;
+    (small.max_links, small.source_share) = (3, 100);
     let mut b = Node::with(small);
-    let held: Vec<TcpStream> = (0..3)
-        .map(|tag| {
-            let mut socket = raw(&b);
-            socket
-                .write_all(&[preamble(), frame(tag, b"in")].concat())
-                .unwrap();
-            socket
-        })
-        .collect();
-    until_one(&mut b, "three are in", |b| b.sink.packet_count() == 3);
+    let mut held = Vec::new();
+    for tag in 0..3 {
+        let mut socket = raw(&b);
+        socket
+            .write_all(&[preamble(), frame(tag, b"in")].concat())
+            .unwrap();
+        held.push(socket);
+        until_one(&mut b, "it is in", |b| {
+            b.sink.packet_count() as u64 == tag + 1
+        });
+        bind_all(&mut b);
+    }
     let late = raw(&b);
     until_one(&mut b, "the fourth is not", |b| {
         b.port.stats().turned_away == 1

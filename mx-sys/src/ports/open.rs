@@ -432,6 +432,7 @@ fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, (SocketAddr, io::
     let first = listen[0];
     let tcp = TcpOptions {
         dead_after: options.tcp_keepalive,
+        source_share: options.source_share,
         ..TcpOptions::new(listen, resolver(options.ports))
     };
     TcpPort::open(tcp).map_err(|error| (first, error))

@@ -164,7 +164,8 @@ table! {
         bytes
     };
     "tcp_" TcpStats = sample.ports.tcp.unwrap_or_default(), {
-        accepted, connected, strangers, other_versions, silent, bad_lengths, turned_away, starved
+        accepted, connected, strangers, other_versions, silent, bad_lengths, turned_away, starved,
+        evicted
     };
     "rdm_" RdmStats = sample.ports.rdm.unwrap_or_default().1, {
         stale, early, malformed, strange, renewals, blocked

@@ -15,8 +15,6 @@ use std::collections::BinaryHeap;
 /// What is to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Alarm {
-    /// A stranger had to introduce itself by now.
-    Silence(LinkId),
     /// This attempt to connect had to succeed by now.
     Dial {
         /// The link.
@@ -73,7 +71,11 @@ impl Alarms {
         if self.next()? > now {
             return None;
         }
-        self.heap.pop().map(|entry| entry.alarm)
+        let alarm = self.heap.pop().map(|entry| entry.alarm);
+        if self.heap.capacity() > 4 * self.heap.len() + 256 {
+            self.heap.shrink_to(2 * self.heap.len());
+        }
+        alarm
     }
 }
 

@@ -17,6 +17,8 @@ use super::link::{Dial, Link, Phase};
 use super::options::is_worth_a_line;
 use super::watch::Heat;
 use super::{TcpPort, frame, reason, sys};
+use crate::ports::origin::Origin;
+use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, LinkDown, Sink};
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
 use std::io;
@@ -30,6 +32,9 @@ const BACKLOG: i32 = 1 << 16;
 
 /// Connections accepted in one poll from one listener, so that packets get their turn.
 const ACCEPTS: usize = 32;
+
+/// Most strangers at a time, where places do not end before. Each has some hundred bytes.
+const STRANGERS_MAX: usize = 8192;
 
 /// How long accepting rests when descriptors or memory have run out.
 const REST: Duration = Duration::from_millis(100);
@@ -206,6 +211,7 @@ impl TcpPort {
             (None, None) => return Err(ConnectError::NoRoute),
         };
         let (attempt, worst) = (dial.attempt, dial.worst);
+        self.places.take(Source::TRUSTED, 1);
         let id = self
             .links
             .insert(Link::new(fd, peer, Phase::Dialling(Box::new(dial))));
@@ -382,7 +388,13 @@ impl TcpPort {
             let (fd, peer) = match sys::accept(listener) {
                 Ok(accepted) => accepted,
                 Err(error) if sys::would_block(&error) => return,
+                Err(error) if is_shortage(&error) && self.evict(sink) => continue,
                 Err(error) if is_shortage(&error) => {
+                    if self.strangers.len() > 0 {
+                        // They have come with this poll and get their turn first.
+                        self.watch.control_due = true;
+                        return;
+                    }
                     self.rest_from_accepting(&error, clock.now());
                     return;
                 }
@@ -392,7 +404,10 @@ impl TcpPort {
                     continue;
                 }
             };
-            if self.links.is_full() {
+            let source = Origin::Address(peer).source();
+            let crowded = self.links.is_full() || self.strangers.len() >= self.strangers_max();
+            let room = self.places.may_take(source, 1) && (!crowded || self.evict(sink));
+            if !room {
                 self.stats.turned_away += 1;
                 if is_worth_a_line(self.stats.turned_away) {
                     let (have, count) = (self.links.len(), self.stats.turned_away);
@@ -402,12 +417,15 @@ impl TcpPort {
             }
             self.stats.accepted += 1;
             let mut link = Link::new(fd, peer, Phase::Greeting);
+            (link.stranger, link.source) = (true, source);
             if let Err(error) = link.tx.greet(&link.fd, &frame::preamble()) {
                 // It is gone already, but what it said before is still delivered.
                 link.failed = Some(reason(&error));
             }
             let id = self.links.insert(link);
             self.watch.pending += 1;
+            let until = clock.now().after(self.timing.silence);
+            self.strangers.add(id, source, until, self.watch.round());
             let Some(link) = self.links.get_mut(id) else {
                 return;
             };
@@ -421,13 +439,13 @@ impl TcpPort {
             }
             // The preamble, and often the first packet, is there already.
             self.serve(id, ACCEPTS, sink);
-            let phase = self.links.get(id).map(|link| &link.phase);
-            if matches!(phase, Some(Phase::Greeting)) {
-                let by = clock.now().after(self.timing.silence);
-                self.alarms.set(by, Alarm::Silence(id));
-            }
         }
         self.watch.control_due = true;
+    }
+
+    /// Most strangers at a time: those that come before older ones have had a turn are not let in.
+    fn strangers_max(&self) -> usize {
+        (self.links.max() / 2).clamp(1, STRANGERS_MAX)
     }
 
     fn rest_from_accepting(&mut self, error: &io::Error, now: Instant) {

@@ -12,6 +12,7 @@
 
 use super::receive::Rx;
 use super::send::Tx;
+use mx_proto::origin::Source;
 use mx_proto::port::LinkDown;
 use mx_proto::{Instant, LinkId};
 use smallvec::SmallVec;
@@ -54,6 +55,10 @@ pub(super) struct Link {
     pub(super) phase: Phase,
     pub(super) rx: Rx,
     pub(super) tx: Tx,
+    /// Others began it, and the endpoint has not bound it.
+    pub(super) stranger: bool,
+    /// Whose share of the places it counts against.
+    pub(super) source: Source,
     /// The endpoint has heard of it: it asked for it, or a packet of it was delivered.
     pub(super) known: bool,
     /// It is in the list of links to read.
@@ -82,6 +87,8 @@ impl Link {
             fd,
             peer,
             cookie: 0,
+            stranger: false,
+            source: Source::TRUSTED,
             known: matches!(phase, Phase::Dialling(_)),
             phase,
             rx: Rx::default(),
@@ -106,6 +113,8 @@ pub(super) struct Table {
     free: Vec<u32>,
     used: usize,
     max: usize,
+    /// Of the next link, whichever its place, so that a place may be forgotten.
+    generation: u32,
 }
 
 #[derive(Debug)]
@@ -123,7 +132,13 @@ impl Table {
             free: Vec::new(),
             used: 0,
             max,
+            generation: 0,
         }
+    }
+
+    /// Most links at a time.
+    pub(super) fn max(&self) -> usize {
+        self.max
     }
 
     /// How many links there are.
@@ -140,18 +155,19 @@ impl Table {
     pub(super) fn insert(&mut self, link: Link) -> LinkId {
         debug_assert!(!self.is_full());
         self.used += 1;
-        let link = Some(Box::new(link));
+        let generation = self.generation;
+        self.generation = generation.wrapping_add(1);
+        let slot = Slot {
+            generation,
+            link: Some(Box::new(link)),
+        };
         if let Some(index) = self.free.pop() {
-            let slot = &mut self.slots[index as usize];
-            slot.link = link;
-            return LinkId::new(index, slot.generation);
+            self.slots[index as usize] = slot;
+            return LinkId::new(index, generation);
         }
         let index = self.slots.len() as u32;
-        self.slots.push(Slot {
-            generation: 0,
-            link,
-        });
-        LinkId::new(index, 0)
+        self.slots.push(slot);
+        LinkId::new(index, generation)
     }
 
     /// The link of that name.
@@ -194,9 +210,12 @@ impl Table {
             return None;
         }
         let link = slot.link.take()?;
-        slot.generation = slot.generation.wrapping_add(1);
         self.free.push(id.index());
         self.used -= 1;
+        if self.used == 0 {
+            self.slots = Vec::new();
+            self.free = Vec::new();
+        }
         Some(link)
     }
 }

@@ -32,6 +32,7 @@ mod options;
 mod receive;
 mod send;
 mod staging;
+mod strangers;
 mod sys;
 mod upkeep;
 mod watch;
@@ -45,12 +46,14 @@ use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
     WakeDescriptors,
 };
+use mx_proto::shares::Shares;
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
 use send::Refusal;
 use staging::Pool;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
+use strangers::Strangers;
 use watch::Watch;
 
 /// Largest body that is collected and delivered whole. With its header it fits into a staging
@@ -72,6 +75,9 @@ pub struct TcpPort {
     resolver: Resolver,
     timing: Timing,
     links: Table,
+    strangers: Strangers,
+    /// Places of links that we began or the endpoint has bound.
+    places: Shares,
     pool: Pool,
     scratch: Box<[u8]>,
     watch: Watch,
@@ -108,6 +114,7 @@ impl TcpPort {
             listen,
             resolver,
             max_links,
+            source_share,
             dead_after,
             dial_for,
             silence,
@@ -126,12 +133,15 @@ impl TcpPort {
                 .control
                 .add(listener, sys::READ, dial::listener_word(at))?;
         }
+        let most = places(max_links, sys::most_descriptors());
         Ok(Self {
             listeners,
             local_port,
             resolver,
             timing,
-            links: Table::new(max_links),
+            links: Table::new(most),
+            strangers: Strangers::default(),
+            places: Shares::new(most, source_share),
             pool: Pool::default(),
             scratch: vec![0; send::SCRATCH].into_boxed_slice(),
             watch,
@@ -185,6 +195,14 @@ impl TcpPort {
                 self.watch.pending -= 1;
             }
             Phase::Open | Phase::Lingering => self.watch.data.remove(&link.fd),
+        }
+        if link.stranger {
+            self.unstrange(link.source);
+        } else {
+            self.places.give_back(link.source, 1);
+        }
+        if self.links.len() == 0 {
+            self.give_back_memory();
         }
         Some(link)
     }
@@ -246,9 +264,20 @@ impl<M: Memory> Port<M> for TcpPort {
         self.start_dialling(target, clock.now())
     }
 
-    fn bind(&mut self, link: LinkId, cookie: u64) {
-        if let Some(link) = self.links.get_mut(link) {
+    fn bind(&mut self, id: LinkId, cookie: u64) {
+        if let Some(link) = self.links.get_mut(id) {
             link.cookie = cookie;
+            if cookie == 0 || !std::mem::take(&mut link.stranger) {
+                return;
+            }
+            let source = link.source;
+            self.unstrange(source);
+            let may = self.places.may_take(source, 1);
+            self.places.take(source, 1);
+            if !may {
+                // It came in one crowd with others; the next poll says so.
+                self.fallen.push((id, LinkDown::Reset));
+            }
         }
     }
 
@@ -346,7 +375,8 @@ impl<M: Memory> Port<M> for TcpPort {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.alarms.next()
+        let times = [self.alarms.next(), self.strangers.deadline()];
+        times.into_iter().flatten().min()
     }
 
     fn arm(&mut self) -> bool {
@@ -391,6 +421,11 @@ impl std::fmt::Debug for TcpPort {
             .field("links", &self.links.len())
             .finish_non_exhaustive()
     }
+}
+
+/// How many links a process with so many descriptors may have: some are left for itself.
+fn places(wanted: usize, descriptors: usize) -> usize {
+    wanted.min(descriptors - (descriptors / 8).min(64)).max(1)
 }
 
 /// What an error of the kernel says about a link.

@@ -28,7 +28,9 @@ pub struct TcpOptions {
     pub dead_after: Duration,
     /// How long one address may take to answer a connection attempt.
     pub dial_for: Duration,
-    /// How long a stranger may take to introduce itself.
+    /// Percent of the places that others leave which one source's links may have.
+    pub source_share: u8,
+    /// How long a stranger's link may take until the endpoint binds it.
     pub silence: Duration,
     /// How long a link that was closed in order may go on delivering.
     pub linger: Duration,
@@ -42,6 +44,7 @@ impl TcpOptions {
             listen,
             resolver,
             max_links: MOST_LINKS,
+            source_share: 50,
             dead_after: Duration::from_secs(20),
             dial_for: Duration::from_secs(20),
             silence: Duration::from_secs(5),
@@ -71,12 +74,14 @@ pub struct TcpStats {
     pub strangers: u64,
     /// Peers of another version of the framing.
     pub other_versions: u64,
-    /// Strangers that said nothing in time.
+    /// Strangers that the endpoint had not bound in time.
     pub silent: u64,
     /// Headers with an impossible body length.
     pub bad_lengths: u64,
-    /// Connections turned away because there were too many.
+    /// Connections turned away because there were too many, or too many of their source.
     pub turned_away: u64,
+    /// Strangers dropped because their place was needed for another one.
+    pub evicted: u64,
     /// Times that accepting stopped for lack of descriptors or memory.
     pub starved: u64,
 }

@@ -18,6 +18,7 @@
 use super::frame::{self, Greeting};
 use super::staging::{Kept, Pool, STAGING, Staging};
 use super::{PACKET_MAX, sys};
+use crate::ports::rdm::card::CARD_MAX;
 use mx_proto::port::{HEADER_LEN, HeaderBytes, Place, Sink};
 use mx_proto::{LinkId, Memory};
 use std::os::fd::OwnedFd;
@@ -32,6 +33,11 @@ const READ_MAX: usize = 1 << 20;
 
 /// Bytes of large bodies after which other links get their turn.
 const TURN: usize = 2 << 20;
+
+/// Largest body of a packet on a link that the endpoint has not bound: a hello or a card, and what
+/// they may come to carry.
+pub(super) const STRANGER_MAX: usize = 1024;
+const _: () = assert!(STRANGER_MAX > CARD_MAX && STRANGER_MAX + HEADER_LEN < READ_MIN);
 
 /// Pieces of application memory below this size are filled from staging.
 const PIECE_MIN: usize = 4096;
@@ -123,6 +129,8 @@ pub(super) struct Turn {
 pub(super) struct Addressee<'a, S> {
     pub(super) link: LinkId,
     pub(super) cookie: u64,
+    /// The endpoint has not bound it yet.
+    pub(super) stranger: bool,
     /// Set when the sink has heard of the link.
     pub(super) known: &'a mut bool,
     pub(super) sink: &'a mut S,
@@ -201,7 +209,9 @@ impl Rx {
             }
             let read = match missing {
                 Missing::Staged { whole, at_boundary } => {
-                    let want = if at_boundary {
+                    let want = if to.stranger {
+                        READ_MIN
+                    } else if at_boundary {
                         self.want as usize
                     } else {
                         STAGING
@@ -211,7 +221,7 @@ impl Rx {
                     let asked = room.len();
                     let n = recv(fd, room)?;
                     staging.filled(n.unwrap_or(0));
-                    if at_boundary && n == Some(asked) {
+                    if at_boundary && n == Some(asked) && !to.stranger {
                         self.want = (self.want * 2).min(STAGING as u32);
                     }
                     Read { n, asked }
@@ -258,6 +268,9 @@ impl Rx {
                     };
                     let len = frame::body_len(&header);
                     let whole = HEADER_LEN + len;
+                    if to.stranger && len > STRANGER_MAX {
+                        return Err(Broken::Violated(Violation::BodyLength(len)));
+                    }
                     if len <= PACKET_MAX && whole <= staging.len() {
                         if turn.packets >= quota {
                             return Ok(None);

@@ -6,9 +6,9 @@
 //!              <-- give back --      start        end
 //! ```
 //!
-//! A link has a buffer only while bytes are staged in it; once it is quiet, a few left-over bytes
-//! are carried in a box of their size instead, so that a peer that stops in the middle of a header
-//! costs bytes and not a buffer.
+//! A link that is read on each poll (there are few) has a buffer while bytes are staged in it. What
+//! others leave over is carried in a box of its size, so that a peer that stops in the middle of a
+//! packet costs its bytes and not a buffer.
 //!
 //! Owns: the spare buffers.
 //! Knows nothing of: packets, sockets.
@@ -20,9 +20,6 @@ use mx_proto::port::HEADER_LEN;
 /// follows it should be worth a system call.
 pub(super) const STAGING: usize = 64 * 1024;
 const _: () = assert!(STAGING > PACKET_MAX + HEADER_LEN);
-
-/// Left-overs up to this size are carried instead of keeping the buffer.
-const CARRY_MAX: usize = 4096;
 
 /// Spare buffers kept: more than this many links rarely hold one at the same time.
 const SPARES: usize = 8;
@@ -94,9 +91,9 @@ pub(super) enum Kept {
     /// Not one byte.
     #[default]
     Nothing,
-    /// A few bytes.
+    /// So many bytes.
     Carried(Box<[u8]>),
-    /// So many that they stay in their buffer.
+    /// Bytes in their buffer, because more are about to come.
     Staged(Staging),
 }
 
@@ -128,8 +125,8 @@ impl Pool {
     pub(super) fn give_back(&mut self, mut staging: Staging, busy: bool) -> Kept {
         let kept = match staging.len() {
             0 => Kept::Nothing,
-            n if n <= CARRY_MAX && !busy => Kept::Carried(staging.staged().into()),
-            _ => return Kept::Staged(staging),
+            _ if busy => return Kept::Staged(staging),
+            _ => Kept::Carried(staging.staged().into()),
         };
         staging.start = 0;
         staging.end = 0;
@@ -145,6 +142,12 @@ impl Pool {
             Kept::Staged(staging) => self.give_back(staging, false),
             other => other,
         };
+    }
+
+    /// Gives spare buffers back.
+    pub(super) fn shrink(&mut self) {
+        self.spares.truncate(1);
+        self.spares.shrink_to_fit();
     }
 
     /// Spare buffers at the moment.
@@ -175,17 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn a_few_bytes_are_carried_and_many_keep_their_buffer() {
+    fn what_is_left_over_is_carried_in_as_many_bytes_as_it_has() {
         let mut pool = Pool::default();
-        let few = stage(&mut pool, CARRY_MAX);
-        let mut kept = pool.give_back(few, false);
-        assert!(matches!(kept, Kept::Carried(_)));
-        assert_eq!(pool.take(&mut kept).staged(), [7; CARRY_MAX]);
-
-        let many = stage(&mut pool, CARRY_MAX + 1);
-        let mut kept = pool.give_back(many, false);
-        assert!(matches!(kept, Kept::Staged(_)));
-        assert_eq!(pool.take(&mut kept).len(), CARRY_MAX + 1);
+        for n in [1, 4096, PACKET_MAX + HEADER_LEN - 1] {
+            let staging = stage(&mut pool, n);
+            let mut kept = pool.give_back(staging, false);
+            assert!(matches!(&kept, Kept::Carried(bytes) if bytes.len() == n));
+            assert_eq!(pool.take(&mut kept).staged(), vec![7; n]);
+        }
     }
 
     #[test]

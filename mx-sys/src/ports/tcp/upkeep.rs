@@ -15,6 +15,7 @@ use super::alarms::Alarm;
 use super::link::Phase;
 use super::options::is_worth_a_line;
 use super::{TcpPort, sys};
+use mx_proto::origin::Source;
 use mx_proto::port::{LinkDown, Sink};
 use mx_proto::{Clock, Instant, LinkId, Memory};
 
@@ -40,11 +41,15 @@ impl TcpPort {
         clock: &dyn Clock,
         sink: &mut S,
     ) -> bool {
-        if self.alarms.next().is_none() {
+        if self.alarms.next().is_none() && self.strangers.deadline().is_none() {
             return false;
         }
         let now = clock.now();
         let mut did = false;
+        while let Some(id) = self.strangers.due(now) {
+            did = true;
+            self.drop_unbound(id, sink);
+        }
         while let Some(alarm) = self.alarms.ring(now) {
             did = true;
             match alarm {
@@ -59,19 +64,14 @@ impl TcpPort {
                         self.dialled(link, Some(LinkDown::TimedOut), clock, sink);
                     }
                 }
-                Alarm::Silence(id) => {
-                    let phase = self.links.get(id).map(|link| &link.phase);
-                    if matches!(phase, Some(Phase::Greeting)) {
-                        self.drop_silent(id);
-                    }
-                }
             }
         }
         did
     }
 
-    fn drop_silent(&mut self, id: LinkId) {
-        let Some(link) = self.drop_link(id) else {
+    /// A stranger's time is over.
+    fn drop_unbound<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
+        let Some(link) = self.links.get(id) else {
             return;
         };
         self.stats.silent += 1;
@@ -79,6 +79,57 @@ impl TcpPort {
         if is_worth_a_line(count) {
             log::warn!("tcp: {peer} dropped: it did not introduce itself ({count} so far)");
         }
+        self.end_stranger(id, LinkDown::TimedOut, sink);
+    }
+
+    /// One that is closed already is nobody's any more.
+    fn end_stranger<M: Memory, S: Sink<M>>(&mut self, id: LinkId, why: LinkDown, sink: &mut S) {
+        match self.links.get(id).map(|link| &link.phase) {
+            Some(Phase::Lingering) => {
+                self.drop_link(id);
+            }
+            _ => self.announce_down(id, why, sink),
+        }
+    }
+
+    /// Makes room for another one. False when no stranger can be asked to go.
+    pub(super) fn evict<M: Memory, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
+        let links = &self.links;
+        let said = |id| {
+            links
+                .get(id)
+                .filter(|link| link.stranger)
+                .map(|link| link.known)
+        };
+        let Some(id) = self.strangers.victim(self.watch.round(), said) else {
+            return false;
+        };
+        self.stats.evicted += 1;
+        let count = self.stats.evicted;
+        if is_worth_a_line(count)
+            && let Some(link) = self.links.get(id)
+        {
+            let peer = link.peer;
+            log::warn!("tcp: {peer} dropped: its place is needed for others ({count} so far)");
+        }
+        self.end_stranger(id, LinkDown::Reset, sink);
+        true
+    }
+
+    /// A link is a stranger no more, because it is bound or gone.
+    pub(super) fn unstrange(&mut self, source: Source) {
+        let links = &self.links;
+        self.strangers
+            .leave(source, |id| links.get(id).is_some_and(|link| link.stranger));
+    }
+
+    /// Gives back what many links needed that have gone.
+    pub(super) fn give_back_memory(&mut self) {
+        self.watch.shrink();
+        self.pool.shrink();
+        self.closing.shrink_to(2 * self.closing.len());
+        self.doubted.shrink_to(2 * self.doubted.len());
+        self.fallen.shrink_to(2 * self.fallen.len());
     }
 
     /// Takes down links whose peer owes an acknowledgement for too long.

@@ -115,6 +115,18 @@ impl Watch {
         })
     }
 
+    /// Which poll this is.
+    pub(super) fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// Gives back what its lists do not need.
+    pub(super) fn shrink(&mut self) {
+        self.ready.shrink_to(2 * self.ready.len());
+        self.blocked.shrink_to(2 * self.blocked.len());
+        self.roomy.shrink_to(2 * self.roomy.len());
+    }
+
     /// The next poll reads from this link.
     pub(super) fn queue(&mut self, id: LinkId, link: &mut Link) {
         if !link.queued {
@@ -457,10 +469,17 @@ impl TcpPort {
         let to = Addressee {
             link: id,
             cookie: link.cookie,
+            stranger: link.stranger,
             known: &mut link.known,
             sink,
         };
-        let (turn, result) = link.rx.turn(&link.fd, &mut self.pool, quota, link.hot, to);
+        let (turn, result) = link.rx.turn(
+            &link.fd,
+            &mut self.pool,
+            quota,
+            link.hot && !link.stranger,
+            to,
+        );
         served.packets = turn.packets;
         served.anything = turn.bytes || turn.packets > 0;
         match result {
