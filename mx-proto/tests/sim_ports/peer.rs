@@ -204,7 +204,7 @@ pub(crate) struct Peer<P> {
     pub(crate) heard: Heard,
     pub(crate) link: Option<LinkId>,
     /// We have introduced ourselves there.
-    introduced: bool,
+    pub(crate) introduced: bool,
     /// It sends what it has without an introduction.
     pub(crate) rude: bool,
     /// Sizes of packets still to go.
