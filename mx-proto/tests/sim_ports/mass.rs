@@ -4,7 +4,7 @@
 //!   Mass --- as many as the link takes, on each of its links ---> Mass: packets and bytes by link
 //! ```
 
-use super::peer::{header, len_of, target};
+use super::peer::{Greeting, header, len_of, target};
 use super::{ReliablePeer, reliable};
 use mx_proto::memory::Source;
 use mx_proto::port::{
@@ -13,7 +13,7 @@ use mx_proto::port::{
 use mx_proto::reliability::ReliableConfig;
 use mx_proto::{Instant, LinkId};
 use mx_sim::{Buffer, Cluster, DatagramNet, Drive, NodeId, VirtualClock, World};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// What came on one link.
@@ -25,7 +25,9 @@ pub(crate) struct Got {
 
 /// Counts what comes.
 pub(crate) struct Counted {
+    /// They have introduced themselves, and are to be bound and answered.
     strange: Vec<LinkId>,
+    answered: BTreeSet<u32>,
     /// By the order in which links were first heard of.
     pub(crate) got: Vec<(LinkId, Got)>,
     writable: BTreeMap<u32, bool>,
@@ -62,11 +64,19 @@ impl Sink<Buffer> for Counted {
         body: &B,
     ) {
         assert_eq!(body.len(), len_of(header));
-        self.count(link, header);
-        self.strange.push(link);
+        match Greeting::of(header) {
+            Some(Greeting::Introduction) => self.strange.push(link),
+            Some(Greeting::Answer) => {
+                self.answered.insert(link.index());
+            }
+            None => self.count(link, header),
+        }
     }
 
-    fn place(&mut self, _: LinkId, _: u64, _: &HeaderBytes) -> Option<Place<'_, Buffer>> {
+    fn place(&mut self, _: LinkId, _: u64, header: &HeaderBytes) -> Option<Place<'_, Buffer>> {
+        if Greeting::of(header).is_some() {
+            return None;
+        }
         let memory = &mut self.scratch;
         Some(Place { memory, offset: 0 })
     }
@@ -96,6 +106,7 @@ pub(crate) struct Load {
     /// Bytes of each packet.
     pub(crate) len: usize,
     pub(crate) left: u64,
+    introduced: bool,
 }
 
 /// One node.
@@ -124,6 +135,7 @@ impl Mass {
             clock: world.clock(),
             counted: Counted {
                 strange: Vec::new(),
+                answered: BTreeSet::new(),
                 got: Vec::new(),
                 writable: BTreeMap::new(),
                 scratch: Buffer::new(vec![0; most]),
@@ -145,7 +157,12 @@ impl Mass {
         let clock = self.clock.clone();
         let link = Port::<Buffer>::connect(&mut self.port, target(to), &clock);
         let link = link.expect("a known name");
-        self.loads.push(Load { link, len, left });
+        self.loads.push(Load {
+            link,
+            len,
+            left,
+            introduced: false,
+        });
     }
 
     /// Everything it received.
@@ -161,6 +178,14 @@ impl Mass {
         let mut any = false;
         for load in &mut self.loads {
             let index = load.link.index();
+            if !self.counted.answered.contains(&index) {
+                if !load.introduced && self.counted.writable.get(&index) == Some(&true) {
+                    load.introduced = Greeting::Introduction.send(&mut self.port, load.link);
+                    self.counted.writable.insert(index, load.introduced);
+                    any = true;
+                }
+                continue;
+            }
             while load.left > 0 && self.counted.writable.get(&index) == Some(&true) {
                 let body = Body::Memory {
                     memory: &self.memory,
@@ -194,9 +219,11 @@ impl Drive for Mass {
             return false;
         }
         let mut busy = self.port.poll(&clock, 64, &mut self.counted);
-        for link in self.counted.strange.drain(..) {
-            Port::<Buffer>::bind(&mut self.port, link, 1);
-        }
+        let port = &mut self.port;
+        self.counted.strange.retain(|link| {
+            Port::<Buffer>::bind(port, *link, 1);
+            !Greeting::Answer.send(port, *link)
+        });
         busy |= self.send_some();
         if !busy && !self.every.is_zero() {
             self.next = now.after(self.every);

@@ -1,4 +1,11 @@
-//! One end of a link that sends numbered packets and checks those that come.
+//! One end of a link that sends numbered packets and checks those that come. Like an endpoint, it
+//! introduces itself first and sends nothing else before it has been answered.
+//!
+//! ```text
+//!   call --- introduction --> bound, and
+//!   up   <--- its answer ----'
+//!        --- packet 0, 1, .. -->
+//! ```
 
 use mx_proto::memory::{Memory, Source};
 use mx_proto::port::{
@@ -46,6 +53,36 @@ pub(crate) fn len_of(header: &HeaderBytes) -> usize {
     u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes")) as usize
 }
 
+/// What comes before the numbered packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Greeting {
+    Introduction,
+    Answer,
+}
+
+impl Greeting {
+    /// About as long as an endpoint's.
+    const LEN: usize = 72;
+
+    fn number(self) -> u64 {
+        u64::MAX - self as u64
+    }
+
+    pub(crate) fn of(header: &HeaderBytes) -> Option<Self> {
+        let number = number_of(header);
+        [Self::Introduction, Self::Answer]
+            .into_iter()
+            .find(|greeting| greeting.number() == number)
+    }
+
+    /// False: it has to wait.
+    pub(crate) fn send<P: Port<Buffer>>(self, port: &mut P, link: LinkId) -> bool {
+        let header = header(self.number(), Self::LEN);
+        let sent = port.send(link, &header, Body::Bytes(&[0x11; Self::LEN]));
+        sent != Err(SendError::WouldBlock)
+    }
+}
+
 /// What a peer has been told.
 #[derive(Default)]
 pub(crate) struct Heard {
@@ -59,8 +96,10 @@ pub(crate) struct Heard {
     pub(crate) up: bool,
     pub(crate) down: Option<LinkDown>,
     pub(crate) writable: bool,
-    /// They have brought something and are to be bound.
+    /// They have introduced themselves, and are to be bound and answered.
     strange: Vec<LinkId>,
+    /// Our introduction has been answered.
+    answered: bool,
     pub(crate) released: Vec<u64>,
     /// Whatever comes is fine.
     pub(crate) indifferent: bool,
@@ -110,12 +149,20 @@ impl Sink<Buffer> for Heard {
     ) {
         assert_eq!(body.len(), len_of(header));
         assert!(body.len() <= self.packet_max);
-        self.strange.push(link);
-        self.accept(link, header, &body.to_vec());
+        match Greeting::of(header) {
+            Some(Greeting::Introduction) => {
+                self.strange.push(link);
+                if !self.indifferent {
+                    assert_eq!(*self.link.get_or_insert(link), link, "a second link");
+                }
+            }
+            Some(Greeting::Answer) => self.answered = true,
+            None => self.accept(link, header, &body.to_vec()),
+        }
     }
 
     fn place(&mut self, _link: LinkId, _: u64, header: &HeaderBytes) -> Option<Place<'_, Buffer>> {
-        if self.indifferent {
+        if self.indifferent || Greeting::of(header).is_some() {
             return None;
         }
         let number = number_of(header);
@@ -156,6 +203,10 @@ pub(crate) struct Peer<P> {
     pub(crate) clock: VirtualClock,
     pub(crate) heard: Heard,
     pub(crate) link: Option<LinkId>,
+    /// We have introduced ourselves there.
+    pub(crate) introduced: bool,
+    /// It sends what it has without an introduction.
+    pub(crate) rude: bool,
     /// Sizes of packets still to go.
     pub(crate) to_send: VecDeque<usize>,
     pub(crate) sent: u64,
@@ -180,6 +231,8 @@ impl<P: Port<Buffer>> Peer<P> {
             clock,
             heard,
             link: None,
+            introduced: false,
+            rude: false,
             to_send: VecDeque::new(),
             sent: 0,
             partial: None,
@@ -206,7 +259,8 @@ impl<P: Port<Buffer>> Peer<P> {
             writable: true,
             ..Heard::default()
         };
-        (self.link, self.sent, self.partial) = (None, 0, None);
+        (self.link, self.introduced) = (None, false);
+        (self.sent, self.partial) = (0, None);
         self.to_send.clear();
     }
 
@@ -215,6 +269,14 @@ impl<P: Port<Buffer>> Peer<P> {
         let Some(link) = link.filter(|_| self.heard.down.is_none()) else {
             return false;
         };
+        if self.link.is_some() && !self.heard.answered && !self.rude {
+            let goes = !self.introduced && self.heard.writable;
+            if goes {
+                self.introduced = Greeting::Introduction.send(&mut self.port, link);
+                self.heard.writable = self.introduced;
+            }
+            return goes;
+        }
         let mut any = false;
         while self.heard.writable {
             let outcome = if let Some((memory, at)) = &self.partial {
@@ -265,9 +327,11 @@ impl<P: Port<Buffer>> Drive for Peer<P> {
     fn progress(&mut self) -> bool {
         let clock = self.clock.clone();
         let mut busy = self.port.poll(&clock, self.budget, &mut self.heard);
-        for link in self.heard.strange.drain(..) {
-            self.port.bind(link, 1);
-        }
+        let port = &mut self.port;
+        self.heard.strange.retain(|link| {
+            port.bind(*link, 1);
+            !Greeting::Answer.send(port, *link)
+        });
         for token in self.heard.released.drain(..) {
             self.held
                 .remove(&token)
@@ -339,10 +403,6 @@ pub(crate) fn exchange<P: Port<Buffer>>(
     for id in 0..2 {
         let peer = cluster.node(id).expect("nobody dies");
         let limits = peer.port.limits(LinkId::new(0, 0));
-        if peer.sent == 0 && peer.to_send.is_empty() {
-            // Endpoints introduce themselves first. Who brings nothing for long is forgotten.
-            peer.to_send.push_back(100);
-        }
         peer.to_send
             .extend(sizes(rng, count, limits.packet_max, limits.data_max));
         peer.budget = rng.pick(&[1, 7, 64]);

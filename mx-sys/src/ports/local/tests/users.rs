@@ -78,6 +78,11 @@ fn another_user_that_attaches_without_end_keeps_nobody_out() {
             rogue.clock.advance(Duration::from_millis(60));
             rogue.settle();
         }
+        // They stay, with what they hold.
+        loop {
+            rogue.settle();
+            std::thread::yield_now();
+        }
     };
     let Some(_attacker) = Other::new(65_533, attack) else {
         return;
@@ -97,6 +102,7 @@ fn another_user_that_attaches_without_end_keeps_nobody_out() {
             honest.settle();
         }
         honest.send(link, b"honest").unwrap();
+        std::mem::forget(honest);
     };
     let _honest = Other::new(65_532, honest);
     let took = serve(&mut server, |it| it.bodies() == [b"honest"]);
