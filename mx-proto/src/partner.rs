@@ -71,8 +71,10 @@ pub(crate) struct Partner {
     pub(crate) connects: SmallVec<[RequestId; 1]>,
     /// Whether it is still there.
     pub(crate) vigil: Vigil,
-    /// It is only the name of a sender that has gone, on so many messages that wait here.
-    pub(crate) orphans: Option<u32>,
+    /// It is only the name of a sender that has gone ...
+    pub(crate) gone: bool,
+    /// ... on so many messages that wait here.
+    pub(crate) orphans: u32,
 }
 
 /// What is known of a partner's being there; see `endpoint/watch.rs`.
@@ -150,7 +152,8 @@ impl Partner {
             queues: None,
             connects: SmallVec::new(),
             vigil: Vigil::default(),
-            orphans: None,
+            gone: false,
+            orphans: 0,
         }
     }
 
@@ -159,7 +162,8 @@ impl Partner {
         Self {
             session: self.session,
             context: self.context,
-            orphans: Some(orphans),
+            gone: true,
+            orphans,
             ..Self::new(self.nic, self.endpoint, 0, Credit::default())
         }
     }

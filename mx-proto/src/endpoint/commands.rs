@@ -127,7 +127,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 Err(SendError::WouldBlock | SendError::Down) => partner.writable = false,
             }
         }
-        if partner.orphans.is_some() {
+        if partner.gone {
             return Err(PostError::UnknownPartner);
         }
         Ok(Posted::Pending(self.queue(to, bits, memory, context, mode)))
@@ -620,9 +620,9 @@ impl<M: Memory> Core<M> {
         self.watch.forget(partner.vigil.timer);
         self.introductions.gone(id);
         partner.credit.dissolve(&mut self.budget);
-        if let Some(left) = partner.orphans {
-            self.orphans.gone(left);
-            self.budget.orphans_gone(left as usize);
+        if partner.gone {
+            self.orphans.gone(partner.orphans);
+            self.budget.orphans_gone(partner.orphans as usize);
         } else if partner.session.is_some() {
             self.stats.partners_down += 1;
         }

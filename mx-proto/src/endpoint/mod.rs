@@ -642,7 +642,7 @@ impl<M: Memory> Core<M> {
         let Some(partner) = self.partners.of_mut(source) else {
             return;
         };
-        if partner.orphans.is_some() {
+        if partner.gone {
             return self.orphan_left(source);
         }
         partner.credit.on_consumed(len, &mut self.budget);

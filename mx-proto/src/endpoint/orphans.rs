@@ -40,7 +40,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     pub fn forget_orphans(&mut self, nic: NicId, endpoint: EndpointId) {
         for id in self.core.partners.ids() {
             let ghost = self.core.partners.of(id).is_some_and(|partner| {
-                partner.orphans.is_some() && (partner.nic, partner.endpoint) == (nic, endpoint)
+                partner.gone && (partner.nic, partner.endpoint) == (nic, endpoint)
             });
             if ghost {
                 self.core.dissolve(id, Status::Unreachable);
@@ -51,7 +51,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     /// Is it only the name on messages of a sender that has gone?
     pub fn is_orphaned(&self, partner: PartnerId) -> bool {
         let partner = self.core.partners.of(partner);
-        partner.is_some_and(|partner| partner.orphans.is_some())
+        partner.is_some_and(|partner| partner.gone)
     }
 }
 
@@ -86,10 +86,10 @@ impl<M: Memory> Core<M> {
         self.orphans.gone(1);
         self.budget.orphans_gone(1);
         if let Some(partner) = self.partners.of_mut(ghost)
-            && let Some(left) = &mut partner.orphans
+            && partner.gone
         {
-            *left = left.saturating_sub(1);
-            if *left == 0 {
+            partner.orphans = partner.orphans.saturating_sub(1);
+            if partner.orphans == 0 {
                 self.orphans.spent.push(ghost);
             }
         }
