@@ -275,6 +275,8 @@ impl World {
             .flows
             .entry((end, link.to_word()))
             .or_insert((fresh, 0));
+        // The first is small: it is what the other end lets the link in for.
+        let len = if flow.1 == 0 { len.min(64) } else { len };
         let packet = Packet {
             flow: flow.0,
             serial: flow.1,
@@ -290,7 +292,11 @@ impl World {
 
     fn poll(&mut self, end: usize, budget: usize) -> bool {
         let (port, user, clock) = (&mut self.ports[end], &mut self.users[end], &self.clock);
-        within(1 + end, || port.poll(clock, budget, user))
+        let did = within(1 + end, || port.poll(clock, budget, user));
+        for link in &user.links {
+            Port::<Vec<u8>>::bind(port, *link, 1);
+        }
+        did
     }
 
     fn pass(&mut self, span: Duration) {

@@ -8,7 +8,7 @@
 //!   an address of this one     this machine's                  proven
 //!   another address            that address                    proven
 //!                              another, and it means us        ask there
-//!   the port cannot tell       another machine's, means us     ask there
+//!   the port cannot tell       any, and it means us            ask there
 //!   anything else                                              refuted
 //! ```
 //!
@@ -79,7 +79,8 @@ pub(super) fn prove(
         Origin::Address(_) | Origin::Unknown => {
             let (nic, endpoint) = claim.to;
             let means_us = endpoint == own.endpoint && nic::is_local(nic);
-            if claims_us() || !means_us || nic::socket_addresses(claim.nic, 0).is_empty() {
+            let stolen = origin != Origin::Unknown && claims_us();
+            if stolen || !means_us || nic::socket_addresses(claim.nic, 0).is_empty() {
                 return Proof::Refuted;
             }
             Proof::Ask(Target {
@@ -124,6 +125,11 @@ mod tests {
             endpoint: EndpointId(5),
             route: ROUTE_TCP,
         });
+        let ask_here = Proof::Ask(Target {
+            nic: here,
+            endpoint: EndpointId(5),
+            route: ROUTE_TCP,
+        });
         let other = (there, EndpointId(3));
         for (origin, nic, to, expected) in [
             (Origin::Oneself, here, us, Proof::Refuted),
@@ -146,7 +152,7 @@ mod tests {
             (address("192.0.2.8:1"), here, us, Proof::Refuted),
             (address("192.0.2.8:1"), NicId(1), us, Proof::Refuted),
             (Origin::Unknown, there, us, ask),
-            (Origin::Unknown, here, us, Proof::Refuted),
+            (Origin::Unknown, here, us, ask_here),
         ] {
             let proof = prove(origin, &own, &claim(nic, 5, to), |uid| uid == 7);
             assert_eq!(proof, expected, "{origin:?} {nic:?} {to:?}");
