@@ -7,7 +7,7 @@
 //! Peer `n` has link `n` and the name `n + 1`. It says what the test says, true or not.
 
 use mx_proto::port::{Body, Close, ConnectError, HeaderBytes, Limits, Port, SendError, Sent, Sink};
-use mx_proto::wire::{Header, Kind, VERSION};
+use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{
     Clock, Config, Endpoint, EndpointId, Handler, Identity, Instant, LinkId, NicId, SessionId,
     Target,
@@ -193,7 +193,7 @@ impl Stage {
 
     /// A peer introduces itself: on `link`, under the name of peer `name`.
     pub(crate) fn call(&self, link: u32, name: u32) {
-        let mut hello = [0; 32];
+        let mut hello = [0; HELLO_LEN];
         hello[0..4].copy_from_slice(b"MXs1");
         hello[4..6].copy_from_slice(&VERSION.to_le_bytes());
         hello[6..8].copy_from_slice(&1u16.to_le_bytes());
