@@ -115,14 +115,17 @@ impl DatagramPort for End {
 #[derive(Default)]
 struct User {
     packets: usize,
+    /// Of the last packet.
+    link: Option<LinkId>,
     place: Vec<u8>,
 }
 
 impl Sink<Vec<u8>> for User {
     fn on_up(&mut self, _: LinkId, _: u64) {}
     fn on_down(&mut self, _: LinkId, _: u64, _: LinkDown) {}
-    fn on_packet<B: Source + ?Sized>(&mut self, _: LinkId, _: u64, _: &HeaderBytes, _: &B) {
+    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, _: u64, _: &HeaderBytes, _: &B) {
         self.packets += 1;
+        self.link = Some(link);
     }
     fn place(&mut self, _: LinkId, _: u64, _: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
         (!self.place.is_empty()).then_some(Place {
@@ -180,17 +183,30 @@ impl Stage {
         self.poll();
     }
 
+    /// They have introduced themselves, and are bound: from others nothing early is taken.
     fn open(&mut self, from: u32) -> Session {
         self.arrives(from, datagram(HELLO, 0, from.into(), &[0; 65]));
         let welcome = std::mem::take(&mut self.wire.borrow_mut().welcome);
-        Session {
+        let session = Session {
             from,
             theirs: u64::from_le_bytes(welcome[16..24].try_into().unwrap()),
             ack: u32::from_le_bytes(welcome[24..28].try_into().unwrap()),
-        }
+        };
+        let introduction = header(HEADER_LEN as u32);
+        self.say_all(session, 0, At(0, HEADER_LEN as u32, 0), &introduction);
+        let link = self.user.link.take().expect("it has arrived");
+        Port::<Vec<u8>>::bind(&mut self.port, link, 1);
+        self.user.packets = 0;
+        session
     }
 
+    /// What follows the introduction, counted from 0.
     fn say(&mut self, session: Session, seq: u32, at: At, payload: &[u8]) {
+        let At(fragment, whole, offset) = at;
+        self.say_all(session, seq + 1, At(fragment + 1, whole, offset), payload);
+    }
+
+    fn say_all(&mut self, session: Session, seq: u32, at: At, payload: &[u8]) {
         let mut bytes = datagram(DATA, session.theirs, session.from.into(), payload);
         bytes[24..28].copy_from_slice(&seq.to_le_bytes());
         bytes[28..32].copy_from_slice(&session.ack.to_le_bytes());
