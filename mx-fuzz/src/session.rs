@@ -267,9 +267,12 @@ impl World {
     }
 
     fn send(&mut self, end: usize, at: usize, len: usize) {
-        let Some(link) = self.link(end, at) else {
-            return;
-        };
+        if let Some(link) = self.link(end, at) {
+            self.send_on(end, link, len);
+        }
+    }
+
+    fn send_on(&mut self, end: usize, link: LinkId, len: usize) {
         let fresh = (self.flows.len() as u64 + 1).wrapping_mul(self.secret | 1);
         let flow = self
             .flows
@@ -295,6 +298,9 @@ impl World {
         let did = within(1 + end, || port.poll(clock, budget, user));
         for link in &user.links {
             Port::<Vec<u8>>::bind(port, *link, 1);
+        }
+        for link in std::mem::take(&mut user.up) {
+            self.send_on(end, link, 0);
         }
         did
     }

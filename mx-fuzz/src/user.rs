@@ -30,6 +30,8 @@ pub(crate) struct User {
     over: BTreeSet<u64>,
     /// Somebody forged datagrams with the right cookies.
     pub(crate) tainted: bool,
+    /// Links that have come up and have not introduced themselves.
+    pub(crate) up: Vec<LinkId>,
     /// Others than the ends have sessions.
     pub(crate) foreign: bool,
     /// Bodies that want a place get none.
@@ -91,8 +93,11 @@ impl User {
 }
 
 impl Sink<Vec<u8>> for User {
-    fn on_up(&mut self, _: LinkId, _: u64) {
-        self.calls += 1;
+    fn on_up(&mut self, link: LinkId, _: u64) {
+        within(0, || {
+            self.calls += 1;
+            self.up.push(link);
+        });
     }
 
     fn on_down(&mut self, link: LinkId, _: u64, reason: LinkDown) {

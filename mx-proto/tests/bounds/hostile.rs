@@ -2,7 +2,7 @@
 
 use super::live;
 use super::script::Stage;
-use mx_proto::wire::{Header, Kind};
+use mx_proto::wire::{HELLO_LEN, Header, Kind};
 use mx_proto::{
     Arrival, Config, Handler, KeepAll, MatchBits, MatchMask, PartnerId, Posted, SendMode, Source,
     Verdict,
@@ -255,7 +255,7 @@ fn answers_that_strangers_do_not_read_take_a_bounded_room() {
     for _ in 0..40 {
         for link in 0..links {
             // Refused for another version; each refusal is an answer.
-            let mut hello = [0; 32];
+            let mut hello = [0; HELLO_LEN];
             hello[0..4].copy_from_slice(b"MXs1");
             hello[4..6].copy_from_slice(&1u16.to_le_bytes());
             stage.say(link, Header::new(Kind::Connect, 1, 0), &hello);
