@@ -110,7 +110,7 @@ static void fault_13(struct world *world)
         size = record_tcp(world, opening);
         fd = conn_req(&stage, opening, size, 0x200, name, sizeof name);
         /* enter() has read the header of the Reply; its hello is next. */
-        CHECK_THAT(wire_hear(fd, body, 32, PATIENCE_MS), ==, 32);
+        CHECK_THAT(wire_hear(fd, body, WIRE_HELLO, PATIENCE_MS), ==, WIRE_HELLO);
         while (type != 0xa) {
             uint32_t length;
 

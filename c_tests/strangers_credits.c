@@ -27,7 +27,7 @@ enum {
     KIND_DISCONNECT = 10,
     KIND_PING = 11,
     KIND_PONG = 12,
-    HELLO = 32,
+    HELLO = WIRE_HELLO,
     EPOCH_AT = 6,    /* in a hello */
     SESSION_AT = 24, /* likewise */
     BODY_MAX = 40000,

@@ -410,6 +410,6 @@ impl World {
 }
 
 /// Less than what any link waits before it gives up.
-const PATIENCE: Duration = Duration::from_secs(9);
+const PATIENCE: Duration = Duration::from_secs(4);
 
 const KIND_STEPS: usize = 4000;
