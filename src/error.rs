@@ -209,7 +209,7 @@ impl Error {
             Self::Host(reason) => host_code(reason),
             Self::Open { reason, .. } => match reason {
                 OpenError::Board(reason) => host_code(reason),
-                OpenError::Endpoint(_) => bmi::BMI_EINVAL,
+                OpenError::Endpoint(_) | OpenError::Secret(_) => bmi::BMI_EINVAL,
                 OpenError::InUse { .. } => bmi::BMI_EADDRINUSE,
                 OpenError::NoneFree => bmi::BMI_EADDRNOTAVAIL,
                 OpenError::Rdm(_) | OpenError::Dgram(_) => bmi::BMI_EDEVINIT,

@@ -121,6 +121,7 @@ fn refused(error: &OpenError) -> Error {
         OpenError::Listen { error, .. } if error.kind() == std::io::ErrorKind::PermissionDenied => {
             Code::NoPerm
         }
+        OpenError::Secret(_) => Code::NoPerm,
         OpenError::Listen { .. } => Code::NoResources,
         OpenError::Rdm(_) | OpenError::Dgram(_) => Code::NoDev,
     };
