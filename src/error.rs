@@ -262,6 +262,7 @@ fn status_code(status: Status) -> c_int {
         Status::Unreachable => bmi::BMI_ENETRESET,
         Status::Aborted => bmi::BMI_ENORECVR,
         Status::NoResources => bmi::BMI_ENOMEM,
+        Status::BadSecret => bmi::BMI_EACCES,
     }
 }
 
@@ -372,6 +373,7 @@ impl fmt::Display for Error {
                 Status::BadEndpoint => "bad endpoint",
                 Status::Aborted => "called off by the receiver",
                 Status::NoResources => "no room at the peer",
+                Status::BadSecret => "not the same secret at both (MX_SECRET_FILE)",
             }),
             Self::BadRange { wildcard, netmask } => {
                 write!(
