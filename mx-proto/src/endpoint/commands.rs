@@ -577,7 +577,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             let _ = self.port.send(link, &header, Body::EMPTY);
         }
         for link in &partner.links {
-            self.core.introductions.forget_said(link.id);
+            self.core.introductions.forget_proof(link.id);
             self.port.close(link.id, Close::Flush);
         }
     }

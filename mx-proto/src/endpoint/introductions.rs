@@ -36,7 +36,7 @@ use crate::timer::{TimerId, Wheel};
 use crate::wire::{self, ChallengeBody, ConfirmBody, HELLO_LEN, Header, Hello};
 use foldhash::fast::RandomState;
 use siphasher::sip::SipHasher24;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hasher;
 use std::time::Duration;
 
@@ -58,6 +58,8 @@ pub(super) struct Introductions {
     serial: u64,
     /// With a secret: what we have said where whom we called has not proven it yet.
     said: HashMap<LinkId, Hello, RandomState>,
+    /// Strangers' links with the secret proven, where they are to introduce themselves once more.
+    shown: HashSet<LinkId, RandomState>,
     /// The number of the last nonce, ours as callers and as called ones.
     nonces: u64,
     /// Whom we have called in vain, for want of a secret.
@@ -137,6 +139,7 @@ impl Introductions {
             refusals: Refusals::default(),
             serial: 0,
             said: HashMap::default(),
+            shown: HashSet::default(),
             nonces: 0,
             distrusted: Refusals::default(),
         }
@@ -172,7 +175,7 @@ impl Introductions {
             behind: Vec::new(),
             behind_bytes: 0,
             // Whoever answers a call has proven it before.
-            trusted: from.is_some(),
+            trusted: from.is_some() || self.shown.remove(&link),
             place: None,
             stage: Stage::Claimed,
         };
@@ -232,9 +235,17 @@ impl Introductions {
         introduction.place.is_some()
     }
 
-    /// A link of ours is no more, or proven.
+    /// A stranger's link, with the secret proven, stays one.
+    pub(super) fn keep_shown(&mut self, link: LinkId) {
+        self.shown.insert(link);
+    }
+
+    /// A link is no more, or it is ours and proven.
     #[inline]
-    pub(super) fn forget_said(&mut self, link: LinkId) {
+    pub(super) fn forget_proof(&mut self, link: LinkId) {
+        if !self.shown.is_empty() {
+            self.shown.remove(&link);
+        }
         if !self.said.is_empty() {
             self.said.remove(&link);
             if self.said.is_empty() && self.said.capacity() > KEPT {
@@ -676,6 +687,8 @@ impl<M: Memory> Core<M> {
             proof,
         };
         let header = Header::new(wire::Kind::Challenge, 0, 0);
+        // A Connect with a wrong key may have been refused before this one.
+        session_out.keep_open(link);
         session_out.push(link, Control::new(header, &body.emit()), false);
         true
     }
@@ -721,6 +734,11 @@ impl<M: Memory> Core<M> {
         let Some(hello) = self.introductions.said.get(&link) else {
             return self.violation(link, from.to_word(), "a challenge to nothing we have said");
         };
+        // Somebody else's address, where our own words are passed on to us, and our proof of them.
+        let own = (self.identity.nic, self.identity.endpoint);
+        if body.identity == self.identity && hello.to != own {
+            return self.distrust(link, from, who, ECHO);
+        }
         let (caller, said) = (
             caller(hello),
             ChallengeBody::said(&body.identity, &body.nonce),
@@ -730,7 +748,7 @@ impl<M: Memory> Core<M> {
             return self.distrust(link, from, who, ANOTHER);
         }
         let proof = secret.prove(Role::Caller, &words);
-        self.introductions.forget_said(link);
+        self.introductions.forget_proof(link);
         let links = self.partners.of_mut(from).map(|partner| &mut partner.links);
         for known in links.into_iter().flatten() {
             known.proven |= known.id == link;
@@ -909,6 +927,7 @@ fn words<'a>(caller: &'a [u8], called: &'a [u8]) -> Words<'a> {
 pub(super) const UNASKED: &str =
     "does not ask for the site's secret, so it has none: it needs the same file as we";
 pub(super) const REFUSED: &str = "says we do not know the site's secret: both need the same file";
+const ECHO: &str = "is ourselves: what we say there comes back to us";
 const ANOTHER: &str = "has another secret than we: both need the same file";
 const WANTED: &str = "asks for the site's secret, and we have none: we need the same file";
 

@@ -390,7 +390,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             match errand {
                 Errand::Bind(link, cookie) => self.port.bind(link, cookie),
                 Errand::Close(link, how) => {
-                    self.core.introductions.forget_said(link);
+                    self.core.introductions.forget_proof(link);
                     self.port.close(link, how);
                 }
                 Errand::Detach {

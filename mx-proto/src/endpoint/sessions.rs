@@ -306,6 +306,9 @@ impl<M: Memory> Core<M> {
     /// A stranger, from there, that is who it says.
     pub(super) fn admit(&mut self, link: LinkId, source: Source, header: &Header, hello: &Hello) {
         if let Some(epoch) = self.known_otherwise(hello, header) {
+            if self.config.secret.is_some() {
+                self.introductions.keep_shown(link);
+            }
             return self.reply_known(link, header.word, epoch, hello);
         }
         let known = self
@@ -412,7 +415,8 @@ impl<M: Memory> Core<M> {
 
     fn refuse(&mut self, link: LinkId, from: Option<PartnerId>, header: &Header, status: Status) {
         self.stats.refused += 1;
-        self.send_reply(from, link, header.word, status, from.is_none());
+        let close = from.is_none() && !self.introductions.holds(link);
+        self.send_reply(from, link, header.word, status, close);
     }
 
     /// The partner a stranger's link belongs to from now on, made if need be.
