@@ -454,19 +454,6 @@ impl Pair {
         pair
     }
 
-    /// Both take in one packet at a time, keep so many messages whose sender has gone, and connect
-    /// again (unless 0).
-    pub(crate) fn one_at_a_time(orphans: usize) -> Self {
-        let mut pair = Self::new();
-        let config = Config {
-            poll_budget: 1,
-            ..settings(orphans)
-        };
-        pair.a = node(&pair.hub, &pair.clock, config.clone(), 0, 1);
-        pair.b = node(&pair.hub, &pair.clock, config, 1, 2);
-        pair
-    }
-
     /// As many messages as ever go to b before it has been heard of.
     pub(crate) fn with_full_windows() -> Self {
         let mut pair = Self::new();
