@@ -458,7 +458,7 @@ impl Config {
     /// The settings of this process: environment first, then the `options` of `initialize`
     /// (`NAME=value`, separated by commas or blanks). Every value refused gives one warning.
     pub fn load(options: Option<&str>) -> (Self, Vec<Refused>) {
-        Self::from(|name| std::env::var(name).ok(), options)
+        Self::from(settings::environment, options)
     }
 
     /// [`load`](Self::load) with another environment.
@@ -469,6 +469,7 @@ impl Config {
         let mut config = Self::default();
         let options = options.unwrap_or_default();
         let refused = tunable::load(tunables(), &mut config, environment, options);
+        config.mx.keep_secret(&refused);
         (config, refused)
     }
 }
@@ -655,6 +656,21 @@ mod tests {
         let (config, refused) = load(&[], Some("MX_DISABLE_SHMEM=1"));
         assert!(config.mx.shared_memory);
         assert_eq!(refused, ["unknown option \"MX_DISABLE_SHMEM\" ignored"]);
+    }
+
+    #[test]
+    fn a_secret_is_not_done_without_because_its_path_was_refused() {
+        let file = |environment: &[(&str, &str)], options| {
+            let secret = load(environment, options).0.mx.secret_file;
+            secret.map(|path| path.into_os_string().into_string().unwrap())
+        };
+        assert_eq!(file(&[], None), None);
+        assert_eq!(file(&[("MX_SECRET_FILE", "none")], None), None);
+        assert_eq!(file(&[], Some("MX_SECRET_FILE=/s")).unwrap(), "/s");
+        assert_eq!(file(&[("MX_SECRET_FILE", "")], None).unwrap(), "");
+        assert_eq!(file(&[], Some("MX_SECRET_FILE=")).unwrap(), "");
+        let both = file(&[("MX_SECRET_FILE", "")], Some("MX_SECRET_FILE=none"));
+        assert_eq!(both.unwrap(), "");
     }
 
     #[test]

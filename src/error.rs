@@ -209,7 +209,7 @@ impl Error {
             Self::Host(reason) => host_code(reason),
             Self::Open { reason, .. } => match reason {
                 OpenError::Board(reason) => host_code(reason),
-                OpenError::Endpoint(_) => bmi::BMI_EINVAL,
+                OpenError::Endpoint(_) | OpenError::Secret(_) => bmi::BMI_EINVAL,
                 OpenError::InUse { .. } => bmi::BMI_EADDRINUSE,
                 OpenError::NoneFree => bmi::BMI_EADDRNOTAVAIL,
                 OpenError::Rdm(_) | OpenError::Dgram(_) => bmi::BMI_EDEVINIT,
@@ -262,6 +262,7 @@ fn status_code(status: Status) -> c_int {
         Status::Unreachable => bmi::BMI_ENETRESET,
         Status::Aborted => bmi::BMI_ENORECVR,
         Status::NoResources => bmi::BMI_ENOMEM,
+        Status::BadSecret => bmi::BMI_EACCES,
     }
 }
 
@@ -372,6 +373,7 @@ impl fmt::Display for Error {
                 Status::BadEndpoint => "bad endpoint",
                 Status::Aborted => "called off by the receiver",
                 Status::NoResources => "no room at the peer",
+                Status::BadSecret => "not the same secret at both (MX_SECRET_FILE)",
             }),
             Self::BadRange { wildcard, netmask } => {
                 write!(

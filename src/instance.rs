@@ -245,6 +245,7 @@ fn start(
     let endpoint = Endpoint::new(
         mx_proto::Config {
             key,
+            secret: ports.secret().cloned(),
             ..config.mx.endpoint.clone()
         },
         identity,

@@ -1,5 +1,6 @@
 //! What can be tuned in an endpoint. The only place these numbers stand in.
 
+use crate::secret::Secret;
 use std::fmt;
 use std::time::Duration;
 
@@ -55,6 +56,9 @@ pub struct Config {
     /// What the tokens in this endpoint's hellos are made with: drawn when it is opened, told to
     /// nobody.
     pub key: Key,
+    /// What everybody at this site knows: nobody gets in, and nobody we call is believed, who does not
+    /// prove that. `None`: nobody is asked.
+    pub secret: Option<Secret>,
     /// A connect that meets the end of a session goes to the endpoint's next one instead of
     /// failing with it. Whoever does so takes any route ([`crate::Route::AUTO`]).
     pub connect_again: bool,
@@ -89,6 +93,7 @@ impl Default for Config {
             source_share: 50,
             keep_orphans: 0,
             key: Key::default(),
+            secret: None,
             connect_again: false,
         }
     }

@@ -33,6 +33,7 @@ pub mod port;
 mod queues;
 pub mod reliability;
 mod request;
+pub mod secret;
 pub mod shares;
 mod stats;
 mod status;

@@ -103,6 +103,8 @@ pub(crate) struct Link {
     pub(crate) up: bool,
     /// The peer has introduced itself there: it leads to the acquaintance that the partner stands for.
     pub(crate) met: bool,
+    /// The peer has proven there that it knows the site's secret. Without a secret nobody asks.
+    pub(crate) proven: bool,
 }
 
 /// What a link can do, of its [`Limits`] what is asked for with messages; sizes are at least 1.
@@ -172,6 +174,14 @@ impl Partner {
     #[inline]
     pub(crate) fn owns(&self, link: LinkId) -> bool {
         self.links.iter().any(|known| known.id == link)
+    }
+
+    /// Has the peer proven the site's secret on that link?
+    #[inline]
+    pub(crate) fn proven_on(&self, link: LinkId) -> bool {
+        self.links
+            .iter()
+            .any(|known| known.id == link && known.proven)
     }
 
     /// The link that messages go out on, unless it has ended.

@@ -30,6 +30,8 @@ pub enum Status {
     Aborted,
     /// The peer has no room for another partner.
     NoResources,
+    /// One of the two does not know the site's secret, or has none.
+    BadSecret,
 }
 
 /// What kind of operation a request is.
@@ -52,6 +54,8 @@ pub enum DownReason {
     Restarted,
     /// Its link ended.
     Link(LinkDown),
+    /// It, or we, did not prove to know the site's secret.
+    Secret,
     /// It broke the protocol.
     Protocol(&'static str),
 }
@@ -62,6 +66,7 @@ impl DownReason {
         match self {
             Self::Link(LinkDown::Refused) => Status::EndpointClosed,
             Self::Link(LinkDown::TimedOut) => Status::Timeout,
+            Self::Secret => Status::BadSecret,
             _ => Status::Unreachable,
         }
     }
@@ -73,6 +78,7 @@ impl fmt::Display for DownReason {
             Self::Disconnected => f.write_str("disconnected by the peer"),
             Self::Restarted => f.write_str("the peer restarted"),
             Self::Link(reason) => reason.fmt(f),
+            Self::Secret => f.write_str("no proof of the site's secret"),
             Self::Protocol(what) => write!(f, "protocol violation: {what}"),
         }
     }

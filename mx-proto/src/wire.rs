@@ -32,6 +32,8 @@
 //! | Yield      | -            | bytes       | messages | -                           |
 //! | Confirm    | -            | -           | -      | whose hello it was, and its token |
 //! | Confirmed  | -            | 1: yes      | -      | -                             |
+//! | Challenge  | -            | -           | -      | who I am, nonce, proof of the secret |
+//! | Prove      | -            | -           | -      | proof of the secret           |
 //!
 //! Credits are running totals (modulo 2^32) of what the sender of the packet lets the other side
 //! send in all; every packet carries them. A Reclaim asks for a part of what has been allowed and not
@@ -42,6 +44,7 @@
 use crate::event::Identity;
 use crate::ids::{EndpointId, NicId, SessionId};
 use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, RemoteKey};
+use crate::secret::{NONCE_LEN, Nonce, PROOF_LEN, ProofBytes};
 
 /// Version of everything in this file. Peers with another one are refused in the handshake.
 pub const VERSION: u16 = 4;
@@ -53,6 +56,9 @@ const HELLO_MAGIC: u32 = u32::from_le_bytes(*b"MXs1");
 pub const HELLO_LEN: usize = 72;
 /// The first bytes of it, which every version has.
 const HELLO_LEAST: usize = 32;
+/// Bytes of a challenge's body, and of what its sender says in it.
+const CHALLENGE_LEN: usize = SAID_LEN + PROOF_LEN;
+pub(crate) const SAID_LEN: usize = 40;
 /// Bytes of a confirm's body.
 const CONFIRM_LEN: usize = 40;
 /// Bytes of an offer's body without and with a remote key.
@@ -99,6 +105,10 @@ pub enum Kind {
     Confirm = 15,
     /// The answer to that.
     Confirmed = 16,
+    /// Whoever called is asked for the site's secret, by somebody that knows it.
+    Challenge = 17,
+    /// The answer to that.
+    Prove = 18,
 }
 
 impl Kind {
@@ -120,6 +130,8 @@ impl Kind {
             14 => Self::Yield,
             15 => Self::Confirm,
             16 => Self::Confirmed,
+            17 => Self::Challenge,
+            18 => Self::Prove,
             _ => return None,
         })
     }
@@ -207,11 +219,9 @@ pub(crate) struct Hello {
     ///
     /// [`Config::key`]: crate::Config::key
     pub(crate) token: u64,
-    pub(crate) nonce: [u8; NONCE_LEN],
+    /// What makes proofs of the site's secret worth something once; zeros without one.
+    pub(crate) nonce: Nonce,
 }
-
-/// Bytes of a hello's nonce.
-pub(crate) const NONCE_LEN: usize = 16;
 
 impl Hello {
     pub(crate) fn emit(&self) -> [u8; HELLO_LEN] {
@@ -259,6 +269,52 @@ impl Hello {
             to: (NicId(u64_at(&bytes, 32)), EndpointId(u32_at(&bytes, 40))),
             token: u64_at(&bytes, 48),
             nonce,
+        })
+    }
+}
+
+/// The body of a challenge. Its answer is nothing but a proof.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ChallengeBody {
+    /// Who was called.
+    pub(crate) identity: Identity,
+    pub(crate) nonce: Nonce,
+    /// That of whoever was called.
+    pub(crate) proof: ProofBytes,
+}
+
+impl ChallengeBody {
+    /// All of it but the proof, which is about that.
+    pub(crate) fn said(identity: &Identity, nonce: &Nonce) -> [u8; SAID_LEN] {
+        let mut bytes = [0; SAID_LEN];
+        bytes[0..8].copy_from_slice(&identity.nic.0.to_le_bytes());
+        bytes[8..16].copy_from_slice(&identity.session.0.to_le_bytes());
+        bytes[16..20].copy_from_slice(&identity.endpoint.0.to_le_bytes());
+        bytes[24..40].copy_from_slice(nonce);
+        bytes
+    }
+
+    pub(crate) fn emit(&self) -> [u8; CHALLENGE_LEN] {
+        let mut bytes = [0; CHALLENGE_LEN];
+        bytes[..SAID_LEN].copy_from_slice(&Self::said(&self.identity, &self.nonce));
+        bytes[SAID_LEN..].copy_from_slice(&self.proof);
+        bytes
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; CHALLENGE_LEN] = bytes.try_into().ok()?;
+        let mut nonce = Nonce::default();
+        nonce.copy_from_slice(&bytes[24..SAID_LEN]);
+        let mut proof = ProofBytes::default();
+        proof.copy_from_slice(&bytes[SAID_LEN..]);
+        Some(Self {
+            identity: Identity {
+                nic: NicId(u64_at(bytes, 0)),
+                session: SessionId(u64_at(bytes, 8)),
+                endpoint: EndpointId(u32_at(bytes, 16)),
+            },
+            nonce,
+            proof,
         })
     }
 }
@@ -402,7 +458,7 @@ mod tests {
     #[test]
     fn a_wrong_kind_magic_or_flag_is_no_header() {
         let good = header(Kind::Eager).emit();
-        for (at, value) in [(0, 0), (0, 17), (0, 255), (1, 1), (2, b'm'), (3, b'x')] {
+        for (at, value) in [(0, 0), (0, 19), (0, 255), (1, 1), (2, b'm'), (3, b'x')] {
             let mut bad = good;
             bad[at] = value;
             assert_eq!(Header::parse(&bad), None, "byte {at} = {value}");
@@ -433,6 +489,13 @@ mod tests {
         };
         assert_eq!(ConfirmBody::parse(&confirm.emit()), Some(confirm));
         assert_eq!(ConfirmBody::parse(&confirm.emit()[1..]), None);
+        let challenge = ChallengeBody {
+            identity: hello.identity,
+            nonce: [7; NONCE_LEN],
+            proof: [8; PROOF_LEN],
+        };
+        assert_eq!(ChallengeBody::parse(&challenge.emit()), Some(challenge));
+        assert_eq!(ChallengeBody::parse(&challenge.emit()[1..]), None);
         // Another version is recognised by what all have.
         let other = Hello {
             version: 3,

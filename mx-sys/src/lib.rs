@@ -31,6 +31,7 @@ pub mod published;
 mod random;
 pub mod regions;
 mod sealed;
+pub mod secret_file;
 pub mod settings;
 pub mod tunable;
 pub mod user_memory;

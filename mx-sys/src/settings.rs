@@ -64,6 +64,8 @@ pub struct Settings {
     pub dgram_faults: Option<String>,
     /// The file with names and addresses of hosts, if one is used.
     pub peers: Option<PathBuf>,
+    /// The file with the site's secret, if there is one.
+    pub secret_file: Option<PathBuf>,
     /// Whether [`PortChoice::Auto`] takes shared memory on this host.
     pub shared_memory: bool,
 }
@@ -88,6 +90,14 @@ pub const PEERS_FILE: &str = "/etc/mx_peers";
 
 /// The variable that names the peers file.
 const PEERS: &str = "MX_PEERS";
+
+/// The variable that names the file with the site's secret.
+const SECRET: &str = "MX_SECRET_FILE";
+
+/// What the environment says. What is no UTF-8 is refused where it is understood, not passed over.
+pub fn environment(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
 
 /// The rows that both libraries have, in the order of the documentation, for any settings that
 /// contain [`Settings`].
@@ -409,6 +419,16 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                     get: |s| s.as_ref().peers.as_deref().and_then(Path::to_str),
                 },
             },
+            Tunable {
+                name: SECRET,
+                kind: Kind::Path,
+                about: "the file with the secret of the site, 16 to 4096 bytes, mode 0600 or 0400, \
+                        ours or root's; who does not know the secret is no peer",
+                access: Access::Text {
+                    set: |s, v| s.as_mut().secret_file = v.map(PathBuf::from),
+                    get: |s| s.as_ref().secret_file.as_deref().and_then(Path::to_str),
+                },
+            },
         ]
     }
 }
@@ -455,6 +475,7 @@ impl Default for Settings {
             dgram_buffer: DgramOptions::default().receive_buffer,
             dgram_faults: None,
             peers: Some(PathBuf::from(PEERS_FILE)),
+            secret_file: None,
             shared_memory: true,
         }
     }
@@ -503,7 +524,15 @@ impl Settings {
     pub fn load(environment: impl Fn(&str) -> Option<String>) -> (Self, Vec<Refused>) {
         let mut settings = Self::for_mx();
         let refused = tunable::load(Self::mx_rows(), &mut settings, environment, "");
+        settings.keep_secret(&refused);
         (settings, refused)
+    }
+
+    /// A path that was refused is no reason to do without a secret: nothing is opened with it.
+    pub fn keep_secret(&mut self, refused: &[Refused]) {
+        if let Some(refused) = refused.iter().find(|refused| refused.name == SECRET) {
+            self.secret_file = Some(PathBuf::from(&refused.value));
+        }
     }
 
     /// All rows for [`load`](Self::load), in the order of the documentation.
@@ -536,6 +565,7 @@ impl Settings {
             local: self.local,
             source_share: self.endpoint.source_share,
             tcp_keepalive: self.tcp_keepalive,
+            secret_file: self.secret_file.clone(),
             // The table lets no other base through.
             ports: PortMap::new(self.port_base).unwrap_or_default(),
             ..OpenOptions::new(endpoint)
@@ -749,6 +779,15 @@ mod tests {
             ("dgram", ROUTE_DGRAM),
         ] {
             assert_eq!(load(&[("MX_PORT", word)]).0.port.route(), route);
+        }
+    }
+
+    #[test]
+    fn a_secret_that_is_asked_for_is_never_done_without() {
+        for (value, expected) in [("none", None), ("/s", Some("/s")), ("", Some(""))] {
+            let (settings, _) = load(&[("MX_SECRET_FILE", value)]);
+            let options = settings.open_options(EndpointChoice::Lowest);
+            assert_eq!(options.secret_file, expected.map(PathBuf::from));
         }
     }
 

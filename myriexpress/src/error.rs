@@ -102,6 +102,7 @@ impl From<StatusCode> for Code {
             StatusCode::Timeout => Self::Timeout,
             StatusCode::EndpointClosed | StatusCode::EndpointUnreachable => Self::ConnectionFailed,
             StatusCode::BadKey => Self::BadConnectionKey,
+            StatusCode::Rejected => Self::NoPerm,
             StatusCode::BadEndpoint | StatusCode::EndpointUnknown => Self::BadEndpointId,
             StatusCode::NoResources | StatusCode::EventqFull => Self::NoResources,
             _ => Self::Failure,

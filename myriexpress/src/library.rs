@@ -19,7 +19,7 @@ use crate::error::{Code, Error};
 use crate::process;
 use libc::c_int;
 use log::LevelFilter;
-use mx_sys::{ForkMark, Settings, nic};
+use mx_sys::{ForkMark, Settings, nic, settings as knobs};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 
@@ -44,7 +44,7 @@ pub fn init(api: c_int) -> Result<(), Error> {
         return Err(running.again());
     }
     start_logging();
-    let (settings, refused) = Settings::load(|name| std::env::var(name).ok());
+    let (settings, refused) = Settings::load(knobs::environment);
     for refused in refused {
         log::warn!("{refused}");
     }

@@ -65,6 +65,8 @@ impl From<mx_proto::Status> for StatusCode {
             Status::BadEndpoint => Self::BadEndpoint,
             Status::Aborted => Self::Aborted,
             Status::NoResources => Self::NoResources,
+            // MX's word for who may not come in.
+            Status::BadSecret => Self::Rejected,
         }
     }
 }

@@ -300,6 +300,8 @@ pub enum Cause {
     Protocol,
     /// It, or we, have no room for another peer.
     NoRoom,
+    /// It and we do not share the site's secret.
+    Secret,
 }
 
 impl Cause {
@@ -312,6 +314,7 @@ impl Cause {
             Self::TimedOut => bmi::BMI_ETIMEDOUT,
             Self::Protocol => bmi::BMI_EPROTO,
             Self::NoRoom => bmi::BMI_ENOMEM,
+            Self::Secret => bmi::BMI_EACCES,
         }
     }
 
@@ -319,6 +322,7 @@ impl Cause {
     pub const fn of_down(reason: DownReason) -> Self {
         match reason {
             DownReason::Disconnected | DownReason::Restarted => Self::Reset,
+            DownReason::Secret => Self::Secret,
             DownReason::Protocol(_) => Self::Protocol,
             DownReason::Link(link) => match link {
                 LinkDown::Refused => Self::Refused,
@@ -337,6 +341,7 @@ impl Cause {
             Status::Unreachable => Self::Unreachable,
             Status::BadEndpoint => Self::Protocol,
             Status::NoResources => Self::NoRoom,
+            Status::BadSecret => Self::Secret,
             _ => Self::Refused,
         }
     }
@@ -362,6 +367,7 @@ impl fmt::Display for Cause {
             Self::TimedOut => "no answer in time",
             Self::Protocol => "protocol mismatch",
             Self::NoRoom => "no room",
+            Self::Secret => "not the same secret at both (MX_SECRET_FILE)",
         })
     }
 }
@@ -424,6 +430,7 @@ mod tests {
             Cause::TimedOut,
             Cause::Protocol,
             Cause::NoRoom,
+            Cause::Secret,
         ];
         let mut codes: Vec<_> = causes.iter().map(|cause| cause.code()).collect();
         assert!(codes.iter().all(|code| *code < 0));

@@ -524,6 +524,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 id: link,
                 up: false,
                 met: false,
+                proven: false,
             });
         }
         self.port.bind(link, id.to_word());
@@ -576,6 +577,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             let _ = self.port.send(link, &header, Body::EMPTY);
         }
         for link in &partner.links {
+            self.core.introductions.forget_proof(link.id);
             self.port.close(link.id, Close::Flush);
         }
     }
@@ -641,7 +643,7 @@ impl<M: Memory> Core<M> {
             Some(partner)
                 if self.config.connect_again
                     && (partner.session.is_some() || partner.over.is_some())
-                    && !matches!(reason, DownReason::Protocol(_)) =>
+                    && !matches!(reason, DownReason::Protocol(_) | DownReason::Secret) =>
             {
                 partner.connects.clone()
             }

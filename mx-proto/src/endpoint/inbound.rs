@@ -11,6 +11,7 @@
 
 use super::Core;
 use super::commands::inbound_status;
+use super::introductions::UNASKED;
 use super::outbound::{notify_code, notify_status};
 use crate::event::{Arrival, Completion, Handler, Verdict};
 use crate::ids::{LinkId, MatchBits, PartnerId, RequestId};
@@ -39,6 +40,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
     fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
         self.core.session_out.forget(link);
         self.core.forget_introduction(link);
+        self.core.introductions.forget_proof(link);
         let partner = self.core.partner_of(link, cookie);
         self.core.link_down(link, partner, reason);
     }
@@ -64,6 +66,15 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
         let Some(partner) = self.core.partners.of_mut(from) else {
             return self.stranger_packet(link, cookie, &header, body);
         };
+        if self.core.config.secret.is_some()
+            && !partner.proven_on(link)
+            && !matches!(
+                header.kind,
+                wire::Kind::Connect | wire::Kind::Reply | wire::Kind::Challenge
+            )
+        {
+            return self.core.distrust(link, from, None, UNASKED);
+        }
         partner.vigil.heard = true;
         if partner.session.is_none() && self.core.introductions.holds(link) {
             return self.core.put_behind(link, cookie, bytes, body);
@@ -90,6 +101,9 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
             return None;
         }
         let from = self.core.partner_of(link, cookie);
+        if !self.core.trusts(link, from) {
+            return None;
+        }
         let id = RequestId::from_word(header.word);
         let request = self.core.requests.of_mut(id)?;
         let State::Pulling(pulling) = &request.state else {
@@ -225,6 +239,8 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
             self.core.on_connect(link, None, header, &body.to_vec());
         } else if header.kind == wire::Kind::Confirm {
             self.core.on_confirm(link, &body.to_vec());
+        } else if header.kind == wire::Kind::Prove {
+            self.core.on_prove(link, &body.to_vec());
         } else {
             self.core
                 .violation(link, cookie, "a message before the handshake");
@@ -406,6 +422,11 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
             wire::Kind::Credit => {}
             wire::Kind::Confirm | wire::Kind::Confirmed => {
                 let what = "a question that is for strangers";
+                self.core.violation(link, cookie, what);
+            }
+            wire::Kind::Challenge => self.core.on_challenge(link, from, bytes),
+            wire::Kind::Prove => {
+                let what = "a proof that nobody has asked for";
                 self.core.violation(link, cookie, what);
             }
             wire::Kind::Reclaim => self.core.on_reclaim(from, header),

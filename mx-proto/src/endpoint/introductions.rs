@@ -20,21 +20,23 @@
 
 use super::inbound::Inbound;
 use super::{Core, Endpoint, Errand};
-use crate::event::Handler;
+use crate::event::{Handler, Identity};
 use crate::ids::{EndpointId, LinkId, NicId, PartnerId, Route, Target};
 use crate::memory::{Memory, Source as Bytes};
 use crate::origin::{Claim, Proof, Source};
+use crate::partner::Partner;
 use crate::port::{Close, HEADER_LEN, HeaderBytes, LinkDown, Port, Sink};
 use crate::queues::Control;
 use crate::request::NOBODY;
+use crate::secret::{self, Purpose, Role, Words};
 use crate::shares::Shares;
 use crate::status::{DownReason, Status};
 use crate::time::{Clock, Instant};
 use crate::timer::{TimerId, Wheel};
-use crate::wire::{self, ConfirmBody, Header, Hello};
+use crate::wire::{self, ChallengeBody, ConfirmBody, HELLO_LEN, Header, Hello};
 use foldhash::fast::RandomState;
 use siphasher::sip::SipHasher24;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hasher;
 use std::time::Duration;
 
@@ -54,6 +56,14 @@ pub(super) struct Introductions {
     refusals: Refusals,
     /// The number of the last question to an old partner.
     serial: u64,
+    /// With a secret: what we have said where whom we called has not proven it yet.
+    said: HashMap<LinkId, Hello, RandomState>,
+    /// Strangers' links with the secret proven, where they are to introduce themselves once more.
+    shown: HashSet<LinkId, RandomState>,
+    /// The number of the last nonce, ours as callers and as called ones.
+    nonces: u64,
+    /// Whom we have called in vain, for want of a secret.
+    distrusted: Refusals,
 }
 
 /// One link whose peer has said who it is.
@@ -68,6 +78,8 @@ struct Introduction {
     /// What has come behind the answer to our call.
     behind: Vec<(HeaderBytes, Vec<u8>)>,
     behind_bytes: usize,
+    /// It has proven the site's secret, or is not asked.
+    trusted: bool,
     /// Whose share it counts in, once it waits for somebody.
     place: Option<Source>,
     stage: Stage,
@@ -78,6 +90,8 @@ struct Introduction {
 enum Stage {
     /// It is to be looked at.
     Claimed,
+    /// It has been asked for the site's secret, with the nonce of that number.
+    Challenged(u64, Source),
     /// The claimed address is being asked, on that link of ours.
     Asking(LinkId, TimerId),
     /// It is who it says; whether an old life of it is over is being asked.
@@ -124,6 +138,10 @@ impl Introductions {
             shares: Shares::new(WAITING_MAX, share),
             refusals: Refusals::default(),
             serial: 0,
+            said: HashMap::default(),
+            shown: HashSet::default(),
+            nonces: 0,
+            distrusted: Refusals::default(),
         }
     }
 
@@ -156,6 +174,8 @@ impl Introductions {
             more: Vec::new(),
             behind: Vec::new(),
             behind_bytes: 0,
+            // Whoever answers a call has proven it before.
+            trusted: from.is_some() || self.shown.remove(&link),
             place: None,
             stage: Stage::Claimed,
         };
@@ -213,6 +233,25 @@ impl Introductions {
             self.shares.take(source, 1);
         }
         introduction.place.is_some()
+    }
+
+    /// A stranger's link, with the secret proven, stays one.
+    pub(super) fn keep_shown(&mut self, link: LinkId) {
+        self.shown.insert(link);
+    }
+
+    /// A link is no more, or it is ours and proven.
+    #[inline]
+    pub(super) fn forget_proof(&mut self, link: LinkId) {
+        if !self.shown.is_empty() {
+            self.shown.remove(&link);
+        }
+        if !self.said.is_empty() {
+            self.said.remove(&link);
+            if self.said.is_empty() && self.said.capacity() > KEPT {
+                self.said = HashMap::default();
+            }
+        }
     }
 
     /// A partner is no more.
@@ -288,6 +327,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let Some(claim) = self.core.claim_on(link) else {
             return;
         };
+        if self.core.challenges(link, self.port.source(link)) {
+            return;
+        }
         match self.port.proof(link, &claim) {
             Proof::Proven => self.proven(link, now, handler),
             Proof::Refuted => self.refute(link, "it comes from elsewhere"),
@@ -602,10 +644,189 @@ impl<M: Memory> Core<M> {
 
     /// A link is no more, or is about to be closed.
     pub(super) fn forget_introduction(&mut self, link: LinkId) {
-        if let Some((_, Some(ours))) = self.introductions.take(link) {
+        let Some((introduction, ours)) = self.introductions.take(link) else {
+            return;
+        };
+        if let Stage::Challenged(_, source) = introduction.stage {
+            self.log_stranger(source, introduction.hello.identity, "went");
+        }
+        if let Some(ours) = ours {
             self.session_out.forget(ours);
             self.errands.push(Errand::Close(ours, Close::Now));
         }
+    }
+
+    /// Asks a stranger for the site's secret, if there is one and it has not proven it. False: it need
+    /// not prove anything.
+    fn challenges(&mut self, link: LinkId, source: Source) -> bool {
+        let Self {
+            introductions,
+            config,
+            session_out,
+            identity,
+            ..
+        } = self;
+        let Some(secret) = &config.secret else {
+            return false;
+        };
+        let Some(introduction) = introductions.waiting.get_mut(&link) else {
+            return false;
+        };
+        if introduction.trusted {
+            return false;
+        }
+        introductions.nonces += 1;
+        let number = introductions.nonces;
+        introduction.stage = Stage::Challenged(number, source);
+        let nonce = secret::nonce(&config.key.0, number);
+        let said = ChallengeBody::said(identity, &nonce);
+        let proof = secret.prove(Role::Called, &words(&caller(&introduction.hello), &said));
+        let body = ChallengeBody {
+            identity: *identity,
+            nonce,
+            proof,
+        };
+        let header = Header::new(wire::Kind::Challenge, 0, 0);
+        // A Connect with a wrong key may have been refused before this one.
+        session_out.keep_open(link);
+        session_out.push(link, Control::new(header, &body.emit()), false);
+        true
+    }
+
+    /// A stranger answers that.
+    pub(super) fn on_prove(&mut self, link: LinkId, proof: &[u8]) {
+        let Self {
+            introductions,
+            config,
+            identity,
+            ..
+        } = self;
+        let asked = introductions.waiting.get_mut(&link);
+        let (Some(secret), Some(introduction)) = (&config.secret, asked) else {
+            return self.violation(link, 0, "a proof that nobody has asked for");
+        };
+        let Stage::Challenged(number, source) = introduction.stage else {
+            return self.violation(link, 0, "a proof that nobody has asked for");
+        };
+        let said = ChallengeBody::said(identity, &secret::nonce(&config.key.0, number));
+        let caller = caller(&introduction.hello);
+        let words = words(&caller, &said);
+        introduction.stage = Stage::Claimed;
+        if secret.verify(Role::Caller, &words, proof) {
+            introduction.trusted = true;
+            introductions.due.push_back(Due::Look(link));
+            return;
+        }
+        let who = introduction.hello.identity;
+        self.log_stranger(source, who, "has another, or none,");
+        self.turn_away(link, Status::BadSecret);
+    }
+
+    /// Whom we have called asks for the site's secret, and proves that it knows it.
+    pub(super) fn on_challenge(&mut self, link: LinkId, from: PartnerId, body: &[u8]) {
+        let Some(body) = ChallengeBody::parse(body) else {
+            return self.violation(link, from.to_word(), "a malformed challenge");
+        };
+        let who = Some(body.identity);
+        let Some(secret) = &self.config.secret else {
+            return self.distrust(link, from, who, WANTED);
+        };
+        let Some(hello) = self.introductions.said.get(&link) else {
+            return self.violation(link, from.to_word(), "a challenge to nothing we have said");
+        };
+        // Somebody else's address, where our own words are passed on to us, and our proof of them.
+        let own = (self.identity.nic, self.identity.endpoint);
+        if body.identity == self.identity && hello.to != own {
+            return self.distrust(link, from, who, ECHO);
+        }
+        let (caller, said) = (
+            caller(hello),
+            ChallengeBody::said(&body.identity, &body.nonce),
+        );
+        let words = words(&caller, &said);
+        if !secret.verify(Role::Called, &words, &body.proof) {
+            return self.distrust(link, from, who, ANOTHER);
+        }
+        let proof = secret.prove(Role::Caller, &words);
+        self.introductions.forget_proof(link);
+        let links = self.partners.of_mut(from).map(|partner| &mut partner.links);
+        for known in links.into_iter().flatten() {
+            known.proven |= known.id == link;
+        }
+        let header = Header::new(wire::Kind::Prove, 0, 0);
+        self.session_out
+            .push(link, Control::new(header, &proof), false);
+    }
+
+    /// May what comes on this link of a partner's be believed, as far as the site's secret goes?
+    #[inline]
+    pub(super) fn trusts(&self, link: LinkId, from: PartnerId) -> bool {
+        let proven = |partner: &Partner| partner.proven_on(link);
+        self.config.secret.is_none() || self.partners.of(from).is_some_and(proven)
+    }
+
+    /// With a secret: what is said on a link of ours where nothing is proven yet. The same each time,
+    /// but for the key, so that one challenge is for all of it.
+    pub(super) fn say(&mut self, link: LinkId, hello: Hello) -> Hello {
+        let Introductions { said, nonces, .. } = &mut self.introductions;
+        let key = &self.config.key.0;
+        let first = said.entry(link).or_insert_with(|| {
+            *nonces += 1;
+            Hello {
+                nonce: secret::nonce(key, *nonces),
+                ..hello
+            }
+        });
+        Hello {
+            key: hello.key,
+            ..*first
+        }
+    }
+
+    /// The link of a call of ours leads to somebody with whom we do not share the site's secret. Who
+    /// has reached us meanwhile on a link of its own has nothing to do with that.
+    #[cold]
+    pub(super) fn distrust(
+        &mut self,
+        link: LinkId,
+        from: PartnerId,
+        who: Option<Identity>,
+        why: &str,
+    ) {
+        self.log_distrust(who, from, why);
+        self.stats.refused += 1;
+        let known = self.partners.of(from);
+        if known.is_some_and(|partner| partner.session.is_some()) {
+            return self.leave_link(link, from);
+        }
+        self.fail_partner(from, DownReason::Secret);
+    }
+
+    /// Says what to do about the secret, once for each interface called and then ever more rarely.
+    pub(super) fn log_distrust(&mut self, who: Option<Identity>, from: PartnerId, why: &str) {
+        let Some(partner) = self.partners.of(from) else {
+            return;
+        };
+        let (nic, endpoint) = (partner.nic, partner.endpoint);
+        self.introductions
+            .distrusted
+            .log(Source(nic.0), |times| match who {
+                Some(who) => log::warn!(
+                    "called {nic:?} {endpoint:?}, and {who:?} {why} (MX_SECRET_FILE; call {times})"
+                ),
+                None => log::warn!(
+                    "called {nic:?} {endpoint:?}, which {why} (MX_SECRET_FILE; call {times})"
+                ),
+            });
+    }
+
+    fn log_stranger(&mut self, source: Source, who: Identity, how: &str) {
+        self.introductions.refusals.log(source, |times| {
+            log::warn!(
+                "{source:?}, which says it is {who:?}, {how} when asked for the site's secret: not \
+                 let in; give it the same file (MX_SECRET_FILE; refusal {times})"
+            );
+        });
     }
 
     /// A link of ours to a claimed address is up. False: it is no such link.
@@ -687,6 +908,28 @@ impl Refusals {
         }
     }
 }
+
+/// A caller's words. Its key is no part of them: a link has one proof and may have several keys.
+fn caller(hello: &Hello) -> [u8; HELLO_LEN] {
+    Hello { key: 0, ..*hello }.emit()
+}
+
+fn words<'a>(caller: &'a [u8], called: &'a [u8]) -> Words<'a> {
+    Words {
+        purpose: Purpose::Introduction,
+        caller,
+        called,
+        binding: [0; 2],
+    }
+}
+
+/// Why whom we have called is left again.
+pub(super) const UNASKED: &str =
+    "does not ask for the site's secret, so it has none: it needs the same file as we";
+pub(super) const REFUSED: &str = "says we do not know the site's secret: both need the same file";
+const ECHO: &str = "is ourselves: what we say there comes back to us";
+const ANOTHER: &str = "has another secret than we: both need the same file";
+const WANTED: &str = "asks for the site's secret, and we have none: we need the same file";
 
 /// How long a claimed address may take to answer. A port drops a stranger's link after 5 s.
 const ASK_TIME: Duration = Duration::from_secs(3);

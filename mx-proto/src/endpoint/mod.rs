@@ -389,7 +389,10 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         for errand in std::mem::take(&mut self.core.errands) {
             match errand {
                 Errand::Bind(link, cookie) => self.port.bind(link, cookie),
-                Errand::Close(link, how) => self.port.close(link, how),
+                Errand::Close(link, how) => {
+                    self.core.introductions.forget_proof(link);
+                    self.port.close(link, how);
+                }
                 Errand::Detach {
                     link,
                     memory,

@@ -24,6 +24,7 @@
 //! we have.
 
 use super::Core;
+use super::introductions::{REFUSED, UNASKED};
 use crate::credit::Credit;
 use crate::event::Identity;
 use crate::ids::{EndpointId, LinkId, NicId, PartnerId, RequestId};
@@ -33,8 +34,9 @@ use crate::partner::{Link, Partner};
 use crate::port::{Close, LinkDown};
 use crate::queues::Control;
 use crate::request::State;
+use crate::secret::Nonce;
 use crate::status::{DownReason, Status};
-use crate::wire::{self, Header, Hello, NONCE_LEN, VERSION};
+use crate::wire::{self, Header, Hello, VERSION};
 use smallvec::SmallVec;
 
 use super::Errand;
@@ -199,7 +201,14 @@ impl<M: Memory> Core<M> {
         let Some(partner) = self.partners.of(id) else {
             return;
         };
-        let hello = self.hello(Some(id), key, Some((partner.nic, partner.endpoint)));
+        let name = Some((partner.nic, partner.endpoint));
+        let mut hello = self.hello(Some(id), key, name);
+        if !self.trusts(link, id) {
+            hello = self.say(link, hello);
+        }
+        let Some(partner) = self.partners.of(id) else {
+            return;
+        };
         let mut header = Header::new(wire::Kind::Connect, connect.to_word(), manner as u32);
         partner.credit.opening().put(&mut header);
         if partner.tx == Some(link) {
@@ -222,7 +231,7 @@ impl<M: Memory> Core<M> {
             identity: self.identity,
             to: name.unwrap_or((NicId(0), EndpointId(0))),
             token: name.map_or(0, |name| self.token(name)),
-            nonce: [0; NONCE_LEN],
+            nonce: Nonce::default(),
         }
     }
 
@@ -266,6 +275,9 @@ impl<M: Memory> Core<M> {
         if let Some(status) = refusal {
             return self.refuse(link, from, header, status);
         }
+        if let Some(from) = from.filter(|from| !self.trusts(link, *from)) {
+            return self.distrust(link, from, Some(hello.identity), UNASKED);
+        }
         match from {
             None => self.come(link, header, hello),
             Some(from) if self.waits_for_proof(link, from, header, &hello) => {}
@@ -294,6 +306,9 @@ impl<M: Memory> Core<M> {
     /// A stranger, from there, that is who it says.
     pub(super) fn admit(&mut self, link: LinkId, source: Source, header: &Header, hello: &Hello) {
         if let Some(epoch) = self.known_otherwise(hello, header) {
+            if self.config.secret.is_some() {
+                self.introductions.keep_shown(link);
+            }
             return self.reply_known(link, header.word, epoch, hello);
         }
         let known = self
@@ -400,7 +415,8 @@ impl<M: Memory> Core<M> {
 
     fn refuse(&mut self, link: LinkId, from: Option<PartnerId>, header: &Header, status: Status) {
         self.stats.refused += 1;
-        self.send_reply(from, link, header.word, status, from.is_none());
+        let close = from.is_none() && !self.introductions.holds(link);
+        self.send_reply(from, link, header.word, status, close);
     }
 
     /// The partner a stranger's link belongs to from now on, made if need be.
@@ -436,6 +452,7 @@ impl<M: Memory> Core<M> {
             id: link,
             up: true,
             met: true,
+            proven: true,
         });
         Some(id)
     }
@@ -519,10 +536,34 @@ impl<M: Memory> Core<M> {
             let what = "replies without reading the answers";
             return self.violation(link, from.to_word(), what);
         }
+        if !self.trusts(link, from) {
+            return self.refused_by(link, from, header, &hello);
+        }
         let answers = header.aux == REPLY_KNOWN || reply_status(header.aux) == Status::Success;
         if !answers || !self.waits_for_proof(link, from, header, &hello) {
             self.reply_on(link, from, header, &hello);
         }
+    }
+
+    /// A call of ours is answered by somebody that has not proven the site's secret: nothing but a
+    /// refusal is believed.
+    fn refused_by(&mut self, link: LinkId, from: PartnerId, header: &Header, hello: &Hello) {
+        let status = reply_status(header.aux);
+        if header.aux == REPLY_KNOWN || status == Status::Success {
+            return self.distrust(link, from, Some(hello.identity), UNASKED);
+        }
+        if status == Status::BadSecret {
+            return self.distrust(link, from, Some(hello.identity), REFUSED);
+        }
+        let connect = RequestId::from_word(header.word);
+        let partner = self.partners.of(from);
+        if partner.is_some_and(|partner| partner.connects.contains(&connect)) {
+            log::info!("{:?} refused our connect: {status:?}", hello.identity);
+            self.complete(connect, status, 0);
+        } else {
+            self.stats.stale += 1;
+        }
+        self.drop_if_unwanted(from);
     }
 
     /// The same of whoever is who it says.
@@ -556,7 +597,9 @@ impl<M: Memory> Core<M> {
         }
         self.allow(id, hello, header);
         if self.partners.of(id).is_some_and(waits) {
-            if status != Status::Success {
+            if status == Status::BadSecret {
+                self.log_distrust(Some(hello.identity), from, REFUSED);
+            } else if status != Status::Success {
                 log::info!("{:?} refused our connect: {status:?}", hello.identity);
             }
             self.complete(connect, status, 0);
@@ -596,7 +639,7 @@ impl<M: Memory> Core<M> {
     }
 
     /// A link that we have called on leads to nobody that its partner stands for.
-    fn leave_link(&mut self, link: LinkId, id: PartnerId) {
+    pub(super) fn leave_link(&mut self, link: LinkId, id: PartnerId) {
         self.errands.push(Errand::Close(link, Close::Now));
         self.link_down(link, id, LinkDown::Closed);
     }
@@ -743,6 +786,7 @@ fn reply_code(status: Status) -> u32 {
         Status::Success => 0,
         Status::BadKey => 1,
         Status::BadEndpoint => 2,
+        Status::BadSecret => 5,
         _ => 3,
     }
 }
@@ -753,6 +797,7 @@ fn reply_status(code: u32) -> Status {
         0 => Status::Success,
         1 => Status::BadKey,
         2 => Status::BadEndpoint,
+        5 => Status::BadSecret,
         _ => Status::NoResources,
     }
 }

@@ -148,7 +148,9 @@ fn a_late_answer_of_an_old_acquaintance_is_nobodys() {
 fn whatever_crosses_what_nobody_is_taken_for_a_stranger() {
     mx_sim::seeds::each(3000, |seed| {
         for orphans in [0, 8] {
-            anything_crosses(seed, orphans);
+            for secret in [None, Some("one and the same for all")] {
+                anything_crosses(seed, orphans, secret);
+            }
         }
     });
 }
@@ -221,10 +223,10 @@ fn receive_all(node: &mut Node) {
     }
 }
 
-fn anything_crosses(seed: u64, orphans: usize) {
-    let what = format!("seed {seed}, orphans: {orphans}");
+fn anything_crosses(seed: u64, orphans: usize, secret: Option<&str>) {
+    let what = format!("seed {seed}, orphans: {orphans}, secret: {secret:?}");
     let mut rng = Rng::new(seed);
-    let mut pair = Pair::one_at_a_time(orphans);
+    let mut pair = Pair::with_secrets(secret, secret, orphans, 1);
     let (a, b) = (pair.target(Side::A), pair.target(Side::B));
     let mut callers = [Caller::default(), Caller::default()];
     let mut slow = Vec::new();

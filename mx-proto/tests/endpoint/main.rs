@@ -10,6 +10,7 @@ mod naive;
 mod orphans;
 mod pair;
 mod requests;
+mod secret;
 mod waiting;
 
 use mx_proto::wire::{Header, Kind as Packet};

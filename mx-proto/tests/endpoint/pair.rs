@@ -4,6 +4,7 @@ use mx_proto::origin::{Claim, Proof, Source};
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
 };
+use mx_proto::secret::Secret;
 use mx_proto::{
     Clock, Config, Endpoint, EndpointId, Handler, Identity, Instant, KeepAll, Key, LinkId, Memory,
     NicId, Route, SessionId, Target,
@@ -12,6 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
+use zeroize::Zeroizing;
 
 pub(crate) const KEY: u32 = 0x7076_6673;
 pub(crate) const UNEXPECTED_MAX: usize = 300_000;
@@ -110,6 +112,9 @@ struct Hub {
     sources: Vec<(usize, u64)>,
 }
 
+/// An interface that no endpoint of ours stands behind.
+pub(crate) const IMPOSTOR: u64 = 107;
+
 /// Packets one lane holds before the sender must wait.
 const ROOM: usize = 8;
 
@@ -139,7 +144,7 @@ impl Port<Shared> for QueuePort {
     fn connect(&mut self, target: Target, _: &dyn Clock) -> Result<LinkId, ConnectError> {
         let mut hub = self.hub.borrow_mut();
         let to = match target.nic.0 {
-            nic @ 100..=101 => (nic - 100) as usize,
+            nic @ (100..=101 | IMPOSTOR) => (nic - 100) as usize,
             999 => 1,
             _ => usize::MAX,
         };
@@ -333,6 +338,12 @@ pub(crate) struct Pair {
     hub: Rc<RefCell<Hub>>,
     clock: VirtualClock,
     sessions: u64,
+    secret_of_a: Option<Secret>,
+}
+
+/// The secret of these letters.
+pub(crate) fn secret(letters: &str) -> Secret {
+    Secret::new(Zeroizing::new(letters.as_bytes().to_vec()))
 }
 
 fn settings(keep_orphans: usize) -> Config {
@@ -383,7 +394,52 @@ impl Pair {
             hub,
             clock,
             sessions: 2,
+            secret_of_a: None,
         }
+    }
+
+    /// The site's secret, as each of them has it; both with a key, and one packet at a time if need be.
+    pub(crate) fn with_secrets(
+        a: Option<&str>,
+        b: Option<&str>,
+        orphans: usize,
+        poll_budget: usize,
+    ) -> Self {
+        let mut pair = Self::new();
+        let config = |key, letters: Option<&str>| Config {
+            key: Key([key; 16]),
+            secret: letters.map(secret),
+            poll_budget,
+            ..settings(orphans)
+        };
+        pair.secret_of_a = a.map(secret);
+        pair.a = node(&pair.hub, &pair.clock, config(1, a), 0, 1);
+        pair.b = node(&pair.hub, &pair.clock, config(2, b), 1, 2);
+        pair
+    }
+
+    /// Where no endpoint of ours is, but a link leads.
+    pub(crate) fn impostor(&self) -> Target {
+        Target {
+            nic: NicId(IMPOSTOR),
+            endpoint: EndpointId(3),
+            route: Route::AUTO,
+        }
+    }
+
+    /// What has been sent on a link by whoever began it.
+    pub(crate) fn said(&mut self, cable: usize) -> Vec<(HeaderBytes, Vec<u8>)> {
+        self.hub.borrow_mut().cables[cable].lanes[1]
+            .packets
+            .drain(..)
+            .collect()
+    }
+
+    /// The answer to that.
+    pub(crate) fn answer(&mut self, cable: usize, header: HeaderBytes, body: Vec<u8>) {
+        self.hub.borrow_mut().cables[cable].lanes[0]
+            .packets
+            .push_back((header, body));
     }
 
     /// Sends that nobody has matched have no time-out.
@@ -392,19 +448,6 @@ impl Pair {
         let config = Config {
             waiting_timeout: None,
             ..settings(0)
-        };
-        pair.a = node(&pair.hub, &pair.clock, config.clone(), 0, 1);
-        pair.b = node(&pair.hub, &pair.clock, config, 1, 2);
-        pair
-    }
-
-    /// Both take in one packet at a time, keep so many messages whose sender has gone, and connect
-    /// again (unless 0).
-    pub(crate) fn one_at_a_time(orphans: usize) -> Self {
-        let mut pair = Self::new();
-        let config = Config {
-            poll_budget: 1,
-            ..settings(orphans)
         };
         pair.a = node(&pair.hub, &pair.clock, config.clone(), 0, 1);
         pair.b = node(&pair.hub, &pair.clock, config, 1, 2);
@@ -536,7 +579,12 @@ impl Pair {
     pub(crate) fn reopen_a(&mut self, orphans: usize) {
         self.sessions += 1;
         self.a.close();
-        self.a = node(&self.hub, &self.clock, settings(orphans), 0, self.sessions);
+        let config = Config {
+            key: Key([self.sessions as u8; 16]),
+            secret: self.secret_of_a.clone(),
+            ..settings(orphans)
+        };
+        self.a = node(&self.hub, &self.clock, config, 0, self.sessions);
     }
 
     /// A link to b that no endpoint of ours stands behind.

@@ -40,11 +40,13 @@ use super::scout::{Scout, Settling};
 use super::tcp::TcpPort;
 use crate::endpoint_port::PortMap;
 use crate::nic;
+use crate::random;
 use mx_proto::origin::{Claim, Proof, Source};
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, PACKET_LEAST, Port, RemoteKey, RemoteRead,
     SendError, Sent, Sink, WakeDescriptors,
 };
+use mx_proto::secret::Secret;
 use mx_proto::{Clock, Identity, Instant, LinkId, Memory, Route, Target};
 use std::time::Duration;
 use std::{fmt, io};
@@ -91,6 +93,7 @@ pub struct HostPorts<R = RdmPort> {
     rdm: Rdm<R>,
     dgram: Dgram,
     locators: Locators,
+    secret: Option<Secret>,
     local_quiet: bool,
     tcp_quiet: bool,
     rdm_quiet: bool,
@@ -191,6 +194,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             rdm,
             dgram,
             locators: Locators::default(),
+            secret: None,
             local_quiet: true,
             tcp_quiet: true,
             rdm_quiet: true,
@@ -205,6 +209,19 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             control,
             data,
         })
+    }
+
+    /// From now on peers have to know this.
+    pub(super) fn keep(&mut self, secret: Secret) -> io::Result<()> {
+        self.locators.rdm.guard(secret.clone(), random::key()?);
+        self.locators.dgram.guard(secret.clone(), random::key()?);
+        self.secret = Some(secret);
+        Ok(())
+    }
+
+    /// What peers have to know.
+    pub fn secret(&self) -> Option<&Secret> {
+        self.secret.as_ref()
     }
 
     /// Who this endpoint is.

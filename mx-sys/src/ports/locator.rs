@@ -12,6 +12,15 @@
 //!   no card, or no answer in 5 s: the link goes down, Elsewhere(tcp)
 //! ```
 //!
+//! Where there is a site's secret, cards are for those who know it:
+//!
+//! ```text
+//!   HAIL --------------------------------------->
+//!        <------------------------------ NONCE     its own; it keeps nothing for it
+//!   LOCATE, our nonce, proof, our card --------->  nothing is made before the proof is right
+//!        <------------------ proof, its card ---   nothing is greeted before that one is
+//! ```
+//!
 //! There is one for each port that needs one: `rdm`, and `dgram` where addresses of its provider do
 //! not follow from host and number.
 //!
@@ -22,6 +31,7 @@
 //! Owns: which TCP links are the locator's, and what links wait for.
 //! Knows nothing of: libfabric, how a card is made or used ([`Cards`] does).
 
+mod guard;
 mod packet;
 mod ports;
 mod trouble;
@@ -31,13 +41,17 @@ pub use ports::{Cards, Fabric};
 pub(super) use trouble::{Peer, Told};
 
 use super::host::ROUTE_TCP;
+use super::origin::Origin;
 use super::owner::{TCP, outer};
 use super::rdm::card::{ANSWER_MAX, Answer, CARD_MAX, Card, Refusal};
 use super::tcp::TcpPort;
+use guard::{Guard, Proven};
 use mx_proto::port::{Close, ConnectError, HeaderBytes, LinkDown, Port, SendError, Sink};
+use mx_proto::secret::{Nonce, PROOF_LEN, Secret};
 use mx_proto::{Clock, Instant, LinkId, Memory, Source, Target};
 use packet::{bytes_of, send};
 use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::time::Duration;
 use trouble::{Line, Trouble};
 
@@ -50,8 +64,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 enum Errand {
     /// The link can carry the question.
     Ask(LinkId),
+    /// A stranger wants a nonce.
+    Welcome(LinkId),
     /// A stranger asks. `None`: it cannot be understood.
-    Reply(LinkId, Option<Card>),
+    Reply(LinkId, Option<Vec<u8>>),
     /// We are answered. `None`: it cannot be understood.
     Take(LinkId, Option<Answer>),
     /// The link went down before there was an answer.
@@ -64,11 +80,16 @@ struct Asking {
     /// The link that waits for it.
     link: LinkId,
     progress: Progress,
+    /// What the one who is asked wants proven.
+    nonce: Option<Nonce>,
+    /// What has been proven to it.
+    proven: Option<Proven>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Progress {
     Dialling,
+    Hailed,
     Asked,
     Answered,
 }
@@ -100,6 +121,10 @@ pub(super) struct Locator {
     /// Strangers of which the endpoint has heard in this poll.
     introduced: Vec<LinkId>,
     told: Told<(Peer, Trouble)>,
+    /// Who may ask; `None`: everybody.
+    guard: Option<Guard>,
+    /// Who was found not to know the secret.
+    suspects: Told<Option<IpAddr>>,
 }
 
 impl Locator {
@@ -112,7 +137,14 @@ impl Locator {
             errands: Vec::new(),
             introduced: Vec::new(),
             told: Told::default(),
+            guard: None,
+            suspects: Told::default(),
         }
+    }
+
+    /// From now on who asks and who answers has to know the secret. Nonces follow from the key.
+    pub(super) fn guard(&mut self, secret: Secret, key: [u8; 16]) {
+        self.guard = Some(Guard::new(self.of, secret, key));
     }
 
     /// Begins the search for who a link leads to; an error leaves the link to who has reserved it.
@@ -128,6 +160,8 @@ impl Locator {
         let asking = Asking {
             link,
             progress: Progress::Dialling,
+            nonce: None,
+            proven: None,
         };
         let attempt = Attempt {
             target,
@@ -183,8 +217,9 @@ impl Locator {
         let mut did = !errands.is_empty();
         for errand in errands {
             match (errand, port.as_deref_mut()) {
-                (Errand::Reply(link, card), port) => {
-                    reply::<M, R>(port, tcp, link, card, clock);
+                (Errand::Welcome(link), port) => self.welcome::<M, R>(port, tcp, link),
+                (Errand::Reply(link, bytes), port) => {
+                    self.reply::<M, R>(port, tcp, link, bytes, clock);
                     // It introduced itself to the endpoint and asked here in one breath.
                     if self.introduced.contains(&link) {
                         sink.on_down(outer(link, TCP), 0, LinkDown::Protocol);
@@ -215,7 +250,7 @@ impl Locator {
         did
     }
 
-    /// Sends our card.
+    /// Sends our card, or asks what is to be proven with it.
     fn ask<M: Memory, R: Cards>(
         &mut self,
         port: &mut R,
@@ -226,19 +261,36 @@ impl Locator {
         let Some(asking) = self.asking.get_mut(&link) else {
             return;
         };
-        if asking.progress != Progress::Dialling {
-            return;
-        }
+        let (what, begins) = match (asking.progress, &self.guard, asking.nonce) {
+            (Progress::Dialling, None, _) => (What::Question(self.of), true),
+            (Progress::Dialling, Some(_), _) => (What::Hail(self.of), true),
+            (Progress::Hailed, Some(_), Some(_)) => (What::Question(self.of), false),
+            _ => return,
+        };
         let Some(card) = port.card(asking.link) else {
             self.asking.remove(&link);
             Port::<M>::close(tcp, link, Close::Now);
             return;
         };
-        match send::<M>(tcp, link, What::Question(self.of), &card.emit()) {
+        let (bytes, proven) = match (&mut self.guard, what, asking.nonce) {
+            (Some(guard), What::Question(_), Some(theirs)) => {
+                let (bytes, proven) = guard.question(&card.emit(), theirs);
+                (bytes, Some(proven))
+            }
+            (_, What::Hail(_), _) => (Vec::new(), None),
+            _ => (card.emit(), None),
+        };
+        match send::<M>(tcp, link, what, &bytes) {
             Ok(_) => {
-                asking.progress = Progress::Asked;
-                self.deadlines
-                    .push_back((clock.now().after(PATIENCE), link));
+                asking.proven = proven;
+                asking.progress = match what {
+                    What::Hail(_) => Progress::Hailed,
+                    _ => Progress::Asked,
+                };
+                if begins {
+                    self.deadlines
+                        .push_back((clock.now().after(PATIENCE), link));
+                }
             }
             // It says when there is room, or that it is down.
             Err(SendError::WouldBlock | SendError::Down) => {}
@@ -282,22 +334,89 @@ impl Locator {
         if asking.progress == Progress::Answered {
             return;
         }
+        let what = recognise(header);
+        if what == Some((What::Nonce, true))
+            && asking.progress == Progress::Hailed
+            && asking.nonce.is_none()
+            && let Some(nonce) = bytes_of(body, size_of::<Nonce>())
+            && let Ok(nonce) = Nonce::try_from(nonce)
+        {
+            asking.nonce = Some(nonce);
+            return self.errands.push(Errand::Ask(link));
+        }
         asking.progress = Progress::Answered;
-        let answer = match recognise(header) {
-            Some((What::Answer, true)) => {
-                bytes_of(body, ANSWER_MAX).and_then(|bytes| Answer::parse(&bytes))
-            }
+        let bytes = match what {
+            Some((What::Answer, true)) => bytes_of(body, PROOF_LEN + ANSWER_MAX),
             _ => None,
         };
+        let answer = bytes.and_then(|bytes| match &self.guard {
+            Some(guard) => guard.answered(asking.proven.as_ref(), &bytes),
+            None => Answer::parse(&bytes),
+        });
         self.errands.push(Errand::Take(link, answer));
     }
 
     /// A stranger has asked; `known`: in our version.
     #[cold]
     pub(super) fn on_question<B: Source + ?Sized>(&mut self, link: LinkId, known: bool, body: &B) {
-        let bytes = bytes_of(body, CARD_MAX).filter(|_| known);
-        let card = bytes.and_then(|bytes| Card::parse(&bytes));
-        self.errands.push(Errand::Reply(link, card));
+        let bytes = bytes_of(body, guard::BEFORE_CARD + CARD_MAX).filter(|_| known);
+        self.errands.push(Errand::Reply(link, bytes));
+    }
+
+    /// A stranger has a secret.
+    #[cold]
+    pub(super) fn on_hail(&mut self, link: LinkId) {
+        self.errands.push(Errand::Welcome(link));
+    }
+
+    /// Says what is to be proven.
+    fn welcome<M: Memory, R: Cards>(&self, port: Option<&mut R>, tcp: &mut TcpPort, link: LinkId) {
+        let Some(guard) = &self.guard else {
+            let provider = port.map_or("", |port| port.provider());
+            let answer = none(Refusal::NoSecret, provider);
+            return answer_and_close::<M>(tcp, link, &answer.emit());
+        };
+        if send::<M>(tcp, link, What::Nonce, &guard.nonce_for(link)).is_err() {
+            Port::<M>::close(tcp, link, Close::Now);
+        }
+    }
+
+    /// Answers a stranger, whose link ends with it.
+    fn reply<M: Memory, R: Cards>(
+        &mut self,
+        port: Option<&mut R>,
+        tcp: &mut TcpPort,
+        link: LinkId,
+        bytes: Option<Vec<u8>>,
+        clock: &dyn Clock,
+    ) {
+        let Some(guard) = &self.guard else {
+            let card = bytes.and_then(|bytes| Card::parse(&bytes));
+            let answer = answer_to(port, card, clock);
+            log::debug!("link {link:?} asks for the fabric: {answer:?}");
+            return answer_and_close::<M>(tcp, link, &answer.emit());
+        };
+        let question = bytes.and_then(|bytes| guard.asked(link, &bytes));
+        let Some((card, proven)) = question else {
+            let from = match tcp.origin(link) {
+                Origin::Address(address) => Some(address.ip()),
+                _ => None,
+            };
+            if self.suspects.is_news(from) {
+                let who = from.map_or_else(|| "somebody".to_owned(), |from| from.to_string());
+                log::warn!(
+                    "{who} asks for the {} port and does not know our secret: refused; \
+                     MX_SECRET_FILE has to hold the same on all machines",
+                    self.of
+                );
+            }
+            let provider = port.map_or("", |port| port.provider());
+            let answer = none(Refusal::Secret, provider);
+            return answer_and_close::<M>(tcp, link, &answer.emit());
+        };
+        let answer = answer_to(port, Card::parse(&card), clock);
+        log::debug!("link {link:?} asks for the fabric: {answer:?}");
+        answer_and_close::<M>(tcp, link, &guard.answer(&proven, &answer.emit()));
     }
 
     fn take<R: Cards>(
@@ -326,7 +445,7 @@ impl Locator {
     }
 
     fn lost<R: Cards>(&mut self, port: &mut R, carrier: LinkId, reason: LinkDown) {
-        let Some(Asking { link, progress }) = self.asking.remove(&carrier) else {
+        let Some(Asking { link, progress, .. }) = self.asking.remove(&carrier) else {
             return;
         };
         match progress {
@@ -334,7 +453,9 @@ impl Locator {
             Progress::Dialling => self.give_up(port, link, reason),
             // The answer is dealt with.
             Progress::Answered => {}
-            Progress::Asked => self.fail(port, link, Trouble::Puzzled, String::new()),
+            Progress::Hailed | Progress::Asked => {
+                self.fail(port, link, Trouble::Puzzled, String::new())
+            }
         }
     }
 
@@ -441,31 +562,36 @@ impl Locators {
     }
 }
 
-/// Answers a stranger, whose link ends with it.
-fn reply<M: Memory, R: Cards>(
-    port: Option<&mut R>,
-    tcp: &mut TcpPort,
-    link: LinkId,
-    card: Option<Card>,
-    clock: &dyn Clock,
-) {
-    let none = |why, provider: &str| Answer::None {
+fn none(why: Refusal, provider: &str) -> Answer {
+    Answer::None {
         why,
         provider: provider.to_owned(),
-    };
-    let answer = match (port, card) {
+    }
+}
+
+fn answer_to<R: Cards>(port: Option<&mut R>, card: Option<Card>, clock: &dyn Clock) -> Answer {
+    match (port, card) {
         (None, _) => none(Refusal::NoPort, ""),
         (Some(port), None) => none(Refusal::NotUnderstood, port.provider()),
         (Some(port), Some(card)) => match port.answer(&card, clock) {
             Ok(card) => Answer::Card(card),
             Err(why) => none(why, port.provider()),
         },
-    };
-    log::debug!("link {link:?} asks for the fabric: {answer:?}");
-    // Into an empty socket buffer, from which the kernel delivers it. Whoever has filled the buffer
-    // before, or sends on after its question, may miss the answer.
-    if send::<M>(tcp, link, What::Answer, &answer.emit()).is_err() {
+    }
+}
+
+/// Into an empty socket buffer, from which the kernel delivers it. Whoever has filled the buffer
+/// before, or sends on after its question, may miss the answer.
+fn answer_and_close<M: Memory>(tcp: &mut TcpPort, link: LinkId, bytes: &[u8]) {
+    if send::<M>(tcp, link, What::Answer, bytes).is_err() {
         log::debug!("link {link:?}: no room for the answer");
     }
     Port::<M>::close(tcp, link, Close::Now);
+}
+
+/// A question with a proof of knowing the secret, to who has never said that nonce.
+#[cfg(test)]
+pub(super) fn question_for_tests(secret: Secret, card: &[u8]) -> Vec<u8> {
+    let mut guard = Guard::new(For::Rdm, secret, [9; 16]);
+    guard.question(card, [3; 16]).0
 }

@@ -14,6 +14,7 @@ use mx_proto::port::{
     Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkDown, Port, SendError, Sent,
     Sink, WakeDescriptors,
 };
+use mx_proto::secret::Secret;
 use mx_proto::{
     Clock, EndpointId, Identity, Instant, LinkId, Memory, NicId, Route, SessionId, Target,
 };
@@ -237,6 +238,12 @@ impl Side {
             sink: Recorder::default(),
             clock: Hasty::default(),
         }
+    }
+
+    fn knowing(mut self, secret: &str) -> Self {
+        let bytes = zeroize::Zeroizing::new(secret.as_bytes().to_vec());
+        self.ports.keep(Secret::new(bytes)).unwrap();
+        self
     }
 
     fn target(&self, route: Route) -> Target {
@@ -611,4 +618,82 @@ fn a_question_on_a_link_of_a_partner_is_a_packet_like_any_other() {
         outer(LinkId::new(theirs.index() & !RDM, theirs.generation()), TCP)
     );
     assert_eq!(b.tcp_links(), 1);
+}
+
+const KNOWN: &str = "0123456789abcdef";
+
+#[test]
+fn with_a_secret_on_both_sides_a_link_comes_up_and_tcp_is_left_alone_again() {
+    let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp"))).knowing(KNOWN);
+    let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp"))).knowing(KNOWN);
+    for round in 1..=3 {
+        let link = a.connect(b.target(ROUTE_RDM)).unwrap();
+        assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
+        assert_eq!((b.fabric().answered.len(), b.sink.take().len()), (round, 0));
+        assert_eq!(a.fabric().greeted.len(), round);
+    }
+    until(|| {
+        a.poll();
+        b.poll();
+        a.tcp_links() + b.tcp_links() == 0
+    });
+}
+
+#[test]
+fn without_the_secret_nothing_is_made_and_the_link_ends_at_once() {
+    let side = |secret: Option<&str>| {
+        let side = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+        match secret {
+            Some(secret) => side.knowing(secret),
+            None => side,
+        }
+    };
+    let other = "0123456789abcdeF";
+    for (ours, theirs) in [
+        (None, Some(KNOWN)),
+        (Some(KNOWN), None),
+        (Some(KNOWN), Some(other)),
+    ] {
+        let (mut a, mut b) = (side(ours), side(theirs));
+        let link = a.connect(b.target(ROUTE_RDM)).unwrap();
+        let seen = both(&mut a, &mut b);
+        assert_eq!(seen, [Seen::Down(link, 0, LinkDown::Unreachable)]);
+        assert!(b.fabric().answered.is_empty() && a.fabric().greeted.is_empty());
+        assert_eq!(b.fabric().link_count(), 0, "{ours:?} {theirs:?}");
+        until(|| {
+            a.poll();
+            b.poll();
+            a.tcp_links() + b.tcp_links() == 0
+        });
+    }
+}
+
+#[test]
+fn a_question_without_a_proof_or_with_one_of_yesterday_is_refused() {
+    let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp"))).knowing(KNOWN);
+    let refused = Answer::None {
+        why: Refusal::Secret,
+        provider: "tcp".to_owned(),
+    };
+    let good = Double {
+        open: vec![LinkId::new(3, 0)],
+        ..Double::new("tcp")
+    };
+    let card = good.card(LinkId::new(3, 0)).unwrap().emit();
+    // A proof that is right in itself, for another link's nonce.
+    let bytes = zeroize::Zeroizing::new(KNOWN.as_bytes().to_vec());
+    let former = super::locator::question_for_tests(Secret::new(bytes), &card);
+    for body in [
+        card.clone(),
+        Vec::new(),
+        former.clone(),
+        former[..47].to_vec(),
+        [vec![0; 48], card.clone()].concat(),
+        vec![0xff; 2000],
+    ] {
+        let said = stranger(&mut b, &question(&body));
+        assert_eq!(Answer::parse(&said[HEADER_LEN..]), Some(refused.clone()));
+    }
+    assert!(b.fabric().answered.is_empty());
+    assert_eq!(b.fabric().link_count(), 0);
 }

@@ -32,12 +32,14 @@ use super::tcp::{Resolver, TcpOptions, TcpPort};
 use crate::endpoint_port::{EndpointRange, PortMap, SMALL_IDS};
 use crate::nic::{self, ResolveError};
 use crate::random;
+use crate::secret_file::{self, SecretError};
 use mx_proto::port::ConnectError;
 use mx_proto::reliability::ReliableConfig;
 use mx_proto::{EndpointId, Identity, NicId, Route, SessionId};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Which endpoint to open.
@@ -72,6 +74,8 @@ pub struct OpenOptions {
     pub ports: PortMap,
     /// The only address TCP listens on, instead of all of them.
     pub tcp_bind: Option<IpAddr>,
+    /// The file with the secret that peers have to know.
+    pub secret_file: Option<PathBuf>,
     /// How long the kernel may hear nothing from a TCP peer's host.
     pub tcp_keepalive: Duration,
     /// The port over libfabric has to be there, whatever the policy.
@@ -96,6 +100,7 @@ impl OpenOptions {
             source_share: 50,
             ports: PortMap::default(),
             tcp_bind: None,
+            secret_file: None,
             tcp_keepalive: Duration::from_secs(20),
             rdm_required: false,
             rdm: RdmOptions::default(),
@@ -132,6 +137,8 @@ pub enum OpenError {
     Rdm(RdmError),
     /// The port over datagrams was asked for and cannot be had.
     Dgram(DgramError),
+    /// There is to be a secret, and it cannot be used.
+    Secret(SecretError),
     /// Descriptors, memory or random numbers cannot be had.
     System(io::Error),
 }
@@ -148,6 +155,7 @@ impl fmt::Display for OpenError {
             Self::Listen { address, error } => write!(f, "cannot listen on {address}: {error}"),
             Self::Rdm(error) => write!(f, "no rdm port: {error}"),
             Self::Dgram(error) => write!(f, "no dgram port: {error}"),
+            Self::Secret(error) => error.fmt(f),
             Self::System(error) => write!(f, "cannot open an endpoint: {error}"),
         }
     }
@@ -161,6 +169,8 @@ const DRAWS: u32 = 64;
 impl HostPorts {
     /// Opens an endpoint on all ports of this host, in a session of its own.
     pub fn open(options: OpenOptions) -> Result<(Self, Identity), OpenError> {
+        let secret = options.secret_file.as_deref().map(secret_file::read);
+        let secret = secret.transpose().map_err(OpenError::Secret)?;
         let nic = nic::own_nic(options.board).map_err(OpenError::Board)?;
         let claim = match options.endpoint {
             EndpointChoice::Exact(endpoint) => claim(&options, endpoint)?,
@@ -195,7 +205,11 @@ impl HostPorts {
             session: SessionId(session),
         };
         let ports = Self::new(own, policy, options.ports, local, tcp, rdm, dgram);
-        Ok((ports.map_err(OpenError::System)?, own))
+        let mut ports = ports.map_err(OpenError::System)?;
+        if let Some(secret) = secret {
+            ports.keep(secret).map_err(OpenError::System)?;
+        }
+        Ok((ports, own))
     }
 }
 
@@ -485,6 +499,27 @@ mod tests {
     fn open(options: &OpenOptions) -> (HostPorts, u32) {
         let (ports, identity) = HostPorts::open(options.clone()).unwrap();
         (ports, identity.endpoint.0)
+    }
+
+    #[test]
+    fn a_secret_that_cannot_be_used_opens_nothing_and_one_that_can_is_kept() {
+        use std::io::Write;
+        use std::os::unix::fs::OpenOptionsExt;
+        let name = format!("mx_open_secret_{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let options = OpenOptions {
+            secret_file: Some(path.clone()),
+            ..lowest()
+        };
+        let refused = HostPorts::open(options.clone());
+        assert!(matches!(refused, Err(OpenError::Secret(_))));
+        let mut file = std::fs::OpenOptions::new();
+        let file = file.write(true).create_new(true).mode(0o600).open(&path);
+        file.unwrap().write_all(b"0123456789abcdef").unwrap();
+        let kept = HostPorts::open(options).map(|(ports, _)| ports.secret().is_some());
+        std::fs::remove_file(&path).unwrap();
+        assert!(kept.unwrap());
+        assert!(open(&lowest()).0.secret().is_none());
     }
 
     /// Whether every number from `from` to before `to` is somebody's.

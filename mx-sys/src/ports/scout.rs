@@ -49,6 +49,10 @@ impl Watch for Scout<'_> {
             self.0.answering(of).on_question(link, known, body);
             return false;
         }
+        if let Some((What::Hail(of), true)) = recognise(header) {
+            self.0.answering(of).on_hail(link);
+            return false;
+        }
         self.0.on_stranger(link);
         true
     }

@@ -61,6 +61,7 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
     let key = mx_sys::endpoint_key().map_err(|error| refused(&OpenError::System(error)))?;
     let config = Config {
         key,
+        secret: ports.secret().cloned(),
         unexpected_bytes: params
             .unexpected_bytes
             .unwrap_or(settings.endpoint.unexpected_bytes),
@@ -121,6 +122,7 @@ fn refused(error: &OpenError) -> Error {
         OpenError::Listen { error, .. } if error.kind() == std::io::ErrorKind::PermissionDenied => {
             Code::NoPerm
         }
+        OpenError::Secret(_) => Code::NoPerm,
         OpenError::Listen { .. } => Code::NoResources,
         OpenError::Rdm(_) | OpenError::Dgram(_) => Code::NoDev,
     };

@@ -40,6 +40,10 @@ impl fmt::Display for For {
 pub(in crate::ports) enum What {
     Question(For),
     Answer,
+    /// Who asks has a secret, and wants a nonce to prove it to.
+    Hail(For),
+    /// Here it is.
+    Nonce,
 }
 
 impl What {
@@ -48,6 +52,9 @@ impl What {
             Self::Question(For::Rdm) => 1,
             Self::Answer => 2,
             Self::Question(For::Dgram) => 3,
+            Self::Hail(For::Rdm) => 4,
+            Self::Hail(For::Dgram) => 5,
+            Self::Nonce => 6,
         }
     }
 
@@ -56,8 +63,18 @@ impl What {
             Self::Question(For::Rdm),
             Self::Answer,
             Self::Question(For::Dgram),
+            Self::Hail(For::Rdm),
+            Self::Hail(For::Dgram),
+            Self::Nonce,
         ];
         all.into_iter().find(|what| what.byte() == byte)
+    }
+}
+
+impl For {
+    /// As words that are proven name it.
+    pub(super) fn byte(self) -> u8 {
+        What::Question(self).byte()
     }
 }
 

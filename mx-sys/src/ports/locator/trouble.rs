@@ -90,6 +90,9 @@ impl fmt::Display for Line<'_> {
             Trouble::Refused(Refusal::NoPort) if theirs.is_empty() => {
                 write!(f, "peer has no {of} port, we use {ours}")
             }
+            Trouble::Refused(why @ (Refusal::Secret | Refusal::NoSecret)) => {
+                write!(f, "peer has {why}")
+            }
             Trouble::Refused(why) if theirs.is_empty() => {
                 write!(f, "peer has {why}, we use {ours}")
             }

@@ -125,6 +125,10 @@ pub enum Refusal {
     Full,
     /// It could not make sense of the card: another version, probably.
     NotUnderstood,
+    /// There is a site's secret, and the card did not come with a proof of knowing it.
+    Secret,
+    /// The one who asks wants a secret, and there is none.
+    NoSecret,
     /// The provider would not take the address, or something else there failed.
     Failed,
 }
@@ -137,6 +141,8 @@ impl Refusal {
             3 => Self::Format,
             4 => Self::Full,
             5 => Self::NotUnderstood,
+            7 => Self::Secret,
+            8 => Self::NoSecret,
             // Reasons of later versions are reasons too.
             _ => Self::Failed,
         }
@@ -150,6 +156,8 @@ impl Refusal {
             Self::Full => 4,
             Self::NotUnderstood => 5,
             Self::Failed => 6,
+            Self::Secret => 7,
+            Self::NoSecret => 8,
         }
     }
 }
@@ -162,6 +170,8 @@ impl fmt::Display for Refusal {
             Self::Format => "another address format",
             Self::Full => "no room for another link",
             Self::NotUnderstood => "another version of that port",
+            Self::Secret => "a site's secret that is not ours, see MX_SECRET_FILE",
+            Self::NoSecret => "no secret as we have, see MX_SECRET_FILE",
             Self::Failed => "its provider failed",
         })
     }
@@ -330,6 +340,8 @@ mod tests {
             Refusal::Format,
             Refusal::Full,
             Refusal::NotUnderstood,
+            Refusal::Secret,
+            Refusal::NoSecret,
             Refusal::Failed,
         ];
         let mut answers = vec![Answer::Card(card())];

@@ -1,0 +1,150 @@
+/*
+ * A site's secret (MX_SECRET_FILE): who knows it is a peer, and nobody else.
+ *
+ *     server ── its file           client ── its file, another, or none
+ *
+ * Each side writes a file of its own, which is gone as soon as it has been read.
+ */
+#include "support/pair.h"
+#include "support/port.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char ours[] = "one and the same for all", another[] = "something else altogether";
+static char path[64];
+
+/* This process knows these letters, from a file of that mode. */
+static void know(const char *letters, mode_t mode)
+{
+    int fd;
+
+    snprintf(path, sizeof path, "/tmp/bmi_mx_secret_XXXXXX");
+    fd = mkstemp(path);
+    CHECK(fd >= 0);
+    CHECK_THAT(write(fd, letters, strlen(letters)), ==, strlen(letters));
+    CHECK(fchmod(fd, mode) == 0);
+    close(fd);
+    CHECK(setenv("MX_SECRET_FILE", path, 1) == 0);
+}
+
+static void forget_file(void)
+{
+    if (path[0] != '\0')
+        CHECK(unlink(path) == 0);
+}
+
+/* ---- both know it ---- */
+
+static void knowing_server(struct side *side)
+{
+    know(ours, 0600);
+    pair_server(side);
+    forget_file();
+    pair_part(side);
+}
+
+static void knowing_client(struct side *side)
+{
+    know(ours, 0400);
+    pair_client(side);
+    forget_file();
+    pair_part(side);
+}
+
+/* ---- not the same ---- */
+
+/* Nobody gets in. */
+static void lonely(struct side *side)
+{
+    pair_serve(side);
+    forget_file();
+    pair_hear(side, "refused");
+    CHECK(!host_waiting());
+    tell(side, "stop", 0);
+    host_stop();
+}
+
+/* Nobody lets it in, which it learns at once, each time. */
+static void unwanted(struct side *side)
+{
+    struct bmi_method_addr *server = pair_join(side);
+
+    forget_file();
+    for (int attempt = 0; attempt < 3; attempt++) {
+        struct op request = {0};
+        int64_t before = now_ms();
+
+        if (op_send_unexpected(&request, server, "hello", 5, 1) == 0)
+            op_wait(&request);
+        CHECK_THAT(request.posted < 0 ? request.posted : request.error, ==, -BMI_EACCES);
+        CHECK_THAT(now_ms() - before, <, PATIENCE_MS / 2 * slower());
+    }
+    tell(side, "refused", 0);
+    pair_hear(side, "stop");
+    host_stop();
+}
+
+static void server_with_ours(struct side *side)
+{
+    know(ours, 0600);
+    lonely(side);
+}
+
+static void server_without(struct side *side)
+{
+    unsetenv("MX_SECRET_FILE");
+    lonely(side);
+}
+
+static void client_with_ours(struct side *side)
+{
+    know(ours, 0600);
+    unwanted(side);
+}
+
+static void client_with_another(struct side *side)
+{
+    know(another, 0600);
+    unwanted(side);
+}
+
+static void client_without(struct side *side)
+{
+    unsetenv("MX_SECRET_FILE");
+    unwanted(side);
+}
+
+/* ---- a file that keeps no secret ---- */
+
+static void readable_by_all(struct side *side)
+{
+    static const mode_t modes[] = {0644, 0640, 0604, 0660};
+
+    (void)side;
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        know(ours, modes[i]);
+        CHECK_THAT(host_try_server(3000 + (int)i), ==, -BMI_EINVAL);
+        forget_file();
+    }
+    CHECK(setenv("MX_SECRET_FILE", "/nowhere/at/all", 1) == 0);
+    CHECK_THAT(host_try_server(3000), ==, -BMI_EINVAL);
+}
+
+static const struct scenario scenarios[] = {
+    PAIR(who_knows_the_secret_gets_in, knowing_server, knowing_client),
+    PAIR(who_has_none_does_not, server_with_ours, client_without),
+    PAIR(who_has_another_does_not, server_with_ours, client_with_another),
+    PAIR(who_has_none_is_not_believed_when_called, server_without, client_with_ours),
+    SOLO(a_file_that_others_can_read_starts_nothing, readable_by_all),
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    port_notices_deaths_soon();
+    return harness_main(argc, argv, scenarios);
+}

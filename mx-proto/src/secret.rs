@@ -1,0 +1,272 @@
+//! A secret that all of a site have, and proofs of knowing it.
+//!
+//! ```text
+//!   caller                               called
+//!   what it says, with a nonce  -------> what it says, with a nonce of its own
+//!                               <------- mac(Called)
+//!   mac(Caller)                 ------->
+//!
+//!   mac(role) = HMAC-SHA-256(secret, label, purpose, role,
+//!                            the caller's words, the called one's, binding of the link)
+//! ```
+//!
+//! A proof is worth something once: as that side's, in answer to that nonce, with all that both have
+//! said, on that link.
+//!
+//! Knows nothing of: files, packets, what is in the words.
+
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+use std::fmt;
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// Bytes of a proof.
+pub const PROOF_LEN: usize = 32;
+
+/// Bytes of a nonce.
+pub const NONCE_LEN: usize = 16;
+
+/// A proof of knowing the secret.
+pub type ProofBytes = [u8; PROOF_LEN];
+
+/// What makes a proof worth something once.
+pub type Nonce = [u8; NONCE_LEN];
+
+/// Shown by nobody, and overwritten when the last copy goes.
+#[derive(Clone)]
+pub struct Secret(Arc<Zeroizing<Vec<u8>>>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// What is begun with a proof. Those for one are worth nothing for another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Purpose {
+    /// Two endpoints introduce themselves.
+    Introduction = 1,
+    /// One asks for a card.
+    Question = 2,
+    /// It gets one.
+    Answer = 3,
+}
+
+/// Whose proof it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Role {
+    /// Who began the link.
+    Caller = 1,
+    /// Who was called.
+    Called = 2,
+}
+
+/// What both sides of a link have said, and which link it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Words<'a> {
+    /// For what.
+    pub purpose: Purpose,
+    /// Said by who began the link, its nonce included.
+    pub caller: &'a [u8],
+    /// Said by who was called, its nonce included.
+    pub called: &'a [u8],
+    /// What both know of the link, the caller's first.
+    pub binding: [u64; 2],
+}
+
+/// No other program's proofs begin like this, nor those of another layout.
+const LABEL: &[u8] = b"bmi_mx site secret 1\0";
+const NONCE_LABEL: &[u8] = b"bmi_mx nonce 1\0";
+
+impl Secret {
+    /// The secret of these bytes, all of which count.
+    pub fn new(bytes: Zeroizing<Vec<u8>>) -> Self {
+        Self(Arc::new(bytes))
+    }
+
+    /// The proof of one side.
+    pub fn prove(&self, role: Role, words: &Words<'_>) -> ProofBytes {
+        self.mac(role, words).finalize().into_bytes().into()
+    }
+
+    /// The proof is that side's. Takes as long whatever is wrong with it.
+    pub fn verify(&self, role: Role, words: &Words<'_>, proof: &[u8]) -> bool {
+        self.mac(role, words).verify_slice(proof).is_ok()
+    }
+
+    fn mac(&self, role: Role, words: &Words<'_>) -> Hmac<Sha256> {
+        let mut mac = keyed(&self.0);
+        mac.update(LABEL);
+        mac.update(&[words.purpose as u8, role as u8]);
+        // With their lengths: no two pairs of words look alike.
+        for said in [words.caller, words.called] {
+            mac.update(&(said.len() as u64).to_le_bytes());
+            mac.update(said);
+        }
+        for known in words.binding {
+            mac.update(&known.to_le_bytes());
+        }
+        mac
+    }
+}
+
+/// The nonce of that number, which nobody can foresee who does not know the key. Whoever counts
+/// never says the same twice.
+pub fn nonce(key: &[u8; 16], number: u64) -> Nonce {
+    let mut mac = keyed(key);
+    mac.update(NONCE_LABEL);
+    mac.update(&number.to_le_bytes());
+    let bytes: ProofBytes = mac.finalize().into_bytes().into();
+    let mut nonce = Nonce::default();
+    nonce.copy_from_slice(&bytes[..NONCE_LEN]);
+    nonce
+}
+
+fn keyed(key: &[u8]) -> Hmac<Sha256> {
+    // HMAC takes keys of every length.
+    Hmac::new_from_slice(key).unwrap_or_else(|_| unreachable!("HMAC takes every key"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(text: &str) -> Secret {
+        Secret::new(Zeroizing::new(text.as_bytes().to_vec()))
+    }
+
+    const WORDS: Words<'static> = Words {
+        purpose: Purpose::Introduction,
+        caller: b"hello from A, nonce 1",
+        called: b"hello from B, nonce 2",
+        binding: [7, 9],
+    };
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn the_hash_is_the_one_of_rfc_4231() {
+        // Test cases 2 and 6: a short key, and one longer than a block.
+        let mut mac = keyed(b"Jefe");
+        mac.update(b"what do ya want for nothing?");
+        assert_eq!(
+            hex(&mac.finalize().into_bytes()),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+        );
+        let mut mac = keyed(&[0xaa; 131]);
+        mac.update(b"Test Using Larger Than Block-Size Key - Hash Key First");
+        assert_eq!(
+            hex(&mac.finalize().into_bytes()),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
+        );
+    }
+
+    #[test]
+    fn proofs_and_nonces_are_those_of_every_version_with_this_label() {
+        let secret = secret("0123456789abcdef");
+        assert_eq!(
+            hex(&secret.prove(Role::Caller, &WORDS)),
+            "22bf9b21a2b6200df169cd1639983fa525bde3a1015740fc58df2ec76d984bd9"
+        );
+        assert_eq!(
+            hex(&secret.prove(Role::Called, &WORDS)),
+            "f31cdb83169eadb2e9c3ed0b3a0829c48b8a16773a18c4c8ebf69a027880e153"
+        );
+        assert_eq!(hex(&nonce(&[5; 16], 3)), "8d6016182163ba6812b1c493890234c3");
+    }
+
+    #[test]
+    fn a_proof_is_worth_something_for_its_side_words_link_and_secret_alone() {
+        let ours = secret("0123456789abcdef");
+        let proof = ours.prove(Role::Caller, &WORDS);
+        assert!(ours.verify(Role::Caller, &WORDS, &proof));
+        assert!(!ours.verify(Role::Called, &WORDS, &proof), "reflected");
+        let swapped = Words {
+            caller: WORDS.called,
+            called: WORDS.caller,
+            ..WORDS
+        };
+        for role in [Role::Caller, Role::Called] {
+            assert!(
+                !ours.verify(role, &swapped, &proof),
+                "reflected as {role:?}"
+            );
+        }
+        for other in [
+            "0123456789abcdeg",
+            "0123456789abcde",
+            "0123456789abcdef\n",
+            "",
+        ] {
+            assert!(
+                !secret(other).verify(Role::Caller, &WORDS, &proof),
+                "{other:?}"
+            );
+        }
+        let others = [
+            Words {
+                caller: b"hello from A, nonce 3",
+                ..WORDS
+            },
+            Words {
+                called: b"hello from B, nonce 3",
+                ..WORDS
+            },
+            Words {
+                binding: [9, 7],
+                ..WORDS
+            },
+            Words {
+                purpose: Purpose::Question,
+                ..WORDS
+            },
+            Words {
+                purpose: Purpose::Answer,
+                ..WORDS
+            },
+            // The same bytes, parted elsewhere.
+            Words {
+                caller: b"hello from A, nonce 1h",
+                called: b"ello from B, nonce 2",
+                ..WORDS
+            },
+        ];
+        for words in &others {
+            assert!(!ours.verify(Role::Caller, words, &proof), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_proof_cut_lengthened_or_with_a_bit_changed_is_none() {
+        let secret = secret("0123456789abcdef");
+        let proof = secret.prove(Role::Called, &WORDS);
+        for len in 0..PROOF_LEN {
+            assert!(!secret.verify(Role::Called, &WORDS, &proof[..len]));
+        }
+        let longer: Vec<u8> = proof.iter().copied().chain([0]).collect();
+        assert!(!secret.verify(Role::Called, &WORDS, &longer));
+        for bit in 0..PROOF_LEN * 8 {
+            let mut changed = proof;
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert!(!secret.verify(Role::Called, &WORDS, &changed), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn no_two_nonces_are_alike_and_the_secret_is_not_shown() {
+        let mut seen = std::collections::HashSet::new();
+        for key in [[0; 16], [1; 16]] {
+            for number in 0..1000 {
+                assert!(seen.insert(nonce(&key, number)));
+            }
+        }
+        let shown = format!("{:?}", secret("0123456789abcdef"));
+        assert_eq!(shown, "Secret(..)");
+    }
+}

@@ -1,0 +1,322 @@
+//! A site's secret: who knows it gets in and is believed, and nobody else.
+
+use super::pair::{self, Pair, Shared, Side};
+use super::{EXACT, bits};
+use mx_proto::port::HeaderBytes;
+use mx_proto::wire::{Header, Kind};
+use mx_proto::{PartnerId, Received, SendMode, Status};
+
+const OURS: Option<&str> = Some("one and the same for all");
+const ANOTHER: Option<&str> = Some("something else altogether");
+
+type Packet = (HeaderBytes, Vec<u8>);
+/// What is answered to a Connect.
+type Answer = fn(&Packet) -> Packet;
+
+fn pair(a: Option<&str>, b: Option<&str>) -> Pair {
+    Pair::with_secrets(a, b, 0, 64)
+}
+
+fn call(pair: &mut Pair) -> (Status, PartnerId) {
+    let target = pair.target(Side::B);
+    pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
+    pair.run();
+    let done = pair.a.poll_completion().expect("it ends at once");
+    (done.status, done.partner)
+}
+
+/// A message gets from a to b.
+fn talk(pair: &mut Pair, b: PartnerId) {
+    let data = Shared::from(vec![5; 100]);
+    pair.a
+        .send(b, bits(9), data, 0, SendMode::Standard)
+        .unwrap();
+    pair.run();
+    let got = pair.b.recv(bits(9), EXACT, Shared::from(vec![0; 100]), 0);
+    assert!(matches!(got, Ok(Received::Complete(_))));
+}
+
+fn kind(packet: &Packet) -> Kind {
+    Header::parse(&packet.0).expect("a header").kind
+}
+
+fn kinds(packets: &[Packet]) -> Vec<Kind> {
+    packets.iter().map(kind).collect()
+}
+
+fn packet(kind: Kind, aux: u32, body: Vec<u8>) -> Packet {
+    let mut header = Header::new(kind, 0, 0);
+    (header.aux, header.body_len) = (aux, body.len() as u32);
+    (header.emit(), body)
+}
+
+/// Nobody knows anybody, and nothing is under way.
+fn nobody(pair: &mut Pair) {
+    assert_eq!((pair.a.partners(), pair.b.partners()), (0, 0));
+    assert_eq!((pair.a.requests(), pair.b.requests()), (0, 0));
+    assert_eq!((pair.a.poll_event(), pair.b.poll_event()), (None, None));
+}
+
+/// A calls an interface where somebody without the secret is: the link, and what a has said.
+fn lured(pair: &mut Pair) -> (usize, Packet) {
+    let target = pair.impostor();
+    pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
+    pair.run();
+    let link = pair.links() - 1;
+    let mut said = pair.said(link);
+    assert_eq!(kinds(&said), [Kind::Connect]);
+    (link, said.remove(0))
+}
+
+/// Genuine packets: a Connect of a's, b's Challenge, a's Prove; all of it is over.
+fn recorded(pair: &mut Pair) -> [Packet; 3] {
+    let (called, connect) = lured(pair);
+    let calls = pair.stranger();
+    pair.inject(calls, connect.0, connect.1.clone());
+    pair.run();
+    let (mut told, _) = pair.told(calls);
+    assert_eq!(kinds(&told), [Kind::Challenge]);
+    let challenge = told.remove(0);
+    pair.answer(called, challenge.0, challenge.1.clone());
+    pair.run();
+    let mut said = pair.said(called);
+    assert_eq!(kinds(&said), [Kind::Prove]);
+    let b = pair
+        .a
+        .partner_of(pair.impostor().nic, pair.impostor().endpoint);
+    pair.a.disconnect(b.unwrap());
+    pair.run();
+    assert_eq!(
+        pair.a.poll_completion().map(|done| done.status),
+        Some(Status::Unreachable)
+    );
+    nobody(pair);
+    [connect, challenge, said.remove(0)]
+}
+
+#[test]
+fn who_knows_the_secret_gets_in_for_one_packet_more_each_way() {
+    for (secret, packets) in [(None, 1), (OURS, 2)] {
+        let mut pair = pair(secret, secret);
+        let (status, b) = call(&mut pair);
+        assert_eq!(status, Status::Success);
+        let sent = |node: &pair::Node| node.stats().packets_in;
+        assert_eq!((sent(&pair.a), sent(&pair.b)), (packets, packets));
+        talk(&mut pair, b);
+        // The first message, and nothing else more than without a secret.
+        assert_eq!(sent(&pair.b), packets + 1);
+        assert_eq!(pair.a.stats().refused + pair.b.stats().refused, 0);
+    }
+}
+
+#[test]
+fn another_secret_or_none_ends_the_connect_at_once() {
+    for (a, b) in [(OURS, ANOTHER), (ANOTHER, OURS), (OURS, None), (None, OURS)] {
+        let mut pair = pair(a, b);
+        for _ in 0..3 {
+            assert_eq!(call(&mut pair).0, Status::BadSecret, "{a:?} {b:?}");
+            while pair.b.poll_event().is_some() {}
+            nobody(&mut pair);
+        }
+    }
+    // A program that connects again does not do that for ever.
+    let mut pair = Pair::with_secrets(OURS, None, 8, 64);
+    assert_eq!(call(&mut pair).0, Status::BadSecret);
+    assert_eq!(pair.links(), 1);
+}
+
+#[test]
+fn nothing_recorded_is_worth_anything_again() {
+    let mut pair = pair(OURS, OURS);
+    let [connect, challenge, prove] = recorded(&mut pair);
+    // To b: it asks with another nonce.
+    for proof in [
+        prove.1.clone(),
+        challenge.1[40..].to_vec(),
+        vec![],
+        vec![0; 32],
+    ] {
+        let (header, body) = packet(Kind::Prove, 0, proof);
+        // Before it has been asked for, and then.
+        for early in [true, false] {
+            let link = pair.stranger();
+            pair.inject(link, connect.0, connect.1.clone());
+            if !early {
+                pair.run();
+                assert_eq!(kinds(&pair.told(link).0), [Kind::Challenge]);
+            }
+            pair.inject(link, header, body.clone());
+            pair.run();
+            let (told, closed) = pair.told(link);
+            let told = told.last().map(|last| Header::parse(&last.0).unwrap());
+            let told = told.map(|header| (header.kind, header.aux));
+            let refused = (!early).then_some((Kind::Reply, 5));
+            assert_eq!((told, closed), (refused, true), "early: {early}");
+            nobody(&mut pair);
+        }
+    }
+    // To a: its nonce is another.
+    let (link, _) = lured(&mut pair);
+    pair.answer(link, challenge.0, challenge.1.clone());
+    pair.run();
+    assert_eq!(pair.said(link), []);
+    assert_eq!(
+        pair.a.poll_completion().map(|done| done.status),
+        Some(Status::BadSecret)
+    );
+    nobody(&mut pair);
+}
+
+#[test]
+fn who_is_called_and_does_not_know_it_is_believed_nothing_but_a_refusal() {
+    let answers: [(Answer, Status); 7] = [
+        (
+            |said| packet(Kind::Reply, 0, hello_of(said)),
+            Status::BadSecret,
+        ),
+        (
+            |said| packet(Kind::Reply, 4, hello_of(said)),
+            Status::BadSecret,
+        ),
+        (
+            |said| packet(Kind::Reply, 1, hello_of(said)),
+            Status::BadKey,
+        ),
+        (
+            |said| packet(Kind::Reply, 3, hello_of(said)),
+            Status::NoResources,
+        ),
+        (
+            |said| packet(Kind::Connect, 0, hello_of(said)),
+            Status::Unreachable,
+        ),
+        (|_| packet(Kind::Eager, 0, vec![1]), Status::BadSecret),
+        (|_| packet(Kind::Disconnect, 0, vec![]), Status::BadSecret),
+    ];
+    for (n, (answer, status)) in answers.into_iter().enumerate() {
+        let mut pair = pair(OURS, OURS);
+        let (link, said) = lured(&mut pair);
+        let (mut header, body) = answer(&said);
+        header[8..16].copy_from_slice(&said.0[8..16]);
+        pair.answer(link, header, body);
+        pair.run();
+        let done = pair.a.poll_completion().expect("it ends at once");
+        assert_eq!(done.status, status, "answer {n}");
+        nobody(&mut pair);
+    }
+}
+
+fn hello_of(connect: &Packet) -> Vec<u8> {
+    connect.1.clone()
+}
+
+#[test]
+fn our_own_words_passed_back_to_us_open_nothing() {
+    let mut pair = pair(OURS, OURS);
+    let target = pair.impostor();
+    pair.b.connect(target, pair::KEY, bits(0), 1).unwrap();
+    pair.run();
+    let called = pair.links() - 1;
+    let connect = pair.said(called).remove(0);
+    let calls = pair.stranger();
+    pair.inject(calls, connect.0, connect.1);
+    pair.run();
+    let challenge = pair.told(calls).0.remove(0);
+    pair.answer(called, challenge.0, challenge.1);
+    pair.run();
+    assert_eq!(pair.said(called), []);
+    assert_eq!(
+        pair.b.poll_completion().map(|done| done.status),
+        Some(Status::BadSecret)
+    );
+    nobody(&mut pair);
+}
+
+#[test]
+fn a_stranger_that_says_anything_before_its_proof_is_gone() {
+    let mut pair = pair(OURS, OURS);
+    let [connect, ..] = recorded(&mut pair);
+    for (kind, len) in [(Kind::Eager, 1), (Kind::Reply, 72), (Kind::Challenge, 72)] {
+        let link = pair.stranger();
+        pair.inject(link, connect.0, connect.1.clone());
+        let (header, body) = packet(kind, 0, vec![0; len]);
+        pair.inject(link, header, body);
+        pair.run();
+        assert!(pair.told(link).1, "{kind:?}");
+        nobody(&mut pair);
+    }
+    // Nor does anybody begin with a proof.
+    let link = pair.stranger();
+    let (header, body) = packet(Kind::Prove, 0, vec![0; 32]);
+    pair.inject(link, header, body);
+    pair.run();
+    assert!(pair.told(link).1);
+}
+
+#[test]
+fn both_call_at_once_and_each_proves_it_on_its_link() {
+    for first in [[0, 1], [1, 0]] {
+        let mut pair = pair(OURS, OURS);
+        let (a, b) = (pair.target(Side::A), pair.target(Side::B));
+        pair.a.connect(b, pair::KEY, bits(0), 1).unwrap();
+        pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
+        pair.hold(&first[..1]);
+        pair.run();
+        pair.hold(&[]);
+        pair.run();
+        let done = pair.a.poll_completion().expect("a's call ends");
+        assert_eq!(done.status, Status::Success);
+        let status = pair.b.poll_completion().map(|done| done.status);
+        assert_eq!(status, Some(Status::Success));
+        assert_eq!((pair.a.partners(), pair.b.partners()), (1, 1));
+        talk(&mut pair, done.partner);
+    }
+    // One of them knows another: neither of its links counts.
+    let mut pair = pair(OURS, ANOTHER);
+    let (a, b) = (pair.target(Side::A), pair.target(Side::B));
+    pair.a.connect(b, pair::KEY, bits(0), 1).unwrap();
+    pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
+    pair.run();
+    for node in [&mut pair.a, &mut pair.b] {
+        let status = node.poll_completion().map(|done| done.status);
+        assert_eq!(status, Some(Status::BadSecret));
+    }
+    nobody(&mut pair);
+}
+
+#[test]
+fn several_connects_on_a_link_are_asked_once() {
+    for wrong in 0..3 {
+        let mut pair = pair(OURS, OURS);
+        let target = pair.target(Side::B);
+        for n in 0..3 {
+            let key = pair::KEY + u32::from(n == wrong);
+            pair.a.connect(target, key, bits(0), n).unwrap();
+        }
+        pair.run();
+        let mut ends: Vec<_> = std::iter::from_fn(|| pair.a.poll_completion())
+            .map(|done| (done.context, done.status))
+            .collect();
+        ends.sort_by_key(|(n, _)| *n);
+        let expected = |n| match n == wrong {
+            true => (n, Status::BadKey),
+            false => (n, Status::Success),
+        };
+        assert_eq!(ends, [0, 1, 2].map(expected));
+        // Three answers and one question.
+        assert_eq!(pair.a.stats().packets_in, 4);
+        assert_eq!(pair.links(), 1);
+    }
+}
+
+#[test]
+fn a_peer_that_restarts_proves_it_anew() {
+    let mut pair = pair(OURS, OURS);
+    let (status, _) = call(&mut pair);
+    assert_eq!(status, Status::Success);
+    pair.reopen_a(0);
+    let (status, b) = call(&mut pair);
+    assert_eq!(status, Status::Success);
+    talk(&mut pair, b);
+    assert_eq!(pair.b.partners(), 1);
+}

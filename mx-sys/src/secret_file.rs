@@ -1,0 +1,293 @@
+//! The file that holds a site's secret, and whether it is kept as one.
+//!
+//! ```text
+//!   MX_SECRET_FILE --open, no link followed--> fstat: a regular file, ours or root's,
+//!                                              nothing for group and others
+//!                  --> 16 to 4096 bytes, one newline at the end apart --> Secret
+//! ```
+//!
+//! Anything else is an error: an endpoint that is to have a secret is never opened without.
+//!
+//! Knows nothing of: what a secret is for.
+
+use mx_proto::secret::Secret;
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// What a secret may have, in bytes.
+pub const LENGTHS: std::ops::RangeInclusive<usize> = 16..=4096;
+
+/// A secret that cannot be used.
+#[derive(Debug)]
+pub struct SecretError {
+    /// The file that was named.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub fault: Fault,
+}
+
+/// What is wrong with a secret's file.
+#[derive(Debug)]
+pub enum Fault {
+    /// It cannot be read.
+    System(io::Error),
+    /// It is a link, a directory, a device or the like.
+    NotAFile,
+    /// Somebody else owns it, who may write what he likes to it.
+    Owner {
+        /// Who.
+        found: u32,
+        /// Who may, beside root.
+        wanted: u32,
+    },
+    /// Group or others may read or write it.
+    Mode(u32),
+    /// It has too few bytes or too many; all that is known of the latter is that there are more.
+    Length(usize),
+}
+
+impl fmt::Display for SecretError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MX_SECRET_FILE={:?}: ", self.path)?;
+        let (least, most) = (LENGTHS.start(), LENGTHS.end());
+        match &self.fault {
+            Fault::System(error) => write!(f, "cannot be read: {error}"),
+            Fault::NotAFile => f.write_str("is no regular file (links are not followed)"),
+            Fault::Owner { found, wanted: 0 } => {
+                write!(f, "belongs to user {found}, it has to be root's")
+            }
+            Fault::Owner { found, wanted } => {
+                write!(
+                    f,
+                    "belongs to user {found}, it has to be user {wanted}'s or root's"
+                )
+            }
+            Fault::Mode(mode) => write!(
+                f,
+                "has mode {mode:04o}, it has to be 0600 or 0400: nothing for group and others"
+            ),
+            Fault::Length(found) if *found < *least => {
+                write!(f, "has {found} bytes, a secret has {least} to {most}")
+            }
+            Fault::Length(_) => {
+                write!(
+                    f,
+                    "has more than {most} bytes, a secret has {least} to {most}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for SecretError {}
+
+/// The secret in a file.
+pub fn read(path: &Path) -> Result<Secret, SecretError> {
+    // SAFETY: plain system call.
+    let me = unsafe { libc::geteuid() };
+    read_as(path, me).map_err(|fault| SecretError {
+        path: path.to_owned(),
+        fault,
+    })
+}
+
+fn read_as(path: &Path, me: u32) -> Result<Secret, Fault> {
+    let file = OpenOptions::new()
+        .read(true)
+        // Neither a link nor a pipe that nobody writes to is waited for or followed; the standard
+        // library adds O_CLOEXEC.
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)
+        .map_err(|error| match error.raw_os_error() {
+            Some(libc::ELOOP | libc::ENXIO) => Fault::NotAFile,
+            _ => Fault::System(error),
+        })?;
+    // Of what has been opened, whatever stands there by now.
+    let about = file.metadata().map_err(Fault::System)?;
+    if !about.is_file() {
+        return Err(Fault::NotAFile);
+    }
+    if about.uid() != me && about.uid() != 0 {
+        return Err(Fault::Owner {
+            found: about.uid(),
+            wanted: me,
+        });
+    }
+    let mode = about.mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(Fault::Mode(mode));
+    }
+    // With room for all of it: what grew would leave copies behind.
+    let most = LENGTHS.end() + 2;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(most));
+    let mut front = (&file).take(most as u64);
+    front.read_to_end(&mut bytes).map_err(Fault::System)?;
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    }
+    match LENGTHS.contains(&bytes.len()) {
+        true => Ok(Secret::new(bytes)),
+        false => Err(Fault::Length(bytes.len())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mx_proto::secret::{Purpose, Role, Words};
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// A directory that goes with the test.
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new() -> Self {
+            static COUNT: AtomicU32 = AtomicU32::new(0);
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("mx_secret_{}_{number}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+
+        fn file(&self, bytes: &[u8], mode: u32) -> PathBuf {
+            let path = self.0.join("secret");
+            let _ = fs::remove_file(&path);
+            fs::write(&path, bytes).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            path
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const GOOD: &[u8] = b"0123456789abcdef";
+
+    fn is(found: &Secret, expected: &[u8]) -> bool {
+        let words = Words {
+            purpose: Purpose::Introduction,
+            caller: b"a",
+            called: b"b",
+            binding: [0; 2],
+        };
+        let expected = Secret::new(Zeroizing::new(expected.to_vec()));
+        found.verify(Role::Caller, &words, &expected.prove(Role::Caller, &words))
+    }
+
+    #[test]
+    fn a_file_of_ours_for_us_alone_is_read_without_its_last_newline() {
+        let place = Place::new();
+        for mode in [0o600, 0o400] {
+            assert!(is(&read(&place.file(GOOD, mode)).unwrap(), GOOD));
+        }
+        for (content, secret) in [
+            ([GOOD, b"\n"].concat(), GOOD.to_vec()),
+            ([GOOD, b"\n\n"].concat(), [GOOD, b"\n"].concat()),
+            ([b"\n", GOOD, b" "].concat(), [b"\n", GOOD, b" "].concat()),
+            (vec![0; 16], vec![0; 16]),
+            (vec![7; 4096], vec![7; 4096]),
+            ([vec![7; 4096], vec![b'\n']].concat(), vec![7; 4096]),
+        ] {
+            assert!(is(&read(&place.file(&content, 0o600)).unwrap(), &secret));
+        }
+    }
+
+    #[test]
+    fn everything_else_is_an_error_that_says_what_was_found_and_what_is_wanted() {
+        let place = Place::new();
+        let says = |path: &Path, expected: &str| {
+            let error = read(path).unwrap_err().to_string();
+            assert_eq!(error, format!("MX_SECRET_FILE={path:?}: {expected}"));
+        };
+        says(
+            &place.0.join("nothing"),
+            "cannot be read: No such file or directory (os error 2)",
+        );
+        says(
+            Path::new(""),
+            "cannot be read: No such file or directory (os error 2)",
+        );
+        let no_file = "is no regular file (links are not followed)";
+        says(&place.0, no_file);
+        says(Path::new("/dev/null"), no_file);
+        let link = place.0.join("link");
+        symlink(place.file(GOOD, 0o600), &link).unwrap();
+        says(&link, no_file);
+        for mode in [0o640, 0o604, 0o660, 0o620, 0o602, 0o610, 0o601, 0o644] {
+            let expected = format!(
+                "has mode {mode:04o}, it has to be 0600 or 0400: nothing for group and others"
+            );
+            says(&place.file(GOOD, mode), &expected);
+        }
+        for (content, found) in [(&b""[..], 0), (b"\n", 0), (b"0123456789abcde\n", 15)] {
+            let expected = format!("has {found} bytes, a secret has 16 to 4096");
+            says(&place.file(content, 0o600), &expected);
+        }
+        for content in [vec![7; 4097], vec![7; 1 << 20], vec![b'\n'; 4098]] {
+            let expected = "has more than 4096 bytes, a secret has 16 to 4096";
+            says(&place.file(&content, 0o600), expected);
+        }
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_writes_to_is_no_file_and_not_waited_for() {
+        let place = Place::new();
+        let path = place.0.join("pipe");
+        let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        // SAFETY: a string that ends with 0.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let error = read(&path).unwrap_err();
+        assert!(matches!(error.fault, Fault::NotAFile), "{error}");
+    }
+
+    #[test]
+    fn a_file_of_another_user_is_refused_unless_that_is_root() {
+        let place = Place::new();
+        let path = place.file(GOOD, 0o600);
+        let owner = fs::metadata(&path).unwrap().uid();
+        // Seen with the eyes of another user: whether it is read depends on who has it.
+        match (owner, read_as(&path, owner + 1)) {
+            (0, Ok(secret)) => assert!(is(&secret, GOOD)),
+            (0, Err(fault)) => panic!("{fault:?}"),
+            (_, Err(Fault::Owner { found, wanted })) => {
+                assert_eq!((found, wanted), (owner, owner + 1));
+            }
+            (_, other) => panic!("{other:?}"),
+        }
+        let theirs = |found, wanted| {
+            let fault = Fault::Owner { found, wanted };
+            SecretError {
+                path: PathBuf::from("/s"),
+                fault,
+            }
+            .to_string()
+        };
+        assert_eq!(
+            theirs(5, 7),
+            "MX_SECRET_FILE=\"/s\": belongs to user 5, it has to be user 7's or root's"
+        );
+        assert_eq!(
+            theirs(5, 0),
+            "MX_SECRET_FILE=\"/s\": belongs to user 5, it has to be root's"
+        );
+        if owner == 0 {
+            // As root we can give it away.
+            std::os::unix::fs::chown(&path, Some(65_533), None).unwrap();
+            let error = read(&path).unwrap_err();
+            assert!(
+                matches!(error.fault, Fault::Owner { found: 65_533, .. }),
+                "{error}"
+            );
+        }
+    }
+}
