@@ -244,7 +244,7 @@ mod tests {
         let told = cookies.of_caller((&"here", HERE), 5, Seq(9), 3);
         // Others, and what we draw ourselves, change nothing.
         cookies.draw();
-        cookies.remember(77, Source(77 % 100), at(3));
+        cookies.remember(77, Source(77), at(3));
         assert_eq!(cookies.of_caller((&"here", HERE), 5, Seq(9), 3), told);
         let others = [
             cookies.of_caller((&"there", HERE), 5, Seq(9), 3),
@@ -269,17 +269,17 @@ mod tests {
     fn a_spent_cookie_is_known_as_long_as_it_would_be_taken() {
         for start in [0, 1, 7] {
             let mut cookies = cookies();
-            cookies.remember(5, Source(5 % 100), at(start));
+            cookies.remember(5, Source(5), at(start));
             assert!(cookies.is_spent(5, at(start)));
             assert!(!cookies.is_spent(6, at(start)));
             assert!(cookies.is_spent(5, at(start + 1)));
-            cookies.remember(6, Source(6 % 100), at(start + 1));
+            cookies.remember(6, Source(6), at(start + 1));
             assert!(cookies.is_spent(5, at(start + 1)));
-            cookies.remember(7, Source(7 % 100), at(start + 2));
+            cookies.remember(7, Source(7), at(start + 2));
             assert!(!cookies.is_spent(5, at(start + 2)));
             assert!(cookies.is_spent(6, at(start + 2)));
             assert!(!cookies.is_spent(6, at(start + 5)));
-            cookies.remember(8, Source(8 % 100), at(start + 9));
+            cookies.remember(8, Source(8), at(start + 9));
             assert!(!cookies.is_spent(6, at(start + 9)));
             assert!(cookies.is_spent(8, at(start + 9)));
         }
