@@ -61,6 +61,13 @@ fn serve(server: &mut Node, mut done: impl FnMut(&mut Node) -> bool) -> Duration
     began.elapsed()
 }
 
+/// Keeps what a process has until it is killed.
+fn stay<T>(_kept: T) {
+    loop {
+        std::thread::park();
+    }
+}
+
 #[test]
 fn another_user_that_attaches_without_end_keeps_nobody_out() {
     let options = LocalOptions {
@@ -102,7 +109,7 @@ fn another_user_that_attaches_without_end_keeps_nobody_out() {
             honest.settle();
         }
         honest.send(link, b"honest").unwrap();
-        std::mem::forget(honest);
+        stay(honest);
     };
     let _honest = Other::new(65_532, honest);
     let took = serve(&mut server, |it| it.bodies() == [b"honest"]);
@@ -126,7 +133,7 @@ fn a_user_speaks_for_the_endpoints_that_it_has_open_and_no_others() {
     let theirs = super::fresh_name();
     let listen = move || {
         let listener = Socket::listen(theirs).unwrap();
-        std::mem::forget(listener);
+        stay(listener);
     };
     let Some(_other) = Other::new(65_533, listen) else {
         return;
