@@ -297,7 +297,7 @@ impl World {
         let (port, user, clock) = (&mut self.ports[end], &mut self.users[end], &self.clock);
         let did = within(1 + end, || port.poll(clock, budget, user));
         for link in &user.links {
-            Port::<Vec<u8>>::bind(port, *link, 1);
+            within(1 + end, || Port::<Vec<u8>>::bind(port, *link, 1));
         }
         for link in std::mem::take(&mut user.up) {
             self.send_on(end, link, 0);

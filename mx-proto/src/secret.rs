@@ -18,7 +18,6 @@
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use std::fmt;
-use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// Bytes of a proof.
@@ -35,7 +34,7 @@ pub type Nonce = [u8; NONCE_LEN];
 
 /// Shown by nobody, and overwritten when the last copy goes.
 #[derive(Clone)]
-pub struct Secret(Arc<Zeroizing<Vec<u8>>>);
+pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,7 +84,7 @@ const NONCE_LABEL: &[u8] = b"bmi_mx nonce 1\0";
 impl Secret {
     /// The secret of these bytes, all of which count.
     pub fn new(bytes: Zeroizing<Vec<u8>>) -> Self {
-        Self(Arc::new(bytes))
+        Self(bytes)
     }
 
     /// The proof of one side.

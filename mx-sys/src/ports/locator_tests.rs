@@ -564,6 +564,8 @@ fn strangers_get_one_answer_whatever_they_say_and_leave_nothing_behind() {
     }
     // More than any question has is not even taken in.
     assert_eq!(stranger(&mut b, &question(&vec![0; 40_000])), []);
+    let seen = b.sink.take();
+    assert!(matches!(seen[..], [Seen::Down(_, 0, LinkDown::Protocol)]));
     assert!(b.fabric().answered.is_empty());
     assert_eq!(b.fabric().link_count(), 0);
 
@@ -689,7 +691,7 @@ fn a_question_without_a_proof_or_with_one_of_yesterday_is_refused() {
         former.clone(),
         former[..47].to_vec(),
         [vec![0; 48], card.clone()].concat(),
-        vec![0xff; 2000],
+        vec![0xff; 900],
     ] {
         let said = stranger(&mut b, &question(&body));
         assert_eq!(Answer::parse(&said[HEADER_LEN..]), Some(refused.clone()));
