@@ -178,6 +178,8 @@ impl Process {
         let mut child = Command::new(&program.file)
             .args(role)
             .arg(address)
+            // The crowd stands for many machines.
+            .env("MX_SOURCE_SHARE", "100")
             .envs(
                 program
                     .environment

@@ -136,7 +136,10 @@ impl RdmPort {
             return;
         };
         let Some(op) = fabric.ops.of(context) else {
-            self.stats.strange += 1;
+            // What was injected has no context. That it failed is the peer's silence, which its link
+            // notices.
+            let injected = context.is_null() && outcome.is_err();
+            self.stats.strange += u64::from(!injected);
             return;
         };
         // An error is the end of one frame, not of the buffer it fell into: others land there.
