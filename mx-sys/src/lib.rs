@@ -17,6 +17,7 @@
 //! sockets, the shared memory, the clock, the threads and the application's pointers.
 
 pub mod clock;
+mod descriptors;
 pub mod endpoint_port;
 pub mod eventfd;
 pub mod fork;

@@ -701,11 +701,12 @@ impl<M: Memory> Core<M> {
             identity,
             ..
         } = self;
-        let asked = introductions.waiting.get_mut(&link);
-        let (Some(secret), Some(introduction)) = (&config.secret, asked) else {
-            return self.violation(link, 0, "a proof that nobody has asked for");
-        };
-        let Stage::Challenged(number, source) = introduction.stage else {
+        let waiting = introductions.waiting.get_mut(&link);
+        let asked = waiting.and_then(|of| match of.stage {
+            Stage::Challenged(number, source) => Some((of, number, source)),
+            _ => None,
+        });
+        let (Some(secret), Some((introduction, number, source))) = (&config.secret, asked) else {
             return self.violation(link, 0, "a proof that nobody has asked for");
         };
         let said = ChallengeBody::said(identity, &secret::nonce(&config.key.0, number));

@@ -453,8 +453,8 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
                 let address = self.dgram.port().and_then(|dgram| dgram.address(link));
                 address.map_or(Origin::Unknown, AnyAddress::origin)
             }
-            // helpers: rdm
-            _ => Origin::Unknown,
+            // What a fabric calls an address proves nothing about an interface.
+            Owner::Rdm(_) | Owner::Nobody => Origin::Unknown,
         }
     }
 

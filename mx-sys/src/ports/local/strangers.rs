@@ -17,12 +17,12 @@
 use super::LocalPort;
 use super::link::State;
 use super::socket::{Name, Socket};
+use crate::descriptors;
 use crate::ports::origin::Origin;
 use mx_proto::origin::Source;
 use mx_proto::port::LinkDown;
 use mx_proto::{Instant, LinkId};
 use std::collections::HashMap;
-use std::mem::MaybeUninit;
 use std::time::Duration;
 
 impl LocalPort {
@@ -159,16 +159,7 @@ impl LocalPort {
 
 /// Places for links: each takes a descriptor.
 pub(super) fn places(max_links: usize) -> usize {
-    let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
-    // SAFETY: the kernel writes to `limit`, which is valid for that, and all zeroes is a value.
-    let limit = unsafe {
-        libc::getrlimit(libc::RLIMIT_NOFILE, limit.as_mut_ptr());
-        limit.assume_init()
-    };
-    match usize::try_from(limit.rlim_cur) {
-        Ok(limit) if limit > 0 => max_links.min(limit),
-        _ => max_links,
-    }
+    max_links.min(descriptors::most())
 }
 
 /// Who looks so much later than it could have was busy with something else.

@@ -40,6 +40,7 @@ mod watch;
 pub use options::{Resolver, TcpOptions, TcpStats};
 
 use super::origin::Origin;
+use crate::descriptors;
 use alarms::Alarms;
 use link::{Link, Phase, Table};
 use mx_proto::port::{
@@ -133,7 +134,7 @@ impl TcpPort {
                 .control
                 .add(listener, sys::READ, dial::listener_word(at))?;
         }
-        let most = places(max_links, sys::most_descriptors());
+        let most = places(max_links, descriptors::most());
         Ok(Self {
             listeners,
             local_port,

@@ -83,19 +83,6 @@ pub(super) fn connect(fd: &OwnedFd, address: &SocketAddr) -> io::Result<bool> {
     }
 }
 
-/// How many descriptors this process may have.
-pub(super) fn most_descriptors() -> usize {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is writable and outlives the call.
-    match check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) }) {
-        Ok(_) => usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX),
-        Err(_) => usize::MAX,
-    }
-}
-
 /// The address a socket is bound to.
 pub(super) fn local_address(fd: &OwnedFd) -> io::Result<SocketAddr> {
     let mut storage = empty_address();
