@@ -7,61 +7,38 @@
  */
 #include "support/pair.h"
 #include "support/port.h"
+#include "support/secret_file.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static const char ours[] = "one and the same for all", another[] = "something else altogether";
-static char path[64];
-
-/* This process knows these letters, from a file of that mode. */
-static void know(const char *letters, mode_t mode)
-{
-    int fd;
-
-    snprintf(path, sizeof path, "/tmp/bmi_mx_secret_XXXXXX");
-    fd = mkstemp(path);
-    CHECK(fd >= 0);
-    CHECK_THAT(write(fd, letters, strlen(letters)), ==, strlen(letters));
-    CHECK(fchmod(fd, mode) == 0);
-    close(fd);
-    CHECK(setenv("MX_SECRET_FILE", path, 1) == 0);
-}
-
-static void forget_file(void)
-{
-    if (path[0] != '\0')
-        CHECK(unlink(path) == 0);
-}
 
 /* ---- both know it ---- */
 
 static void knowing_server(struct side *side)
 {
-    know(ours, 0600);
+    secret_file(ours, 0600);
     pair_server(side);
-    forget_file();
+    secret_file_gone();
     pair_part(side);
 }
 
 static void knowing_client(struct side *side)
 {
-    know(ours, 0400);
+    secret_file(ours, 0400);
     pair_client(side);
-    forget_file();
+    secret_file_gone();
     pair_part(side);
 }
 
 /* ---- not the same ---- */
 
 /* Nobody gets in. */
-static void lonely(struct side *side)
+static void lonely(struct side *side, const char *letters)
 {
+    secret_file(letters, 0600);
     pair_serve(side);
-    forget_file();
+    secret_file_gone();
     pair_hear(side, "refused");
     CHECK(!host_waiting());
     tell(side, "stop", 0);
@@ -69,11 +46,13 @@ static void lonely(struct side *side)
 }
 
 /* Nobody lets it in, which it learns at once, each time. */
-static void unwanted(struct side *side)
+static void unwanted(struct side *side, const char *letters)
 {
-    struct bmi_method_addr *server = pair_join(side);
+    struct bmi_method_addr *server;
 
-    forget_file();
+    secret_file(letters, 0600);
+    server = pair_join(side);
+    secret_file_gone();
     for (int attempt = 0; attempt < 3; attempt++) {
         struct op request = {0};
         int64_t before = now_ms();
@@ -90,32 +69,27 @@ static void unwanted(struct side *side)
 
 static void server_with_ours(struct side *side)
 {
-    know(ours, 0600);
-    lonely(side);
+    lonely(side, ours);
 }
 
 static void server_without(struct side *side)
 {
-    unsetenv("MX_SECRET_FILE");
-    lonely(side);
+    lonely(side, NULL);
 }
 
 static void client_with_ours(struct side *side)
 {
-    know(ours, 0600);
-    unwanted(side);
+    unwanted(side, ours);
 }
 
 static void client_with_another(struct side *side)
 {
-    know(another, 0600);
-    unwanted(side);
+    unwanted(side, another);
 }
 
 static void client_without(struct side *side)
 {
-    unsetenv("MX_SECRET_FILE");
-    unwanted(side);
+    unwanted(side, NULL);
 }
 
 /* ---- a file that keeps no secret ---- */
@@ -126,9 +100,9 @@ static void readable_by_all(struct side *side)
 
     (void)side;
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
-        know(ours, modes[i]);
+        secret_file(ours, modes[i]);
         CHECK_THAT(host_try_server(3000 + (int)i), ==, -BMI_EINVAL);
-        forget_file();
+        secret_file_gone();
     }
     CHECK(setenv("MX_SECRET_FILE", "/nowhere/at/all", 1) == 0);
     CHECK_THAT(host_try_server(3000), ==, -BMI_EINVAL);
