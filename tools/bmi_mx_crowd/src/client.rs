@@ -124,7 +124,11 @@ impl Client {
             connect_timeout: Some(Duration::from_secs(60)),
             ..Settings::default()
         };
-        let endpoint = Endpoint::new(config.mx.endpoint, identity, KEY, ports, MonotonicClock);
+        let endpoint_config = mx_proto::Config {
+            secret: ports.secret().cloned(),
+            ..config.mx.endpoint
+        };
+        let endpoint = Endpoint::new(endpoint_config, identity, KEY, ports, MonotonicClock);
         let mut method = Method::new(settings, own.to_string(), endpoint);
         let server = address::create(target.name.clone(), Some(target.nic));
         let known = address::find(server.as_ptr()).ok_or("the address object is gone")?;
