@@ -28,11 +28,12 @@ use crate::ids::{LinkId, PartnerId, Route};
 use crate::memory::Source as Bytes;
 use crate::origin::Source;
 use crate::port::{HEADER_LEN, HeaderBytes, LinkDown};
+use crate::secret::Binding;
 use crate::shares::Shares;
 use crate::time::Instant;
 use crate::timer::{TimerId, Wheel};
 use crate::told::Told;
-use crate::wire::{Header, Hello};
+use crate::wire::{ChallengeBody, Header, Hello};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -83,7 +84,7 @@ enum Stage {
     /// It is to be looked at.
     Claimed,
     /// It has been asked for the site's secret, with the nonce of that number.
-    Challenged(u64),
+    Challenged(u64, Binding),
     /// The claimed address is being asked, on that link of ours.
     Asking(LinkId, TimerId),
     /// It is who it says; whether an old life of it is over is being asked.
@@ -99,11 +100,13 @@ struct Doubt {
     newcomers: Vec<LinkId>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Due {
     Look(LinkId),
     /// Its peer has proven the site's secret.
     Trust(LinkId),
+    /// Whom we have called asks for it there.
+    Challenge(LinkId, PartnerId, Box<ChallengeBody>),
     /// A claimed address has answered, or does not.
     Asked(LinkId, bool),
     /// It is to be tried another way.

@@ -23,7 +23,7 @@ use crate::memory::Memory;
 use crate::origin::Source;
 use crate::partner::Partner;
 use crate::queues::Control;
-use crate::secret::{self, Purpose, Role, Words};
+use crate::secret::{self, Binding, Purpose, Role, Words};
 use crate::status::{DownReason, Status};
 use crate::told::Told;
 use crate::wire::{self, ChallengeBody, HELLO_LEN, Header, Hello};
@@ -72,7 +72,7 @@ impl Challenges {
 impl<M: Memory> Core<M> {
     /// Asks a stranger for the site's secret, if there is one and it has not proven it. False: it need
     /// not prove anything.
-    pub(super) fn challenge(&mut self, link: LinkId) -> bool {
+    pub(super) fn challenge(&mut self, link: LinkId, binding: Binding) -> bool {
         let Self {
             introductions,
             challenges,
@@ -92,10 +92,11 @@ impl<M: Memory> Core<M> {
         }
         challenges.nonces += 1;
         let number = challenges.nonces;
-        introduction.stage = Stage::Challenged(number);
+        introduction.stage = Stage::Challenged(number, binding);
         let nonce = secret::nonce(&config.key.0, number);
         let said = ChallengeBody::said(identity, &nonce);
-        let proof = secret.prove(Role::Called, &words(&caller(&introduction.hello), &said));
+        let caller = caller(&introduction.hello);
+        let proof = secret.prove(Role::Called, &words(&caller, &said, binding));
         let body = ChallengeBody {
             identity: *identity,
             nonce,
@@ -118,15 +119,15 @@ impl<M: Memory> Core<M> {
         } = self;
         let waiting = introductions.waiting.get_mut(&link);
         let asked = waiting.and_then(|of| match of.stage {
-            Stage::Challenged(number) => Some((of, number)),
+            Stage::Challenged(number, binding) => Some((of, number, binding)),
             _ => None,
         });
-        let (Some(secret), Some((introduction, number))) = (&config.secret, asked) else {
+        let (Some(secret), Some((introduction, number, binding))) = (&config.secret, asked) else {
             return self.violation(link, 0, "a proof that nobody has asked for");
         };
         let said = ChallengeBody::said(identity, &secret::nonce(&config.key.0, number));
         let caller = caller(&introduction.hello);
-        let words = words(&caller, &said);
+        let words = words(&caller, &said, binding);
         introduction.stage = Stage::Claimed;
         if secret.verify(Role::Caller, &words, proof) {
             introductions.due.push_back(Due::Trust(link));
@@ -137,11 +138,29 @@ impl<M: Memory> Core<M> {
         self.turn_away(link, Status::BadSecret);
     }
 
-    /// Whom we have called asks for the site's secret, and proves that it knows it.
+    /// Whom we have called asks for the site's secret. What the port knows of the link is asked when it
+    /// is not being polled.
     pub(in crate::endpoint) fn on_challenge(&mut self, link: LinkId, from: PartnerId, body: &[u8]) {
         let Some(body) = ChallengeBody::parse(body) else {
             return self.violation(link, from.to_word(), "a malformed challenge");
         };
+        let due = &mut self.introductions.due;
+        due.push_back(Due::Challenge(link, from, Box::new(body)));
+    }
+
+    /// It has proven that it knows it, or has not.
+    pub(super) fn answer_challenge(
+        &mut self,
+        link: LinkId,
+        from: PartnerId,
+        binding: Binding,
+        body: &ChallengeBody,
+    ) {
+        // It may be another's by now, or nobody's.
+        let from = self.partner_of(link, from.to_word());
+        if self.partners.of(from).is_none() {
+            return;
+        }
         let who = Some(body.identity);
         let Some(secret) = &self.config.secret else {
             return self.distrust(link, from, who, WANTED);
@@ -158,7 +177,7 @@ impl<M: Memory> Core<M> {
             caller(hello),
             ChallengeBody::said(&body.identity, &body.nonce),
         );
-        let words = words(&caller, &said);
+        let words = words(&caller, &said, binding);
         if !secret.verify(Role::Called, &words, &body.proof) {
             return self.distrust(link, from, who, ANOTHER);
         }
@@ -258,12 +277,12 @@ fn caller(hello: &Hello) -> [u8; HELLO_LEN] {
     Hello { key: 0, ..*hello }.emit()
 }
 
-fn words<'a>(caller: &'a [u8], called: &'a [u8]) -> Words<'a> {
+fn words<'a>(caller: &'a [u8], called: &'a [u8], binding: Binding) -> Words<'a> {
     Words {
         purpose: Purpose::Introduction,
         caller,
         called,
-        binding: [0; 2],
+        binding,
     }
 }
 

@@ -45,6 +45,10 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             match due {
                 Due::Look(link) => self.look_at(link, now, handler),
                 Due::Trust(link) => self.trusted(link, now, handler),
+                Due::Challenge(link, from, body) => {
+                    let binding = self.port.binding(link);
+                    self.core.answer_challenge(link, from, binding, &body);
+                }
                 Due::Asked(ours, yes) => self.asked(ours, yes, now, handler),
                 Due::AskElsewhere(ours, route) => self.ask_elsewhere(ours, route, now),
                 Due::Doubt(old) => self.core.ask_old(old, None, now),
@@ -63,7 +67,8 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         if let Some(introduction) = self.core.introductions.waiting.get_mut(&link) {
             introduction.source = source;
         }
-        if !self.core.challenge(link) {
+        let binding = self.port.binding(link);
+        if !self.core.challenge(link, binding) {
             self.examine(link, &claim, now, handler);
         }
     }
@@ -378,7 +383,7 @@ impl<M: Memory> Core<M> {
         let Some((introduction, ours)) = self.introductions.take(link) else {
             return;
         };
-        if let Stage::Challenged(_) = introduction.stage {
+        if let Stage::Challenged(..) = introduction.stage {
             self.log_stranger(introduction.source, introduction.hello.identity, "went");
         }
         if let Some(ours) = ours {
