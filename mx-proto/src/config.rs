@@ -1,5 +1,8 @@
 //! What can be tuned in an endpoint. The only place these numbers stand in.
 
+use crate::event::Identity;
+use crate::ids::NicId;
+use crate::origin::Source;
 use crate::secret::Secret;
 use std::fmt;
 use std::time::Duration;
@@ -59,9 +62,28 @@ pub struct Config {
     /// What everybody at this site knows: nobody gets in, and nobody we call is believed, who does not
     /// prove that. `None`: nobody is asked.
     pub secret: Option<Secret>,
+    /// How the log names a place. Addresses are the ports'.
+    pub name_of: fn(Place) -> String,
     /// A connect that meets the end of a session goes to the endpoint's next one instead of
     /// failing with it. Whoever does so takes any route ([`crate::Route::AUTO`]).
     pub connect_again: bool,
+}
+
+/// A place on the network, as the protocol knows it: a number of the ports'.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// An interface.
+    Nic(NicId),
+    /// Where a link comes from.
+    Source(Source),
+}
+
+impl Config {
+    /// How the log names an endpoint.
+    pub(crate) fn name(&self, who: &Identity) -> String {
+        let nic = (self.name_of)(Place::Nic(who.nic));
+        format!("{nic} endpoint {}", who.endpoint.0)
+    }
 }
 
 /// A secret of one life of an endpoint. It is not printed.
@@ -94,6 +116,7 @@ impl Default for Config {
             keep_orphans: 0,
             key: Key::default(),
             secret: None,
+            name_of: |place| format!("{place:?}"),
             connect_again: false,
         }
     }

@@ -43,7 +43,7 @@ mod timer;
 pub mod told;
 pub mod wire;
 
-pub use config::{Config, Key};
+pub use config::{Config, Key, Place};
 pub use endpoint::{Cancelled, Endpoint, PostError, Posted, Received, SendMode};
 pub use event::{
     Arrival, Completion, Decision, Deferred, Event, Handler, Identity, KeepAll, Verdict,

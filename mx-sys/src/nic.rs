@@ -134,6 +134,29 @@ pub fn is_local(nic: NicId) -> bool {
     address_in(&table, nic).is_some_and(|address| table.interfaces.has(address.ip()))
 }
 
+/// True when this machine has that address.
+pub fn is_own_address(address: IpAddr) -> bool {
+    table().interfaces.has(address)
+}
+
+/// The interface's address, as far as it is known.
+pub fn address(nic: NicId) -> Option<SocketAddr> {
+    address_in(&table(), nic)
+}
+
+/// True when the address is that interface's. An IPv6 address is not proven by having its id: who has
+/// a network of 2^64 addresses finds one there with the id of any other. So an id belongs to the
+/// address that was resolved, listed in the peers file, or met first.
+pub fn is_address_of(nic: NicId, address: SocketAddr) -> bool {
+    if id::of_address(address.ip()) != nic {
+        return false;
+    }
+    let mut table = fresh_table();
+    table.remember(address);
+    let known = address_in(&table, nic);
+    known.is_some_and(|known| known.ip() == literal::plain_v4(address).ip())
+}
+
 /// Where the interface can be reached by TCP, best first. This machine's own is reached by way of
 /// the loopback, or at its address when a server listens only there. Empty for an id that this
 /// process has not heard of.

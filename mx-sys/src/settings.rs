@@ -19,6 +19,7 @@ use crate::ports::dgram::{BackendChoice, DgramOptions};
 use crate::ports::host::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 use crate::ports::local::LocalOptions;
 use crate::ports::open::{EndpointChoice, OpenOptions};
+use crate::ports::origin;
 use crate::ports::rdm::{RdmOptions, Wait};
 use crate::progress::Tuning;
 use crate::tunable::{self, Access, Form, G, K, Kind, M, Refused, Tunable, millis, of_millis};
@@ -457,7 +458,10 @@ impl Default for Settings {
         Self {
             port: PortChoice::Auto,
             port_base: endpoint_port::DEFAULT_PORT_BASE,
-            endpoint: mx_proto::Config::default(),
+            endpoint: mx_proto::Config {
+                name_of: origin::name_of,
+                ..mx_proto::Config::default()
+            },
             // A server may take its time as long as it lives.
             waiting_counts: false,
             local: LocalOptions::default(),
@@ -506,7 +510,7 @@ impl Settings {
                 // Messages, as many as eight peers may leave here.
                 keep_orphans: 4096,
                 connect_again: true,
-                ..mx_proto::Config::default()
+                ..Self::default().endpoint
             },
             waiting_counts: true,
             ..Self::default()

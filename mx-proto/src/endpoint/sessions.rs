@@ -256,18 +256,12 @@ impl<M: Memory> Core<M> {
             return self.violation(link, cookie, "our own introduction");
         }
         let refusal = if hello.version != VERSION {
-            log::warn!(
-                "{:?} speaks protocol version {}, we speak {VERSION}: refused",
-                hello.identity,
-                hello.version
-            );
+            let (who, version) = (self.config.name(&hello.identity), hello.version);
+            log::warn!("{who} speaks protocol version {version}, we speak {VERSION}: refused");
             Some(Status::BadEndpoint)
         } else if hello.key != self.key {
-            log::info!(
-                "{:?} came with key {:#x}: refused",
-                hello.identity,
-                hello.key
-            );
+            let (who, key) = (self.config.name(&hello.identity), hello.key);
+            log::info!("{who} came with key {key:#x}: refused");
             Some(Status::BadKey)
         } else {
             None
@@ -557,7 +551,8 @@ impl<M: Memory> Core<M> {
         let connect = RequestId::from_word(header.word);
         let partner = self.partners.of(from);
         if partner.is_some_and(|partner| partner.connects.contains(&connect)) {
-            log::info!("{:?} refused our connect: {status:?}", hello.identity);
+            let who = self.config.name(&hello.identity);
+            log::info!("{who} refused our connect: {status:?}");
             self.complete(connect, status, 0);
         } else {
             self.stats.stale += 1;
@@ -599,7 +594,8 @@ impl<M: Memory> Core<M> {
             if status == Status::BadSecret {
                 self.log_distrust(Some(hello.identity), from, REFUSED);
             } else if status != Status::Success {
-                log::info!("{:?} refused our connect: {status:?}", hello.identity);
+                let who = self.config.name(&hello.identity);
+                log::info!("{who} refused our connect: {status:?}");
             }
             self.complete(connect, status, 0);
         } else {

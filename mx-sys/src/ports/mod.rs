@@ -22,7 +22,7 @@ mod locator_tests;
 pub mod loopback;
 mod nest;
 pub mod open;
-mod origin;
+pub(crate) mod origin;
 mod owner;
 pub mod rdm;
 #[cfg(test)]

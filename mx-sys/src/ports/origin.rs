@@ -15,9 +15,9 @@
 //! Knows nothing of: links, how somebody is asked.
 
 use super::host::ROUTE_TCP;
-use crate::nic;
+use crate::{literal, nic};
 use mx_proto::origin::{Claim, Proof, Source};
-use mx_proto::{Identity, Target};
+use mx_proto::{Identity, NicId, Place, Target};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Where a link comes from, or leads to.
@@ -74,8 +74,8 @@ pub(super) fn prove(
     match origin {
         Origin::Oneself => proven((claim.nic, claim.endpoint) == (own.nic, own.endpoint)),
         Origin::User(uid) => proven(claims_us() && owns(uid)),
-        Origin::Address(address) if is_this_machine(address.ip()) => proven(claims_us()),
-        Origin::Address(address) if nic::id_of_address(address.ip()) == claim.nic => Proof::Proven,
+        Origin::Address(address) if nic::is_own_address(address.ip()) => proven(claims_us()),
+        Origin::Address(address) if nic::is_address_of(claim.nic, address) => Proof::Proven,
         Origin::Address(_) | Origin::Unknown => {
             let (nic, endpoint) = claim.to;
             let means_us = endpoint == own.endpoint && nic::is_local(nic);
@@ -92,14 +92,27 @@ pub(super) fn prove(
     }
 }
 
-fn is_this_machine(address: IpAddr) -> bool {
-    address.is_loopback() || nic::is_local(nic::id_of_address(address))
+/// How the log names a place ([`mx_proto::Config::name_of`]).
+pub(crate) fn name_of(place: Place) -> String {
+    let nic = match place {
+        Place::Nic(nic) => nic,
+        Place::Source(Source::TRUSTED) => return "a process of ours".to_owned(),
+        Place::Source(Source(number)) if number >> 32 == USER >> 32 => {
+            return format!("user {} of this machine", number ^ USER);
+        }
+        Place::Source(Source(number)) => NicId(number),
+    };
+    match (nic::address(nic), place) {
+        (Some(address), _) => literal::text(address),
+        (None, Place::Nic(_)) => format!("interface {:#x}", nic.0),
+        (None, Place::Source(_)) => format!("IPv6 network {:#x}", nic.0),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mx_proto::{EndpointId, NicId, SessionId};
+    use mx_proto::{EndpointId, SessionId};
 
     fn address(text: &str) -> Origin {
         Origin::Address(text.parse().unwrap())
@@ -178,5 +191,46 @@ mod tests {
         assert_eq!(net, address("[2001:db8:0:1:ffff::9]:2").source());
         assert_ne!(net, address("[2001:db8:0:2::5]:1").source());
         assert_ne!(net, Source::TRUSTED);
+    }
+
+    /// Ids of IPv6 addresses are hashes that anybody can invert: both have the same.
+    const VICTIM: &str = "[2001:db8:1::10]:1";
+    const TWIN: &str = "[2001:db8:66:0:b51:268:ccb7:c837]:1";
+
+    #[test]
+    fn an_ipv6_address_with_the_id_of_another_proves_nothing() {
+        let (here, endpoint) = (nic::own_nic(None).unwrap(), EndpointId(3));
+        let victim: SocketAddr = VICTIM.parse().unwrap();
+        let twin: SocketAddr = TWIN.parse().unwrap();
+        let id = nic::id_of_address(victim.ip());
+        assert_eq!(id, nic::id_of_address(twin.ip()));
+        let own = Identity {
+            nic: here,
+            endpoint,
+            session: SessionId(1),
+        };
+        let claim = Claim {
+            nic: id,
+            endpoint: EndpointId(5),
+            to: (here, endpoint),
+        };
+        let from = |address| prove(Origin::Address(address), &own, &claim, |_| false);
+        assert_eq!(from(victim), Proof::Proven);
+        // It has to be asked where it says it is: at the victim's address.
+        assert!(matches!(from(twin), Proof::Ask(_)));
+        assert_eq!(from(victim), Proof::Proven);
+        assert_eq!(nic::socket_addresses(id, 1), [victim]);
+    }
+
+    #[test]
+    fn the_log_names_addresses_and_users() {
+        let nic = nic::id_of_address("192.0.2.7".parse().unwrap());
+        assert_eq!(name_of(Place::Nic(nic)), "192.0.2.7");
+        let from = |origin: Origin| name_of(Place::Source(origin.source()));
+        assert_eq!(from(address("192.0.2.7:1")), "192.0.2.7");
+        assert_eq!(from(Origin::User(70_001)), "user 70001 of this machine");
+        assert_eq!(from(Origin::Oneself), "a process of ours");
+        assert!(from(address("[2001:db8:0:1::5]:1")).starts_with("IPv6 network 0x"));
+        assert_eq!(name_of(Place::Nic(NicId(7))), "interface 0x7");
     }
 }

@@ -18,7 +18,7 @@
 use super::{Due, Stage};
 use crate::endpoint::Core;
 use crate::event::Identity;
-use crate::ids::{LinkId, NicId, PartnerId};
+use crate::ids::{LinkId, NicId, PartnerId, SessionId};
 use crate::memory::Memory;
 use crate::origin::Source;
 use crate::partner::Partner;
@@ -246,27 +246,26 @@ impl<M: Memory> Core<M> {
         let Some(partner) = self.partners.of(from) else {
             return;
         };
-        let (nic, endpoint) = (partner.nic, partner.endpoint);
-        let Some(times) = self.challenges.distrusted.again(nic) else {
+        let Some(times) = self.challenges.distrusted.again(partner.nic) else {
             return;
         };
-        match who {
-            Some(who) => log::warn!(
-                "called {nic:?} {endpoint:?}, and {who:?} {why} (MX_SECRET_FILE; call {times})"
-            ),
-            None => {
-                log::warn!(
-                    "called {nic:?} {endpoint:?}, which {why} (MX_SECRET_FILE; call {times})"
-                );
-            }
-        }
+        let called = self.config.name(&Identity {
+            nic: partner.nic,
+            endpoint: partner.endpoint,
+            session: SessionId(0),
+        });
+        let who = who.map_or_else(String::new, |who| {
+            format!(" and reached {}", self.config.name(&who))
+        });
+        log::warn!("called {called}{who}, which {why} (MX_SECRET_FILE; call {times})");
     }
 
     pub(super) fn log_stranger(&mut self, source: Source, who: Identity, how: &str) {
         if let Some(times) = self.introductions.refused.again(source) {
+            let (source, who) = self.names(source, &who);
             log::warn!(
-                "{source:?}, which says it is {who:?}, {how} when asked for the site's secret: not \
-                 let in; give it the same file (MX_SECRET_FILE; refusal {times})"
+                "{source}, which says it is {who}, {how} when asked for the site's secret: not let in; \
+                 give it the same file (MX_SECRET_FILE; refusal {times})"
             );
         }
     }

@@ -9,12 +9,13 @@
 //! Knows nothing of: how a claim is proven, what a partner is.
 
 use super::{Doubt, Due, End, Introduction, Introductions, MORE_MAX, OLD_TIME, Stage};
+use crate::config::Place;
 use crate::endpoint::inbound::Inbound;
 use crate::endpoint::{Core, Endpoint, Errand};
-use crate::event::Handler;
+use crate::event::{Handler, Identity};
 use crate::ids::{EndpointId, LinkId, NicId, PartnerId, Route, Target};
 use crate::memory::Memory;
-use crate::origin::{Claim, Proof};
+use crate::origin::{Claim, Proof, Source};
 use crate::port::{Close, LinkDown, Port, Sink};
 use crate::queues::Control;
 use crate::request::NOBODY;
@@ -196,9 +197,8 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         if let Some(introduction) = self.core.introductions.waiting.get(&link) {
             let (source, identity) = (introduction.source, introduction.hello.identity);
             if let Some(times) = self.core.introductions.refused.again(source) {
-                log::warn!(
-                    "{source:?} says it is {identity:?}, but {why}: refused (refusal {times})"
-                );
+                let (source, who) = self.core.names(source, &identity);
+                log::warn!("{source} says it is {who}, but {why}: refused (refusal {times})");
             }
         }
         self.core.turn_away(link, Status::NoResources);
@@ -233,9 +233,10 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             }
             self.core.stats.intruders += 1;
             if let Some(times) = self.core.introductions.refused.again(source) {
+                let (source, who) = self.core.names(source, &identity);
                 log::warn!(
-                    "{source:?} says it is {identity:?}, which is there in another life: refused \
-                     (refusal {times})"
+                    "{source} says it is {who}, which is there in another life: refused (refusal \
+                     {times})"
                 );
             }
             self.core.turn_away(link, Status::NoResources);
@@ -378,14 +379,22 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    /// A link is no more, or is about to be closed.
-    pub(in crate::endpoint) fn forget_introduction(&mut self, link: LinkId) {
-        let Some((introduction, ours)) = self.introductions.take(link) else {
-            return;
-        };
-        if let Stage::Challenged(..) = introduction.stage {
+    /// The link of an introduction is no more.
+    pub(in crate::endpoint) fn lose_introduction(&mut self, link: LinkId, reason: LinkDown) {
+        if let LinkDown::Closed | LinkDown::Reset = reason
+            && let Some(introduction) = self.introductions.waiting.get(&link)
+            && let Stage::Challenged(..) = introduction.stage
+        {
             self.log_stranger(introduction.source, introduction.hello.identity, "went");
         }
+        self.forget_introduction(link);
+    }
+
+    /// The link of an introduction is no more, or is about to be closed.
+    pub(in crate::endpoint) fn forget_introduction(&mut self, link: LinkId) {
+        let Some((_, ours)) = self.introductions.take(link) else {
+            return;
+        };
         if let Some(ours) = ours {
             self.session_out.forget(ours);
             self.errands.push(Errand::Close(ours, Close::Now));
@@ -421,6 +430,12 @@ impl<M: Memory> Core<M> {
         let yes = asked.identity == self.identity && asked.token == self.token(asked.to);
         let header = Header::new(wire::Kind::Confirmed, 0, yes.into());
         self.session_out.push(link, Control::new(header, &[]), true);
+    }
+
+    /// How the log names where a stranger comes from, and who it says it is.
+    pub(super) fn names(&self, source: Source, who: &Identity) -> (String, String) {
+        let source = (self.config.name_of)(Place::Source(source));
+        (source, self.config.name(who))
     }
 
     /// What a hello for whoever has that name carries: nobody else can know it.
