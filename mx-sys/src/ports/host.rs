@@ -47,7 +47,7 @@ use mx_proto::port::{
     SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::secret::{Binding, Secret};
-use mx_proto::{Clock, Identity, Instant, LinkId, Memory, Route, Target};
+use mx_proto::{Clock, Identity, Instant, LinkId, Memory, NicId, Route, Target};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -584,6 +584,10 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
                 .is_some_and(|it| it.owns(user, endpoint))
         };
         prove(self.origin(link), &self.own, claim, owns)
+    }
+
+    fn owns(&self, nic: NicId) -> bool {
+        nic::owns(nic)
     }
 
     fn source(&self, link: LinkId) -> Source {

@@ -82,7 +82,9 @@ fn judge(origin: Origin, own: &Identity, claim: &Claim, owns: &impl Fn(u32) -> b
         Origin::Oneself => proven((claim.nic, claim.endpoint) == (own.nic, own.endpoint)),
         Origin::User(uid) => proven(claims_us() && owns(uid)),
         Origin::Address(address) if nic::is_own_address(address.ip()) => proven(claims_us()),
-        Origin::Address(address) if nic::is_address_of(claim.nic, address) => Proof::Proven,
+        Origin::Address(address) if nic::id_of_address(address.ip()) == claim.nic => {
+            proven(nic::is_address_of(claim.nic, address))
+        }
         Origin::Address(_) | Origin::Unknown => {
             let (nic, endpoint) = claim.to;
             let means_us = endpoint == own.endpoint && nic::is_local(nic);
@@ -90,11 +92,16 @@ fn judge(origin: Origin, own: &Identity, claim: &Claim, owns: &impl Fn(u32) -> b
             if stolen || !means_us || nic::socket_addresses(claim.nic, 0).is_empty() {
                 return Proof::Refuted;
             }
-            Proof::Ask(Target {
+            let from = match origin {
+                Origin::Address(address) => nic::id_of_address(address.ip()),
+                _ => NicId(0),
+            };
+            let target = Target {
                 nic: claim.nic,
                 endpoint: claim.endpoint,
                 route: ROUTE_TCP,
-            })
+            };
+            Proof::Ask(target, from)
         }
     }
 }
@@ -140,16 +147,17 @@ mod tests {
             endpoint: EndpointId(endpoint),
             to,
         };
-        let ask = Proof::Ask(Target {
-            nic: there,
+        let at = |nic| Target {
+            nic,
             endpoint: EndpointId(5),
             route: ROUTE_TCP,
-        });
-        let ask_here = Proof::Ask(Target {
-            nic: here,
-            endpoint: EndpointId(5),
-            route: ROUTE_TCP,
-        });
+        };
+        let from = nic::id_of_address("192.0.2.8".parse().unwrap());
+        let ask = Proof::Ask(at(there), from);
+        let (ask_there, ask_here) = (
+            Proof::Ask(at(there), NicId(0)),
+            Proof::Ask(at(here), NicId(0)),
+        );
         let other = (there, EndpointId(3));
         for (origin, nic, to, expected) in [
             (Origin::Oneself, here, us, Proof::Refuted),
@@ -171,7 +179,7 @@ mod tests {
             ),
             (address("192.0.2.8:1"), here, us, Proof::Refuted),
             (address("192.0.2.8:1"), NicId(1), us, Proof::Refuted),
-            (Origin::Unknown, there, us, ask),
+            (Origin::Unknown, there, us, ask_there),
             (Origin::Unknown, here, us, ask_here),
         ] {
             let proof = prove(origin, &own, &claim(nic, 5, to), |uid| uid == 7);
@@ -223,8 +231,7 @@ mod tests {
         };
         let from = |address| prove(Origin::Address(address), &own, &claim, |_| false);
         assert_eq!(from(victim), Proof::Proven);
-        // It has to be asked where it says it is: at the victim's address.
-        assert!(matches!(from(twin), Proof::Ask(_)));
+        assert_eq!(from(twin), Proof::Refuted);
         assert_eq!(from(victim), Proof::Proven);
         assert_eq!(nic::socket_addresses(id, 1), [victim]);
     }
