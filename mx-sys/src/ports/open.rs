@@ -104,7 +104,7 @@ impl OpenOptions {
             tcp_bind: None,
             secret_file: None,
             tcp_keepalive: Duration::from_secs(20),
-            tcp_kept_bytes: 8 << 20,
+            tcp_kept_bytes: 2 << 20,
             rdm_required: false,
             rdm: RdmOptions::default(),
             dgram_required: false,

@@ -48,7 +48,7 @@ impl TcpOptions {
             source_share: 50,
             dead_after: Duration::from_secs(20),
             dial_for: Duration::from_secs(20),
-            kept_bytes: 8 << 20,
+            kept_bytes: 2 << 20,
             linger: Duration::from_secs(1),
         }
     }

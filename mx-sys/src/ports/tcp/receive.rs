@@ -181,18 +181,16 @@ impl Rx {
         to: Addressee<'_, S>,
     ) -> (Turn, Result<(), Broken>) {
         let mut turn = Turn::default();
-        // A stranger cannot leave much, and there are only so many.
-        let mut sparing = pool.is_short() && !to.stranger;
         if self.awaited.is_some() {
             match self.awaited.look(fd) {
-                Ok(None) => return (turn, Ok(())),
-                // There is no use in waiting for the rest.
-                Ok(Some(over)) => sparing &= !over,
+                Ok(true) => {}
+                Ok(false) => return (turn, Ok(())),
                 Err(error) => return (turn, Err(Broken::Failed(error))),
             }
         }
         let mut staging = pool.take(&mut self.kept);
-        let reading = Reading::new(sparing);
+        // A stranger cannot leave much, and there are only so many.
+        let reading = Reading::new(pool.is_short() && !to.stranger);
         let result = self.run(fd, &mut staging, reading, quota, &mut turn, to);
         self.kept = pool.give_back(staging, busy);
         (turn, result)

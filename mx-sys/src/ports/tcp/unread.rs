@@ -29,15 +29,18 @@ impl Awaited {
         self.0 > 0
     }
 
-    /// Takes note of what there is. `None`: nothing to read yet. `Some(true)`: nothing more comes.
+    /// All of it is there. `UnexpectedEof`: it will never be.
     #[cold]
-    pub(super) fn look(&mut self, fd: &OwnedFd) -> io::Result<Option<bool>> {
-        let over = sys::unread(fd)? < self.0 as usize;
-        if over && !sys::finished(fd) {
-            return Ok(None);
+    pub(super) fn look(&mut self, fd: &OwnedFd) -> io::Result<bool> {
+        if sys::unread(fd)? < self.0 as usize {
+            if !sys::finished(fd) {
+                return Ok(false);
+            }
+            sys::take_error(fd)?;
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.stop(fd)?;
-        Ok(Some(over))
+        Ok(true)
     }
 
     /// The link waits no longer.
