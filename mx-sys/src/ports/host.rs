@@ -454,7 +454,11 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
                 address.map_or(Origin::Unknown, AnyAddress::origin)
             }
             // What a fabric calls an address proves nothing about an interface.
-            Owner::Rdm(_) | Owner::Nobody => Origin::Unknown,
+            Owner::Rdm(link) => {
+                let address = self.rdm.port.as_ref().and_then(|rdm| rdm.address(link));
+                address.map_or(Origin::Unknown, Origin::Address)
+            }
+            Owner::Nobody => Origin::Unknown,
         }
     }
 

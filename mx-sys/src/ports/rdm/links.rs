@@ -24,6 +24,7 @@ use mx_proto::port::LinkDown;
 use mx_proto::{Instant, LinkId, Route};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// How long the fabric may take to answer a Hello. rxm over TCP needs 130 ms on a busy host.
@@ -64,6 +65,8 @@ pub(super) struct Link {
     pub(super) word: u64,
     /// `None` only while locating.
     pub(super) peer: Option<Peer>,
+    /// Where its peer got our card. Frames with our cookie come from there, or from whom it told.
+    pub(super) from: Option<SocketAddr>,
     /// The order of its frames.
     pub(super) sequence: Sequence,
     /// Send slots with the provider.
@@ -248,13 +251,21 @@ impl Links {
     }
 
     /// A link for somebody who has introduced itself. `None` when too many of that kind wait.
-    pub(super) fn answer(&mut self, cookie: u64, peer: Peer, now: Instant) -> Option<LinkId> {
+    pub(super) fn answer(
+        &mut self,
+        cookie: u64,
+        peer: Peer,
+        from: SocketAddr,
+        now: Instant,
+    ) -> Option<LinkId> {
         if self.waiting >= WAITING_MAX || self.is_full() {
             return None;
         }
         self.waiting += 1;
         let until = now.after(WAITING);
-        Some(self.add(State::Waiting { until }, cookie, Some(peer), None, now))
+        let id = self.add(State::Waiting { until }, cookie, Some(peer), None, now);
+        self.of_mut(id)?.from = Some(from);
+        Some(id)
     }
 
     /// What is left of a link that is no more, until its peer has been told.
@@ -297,6 +308,7 @@ impl Links {
             cookie,
             word: 0,
             peer,
+            from: None,
             sequence: Sequence::default(),
             slots: 0,
             control: VecDeque::new(),
@@ -315,14 +327,14 @@ impl Links {
 
     /// The peer of a reserved link is known; it is to be greeted. False when the link is gone, or
     /// was not waiting for that.
-    pub(super) fn greet(&mut self, id: LinkId, peer: Peer, now: Instant) -> bool {
+    pub(super) fn greet(&mut self, id: LinkId, peer: Peer, from: SocketAddr, now: Instant) -> bool {
         let Some(link) = self.of_mut(id) else {
             return false;
         };
         if !matches!(link.state, State::Locating { .. }) {
             return false;
         }
-        link.peer = Some(peer);
+        (link.peer, link.from) = (Some(peer), Some(from));
         link.heard = now;
         link.state = State::Greeting {
             until: now.after(GREETING),
@@ -540,6 +552,10 @@ mod tests {
         Instant(seconds * SECOND)
     }
 
+    fn from() -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 7], 40_000))
+    }
+
     fn alarms(links: &mut Links, now: Instant) -> Vec<Alarm> {
         let mut alarms = Vec::new();
         links.tick(now, &mut alarms);
@@ -550,8 +566,8 @@ mod tests {
     fn a_fabric_that_does_not_answer_sends_the_endpoint_on_its_detour() {
         let mut links = Links::new(Duration::from_secs(20));
         let id = links.reserve(7, Some(Route(2)), at(0));
-        assert!(links.greet(id, PEER, at(1)));
-        assert!(!links.greet(id, PEER, at(1)));
+        assert!(links.greet(id, PEER, from(), at(1)));
+        assert!(!links.greet(id, PEER, from(), at(1)));
         assert_eq!(alarms(&mut links, at(5)), []);
         let down = Alarm::Down(id, LinkDown::Elsewhere(Route(2)));
         assert_eq!(alarms(&mut links, at(6)), [down]);
@@ -560,7 +576,7 @@ mod tests {
     #[test]
     fn a_silent_peer_is_asked_once_and_failed_after_the_configured_time() {
         let mut links = Links::new(Duration::from_secs(20));
-        let id = links.answer(7, PEER, at(0)).unwrap();
+        let id = links.answer(7, PEER, from(), at(0)).unwrap();
         assert!(links.addressed(id.index(), 8, at(0)).is_none());
         assert!(links.addressed(id.index(), 7, at(0)).is_some());
         assert_eq!(links.on_frame(id, Kind::Hello), Heard::Carries);
@@ -579,7 +595,7 @@ mod tests {
         for millis in [100, 1_000, 20_000, 1_000_000] {
             let keepalive = Duration::from_millis(millis);
             let mut links = Links::new(keepalive);
-            let id = links.answer(7, PEER, at(1)).unwrap();
+            let id = links.answer(7, PEER, from(), at(1)).unwrap();
             let last = at(1).after(keepalive / 37);
             links.addressed(id.index(), 7, last).unwrap();
             links.on_frame(id, Kind::Packet);
@@ -608,7 +624,8 @@ mod tests {
     #[test]
     fn a_stranger_that_never_gets_to_know_the_endpoint_keeps_no_link() {
         let mut links = Links::new(Duration::from_secs(1000));
-        let [stranger, known] = [7, 8].map(|cookie| links.answer(cookie, PEER, at(0)).unwrap());
+        let [stranger, known] =
+            [7, 8].map(|cookie| links.answer(cookie, PEER, from(), at(0)).unwrap());
         for (id, cookie) in [(stranger, 7), (known, 8)] {
             links.addressed(id.index(), cookie, at(3)).unwrap();
             links.on_frame(id, Kind::Ping);
@@ -628,7 +645,7 @@ mod tests {
     #[test]
     fn who_never_shows_up_is_dropped_in_silence() {
         let mut links = Links::new(Duration::from_secs(20));
-        let id = links.answer(7, PEER, at(0)).unwrap();
+        let id = links.answer(7, PEER, from(), at(0)).unwrap();
         assert_eq!(alarms(&mut links, at(9)), []);
         assert_eq!(alarms(&mut links, at(10)), [Alarm::Gone(id)]);
         links.take(id).unwrap();
@@ -640,18 +657,18 @@ mod tests {
     fn those_who_wait_are_bounded() {
         let mut links = Links::new(Duration::from_secs(20));
         for _ in 0..WAITING_MAX {
-            links.answer(7, PEER, at(0)).unwrap();
+            links.answer(7, PEER, from(), at(0)).unwrap();
         }
-        assert!(links.answer(7, PEER, at(0)).is_none());
+        assert!(links.answer(7, PEER, from(), at(0)).is_none());
         let first = links.ids()[0];
         links.on_frame(first, Kind::Hello);
-        assert!(links.answer(7, PEER, at(0)).is_some());
+        assert!(links.answer(7, PEER, from(), at(0)).is_some());
     }
 
     #[test]
     fn a_closing_link_goes_when_its_peer_knows_and_all_has_left_or_its_time_is_over() {
         let mut links = Links::new(Duration::from_secs(20));
-        let told = links.answer(7, PEER, at(0)).unwrap();
+        let told = links.answer(7, PEER, from(), at(0)).unwrap();
         links.on_frame(told, Kind::Hello);
         links.closing(told, at(1));
         let (left, leaving) = (links.depart(PEER, at(1)), links.depart(PEER, at(1)));
@@ -675,7 +692,7 @@ mod tests {
         let body = vec![0; 4_000_000];
         let mut kept = Vec::new();
         for _ in 0..16 {
-            let id = links.answer(7, PEER, at(0)).unwrap();
+            let id = links.answer(7, PEER, from(), at(0)).unwrap();
             let before = links.held;
             assert!(!links.hold(id, &early, &body, at(0)), "of a stranger");
             assert_eq!(links.held, before);
@@ -683,7 +700,7 @@ mod tests {
             assert!(links.hold(id, &early, &body, at(0)));
             kept.push(id);
         }
-        let id = links.answer(7, PEER, at(0)).unwrap();
+        let id = links.answer(7, PEER, from(), at(0)).unwrap();
         links.on_frame(id, Kind::Hello);
         assert!(!links.hold(id, &early, &body, at(0)), "one too many");
         links.take(id).unwrap();

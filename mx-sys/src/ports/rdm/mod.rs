@@ -67,7 +67,7 @@ use provider::Choice;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -264,8 +264,20 @@ impl RdmPort {
         })
     }
 
-    /// Somebody has introduced itself and wants a link. Returns our card for it.
-    pub fn answer(&mut self, theirs: &Card, clock: &dyn Clock) -> Result<Card, Refusal> {
+    /// With what address cards were exchanged for a link: frames on it come from whoever has been
+    /// told our card there.
+    pub fn address(&self, link: LinkId) -> Option<SocketAddr> {
+        self.links.of(link)?.from
+    }
+
+    /// Somebody at that address wants a link. Returns our card for it, which is for that address
+    /// alone.
+    pub fn answer(
+        &mut self,
+        theirs: &Card,
+        from: SocketAddr,
+        clock: &dyn Clock,
+    ) -> Result<Card, Refusal> {
         let now = clock.now();
         if !self.is_open(now) {
             return Err(Refusal::Failed);
@@ -285,7 +297,7 @@ impl RdmPort {
             return Err(Refusal::Failed);
         };
         let address = peer.address;
-        let Some(id) = self.links.answer(cookie, peer, now) else {
+        let Some(id) = self.links.answer(cookie, peer, from, now) else {
             fabric.addresses.give(&fabric.domain, address);
             return Err(Refusal::Full);
         };
@@ -293,8 +305,9 @@ impl RdmPort {
         self.card(id).ok_or(Refusal::Failed)
     }
 
-    /// The peer of a reserved link has been located; whether the fabric leads there is tried now.
-    pub fn greet(&mut self, link: LinkId, theirs: &Card, clock: &dyn Clock) {
+    /// The peer of a reserved link has been located, at that address, to which our card has gone;
+    /// whether the fabric leads there is tried now.
+    pub fn greet(&mut self, link: LinkId, theirs: &Card, from: SocketAddr, clock: &dyn Clock) {
         let now = clock.now();
         let Some(fabric) = &mut self.fabric else {
             return;
@@ -307,7 +320,7 @@ impl RdmPort {
             return self.give_up(link, LinkDown::Unreachable);
         };
         let address = peer.address;
-        if !self.links.greet(link, peer, now) {
+        if !self.links.greet(link, peer, from, now) {
             fabric.addresses.give(&fabric.domain, address);
             return;
         }
