@@ -40,6 +40,7 @@ mod status;
 mod table;
 pub mod time;
 mod timer;
+pub mod told;
 pub mod wire;
 
 pub use config::{Config, Key};

@@ -37,8 +37,8 @@ pub(crate) struct Partner {
     pub(crate) peer_epoch: u16,
     /// The session and number of the peer's that the call of this one was made to, and that is over.
     pub(crate) over: Option<Box<(SessionId, u16)>>,
-    /// Whose share of the places it has; 0: nobody's.
-    pub(crate) share: u32,
+    /// In whose share of the places it counts.
+    pub(crate) source: Source,
     /// The upper layer's word.
     pub(crate) context: u64,
     /// Where messages go out. When the peer has closed it, nothing does any more; see
@@ -136,7 +136,7 @@ impl Partner {
             epoch,
             peer_epoch: 0,
             over: None,
-            share: 0,
+            source: Source::TRUSTED,
             context: 0,
             tx: None,
             links: SmallVec::new(),
@@ -277,9 +277,9 @@ impl Partners {
         }
     }
 
-    /// Is there a place for another one, and in that share?
-    pub(crate) fn may_add(&self, share: u32) -> bool {
-        self.places.may_take(Source(share.into()), 1)
+    /// Is there a place for another one from there?
+    pub(crate) fn may_add(&self, source: Source) -> bool {
+        self.places.may_take(source, 1)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -292,11 +292,11 @@ impl Partners {
         nic: NicId,
         endpoint: EndpointId,
         credit: Credit,
-        share: u32,
+        source: Source,
     ) -> PartnerId {
         let epoch = self.next_epoch;
         self.next_epoch = epoch.checked_add(1).unwrap_or(1);
-        self.add_as(epoch, nic, endpoint, credit, share)
+        self.add_as(epoch, nic, endpoint, credit, source)
     }
 
     /// One that the peer knows, or will know, by this epoch.
@@ -306,11 +306,11 @@ impl Partners {
         nic: NicId,
         endpoint: EndpointId,
         credit: Credit,
-        share: u32,
+        source: Source,
     ) -> PartnerId {
         let mut partner = Partner::new(nic, endpoint, epoch, credit);
-        partner.share = share;
-        self.places.take(Source(share.into()), 1);
+        partner.source = source;
+        self.places.take(source, 1);
         let name = (nic, endpoint);
         let (index, generation) = self.table.insert(partner);
         let id = PartnerId::new(index, generation);
@@ -320,7 +320,7 @@ impl Partners {
 
     /// A name that nobody is reached by.
     pub(crate) fn add_ghost(&mut self, ghost: Partner) -> PartnerId {
-        self.places.take(Source(ghost.share.into()), 1);
+        self.places.take(ghost.source, 1);
         let (index, generation) = self.table.insert(ghost);
         PartnerId::new(index, generation)
     }
@@ -351,7 +351,7 @@ impl Partners {
 
     pub(crate) fn take(&mut self, id: PartnerId) -> Option<Partner> {
         let partner = self.table.remove(id.index(), id.generation())?;
-        self.places.give_back(Source(partner.share.into()), 1);
+        self.places.give_back(partner.source, 1);
         let name = (partner.nic, partner.endpoint);
         if self.by_name.get(&name) == Some(&id) {
             self.by_name.remove(&name);

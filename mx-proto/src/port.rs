@@ -18,6 +18,7 @@
 use crate::ids::{LinkId, Route, Target};
 use crate::memory::{Memory, Source};
 use crate::origin::{self, Claim, Proof};
+use crate::secret::Binding;
 use crate::time::{Clock, Instant};
 use std::fmt;
 
@@ -220,6 +221,13 @@ pub trait Port<M: Memory> {
     fn source(&self, link: LinkId) -> origin::Source {
         let _ = link;
         origin::Source::TRUSTED
+    }
+
+    /// What both ends of `link` know of it, and no other link has: proofs of the site's secret are about
+    /// that, so that they are worth nothing on another link. The same while the link is up.
+    fn binding(&self, link: LinkId) -> Binding {
+        let _ = link;
+        [0; 2]
     }
 
     /// Sends one packet. The body's length is already in the header.

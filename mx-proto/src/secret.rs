@@ -29,6 +29,10 @@ pub const NONCE_LEN: usize = 16;
 /// A proof of knowing the secret.
 pub type ProofBytes = [u8; PROOF_LEN];
 
+/// What both ends of a link know of it, and no other link has, the caller's part first; zeros where a
+/// port knows nothing of the kind.
+pub type Binding = [u64; 2];
+
 /// What makes a proof worth something once.
 pub type Nonce = [u8; NONCE_LEN];
 
@@ -73,8 +77,8 @@ pub struct Words<'a> {
     pub caller: &'a [u8],
     /// Said by who was called, its nonce included.
     pub called: &'a [u8],
-    /// What both know of the link, the caller's first.
-    pub binding: [u64; 2],
+    /// Of the link.
+    pub binding: Binding,
 }
 
 /// No other program's proofs begin like this, nor those of another layout.

@@ -6,6 +6,7 @@ use crate::event::Completion;
 use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId, Route, Target};
 use crate::matching::{Payload, Waiting};
 use crate::memory::Memory;
+use crate::origin::Source;
 use crate::partner::{Link, Partner};
 use crate::port::{Body, Close, ConnectError, LinkDown, Port, SendError, Sent};
 use crate::queues::Queues;
@@ -505,7 +506,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     }
 
     fn new_partner(&mut self, target: Target) -> Result<PartnerId, ConnectError> {
-        if !self.core.partners.may_add(0) {
+        if !self.core.partners.may_add(Source::TRUSTED) {
             return Err(ConnectError::NoResources);
         }
         let link = self.port.connect(target, &self.clock)?;
@@ -513,7 +514,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let id = self
             .core
             .partners
-            .add(target.nic, target.endpoint, credit, 0);
+            .add(target.nic, target.endpoint, credit, Source::TRUSTED);
         self.attach(id, link);
         Ok(id)
     }
@@ -577,7 +578,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             let _ = self.port.send(link, &header, Body::EMPTY);
         }
         for link in &partner.links {
-            self.core.introductions.forget_proof(link.id);
+            self.core.challenges.forget(link.id);
             self.port.close(link.id, Close::Flush);
         }
     }

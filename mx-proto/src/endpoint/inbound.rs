@@ -40,7 +40,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
     fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
         self.core.session_out.forget(link);
         self.core.forget_introduction(link);
-        self.core.introductions.forget_proof(link);
+        self.core.challenges.forget(link);
         let partner = self.core.partner_of(link, cookie);
         self.core.link_down(link, partner, reason);
     }

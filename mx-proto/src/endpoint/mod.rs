@@ -87,6 +87,7 @@ struct Core<M> {
     ready: VecDeque<PartnerId>,
     session_out: aside::Aside,
     introductions: introductions::Introductions,
+    challenges: introductions::Challenges,
     /// Packets without message data that wait for partners, all together.
     controls: usize,
     /// Memory the port still reads, and whose it is.
@@ -159,6 +160,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             ready: VecDeque::new(),
             session_out: aside::Aside::default(),
             introductions: introductions::Introductions::new(share),
+            challenges: introductions::Challenges::default(),
             controls: 0,
             held: HashMap::default(),
             reads: HashMap::default(),
@@ -390,7 +392,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             match errand {
                 Errand::Bind(link, cookie) => self.port.bind(link, cookie),
                 Errand::Close(link, how) => {
-                    self.core.introductions.forget_proof(link);
+                    self.core.challenges.forget(link);
                     self.port.close(link, how);
                 }
                 Errand::Detach {

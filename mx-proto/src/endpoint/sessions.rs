@@ -162,7 +162,7 @@ impl<M: Memory> Core<M> {
         };
         let next = self
             .partners
-            .add_as(old.epoch, old.nic, old.endpoint, credit, old.share);
+            .add_as(old.epoch, old.nic, old.endpoint, credit, old.source);
         for connect in &connects {
             if let Some(request) = self.requests.of_mut(*connect)
                 && let State::Connecting { to, .. } = &mut request.state
@@ -307,7 +307,7 @@ impl<M: Memory> Core<M> {
     pub(super) fn admit(&mut self, link: LinkId, source: Source, header: &Header, hello: &Hello) {
         if let Some(epoch) = self.known_otherwise(hello, header) {
             if self.config.secret.is_some() {
-                self.introductions.keep_shown(link);
+                self.challenges.keep_shown(link);
             }
             return self.reply_known(link, header.word, epoch, hello);
         }
@@ -437,13 +437,12 @@ impl<M: Memory> Core<M> {
                 id
             }
             None => {
-                let share = self.share_of(source);
-                if !self.partners.may_add(share) {
+                if !self.partners.may_add(source) {
                     return None;
                 }
                 let credit = self.new_credit();
                 self.partners
-                    .add(identity.nic, identity.endpoint, credit, share)
+                    .add(identity.nic, identity.endpoint, credit, source)
             }
         };
         self.errands.push(Errand::Bind(link, id.to_word()));

@@ -21,12 +21,13 @@
 use super::dgram::fabric::FabricDatagrams;
 use super::dgram::{self, Backend, DgramPort};
 use super::host::ROUTE_TCP;
-use super::locator::{Cards, Locator, Peer, Told};
+use super::locator::{Cards, Locator, Peer};
 use super::nest::Nest;
 use super::owner::DGRAM;
 use super::rdm::card::{Card, Refusal};
 use super::relay::{Relay, Watch};
 use mx_proto::port::{Close, ConnectError, LinkDown, Port, Sink};
+use mx_proto::told::Told;
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
 use std::collections::HashMap;
 use std::io;

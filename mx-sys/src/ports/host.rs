@@ -46,7 +46,7 @@ use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, PACKET_LEAST, Port, RemoteKey, RemoteRead,
     SendError, Sent, Sink, WakeDescriptors,
 };
-use mx_proto::secret::Secret;
+use mx_proto::secret::{Binding, Secret};
 use mx_proto::{Clock, Identity, Instant, LinkId, Memory, Route, Target};
 use std::time::Duration;
 use std::{fmt, io};
@@ -592,6 +592,14 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
 
     fn source(&self, link: LinkId) -> Source {
         self.origin(link).source()
+    }
+
+    fn binding(&self, link: LinkId) -> Binding {
+        match (owner(link), &self.rdm.port, self.dgram.port()) {
+            (Owner::Rdm(link), Some(rdm), _) => Port::<M>::binding(rdm, link),
+            (Owner::Dgram(link), _, Some(dgram)) => Port::<M>::binding(dgram, link),
+            _ => [0; 2],
+        }
     }
 
     #[inline]

@@ -41,7 +41,7 @@ mod trouble;
 
 pub(super) use packet::{For, What, recognise};
 pub use ports::{Cards, Fabric};
-pub(super) use trouble::{Peer, Told};
+pub(super) use trouble::Peer;
 
 use super::host::ROUTE_TCP;
 use super::origin::Origin;
@@ -51,6 +51,7 @@ use super::tcp::TcpPort;
 use guard::{Guard, Proven};
 use mx_proto::port::{Close, ConnectError, HeaderBytes, LinkDown, Port, SendError, Sink};
 use mx_proto::secret::{Nonce, PROOF_LEN, Secret};
+use mx_proto::told::Told;
 use mx_proto::{Clock, Instant, LinkId, Memory, Source, Target};
 use packet::{bytes_of, send};
 use std::collections::{HashMap, VecDeque};

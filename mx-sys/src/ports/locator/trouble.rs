@@ -6,9 +6,7 @@ use super::packet::For;
 use crate::nic;
 use crate::ports::rdm::card::Refusal;
 use mx_proto::{EndpointId, NicId, Target};
-use std::collections::HashSet;
 use std::fmt;
-use std::hash::Hash;
 
 /// Who is to be reached: its address, for people, by whatever way.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -27,29 +25,6 @@ impl fmt::Display for Peer {
             Some(host) => write!(f, "mx://{host}:{}", endpoint.0),
             None => write!(f, "endpoint {} of {:#x}", endpoint.0, nic.0),
         }
-    }
-}
-
-/// What has been said already: a peer that is not reached is tried often.
-#[derive(Debug)]
-pub(in crate::ports) struct Told<K>(HashSet<K>);
-
-/// What is remembered at most. Beyond it all begins to be said again.
-const TOLD_MAX: usize = 4096;
-
-impl<K> Default for Told<K> {
-    fn default() -> Self {
-        Self(HashSet::new())
-    }
-}
-
-impl<K: Eq + Hash> Told<K> {
-    /// It has not been said yet; from now on it has.
-    pub(in crate::ports) fn is_news(&mut self, what: K) -> bool {
-        if self.0.len() >= TOLD_MAX {
-            self.0.clear();
-        }
-        self.0.insert(what)
     }
 }
 
@@ -116,19 +91,6 @@ impl fmt::Display for Line<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn everything_is_news_once_until_there_is_too_much_of_it() {
-        let mut told = Told::default();
-        for what in 0..TOLD_MAX - 1 {
-            assert!(told.is_news(what));
-            assert!(!told.is_news(what));
-        }
-        assert!(told.is_news(TOLD_MAX));
-        // Full: it begins again.
-        assert!(told.is_news(0));
-        assert_eq!(told.0.len(), 1);
-    }
 
     #[test]
     fn a_peer_without_a_name_is_named_by_its_numbers() {

@@ -1,0 +1,299 @@
+//! The site's secret in an introduction: who is asked for it, and who proves it.
+//!
+//! ```text
+//!   us                                            them
+//!   say: Connect(hello, nonce) -----------------> CHALLENGED
+//!   on_challenge <--- Challenge(who, nonce, proof)
+//!      | right: the link is proven                  | on_prove
+//!      `----------------------- Prove(proof) -----> right: goes on as CLAIMED
+//!   wrong: distrusted, left                         wrong: refused, closed
+//! ```
+//!
+//! Nothing that comes on a link of ours counts before the Challenge there is right, but a refusal.
+//!
+//! Owns: what we have said on links that are not proven, the count of nonces.
+//! Knows nothing of: what comes after. Cost: nothing without a secret, and nothing once a link is
+//! proven.
+
+use super::{Due, Stage};
+use crate::endpoint::Core;
+use crate::event::Identity;
+use crate::ids::{LinkId, NicId, PartnerId};
+use crate::memory::Memory;
+use crate::origin::Source;
+use crate::partner::Partner;
+use crate::queues::Control;
+use crate::secret::{self, Binding, Purpose, Role, Words};
+use crate::status::{DownReason, Status};
+use crate::told::Told;
+use crate::wire::{self, ChallengeBody, HELLO_LEN, Header, Hello};
+use foldhash::fast::RandomState;
+use std::collections::{HashMap, HashSet};
+
+/// What is under way about the secret on links that belong to no introduction.
+#[derive(Debug, Default)]
+pub(in crate::endpoint) struct Challenges {
+    /// What we have said where whom we called has not proven it yet.
+    said: HashMap<LinkId, Hello, RandomState>,
+    /// Strangers' links with the secret proven, where they are to introduce themselves once more.
+    shown: HashSet<LinkId, RandomState>,
+    /// The number of the last nonce, ours as callers and as called ones.
+    nonces: u64,
+    /// The interfaces that we have called in vain.
+    distrusted: Told<NicId>,
+}
+
+impl Challenges {
+    /// A stranger's link, with the secret proven, stays one.
+    pub(in crate::endpoint) fn keep_shown(&mut self, link: LinkId) {
+        self.shown.insert(link);
+    }
+
+    /// It has been one.
+    pub(super) fn take_shown(&mut self, link: LinkId) -> bool {
+        self.shown.remove(&link)
+    }
+
+    /// A link is no more, or it is ours and proven.
+    #[inline]
+    pub(in crate::endpoint) fn forget(&mut self, link: LinkId) {
+        if !self.shown.is_empty() {
+            self.shown.remove(&link);
+        }
+        if !self.said.is_empty() {
+            self.said.remove(&link);
+            if self.said.is_empty() && self.said.capacity() > KEPT {
+                self.said = HashMap::default();
+            }
+        }
+    }
+}
+
+impl<M: Memory> Core<M> {
+    /// Asks a stranger for the site's secret, if there is one and it has not proven it. False: it need
+    /// not prove anything.
+    pub(super) fn challenge(&mut self, link: LinkId, binding: Binding) -> bool {
+        let Self {
+            introductions,
+            challenges,
+            config,
+            session_out,
+            identity,
+            ..
+        } = self;
+        let Some(secret) = &config.secret else {
+            return false;
+        };
+        let Some(introduction) = introductions.waiting.get_mut(&link) else {
+            return false;
+        };
+        if introduction.trusted {
+            return false;
+        }
+        challenges.nonces += 1;
+        let number = challenges.nonces;
+        introduction.stage = Stage::Challenged(number, binding);
+        let nonce = secret::nonce(&config.key.0, number);
+        let said = ChallengeBody::said(identity, &nonce);
+        let caller = caller(&introduction.hello);
+        let proof = secret.prove(Role::Called, &words(&caller, &said, binding));
+        let body = ChallengeBody {
+            identity: *identity,
+            nonce,
+            proof,
+        };
+        let header = Header::new(wire::Kind::Challenge, 0, 0);
+        // A Connect with a wrong key may have been refused before this one.
+        session_out.keep_open(link);
+        session_out.push(link, Control::new(header, &body.emit()), false);
+        true
+    }
+
+    /// A stranger answers that.
+    pub(in crate::endpoint) fn on_prove(&mut self, link: LinkId, proof: &[u8]) {
+        let Self {
+            introductions,
+            config,
+            identity,
+            ..
+        } = self;
+        let waiting = introductions.waiting.get_mut(&link);
+        let asked = waiting.and_then(|of| match of.stage {
+            Stage::Challenged(number, binding) => Some((of, number, binding)),
+            _ => None,
+        });
+        let (Some(secret), Some((introduction, number, binding))) = (&config.secret, asked) else {
+            return self.violation(link, 0, "a proof that nobody has asked for");
+        };
+        let said = ChallengeBody::said(identity, &secret::nonce(&config.key.0, number));
+        let caller = caller(&introduction.hello);
+        let words = words(&caller, &said, binding);
+        introduction.stage = Stage::Claimed;
+        if secret.verify(Role::Caller, &words, proof) {
+            introductions.due.push_back(Due::Trust(link));
+            return;
+        }
+        let (source, who) = (introduction.source, introduction.hello.identity);
+        self.log_stranger(source, who, "has another, or none,");
+        self.turn_away(link, Status::BadSecret);
+    }
+
+    /// Whom we have called asks for the site's secret. What the port knows of the link is asked when it
+    /// is not being polled.
+    pub(in crate::endpoint) fn on_challenge(&mut self, link: LinkId, from: PartnerId, body: &[u8]) {
+        let Some(body) = ChallengeBody::parse(body) else {
+            return self.violation(link, from.to_word(), "a malformed challenge");
+        };
+        let due = &mut self.introductions.due;
+        due.push_back(Due::Challenge(link, from, Box::new(body)));
+    }
+
+    /// It has proven that it knows it, or has not.
+    pub(super) fn answer_challenge(
+        &mut self,
+        link: LinkId,
+        from: PartnerId,
+        binding: Binding,
+        body: &ChallengeBody,
+    ) {
+        // It may be another's by now, or nobody's.
+        let from = self.partner_of(link, from.to_word());
+        if self.partners.of(from).is_none() {
+            return;
+        }
+        let who = Some(body.identity);
+        let Some(secret) = &self.config.secret else {
+            return self.distrust(link, from, who, WANTED);
+        };
+        let Some(hello) = self.challenges.said.get(&link) else {
+            return self.violation(link, from.to_word(), "a challenge to nothing we have said");
+        };
+        // Somebody else's address, where our own words are passed on to us, and our proof of them.
+        let own = (self.identity.nic, self.identity.endpoint);
+        if body.identity == self.identity && hello.to != own {
+            return self.distrust(link, from, who, ECHO);
+        }
+        let (caller, said) = (
+            caller(hello),
+            ChallengeBody::said(&body.identity, &body.nonce),
+        );
+        let words = words(&caller, &said, binding);
+        if !secret.verify(Role::Called, &words, &body.proof) {
+            return self.distrust(link, from, who, ANOTHER);
+        }
+        let proof = secret.prove(Role::Caller, &words);
+        self.challenges.forget(link);
+        let links = self.partners.of_mut(from).map(|partner| &mut partner.links);
+        for known in links.into_iter().flatten() {
+            known.proven |= known.id == link;
+        }
+        let header = Header::new(wire::Kind::Prove, 0, 0);
+        self.session_out
+            .push(link, Control::new(header, &proof), false);
+    }
+
+    /// May what comes on this link of a partner's be believed, as far as the site's secret goes?
+    #[inline]
+    pub(in crate::endpoint) fn trusts(&self, link: LinkId, from: PartnerId) -> bool {
+        let proven = |partner: &Partner| partner.proven_on(link);
+        self.config.secret.is_none() || self.partners.of(from).is_some_and(proven)
+    }
+
+    /// With a secret: what is said on a link of ours where nothing is proven yet. The same each time,
+    /// but for the key, so that one challenge is for all of it.
+    pub(in crate::endpoint) fn say(&mut self, link: LinkId, hello: Hello) -> Hello {
+        let Challenges { said, nonces, .. } = &mut self.challenges;
+        let key = &self.config.key.0;
+        let first = said.entry(link).or_insert_with(|| {
+            *nonces += 1;
+            Hello {
+                nonce: secret::nonce(key, *nonces),
+                ..hello
+            }
+        });
+        Hello {
+            key: hello.key,
+            ..*first
+        }
+    }
+
+    /// The link of a call of ours leads to somebody with whom we do not share the site's secret. Who
+    /// has reached us meanwhile on a link of its own has nothing to do with that.
+    #[cold]
+    pub(in crate::endpoint) fn distrust(
+        &mut self,
+        link: LinkId,
+        from: PartnerId,
+        who: Option<Identity>,
+        why: &str,
+    ) {
+        self.log_distrust(who, from, why);
+        self.stats.refused += 1;
+        let known = self.partners.of(from);
+        if known.is_some_and(|partner| partner.session.is_some()) {
+            return self.leave_link(link, from);
+        }
+        self.fail_partner(from, DownReason::Secret);
+    }
+
+    /// Says what to do about the secret, once for each interface called and then ever more rarely.
+    pub(in crate::endpoint) fn log_distrust(
+        &mut self,
+        who: Option<Identity>,
+        from: PartnerId,
+        why: &str,
+    ) {
+        let Some(partner) = self.partners.of(from) else {
+            return;
+        };
+        let (nic, endpoint) = (partner.nic, partner.endpoint);
+        let Some(times) = self.challenges.distrusted.again(nic) else {
+            return;
+        };
+        match who {
+            Some(who) => log::warn!(
+                "called {nic:?} {endpoint:?}, and {who:?} {why} (MX_SECRET_FILE; call {times})"
+            ),
+            None => {
+                log::warn!(
+                    "called {nic:?} {endpoint:?}, which {why} (MX_SECRET_FILE; call {times})"
+                );
+            }
+        }
+    }
+
+    pub(super) fn log_stranger(&mut self, source: Source, who: Identity, how: &str) {
+        if let Some(times) = self.introductions.refused.again(source) {
+            log::warn!(
+                "{source:?}, which says it is {who:?}, {how} when asked for the site's secret: not \
+                 let in; give it the same file (MX_SECRET_FILE; refusal {times})"
+            );
+        }
+    }
+}
+
+/// A caller's words. Its key is no part of them: a link has one proof and may have several keys.
+fn caller(hello: &Hello) -> [u8; HELLO_LEN] {
+    Hello { key: 0, ..*hello }.emit()
+}
+
+fn words<'a>(caller: &'a [u8], called: &'a [u8], binding: Binding) -> Words<'a> {
+    Words {
+        purpose: Purpose::Introduction,
+        caller,
+        called,
+        binding,
+    }
+}
+
+/// Why whom we have called is left again.
+pub(in crate::endpoint) const UNASKED: &str =
+    "does not ask for the site's secret, so it has none: it needs the same file as we";
+pub(in crate::endpoint) const REFUSED: &str =
+    "says we do not know the site's secret: both need the same file";
+const ECHO: &str = "is ourselves: what we say there comes back to us";
+const ANOTHER: &str = "has another secret than we: both need the same file";
+const WANTED: &str = "asks for the site's secret, and we have none: we need the same file";
+
+/// Places kept when nothing is under way.
+const KEPT: usize = 64;

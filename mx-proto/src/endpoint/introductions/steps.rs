@@ -1,0 +1,433 @@
+//! The steps of introductions, taken after each poll of the port.
+//!
+//! ```text
+//!   look_at --no secret, or known--> examine --> proven --> admit_all, or the answer to our call
+//!      `--challenge ... trusted ------^  |         ^ `--> ask_old ... old_answered --> proven
+//!                                        `--> ask --> asked --'            `--> turn_away
+//! ```
+//!
+//! Knows nothing of: how a claim is proven, what a partner is.
+
+use super::{Doubt, Due, End, Introduction, Introductions, MORE_MAX, OLD_TIME, Stage};
+use crate::endpoint::inbound::Inbound;
+use crate::endpoint::{Core, Endpoint, Errand};
+use crate::event::Handler;
+use crate::ids::{EndpointId, LinkId, NicId, PartnerId, Route, Target};
+use crate::memory::Memory;
+use crate::origin::{Claim, Proof};
+use crate::port::{Close, LinkDown, Port, Sink};
+use crate::queues::Control;
+use crate::request::NOBODY;
+use crate::status::{DownReason, Status};
+use crate::time::{Clock, Instant};
+use crate::wire::{self, ConfirmBody, Header, Hello};
+use siphasher::sip::SipHasher24;
+use std::hash::Hasher;
+
+impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
+    /// Goes on with all introductions that can.
+    #[cold]
+    pub(in crate::endpoint) fn see_to_introductions<H: Handler<M>>(
+        &mut self,
+        handler: &mut H,
+    ) -> bool {
+        let now = self.clock.now();
+        let introductions = &mut self.core.introductions;
+        while let Some((end, _)) = introductions.ends.expired(now) {
+            introductions.due.push_back(match end {
+                End::Ask(ours) => Due::Asked(ours, false),
+                End::Doubt(old) => Due::Answered(old, false),
+            });
+        }
+        let mut busy = false;
+        while let Some(due) = self.core.introductions.due.pop_front() {
+            busy = true;
+            match due {
+                Due::Look(link) => self.look_at(link, now, handler),
+                Due::Trust(link) => self.trusted(link, now, handler),
+                Due::Challenge(link, from, body) => {
+                    let binding = self.port.binding(link);
+                    self.core.answer_challenge(link, from, binding, &body);
+                }
+                Due::Asked(ours, yes) => self.asked(ours, yes, now, handler),
+                Due::AskElsewhere(ours, route) => self.ask_elsewhere(ours, route, now),
+                Due::Doubt(old) => self.core.ask_old(old, None, now),
+                Due::Answered(old, alive) => self.old_answered(old, alive, now, handler),
+            }
+        }
+        busy
+    }
+
+    /// A link has a hello.
+    fn look_at<H: Handler<M>>(&mut self, link: LinkId, now: Instant, handler: &mut H) {
+        let Some(claim) = self.core.claim_on(link) else {
+            return;
+        };
+        let source = self.port.source(link);
+        if let Some(introduction) = self.core.introductions.waiting.get_mut(&link) {
+            introduction.source = source;
+        }
+        let binding = self.port.binding(link);
+        if !self.core.challenge(link, binding) {
+            self.examine(link, &claim, now, handler);
+        }
+    }
+
+    /// Its peer has proven the site's secret.
+    fn trusted<H: Handler<M>>(&mut self, link: LinkId, now: Instant, handler: &mut H) {
+        if let Some(claim) = self.core.claim_on(link) {
+            self.examine(link, &claim, now, handler);
+        }
+    }
+
+    /// What does the network say about a claim?
+    fn examine<H: Handler<M>>(
+        &mut self,
+        link: LinkId,
+        claim: &Claim,
+        now: Instant,
+        handler: &mut H,
+    ) {
+        match self.port.proof(link, claim) {
+            Proof::Proven => self.proven(link, now, handler),
+            Proof::Refuted => self.refute(link, "it comes from elsewhere"),
+            Proof::Ask(target) => self.ask(link, target, now),
+        }
+    }
+
+    fn ask(&mut self, link: LinkId, target: Target, now: Instant) {
+        if !self.core.introductions.may_wait(link) {
+            return self.core.turn_away(link, Status::NoResources);
+        }
+        match self.port.connect(target, &self.clock) {
+            Ok(ours) => {
+                self.core.stats.confirms += 1;
+                // It is nobody's, and no stranger's.
+                self.port.bind(ours, NOBODY.to_word());
+                self.core.introductions.ask_on(link, ours, now);
+            }
+            Err(error) => {
+                log::debug!("link {link:?}: the claimed address cannot be asked: {error}");
+                self.refute(link, "it comes from elsewhere, and cannot be asked there");
+            }
+        }
+    }
+
+    fn ask_elsewhere(&mut self, ours: LinkId, route: Route, now: Instant) {
+        let Some(link) = self.core.introductions.ended_asking(ours) else {
+            return;
+        };
+        if let Some(claim) = self.core.claim_on(link) {
+            let target = Target {
+                nic: claim.nic,
+                endpoint: claim.endpoint,
+                route,
+            };
+            self.ask(link, target, now);
+        }
+    }
+
+    fn asked<H: Handler<M>>(&mut self, ours: LinkId, yes: bool, now: Instant, handler: &mut H) {
+        let Some(link) = self.core.introductions.ended_asking(ours) else {
+            return;
+        };
+        self.core.session_out.forget(ours);
+        self.port.close(ours, Close::Now);
+        if yes {
+            self.proven(link, now, handler);
+        } else {
+            self.refute(
+                link,
+                "it comes from elsewhere, and nobody there knows of it",
+            );
+        }
+    }
+
+    /// The peer of a link is who it says.
+    fn proven<H: Handler<M>>(&mut self, link: LinkId, now: Instant, handler: &mut H) {
+        let Some(introduction) = self.core.introductions.waiting.get(&link) else {
+            return;
+        };
+        let (from, hello) = (introduction.from, introduction.hello);
+        if let Some(old) = self.core.old_life(from, &hello) {
+            let live = self.core.partners.of(old).and_then(|of| of.live_tx());
+            if live.is_some() {
+                if !self.core.introductions.may_wait(link) {
+                    return self.core.turn_away(link, Status::NoResources);
+                }
+                return self.core.ask_old(old, Some(link), now);
+            }
+            // Its link is down.
+            self.core.fail_partner(old, DownReason::Restarted);
+        }
+        if from.is_some() && self.core.claim_on(link).is_none() {
+            return;
+        }
+        let Some((introduction, _)) = self.core.introductions.take(link) else {
+            return;
+        };
+        let Some(from) = from else {
+            return self.core.admit_all(link, introduction);
+        };
+        let Introduction { header, behind, .. } = introduction;
+        if header.kind == wire::Kind::Reply {
+            self.core.reply_on(link, from, &header, &hello);
+        } else {
+            self.core.connect_on(link, from, &header, &hello);
+        }
+        for (header, body) in behind {
+            // Not after its link has been given up.
+            let owner = self.core.partner_of(link, from.to_word());
+            if self.core.partners.of(owner).is_none() {
+                break;
+            }
+            let mut sink = Inbound {
+                core: &mut self.core,
+                handler,
+                clock: &self.clock,
+            };
+            sink.on_packet(link, owner.to_word(), &header, &body[..]);
+        }
+    }
+
+    /// The network does not bear out what the peer of a link says.
+    fn refute(&mut self, link: LinkId, why: &str) {
+        self.core.stats.unproven += 1;
+        if let Some(introduction) = self.core.introductions.waiting.get(&link) {
+            let (source, identity) = (introduction.source, introduction.hello.identity);
+            if let Some(times) = self.core.introductions.refused.again(source) {
+                log::warn!(
+                    "{source:?} says it is {identity:?}, but {why}: refused (refusal {times})"
+                );
+            }
+        }
+        self.core.turn_away(link, Status::NoResources);
+    }
+
+    /// An old partner is there, or it is not.
+    fn old_answered<H: Handler<M>>(
+        &mut self,
+        old: PartnerId,
+        alive: bool,
+        now: Instant,
+        handler: &mut H,
+    ) {
+        let Some(doubt) = self.core.introductions.doubts.remove(&old) else {
+            return;
+        };
+        self.core.introductions.ends.clear(doubt.timer);
+        if !alive {
+            self.core.fail_partner(old, DownReason::Restarted);
+        }
+        for link in doubt.newcomers {
+            let waits = self.core.introductions.waiting.get(&link);
+            let Some((source, identity)) = waits
+                .filter(|of| of.stage == Stage::Newcomer(old))
+                .map(|of| (of.source, of.hello.identity))
+            else {
+                continue;
+            };
+            if !alive {
+                self.proven(link, now, handler);
+                continue;
+            }
+            self.core.stats.intruders += 1;
+            if let Some(times) = self.core.introductions.refused.again(source) {
+                log::warn!(
+                    "{source:?} says it is {identity:?}, which is there in another life: refused \
+                     (refusal {times})"
+                );
+            }
+            self.core.turn_away(link, Status::NoResources);
+        }
+    }
+}
+
+impl<M: Memory> Core<M> {
+    /// A stranger introduces itself.
+    pub(in crate::endpoint) fn come(&mut self, link: LinkId, header: &Header, hello: Hello) {
+        let Some(introduction) = self.introductions.waiting.get_mut(&link) else {
+            let trusted = self.challenges.take_shown(link);
+            let begins = (*header, hello);
+            return self.introductions.begin(link, None, begins, trusted);
+        };
+        if introduction.hello.identity != hello.identity {
+            return self.violation(link, 0, "an introduction under another name");
+        }
+        if introduction.more.len() < MORE_MAX {
+            introduction.more.push((*header, hello));
+            return;
+        }
+        self.stats.refused += 1;
+        self.send_reply(None, link, header.word, Status::NoResources, false);
+    }
+
+    /// Whom we have called says it is somebody else than whom we meant, or another than we know under
+    /// that name: that waits until it is proven. False: it is neither.
+    pub(in crate::endpoint) fn waits_for_proof(
+        &mut self,
+        link: LinkId,
+        from: PartnerId,
+        header: &Header,
+        hello: &Hello,
+    ) -> bool {
+        let who = &hello.identity;
+        let waits = self.partners.of(from).is_some_and(|partner| {
+            partner.session.is_none()
+                && ((partner.nic, partner.endpoint) != (who.nic, who.endpoint)
+                    || self.old_life(Some(from), hello).is_some())
+        });
+        if waits {
+            // Whoever answers a call has proven the secret before.
+            let begins = (*header, *hello);
+            self.introductions.begin(link, Some(from), begins, true);
+        }
+        waits
+    }
+
+    /// What is said on a link, unless that is no more.
+    fn claim_on(&mut self, link: LinkId) -> Option<Claim> {
+        let introduction = self.introductions.waiting.get(&link)?;
+        let stays = introduction.from.is_none_or(|from| {
+            let partner = self.partners.of(from);
+            partner.is_some_and(|partner| partner.owns(link))
+        });
+        let Hello { identity, to, .. } = introduction.hello;
+        if !stays {
+            self.forget_introduction(link);
+            return None;
+        }
+        Some(Claim {
+            nic: identity.nic,
+            endpoint: identity.endpoint,
+            to,
+        })
+    }
+
+    /// Who is known under the name of a hello, in another life.
+    fn old_life(&self, from: Option<PartnerId>, hello: &Hello) -> Option<PartnerId> {
+        let who = &hello.identity;
+        let known = self.partners.find(who.nic, who.endpoint)?;
+        let session = self.partners.of(known)?.session?;
+        (Some(known) != from && session != who.session).then_some(known)
+    }
+
+    /// Asks a partner whether it is still there; `newcomer` waits for its place.
+    fn ask_old(&mut self, old: PartnerId, newcomer: Option<LinkId>, now: Instant) {
+        if self.partners.of(old).is_none() {
+            return;
+        }
+        let Introductions {
+            waiting,
+            doubts,
+            ends,
+            serial,
+            ..
+        } = &mut self.introductions;
+        if let Some(introduction) = newcomer.and_then(|link| waiting.get_mut(&link)) {
+            introduction.stage = Stage::Newcomer(old);
+        }
+        if let Some(doubt) = doubts.get_mut(&old) {
+            return doubt.newcomers.extend(newcomer);
+        }
+        *serial += 1;
+        let doubt = Doubt {
+            serial: *serial,
+            timer: ends.set(now, now.after(OLD_TIME), End::Doubt(old)),
+            newcomers: newcomer.into_iter().collect(),
+        };
+        doubts.insert(old, doubt);
+        let ping = Header::new(wire::Kind::Ping, *serial, 0);
+        self.push_control(old, ping, &[]);
+    }
+
+    /// Whoever has introduced itself on a link is not let in.
+    pub(super) fn turn_away(&mut self, link: LinkId, status: Status) {
+        let Some((introduction, ours)) = self.introductions.take(link) else {
+            return;
+        };
+        self.errands
+            .extend(ours.map(|ours| Errand::Close(ours, Close::Now)));
+        if let Some(from) = introduction.from {
+            self.errands.push(Errand::Close(link, Close::Now));
+            return self.link_down(link, from, LinkDown::Protocol);
+        }
+        let last = introduction.more.len();
+        let first = [(introduction.header, introduction.hello)];
+        for (at, (header, _)) in first.iter().chain(&introduction.more).enumerate() {
+            self.stats.refused += 1;
+            self.send_reply(None, link, header.word, status, at == last);
+        }
+    }
+
+    /// A stranger becomes a partner.
+    fn admit_all(&mut self, link: LinkId, introduction: Introduction) {
+        let Introduction {
+            source,
+            header,
+            hello,
+            more,
+            ..
+        } = introduction;
+        for (header, hello) in [(header, hello)].into_iter().chain(more) {
+            let bound = self.partner_of(link, 0);
+            match self.partners.of(bound) {
+                Some(_) => self.connect_on(link, bound, &header, &hello),
+                None => self.admit(link, source, &header, &hello),
+            }
+        }
+    }
+
+    /// A link is no more, or is about to be closed.
+    pub(in crate::endpoint) fn forget_introduction(&mut self, link: LinkId) {
+        let Some((introduction, ours)) = self.introductions.take(link) else {
+            return;
+        };
+        if let Stage::Challenged(..) = introduction.stage {
+            self.log_stranger(introduction.source, introduction.hello.identity, "went");
+        }
+        if let Some(ours) = ours {
+            self.session_out.forget(ours);
+            self.errands.push(Errand::Close(ours, Close::Now));
+        }
+    }
+
+    /// A link of ours to a claimed address is up. False: it is no such link.
+    pub(in crate::endpoint) fn ask_now(&mut self, ours: LinkId) -> bool {
+        let Some(link) = self.introductions.asking.get(&ours) else {
+            return false;
+        };
+        if let Some(introduction) = self.introductions.waiting.get(link) {
+            let body = ConfirmBody {
+                identity: introduction.hello.identity,
+                to: introduction.hello.to,
+                token: introduction.hello.token,
+            };
+            let header = Header::new(wire::Kind::Confirm, 0, 0);
+            let control = Control::new(header, &body.emit());
+            self.session_out.push(ours, control, false);
+        }
+        true
+    }
+
+    /// Somebody asks whether a hello was ours.
+    pub(in crate::endpoint) fn on_confirm(&mut self, link: LinkId, body: &[u8]) {
+        let Some(asked) = ConfirmBody::parse(body) else {
+            return self.violation(link, 0, "a malformed question");
+        };
+        if !self.session_out.has_room(link) {
+            return self.violation(link, 0, "questions without reading the answers");
+        }
+        let yes = asked.identity == self.identity && asked.token == self.token(asked.to);
+        let header = Header::new(wire::Kind::Confirmed, 0, yes.into());
+        self.session_out.push(link, Control::new(header, &[]), true);
+    }
+
+    /// What a hello for whoever has that name carries: nobody else can know it.
+    pub(in crate::endpoint) fn token(&self, to: (NicId, EndpointId)) -> u64 {
+        let mut hasher = SipHasher24::new_with_key(&self.config.key.0);
+        hasher.write(&to.0.0.to_le_bytes());
+        hasher.write(&to.1.0.to_le_bytes());
+        hasher.finish()
+    }
+}
