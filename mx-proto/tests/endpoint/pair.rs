@@ -108,6 +108,8 @@ struct Hub {
     held: Vec<usize>,
     /// What the network says about claims that reach b; otherwise it bears them out.
     proof: Option<Proof>,
+    /// Where to ask b's port about those who claim a living peer's place.
+    successors: Option<Target>,
     /// Cables of one source.
     sources: Vec<(usize, u64)>,
 }
@@ -170,6 +172,10 @@ impl Port<Shared> for QueuePort {
         hub.proof
             .filter(|_| self.node == 1)
             .unwrap_or(Proof::Proven)
+    }
+
+    fn successor_at(&self, _: LinkId, _: &Claim) -> Option<Target> {
+        self.hub.borrow().successors.filter(|_| self.node == 1)
     }
 
     fn source(&self, link: LinkId) -> Source {
@@ -619,6 +625,11 @@ impl Pair {
     /// What the network says from now on about claims that reach b.
     pub(crate) fn prove(&mut self, proof: Proof) {
         self.hub.borrow_mut().proof = Some(proof);
+    }
+
+    /// From now on deaths do not show on b's links.
+    pub(crate) fn dies_silently(&mut self, successors: Target) {
+        self.hub.borrow_mut().successors = Some(successors);
     }
 
     /// Where a link comes from.

@@ -590,6 +590,16 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         prove(self.origin(link), &self.own, claim, owns)
     }
 
+    /// Fabrics and datagrams do not say when a peer has died. Whoever has its name by now has its TCP
+    /// port.
+    fn successor_at(&self, link: LinkId, claim: &Claim) -> Option<Target> {
+        matches!(owner(link), Owner::Rdm(_) | Owner::Dgram(_)).then_some(Target {
+            nic: claim.nic,
+            endpoint: claim.endpoint,
+            route: ROUTE_TCP,
+        })
+    }
+
     fn source(&self, link: LinkId) -> Source {
         self.origin(link).source()
     }
