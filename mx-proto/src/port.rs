@@ -21,6 +21,7 @@ use crate::origin::{self, Claim, Proof};
 use crate::secret::Binding;
 use crate::time::{Clock, Instant};
 use std::fmt;
+use std::time::Duration;
 
 /// Bytes of every packet's header.
 pub const HEADER_LEN: usize = 32;
@@ -31,6 +32,15 @@ pub const BODY_LEN_AT: usize = 4;
 
 /// Bytes of a body that every link carries.
 pub const PACKET_LEAST: usize = 4 << 10;
+
+/// A link that others began is bound by then ([`Port::bind`]), or its port drops it: whoever only opens
+/// links is not to hold places for ever. An honest caller introduces itself as soon as it can; of a
+/// packet that is lost half a dozen are sent again in this time.
+pub const BOUND_WITHIN: Duration = Duration::from_secs(5);
+
+/// A port that looks so much later than it could have was busy with something else, and a link whose
+/// time is over meanwhile has another chance: what introduces it may just have come.
+pub const LATE: Duration = Duration::from_secs(1);
 
 /// A packet's header as it stands on the wire (see `wire`).
 pub type HeaderBytes = [u8; HEADER_LEN];
@@ -207,7 +217,7 @@ pub trait Port<M: Memory> {
     fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError>;
 
     /// Attaches a word to `link`, which comes back with everything about it. It is 0 before. A link
-    /// that a stranger began and that has none for 5 s goes down.
+    /// that a stranger began and that has none goes down ([`BOUND_WITHIN`]).
     fn bind(&mut self, link: LinkId, cookie: u64);
 
     /// What the network says about a peer that introduces itself on `link`. A port that is the only

@@ -86,6 +86,19 @@ fn who_is_bound_at_once_leaves_no_deadline_behind() {
     assert_eq!(b.port.link_count(), 50);
 }
 
+/// So many peers, one after the other, that are bound.
+fn let_in(b: &mut Node, count: usize) -> Vec<TcpStream> {
+    let one = |tag: usize| {
+        let mut socket = raw(b);
+        let hello = [preamble(), frame(tag as u64, b"in")].concat();
+        socket.write_all(&hello).unwrap();
+        until_one(b, "it is in", |b| b.sink.packet_count() == tag + 1);
+        bind_all(b);
+        socket
+    };
+    (0..count).map(one).collect()
+}
+
 fn bind_all(b: &mut Node) {
     let links: Vec<_> = b.sink.events.iter().filter_map(packet_link).collect();
     for link in links {
@@ -145,10 +158,28 @@ fn who_is_not_bound_goes_in_time_whatever_it_has_said() {
         let heard = b.sink.packet_count();
         b.clock.advance(Duration::from_secs(5));
         b.look();
+        assert_eq!(b.port.link_count(), 1, "who looks late looks once more");
+        b.clock.advance(Duration::from_millis(1));
+        b.look();
         assert_eq!((b.port.link_count(), b.port.stats().silent), (0, 1));
         assert_eq!(b.sink.downs().len(), heard, "who has heard of it is told");
         assert!(is_cut_off(stranger));
     }
+}
+
+#[test]
+fn who_introduces_itself_while_we_are_busy_is_heard() {
+    let mut b = Node::open(Ipv4Addr::LOCALHOST);
+    let mut honest = raw(&b);
+    honest.write_all(&preamble()).unwrap();
+    until_one(&mut b, "it is accepted", |b| b.port.link_count() == 1);
+    honest.write_all(&frame(1, b"hello")).unwrap();
+    b.clock.advance(Duration::from_secs(60));
+    until_one(&mut b, "it is heard", |b| b.sink.packet_count() == 1);
+    bind_all(&mut b);
+    b.clock.advance(Duration::from_secs(60));
+    b.look();
+    assert_eq!(b.port.link_count(), 1);
 }
 
 #[test]
@@ -189,18 +220,7 @@ fn one_source_has_its_share_of_the_places_and_another_gets_in() {
     ]);
     small.max_links = 8;
     let mut b = Node::with(small);
-    let mut held = Vec::new();
-    for tag in 0..4 {
-        let mut socket = raw(&b);
-        socket
-            .write_all(&[preamble(), frame(tag, b"in")].concat())
-            .unwrap();
-        held.push(socket);
-        until_one(&mut b, "it is in", |b| {
-            b.sink.packet_count() as u64 == tag + 1
-        });
-        bind_all(&mut b);
-    }
+    let _held = let_in(&mut b, 4);
     let fifth = raw(&b);
     until_one(&mut b, "the fifth is not", |b| {
         b.look();
@@ -291,18 +311,7 @@ fn more_connections_than_allowed_are_turned_away() {
     let mut small = options(&[(Ipv4Addr::LOCALHOST, 0).into()]);
     (small.max_links, small.source_share) = (3, 100);
     let mut b = Node::with(small);
-    let mut held = Vec::new();
-    for tag in 0..3 {
-        let mut socket = raw(&b);
-        socket
-            .write_all(&[preamble(), frame(tag, b"in")].concat())
-            .unwrap();
-        held.push(socket);
-        until_one(&mut b, "it is in", |b| {
-            b.sink.packet_count() as u64 == tag + 1
-        });
-        bind_all(&mut b);
-    }
+    let held = let_in(&mut b, 3);
     let late = raw(&b);
     until_one(&mut b, "the fourth is not", |b| {
         b.port.stats().turned_away == 1

@@ -7,9 +7,9 @@ use super::packet::{Header, Kind};
 use super::reassembly::Reassembly;
 use super::service::Channel;
 use super::session::Session;
+use crate::port::{BOUND_WITHIN, LATE};
 use crate::time::Instant;
 use crate::timer::TimerId;
-use std::time::Duration;
 
 /// One session and what the layer above knows of it.
 #[derive(Debug)]
@@ -52,14 +52,6 @@ pub(super) struct Trial {
     /// We had not looked for long when the time was over: what introduces it may just have come.
     last: bool,
 }
-
-/// An honest caller introduces itself as soon as it is welcomed; of a packet that is lost half a dozen
-/// are sent again in this time.
-const BOUND_WITHIN: Duration = Duration::from_secs(5);
-
-/// Who looks so much later than it could have was busy with something else, and the link has as
-/// much time more.
-const LATE: Duration = Duration::from_secs(1);
 
 /// Largest packet that is taken in from a link that is not bound; many times an introduction.
 pub(super) const INTRODUCTION_MAX: u32 = 256;

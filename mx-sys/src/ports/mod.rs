@@ -29,4 +29,5 @@ pub mod rdm;
 mod recorder;
 mod relay;
 mod scout;
+mod strangers;
 pub mod tcp;

@@ -57,6 +57,7 @@ impl LocalPort {
     ) -> bool {
         self.empty_polls = 0;
         self.polls = 0;
+        self.strangers.next_round();
         let ready = self.control.ready();
         // A full batch: there may be more.
         self.control_wanted = ready.len() == BATCH;
@@ -68,7 +69,7 @@ impl LocalPort {
                 self.handle_socket(LinkId::from_word(token), sink);
             }
         }
-        if !self.timed.is_empty() || self.accept_again.is_some() || self.unbound > 0 {
+        if !self.timed.is_empty() || self.accept_again.is_some() || self.strangers.len() > 0 {
             any |= self.handle_timers(clock, sink);
         }
         self.tend(clock);
@@ -198,7 +199,7 @@ impl LocalPort {
 
     fn accept_one(&mut self, socket: Socket, clock: &dyn Clock) {
         // Strangers who say nothing must not keep others out.
-        if self.links.is_full() && !self.drop_silent() {
+        if self.links.is_full() && !self.evict(&"others need its place") {
             self.stats.refused += 1;
             log::debug!("{:?}: link limit reached, connection refused", self.name);
             // It comes another way, if it can.
@@ -218,13 +219,13 @@ impl LocalPort {
         let entry = Entry {
             user,
             source,
-            stranger_until: Some(now.after(BOUND_WITHIN)),
+            stranger: true,
             ..Entry::new(socket, State::Accepted, false)
         };
         // There is a place, see above.
         if let Some(id) = self.links.insert(entry) {
             self.places.take(source, 1);
-            self.add_stranger(id, now);
+            self.strangers.add(id, source, now);
             if let Err(error) = self.watch_handshake(id) {
                 self.refuse(id, &error);
             }
@@ -545,9 +546,6 @@ fn connect_error(error: &io::Error) -> ConnectError {
         ConnectError::Refused
     }
 }
-
-/// A link that others began is bound by then, or goes.
-const BOUND_WITHIN: Duration = Duration::from_secs(5);
 
 /// Connections accepted in one go.
 const ACCEPTS: usize = 32;

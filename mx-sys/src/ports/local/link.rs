@@ -35,8 +35,8 @@ pub(super) struct Entry {
     pub(super) user: u32,
     /// Whose share it counts against.
     pub(super) source: Source,
-    /// The peer began it, and the endpoint has not bound it: it goes down then.
-    pub(super) stranger_until: Option<Instant>,
+    /// The peer began it, and the endpoint has not bound it.
+    pub(super) stranger: bool,
     pub(super) cookie: u64,
     /// The endpoint has heard of it: it started the link, or had a packet from it.
     pub(super) known: bool,
@@ -127,7 +127,7 @@ impl Entry {
         Self {
             user: 0,
             source: Source::TRUSTED,
-            stranger_until: None,
+            stranger: false,
             cookie: 0,
             known: ours,
             blocked: false,

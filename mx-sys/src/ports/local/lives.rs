@@ -166,7 +166,9 @@ impl LocalPort {
         self.account(entry.state.stage(), None);
         self.budget.change(entry.source, entry.state.bytes(), 0);
         self.places.give_back(entry.source, 1);
-        self.unbound -= usize::from(entry.stranger_until.is_some());
+        if entry.stranger {
+            self.unstrange(entry.source);
+        }
         if !self.wanting.is_empty() {
             self.control_wanted = true;
         }

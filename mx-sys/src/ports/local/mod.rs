@@ -44,13 +44,14 @@ mod table;
 mod tests;
 mod waking;
 
+use super::strangers::Strangers;
 use budget::Budget;
 use epoll::{Epoll, Interest};
 use layout::BODY_MAX;
 use link::{Entry, State};
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
-    WakeDescriptors,
+    BOUND_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent,
+    Sink, WakeDescriptors,
 };
 use mx_proto::shares::Shares;
 use mx_proto::{Clock, Instant, LinkId, Memory, Route, Target};
@@ -73,12 +74,7 @@ pub struct LocalPort {
     links: Table<Entry>,
     /// The places in it, by user.
     places: Shares,
-    /// Links that others began and that are not bound, oldest first. May contain stale names.
-    strangers: VecDeque<LinkId>,
-    /// How many of them are not stale.
-    unbound: usize,
-    /// When they were last looked at.
-    strangers_seen: Instant,
+    strangers: Strangers,
     /// The links that every poll looks at; see the module's description.
     hot: Vec<LinkId>,
     /// Where in `hot` the next poll begins.
@@ -206,9 +202,7 @@ impl LocalPort {
             data: Epoll::new()?,
             links: Table::new(options.max_links),
             places: Shares::new(strangers::places(options.max_links), options.share),
-            strangers: VecDeque::new(),
-            unbound: 0,
-            strangers_seen: Instant(0),
+            strangers: Strangers::new(BOUND_WITHIN),
             hot: Vec::new(),
             turn: 0,
             cold: 0,
@@ -289,8 +283,9 @@ impl LocalPort {
     pub fn bind(&mut self, link: LinkId, cookie: u64) {
         if let Some(entry) = self.links.get_mut(link) {
             entry.cookie = cookie;
-            if cookie != 0 && entry.stranger_until.take().is_some() {
-                self.unbound -= 1;
+            if cookie != 0 && std::mem::take(&mut entry.stranger) {
+                let source = entry.source;
+                self.unstrange(source);
             }
         }
     }
@@ -368,7 +363,7 @@ impl LocalPort {
         times
             .chain(self.accept_again)
             .chain(self.next_look)
-            .chain(self.strangers_due())
+            .chain(self.strangers.deadline())
             .min()
     }
 

@@ -2,16 +2,15 @@
 //!
 //! ```text
 //!   accept --> Accepted --> Up, Asleep ...   --bind--> one of ours
-//!      `------------- 5 s ---------------> down, whatever its state
+//!      `--- its time is over, its place --> down, whatever its state
+//!           is needed
 //! ```
-//!
-//! Whoever looks late gives them one more look: what has introduced them may lie there unread.
 //!
 //! The user at the other end is the kernel's word (`SO_PEERCRED`). In a user namespace that does not
 //! know a user that is the overflow user, 65534: all of those have one share, and count as one where
 //! it is asked who owns an endpoint.
 //!
-//! Owns: which of them go, and when.
+//! Owns: how they go. Which, and when, is `ports::strangers`'.
 //! Knows nothing of: introductions.
 
 use super::LocalPort;
@@ -22,8 +21,6 @@ use crate::ports::origin::Origin;
 use mx_proto::origin::Source;
 use mx_proto::port::LinkDown;
 use mx_proto::{Instant, LinkId};
-use std::collections::HashMap;
-use std::time::Duration;
 
 impl LocalPort {
     /// Where a link comes from, or leads to.
@@ -51,102 +48,58 @@ impl LocalPort {
         listens.is_ok_and(|listens| listens == user)
     }
 
-    /// A link that somebody has just begun.
-    pub(super) fn add_stranger(&mut self, id: LinkId, now: Instant) {
-        if self.unbound == 0 {
-            self.strangers_seen = now;
-        }
-        if self.strangers.len() >= 2 * self.unbound + 64 {
-            let links = &self.links;
-            let is = |id: &LinkId| links.get(*id).is_some_and(|it| it.stranger_until.is_some());
-            self.strangers.retain(is);
-        }
-        self.unbound += 1;
-        self.strangers.push_back(id);
-    }
-
-    /// When the next of them goes.
-    pub(super) fn strangers_due(&self) -> Option<Instant> {
-        let until = |id: &LinkId| self.links.get(*id)?.stranger_until;
-        match self.unbound {
-            0 => None,
-            _ => self.strangers.iter().find_map(until),
-        }
+    /// A link is a stranger no more, because it is bound or gone.
+    pub(super) fn unstrange(&mut self, source: Source) {
+        let links = &self.links;
+        self.strangers
+            .leave(source, |id| links.get(id).is_some_and(|it| it.stranger));
     }
 
     /// Ends those whose time is over.
     pub(super) fn drop_strangers(&mut self, now: Instant) -> bool {
-        let late = now.since(self.strangers_seen) > LATE;
-        let over = if late { self.strangers_seen } else { now };
-        self.strangers_seen = now;
         let mut any = false;
-        while self.unbound > 0
-            && let Some(id) = self.strangers.front().copied()
-        {
-            let until = self.links.get(id).and_then(|entry| entry.stranger_until);
-            if until.is_some_and(|until| until > over) {
-                break;
-            }
-            self.strangers.pop_front();
-            if until.is_some() {
-                any = true;
-                self.stats.unbound += 1;
-                self.send_away(id, &"it has not introduced itself");
-            }
+        while let Some(id) = self.strangers.due(now) {
+            any = true;
+            self.stats.unbound += 1;
+            self.send_away(id, &"it has not introduced itself");
         }
         any
     }
 
-    /// Descriptors have run out: the two oldest strangers of the user with the most go, for a
-    /// connection and the memory that it brings. False: nobody has several.
-    pub(super) fn make_room(&mut self) -> bool {
-        let mut most: HashMap<u32, Vec<LinkId>> = HashMap::new();
-        for id in &self.strangers {
-            if let Some(entry) = self.links.get(*id)
-                && entry.stranger_until.is_some()
-            {
-                most.entry(entry.user).or_default().push(*id);
-            }
-        }
-        let Some(greediest) = most.into_values().max_by_key(Vec::len) else {
-            return false;
+    /// A stranger makes room for somebody else. False: nobody can.
+    pub(super) fn evict(&mut self, why: &dyn std::fmt::Display) -> bool {
+        let links = &self.links;
+        let said = |id| {
+            let entry = links.get(id).filter(|entry| entry.stranger)?;
+            Some(!matches!(entry.state, State::Accepted))
         };
-        if greediest.len() < 2 {
-            return false;
+        let victim = self.strangers.victim(said);
+        if let Some(id) = victim {
+            self.send_away(id, why);
         }
-        for id in greediest.into_iter().take(2) {
-            self.send_away(id, &"others need its descriptor");
-        }
-        true
+        victim.is_some()
     }
 
-    /// There is no place left: the oldest goes that has said nothing, of the user with the most of
-    /// those.
-    pub(super) fn drop_silent(&mut self) -> bool {
-        let mut most: HashMap<u32, (usize, LinkId)> = HashMap::new();
-        for id in &self.strangers {
-            if let Some(entry) = self.links.get(*id)
-                && matches!(entry.state, State::Accepted)
-            {
-                most.entry(entry.user).or_insert((0, *id)).0 += 1;
-            }
-        }
-        let oldest = most.into_values().max_by_key(|(count, _)| *count);
-        if let Some((_, id)) = oldest {
-            self.send_away(id, &"too many silent connections");
-        }
-        oldest.is_some()
+    /// Descriptors have run out: two strangers go, for a connection and the memory that it brings.
+    pub(super) fn make_room(&mut self) -> bool {
+        let why = "others need its descriptor";
+        self.strangers.len() >= 2 && self.evict(&why) && self.evict(&why)
     }
 
     fn send_away(&mut self, id: LinkId, why: &dyn std::fmt::Display) {
         let Some(entry) = self.links.get_mut(id) else {
             return;
         };
-        let user = entry.user;
-        self.unbound -= usize::from(entry.stranger_until.take().is_some());
         if let State::Accepted = entry.state {
             return self.refuse(id, why);
         }
+        let (user, source) = (entry.user, entry.source);
+        if std::mem::take(&mut entry.stranger) {
+            self.unstrange(source);
+        }
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
         log::debug!("{:?}: {id:?} of user {user} goes: {why}", self.name);
         if let Some(socket) = entry.socket.take() {
             self.control.remove(socket.raw());
@@ -161,6 +114,3 @@ impl LocalPort {
 pub(super) fn places(max_links: usize) -> usize {
     max_links.min(descriptors::most())
 }
-
-/// Who looks so much later than it could have was busy with something else.
-const LATE: Duration = Duration::from_secs(1);

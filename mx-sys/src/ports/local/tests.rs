@@ -149,7 +149,7 @@ impl Node {
         for event in &self.log.events {
             if let Event::Packet(link, _) = event
                 && let Some(entry) = self.port.links.get(*link)
-                && entry.stranger_until.is_some()
+                && entry.stranger
             {
                 self.port.bind(*link, 1);
             }

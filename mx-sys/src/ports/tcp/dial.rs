@@ -424,8 +424,7 @@ impl TcpPort {
             }
             let id = self.links.insert(link);
             self.watch.pending += 1;
-            let until = clock.now().after(self.timing.silence);
-            self.strangers.add(id, source, until, self.watch.round());
+            self.strangers.add(id, source, clock.now());
             let Some(link) = self.links.get_mut(id) else {
                 return;
             };

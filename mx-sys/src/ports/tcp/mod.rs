@@ -32,7 +32,6 @@ mod options;
 mod receive;
 mod send;
 mod staging;
-mod strangers;
 mod sys;
 mod upkeep;
 mod watch;
@@ -40,12 +39,13 @@ mod watch;
 pub use options::{Resolver, TcpOptions, TcpStats};
 
 use super::origin::Origin;
+use super::strangers::Strangers;
 use crate::descriptors;
 use alarms::Alarms;
 use link::{Link, Phase, Table};
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
-    WakeDescriptors,
+    BOUND_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent,
+    Sink, WakeDescriptors,
 };
 use mx_proto::shares::Shares;
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
@@ -54,7 +54,6 @@ use staging::Pool;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
-use strangers::Strangers;
 use watch::Watch;
 
 /// Largest body that is collected and delivered whole. With its header it fits into a staging
@@ -104,7 +103,6 @@ pub struct TcpPort {
 struct Timing {
     dead_after: Duration,
     dial_for: Duration,
-    silence: Duration,
     linger: Duration,
 }
 
@@ -118,13 +116,11 @@ impl TcpPort {
             source_share,
             dead_after,
             dial_for,
-            silence,
             linger,
         } = options;
         let timing = Timing {
             dead_after,
             dial_for,
-            silence,
             linger,
         };
         let (listeners, local_port, algorithms) = dial::listen(&listen, dead_after)?;
@@ -141,7 +137,7 @@ impl TcpPort {
             resolver,
             timing,
             links: Table::new(most),
-            strangers: Strangers::default(),
+            strangers: Strangers::new(BOUND_WITHIN),
             places: Shares::new(most, source_share),
             pool: Pool::default(),
             scratch: vec![0; send::SCRATCH].into_boxed_slice(),

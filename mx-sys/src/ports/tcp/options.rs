@@ -30,15 +30,13 @@ pub struct TcpOptions {
     pub dial_for: Duration,
     /// Percent of the places that others leave which one source's links may have.
     pub source_share: u8,
-    /// How long a stranger's link may take until the endpoint binds it.
-    pub silence: Duration,
     /// How long a link that was closed in order may go on delivering.
     pub linger: Duration,
 }
 
 impl TcpOptions {
-    /// The usual values: links as long as there are descriptors, 20 s for dead hosts and for dialling, 5 s for strangers,
-    /// 1 s of lingering.
+    /// The usual values: links as long as there are descriptors, 20 s for dead hosts and for dialling, 1 s of
+    /// lingering.
     pub fn new(listen: Vec<SocketAddr>, resolver: Resolver) -> Self {
         Self {
             listen,
@@ -47,7 +45,6 @@ impl TcpOptions {
             source_share: 50,
             dead_after: Duration::from_secs(20),
             dial_for: Duration::from_secs(20),
-            silence: Duration::from_secs(5),
             linger: Duration::from_secs(1),
         }
     }

@@ -101,7 +101,7 @@ impl TcpPort {
                 .filter(|link| link.stranger)
                 .map(|link| link.known)
         };
-        let Some(id) = self.strangers.victim(self.watch.round(), said) else {
+        let Some(id) = self.strangers.victim(said) else {
             return false;
         };
         self.stats.evicted += 1;

@@ -115,11 +115,6 @@ impl Watch {
         })
     }
 
-    /// Which poll this is.
-    pub(super) fn round(&self) -> u32 {
-        self.round
-    }
-
     /// Gives back what its lists do not need.
     pub(super) fn shrink(&mut self) {
         self.ready.shrink_to(2 * self.ready.len());
@@ -635,6 +630,7 @@ impl TcpPort {
         if self.watch.pending == 0 && self.listeners.is_empty() {
             return false;
         }
+        self.strangers.next_round();
         let mut events = [sys::NO_EVENT; EVENTS];
         let n = self.watch.control.look(&mut events);
         for event in &events[..n] {

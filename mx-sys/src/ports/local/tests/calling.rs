@@ -29,7 +29,7 @@ fn besieged(known: bool) -> (Node, Node, LinkId, Vec<Rogue>) {
         rogues.push(rogue);
     }
     if known {
-        for id in std::mem::take(&mut server.port.strangers) {
+        for id in server.port.awake.clone() {
             server.port.bind(id, 1);
         }
     }
