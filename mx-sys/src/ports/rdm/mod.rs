@@ -60,7 +60,7 @@ use card::{Card, Refusal};
 use fabric::{Fabric, Manner, NotSent};
 use frame::Kind;
 use libfabric_sys::Library;
-use links::{Alarm, Control, Links, Peer, State};
+use links::{Alarm, Control, Links, Peer, Room, State};
 use mx_proto::port::{ConnectError, LinkDown};
 use mx_proto::{Clock, Instant, LinkId, Route};
 use provider::Choice;
@@ -88,6 +88,8 @@ pub struct RdmOptions {
     pub wait: Wait,
     /// Lanes that may be open at the same time; 0: none.
     pub lanes: usize,
+    /// How many percent of the links that others leave those from one source may have.
+    pub source_share: u8,
     /// The library, instead of the one that is installed.
     pub library: Option<Library>,
 }
@@ -101,6 +103,7 @@ impl Default for RdmOptions {
             keepalive: Duration::from_secs(20),
             wait: Wait::Fd,
             lanes: 64,
+            source_share: 50,
             library: None,
         }
     }
@@ -162,6 +165,10 @@ pub struct RdmStats {
     pub renewals: u64,
     /// Times a frame found no room.
     pub blocked: u64,
+    /// Strangers whose place was given to another one.
+    pub evicted: u64,
+    /// Strangers that found no place, and had to come over TCP.
+    pub turned_away: u64,
 }
 
 /// While a link has no room, it is tried again after this time at the latest: not every provider
@@ -193,7 +200,7 @@ impl RdmPort {
             choice,
             lanes: options.lanes,
             fabric: Some(fabric),
-            links: Links::new(options.keepalive),
+            links: Links::new(options.keepalive, options.source_share),
             incarnation: random::nonzero().map_err(RdmError::system)?,
             downs: Vec::new(),
             broken: Vec::new(),
@@ -282,7 +289,7 @@ impl RdmPort {
         if !self.is_open(now) {
             return Err(Refusal::Failed);
         }
-        let Some(fabric) = &mut self.fabric else {
+        let Some(fabric) = &self.fabric else {
             return Err(Refusal::Failed);
         };
         if theirs.provider != fabric.plan().provider {
@@ -292,17 +299,34 @@ impl RdmPort {
             return Err(Refusal::Format);
         }
         let cookie = random::nonzero().map_err(|_| Refusal::Failed)?;
+        if !self.make_room(from) {
+            return Err(Refusal::Full);
+        }
+        let fabric = self.fabric.as_mut().ok_or(Refusal::Failed)?;
         let Some(peer) = fabric.peer_of(theirs) else {
             self.stats.malformed += 1;
             return Err(Refusal::Failed);
         };
         let address = peer.address;
-        let Some(id) = self.links.answer(cookie, peer, from, now) else {
-            fabric.addresses.give(&fabric.domain, address);
-            return Err(Refusal::Full);
-        };
+        let id = self.links.answer(cookie, peer, from, now);
         fabric.remote.on_link_up(id, address);
         self.card(id).ok_or(Refusal::Failed)
+    }
+
+    /// There is a place for a stranger from there, perhaps another one's. False: there is none.
+    fn make_room(&mut self, from: SocketAddr) -> bool {
+        match self.links.room_for(from) {
+            Room::Free => {}
+            Room::Of(stranger) => {
+                self.stats.evicted += 1;
+                self.give_up(stranger, LinkDown::Reset);
+            }
+            Room::None => {
+                self.stats.turned_away += 1;
+                return false;
+            }
+        }
+        true
     }
 
     /// The peer of a reserved link has been located, at that address, to which our card has gone;
@@ -421,7 +445,7 @@ impl RdmPort {
         let Some(link) = self.links.of(id) else {
             return;
         };
-        let known = !matches!(link.state, State::Waiting { .. } | State::Closing { .. });
+        let known = !matches!(link.state, State::Waiting | State::Closing { .. });
         let word = link.word;
         if self.drop_link(id) && known {
             self.downs.push((id, word, reason));
