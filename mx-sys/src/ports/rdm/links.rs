@@ -20,17 +20,18 @@
 //! Knows nothing of: libfabric's objects, the endpoint, how frames are sent.
 //! Cost: a few hundred bytes a link; looking one up is O(1).
 
-use super::card::Card;
+mod link;
+
+pub(super) use link::{Control, Link, Peer, State};
+
 use super::frame::{Frame, Kind};
 use super::sequence::Sequence;
 use crate::ports::origin::Origin;
 use crate::ports::strangers::Strangers;
 use mx_proto::origin::Source;
 use mx_proto::port::{BOUND_WITHIN, LinkDown};
-use mx_proto::secret::Binding;
 use mx_proto::shares::Shares;
 use mx_proto::{Instant, LinkId, Route};
-use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -60,118 +61,6 @@ const HELD_MAX: usize = 64 << 20;
 
 /// And on those of strangers, whose first frames hardly ever overtake each other.
 const HELD_STRANGE_MAX: usize = 1 << 20;
-
-/// One link.
-#[derive(Debug)]
-pub(super) struct Link {
-    pub(super) id: LinkId,
-    pub(super) state: State,
-    /// What frames to us must carry.
-    pub(super) cookie: u64,
-    /// The endpoint's word.
-    pub(super) word: u64,
-    /// `None` only while locating.
-    pub(super) peer: Option<Peer>,
-    /// Where its peer got our card. Frames with our cookie come from there, or from whom it told.
-    pub(super) from: Option<SocketAddr>,
-    /// Others began it.
-    called: bool,
-    /// And the endpoint has not bound it.
-    stranger: bool,
-    /// Whose share of the places it counts as.
-    source: Source,
-    /// The order of its frames.
-    pub(super) sequence: Sequence,
-    /// Send slots with the provider.
-    pub(super) slots: u32,
-    /// Small frames that wait to go out, before anything else.
-    pub(super) control: VecDeque<Control>,
-    /// It stands in the port's queue of links that had no room.
-    pub(super) blocked: bool,
-    /// The endpoint was refused room and has to be told when there is some.
-    pub(super) wanted: bool,
-    /// Before that the provider is not asked for room again, unless something has happened ...
-    pub(super) retry_at: Instant,
-    /// ... and how long that was the last time. Nothing, once it has had room.
-    pub(super) pause: Duration,
-    heard: Instant,
-    /// It has been asked whether it is there.
-    pinged: bool,
-    /// Where to look for the peer when the fabric does not answer.
-    detour: Option<Route>,
-}
-
-impl Link {
-    /// It takes a frame with such a body, now.
-    #[inline]
-    pub(super) fn takes(&self, kind: Kind, body: usize) -> bool {
-        !self.stranger || (body <= INTRODUCTION_MAX && kind != Kind::Remote)
-    }
-
-    /// What both sides know of it and nobody else does: their cookies, that of who began it first.
-    pub(super) fn binding(&self) -> Binding {
-        match (self.peer, self.called) {
-            (Some(peer), true) => [peer.cookie, self.cookie],
-            (Some(peer), false) => [self.cookie, peer.cookie],
-            (None, _) => [0; 2],
-        }
-    }
-}
-
-/// What a link is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
-    /// The peer's card is not known yet.
-    Locating {
-        /// Not longer than this.
-        until: Instant,
-    },
-    /// We have said Hello.
-    Greeting {
-        /// Not longer than this.
-        until: Instant,
-    },
-    /// The peer has our card.
-    Waiting,
-    /// It carries packets.
-    Up,
-    /// The endpoint has done with it; what it accepted is leaving.
-    Closing {
-        /// Not longer than this.
-        until: Instant,
-        /// The peer has to say that it knows. A connection that is closed with bytes in it that
-        /// nobody has read takes the Bye down with it, so they are taken in until then.
-        answer: bool,
-    },
-}
-
-/// The other side of a link.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Peer {
-    /// Its address in the provider's address vector.
-    pub(super) address: u64,
-    /// Its number for the link.
-    pub(super) link: u32,
-    /// What frames to it must carry.
-    pub(super) cookie: u64,
-}
-
-impl Peer {
-    pub(super) fn new(address: u64, card: &Card) -> Self {
-        Self {
-            address,
-            link: card.link,
-            cookie: card.cookie,
-        }
-    }
-}
-
-/// A frame without a packet, waiting to be sent.
-#[derive(Clone, Debug)]
-pub(super) struct Control {
-    pub(super) kind: Kind,
-    pub(super) body: SmallVec<[u8; 64]>,
-}
 
 /// What a frame means for its link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
