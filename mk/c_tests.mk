@@ -22,7 +22,7 @@ C_TESTS_NOHOST  := codes check world
 
 C_TESTS_PLAIN   := args addresses messages order flow counters testcalls large threads cancel cancel_moments \
                    disconnect drop lifecycle process kill finalize frozen cut restart reuse mortals \
-                   strangers strangers_memory strangers_credits claims secret faults_results faults_hangs faults_memory fabric strangers_fabric
+                   strangers strangers_memory strangers_credits strangers_crowds claims secret faults_results faults_hangs faults_memory fabric strangers_fabric
 C_TESTS_ALL     := layout header_cxx table_copied table_linked table_dlopen bare \
                    gossip messages_dlopen $(C_TESTS_PLAIN)
 C_TESTS         ?= $(C_TESTS_ALL)

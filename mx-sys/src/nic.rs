@@ -32,6 +32,7 @@ use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::time::Instant;
 use table::{address_in, fresh_table, table};
 
 /// A host that has been found.
@@ -134,6 +135,12 @@ pub fn is_local(nic: NicId) -> bool {
     address_in(&table, nic).is_some_and(|address| table.interfaces.has(address.ip()))
 }
 
+/// Asks the kernel again which interfaces this machine has; once a second at most, whoever asks. True when
+/// they have changed.
+pub(crate) fn look_again() -> bool {
+    table().look_again(Instant::now())
+}
+
 /// Where the interface can be reached by TCP, best first. This machine's own is reached by way of
 /// the loopback, or at its address when a server listens only there. Empty for an id that this
 /// process has not heard of.
@@ -181,11 +188,6 @@ pub fn known_peers() -> Vec<KnownPeer> {
 /// Names the peers file; `None`: there is none. Until this is called it is what `MX_PEERS` says.
 pub fn set_peers_file(path: Option<PathBuf>) {
     table().set_file(path);
-}
-
-/// The id of the interface that has this address, remembered so that it can be had back.
-pub fn nic_of_address(address: SocketAddr) -> NicId {
-    table().remember(address)
 }
 
 /// The id of the interface that has this address, if any has.
@@ -268,7 +270,6 @@ mod tests {
             ["[2001:db8::5]:9".parse().unwrap()]
         );
         assert_eq!(host_name(v6.nic).unwrap(), "[2001:db8::5]");
-        assert_eq!(nic_of_address("[2001:db8::5]:1".parse().unwrap()), v6.nic);
     }
 
     #[test]

@@ -171,7 +171,8 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             Tunable {
                 name: "MX_UNEXPECTED_BYTES",
                 kind: Kind::Bytes(M, 64 * G),
-                about: "bytes of early messages that all peers together may leave here",
+                about: "bytes of early messages that all peers together may leave here; of messages that are not whole yet \
+                        the TCP port keeps a 32nd of that besides, the rest stays with the kernel",
                 access: Access::Number {
                     set: |s, v| s.as_mut().endpoint.unexpected_bytes = v as usize,
                     get: |s| s.as_ref().endpoint.unexpected_bytes as u64,
@@ -565,6 +566,7 @@ impl Settings {
             local: self.local,
             source_share: self.endpoint.source_share,
             tcp_keepalive: self.tcp_keepalive,
+            tcp_kept_bytes: self.endpoint.unexpected_bytes / 32,
             secret_file: self.secret_file.clone(),
             // The table lets no other base through.
             ports: PortMap::new(self.port_base).unwrap_or_default(),

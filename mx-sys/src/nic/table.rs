@@ -20,6 +20,11 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
 use std::sync::{MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
+
+/// The interfaces are looked at no more often because of what strangers claim: it takes some ten
+/// microseconds.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What the process has learnt.
 pub(super) struct Table {
@@ -30,6 +35,8 @@ pub(super) struct Table {
     /// Under which name another host was resolved, and the place of its address among the name's.
     names: HashMap<NicId, (String, usize)>,
     file: PeersFile,
+    /// When the interfaces were last asked for because somebody claimed one that we have not.
+    looked_again: Option<Instant>,
 }
 
 /// The table as it is.
@@ -43,6 +50,7 @@ pub(super) fn table() -> MutexGuard<'static, Table> {
             v6: HashMap::new(),
             names: HashMap::new(),
             file: PeersFile::new(settings::peers_file(environment)),
+            looked_again: None,
         })
     };
     TABLE.get_or_init(empty).lock()
@@ -84,6 +92,18 @@ impl Table {
         for address in addresses {
             self.remember(address);
         }
+    }
+
+    pub(super) fn look_again(&mut self, now: Instant) -> bool {
+        let last = self.looked_again;
+        if last.is_some_and(|last| now.saturating_duration_since(last) < LOOK_EVERY) {
+            return false;
+        }
+        self.looked_again = Some(now);
+        let interfaces = Interfaces::now();
+        let changed = interfaces != self.interfaces;
+        self.interfaces = interfaces;
+        changed
     }
 
     /// This machine's interface number `board`, or its first.
@@ -175,5 +195,28 @@ impl Table {
         resolved.sort_by(|a, b| a.names.cmp(&b.names));
         all.append(&mut resolved);
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interfaces_are_looked_at_again_once_a_second() {
+        let now = Instant::now();
+        let mut table = Table {
+            interfaces: Interfaces::now(),
+            v6: HashMap::new(),
+            names: HashMap::new(),
+            file: PeersFile::new(None),
+            looked_again: None,
+        };
+        assert!(!table.look_again(now));
+        assert_eq!(table.looked_again, Some(now), "nothing has changed");
+        assert!(!table.look_again(now + LOOK_EVERY / 2));
+        assert_eq!(table.looked_again, Some(now), "too soon");
+        assert!(!table.look_again(now + LOOK_EVERY));
+        assert_eq!(table.looked_again, Some(now + LOOK_EVERY));
     }
 }

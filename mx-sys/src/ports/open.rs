@@ -78,6 +78,8 @@ pub struct OpenOptions {
     pub secret_file: Option<PathBuf>,
     /// How long the kernel may hear nothing from a TCP peer's host.
     pub tcp_keepalive: Duration,
+    /// Bytes of parts of packets that all TCP links together keep.
+    pub tcp_kept_bytes: usize,
     /// The port over libfabric has to be there, whatever the policy.
     pub rdm_required: bool,
     /// How it is opened.
@@ -102,6 +104,7 @@ impl OpenOptions {
             tcp_bind: None,
             secret_file: None,
             tcp_keepalive: Duration::from_secs(20),
+            tcp_kept_bytes: 2 << 20,
             rdm_required: false,
             rdm: RdmOptions::default(),
             dgram_required: false,
@@ -447,6 +450,7 @@ fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, (SocketAddr, io::
     let first = listen[0];
     let tcp = TcpOptions {
         dead_after: options.tcp_keepalive,
+        kept_bytes: options.tcp_kept_bytes,
         source_share: options.source_share,
         ..TcpOptions::new(listen, resolver(options.ports))
     };

@@ -62,13 +62,20 @@ fn network(address: IpAddr) -> IpAddr {
 const USER: u64 = 1 << 32;
 
 /// What `origin` proves about a claim made to `own`. `owns`: the endpoint of this machine is one of
-/// that user's.
+/// that user's. Before a claim is refuted, this machine's interfaces are looked at again: one may have come.
 pub(super) fn prove(
     origin: Origin,
     own: &Identity,
     claim: &Claim,
     owns: impl Fn(u32) -> bool,
 ) -> Proof {
+    match judge(origin, own, claim, &owns) {
+        Proof::Refuted if nic::look_again() => judge(origin, own, claim, &owns),
+        proof => proof,
+    }
+}
+
+fn judge(origin: Origin, own: &Identity, claim: &Claim, owns: &impl Fn(u32) -> bool) -> Proof {
     let proven = |is: bool| if is { Proof::Proven } else { Proof::Refuted };
     let claims_us = || nic::is_local(claim.nic);
     match origin {

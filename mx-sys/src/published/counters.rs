@@ -165,7 +165,7 @@ table! {
     };
     "tcp_" TcpStats = sample.ports.tcp.unwrap_or_default(), {
         accepted, connected, strangers, other_versions, silent, bad_lengths, turned_away, starved,
-        evicted
+        evicted, awaited, kept
     };
     "rdm_" RdmStats = sample.ports.rdm.unwrap_or_default().1, {
         stale, early, malformed, strange, renewals, blocked, evicted, turned_away

@@ -16,7 +16,7 @@ use super::alarms::Alarm;
 use super::link::{Dial, Link, Phase};
 use super::options::is_worth_a_line;
 use super::watch::Heat;
-use super::{TcpPort, frame, reason, sys};
+use super::{TcpPort, frame, reason, sys, watch};
 use crate::ports::origin::Origin;
 use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, LinkDown, Sink};
@@ -365,7 +365,11 @@ impl TcpPort {
                 let _ = sys::set_algorithm(&link.fd, &elsewhere);
             }
         }
-        match self.watch.data.add(&link.fd, sys::READ, id.to_word()) {
+        match self
+            .watch
+            .data
+            .add(&link.fd, watch::interest(link), id.to_word())
+        {
             Ok(()) => true,
             Err(error) => {
                 log::warn!("tcp: cannot watch the connection to {}: {error}", link.peer);

@@ -73,6 +73,8 @@ pub(super) struct Link {
     pub(super) listed: bool,
     /// Its epoll interest includes room.
     pub(super) watched_for_room: bool,
+    /// Its epoll interest is in what is new, because it waits for a whole packet.
+    pub(super) watched_by_edge: bool,
     /// Something was sent since the peer was last known to be alive.
     pub(super) doubted: bool,
     /// Since when the peer owes an acknowledgement, as far as anybody has looked.
@@ -99,6 +101,7 @@ impl Link {
             blocked: false,
             listed: false,
             watched_for_room: false,
+            watched_by_edge: false,
             doubted: false,
             owes_since: None,
             failed: None,

@@ -23,6 +23,9 @@
 //! connection to a living process that does not read for that long (it counts time in a closed
 //! window), so this port asks the kernel instead, now and then, whether something it sent is
 //! unanswered and when the peer's last acknowledgement came in.
+//!
+//! All links together keep so many bytes of packets that are not whole yet, and no more: what is beyond
+//! that stays in the kernel until its packet is whole (`unread`).
 
 mod alarms;
 mod dial;
@@ -33,6 +36,7 @@ mod receive;
 mod send;
 mod staging;
 mod sys;
+mod unread;
 mod upkeep;
 mod watch;
 
@@ -116,6 +120,7 @@ impl TcpPort {
             source_share,
             dead_after,
             dial_for,
+            kept_bytes,
             linger,
         } = options;
         let timing = Timing {
@@ -139,7 +144,7 @@ impl TcpPort {
             links: Table::new(most),
             strangers: Strangers::new(BOUND_WITHIN),
             places: Shares::new(most, source_share),
-            pool: Pool::default(),
+            pool: Pool::new(kept_bytes),
             scratch: vec![0; send::SCRATCH].into_boxed_slice(),
             watch,
             alarms: Alarms::default(),
@@ -178,7 +183,10 @@ impl TcpPort {
 
     /// What the port has met so far.
     pub fn stats(&self) -> TcpStats {
-        self.stats
+        TcpStats {
+            kept: self.pool.kept() as u64,
+            ..self.stats
+        }
     }
 
     /// Takes a link out of everything but the lists, which recognise its name as stale.
@@ -193,6 +201,7 @@ impl TcpPort {
             }
             Phase::Open | Phase::Lingering => self.watch.data.remove(&link.fd),
         }
+        link.rx.forget(&mut self.pool);
         if link.stranger {
             self.unstrange(link.source);
         } else {
@@ -362,6 +371,11 @@ impl<M: Memory> Port<M> for TcpPort {
         }
         link.waiting = false;
         link.phase = Phase::Lingering;
+        if link.rx.is_waiting() {
+            // What comes is thrown away.
+            link.rx.stop_waiting(&link.fd);
+            self.watch.watch_waiting(id, link);
+        }
         if matches!(link.tx.flush(&link.fd), Ok(true)) {
             sys::finish_sending(&link.fd);
         } else {

@@ -30,6 +30,9 @@ pub struct TcpOptions {
     pub dial_for: Duration,
     /// Percent of the places that others leave which one source's links may have.
     pub source_share: u8,
+    /// Bytes of parts of packets that all links together keep. Above that they stay in the kernel until
+    /// their packets are whole.
+    pub kept_bytes: usize,
     /// How long a link that was closed in order may go on delivering.
     pub linger: Duration,
 }
@@ -45,6 +48,7 @@ impl TcpOptions {
             source_share: 50,
             dead_after: Duration::from_secs(20),
             dial_for: Duration::from_secs(20),
+            kept_bytes: 2 << 20,
             linger: Duration::from_secs(1),
         }
     }
@@ -60,7 +64,7 @@ impl fmt::Debug for TcpOptions {
     }
 }
 
-/// What a port has met. All counters only grow.
+/// What a port has met, and what it keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpStats {
     /// Connections accepted.
@@ -79,6 +83,10 @@ pub struct TcpStats {
     pub turned_away: u64,
     /// Strangers dropped because their place was needed for another one.
     pub evicted: u64,
+    /// Packets that had to be whole in the kernel before they were taken in.
+    pub awaited: u64,
+    /// Bytes of parts of packets that are kept now.
+    pub kept: u64,
     /// Times that accepting stopped for lack of descriptors or memory.
     pub starved: u64,
 }

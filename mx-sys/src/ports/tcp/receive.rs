@@ -9,6 +9,9 @@
 //!                                                None: collect it in staging, or drop it
 //! ```
 //!
+//! Where all links together keep as much as they may, staging only shows what is in the socket: a packet
+//! leaves that when it is delivered (`unread`).
+//!
 //! Owns: where in its stream a link is.
 //! Knows nothing of: epoll, other links.
 //! A header is read once, checked, and then used from the copy. How much is read at a packet's
@@ -17,6 +20,7 @@
 
 use super::frame::{self, Greeting};
 use super::staging::{Kept, Pool, STAGING, Staging};
+use super::unread::{Awaited, Reading, Rest};
 use super::{PACKET_MAX, sys};
 use crate::ports::rdm::card::CARD_MAX;
 use mx_proto::port::{HEADER_LEN, HeaderBytes, Place, Sink};
@@ -49,6 +53,7 @@ pub(super) struct Rx {
     kept: Kept,
     /// How much to read at the next boundary.
     want: u32,
+    awaited: Awaited,
     /// The last read within a body found nothing. The sink is not asked for the body's place again
     /// before something is there: that it is asked says that the message goes on, and would keep a
     /// peer that stopped in the middle of it alive for ever.
@@ -73,6 +78,7 @@ impl Default for Rx {
             state: State::Greeting,
             kept: Kept::Nothing,
             want: READ_MIN as u32,
+            awaited: Awaited::default(),
             dry: false,
         }
     }
@@ -142,6 +148,23 @@ impl Rx {
         !matches!(self.state, State::Greeting)
     }
 
+    /// The link waits until all of a packet is in the kernel.
+    #[inline]
+    pub(super) fn is_waiting(&self) -> bool {
+        self.awaited.is_some()
+    }
+
+    /// Whatever comes is to be read.
+    pub(super) fn stop_waiting(&mut self, fd: &OwnedFd) {
+        // It fails when the connection is gone, which is reported anyway.
+        let _ = self.awaited.stop(fd);
+    }
+
+    /// The link ends.
+    pub(super) fn forget(&self, pool: &mut Pool) {
+        pool.forget(&self.kept);
+    }
+
     /// The link is quiet: it does with less memory.
     pub(super) fn cool(&mut self, pool: &mut Pool) {
         pool.cool(&mut self.kept);
@@ -157,9 +180,18 @@ impl Rx {
         busy: bool,
         to: Addressee<'_, S>,
     ) -> (Turn, Result<(), Broken>) {
-        let mut staging = pool.take(&mut self.kept);
         let mut turn = Turn::default();
-        let result = self.run(fd, &mut staging, quota, &mut turn, to);
+        if self.awaited.is_some() {
+            match self.awaited.look(fd) {
+                Ok(true) => {}
+                Ok(false) => return (turn, Ok(())),
+                Err(error) => return (turn, Err(Broken::Failed(error))),
+            }
+        }
+        let mut staging = pool.take(&mut self.kept);
+        // A stranger cannot leave much, and there are only so many.
+        let reading = Reading::new(pool.is_short() && !to.stranger);
+        let result = self.run(fd, &mut staging, reading, quota, &mut turn, to);
         self.kept = pool.give_back(staging, busy);
         (turn, result)
     }
@@ -187,6 +219,7 @@ impl Rx {
         &mut self,
         fd: &OwnedFd,
         staging: &mut Staging,
+        mut reading: Reading,
         quota: usize,
         turn: &mut Turn,
         mut to: Addressee<'_, S>,
@@ -196,6 +229,18 @@ impl Rx {
         loop {
             // Everything that is staged first.
             let missing = self.deliver(staging, quota, turn, &mut to)?;
+            if reading.shows() {
+                let whole = match missing {
+                    Some(Missing::Staged { whole, .. }) => Some(whole),
+                    _ => None,
+                };
+                let rest = reading.settle(fd, staging, whole, &mut self.awaited);
+                let rest = rest.map_err(Broken::Failed)?;
+                if rest != Rest::Nothing {
+                    turn.more = rest == Rest::Ready;
+                    return Ok(());
+                }
+            }
             let Some(missing) = missing else {
                 turn.more = true;
                 return Ok(());
@@ -211,7 +256,7 @@ impl Rx {
                 Missing::Staged { whole, at_boundary } => {
                     let want = if to.stranger {
                         READ_MIN
-                    } else if at_boundary {
+                    } else if at_boundary && !reading.sparing {
                         self.want as usize
                     } else {
                         STAGING
@@ -219,7 +264,7 @@ impl Rx {
                     let want = want.max(whole.saturating_sub(staging.len()));
                     let room = staging.room(whole, want);
                     let asked = room.len();
-                    let n = recv(fd, room)?;
+                    let n = there(reading.recv(fd, room))?;
                     staging.filled(n.unwrap_or(0));
                     if at_boundary && n == Some(asked) && !to.stranger {
                         self.want = (self.want * 2).min(STAGING as u32);
@@ -228,7 +273,10 @@ impl Rx {
                 }
                 Missing::Placed => {
                     self.want = READ_MIN as u32;
-                    let read = self.read_placed(fd, staging, &mut to)?;
+                    let ahead = if reading.sparing { 0 } else { READ_MIN };
+                    let Some(read) = self.read_placed(fd, staging, ahead, &mut to)? else {
+                        continue;
+                    };
                     placed += read.n.unwrap_or(0);
                     read
                 }
@@ -367,19 +415,21 @@ impl Rx {
         }
     }
 
-    /// Reads into application memory, and what follows the body into the empty staging buffer.
+    /// Reads into application memory, and up to `ahead` bytes of what follows the body into the empty
+    /// staging buffer. `None`: nobody wants the body any more.
     #[inline]
     fn read_placed<M: Memory, S: Sink<M>>(
         &mut self,
         fd: &OwnedFd,
         staging: &mut Staging,
+        ahead: usize,
         to: &mut Addressee<'_, S>,
-    ) -> Result<Read, Broken> {
+    ) -> Result<Option<Read>, Broken> {
         let State::Placing { header, got } = &mut self.state else {
-            return Ok(Read { n: None, asked: 0 });
+            return Ok(None);
         };
         if self.dry && !sys::readable(fd) {
-            return Ok(Read { n: None, asked: 0 });
+            return Ok(Some(Read { n: None, asked: 0 }));
         }
         self.dry = false;
         let len = frame::body_len(header);
@@ -387,11 +437,7 @@ impl Rx {
         let left = len - have;
         let Some(place) = place(to, header, len) else {
             self.state = State::Dropping { left: left as u32 };
-            let room = staging.room(STAGING, STAGING);
-            let asked = room.len();
-            let n = recv(fd, room)?;
-            staging.filled(n.unwrap_or(0));
-            return Ok(Read { n, asked });
+            return Ok(None);
         };
         let mut read = None;
         let mut into = 0;
@@ -408,7 +454,7 @@ impl Rx {
             }
             let piece_len = piece.len();
             let (asked, result) = if last && piece_len <= READ_MAX {
-                let ahead = staging.room(READ_MIN, READ_MIN);
+                let ahead = staging.room(ahead, ahead);
                 (piece_len + ahead.len(), sys::recv_pair(fd, piece, ahead))
             } else {
                 let n = piece_len.min(READ_MAX);
@@ -437,19 +483,19 @@ impl Rx {
         });
         *got += into as u32;
         match read {
-            Some(Ok(read)) => Ok(read),
+            Some(Ok(read)) => Ok(Some(read)),
             Some(Err(error)) if sys::would_block(&error) => {
                 self.dry = true;
-                Ok(Read { n: None, asked: 0 })
+                Ok(Some(Read { n: None, asked: 0 }))
             }
             Some(Err(error)) => Err(Broken::Failed(error)),
             None => {
                 // A small piece comes next: it is filled from staging.
-                let room = staging.room(STAGING, left.min(4 * READ_MIN) + READ_MIN);
+                let room = staging.room(STAGING, left.min(4 * READ_MIN) + ahead);
                 let asked = room.len();
-                let n = recv(fd, room)?;
+                let n = there(sys::recv(fd, room))?;
                 staging.filled(n.unwrap_or(0));
-                Ok(Read { n, asked })
+                Ok(Some(Read { n, asked }))
             }
         }
     }
@@ -470,8 +516,9 @@ struct Read {
     asked: usize,
 }
 
-fn recv(fd: &OwnedFd, into: &mut [u8]) -> Result<Option<usize>, Broken> {
-    match sys::recv(fd, into) {
+/// What a call has read. `None`: nothing was there.
+fn there(read: io::Result<usize>) -> Result<Option<usize>, Broken> {
+    match read {
         Ok(n) => Ok(Some(n)),
         Err(error) if sys::would_block(&error) => Ok(None),
         Err(error) => Err(Broken::Failed(error)),

@@ -64,6 +64,19 @@ impl Staging {
         }
     }
 
+    /// The last `n` bytes are staged no more. At most [`Self::len`].
+    pub(super) fn leave(&mut self, n: usize) {
+        debug_assert!(n <= self.len());
+        self.end -= n;
+        self.consume(0);
+    }
+
+    /// `n` bytes of the buffer that have been dealt with since they were last made room for.
+    pub(super) fn spent(&mut self, n: usize) -> &mut [u8] {
+        let from = self.start.saturating_sub(n);
+        &mut self.bytes[from..from + n]
+    }
+
     /// Where the next bytes go, at most `want` of them, so that at least `whole` bytes counted
     /// from the first staged one fit. `whole` is at most [`STAGING`].
     #[inline]
@@ -97,16 +110,49 @@ pub(super) enum Kept {
     Staged(Staging),
 }
 
-/// The spare buffers of a port.
-#[derive(Debug, Default)]
+impl Kept {
+    fn len(&self) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::Carried(bytes) => bytes.len(),
+            Self::Staged(staging) => staging.len(),
+        }
+    }
+}
+
+/// The spare buffers of a port, and how many bytes its links keep.
+#[derive(Debug)]
 pub(super) struct Pool {
     spares: Vec<Staging>,
+    kept: usize,
+    limit: usize,
 }
 
 impl Pool {
+    /// For links that keep `limit` bytes together, and what one more turn leaves over.
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            spares: Vec::new(),
+            kept: 0,
+            limit,
+        }
+    }
+
+    /// Bytes that links keep.
+    pub(super) fn kept(&self) -> usize {
+        self.kept
+    }
+
+    /// They have all they may: what they cannot use yet is to stay where it is.
+    #[inline]
+    pub(super) fn is_short(&self) -> bool {
+        self.kept >= self.limit
+    }
+
     /// A buffer that holds what `kept` held.
     #[inline]
     pub(super) fn take(&mut self, kept: &mut Kept) -> Staging {
+        self.kept -= kept.len();
         match std::mem::take(kept) {
             Kept::Nothing => self.spares.pop().unwrap_or_else(Staging::new),
             Kept::Staged(staging) => staging,
@@ -125,9 +171,13 @@ impl Pool {
     pub(super) fn give_back(&mut self, mut staging: Staging, busy: bool) -> Kept {
         let kept = match staging.len() {
             0 => Kept::Nothing,
-            _ if busy => return Kept::Staged(staging),
+            n if busy => {
+                self.kept += n;
+                return Kept::Staged(staging);
+            }
             _ => Kept::Carried(staging.staged().into()),
         };
+        self.kept += kept.len();
         staging.start = 0;
         staging.end = 0;
         if self.spares.len() < SPARES {
@@ -138,10 +188,15 @@ impl Pool {
 
     /// A link that was busy no longer is.
     pub(super) fn cool(&mut self, kept: &mut Kept) {
-        *kept = match std::mem::take(kept) {
-            Kept::Staged(staging) => self.give_back(staging, false),
-            other => other,
-        };
+        if let Kept::Staged(_) = kept {
+            let staging = self.take(kept);
+            *kept = self.give_back(staging, false);
+        }
+    }
+
+    /// A link is gone.
+    pub(super) fn forget(&mut self, kept: &Kept) {
+        self.kept -= kept.len();
     }
 
     /// Gives spare buffers back.
@@ -161,6 +216,10 @@ impl Pool {
 mod tests {
     use super::*;
 
+    fn pool() -> Pool {
+        Pool::new(100_000)
+    }
+
     fn stage(pool: &mut Pool, n: usize) -> Staging {
         let mut staging = pool.take(&mut Kept::Nothing);
         staging.room(n, n)[..n].fill(7);
@@ -170,7 +229,7 @@ mod tests {
 
     #[test]
     fn an_empty_buffer_goes_back_to_the_pool() {
-        let mut pool = Pool::default();
+        let mut pool = pool();
         let mut staging = stage(&mut pool, 10);
         staging.consume(10);
         assert!(matches!(pool.give_back(staging, true), Kept::Nothing));
@@ -179,7 +238,7 @@ mod tests {
 
     #[test]
     fn what_is_left_over_is_carried_in_as_many_bytes_as_it_has() {
-        let mut pool = Pool::default();
+        let mut pool = pool();
         for n in [1, 4096, PACKET_MAX + HEADER_LEN - 1] {
             let staging = stage(&mut pool, n);
             let mut kept = pool.give_back(staging, false);
@@ -190,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_busy_link_keeps_its_buffer_until_it_cools() {
-        let mut pool = Pool::default();
+        let mut pool = pool();
         let few = stage(&mut pool, 3);
         let mut kept = pool.give_back(few, true);
         assert!(matches!(kept, Kept::Staged(_)));
@@ -204,8 +263,43 @@ mod tests {
     }
 
     #[test]
+    fn every_byte_that_is_kept_counts() {
+        let mut pool = pool();
+        let mut kept: Vec<Kept> = [(40_000, false), (59_999, true)]
+            .into_iter()
+            .map(|(n, busy)| {
+                let staging = stage(&mut pool, n);
+                pool.give_back(staging, busy)
+            })
+            .collect();
+        assert!(!pool.is_short());
+        let one = stage(&mut pool, 1);
+        kept.push(pool.give_back(one, false));
+        assert!(pool.is_short());
+        pool.cool(&mut kept[1]);
+        assert_eq!(pool.kept(), 100_000);
+        for kept in &kept {
+            pool.forget(kept);
+        }
+        assert_eq!(pool.kept(), 0);
+    }
+
+    #[test]
+    fn what_leaves_is_staged_no_more_and_what_is_spent_lies_before_the_rest() {
+        let mut pool = pool();
+        let mut staging = stage(&mut pool, 10);
+        staging.consume(4);
+        assert_eq!(staging.spent(4), [7; 4]);
+        staging.leave(2);
+        assert_eq!(staging.staged(), [7; 4]);
+        staging.leave(4);
+        assert_eq!((staging.len(), staging.start), (0, 0));
+        assert_eq!(staging.spent(STAGING).len(), STAGING);
+    }
+
+    #[test]
     fn making_room_keeps_the_staged_bytes() {
-        let mut pool = Pool::default();
+        let mut pool = pool();
         let mut staging = stage(&mut pool, STAGING);
         staging.consume(STAGING - 3);
         assert_eq!(staging.room(100, 50).len(), 50);

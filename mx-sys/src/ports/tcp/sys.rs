@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   sockets   socket, bind, listen, accept, connect, options
-//!   bytes     send, send_pair, recv, recv_pair, writable      never block, never raise SIGPIPE
-//!   readiness Epoll
+//!   bytes     send, send_pair, recv, recv_pair, peek, skip    never block, never raise SIGPIPE
+//!   readiness Epoll, readable, readable_from, writable
 //! ```
 //!
 //! Owns: nothing; descriptors belong to the `OwnedFd` of whoever asked for them.
@@ -230,6 +230,35 @@ pub(super) fn recv(fd: &OwnedFd, into: &mut [u8]) -> io::Result<usize> {
     check_len(unsafe { libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), 0) })
 }
 
+/// Reads what is there and leaves it there.
+pub(super) fn peek(fd: &OwnedFd, into: &mut [u8]) -> io::Result<usize> {
+    let at = into.as_mut_ptr().cast();
+    // SAFETY: `into` is writable for its length during the call.
+    check_len(unsafe { libc::recv(fd.as_raw_fd(), at, into.len(), libc::MSG_PEEK) })
+}
+
+/// Throws away the first bytes of what is there, which [`peek`] has shown, and copies nothing.
+pub(super) fn skip(fd: &OwnedFd, shown: &mut [u8]) -> io::Result<usize> {
+    let at = shown.as_mut_ptr().cast();
+    // SAFETY: `shown` is writable for its length during the call; the kernel does not write to it.
+    check_len(unsafe { libc::recv(fd.as_raw_fd(), at, shown.len(), libc::MSG_TRUNC) })
+}
+
+/// How many bytes can be read.
+pub(super) fn unread(fd: &OwnedFd) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: `bytes` is writable and outlives the call.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONREAD, &raw mut bytes) })?;
+    Ok(usize::try_from(bytes).unwrap_or(0))
+}
+
+/// From how many bytes on the socket is reported as readable, as a rule: sooner with the end, a failure,
+/// or a window that is nearly closed. The kernel makes its buffer large enough for so many.
+pub(super) fn readable_from(fd: &OwnedFd, bytes: usize) -> io::Result<()> {
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+    set_option(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
+}
+
 /// Receives what is there into two places, the first filled first.
 #[inline]
 pub(super) fn recv_pair(fd: &OwnedFd, a: &mut [u8], b: &mut [u8]) -> io::Result<usize> {
@@ -243,6 +272,11 @@ pub(super) fn recv_pair(fd: &OwnedFd, a: &mut [u8], b: &mut [u8]) -> io::Result<
 /// True when there is something to read, or the end, or a failure.
 pub(super) fn readable(fd: &OwnedFd) -> bool {
     ready(fd, libc::POLLIN)
+}
+
+/// True when nothing will come any more after what is there, or the socket has failed.
+pub(super) fn finished(fd: &OwnedFd) -> bool {
+    ready(fd, libc::POLLRDHUP)
 }
 
 /// True when the socket has a good deal of room, or has failed.
@@ -268,7 +302,7 @@ pub(super) fn would_block(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR))
 }
 
-/// An epoll instance: level-triggered, one word for each descriptor.
+/// An epoll instance: level-triggered unless told otherwise, one word for each descriptor.
 #[derive(Debug)]
 pub(super) struct Epoll(OwnedFd);
 
@@ -276,6 +310,8 @@ pub(super) struct Epoll(OwnedFd);
 pub(super) const READ: u32 = libc::EPOLLIN as u32;
 /// Room to write.
 pub(super) const WRITE: u32 = libc::EPOLLOUT as u32;
+/// Only what is new.
+pub(super) const EDGE: u32 = libc::EPOLLET as u32;
 
 /// One event as the kernel writes it.
 pub(super) type RawEvent = libc::epoll_event;

@@ -172,8 +172,8 @@ impl Watch {
             };
             let carries = matches!(link.phase, Phase::Open | Phase::Lingering);
             if carries && !link.watched_for_room {
-                let both = sys::READ | sys::WRITE;
-                link.watched_for_room = self.data.change(&link.fd, both, id.to_word()).is_ok();
+                link.watched_for_room = true;
+                link.watched_for_room = self.rewatch(id, link).is_ok();
             }
         }
         true
@@ -251,7 +251,8 @@ impl Watch {
                     self.unwatch_room(id, link);
                 }
             }
-            if what & !sys::WRITE != 0 && !link.hot {
+            // What is new is said once.
+            if what & !sys::WRITE != 0 && (!link.hot || link.watched_by_edge) {
                 found = true;
                 self.queue(id, link);
             }
@@ -271,15 +272,36 @@ impl Watch {
 
     fn unwatch_room(&self, id: LinkId, link: &mut Link) {
         if link.watched_for_room {
-            link.watched_for_room = self.data.change(&link.fd, sys::READ, id.to_word()).is_err();
+            link.watched_for_room = false;
+            link.watched_for_room = self.rewatch(id, link).is_err();
         }
     }
+
+    /// The link waits for a whole packet from now on, or no longer.
+    #[cold]
+    pub(super) fn watch_waiting(&self, id: LinkId, link: &mut Link) {
+        link.watched_by_edge = link.rx.is_waiting();
+        // It fails for a hot link that is not watched now; when it is again, it is watched for this.
+        let _ = self.rewatch(id, link);
+    }
+
+    fn rewatch(&self, id: LinkId, link: &Link) -> io::Result<()> {
+        self.data.change(&link.fd, interest(link), id.to_word())
+    }
+}
+
+/// What `data` is to report of a link.
+pub(super) fn interest(link: &Link) -> u32 {
+    let also = |is: bool, bit: u32| if is { bit } else { 0 };
+    sys::READ | also(link.watched_for_room, sys::WRITE) | also(link.watched_by_edge, sys::EDGE)
 }
 
 /// Lets `data` watch a hot link again. Returns false when the kernel has no memory for that.
 fn attach(data: &sys::Epoll, hot: &mut HotLink, link: &Link) -> bool {
     if hot.detached {
-        hot.detached = data.add(&link.fd, sys::READ, hot.id.to_word()).is_err();
+        hot.detached = data
+            .add(&link.fd, interest(link), hot.id.to_word())
+            .is_err();
     }
     !hot.detached
 }
@@ -486,6 +508,10 @@ impl TcpPort {
                 }
                 if turn.more {
                     self.watch.queue(id, link);
+                }
+                if link.rx.is_waiting() != link.watched_by_edge {
+                    self.watch.watch_waiting(id, link);
+                    self.stats.awaited += u64::from(link.watched_by_edge);
                 }
                 if greeting && link.rx.is_greeted() && matches!(link.phase, Phase::Greeting) {
                     self.greeted(id, sink);

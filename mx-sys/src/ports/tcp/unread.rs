@@ -1,0 +1,142 @@
+//! Bytes that stay in the kernel while the memory for parts of packets is used up.
+//!
+//! ```text
+//!   kernel    [ packet | packet | pa...  ]  -- peek -->  staging  --> deliver
+//!   skip        ------------------>
+//!   stays                          -----    read when all of it is there, or nothing more comes
+//! ```
+//!
+//! So a peer that stops in the middle of a packet costs the kernel's buffer, which is the socket's
+//! anyway, and a packet that is all there is taken in however short memory is. The kernel reports what
+//! is readable again and again; a link that waits is therefore watched for what arrives (`EPOLLET`).
+//!
+//! Owns: how many bytes a buffer only shows, and how many a link waits for.
+//! Knows nothing of: packets, epoll.
+
+use super::staging::Staging;
+use super::sys;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// How many bytes have to be in the kernel before a link reads on; 0: it does not wait.
+#[derive(Debug, Default)]
+pub(super) struct Awaited(u32);
+
+impl Awaited {
+    /// The link waits.
+    #[inline]
+    pub(super) fn is_some(&self) -> bool {
+        self.0 > 0
+    }
+
+    /// All of it is there. `UnexpectedEof`: it will never be.
+    #[cold]
+    pub(super) fn look(&mut self, fd: &OwnedFd) -> io::Result<bool> {
+        if sys::unread(fd)? < self.0 as usize {
+            if !sys::finished(fd) {
+                return Ok(false);
+            }
+            sys::take_error(fd)?;
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.stop(fd)?;
+        Ok(true)
+    }
+
+    /// The link waits no longer.
+    pub(super) fn stop(&mut self, fd: &OwnedFd) -> io::Result<()> {
+        if std::mem::take(&mut self.0) > 0 {
+            sys::readable_from(fd, 1)?;
+        }
+        Ok(())
+    }
+
+    /// The link waits for so many bytes.
+    fn start(&mut self, fd: &OwnedFd, bytes: usize) -> io::Result<()> {
+        self.0 = u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
+        // Said first, so that the kernel makes its buffer large enough.
+        sys::readable_from(fd, ROOM)?;
+        sys::readable_from(fd, bytes)
+    }
+}
+
+/// Bytes for which a link that waits has room in the kernel. Of what has been taken in all counts there
+/// that lies in one piece with what has not (`sk_buff`, 17 pages of at most 32 KiB), and if that were all
+/// of the room, the rest would never come.
+const ROOM: usize = 1 << 20;
+
+/// How one turn of a link reads into staging.
+#[derive(Debug)]
+pub(super) struct Reading {
+    /// What is not delivered stays in the kernel.
+    pub(super) sparing: bool,
+    /// So many bytes at the end of what is staged are the kernel's.
+    shown: usize,
+    /// The kernel had no more than that.
+    all: bool,
+}
+
+impl Reading {
+    pub(super) fn new(sparing: bool) -> Self {
+        Self {
+            sparing,
+            shown: 0,
+            all: false,
+        }
+    }
+
+    /// Something in staging is the kernel's.
+    #[inline]
+    pub(super) fn shows(&self) -> bool {
+        self.shown > 0
+    }
+
+    /// As [`sys::recv`].
+    #[inline]
+    pub(super) fn recv(&mut self, fd: &OwnedFd, into: &mut [u8]) -> io::Result<usize> {
+        if !self.sparing {
+            return sys::recv(fd, into);
+        }
+        let n = sys::peek(fd, into)?;
+        self.shown = n;
+        self.all = n < into.len();
+        Ok(n)
+    }
+
+    /// What was shown and has been delivered leaves the kernel, the rest leaves staging. Returns how
+    /// it goes on. `whole`: the next packet begins in staging and has so many bytes.
+    #[cold]
+    pub(super) fn settle(
+        &mut self,
+        fd: &OwnedFd,
+        staging: &mut Staging,
+        whole: Option<usize>,
+        awaited: &mut Awaited,
+    ) -> io::Result<Rest> {
+        let left = staging.len().min(self.shown);
+        let done = std::mem::take(&mut self.shown) - left;
+        if done > 0 && sys::skip(fd, staging.spent(done))? != done {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        staging.leave(left);
+        match whole {
+            _ if left == 0 => Ok(Rest::Nothing),
+            Some(whole) if self.all => {
+                awaited.start(fd, whole.saturating_sub(staging.len()))?;
+                Ok(Rest::Awaited)
+            }
+            _ => Ok(Rest::Ready),
+        }
+    }
+}
+
+/// What is left in the kernel of what was shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Rest {
+    /// Nothing.
+    Nothing,
+    /// Something to go on with.
+    Ready,
+    /// A part of a packet, for the rest of which the link waits.
+    Awaited,
+}
