@@ -233,6 +233,13 @@ pub trait Port<M: Memory> {
         true
     }
 
+    /// Where to ask whether somebody else has the name of `link`'s peer by now, when somebody claims it:
+    /// an address is one endpoint's at a time. `None`: on this link a death shows by itself.
+    fn successor_at(&self, link: LinkId, claim: &Claim) -> Option<Target> {
+        let _ = (link, claim);
+        None
+    }
+
     /// Where `link` comes from.
     fn source(&self, link: LinkId) -> origin::Source {
         let _ = link;

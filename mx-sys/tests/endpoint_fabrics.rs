@@ -32,6 +32,13 @@ fn links(node: &Node) -> (usize, usize) {
     (ports.tcp().link_count(), ports.rdm().unwrap().link_count())
 }
 
+/// Connections that others made to it over TCP, and claims that it has asked about there.
+fn asked(node: &Node) -> (u64, u64) {
+    let engine = node.shared.lock();
+    let accepted = engine.endpoint.port().tcp().stats().accepted;
+    (accepted, engine.endpoint.stats().confirms)
+}
+
 /// A small and a large message there.
 fn exchange(a: &Node, b: &Node) {
     let to_b = a.connect(b.target(Route::AUTO)).unwrap();
@@ -59,6 +66,8 @@ fn peers_with_the_same_hardware_find_each_other_whatever_its_addresses_are() {
         let (a, b) = (on(fake.library()), on(fake.machine(&[]).library()));
         exchange(&a, &b);
         assert_eq!(links(&a).1, 1, "{}", provider(&a));
+        // One connection brought both cards, and with them what proves who is who.
+        assert_eq!((asked(&a), asked(&b)), ((0, 0), (1, 0)));
         let c = on(fake.machine(&[]).library());
         c.connect(b.target(ROUTE_RDM)).unwrap();
         assert_eq!(links(&b).1, 2);

@@ -3,10 +3,14 @@
 //! ```text
 //!   hello --> CLAIMED --> (CHALLENGED) --proof of the port--> (ASKING) --> (NEWCOMER) --> partner, Reply
 //!                |          |    with a      |                 the claimed   an old life of
-//!                |          |    secret      | refuted         address       that name: Ping
+//!                |          |    secret      | refuted         address       that name, and
+//!                |          |                |                   |           who has its address
 //!                |          | wrong          |                   | no, silent | it answers
 //!                `----------+----------------+-------------------+------------+-----> refused, closed
 //! ```
+//!
+//! An old life is over when its link is down, when it has said nothing for a second, or when the claimed
+//! address says that it is somebody else by now, where a death does not show on its link.
 //!
 //! Most hellos pass all of this in the poll that brings them: what the network proves is not asked
 //! about, and where nobody is known under a name there is no old life. The hello of a stranger always
@@ -77,6 +81,10 @@ struct Introduction {
     seen_at: NicId,
     /// It waits for somebody, and counts in its source's share.
     placed: bool,
+    /// The claimed address is being asked, on that link of ours.
+    asks: Option<(LinkId, TimerId)>,
+    /// It has confirmed the claim.
+    confirmed: bool,
     stage: Stage,
 }
 
@@ -87,8 +95,8 @@ enum Stage {
     Claimed,
     /// It has been asked for the site's secret, with the nonce of that number.
     Challenged(u64, Binding),
-    /// The claimed address is being asked, on that link of ours.
-    Asking(LinkId, TimerId),
+    /// The claimed address is being asked.
+    Asking,
     /// It is who it says; whether an old life of it is over is being asked.
     Newcomer(PartnerId),
 }
@@ -186,6 +194,8 @@ impl Introductions {
             source: Source::TRUSTED,
             seen_at: NicId(0),
             placed: false,
+            asks: None,
+            confirmed: false,
             stage: Stage::Claimed,
         };
         self.waiting.insert(link, introduction);
@@ -218,12 +228,11 @@ impl Introductions {
         if introduction.placed {
             self.shares.give_back(introduction.source, 1);
         }
-        let mut ours = None;
-        if let Stage::Asking(link, timer) = introduction.stage {
+        let ours = introduction.asks.map(|(ours, timer)| {
             self.ends.clear(timer);
-            self.asking.remove(&link);
-            ours = Some(link);
-        }
+            self.asking.remove(&ours);
+            ours
+        });
         if self.waiting.is_empty() && self.waiting.capacity() > KEPT {
             self.waiting = HashMap::default();
         }
@@ -289,21 +298,19 @@ impl Introductions {
     fn ask_on(&mut self, link: LinkId, ours: LinkId, now: Instant) {
         if let Some(introduction) = self.waiting.get_mut(&link) {
             let timer = self.ends.set(now, now.after(ASK_TIME), End::Ask(ours));
-            introduction.stage = Stage::Asking(ours, timer);
+            introduction.asks = Some((ours, timer));
             self.asking.insert(ours, link);
         }
     }
 
     /// Nobody is asked on that link of ours any more. Whose introduction it was about.
-    fn ended_asking(&mut self, ours: LinkId) -> Option<LinkId> {
+    fn ended_asking(&mut self, ours: LinkId) -> Option<(LinkId, &mut Introduction)> {
         let link = self.asking.remove(&ours)?;
-        if let Some(introduction) = self.waiting.get_mut(&link)
-            && let Stage::Asking(_, timer) = introduction.stage
-        {
+        let introduction = self.waiting.get_mut(&link)?;
+        if let Some((_, timer)) = introduction.asks.take() {
             self.ends.clear(timer);
-            introduction.stage = Stage::Claimed;
         }
-        Some(link)
+        Some((link, introduction))
     }
 }
 

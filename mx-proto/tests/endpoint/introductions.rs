@@ -104,6 +104,57 @@ fn a_peer_whose_link_is_down_is_replaced_at_once() {
 }
 
 #[test]
+fn who_has_a_silent_peers_address_by_now_replaces_it_at_once() {
+    let mut pair = Pair::with_keys();
+    let a = pair.target(Side::A);
+    pair.dies_silently(a);
+    connected(&mut pair);
+    pair.hold(&[0]);
+    pair.reopen_a(0);
+    let b = connected(&mut pair);
+    talk(&mut pair, b);
+    assert!(matches!(
+        pair.b.poll_event(),
+        Some(Event::PartnerDown {
+            reason: DownReason::Restarted,
+            ..
+        })
+    ));
+    assert_eq!((pair.b.stats().confirms, pair.b.partners()), (1, 1));
+}
+
+#[test]
+fn who_claims_a_silent_peers_place_and_has_not_its_address_does_not_hurry_its_end() {
+    let mut pair = Pair::with_keys();
+    let a = pair.target(Side::A);
+    pair.dies_silently(a);
+    let b = connected(&mut pair);
+    for session in [0xbad, 0xbee] {
+        // Whoever has the address knows nothing of it, and the old one has not been heard yet.
+        pair.hold(&[0]);
+        let forger = pair.stranger();
+        connect(&mut pair, forger, hello(100, session, 0));
+        pair.run();
+        assert_eq!(replies(&mut pair, forger), (vec![], false));
+        assert_eq!(pair.b.partners(), 1);
+        pair.hold(&[]);
+        pair.run();
+        assert_eq!(replies(&mut pair, forger), (vec![3], true));
+        talk(&mut pair, b);
+    }
+    // Nobody can be asked there.
+    let nowhere = pair.nowhere();
+    pair.dies_silently(nowhere);
+    let forger = pair.stranger();
+    connect(&mut pair, forger, hello(100, 0xbad, 0));
+    pair.run();
+    assert_eq!(replies(&mut pair, forger), (vec![3], true));
+    talk(&mut pair, b);
+    assert_eq!((pair.a.poll_event(), pair.b.poll_event()), (None, None));
+    assert_eq!((pair.b.stats().intruders, pair.b.partners()), (3, 1));
+}
+
+#[test]
 fn what_is_refuted_is_refused_and_nobody_is_known_by_it() {
     let mut pair = Pair::new();
     let b = connected(&mut pair);

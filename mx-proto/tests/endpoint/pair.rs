@@ -109,6 +109,8 @@ struct Hub {
     held: Vec<usize>,
     /// What the network says about claims that reach b; otherwise it bears them out.
     proof: Option<Proof>,
+    /// Where to ask b's port about those who claim a living peer's place.
+    successors: Option<Target>,
     /// Cables of one source.
     sources: Vec<(usize, u64)>,
     /// What has been sent without message data.
@@ -180,6 +182,10 @@ impl Port<Shared> for QueuePort {
 
     fn owns(&self, nic: NicId) -> bool {
         self.node != 0 || [100, ALIAS_OF_A].contains(&nic.0)
+    }
+
+    fn successor_at(&self, _: LinkId, _: &Claim) -> Option<Target> {
+        self.hub.borrow().successors.filter(|_| self.node == 1)
     }
 
     fn source(&self, link: LinkId) -> Source {
@@ -632,6 +638,11 @@ impl Pair {
     /// What the network says from now on about claims that reach b.
     pub(crate) fn prove(&mut self, proof: Proof) {
         self.hub.borrow_mut().proof = Some(proof);
+    }
+
+    /// From now on deaths do not show on b's links.
+    pub(crate) fn dies_silently(&mut self, successors: Target) {
+        self.hub.borrow_mut().successors = Some(successors);
     }
 
     /// Where a link comes from.

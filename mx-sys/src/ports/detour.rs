@@ -31,6 +31,7 @@ use mx_proto::told::Told;
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 
 /// Polls between two looks when there is something better to do.
 const TURN: u32 = 8;
@@ -256,7 +257,12 @@ impl Cards for Dgram {
         })
     }
 
-    fn answer(&mut self, theirs: &Card, _clock: &dyn Clock) -> Result<Card, Refusal> {
+    fn answer(
+        &mut self,
+        theirs: &Card,
+        _from: SocketAddr,
+        _clock: &dyn Clock,
+    ) -> Result<Card, Refusal> {
         if theirs.provider != self.provider {
             return Err(Refusal::Provider);
         }
@@ -267,7 +273,7 @@ impl Cards for Dgram {
         }
     }
 
-    fn greet(&mut self, link: LinkId, theirs: &Card, _clock: &dyn Clock) {
+    fn greet(&mut self, link: LinkId, theirs: &Card, _from: SocketAddr, _clock: &dyn Clock) {
         let Some((fabric, target)) = self.called(link) else {
             return;
         };

@@ -454,7 +454,11 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
                 address.map_or(Origin::Unknown, AnyAddress::origin)
             }
             // What a fabric calls an address proves nothing about an interface.
-            Owner::Rdm(_) | Owner::Nobody => Origin::Unknown,
+            Owner::Rdm(link) => {
+                let address = self.rdm.port.as_ref().and_then(|rdm| rdm.address(link));
+                address.map_or(Origin::Unknown, Origin::Address)
+            }
+            Owner::Nobody => Origin::Unknown,
         }
     }
 
@@ -588,6 +592,16 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
 
     fn owns(&self, nic: NicId) -> bool {
         nic::owns(nic)
+    }
+
+    /// Fabrics and datagrams do not say when a peer has died. Whoever has its name by now has its TCP
+    /// port.
+    fn successor_at(&self, link: LinkId, claim: &Claim) -> Option<Target> {
+        matches!(owner(link), Owner::Rdm(_) | Owner::Dgram(_)).then_some(Target {
+            nic: claim.nic,
+            endpoint: claim.endpoint,
+            route: ROUTE_TCP,
+        })
     }
 
     fn source(&self, link: LinkId) -> Source {

@@ -28,6 +28,9 @@
 //! answer too. Whoever asks is a stranger and stays one: its TCP link is closed with the answer,
 //! and what it makes the fabric's port reserve is bounded there.
 //!
+//! With each card goes the address at the other end of the TCP link: what the network knows of the
+//! peer, and all that it knows.
+//!
 //! Owns: which TCP links are the locator's, and what links wait for.
 //! Knows nothing of: libfabric, how a card is made or used ([`Cards`] does).
 
@@ -52,7 +55,7 @@ use mx_proto::told::Told;
 use mx_proto::{Clock, Instant, LinkId, Memory, Source, Target};
 use packet::{bytes_of, send};
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use trouble::{Line, Trouble};
 
@@ -85,6 +88,8 @@ struct Asking {
     nonce: Option<Nonce>,
     /// What has been proven to it.
     proven: Option<Proven>,
+    /// Its address, once it has been asked.
+    peer: Option<SocketAddr>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,13 +124,11 @@ pub(super) struct Locator {
     /// When to stop waiting for an answer, in order. Some may have come.
     deadlines: VecDeque<(Instant, LinkId)>,
     errands: Vec<Errand>,
-    /// Strangers of which the endpoint has heard in this poll.
-    introduced: Vec<LinkId>,
     told: Told<(Peer, Trouble)>,
     /// Who may ask; `None`: everybody.
     guard: Option<Guard>,
     /// Who was found not to know the secret.
-    suspects: Told<Option<IpAddr>>,
+    suspects: Told<IpAddr>,
 }
 
 impl Locator {
@@ -136,7 +139,6 @@ impl Locator {
             attempts: HashMap::new(),
             deadlines: VecDeque::new(),
             errands: Vec::new(),
-            introduced: Vec::new(),
             told: Told::default(),
             guard: None,
             suspects: Told::default(),
@@ -163,6 +165,7 @@ impl Locator {
             progress: Progress::Dialling,
             nonce: None,
             proven: None,
+            peer: None,
         };
         let attempt = Attempt {
             target,
@@ -199,12 +202,8 @@ impl Locator {
         clock: &dyn Clock,
         sink: &mut S,
     ) -> bool {
-        let did = match self.errands.is_empty() && self.deadlines.is_empty() {
-            true => false,
-            false => self.work::<M, R, S>((port, tcp), clock, sink),
-        };
-        self.introduced.clear();
-        did
+        let idle = self.errands.is_empty() && self.deadlines.is_empty();
+        !idle && self.work::<M, R, S>((port, tcp), clock, sink)
     }
 
     #[cold]
@@ -218,13 +217,13 @@ impl Locator {
         let mut did = !errands.is_empty();
         for errand in errands {
             match (errand, port.as_deref_mut()) {
-                (Errand::Welcome(link), port) => self.welcome::<M, R>(port, tcp, link),
+                (Errand::Welcome(link), port) => {
+                    self.welcome::<M, R>(port, tcp, link);
+                    tell_of_end(tcp, link, sink);
+                }
                 (Errand::Reply(link, bytes), port) => {
                     self.reply::<M, R>(port, tcp, link, bytes, clock);
-                    // It introduced itself to the endpoint and asked here in one breath.
-                    if self.introduced.contains(&link) {
-                        sink.on_down(outer(link, TCP), 0, LinkDown::Protocol);
-                    }
+                    tell_of_end(tcp, link, sink);
                 }
                 (Errand::Ask(link), Some(port)) => self.ask::<M, R>(port, tcp, link, clock),
                 (Errand::Take(link, answer), Some(port)) => {
@@ -284,6 +283,7 @@ impl Locator {
         match send::<M>(tcp, link, what, &bytes) {
             Ok(_) => {
                 asking.proven = proven;
+                asking.peer = address_of(tcp, link);
                 asking.progress = match what {
                     What::Hail(_) => Progress::Hailed,
                     _ => Progress::Asked,
@@ -391,20 +391,20 @@ impl Locator {
         bytes: Option<Vec<u8>>,
         clock: &dyn Clock,
     ) {
+        // Who has gone hears no answer.
+        let Some(from) = address_of(tcp, link) else {
+            return;
+        };
         let Some(guard) = &self.guard else {
             let card = bytes.and_then(|bytes| Card::parse(&bytes));
-            let answer = answer_to(port, card, clock);
+            let answer = answer_to(port, card, from, clock);
             log::debug!("link {link:?} asks for the fabric: {answer:?}");
             return answer_and_close::<M>(tcp, link, &answer.emit());
         };
         let question = bytes.and_then(|bytes| guard.asked(link, &bytes));
         let Some((card, proven)) = question else {
-            let from = match tcp.origin(link) {
-                Origin::Address(address) => Some(address.ip()),
-                _ => None,
-            };
-            if self.suspects.is_news(from) {
-                let who = from.map_or_else(|| "somebody".to_owned(), |from| from.to_string());
+            let who = from.ip();
+            if self.suspects.is_news(who) {
                 log::warn!(
                     "{who} asks for the {} port and does not know our secret: refused; \
                      MX_SECRET_FILE has to hold the same on all machines",
@@ -415,7 +415,7 @@ impl Locator {
             let answer = none(Refusal::Secret, provider);
             return answer_and_close::<M>(tcp, link, &answer.emit());
         };
-        let answer = answer_to(port, Card::parse(&card), clock);
+        let answer = answer_to(port, Card::parse(&card), from, clock);
         log::debug!("link {link:?} asks for the fabric: {answer:?}");
         answer_and_close::<M>(tcp, link, &guard.answer(&proven, &answer.emit()));
     }
@@ -427,21 +427,24 @@ impl Locator {
         answer: Option<Answer>,
         clock: &dyn Clock,
     ) {
-        let Some(Asking { link, .. }) = self.asking.remove(&carrier) else {
+        let Some(Asking { link, peer, .. }) = self.asking.remove(&carrier) else {
             return;
         };
-        match answer {
-            Some(Answer::Card(card)) if card.provider == port.provider() => {
-                port.greet(link, &card, clock);
+        match (answer, peer) {
+            (Some(Answer::Card(card)), Some(peer)) if card.provider == port.provider() => {
+                port.greet(link, &card, peer, clock);
             }
-            Some(Answer::Card(card)) => {
+            (Some(Answer::Card(card)), Some(_)) => {
                 let trouble = Trouble::Refused(Refusal::Provider);
                 self.fail(port, link, trouble, card.provider);
             }
-            Some(Answer::None { why, provider }) => {
+            (Some(Answer::None { why, provider }), _) => {
                 self.fail(port, link, Trouble::Refused(why), provider);
             }
-            None => self.fail(port, link, Trouble::Puzzled, String::new()),
+            // A card from whom nobody has asked is none.
+            (None | Some(Answer::Card(_)), _) => {
+                self.fail(port, link, Trouble::Puzzled, String::new());
+            }
         }
     }
 
@@ -549,13 +552,6 @@ impl Locators {
         self.rdm.is_answering(link) || self.dgram.is_answering(link)
     }
 
-    /// The endpoint hears of a stranger.
-    #[inline]
-    pub(super) fn on_stranger(&mut self, link: LinkId) {
-        self.rdm.introduced.push(link);
-        self.dgram.introduced.push(link);
-    }
-
     /// The first of their deadlines.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let all = [self.rdm.deadline(), self.dgram.deadline()];
@@ -570,14 +566,34 @@ fn none(why: Refusal, provider: &str) -> Answer {
     }
 }
 
-fn answer_to<R: Cards>(port: Option<&mut R>, card: Option<Card>, clock: &dyn Clock) -> Answer {
+fn answer_to<R: Cards>(
+    port: Option<&mut R>,
+    card: Option<Card>,
+    from: SocketAddr,
+    clock: &dyn Clock,
+) -> Answer {
     match (port, card) {
         (None, _) => none(Refusal::NoPort, ""),
         (Some(port), None) => none(Refusal::NotUnderstood, port.provider()),
-        (Some(port), Some(card)) => match port.answer(&card, clock) {
+        (Some(port), Some(card)) => match port.answer(&card, from, clock) {
             Ok(card) => Answer::Card(card),
             Err(why) => none(why, port.provider()),
         },
+    }
+}
+
+fn address_of(tcp: &TcpPort, link: LinkId) -> Option<SocketAddr> {
+    match tcp.origin(link) {
+        Origin::Address(address) => Some(address),
+        _ => None,
+    }
+}
+
+/// The endpoint hears that a stranger's link has been closed: what came on it before the question may
+/// have been an introduction, which must not wait any longer.
+fn tell_of_end<M: Memory, S: Sink<M>>(tcp: &TcpPort, link: LinkId, sink: &mut S) {
+    if address_of(tcp, link).is_none() {
+        sink.on_down(outer(link, TCP), 0, LinkDown::Closed);
     }
 }
 

@@ -10,6 +10,7 @@ use super::tcp::{TcpOptions, TcpPort};
 use crate::clock::MonotonicClock;
 use crate::endpoint_port::PortMap;
 use crate::nic;
+use mx_proto::origin::{Claim, Proof, Source};
 use mx_proto::port::{
     Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkDown, Port, SendError, Sent,
     Sink, WakeDescriptors,
@@ -19,6 +20,7 @@ use mx_proto::{
     Clock, EndpointId, Identity, Instant, LinkId, Memory, NicId, Route, SessionId, Target,
 };
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
@@ -39,6 +41,7 @@ struct Double {
     downs: Vec<(LinkId, LinkDown)>,
     answered: Vec<Card>,
     greeted: Vec<(LinkId, Card)>,
+    from: HashMap<LinkId, SocketAddr>,
     /// It takes no more links.
     full: bool,
 }
@@ -75,7 +78,7 @@ impl Cards for Double {
         })
     }
 
-    fn answer(&mut self, theirs: &Card, _: &dyn Clock) -> Result<Card, Refusal> {
+    fn answer(&mut self, theirs: &Card, from: SocketAddr, _: &dyn Clock) -> Result<Card, Refusal> {
         if theirs.provider != self.provider {
             return Err(Refusal::Provider);
         }
@@ -84,10 +87,12 @@ impl Cards for Double {
         }
         self.answered.push(theirs.clone());
         let link = self.make();
+        self.from.insert(link, from);
         self.card(link).ok_or(Refusal::Failed)
     }
 
-    fn greet(&mut self, link: LinkId, theirs: &Card, _: &dyn Clock) {
+    fn greet(&mut self, link: LinkId, theirs: &Card, from: SocketAddr, _: &dyn Clock) {
+        self.from.insert(link, from);
         self.greeted.push((link, theirs.clone()));
         self.ups.push(link);
     }
@@ -110,6 +115,10 @@ impl Fabric for Double {
 
     fn link_count(&self) -> usize {
         self.open.len() + self.downs.len()
+    }
+
+    fn address(&self, link: LinkId) -> Option<SocketAddr> {
+        self.from.get(&link).copied()
     }
 
     fn wake_through(&mut self, _: std::os::fd::BorrowedFd<'_>) -> std::io::Result<()> {
@@ -160,6 +169,7 @@ impl<M: Memory> Port<M> for Double {
 
     fn close(&mut self, link: LinkId, _: Close) {
         self.open.retain(|open| *open != link);
+        self.from.remove(&link);
     }
 
     fn arm(&mut self) -> bool {
@@ -266,6 +276,25 @@ impl Side {
     fn tcp_links(&self) -> usize {
         self.ports.tcp().link_count()
     }
+
+    /// What the network says when the other side claims that interface on a link.
+    fn proof_of(&self, link: LinkId, other: &Self, nic: NicId) -> Proof {
+        let own = self.ports.identity();
+        let claim = Claim {
+            nic,
+            endpoint: other.ports.identity().endpoint,
+            to: (own.nic, own.endpoint),
+        };
+        Port::<Vec<u8>>::proof(&self.ports, link, &claim)
+    }
+
+    /// What the endpoint has heard since the last time, but for ends of links it never knew.
+    fn heard(&mut self) -> Vec<Seen> {
+        let strangers = |seen: &Seen| matches!(seen, Seen::Down(_, 0, LinkDown::Closed));
+        let mut seen = self.sink.take();
+        seen.retain(|seen| !strangers(seen));
+        seen
+    }
 }
 
 fn until(mut done: impl FnMut() -> bool) {
@@ -317,8 +346,7 @@ fn a_link_comes_up_when_each_side_has_the_others_card_and_tcp_is_left_alone_agai
         b.poll();
         a.tcp_links() + b.tcp_links() == 0
     });
-    // The endpoint there has heard of nothing.
-    assert_eq!(b.sink.take(), []);
+    assert_eq!(b.heard(), []);
     assert_eq!((a.ports.link_count(), b.ports.link_count()), (2, 2));
 }
 
@@ -342,7 +370,7 @@ fn a_peer_without_our_fabric_is_reached_over_tcp_unless_its_address_forbids() {
         assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
         assert_eq!(link.index() & RDM, TCP);
         assert_eq!(a.fabric().link_count(), 0);
-        assert_eq!(b.sink.take(), []);
+        assert_eq!(b.heard(), []);
     }
 }
 
@@ -564,7 +592,7 @@ fn strangers_get_one_answer_whatever_they_say_and_leave_nothing_behind() {
     }
     // More than any question has is not even taken in.
     assert_eq!(stranger(&mut b, &question(&vec![0; 40_000])), []);
-    let seen = b.sink.take();
+    let seen = b.heard();
     assert!(matches!(seen[..], [Seen::Down(_, 0, LinkDown::Protocol)]));
     assert!(b.fabric().answered.is_empty());
     assert_eq!(b.fabric().link_count(), 0);
@@ -577,19 +605,73 @@ fn strangers_get_one_answer_whatever_they_say_and_leave_nothing_behind() {
         Some(Answer::Card(_))
     ));
     assert_eq!(b.fabric().answered.len(), 1);
-    assert_eq!(b.sink.take(), []);
+    assert_eq!(b.heard(), []);
+}
 
-    // Before it the endpoint hears of the link, and so it hears of its end.
-    let late = [header_of(3, 0).to_vec(), question(&card)].concat();
-    stranger(&mut b, &late);
-    match &b.sink.take()[..] {
-        [
-            Seen::Packet { link, .. },
-            Seen::Down(down, 0, LinkDown::Protocol),
-        ] => {
-            assert_eq!((link, link.index() & RDM), (down, TCP));
+#[test]
+fn an_introduction_that_waits_ends_with_the_question_behind_it_whenever_that_comes() {
+    let card = Double {
+        open: vec![LinkId::new(3, 0)],
+        ..Double::new("tcp")
+    };
+    let card = card.card(LinkId::new(3, 0)).unwrap().emit();
+    let mut hail = [0; HEADER_LEN];
+    hail.copy_from_slice(&question(b""));
+    hail[1] = 4;
+    // Without a secret somebody who hails is sent away like one who asks.
+    for last in [question(&card), question(b"no card"), hail.to_vec()] {
+        for at_once in [true, false] {
+            let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+            let mut stream = TcpStream::connect(("127.0.0.1", b.ports.tcp_port())).unwrap();
+            stream.write_all(b"\x93MXTCP\x01\x00").unwrap();
+            stream.write_all(&header_of(3, 0)).unwrap();
+            if !at_once {
+                // The endpoint does not bind the link yet: it asks about the claim.
+                until(|| {
+                    b.poll();
+                    !b.sink.seen.is_empty()
+                });
+            }
+            stream.write_all(&last).unwrap();
+            until(|| {
+                b.poll();
+                b.tcp_links() == 0
+            });
+            match &b.sink.take()[..] {
+                [
+                    Seen::Packet { link, .. },
+                    Seen::Down(down, 0, LinkDown::Closed),
+                ] => {
+                    assert_eq!((link, link.index() & RDM), (down, TCP));
+                }
+                seen => panic!("{seen:?}, at once: {at_once}"),
+            }
         }
-        seen => panic!("{seen:?}"),
+    }
+}
+
+#[test]
+fn a_claim_over_the_fabric_is_proven_or_refuted_by_the_address_the_cards_went_to() {
+    let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+    let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+    let ours = a.connect(b.target(ROUTE_RDM)).unwrap();
+    let card_missing = a.proof_of(ours, &b, a.ports.identity().nic);
+    assert!(matches!(card_missing, Proof::Ask(..)), "{card_missing:?}");
+    assert_eq!(both(&mut a, &mut b), [Seen::Up(ours, 0)]);
+    let theirs = outer(b.fabric().open[0], RDM);
+    let elsewhere = nic::id_of_address("10.1.2.3".parse().unwrap());
+    for (side, link, other) in [(&a, ours, &b), (&b, theirs, &a)] {
+        let here = other.ports.identity().nic;
+        assert_eq!(side.proof_of(link, other, here), Proof::Proven);
+        assert_eq!(side.proof_of(link, other, elsewhere), Proof::Refuted);
+        let source = Port::<Vec<u8>>::source(&side.ports, link);
+        assert_ne!(source, Source::TRUSTED);
+    }
+    // A link that is no more, or never was, proves nothing.
+    Port::<Vec<u8>>::close(&mut a.ports, ours, Close::Now);
+    for link in [ours, outer(LinkId::new(7, 7), RDM)] {
+        let proof = a.proof_of(link, &b, b.ports.identity().nic);
+        assert!(matches!(proof, Proof::Ask(..)), "{proof:?}");
     }
 }
 
@@ -631,7 +713,7 @@ fn with_a_secret_on_both_sides_a_link_comes_up_and_tcp_is_left_alone_again() {
     for round in 1..=3 {
         let link = a.connect(b.target(ROUTE_RDM)).unwrap();
         assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
-        assert_eq!((b.fabric().answered.len(), b.sink.take().len()), (round, 0));
+        assert_eq!((b.fabric().answered.len(), b.heard().len()), (round, 0));
         assert_eq!(a.fabric().greeted.len(), round);
     }
     until(|| {

@@ -193,6 +193,7 @@ impl HostPorts {
         };
         let rdm = RdmOptions {
             bind: options.rdm.bind.or_else(|| bind_address(&options, nic)),
+            source_share: options.source_share,
             ..options.rdm
         };
         let rdm = open_rdm(options.policy, options.rdm_required, rdm)?;

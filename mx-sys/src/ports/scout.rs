@@ -53,7 +53,6 @@ impl Watch for Scout<'_> {
             self.0.answering(of).on_hail(link);
             return false;
         }
-        self.0.on_stranger(link);
         true
     }
 

@@ -168,7 +168,7 @@ table! {
         evicted, awaited, kept
     };
     "rdm_" RdmStats = sample.ports.rdm.unwrap_or_default().1, {
-        stale, early, malformed, strange, renewals, blocked
+        stale, early, malformed, strange, renewals, blocked, evicted, turned_away
     };
     "dgram_" ReliableStats = sample.ports.dgram.unwrap_or_default(), {
         datagrams_out, trains_out, datagrams_in, resent, timeouts, asked_losses, late,

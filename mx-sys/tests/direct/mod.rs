@@ -17,7 +17,11 @@ use mx_proto::{Clock, EndpointId, Instant, LinkId, Memory, Target};
 use mx_sys::ports::rdm::{RdmError, RdmOptions, RdmPort};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::{Rc, Weak};
+
+/// All of them are on one machine.
+const FROM: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
 /// Who is where.
 #[derive(Clone, Default)]
@@ -66,12 +70,12 @@ impl<M: Memory> Port<M> for DirectPort {
         let link = port.reserve(clock, None)?;
         let ours = port.card(link).ok_or(ConnectError::NoResources)?;
         let theirs = if Rc::ptr_eq(&self.port, &peer) {
-            port.answer(&ours, clock)
+            port.answer(&ours, FROM, clock)
         } else {
-            peer.borrow_mut().answer(&ours, clock)
+            peer.borrow_mut().answer(&ours, FROM, clock)
         };
         match theirs {
-            Ok(theirs) => port.greet(link, &theirs, clock),
+            Ok(theirs) => port.greet(link, &theirs, FROM, clock),
             Err(_) => port.give_up(link, mx_proto::port::LinkDown::Unreachable),
         }
         Ok(link)

@@ -60,6 +60,7 @@ pub(crate) enum Letter {
         card: Card,
     },
     Answer {
+        from: NodeId,
         link: LinkId,
         card: Result<Card, Refusal>,
     },

@@ -16,7 +16,13 @@ use mx_proto::{Clock, Instant, LinkId, Target};
 use mx_sim::{Buffer, NodeId, World};
 use mx_sys::RdmOptions;
 use mx_sys::ports::rdm::RdmPort;
+use std::net::SocketAddr;
 use std::time::Duration;
+
+/// What TCP would know of a node.
+fn address_of(node: NodeId) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, node as u8], 1))
+}
 
 pub(crate) struct SimRdm {
     /// `None` only while it is dropped.
@@ -63,14 +69,18 @@ impl SimRdm {
             any = true;
             match letter {
                 Letter::Locate { from, link, card } => {
-                    let card = self.port().answer(&card, clock);
-                    let answer = Letter::Answer { link, card };
+                    let card = self.port().answer(&card, address_of(from.0), clock);
+                    let answer = Letter::Answer {
+                        from: self.node,
+                        link,
+                        card,
+                    };
                     self.network.post(self.node, from, answer);
                 }
-                Letter::Answer { link, card } => {
+                Letter::Answer { from, link, card } => {
                     self.asked.retain(|(asked, _)| *asked != link);
                     match card {
-                        Ok(card) => self.port().greet(link, &card, clock),
+                        Ok(card) => self.port().greet(link, &card, address_of(from), clock),
                         Err(refusal) => self.port().give_up(link, refused(refusal)),
                     }
                 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   look_at --no secret, or known--> examine --> proven --> admit_all, or the answer to our call
-//!      `--challenge ... trusted ------^  |         ^ `--> ask_old ... old_answered --> proven
+//!      `--challenge ... trusted ------^  |         ^ `--> doubt ... old_answered, asked --> proven
 //!                                        `--> ask --> asked --'            `--> turn_away
 //! ```
 //!
@@ -109,25 +109,38 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         if !self.core.introductions.may_wait(link) {
             return self.core.turn_away(link, Status::NoResources);
         }
+        if let Some(introduction) = self.core.introductions.waiting.get_mut(&link) {
+            introduction.stage = Stage::Asking;
+        }
+        if !self.dial(link, target, now) {
+            self.refute(link, "it comes from elsewhere, and cannot be asked there");
+        }
+    }
+
+    /// Begins to ask there about the claim on a link. False: that cannot be.
+    fn dial(&mut self, link: LinkId, target: Target, now: Instant) -> bool {
         match self.port.connect(target, &self.clock) {
             Ok(ours) => {
                 self.core.stats.confirms += 1;
                 // It is nobody's, and no stranger's.
                 self.port.bind(ours, NOBODY.to_word());
                 self.core.introductions.ask_on(link, ours, now);
+                true
             }
             Err(error) => {
                 log::debug!("link {link:?}: the claimed address cannot be asked: {error}");
-                self.refute(link, "it comes from elsewhere, and cannot be asked there");
+                false
             }
         }
     }
 
     fn ask_elsewhere(&mut self, ours: LinkId, route: Route, now: Instant) {
-        let Some(link) = self.core.introductions.ended_asking(ours) else {
+        let Some((link, introduction)) = self.core.introductions.ended_asking(ours) else {
             return;
         };
-        if let Some(claim) = self.core.claim_on(link) {
+        if introduction.stage == Stage::Asking
+            && let Some(claim) = self.core.claim_on(link)
+        {
             let target = Target {
                 nic: claim.nic,
                 endpoint: claim.endpoint,
@@ -138,19 +151,22 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     }
 
     fn asked<H: Handler<M>>(&mut self, ours: LinkId, yes: bool, now: Instant, handler: &mut H) {
-        let Some(link) = self.core.introductions.ended_asking(ours) else {
+        let Some((link, introduction)) = self.core.introductions.ended_asking(ours) else {
             return;
         };
+        introduction.confirmed = yes;
+        let stage = introduction.stage;
         self.core.session_out.forget(ours);
         self.port.close(ours, Close::Now);
         if yes {
             self.proven(link, now, handler);
-        } else {
+        } else if stage == Stage::Asking {
             self.refute(
                 link,
                 "it comes from elsewhere, and nobody there knows of it",
             );
         }
+        // A newcomer waits for what the old one says.
     }
 
     /// The peer of a link is who it says.
@@ -159,15 +175,13 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             return;
         };
         let (from, hello) = (introduction.from, introduction.hello);
+        let confirmed = introduction.confirmed;
         if let Some(old) = self.core.old_life(from, &hello) {
             let live = self.core.partners.of(old).and_then(|of| of.live_tx());
-            if live.is_some() {
-                if !self.core.introductions.may_wait(link) {
-                    return self.core.turn_away(link, Status::NoResources);
-                }
-                return self.core.ask_old(old, Some(link), now);
+            if let Some(live) = live.filter(|_| !confirmed) {
+                return self.doubt(old, live, link, now);
             }
-            // Its link is down.
+            // Its link is down, or its address is another's.
             self.core.fail_partner(old, DownReason::Restarted);
         }
         if from.is_some() && self.core.claim_on(link).is_none() {
@@ -197,6 +211,18 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 clock: &self.clock,
             };
             sink.on_packet(link, owner.to_word(), &header, &body[..]);
+        }
+    }
+
+    /// Asks whether an old partner is still there, in whose place the peer of `link` would be.
+    fn doubt(&mut self, old: PartnerId, live: LinkId, link: LinkId, now: Instant) {
+        if !self.core.introductions.may_wait(link) {
+            return self.core.turn_away(link, Status::NoResources);
+        }
+        self.core.ask_old(old, Some(link), now);
+        let claim = self.core.claim_on(link);
+        if let Some(target) = claim.and_then(|claim| self.port.successor_at(live, &claim)) {
+            self.dial(link, target, now);
         }
     }
 

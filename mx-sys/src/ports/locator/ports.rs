@@ -1,5 +1,9 @@
 //! What a port offers so that its peers can be found.
 //!
+//! A card proves nothing by itself: whoever has one can write anything into it. What it comes with is
+//! the address at the other end of the TCP connection, which the kernel knows; our own card goes there
+//! and nowhere else. So whoever uses what only our card says has been told it at that address.
+//!
 //! Knows nothing of: how they are.
 
 use crate::ports::rdm::RdmPort;
@@ -7,6 +11,7 @@ use crate::ports::rdm::card::{Card, Refusal};
 use mx_proto::port::{ConnectError, LinkDown};
 use mx_proto::{Clock, LinkId, Route};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
 /// What the locator needs of the port whose peers it finds. Links have the names they have there.
@@ -15,11 +20,16 @@ pub trait Cards {
     fn provider(&self) -> &str;
     /// What to tell the peer of such a link. `None` when it is gone.
     fn card(&self, link: LinkId) -> Option<Card>;
-    /// A peer wants a link: says where it leads, and makes this side's end of it if there has to
-    /// be one before it is used.
-    fn answer(&mut self, theirs: &Card, clock: &dyn Clock) -> Result<Card, Refusal>;
-    /// The card has come.
-    fn greet(&mut self, link: LinkId, theirs: &Card, clock: &dyn Clock);
+    /// A peer at that address wants a link: says where it leads, and makes this side's end of it if
+    /// there has to be one before it is used.
+    fn answer(
+        &mut self,
+        theirs: &Card,
+        from: SocketAddr,
+        clock: &dyn Clock,
+    ) -> Result<Card, Refusal>;
+    /// The card has come, from that address.
+    fn greet(&mut self, link: LinkId, theirs: &Card, from: SocketAddr, clock: &dyn Clock);
     /// It will not come: the next poll takes the link down.
     fn give_up(&mut self, link: LinkId, reason: LinkDown);
 }
@@ -32,6 +42,8 @@ pub trait Fabric: Cards {
     -> Result<LinkId, ConnectError>;
     /// Links at the moment.
     fn link_count(&self) -> usize;
+    /// With what address cards were exchanged for a link. `None` before that.
+    fn address(&self, link: LinkId) -> Option<SocketAddr>;
     /// From now on, whoever sleeps does so on this epoll instance. The port's descriptors go
     /// straight into it: providers nest their own three deep, and the kernel allows five.
     fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()>;
@@ -46,12 +58,17 @@ impl Cards for RdmPort {
         self.card(link)
     }
 
-    fn answer(&mut self, theirs: &Card, clock: &dyn Clock) -> Result<Card, Refusal> {
-        self.answer(theirs, clock)
+    fn answer(
+        &mut self,
+        theirs: &Card,
+        from: SocketAddr,
+        clock: &dyn Clock,
+    ) -> Result<Card, Refusal> {
+        self.answer(theirs, from, clock)
     }
 
-    fn greet(&mut self, link: LinkId, theirs: &Card, clock: &dyn Clock) {
-        self.greet(link, theirs, clock);
+    fn greet(&mut self, link: LinkId, theirs: &Card, from: SocketAddr, clock: &dyn Clock) {
+        self.greet(link, theirs, from, clock);
     }
 
     fn give_up(&mut self, link: LinkId, reason: LinkDown) {
@@ -70,6 +87,10 @@ impl Fabric for RdmPort {
 
     fn link_count(&self) -> usize {
         self.link_count()
+    }
+
+    fn address(&self, link: LinkId) -> Option<SocketAddr> {
+        self.address(link)
     }
 
     fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {

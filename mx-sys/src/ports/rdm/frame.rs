@@ -14,8 +14,10 @@
 //!  Remote    about memory read by the peer; `remote` knows more
 //! ```
 //!
-//! The cookie is drawn for each link and told only to its peer, over TCP: what an earlier life of
-//! the peer left on the way, and what strangers send, does not fit and is dropped.
+//! The cookie is drawn for each link, 64 bits from the kernel, and told only to its peer, over TCP: what
+//! an earlier life of the peer left on the way, and what strangers send, does not fit and is dropped.
+//! So a frame comes from the address at the other end of that TCP connection, whatever the fabric calls
+//! its sender, or from whom somebody there has told.
 //!
 //! Knows nothing of: links, libfabric.
 

@@ -57,6 +57,7 @@ impl RdmPort {
         if self.fabric.is_none() && self.links.len() == 0 {
             return self.report_downs(sink);
         }
+        self.links.next_round();
         let mut any = self.take_in(budget, sink);
         let moved = any;
         if self.links.is_due(now) {
@@ -225,6 +226,12 @@ impl RdmPort {
             }
             return;
         }
+        if !link.takes(frame.kind, body.len()) {
+            log::debug!("link {id:?}: a stranger sends more than an introduction");
+            self.stats.malformed += 1;
+            self.fail(id, LinkDown::Protocol);
+            return;
+        }
         match link.sequence.arrived(frame.number) {
             Turn::Now => {}
             Turn::Past => {
@@ -291,15 +298,22 @@ impl RdmPort {
         let mut alarms = std::mem::take(&mut self.alarms);
         self.links.tick(self.now, &mut alarms);
         for alarm in alarms.drain(..) {
-            match alarm {
-                Alarm::Ping(id) => self.send_control(id, Kind::Ping, &[]),
-                Alarm::Down(id, reason) => self.fail(id, reason),
-                Alarm::Gone(id) => {
-                    self.drop_link(id);
-                }
-            }
+            self.handle_alarm(alarm);
         }
         self.alarms = alarms;
+        while let Some(alarm) = self.links.overdue(self.now) {
+            self.handle_alarm(alarm);
+        }
+    }
+
+    fn handle_alarm(&mut self, alarm: Alarm) {
+        match alarm {
+            Alarm::Ping(id) => self.send_control(id, Kind::Ping, &[]),
+            Alarm::Down(id, reason) => self.fail(id, reason),
+            Alarm::Gone(id) => {
+                self.drop_link(id);
+            }
+        }
     }
 
     fn post_buffers(&mut self) {

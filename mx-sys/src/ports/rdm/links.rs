@@ -8,33 +8,36 @@
 //!                                                       ^ |
 //!   answer (its card)            first frame            | | close
 //!  ------------------> Waiting -------------------------' `----> Closing ----> gone
-//!                         | silence         (without a word      what was accepted has left,
-//!                         `---> gone         to the endpoint:    or a second is over
-//!                                            down after 10 s)
+//!                         | silence                              what was accepted has left,
+//!                         `---> gone                             or a second is over
 //! ```
+//!
+//! A link that others began is a stranger's until the endpoint binds it, which it has to within 5 s of
+//! the answer (`strangers`). Till then nothing larger than an introduction is taken from it. Only bound
+//! ones count as their source's share of the places, and those we began as nobody's.
 //!
 //! Owns: the table of links, what each has waiting, when its peer was last heard.
 //! Knows nothing of: libfabric's objects, the endpoint, how frames are sent.
 //! Cost: a few hundred bytes a link; looking one up is O(1).
 
-use super::card::Card;
+mod link;
+
+pub(super) use link::{Control, Link, Peer, State};
+
 use super::frame::{Frame, Kind};
 use super::sequence::Sequence;
-use mx_proto::port::LinkDown;
+use crate::ports::origin::Origin;
+use crate::ports::strangers::Strangers;
+use mx_proto::origin::Source;
+use mx_proto::port::{BOUND_WITHIN, LinkDown};
+use mx_proto::shares::Shares;
 use mx_proto::{Instant, LinkId, Route};
-use smallvec::SmallVec;
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// How long the fabric may take to answer a Hello. rxm over TCP needs 130 ms on a busy host.
 const GREETING: Duration = Duration::from_secs(5);
-
-/// How long a link waits for its first frame. Longer than the other side tries.
-const WAITING: Duration = Duration::from_secs(10);
-
-/// How long a link may be up without the endpoint having anything to do with it: its peer has said
-/// nothing but that the fabric works.
-const UNKNOWN: Duration = Duration::from_secs(10);
 
 /// How long what was accepted has to leave a link that is being closed.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -42,108 +45,22 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// How long the locator has. It has a time-out of its own; this one is for safety.
 const LOCATING: Duration = Duration::from_secs(60);
 
-/// Links of one port, those of strangers included; as many as the TCP port has.
-const LINKS_MAX: usize = 16 << 10;
+/// Links of one port, those of strangers included. Half of them is more than the clients that one
+/// machine brings: 10 000.
+const LINKS_MAX: usize = 32 << 10;
 
-/// Links that have been answered and not heard of. Each costs its asker a TCP connection and us a
-/// table entry; what is more than this is a storm, and told to come over TCP.
-const WAITING_MAX: usize = 4096;
+/// Strangers at a time. Each costs its asker a TCP connection and us a table entry; who comes on top of
+/// this has the place of another one.
+const STRANGERS_MAX: usize = 4096;
 
-/// Bytes of frames before their turn, on all links: what a few fast senders have on the way, and as
-/// much as many strangers together can make us keep.
+/// Largest body of a frame that is taken from a stranger, in bytes; several times an introduction.
+const INTRODUCTION_MAX: usize = 256;
+
+/// Bytes of frames before their turn, on all links: what a few fast senders have on the way.
 const HELD_MAX: usize = 64 << 20;
 
-/// One link.
-#[derive(Debug)]
-pub(super) struct Link {
-    pub(super) id: LinkId,
-    pub(super) state: State,
-    /// What frames to us must carry.
-    pub(super) cookie: u64,
-    /// The endpoint's word.
-    pub(super) word: u64,
-    /// `None` only while locating.
-    pub(super) peer: Option<Peer>,
-    /// The order of its frames.
-    pub(super) sequence: Sequence,
-    /// Send slots with the provider.
-    pub(super) slots: u32,
-    /// Small frames that wait to go out, before anything else.
-    pub(super) control: VecDeque<Control>,
-    /// It stands in the port's queue of links that had no room.
-    pub(super) blocked: bool,
-    /// The endpoint was refused room and has to be told when there is some.
-    pub(super) wanted: bool,
-    /// Before that the provider is not asked for room again, unless something has happened ...
-    pub(super) retry_at: Instant,
-    /// ... and how long that was the last time. Nothing, once it has had room.
-    pub(super) pause: Duration,
-    heard: Instant,
-    /// It has been asked whether it is there.
-    pinged: bool,
-    /// Where to look for the peer when the fabric does not answer.
-    detour: Option<Route>,
-    /// Somebody else's, and up: the endpoint has to know it by then.
-    known_by: Option<Instant>,
-}
-
-/// What a link is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
-    /// The peer's card is not known yet.
-    Locating {
-        /// Not longer than this.
-        until: Instant,
-    },
-    /// We have said Hello.
-    Greeting {
-        /// Not longer than this.
-        until: Instant,
-    },
-    /// The peer has our card.
-    Waiting {
-        /// Not longer than this.
-        until: Instant,
-    },
-    /// It carries packets.
-    Up,
-    /// The endpoint has done with it; what it accepted is leaving.
-    Closing {
-        /// Not longer than this.
-        until: Instant,
-        /// The peer has to say that it knows. A connection that is closed with bytes in it that
-        /// nobody has read takes the Bye down with it, so they are taken in until then.
-        answer: bool,
-    },
-}
-
-/// The other side of a link.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Peer {
-    /// Its address in the provider's address vector.
-    pub(super) address: u64,
-    /// Its number for the link.
-    pub(super) link: u32,
-    /// What frames to it must carry.
-    pub(super) cookie: u64,
-}
-
-impl Peer {
-    pub(super) fn new(address: u64, card: &Card) -> Self {
-        Self {
-            address,
-            link: card.link,
-            cookie: card.cookie,
-        }
-    }
-}
-
-/// A frame without a packet, waiting to be sent.
-#[derive(Clone, Debug)]
-pub(super) struct Control {
-    pub(super) kind: Kind,
-    pub(super) body: SmallVec<[u8; 64]>,
-}
+/// And on those of strangers, whose first frames hardly ever overtake each other.
+const HELD_STRANGE_MAX: usize = 1 << 20;
 
 /// What a frame means for its link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -156,6 +73,17 @@ pub(super) enum Heard {
     Ignored,
     /// Both sides have done with it.
     Over,
+}
+
+/// Whether there is room for a stranger.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Room {
+    /// There is.
+    Free,
+    /// If this one goes.
+    Of(LinkId),
+    /// There is none.
+    None,
 }
 
 /// Something a clock tick found out.
@@ -177,9 +105,12 @@ pub(super) struct Links {
     next_generation: u32,
     /// Links that are not up and have to be looked at often.
     young: Vec<LinkId>,
-    waiting: usize,
-    /// Bytes of frames that came before their turn, on all links.
+    strangers: Strangers,
+    /// All other links.
+    places: Shares,
+    /// Bytes of frames that came before their turn, on all links, and on those of strangers.
     held: usize,
+    held_strange: Shares,
     keepalive: Duration,
     next_look: Instant,
     next_round: Instant,
@@ -189,15 +120,18 @@ pub(super) struct Links {
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 impl Links {
-    /// A peer that has been silent for `keepalive` has gone.
-    pub(super) fn new(keepalive: Duration) -> Self {
+    /// A peer that has been silent for `keepalive` has gone. One source may have `share` percent of what
+    /// others leave.
+    pub(super) fn new(keepalive: Duration, share: u8) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
             next_generation: 1,
             young: Vec::new(),
-            waiting: 0,
+            strangers: Strangers::new(BOUND_WITHIN),
+            places: Shares::new(LINKS_MAX, share),
             held: 0,
+            held_strange: Shares::new(HELD_STRANGE_MAX, share),
             keepalive,
             next_look: Instant(0),
             next_round: Instant(0),
@@ -244,17 +178,86 @@ impl Links {
     /// A link whose peer is not known yet.
     pub(super) fn reserve(&mut self, cookie: u64, detour: Option<Route>, now: Instant) -> LinkId {
         let until = now.after(LOCATING);
+        self.places.take(Source::TRUSTED, 1);
         self.add(State::Locating { until }, cookie, None, detour, now)
     }
 
-    /// A link for somebody who has introduced itself. `None` when too many of that kind wait.
-    pub(super) fn answer(&mut self, cookie: u64, peer: Peer, now: Instant) -> Option<LinkId> {
-        if self.waiting >= WAITING_MAX || self.is_full() {
-            return None;
+    /// Whether somebody from there may have a link.
+    pub(super) fn room_for(&self, from: SocketAddr) -> Room {
+        if !self.places.may_take(source_of(from), 1) {
+            Room::None
+        } else if self.is_full() || self.strangers.len() >= STRANGERS_MAX {
+            self.victim().map_or(Room::None, Room::Of)
+        } else {
+            Room::Free
         }
-        self.waiting += 1;
-        let until = now.after(WAITING);
-        Some(self.add(State::Waiting { until }, cookie, Some(peer), None, now))
+    }
+
+    /// The stranger that makes room for another one.
+    fn victim(&self) -> Option<LinkId> {
+        self.strangers.victim(|id| {
+            let link = self.of(id).filter(|link| link.stranger)?;
+            Some(link.state != State::Waiting)
+        })
+    }
+
+    /// A link for somebody who has asked for our card, from there, when there is room.
+    pub(super) fn answer(
+        &mut self,
+        cookie: u64,
+        peer: Peer,
+        from: SocketAddr,
+        now: Instant,
+    ) -> LinkId {
+        let source = source_of(from);
+        let id = self.add(State::Waiting, cookie, Some(peer), None, now);
+        if let Some(link) = self.of_mut(id) {
+            (link.from, link.source) = (Some(from), source);
+            (link.called, link.stranger) = (true, true);
+        }
+        self.strangers.add(id, source, now);
+        id
+    }
+
+    /// The endpoint attaches a word to a link. False: its source has too many of them already.
+    pub(super) fn bind(&mut self, id: LinkId, word: u64) -> bool {
+        let Some(link) = self.of_mut(id) else {
+            return true;
+        };
+        link.word = word;
+        if word == 0 || !link.stranger {
+            return true;
+        }
+        link.stranger = false;
+        let (source, held) = (link.source, link.sequence.held_bytes());
+        self.held_strange.give_back(source, held);
+        self.leave_strangers(source);
+        let may = self.places.may_take(source, 1);
+        self.places.take(source, 1);
+        may
+    }
+
+    fn leave_strangers(&mut self, source: Source) {
+        let slots = &self.slots;
+        self.strangers.leave(source, |id| {
+            let link = slots.get(id.index() as usize).and_then(Option::as_ref);
+            link.is_some_and(|link| link.id == id && link.stranger)
+        });
+    }
+
+    /// Frames are looked for again: whoever has asked before has had a turn.
+    pub(super) fn next_round(&mut self) {
+        self.strangers.next_round();
+    }
+
+    /// A stranger whose time is over.
+    pub(super) fn overdue(&mut self, now: Instant) -> Option<Alarm> {
+        let id = self.strangers.due(now)?;
+        let silent = self.of(id).is_none_or(|link| link.state == State::Waiting);
+        Some(match silent {
+            true => Alarm::Gone(id),
+            false => Alarm::Down(id, LinkDown::TimedOut),
+        })
     }
 
     /// What is left of a link that is no more, until its peer has been told.
@@ -264,6 +267,7 @@ impl Links {
             until,
             answer: false,
         };
+        self.places.take(Source::TRUSTED, 1);
         self.add(state, peer.cookie, Some(peer), None, now)
     }
 
@@ -297,6 +301,10 @@ impl Links {
             cookie,
             word: 0,
             peer,
+            from: None,
+            called: false,
+            stranger: false,
+            source: Source::TRUSTED,
             sequence: Sequence::default(),
             slots: 0,
             control: VecDeque::new(),
@@ -307,7 +315,6 @@ impl Links {
             heard: now,
             pinged: false,
             detour,
-            known_by: None,
         });
         self.young.push(id);
         id
@@ -315,14 +322,14 @@ impl Links {
 
     /// The peer of a reserved link is known; it is to be greeted. False when the link is gone, or
     /// was not waiting for that.
-    pub(super) fn greet(&mut self, id: LinkId, peer: Peer, now: Instant) -> bool {
+    pub(super) fn greet(&mut self, id: LinkId, peer: Peer, from: SocketAddr, now: Instant) -> bool {
         let Some(link) = self.of_mut(id) else {
             return false;
         };
         if !matches!(link.state, State::Locating { .. }) {
             return false;
         }
-        link.peer = Some(peer);
+        (link.peer, link.from) = (Some(peer), Some(from));
         link.heard = now;
         link.state = State::Greeting {
             until: now.after(GREETING),
@@ -342,10 +349,8 @@ impl Links {
                 link.state = State::Up;
                 Heard::CameUp
             }
-            State::Waiting { .. } => {
+            State::Waiting => {
                 link.state = State::Up;
-                link.known_by = Some(link.heard.after(UNKNOWN));
-                self.waiting -= 1;
                 Heard::Carries
             }
             State::Closing { .. } if kind == Kind::Bye => Heard::Over,
@@ -365,11 +370,20 @@ impl Links {
             // link that is being closed.
             return matches!(link.state, State::Closing { .. });
         }
-        let before = link.sequence.held_bytes();
+        let (before, strange) = (link.sequence.held_bytes(), link.stranger);
         let few = link.sequence.hold(frame.number, frame.kind, body, now);
-        let after = link.sequence.held_bytes();
+        let (after, source) = (link.sequence.held_bytes(), link.source);
         self.held = self.held - before + after;
-        few && self.held <= HELD_MAX
+        let share = match strange {
+            true => {
+                self.held_strange.give_back(source, before);
+                let may = self.held_strange.may_take(source, after);
+                self.held_strange.take(source, after);
+                may
+            }
+            false => true,
+        };
+        few && share && self.held <= HELD_MAX
     }
 
     /// The next frame of a link if it came before its turn, which is now.
@@ -381,8 +395,12 @@ impl Links {
         let link = self.of_mut(id)?;
         let before = link.sequence.held_bytes();
         let next = link.sequence.next_held(now);
-        let after = link.sequence.held_bytes();
-        self.held = self.held - before + after;
+        let less = before - link.sequence.held_bytes();
+        let (strange, source) = (link.stranger, link.source);
+        self.held -= less;
+        if strange {
+            self.held_strange.give_back(source, less);
+        }
         next
     }
 
@@ -394,8 +412,7 @@ impl Links {
             until,
             answer: true,
         };
-        let was = std::mem::replace(&mut link.state, state);
-        self.waiting -= usize::from(matches!(was, State::Waiting { .. }));
+        link.state = state;
         self.young.push(id);
     }
 
@@ -403,9 +420,15 @@ impl Links {
     pub(super) fn take(&mut self, id: LinkId) -> Option<Link> {
         self.of(id)?;
         let link = self.slots.get_mut(id.index() as usize)?.take()?;
-        self.held -= link.sequence.held_bytes();
-        self.waiting -= usize::from(matches!(link.state, State::Waiting { .. }));
         self.free.push(id.index());
+        let held = link.sequence.held_bytes();
+        self.held -= held;
+        if link.stranger {
+            self.held_strange.give_back(link.source, held);
+            self.leave_strangers(link.source);
+        } else {
+            self.places.give_back(link.source, 1);
+        }
         Some(link)
     }
 
@@ -431,12 +454,11 @@ impl Links {
     /// When [`Links::tick`] wants to be called.
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.len() == 0 {
-            None
-        } else if self.young.is_empty() {
-            Some(self.next_round)
-        } else {
-            Some(self.next_look.min(self.next_round))
+            return None;
         }
+        let look = (!self.young.is_empty()).then_some(self.next_look);
+        let all = [Some(self.next_round), look, self.strangers.deadline()];
+        all.into_iter().flatten().min()
     }
 
     /// Something may be due.
@@ -468,16 +490,12 @@ impl Links {
                 return false;
             };
             let (until, alarm) = match link.state {
-                State::Up => match link.known_by {
-                    Some(until) if link.word == 0 => (until, Alarm::Down(*id, LinkDown::TimedOut)),
-                    _ => return false,
-                },
+                State::Up | State::Waiting => return false,
                 State::Locating { until } => (until, Alarm::Down(*id, LinkDown::TimedOut)),
                 State::Greeting { until } => {
                     let reason = link.detour.map_or(LinkDown::TimedOut, LinkDown::Elsewhere);
                     (until, Alarm::Down(*id, reason))
                 }
-                State::Waiting { until } => (until, Alarm::Gone(*id)),
                 State::Closing { until, answer }
                     if answer || link.slots > 0 || !link.control.is_empty() =>
                 {
@@ -525,186 +543,9 @@ impl Links {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: u64 = 1_000_000_000;
-    const PEER: Peer = Peer {
-        address: 1,
-        link: 2,
-        cookie: 3,
-    };
-
-    fn at(seconds: u64) -> Instant {
-        Instant(seconds * SECOND)
-    }
-
-    fn alarms(links: &mut Links, now: Instant) -> Vec<Alarm> {
-        let mut alarms = Vec::new();
-        links.tick(now, &mut alarms);
-        alarms
-    }
-
-    #[test]
-    fn a_fabric_that_does_not_answer_sends_the_endpoint_on_its_detour() {
-        let mut links = Links::new(Duration::from_secs(20));
-        let id = links.reserve(7, Some(Route(2)), at(0));
-        assert!(links.greet(id, PEER, at(1)));
-        assert!(!links.greet(id, PEER, at(1)));
-        assert_eq!(alarms(&mut links, at(5)), []);
-        let down = Alarm::Down(id, LinkDown::Elsewhere(Route(2)));
-        assert_eq!(alarms(&mut links, at(6)), [down]);
-    }
-
-    #[test]
-    fn a_silent_peer_is_asked_once_and_failed_after_the_configured_time() {
-        let mut links = Links::new(Duration::from_secs(20));
-        let id = links.answer(7, PEER, at(0)).unwrap();
-        assert!(links.addressed(id.index(), 8, at(0)).is_none());
-        assert!(links.addressed(id.index(), 7, at(0)).is_some());
-        assert_eq!(links.on_frame(id, Kind::Hello), Heard::Carries);
-        links.of_mut(id).unwrap().word = 1;
-        assert_eq!(alarms(&mut links, at(4)), []);
-        assert_eq!(alarms(&mut links, at(6)), [Alarm::Ping(id)]);
-        assert_eq!(alarms(&mut links, at(12)), []);
-        let down = Alarm::Down(id, LinkDown::TimedOut);
-        assert_eq!(alarms(&mut links, at(20)), [down]);
-        assert!(links.addressed(id.index(), 7, at(20)).is_some());
-        assert_eq!(alarms(&mut links, at(22)), []);
-    }
-
-    #[test]
-    fn a_death_is_noticed_when_its_time_is_over_and_not_a_round_later() {
-        for millis in [100, 1_000, 20_000, 1_000_000] {
-            let keepalive = Duration::from_millis(millis);
-            let mut links = Links::new(keepalive);
-            let id = links.answer(7, PEER, at(1)).unwrap();
-            let last = at(1).after(keepalive / 37);
-            links.addressed(id.index(), 7, last).unwrap();
-            links.on_frame(id, Kind::Packet);
-            links.of_mut(id).unwrap().word = 1;
-            let (mut now, mut seen) = (last, Vec::new());
-            while seen
-                .last()
-                .is_none_or(|(alarm, _)| *alarm == Alarm::Ping(id))
-            {
-                now = links.deadline().unwrap().max(now);
-                let found = alarms(&mut links, now);
-                seen.extend(found.into_iter().map(|alarm| (alarm, now.since(last))));
-            }
-            let down = Alarm::Down(id, LinkDown::TimedOut);
-            let [(ping, pinged), (end, ended)] = seen[..] else {
-                panic!("{seen:?}");
-            };
-            assert_eq!((ping, end), (Alarm::Ping(id), down));
-            let late = pinged.checked_sub(keepalive / 4).unwrap();
-            assert!(late <= LOOK_EVERY, "{keepalive:?}: asked {late:?} late");
-            let late = ended.checked_sub(keepalive).unwrap();
-            assert!(late <= LOOK_EVERY, "{keepalive:?}: noticed {late:?} late");
-        }
-    }
-
-    #[test]
-    fn a_stranger_that_never_gets_to_know_the_endpoint_keeps_no_link() {
-        let mut links = Links::new(Duration::from_secs(1000));
-        let [stranger, known] = [7, 8].map(|cookie| links.answer(cookie, PEER, at(0)).unwrap());
-        for (id, cookie) in [(stranger, 7), (known, 8)] {
-            links.addressed(id.index(), cookie, at(3)).unwrap();
-            links.on_frame(id, Kind::Ping);
-        }
-        links.of_mut(known).unwrap().word = 1;
-        // It goes on talking.
-        links.addressed(stranger.index(), 7, at(12)).unwrap();
-        links.on_frame(stranger, Kind::Ping);
-        assert_eq!(alarms(&mut links, at(12)), []);
-        let down = Alarm::Down(stranger, LinkDown::TimedOut);
-        assert_eq!(alarms(&mut links, at(13)), [down]);
-        links.take(stranger).unwrap();
-        assert_eq!(alarms(&mut links, at(100)), []);
-        assert!(links.young.is_empty() && links.of(known).is_some());
-    }
-
-    #[test]
-    fn who_never_shows_up_is_dropped_in_silence() {
-        let mut links = Links::new(Duration::from_secs(20));
-        let id = links.answer(7, PEER, at(0)).unwrap();
-        assert_eq!(alarms(&mut links, at(9)), []);
-        assert_eq!(alarms(&mut links, at(10)), [Alarm::Gone(id)]);
-        links.take(id).unwrap();
-        assert_eq!((links.len(), links.waiting), (0, 0));
-        assert_eq!(links.deadline(), None);
-    }
-
-    #[test]
-    fn those_who_wait_are_bounded() {
-        let mut links = Links::new(Duration::from_secs(20));
-        for _ in 0..WAITING_MAX {
-            links.answer(7, PEER, at(0)).unwrap();
-        }
-        assert!(links.answer(7, PEER, at(0)).is_none());
-        let first = links.ids()[0];
-        links.on_frame(first, Kind::Hello);
-        assert!(links.answer(7, PEER, at(0)).is_some());
-    }
-
-    #[test]
-    fn a_closing_link_goes_when_its_peer_knows_and_all_has_left_or_its_time_is_over() {
-        let mut links = Links::new(Duration::from_secs(20));
-        let told = links.answer(7, PEER, at(0)).unwrap();
-        links.on_frame(told, Kind::Hello);
-        links.closing(told, at(1));
-        let (left, leaving) = (links.depart(PEER, at(1)), links.depart(PEER, at(1)));
-        links.of_mut(leaving).unwrap().slots = 1;
-        let gone = alarms(&mut links, at(1));
-        assert!(gone.contains(&Alarm::Gone(left)));
-        assert!(!gone.contains(&Alarm::Gone(told)) && !gone.contains(&Alarm::Gone(leaving)));
-        let gone = alarms(&mut links, at(2));
-        assert!(gone.contains(&Alarm::Gone(told)) && gone.contains(&Alarm::Gone(leaving)));
-    }
-
-    #[test]
-    fn frames_before_their_turn_are_bounded_on_all_links_together() {
-        let mut links = Links::new(Duration::from_secs(20));
-        let early = Frame {
-            kind: Kind::Packet,
-            number: 1,
-            link: 0,
-            cookie: 7,
-        };
-        let body = vec![0; 4_000_000];
-        let mut kept = Vec::new();
-        for _ in 0..16 {
-            let id = links.answer(7, PEER, at(0)).unwrap();
-            let before = links.held;
-            assert!(!links.hold(id, &early, &body, at(0)), "of a stranger");
-            assert_eq!(links.held, before);
-            links.on_frame(id, Kind::Hello);
-            assert!(links.hold(id, &early, &body, at(0)));
-            kept.push(id);
-        }
-        let id = links.answer(7, PEER, at(0)).unwrap();
-        links.on_frame(id, Kind::Hello);
-        assert!(!links.hold(id, &early, &body, at(0)), "one too many");
-        links.take(id).unwrap();
-        let next = links.of_mut(kept[0]).unwrap().sequence.arrived(0);
-        assert_eq!(next, crate::ports::rdm::sequence::Turn::Now);
-        assert!(links.next_held(kept[0], at(0)).is_some());
-        assert!(links.next_held(kept[0], at(0)).is_none());
-        for id in kept {
-            links.take(id).unwrap();
-        }
-        assert_eq!(links.held, 0);
-    }
-
-    #[test]
-    fn an_old_name_leads_nowhere() {
-        let mut links = Links::new(Duration::from_secs(20));
-        let old = links.reserve(7, None, at(0));
-        links.take(old).unwrap();
-        let new = links.reserve(7, None, at(0));
-        assert_eq!(old.index(), new.index());
-        assert!(links.of(old).is_none() && links.take(old).is_none());
-        assert!(links.of(new).is_some());
-    }
+fn source_of(from: SocketAddr) -> Source {
+    Origin::Address(from).source()
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,7 @@
 
 mod addresses;
 pub mod card;
+mod cards;
 mod error;
 mod exposure;
 mod fabric;
@@ -56,13 +57,12 @@ pub use provider::{Finding, Paths, Verdict, survey};
 use crate::ports::fabric::CqEvent;
 use crate::ports::nest::Nest;
 use crate::random;
-use card::{Card, Refusal};
 use fabric::{Fabric, Manner, NotSent};
 use frame::Kind;
 use libfabric_sys::Library;
 use links::{Alarm, Control, Links, Peer, State};
-use mx_proto::port::{ConnectError, LinkDown};
-use mx_proto::{Clock, Instant, LinkId, Route};
+use mx_proto::port::LinkDown;
+use mx_proto::{Instant, LinkId};
 use provider::Choice;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -88,6 +88,8 @@ pub struct RdmOptions {
     pub wait: Wait,
     /// Lanes that may be open at the same time; 0: none.
     pub lanes: usize,
+    /// How many percent of the links that others leave those from one source may have.
+    pub source_share: u8,
     /// The library, instead of the one that is installed.
     pub library: Option<Library>,
 }
@@ -101,6 +103,7 @@ impl Default for RdmOptions {
             keepalive: Duration::from_secs(20),
             wait: Wait::Fd,
             lanes: 64,
+            source_share: 50,
             library: None,
         }
     }
@@ -162,6 +165,10 @@ pub struct RdmStats {
     pub renewals: u64,
     /// Times a frame found no room.
     pub blocked: u64,
+    /// Strangers whose place was given to another one.
+    pub evicted: u64,
+    /// Strangers that found no place, and had to come over TCP.
+    pub turned_away: u64,
 }
 
 /// While a link has no room, it is tried again after this time at the latest: not every provider
@@ -193,7 +200,7 @@ impl RdmPort {
             choice,
             lanes: options.lanes,
             fabric: Some(fabric),
-            links: Links::new(options.keepalive),
+            links: Links::new(options.keepalive, options.source_share),
             incarnation: random::nonzero().map_err(RdmError::system)?,
             downs: Vec::new(),
             broken: Vec::new(),
@@ -231,94 +238,6 @@ impl RdmPort {
     /// Send slots that the provider has and whose links are gone.
     pub fn lost_slots(&self) -> usize {
         self.fabric.as_ref().map_or(0, |fabric| fabric.lost_slots())
-    }
-
-    /// A link whose peer has to be located. If the fabric itself does not answer then, the link
-    /// ends with a `detour`, where there is one.
-    pub fn reserve(
-        &mut self,
-        clock: &dyn Clock,
-        detour: Option<Route>,
-    ) -> Result<LinkId, ConnectError> {
-        let now = clock.now();
-        if !self.is_open(now) {
-            return Err(ConnectError::NoRoute);
-        }
-        if self.links.is_full() {
-            return Err(ConnectError::NoResources);
-        }
-        let cookie = random::nonzero().map_err(|_| ConnectError::NoResources)?;
-        Ok(self.links.reserve(cookie, detour, now))
-    }
-
-    /// What the peer of a link has to know. `None` when the link is gone.
-    pub fn card(&self, link: LinkId) -> Option<Card> {
-        let (fabric, link) = (self.fabric.as_ref()?, self.links.of(link)?);
-        Some(Card {
-            provider: fabric.plan().provider.clone(),
-            format: fabric.plan().address_format,
-            address: fabric.main.as_ref()?.address().to_vec(),
-            incarnation: self.incarnation,
-            link: link.id.index(),
-            cookie: link.cookie,
-        })
-    }
-
-    /// Somebody has introduced itself and wants a link. Returns our card for it.
-    pub fn answer(&mut self, theirs: &Card, clock: &dyn Clock) -> Result<Card, Refusal> {
-        let now = clock.now();
-        if !self.is_open(now) {
-            return Err(Refusal::Failed);
-        }
-        let Some(fabric) = &mut self.fabric else {
-            return Err(Refusal::Failed);
-        };
-        if theirs.provider != fabric.plan().provider {
-            return Err(Refusal::Provider);
-        }
-        if theirs.format != fabric.plan().address_format {
-            return Err(Refusal::Format);
-        }
-        let cookie = random::nonzero().map_err(|_| Refusal::Failed)?;
-        let Some(peer) = fabric.peer_of(theirs) else {
-            self.stats.malformed += 1;
-            return Err(Refusal::Failed);
-        };
-        let address = peer.address;
-        let Some(id) = self.links.answer(cookie, peer, now) else {
-            fabric.addresses.give(&fabric.domain, address);
-            return Err(Refusal::Full);
-        };
-        fabric.remote.on_link_up(id, address);
-        self.card(id).ok_or(Refusal::Failed)
-    }
-
-    /// The peer of a reserved link has been located; whether the fabric leads there is tried now.
-    pub fn greet(&mut self, link: LinkId, theirs: &Card, clock: &dyn Clock) {
-        let now = clock.now();
-        let Some(fabric) = &mut self.fabric else {
-            return;
-        };
-        if self.links.of(link).is_none() {
-            return;
-        }
-        let Some(peer) = fabric.peer_of(theirs) else {
-            self.stats.malformed += 1;
-            return self.give_up(link, LinkDown::Unreachable);
-        };
-        let address = peer.address;
-        if !self.links.greet(link, peer, now) {
-            fabric.addresses.give(&fabric.domain, address);
-            return;
-        }
-        fabric.remote.on_link_up(link, address);
-        self.send_control(link, Kind::Hello, &[]);
-    }
-
-    /// The peer of a reserved link could not be located. The endpoint hears of it with the next
-    /// poll.
-    pub fn give_up(&mut self, link: LinkId, reason: LinkDown) {
-        self.fail(link, reason);
     }
 
     /// Makes the provider's descriptors wake whoever sleeps. False when they cannot, now or ever.
@@ -408,7 +327,7 @@ impl RdmPort {
         let Some(link) = self.links.of(id) else {
             return;
         };
-        let known = !matches!(link.state, State::Waiting { .. } | State::Closing { .. });
+        let known = !matches!(link.state, State::Waiting | State::Closing { .. });
         let word = link.word;
         if self.drop_link(id) && known {
             self.downs.push((id, word, reason));

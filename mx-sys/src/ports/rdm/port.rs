@@ -3,11 +3,12 @@
 use super::RdmPort;
 use super::fabric::{Manner, NotSent};
 use super::frame::{FRAME_LEN, Kind};
-use super::links::State;
+use super::links::{Link, State};
 use mx_proto::port::{
     Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, Port, RemoteKey, RemoteRead,
     SendError, Sent, Sink, WakeDescriptors,
 };
+use mx_proto::secret::Binding;
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
 use smallvec::SmallVec;
 use std::time::Duration;
@@ -45,11 +46,18 @@ impl<M: Memory> Port<M> for RdmPort {
     }
 
     fn bind(&mut self, link: LinkId, cookie: u64) {
-        if let Some(link) = self.links.of_mut(link) {
-            link.word = cookie;
+        if self.links.of(link).is_some() {
+            if !self.links.bind(link, cookie) {
+                // It came in one crowd with others; the next poll says so.
+                self.broken.push(link);
+            }
         } else if let Some((_, word, _)) = self.downs.iter_mut().find(|(id, ..)| *id == link) {
             *word = cookie;
         }
+    }
+
+    fn binding(&self, link: LinkId) -> Binding {
+        self.links.of(link).map_or([0; 2], Link::binding)
     }
 
     #[inline]

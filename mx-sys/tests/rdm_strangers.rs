@@ -1,0 +1,220 @@
+//! Strangers over a made-up fabric: whom an endpoint believes, what it takes from them, and how long
+//! they stay.
+//!
+//! ```text
+//!   Stranger --- HostPorts, no endpoint ---- card over TCP, then packets of its own ---> Node
+//! ```
+
+mod node;
+
+use libfabric_fake::{Fake, Shape};
+use libfabric_sys::Library;
+use mx_proto::port::{Body, Close, HeaderBytes, LinkDown, Place, Port, Sink};
+use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
+use mx_proto::{Config, Identity, LinkId, NicId, Route, SessionId, Source, Status};
+use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenOptions, ROUTE_RDM, RdmOptions, nic};
+use node::{KEY, LONG, Node};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
+
+/// The code of a refusal: no resources.
+const REFUSED: u32 = 3;
+
+fn options(library: Library) -> OpenOptions {
+    let mut options = OpenOptions::new(EndpointChoice::Any);
+    options.policy = ROUTE_RDM;
+    options.tcp_bind = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    options.rdm = RdmOptions {
+        library: Some(library),
+        ..RdmOptions::default()
+    };
+    options
+}
+
+fn node(fake: &Fake) -> Node {
+    let library = fake.library();
+    Node::open(options(library), Config::default(), true).unwrap()
+}
+
+/// What a stranger was told.
+#[derive(Default)]
+struct Heard {
+    up: Vec<LinkId>,
+    down: Vec<(LinkId, LinkDown)>,
+    packets: Vec<(LinkId, HeaderBytes)>,
+}
+
+impl Sink<Vec<u8>> for Heard {
+    fn on_up(&mut self, link: LinkId, _: u64) {
+        self.up.push(link);
+    }
+
+    fn on_down(&mut self, link: LinkId, _: u64, reason: LinkDown) {
+        self.down.push((link, reason));
+    }
+
+    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, _: u64, header: &HeaderBytes, _: &B) {
+        self.packets.push((link, *header));
+    }
+
+    fn place(&mut self, _: LinkId, _: u64, _: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
+        None
+    }
+
+    fn on_placed(&mut self, _: LinkId, _: u64, _: &HeaderBytes) {}
+    fn on_writable(&mut self, _: LinkId, _: u64) {}
+    fn on_released(&mut self, _: LinkId, _: u64, _: u64) {}
+    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: mx_proto::port::RemoteUse) {}
+    fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {}
+}
+
+/// Somebody with ports and no endpoint behind them.
+struct Stranger {
+    ports: HostPorts,
+    own: Identity,
+    heard: Heard,
+}
+
+impl Stranger {
+    fn new(fake: &Fake) -> Self {
+        let library = fake.library();
+        let (ports, own) = HostPorts::open(options(library)).unwrap();
+        Self {
+            ports,
+            own,
+            heard: Heard::default(),
+        }
+    }
+
+    fn until(&mut self, done: impl Fn(&Heard) -> bool) {
+        let begin = Instant::now();
+        while !done(&self.heard) {
+            assert!(begin.elapsed() < LONG, "it never happens");
+            self.ports.note_control();
+            if !self.ports.poll(&MonotonicClock, 64, &mut self.heard) {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+    }
+
+    /// A link over the fabric that is up.
+    fn dial(&mut self, to: &Node) -> LinkId {
+        let target = to.target(ROUTE_RDM);
+        let link = Port::<Vec<u8>>::connect(&mut self.ports, target, &MonotonicClock).unwrap();
+        self.until(|heard| heard.up.contains(&link));
+        link
+    }
+
+    fn say(&mut self, link: LinkId, kind: Kind, body: &[u8]) {
+        let mut header = Header::new(kind, 7, 0);
+        header.body_len = body.len() as u32;
+        Port::<Vec<u8>>::send(&mut self.ports, link, &header.emit(), Body::Bytes(body)).unwrap();
+    }
+
+    /// The code of the answer to an introduction as that interface and session.
+    fn introduce(&mut self, to: &Node, nic: NicId, session: SessionId) -> u32 {
+        let link = self.dial(to);
+        let mut hello = [0; HELLO_LEN];
+        hello[0..4].copy_from_slice(b"MXs1");
+        hello[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        hello[6] = 1;
+        hello[8..12].copy_from_slice(&KEY.to_le_bytes());
+        hello[12..16].copy_from_slice(&self.own.endpoint.0.to_le_bytes());
+        hello[16..24].copy_from_slice(&nic.0.to_le_bytes());
+        hello[24..32].copy_from_slice(&session.0.to_le_bytes());
+        hello[32..40].copy_from_slice(&to.identity.nic.0.to_le_bytes());
+        hello[40..44].copy_from_slice(&to.identity.endpoint.0.to_le_bytes());
+        self.say(link, Kind::Connect, &hello);
+        self.until(|heard| heard.packets.iter().any(|(of, _)| *of == link));
+        let (_, packet) = self.heard.packets.pop().unwrap();
+        let reply = Header::parse(&packet).unwrap();
+        assert_eq!(reply.kind, Kind::Reply);
+        Port::<Vec<u8>>::close(&mut self.ports, link, Close::Now);
+        reply.aux
+    }
+}
+
+/// Claims asked about, claims refused, and links over the fabric.
+fn counts(node: &Node) -> (u64, u64, usize) {
+    let engine = node.shared.lock();
+    let stats = *engine.endpoint.stats();
+    let links = engine.endpoint.port().rdm().unwrap().link_count();
+    (stats.confirms, stats.unproven, links)
+}
+
+fn left_alone(node: &Node, within: Duration) {
+    let begin = Instant::now();
+    while counts(node).2 > 0 {
+        assert!(begin.elapsed() < within, "{:?}", counts(node));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A message from one node to the other, over the fabric.
+fn talk(a: &Node, b: &Node) {
+    let to_b = a.connect(b.target(Route::AUTO)).unwrap();
+    assert_eq!(a.send_all(to_b, 1, b"hello"), Status::Success);
+    assert_eq!(b.receive(1, &mut [0; 5]).status, Status::Success);
+}
+
+#[test]
+fn who_claims_another_address_over_the_fabric_is_refused_without_being_asked_about() {
+    let fake = Fake::new(Shape::verbs_rxm(), 1);
+    let (server, mut stranger) = (node(&fake), Stranger::new(&fake));
+    let own = stranger.own;
+    let elsewhere = nic::id_of_address("10.1.2.3".parse().unwrap());
+    assert_eq!(stranger.introduce(&server, elsewhere, own.session), REFUSED);
+    assert_eq!((counts(&server).0, counts(&server).1), (0, 1));
+    // As itself it is let in: what it lacked was the proof.
+    assert_eq!(stranger.introduce(&server, own.nic, own.session), 0);
+    assert_eq!((counts(&server).0, counts(&server).1), (0, 1));
+}
+
+#[test]
+fn a_peer_that_is_there_is_not_replaced_by_who_claims_its_place_over_the_fabric() {
+    let fake = Fake::new(Shape::verbs_rxm(), 1);
+    let (server, victim, mut stranger) = (node(&fake), node(&fake), Stranger::new(&fake));
+    talk(&victim, &server);
+    let to_server = victim.connect(server.target(Route::AUTO)).unwrap();
+    let victim_is = victim.identity;
+    stranger.own.endpoint = victim_is.endpoint;
+    for session in 1..=3 {
+        // From its own machine, so the address alone proves nothing against it.
+        let answer = stranger.introduce(&server, victim_is.nic, SessionId(session));
+        assert_eq!(answer, REFUSED);
+        assert_eq!(victim.send_all(to_server, 2, b"still"), Status::Success);
+        assert_eq!(server.receive(2, &mut [0; 5]).status, Status::Success);
+    }
+    let stats = *server.shared.lock().endpoint.stats();
+    assert_eq!((stats.intruders, stats.partners_down), (3, 0));
+}
+
+#[test]
+fn a_stranger_that_sends_more_than_an_introduction_is_gone_at_once() {
+    let fake = Fake::new(Shape::verbs_rxm(), 1);
+    let (server, mut stranger) = (node(&fake), Stranger::new(&fake));
+    for len in [256, 4000] {
+        let link = stranger.dial(&server);
+        stranger.say(link, Kind::Eager, &vec![7; len]);
+        stranger.until(|heard| heard.down.iter().any(|(of, _)| *of == link));
+        left_alone(&server, Duration::from_secs(2));
+    }
+    let stats = *server.shared.lock().endpoint.stats();
+    assert_eq!(stats.packets_in, 0, "the endpoint has seen nothing of it");
+    talk(&node(&fake), &server);
+}
+
+#[test]
+fn a_stranger_that_does_not_introduce_itself_stays_for_five_seconds() {
+    let fake = Fake::new(Shape::verbs_rxm(), 1);
+    let (server, mut stranger) = (node(&fake), Stranger::new(&fake));
+    let link = stranger.dial(&server);
+    let begin = Instant::now();
+    // It answers pings, and says nothing.
+    stranger.until(|heard| heard.down.iter().any(|(of, _)| *of == link));
+    let stayed = begin.elapsed();
+    let range = Duration::from_millis(4000)..Duration::from_millis(7000);
+    assert!(range.contains(&stayed), "{stayed:?}");
+    left_alone(&server, Duration::from_secs(2));
+    talk(&node(&fake), &server);
+}
