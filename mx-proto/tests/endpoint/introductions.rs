@@ -4,7 +4,7 @@ use super::pair::{self, Pair, Shared, Side};
 use super::{EXACT, bits};
 use mx_proto::origin::Proof;
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
-use mx_proto::{DownReason, Event, NicId, Received, SendMode, Status};
+use mx_proto::{DownReason, Event, NicId, Received, SendMode, Status, Target};
 use std::time::Duration;
 
 /// An introduction as that interface, endpoint 3, in that life, to b.
@@ -204,6 +204,35 @@ fn what_comes_behind_a_breach_of_the_rules_begins_nothing() {
         let left = (pair.b.introductions(), pair.b.partners());
         assert_eq!(left, (0, 0), "{secret:?}");
     }
+}
+
+#[test]
+fn a_peer_that_says_it_is_another_known_one_is_not_taken_for_it() {
+    let mut pair = Pair::new();
+    // B has let in somebody called 555, and a.
+    let link = pair.stranger();
+    connect(&mut pair, link, hello(555, 9, 0));
+    pair.run();
+    assert_eq!(replies(&mut pair, link), (vec![0], false));
+    connected(&mut pair);
+    // It calls the former, which says: I know you already, as a's acquaintance.
+    let other = Target {
+        nic: NicId(555),
+        ..pair.target(Side::A)
+    };
+    pair.b.connect(other, pair::KEY, bits(0), 5).unwrap();
+    pair.run();
+    let (asked, _) = pair.told(link).0.pop().expect("it is asked");
+    let mut header = Header::parse(&asked).expect("a header");
+    assert_eq!(header.kind, Kind::Connect);
+    (header.kind, header.aux, header.length) = (Kind::Reply, 4, 2);
+    let body = hello(100, 1, 0);
+    header.body_len = body.len() as u32;
+    pair.inject(link, header.emit(), body);
+    pair.run();
+    let done = pair.b.poll_completion().expect("it ends");
+    assert_ne!(done.status, Status::Success);
+    assert_eq!(pair.b.partners(), 1, "a is still there");
 }
 
 #[test]

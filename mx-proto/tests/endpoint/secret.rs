@@ -2,6 +2,7 @@
 
 use super::pair::{self, Pair, Shared, Side};
 use super::{EXACT, bits};
+use mx_proto::origin::Proof;
 use mx_proto::port::HeaderBytes;
 use mx_proto::wire::{Header, Kind};
 use mx_proto::{PartnerId, Received, SendMode, Status};
@@ -208,6 +209,57 @@ fn who_is_called_and_does_not_know_it_is_believed_nothing_but_a_refusal() {
 
 fn hello_of(connect: &Packet) -> Vec<u8> {
     connect.1.clone()
+}
+
+/// Somebody without the secret whom a has called lets b prove it, which takes a for somebody else's
+/// guest: the link from a to it, as good as proven, and what a has said there.
+fn laundered(pair: &mut Pair) -> (usize, Packet) {
+    pair.prove(Proof::Refuted);
+    let (called, connect) = lured(pair);
+    let calls = pair.stranger();
+    pair.inject(calls, connect.0, connect.1.clone());
+    pair.run();
+    let challenge = pair.told(calls).0.remove(0);
+    pair.answer(called, challenge.0, challenge.1);
+    pair.run();
+    let proof = pair.said(called).remove(0);
+    pair.inject(calls, proof.0, proof.1);
+    pair.run();
+    assert_eq!(pair.b.partners(), 0, "b does not believe it");
+    (called, connect)
+}
+
+#[test]
+fn who_lets_another_prove_the_secret_is_not_believed_to_know_it() {
+    // It introduces itself under its own name.
+    let mut pair = pair(OURS, OURS);
+    let (link, connect) = laundered(&mut pair);
+    let (mut header, mut body) = packet(Kind::Reply, 0, hello_of(&connect));
+    header[8..16].copy_from_slice(&connect.0[8..16]);
+    body[16..24].copy_from_slice(&pair::IMPOSTOR.to_le_bytes());
+    pair.answer(link, header, body);
+    pair.run();
+    let done = pair.a.poll_completion().expect("it ends at once");
+    assert_eq!(done.status, Status::BadSecret);
+    nobody(&mut pair);
+}
+
+#[test]
+fn a_message_before_the_handshake_is_none() {
+    for (a, status) in [(OURS, Status::Unreachable), (None, Status::Unreachable)] {
+        let mut pair = pair(a, a);
+        let link = match a {
+            Some(_) => laundered(&mut pair).0,
+            None => lured(&mut pair).0,
+        };
+        let (mut header, body) = packet(Kind::Eager, 0, vec![1; 8]);
+        header[16..20].copy_from_slice(&8u32.to_le_bytes());
+        pair.answer(link, header, body);
+        pair.run();
+        let done = pair.a.poll_completion().expect("it ends at once");
+        assert_eq!((done.status, pair.a.unexpected_bytes()), (status, 0));
+        nobody(&mut pair);
+    }
 }
 
 #[test]

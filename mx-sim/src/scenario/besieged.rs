@@ -185,7 +185,7 @@ impl<N: Network> Besieged<N> {
             self.cluster.add(Actor::Honest(Box::new(node)));
         }
         for id in self.honest..self.nodes {
-            let pause = Duration::from_millis(self.rng.pick(&[1, 5, 30]));
+            let pause = Duration::from_millis(self.rng.pick(&[5, 20, 60]));
             let port = self.network.open(id);
             let all = (&self.book, &self.gang);
             let knows = self.secrets.other.clone();
