@@ -257,6 +257,9 @@ impl<N: Network> Besieged<N> {
 
     fn take_in_the_rest(&mut self) {
         for id in 0..self.honest {
+            self.honest(id).relieve();
+        }
+        for id in 0..self.honest {
             let node = self.honest(id);
             node.mood = Mood::Draining;
             node.cancel_receives();
