@@ -580,7 +580,7 @@ fn first_word(body: &[u8]) -> u64 {
 }
 
 /// A packet as `mx_proto::wire` describes it, with all the credit there can be.
-fn packet(kind: u8, word: u64, length: u32, body: &[u8]) -> (HeaderBytes, Vec<u8>) {
+pub(crate) fn packet(kind: u8, word: u64, length: u32, body: &[u8]) -> (HeaderBytes, Vec<u8>) {
     let mut header = [0; HEADER_LEN];
     header[0] = kind;
     header[2..4].copy_from_slice(b"MX");
@@ -594,7 +594,7 @@ fn packet(kind: u8, word: u64, length: u32, body: &[u8]) -> (HeaderBytes, Vec<u8
 }
 
 /// The body of an introduction.
-fn hello(key: u32, endpoint: u8, life: u8) -> Vec<u8> {
+pub(crate) fn hello(key: u32, endpoint: u8, life: u8) -> Vec<u8> {
     let mut bytes = vec![0; HELLO_LEN];
     bytes[..4].copy_from_slice(b"MXs1");
     put(&mut bytes, 4, VERSION.into(), 2);

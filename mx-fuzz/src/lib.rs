@@ -3,7 +3,7 @@
 //! ```text
 //!   fuzz/targets/*          tests/saved.rs           libFuzzer, or the saved inputs on stable Rust
 //!         \                   /
-//!          datagram   session   endpoint             one function of bytes each; panics on a fault
+//!          datagram   session   endpoint   introduction      one function of bytes each; panics on a fault
 //!             |          |          |
 //!             +- Input: bytes as a program           input
 //!             +- Net, Ends: datagrams in memory      net, user
@@ -18,6 +18,7 @@ mod datagram;
 mod endpoint;
 mod forge;
 mod input;
+mod introduction;
 mod link;
 mod meter;
 mod net;
@@ -27,4 +28,5 @@ mod user;
 
 pub use datagram::datagram;
 pub use endpoint::endpoint;
+pub use introduction::introduction;
 pub use session::session;

@@ -15,8 +15,9 @@ use mx_proto::origin::{Claim, Proof, Source};
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
 };
+use mx_proto::secret::Binding;
 use mx_proto::time::{Clock, Instant};
-use mx_proto::{LinkId, Route, Target};
+use mx_proto::{LinkId, NicId, Route, Target};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -161,6 +162,14 @@ impl Port<Buffer> for HostilePort {
             }
             _ => Proof::Proven,
         }
+    }
+
+    fn binding(&self, link: LinkId) -> Binding {
+        [link.index().into(), 1]
+    }
+
+    fn owns(&self, nic: NicId) -> bool {
+        nic.0 % 2 == 1
     }
 
     fn source(&self, link: LinkId) -> Source {

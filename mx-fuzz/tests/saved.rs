@@ -72,3 +72,8 @@ fn session_holds_its_promises_whatever_the_net_does() {
 fn endpoint_ends_every_operation_whatever_its_peers_say() {
     runs("endpoint", mx_fuzz::endpoint);
 }
+
+#[test]
+fn introduction_lets_nobody_in_without_the_secret() {
+    runs("introduction", mx_fuzz::introduction);
+}

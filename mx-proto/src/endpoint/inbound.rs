@@ -76,8 +76,14 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
             return self.core.distrust(link, from, None, UNASKED);
         }
         partner.vigil.heard = true;
-        if partner.session.is_none() && self.core.introductions.holds(link) {
-            return self.core.put_behind(link, cookie, bytes, body);
+        if partner.session.is_none() {
+            if self.core.introductions.holds(link) {
+                return self.core.put_behind(link, cookie, bytes, body);
+            }
+            if matches!(header.kind, wire::Kind::Eager | wire::Kind::Offer) {
+                let what = "a message before the handshake";
+                return self.core.violation(link, cookie, what);
+            }
         }
         // Which acquaintance these are of, and so what their credit is worth, is seen when they are read.
         if !matches!(header.kind, wire::Kind::Connect | wire::Kind::Reply)

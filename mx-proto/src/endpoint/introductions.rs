@@ -26,7 +26,7 @@
 mod challenges;
 mod steps;
 
-pub(super) use challenges::{Challenges, REFUSED, UNASKED};
+pub(super) use challenges::{Challenges, REFUSED, UNASKED, UNVOUCHED};
 
 use crate::ids::{LinkId, NicId, PartnerId, Route};
 use crate::memory::Source as Bytes;

@@ -24,7 +24,7 @@
 //! we have.
 
 use super::Core;
-use super::introductions::{REFUSED, UNASKED};
+use super::introductions::{REFUSED, UNASKED, UNVOUCHED};
 use crate::credit::Credit;
 use crate::event::Identity;
 use crate::ids::{EndpointId, LinkId, NicId, PartnerId, RequestId};
@@ -272,6 +272,11 @@ impl<M: Memory> Core<M> {
         if let Some(from) = from.filter(|from| !self.trusts(link, *from)) {
             return self.distrust(link, from, Some(hello.identity), UNASKED);
         }
+        if let Some(from) = from
+            && !self.challenges.vouches(link, &hello.identity, true)
+        {
+            return self.distrust(link, from, Some(hello.identity), UNVOUCHED);
+        }
         match from {
             None => self.come(link, header, hello),
             Some(from) if self.waits_for_proof(link, from, header, &hello) => {}
@@ -382,6 +387,20 @@ impl<M: Memory> Core<M> {
         who: Identity,
         epoch: u32,
     ) {
+        if let Some(partner) = self.partners.of(from)
+            && partner.session.is_some()
+            && partner.identity() != who
+        {
+            // As in `meet`: no proof of that name has been asked for.
+            if partner
+                .links
+                .iter()
+                .any(|known| known.id == link && known.met)
+            {
+                return self.violation(link, from.to_word(), "a reply under another name");
+            }
+            return self.leave_link(link, from);
+        }
         let known = self.partners.find(who.nic, who.endpoint).filter(|id| {
             self.partners.of(*id).is_some_and(|partner| {
                 *id != from
@@ -532,7 +551,11 @@ impl<M: Memory> Core<M> {
         if !self.trusts(link, from) {
             return self.refused_by(link, from, header, &hello);
         }
-        let answers = header.aux == REPLY_KNOWN || reply_status(header.aux) == Status::Success;
+        let welcome = reply_status(header.aux) == Status::Success;
+        if !self.challenges.vouches(link, &hello.identity, welcome) {
+            return self.distrust(link, from, Some(hello.identity), UNVOUCHED);
+        }
+        let answers = header.aux == REPLY_KNOWN || welcome;
         if !answers || !self.waits_for_proof(link, from, header, &hello) {
             self.reply_on(link, from, header, &hello);
         }

@@ -1,10 +1,10 @@
 //! Strangers that say they are somebody: who is believed, and whom that may harm.
 
-use super::pair::{self, Pair, Shared, Side};
-use super::{EXACT, bits};
+use super::bits;
+use super::pair::{self, Pair, Side};
 use mx_proto::origin::Proof;
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
-use mx_proto::{DownReason, Event, NicId, Received, SendMode, Status};
+use mx_proto::{DownReason, Event, NicId, Status, Target};
 use std::time::Duration;
 
 /// An introduction as that interface, endpoint 3, in that life, to b.
@@ -29,27 +29,6 @@ fn connect(pair: &mut Pair, cable: usize, body: Vec<u8>) {
     pair.inject(cable, header.emit(), body);
 }
 
-/// A comes up with b.
-fn connected(pair: &mut Pair) -> mx_proto::PartnerId {
-    let target = pair.target(Side::B);
-    pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
-    pair.run();
-    let done = pair.a.poll_completion().expect("connected");
-    assert_eq!(done.status, Status::Success);
-    done.partner
-}
-
-/// A message gets from a to b.
-fn talk(pair: &mut Pair, b: mx_proto::PartnerId) {
-    let data = Shared::from(vec![5; 100]);
-    pair.a
-        .send(b, bits(9), data, 0, SendMode::Standard)
-        .unwrap();
-    pair.run();
-    let got = pair.b.recv(bits(9), EXACT, Shared::from(vec![0; 100]), 0);
-    assert!(matches!(got, Ok(Received::Complete(_))));
-}
-
 /// The codes of the replies on a link.
 fn replies(pair: &mut Pair, cable: usize) -> (Vec<u32>, bool) {
     let (packets, closed) = pair.told(cable);
@@ -64,25 +43,25 @@ fn replies(pair: &mut Pair, cable: usize) -> (Vec<u32>, bool) {
 #[test]
 fn a_claim_to_a_living_peers_place_changes_nothing_for_it() {
     let mut pair = Pair::new();
-    let b = connected(&mut pair);
+    let b = pair.connected();
     for attempt in 1..=8 {
         let forger = pair.stranger();
         connect(&mut pair, forger, hello(100, 0xbad, 0));
         pair.run();
         assert_eq!(replies(&mut pair, forger), (vec![3], true));
         assert_eq!(pair.b.stats().intruders, attempt);
-        talk(&mut pair, b);
+        pair.talk(b);
     }
     assert_eq!((pair.a.poll_event(), pair.b.poll_event()), (None, None));
     assert_eq!(pair.b.partners(), 1);
     pair.advance(Duration::from_secs(5));
-    talk(&mut pair, b);
+    pair.talk(b);
 }
 
 #[test]
 fn a_peer_whose_link_is_down_is_replaced_at_once() {
     let mut pair = Pair::new();
-    connected(&mut pair);
+    pair.connected();
     pair.hold(&[0]);
     pair.reopen_a(0);
     let target = pair.target(Side::B);
@@ -157,7 +136,7 @@ fn who_claims_a_silent_peers_place_and_has_not_its_address_does_not_hurry_its_en
 #[test]
 fn what_is_refuted_is_refused_and_nobody_is_known_by_it() {
     let mut pair = Pair::new();
-    let b = connected(&mut pair);
+    let b = pair.connected();
     pair.prove(Proof::Refuted);
     for nic in [100, 555] {
         for session in [1, 0xbad] {
@@ -173,7 +152,7 @@ fn what_is_refuted_is_refused_and_nobody_is_known_by_it() {
             .partner_of(NicId(555), mx_proto::EndpointId(3))
             .is_none()
     );
-    talk(&mut pair, b);
+    pair.talk(b);
 }
 
 #[test]
@@ -182,8 +161,8 @@ fn a_claimed_address_is_asked_and_confirms_or_does_not() {
     let mut pair = Pair::with_keys();
     let a = pair.target(Side::A);
     pair.prove(Proof::Ask(a, NicId(0)));
-    let b = connected(&mut pair);
-    talk(&mut pair, b);
+    let b = pair.connected();
+    pair.talk(b);
     assert_eq!(pair.b.stats().confirms, 1);
     assert_eq!(pair.b.partners(), 1);
     for (nic, session, token) in [(100, 1, 0), (100, 0xbad, 0), (100, 1, u64::MAX)] {
@@ -194,7 +173,7 @@ fn a_claimed_address_is_asked_and_confirms_or_does_not() {
     }
     assert_eq!((pair.b.stats().confirms, pair.b.stats().unproven), (4, 3));
     assert_eq!(pair.b.partners(), 1);
-    talk(&mut pair, b);
+    pair.talk(b);
     // Nobody is there, or nobody answers.
     let nowhere = pair.nowhere();
     pair.prove(Proof::Ask(nowhere, NicId(0)));
@@ -218,7 +197,7 @@ fn a_claimed_address_is_asked_and_confirms_or_does_not() {
 fn who_has_overheard_a_hello_is_not_confirmed_to_have_said_it() {
     let mut pair = Pair::with_keys();
     let a = pair.target(Side::A);
-    let b = connected(&mut pair);
+    let b = pair.connected();
     let genuine = pair.overheard(Kind::Connect);
     // It comes from elsewhere, and a is asked: its own hello, but not from where it is.
     pair.prove(Proof::Ask(a, NicId(666)));
@@ -230,7 +209,7 @@ fn who_has_overheard_a_hello_is_not_confirmed_to_have_said_it() {
         assert_eq!(pair.b.stats().unproven, attempt);
     }
     assert_eq!(pair.b.partners(), 1);
-    talk(&mut pair, b);
+    pair.talk(b);
     // From another address of a's machine it is as good as from the first.
     pair.prove(Proof::Ask(a, NicId(pair::ALIAS_OF_A)));
     pair.reopen_a(0);
@@ -255,6 +234,35 @@ fn what_comes_behind_a_breach_of_the_rules_begins_nothing() {
         let left = (pair.b.introductions(), pair.b.partners());
         assert_eq!(left, (0, 0), "{secret:?}");
     }
+}
+
+#[test]
+fn a_peer_that_says_it_is_another_known_one_is_not_taken_for_it() {
+    let mut pair = Pair::new();
+    // B has let in somebody called 555, and a.
+    let link = pair.stranger();
+    connect(&mut pair, link, hello(555, 9, 0));
+    pair.run();
+    assert_eq!(replies(&mut pair, link), (vec![0], false));
+    pair.connected();
+    // It calls the former, which says: I know you already, as a's acquaintance.
+    let other = Target {
+        nic: NicId(555),
+        ..pair.target(Side::A)
+    };
+    pair.b.connect(other, pair::KEY, bits(0), 5).unwrap();
+    pair.run();
+    let (asked, _) = pair.told(link).0.pop().expect("it is asked");
+    let mut header = Header::parse(&asked).expect("a header");
+    assert_eq!(header.kind, Kind::Connect);
+    (header.kind, header.aux, header.length) = (Kind::Reply, 4, 2);
+    let body = hello(100, 1, 0);
+    header.body_len = body.len() as u32;
+    pair.inject(link, header.emit(), body);
+    pair.run();
+    let done = pair.b.poll_completion().expect("it ends");
+    assert_ne!(done.status, Status::Success);
+    assert_eq!(pair.b.partners(), 1, "a is still there");
 }
 
 #[test]

@@ -7,8 +7,9 @@ use mx_proto::port::{
 use mx_proto::secret::Secret;
 use mx_proto::wire::Kind;
 use mx_proto::{
-    Clock, Config, Endpoint, EndpointId, Handler, Identity, Instant, KeepAll, Key, LinkId, Memory,
-    NicId, Route, SessionId, Target,
+    Clock, Config, Endpoint, EndpointId, Handler, Identity, Instant, KeepAll, Key, LinkId,
+    MatchBits, MatchMask, Memory, NicId, PartnerId, Received, Route, SendMode, SessionId, Status,
+    Target,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -444,6 +445,33 @@ impl Pair {
             endpoint: EndpointId(3),
             route: Route::AUTO,
         }
+    }
+
+    /// A calls b: how that ends, and what it calls b then.
+    pub(crate) fn call(&mut self) -> (Status, PartnerId) {
+        let target = self.target(Side::B);
+        self.a.connect(target, KEY, MatchBits(0), 1).unwrap();
+        self.run();
+        let done = self.a.poll_completion().expect("it ends at once");
+        (done.status, done.partner)
+    }
+
+    /// The same, and it goes well.
+    pub(crate) fn connected(&mut self) -> PartnerId {
+        let (status, b) = self.call();
+        assert_eq!(status, Status::Success);
+        b
+    }
+
+    /// A message gets from a to b.
+    pub(crate) fn talk(&mut self, b: PartnerId) {
+        let (bits, data) = (MatchBits(9), Shared::from(vec![5; 100]));
+        self.a.send(b, bits, data, 0, SendMode::Standard).unwrap();
+        self.run();
+        let got = self
+            .b
+            .recv(bits, MatchMask::EXACT, Shared::from(vec![0; 100]), 0);
+        assert!(matches!(got, Ok(Received::Complete(_))));
     }
 
     /// What has been sent on a link by whoever began it.

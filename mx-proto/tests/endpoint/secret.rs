@@ -1,10 +1,11 @@
 //! A site's secret: who knows it gets in and is believed, and nobody else.
 
-use super::pair::{self, Pair, Shared, Side};
-use super::{EXACT, bits};
+use super::bits;
+use super::pair::{self, Pair, Side};
+use mx_proto::Status;
+use mx_proto::origin::Proof;
 use mx_proto::port::HeaderBytes;
 use mx_proto::wire::{Header, Kind};
-use mx_proto::{PartnerId, Received, SendMode, Status};
 
 const OURS: Option<&str> = Some("one and the same for all");
 const ANOTHER: Option<&str> = Some("something else altogether");
@@ -15,25 +16,6 @@ type Answer = fn(&Packet) -> Packet;
 
 fn pair(a: Option<&str>, b: Option<&str>) -> Pair {
     Pair::with_secrets(a, b, 0, 64)
-}
-
-fn call(pair: &mut Pair) -> (Status, PartnerId) {
-    let target = pair.target(Side::B);
-    pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
-    pair.run();
-    let done = pair.a.poll_completion().expect("it ends at once");
-    (done.status, done.partner)
-}
-
-/// A message gets from a to b.
-fn talk(pair: &mut Pair, b: PartnerId) {
-    let data = Shared::from(vec![5; 100]);
-    pair.a
-        .send(b, bits(9), data, 0, SendMode::Standard)
-        .unwrap();
-    pair.run();
-    let got = pair.b.recv(bits(9), EXACT, Shared::from(vec![0; 100]), 0);
-    assert!(matches!(got, Ok(Received::Complete(_))));
 }
 
 fn kind(packet: &Packet) -> Kind {
@@ -98,11 +80,11 @@ fn recorded(pair: &mut Pair) -> [Packet; 3] {
 fn who_knows_the_secret_gets_in_for_one_packet_more_each_way() {
     for (secret, packets) in [(None, 1), (OURS, 2)] {
         let mut pair = pair(secret, secret);
-        let (status, b) = call(&mut pair);
+        let (status, b) = pair.call();
         assert_eq!(status, Status::Success);
         let sent = |node: &pair::Node| node.stats().packets_in;
         assert_eq!((sent(&pair.a), sent(&pair.b)), (packets, packets));
-        talk(&mut pair, b);
+        pair.talk(b);
         // The first message, and nothing else more than without a secret.
         assert_eq!(sent(&pair.b), packets + 1);
         assert_eq!(pair.a.stats().refused + pair.b.stats().refused, 0);
@@ -114,14 +96,14 @@ fn another_secret_or_none_ends_the_connect_at_once() {
     for (a, b) in [(OURS, ANOTHER), (ANOTHER, OURS), (OURS, None), (None, OURS)] {
         let mut pair = pair(a, b);
         for _ in 0..3 {
-            assert_eq!(call(&mut pair).0, Status::BadSecret, "{a:?} {b:?}");
+            assert_eq!(pair.call().0, Status::BadSecret, "{a:?} {b:?}");
             while pair.b.poll_event().is_some() {}
             nobody(&mut pair);
         }
     }
     // A program that connects again does not do that for ever.
     let mut pair = Pair::with_secrets(OURS, None, 8, 64);
-    assert_eq!(call(&mut pair).0, Status::BadSecret);
+    assert_eq!(pair.call().0, Status::BadSecret);
     assert_eq!(pair.links(), 1);
 }
 
@@ -210,6 +192,57 @@ fn hello_of(connect: &Packet) -> Vec<u8> {
     connect.1.clone()
 }
 
+/// Somebody without the secret whom a has called lets b prove it, which takes a for somebody else's
+/// guest: the link from a to it, as good as proven, and what a has said there.
+fn laundered(pair: &mut Pair) -> (usize, Packet) {
+    pair.prove(Proof::Refuted);
+    let (called, connect) = lured(pair);
+    let calls = pair.stranger();
+    pair.inject(calls, connect.0, connect.1.clone());
+    pair.run();
+    let challenge = pair.told(calls).0.remove(0);
+    pair.answer(called, challenge.0, challenge.1);
+    pair.run();
+    let proof = pair.said(called).remove(0);
+    pair.inject(calls, proof.0, proof.1);
+    pair.run();
+    assert_eq!(pair.b.partners(), 0, "b does not believe it");
+    (called, connect)
+}
+
+#[test]
+fn who_lets_another_prove_the_secret_is_not_believed_to_know_it() {
+    // It introduces itself under its own name.
+    let mut pair = pair(OURS, OURS);
+    let (link, connect) = laundered(&mut pair);
+    let (mut header, mut body) = packet(Kind::Reply, 0, hello_of(&connect));
+    header[8..16].copy_from_slice(&connect.0[8..16]);
+    body[16..24].copy_from_slice(&pair::IMPOSTOR.to_le_bytes());
+    pair.answer(link, header, body);
+    pair.run();
+    let done = pair.a.poll_completion().expect("it ends at once");
+    assert_eq!(done.status, Status::BadSecret);
+    nobody(&mut pair);
+}
+
+#[test]
+fn a_message_before_the_handshake_is_none() {
+    for (a, status) in [(OURS, Status::Unreachable), (None, Status::Unreachable)] {
+        let mut pair = pair(a, a);
+        let link = match a {
+            Some(_) => laundered(&mut pair).0,
+            None => lured(&mut pair).0,
+        };
+        let (mut header, body) = packet(Kind::Eager, 0, vec![1; 8]);
+        header[16..20].copy_from_slice(&8u32.to_le_bytes());
+        pair.answer(link, header, body);
+        pair.run();
+        let done = pair.a.poll_completion().expect("it ends at once");
+        assert_eq!((done.status, pair.a.unexpected_bytes()), (status, 0));
+        nobody(&mut pair);
+    }
+}
+
 #[test]
 fn our_own_words_passed_back_to_us_open_nothing() {
     let mut pair = pair(OURS, OURS);
@@ -269,7 +302,7 @@ fn both_call_at_once_and_each_proves_it_on_its_link() {
         let status = pair.b.poll_completion().map(|done| done.status);
         assert_eq!(status, Some(Status::Success));
         assert_eq!((pair.a.partners(), pair.b.partners()), (1, 1));
-        talk(&mut pair, done.partner);
+        pair.talk(done.partner);
     }
     // One of them knows another: neither of its links counts.
     let mut pair = pair(OURS, ANOTHER);
@@ -312,11 +345,11 @@ fn several_connects_on_a_link_are_asked_once() {
 #[test]
 fn a_peer_that_restarts_proves_it_anew() {
     let mut pair = pair(OURS, OURS);
-    let (status, _) = call(&mut pair);
+    let (status, _) = pair.call();
     assert_eq!(status, Status::Success);
     pair.reopen_a(0);
-    let (status, b) = call(&mut pair);
+    let (status, b) = pair.call();
     assert_eq!(status, Status::Success);
-    talk(&mut pair, b);
+    pair.talk(b);
     assert_eq!(pair.b.partners(), 1);
 }

@@ -35,6 +35,8 @@ use std::collections::{HashMap, HashSet};
 pub(in crate::endpoint) struct Challenges {
     /// What we have said where whom we called has not proven it yet.
     said: HashMap<LinkId, Hello, RandomState>,
+    /// Who has proven it where we have called, until it introduces itself there: it, and nobody else.
+    vouched: HashMap<LinkId, Identity, RandomState>,
     /// Strangers' links with the secret proven, where they are to introduce themselves once more.
     shown: HashSet<LinkId, RandomState>,
     /// The number of the last nonce, ours as callers and as called ones.
@@ -54,12 +56,34 @@ impl Challenges {
         self.shown.remove(&link)
     }
 
-    /// A link is no more, or it is ours and proven.
+    /// Whoever introduces itself on a link of ours is who has proven the secret there. `settled`: it is
+    /// known by that from now on.
+    pub(in crate::endpoint) fn vouches(
+        &mut self,
+        link: LinkId,
+        who: &Identity,
+        settled: bool,
+    ) -> bool {
+        let right = self.vouched.get(&link).is_none_or(|of| of == who);
+        if right && settled {
+            self.vouched.remove(&link);
+        }
+        right
+    }
+
+    /// A link is no more.
     #[inline]
     pub(in crate::endpoint) fn forget(&mut self, link: LinkId) {
         if !self.shown.is_empty() {
             self.shown.remove(&link);
         }
+        if !self.vouched.is_empty() {
+            self.vouched.remove(&link);
+        }
+        self.forget_said(link);
+    }
+
+    fn forget_said(&mut self, link: LinkId) {
         if !self.said.is_empty() {
             self.said.remove(&link);
             if self.said.is_empty() && self.said.capacity() > KEPT {
@@ -182,7 +206,8 @@ impl<M: Memory> Core<M> {
             return self.distrust(link, from, who, ANOTHER);
         }
         let proof = secret.prove(Role::Caller, &words);
-        self.challenges.forget(link);
+        self.challenges.forget_said(link);
+        self.challenges.vouched.insert(link, body.identity);
         let links = self.partners.of_mut(from).map(|partner| &mut partner.links);
         for known in links.into_iter().flatten() {
             known.proven |= known.id == link;
@@ -290,6 +315,8 @@ pub(in crate::endpoint) const UNASKED: &str =
     "does not ask for the site's secret, so it has none: it needs the same file as we";
 pub(in crate::endpoint) const REFUSED: &str =
     "says we do not know the site's secret: both need the same file";
+pub(in crate::endpoint) const UNVOUCHED: &str =
+    "is another than who has proven to know the site's secret: somebody passes on what others say";
 const ECHO: &str = "is ourselves: what we say there comes back to us";
 const ANOTHER: &str = "has another secret than we: both need the same file";
 const WANTED: &str = "asks for the site's secret, and we have none: we need the same file";

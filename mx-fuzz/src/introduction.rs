@@ -1,0 +1,428 @@
+//! How peers introduce themselves, with a site's secret and without one.
+//!
+//! ```text
+//!   program:  strangers' links, answers to calls          packets of introductions, near what is right
+//!        |         those from RIGHTFUL on use the secret, the others have none
+//!     Endpoint     who has none is never known where there is one; nothing is left of links that end
+//! ```
+//!
+//! The packets are made here from their description (docs/wire-format.md); the proofs with the code that
+//! is tested by itself in `secret.rs`.
+
+use crate::endpoint::{hello, packet};
+use crate::forge::put;
+use crate::input::Input;
+use crate::link::{Buffer, HostilePort, Wire, WireClock, Word};
+use crate::meter::{self, within};
+use mx_proto::memory::Source;
+use mx_proto::port::{HeaderBytes, LinkDown, Port};
+use mx_proto::secret::{Purpose, Role, Secret, Words};
+use mx_proto::wire::Kind;
+use mx_proto::{
+    Arrival, Config, Endpoint, EndpointId, Handler, Identity, Key, LinkId, MatchBits, NicId, Route,
+    SessionId, Status, Target, Verdict,
+};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+const STEPS_MAX: usize = 400;
+const LINKS_MAX: usize = 24;
+const PARTNERS: usize = 8;
+const CALLS_MAX: usize = 16;
+/// Heap for all of that: partners, introductions, what is said to links that read nothing.
+const HEAP_MAX: isize = 512 << 10;
+const KEY: u32 = 77;
+/// Endpoints with this number and above have the secret, if there is one.
+const RIGHTFUL: u8 = 32;
+const SELF: Identity = Identity {
+    nic: NicId(1),
+    endpoint: EndpointId(1),
+    session: SessionId(99),
+};
+/// Bytes of a challenge that its proof is about.
+const SAID_LEN: usize = 40;
+
+/// Runs one input.
+pub fn introduction(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let mut world = World::new(input.byte());
+    for _ in 0..STEPS_MAX {
+        if input.is_empty() {
+            break;
+        }
+        world.step(&mut input);
+        world.check();
+    }
+    world.finish();
+}
+
+struct World {
+    wire: Rc<RefCell<Wire>>,
+    endpoint: Endpoint<HostilePort, Buffer, WireClock>,
+    host: Host,
+    secret: Option<Secret>,
+    /// The first hello of the program on each link.
+    said: BTreeMap<u32, Vec<u8>>,
+    calls: usize,
+}
+
+/// Takes every message, and looks who it is from.
+struct Host {
+    secret: bool,
+}
+
+impl Handler<Buffer> for Host {
+    fn unexpected<B: Source + ?Sized>(
+        &mut self,
+        arrival: &Arrival,
+        _: Option<&B>,
+    ) -> Verdict<Buffer> {
+        let number = arrival.identity.endpoint.0;
+        assert!(
+            !self.secret || number >= RIGHTFUL.into(),
+            "a message of {number}, which does not know the secret"
+        );
+        Verdict::Finished
+    }
+}
+
+fn secret() -> Secret {
+    Secret::new(Zeroizing::new(b"one and the same for all".to_vec()))
+}
+
+impl World {
+    /// `flags`: 1: there is a secret.
+    fn new(flags: u8) -> Self {
+        meter::clear();
+        let wire = Rc::new(RefCell::new(Wire::default()));
+        wire.borrow_mut().now.0 = 1_000_000_000;
+        let port = HostilePort {
+            wire: Rc::clone(&wire),
+        };
+        let clock = WireClock(Rc::clone(&wire));
+        let has = flags & 1 != 0;
+        let config = Config {
+            unexpected_bytes: 64 << 10,
+            first_window_bytes: 1024,
+            first_window_messages: 4,
+            max_partners: PARTNERS,
+            request_timeout: Some(Duration::from_secs(20)),
+            connect_again: flags & 2 != 0,
+            keep_orphans: usize::from(flags >> 2 & 1) * 8,
+            key: Key([5; 16]),
+            secret: has.then(|| within(1, secret)),
+            ..Config::default()
+        };
+        Self {
+            endpoint: within(1, || Endpoint::new(config, SELF, KEY, port, clock)),
+            wire,
+            host: Host { secret: has },
+            secret: has.then(secret),
+            said: BTreeMap::new(),
+            calls: 0,
+        }
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) {
+        match input.byte() % 16 {
+            0 | 1 => self.progress(),
+            2 => self.call(input.byte()),
+            3 => {
+                let links: Vec<u32> = self.wire.borrow().links.keys().copied().collect();
+                for link in links {
+                    self.tell(LinkId::new(link, 0), Word::Up);
+                }
+                self.progress();
+            }
+            4 => self.stranger(input.byte()),
+            5 => {
+                if let Some(link) = self.link(input.byte()) {
+                    self.tell(link, Word::Down(LinkDown::Reset));
+                }
+            }
+            6 => {
+                let millis = input.choose(&[1, 100, 1100, 3100, 21_000]);
+                let mut wire = self.wire.borrow_mut();
+                wire.now = wire.now.after(Duration::from_millis(millis));
+            }
+            7 => {
+                let number = EndpointId(input.byte().into());
+                if let Some(partner) = self.endpoint.partner_of(NicId(1), number) {
+                    within(1, || self.endpoint.disconnect(partner));
+                }
+            }
+            8..=11 => {
+                let (at, how) = (input.below(16), input.byte());
+                self.answer(at, how);
+                if how & 0x80 == 0 {
+                    self.progress();
+                }
+            }
+            _ => self.say(input),
+        }
+        while within(1, || self.endpoint.poll_event()).is_some() {}
+        self.collect();
+    }
+
+    fn progress(&mut self) {
+        let Self { endpoint, host, .. } = self;
+        within(1, || endpoint.progress(host));
+    }
+
+    fn collect(&mut self) {
+        while let Some(done) = within(1, || self.endpoint.poll_completion()) {
+            self.calls -= 1;
+            let who = self.endpoint.partner_identity(done.partner);
+            let number = who.map(|who| who.endpoint.0);
+            let rightful = number.is_none_or(|number| number >= RIGHTFUL.into());
+            let fine = done.status != Status::Success || !self.host.secret || rightful;
+            assert!(fine, "connected to {number:?} without the secret");
+        }
+    }
+
+    fn tell(&self, link: LinkId, word: Word) {
+        within(0, || self.wire.borrow_mut().tell(link, word));
+    }
+
+    fn link(&self, at: u8) -> Option<LinkId> {
+        let wire = self.wire.borrow();
+        let at = usize::from(at) % wire.links.len().max(1);
+        wire.links.keys().nth(at).map(|link| LinkId::new(*link, 0))
+    }
+
+    fn call(&mut self, number: u8) {
+        let free = self.wire.borrow().links.len() < LINKS_MAX && self.calls < CALLS_MAX;
+        let target = Target {
+            nic: NicId(1),
+            endpoint: EndpointId(number.into()),
+            route: Route::AUTO,
+        };
+        if free {
+            let posted = within(1, || self.endpoint.connect(target, KEY, MatchBits(0), 0));
+            self.calls += usize::from(posted.is_ok());
+        }
+    }
+
+    fn send(&mut self, link: LinkId, (header, body): (HeaderBytes, Vec<u8>)) {
+        if header[0] == Kind::Connect as u8 {
+            let said = self.said.entry(link.index());
+            said.or_insert_with(|| body.clone());
+        }
+        self.tell(link, Word::Packet(header, body, false));
+    }
+
+    fn stranger(&mut self, how: u8) {
+        if self.wire.borrow().links.len() < LINKS_MAX {
+            let link = within(0, || self.wire.borrow_mut().open());
+            self.send(link, packet(1, how.into(), 0, &named(how)));
+        }
+    }
+
+    /// What a peer would say to something the endpoint has sent: right, if it can, or nearly so.
+    fn answer(&mut self, at: usize, how: u8) {
+        let sent = self.wire.borrow().sent.iter().rev().nth(at).cloned();
+        let Some((link, header, body)) = sent else {
+            return;
+        };
+        let mut word = [0; 8];
+        word.copy_from_slice(&header[8..16]);
+        let word = u64::from_le_bytes(word);
+        let who = named(how);
+        let answer = match header[0] {
+            // Its Connect.
+            1 if how & 0x40 != 0 => packet(17, 0, 0, &self.challenge(link, &body, how)),
+            1 => packet(2, word, 0, &who),
+            // Its Challenge, Confirm, Ping.
+            17 => packet(18, 0, 0, &self.prove(link, &body, how)),
+            15 => packet(16, 0, u32::from(how & 1), &[]),
+            11 => packet(12, word, 0, &[]),
+            _ => return,
+        };
+        self.send(link, answer);
+    }
+
+    /// A challenge to whom says `said`.
+    fn challenge(&self, link: LinkId, said: &[u8], how: u8) -> Vec<u8> {
+        let who = named(how);
+        let mut bytes = vec![0; SAID_LEN];
+        bytes[0..8].copy_from_slice(&who[16..24]);
+        bytes[8..16].copy_from_slice(&who[24..32]);
+        bytes[16..20].copy_from_slice(&who[12..16]);
+        bytes[24..40].fill(how);
+        let proof = self.proof(link, Role::Called, said, &bytes, number(&who));
+        bytes.extend_from_slice(&proof);
+        bytes
+    }
+
+    fn prove(&self, link: LinkId, challenge: &[u8], how: u8) -> Vec<u8> {
+        let Some(said) = self.said.get(&link.index()) else {
+            return vec![how; 32];
+        };
+        let asked = &challenge[..SAID_LEN.min(challenge.len())];
+        let mut proof = self.proof(link, Role::Caller, said, asked, number(said));
+        if how & 0x20 != 0 {
+            proof[usize::from(how % 32)] ^= 1;
+        }
+        proof
+    }
+
+    /// Zeros from whoever has no secret.
+    fn proof(&self, link: LinkId, role: Role, said: &[u8], asked: &[u8], who: u8) -> Vec<u8> {
+        let knows = self.secret.as_ref().filter(|_| who >= RIGHTFUL);
+        let Some(secret) = knows else {
+            return vec![0; 32];
+        };
+        let mut caller = said.to_vec();
+        if let Some(key) = caller.get_mut(8..12) {
+            key.fill(0);
+        }
+        let port = self.endpoint.port();
+        let words = Words {
+            purpose: Purpose::Introduction,
+            caller: &caller,
+            called: asked,
+            binding: Port::<Buffer>::binding(port, link),
+        };
+        within(0, || secret.prove(role, &words)).to_vec()
+    }
+
+    /// Any packet of introductions, or another one before its time.
+    fn say(&mut self, input: &mut Input<'_>) {
+        let (at, kind, how) = (input.byte(), input.byte() % 20, input.byte());
+        let Some(link) = self.link(at) else { return };
+        let mut body = match kind {
+            1 | 2 => named(how),
+            3 => vec![how; 8],
+            15 => {
+                let who = named(how);
+                let mut bytes = vec![0; 48];
+                bytes[0..8].copy_from_slice(&who[16..24]);
+                bytes[8..16].copy_from_slice(&who[24..32]);
+                put(&mut bytes, 16, number(&who).into(), 4);
+                put(&mut bytes, 40, (how & 3).into(), 8);
+                bytes
+            }
+            17 => self.challenge(link, &[how; 72], how),
+            18 => vec![how; 32],
+            _ => Vec::new(),
+        };
+        match input.byte() {
+            0 => body.truncate(usize::from(how)),
+            1 => body.push(how),
+            2 => {
+                if let Some(byte) = body.get_mut(usize::from(how) % 72) {
+                    *byte ^= how | 1;
+                }
+            }
+            _ => {}
+        }
+        let length = if kind == 3 {
+            body.len() as u32
+        } else {
+            u32::from(how & 3)
+        };
+        // A changed name may be a rightful one's: it has not proven anything.
+        self.send(link, packet(kind, how.into(), length, &body));
+        if input.byte() & 1 == 0 {
+            self.progress();
+        }
+    }
+
+    fn check(&self) {
+        let held = meter::held(1);
+        assert!(held <= HEAP_MAX, "{held} bytes of heap");
+        assert!(self.endpoint.partners() <= PARTNERS + CALLS_MAX);
+        let (waiting, links) = (
+            self.endpoint.introductions(),
+            self.wire.borrow().links.len(),
+        );
+        assert!(waiting <= links, "{waiting} introductions on {links} links");
+        let strangers = 0..u32::from(RIGHTFUL);
+        for number in strangers.filter(|_| self.host.secret) {
+            let known = self.endpoint.partner_of(NicId(1), EndpointId(number));
+            let who = known.and_then(|known| self.endpoint.partner_identity(known));
+            let got_in = who.is_some_and(|who| who.session != SessionId(0));
+            assert!(!got_in, "{number} is known without the secret");
+        }
+    }
+
+    fn finish(mut self) {
+        let links: Vec<u32> = self.wire.borrow().links.keys().copied().collect();
+        for link in links {
+            self.tell(LinkId::new(link, 0), Word::Down(LinkDown::Reset));
+        }
+        for _ in 0..40 {
+            self.progress();
+        }
+        within(1, || self.endpoint.close());
+        self.collect();
+        assert_eq!(self.calls, 0, "calls without an end");
+        let endpoint = self.endpoint;
+        assert_eq!(endpoint.introductions(), 0, "introductions of nobody");
+        within(1, || drop(endpoint));
+    }
+}
+
+/// The hello of endpoint `how`, by its lower bits, in one of two lives.
+fn named(how: u8) -> Vec<u8> {
+    let number = match how & 0x10 {
+        0 => 2 + how % 8,
+        _ => RIGHTFUL + how % 8,
+    };
+    hello(KEY, number, how >> 3 & 1)
+}
+
+/// The number in that.
+fn number(hello: &[u8]) -> u8 {
+    hello.get(12).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many are known after a program, how many have been refused, and which packets were sent.
+    fn reached(name: &str) -> (usize, u64, Vec<u8>) {
+        let path = format!("{}/corpus/introduction/{name}", env!("CARGO_MANIFEST_DIR"));
+        let bytes = std::fs::read(path).expect("it is saved");
+        let mut input = Input::new(&bytes);
+        let mut world = World::new(input.byte());
+        while !input.is_empty() {
+            world.step(&mut input);
+        }
+        let sent = world
+            .wire
+            .borrow()
+            .sent
+            .iter()
+            .map(|sent| sent.1[0])
+            .collect();
+        (
+            world.endpoint.partners(),
+            world.endpoint.stats().refused,
+            sent,
+        )
+    }
+
+    #[test]
+    fn saved_programs_prove_the_secret_rightly_and_wrongly() {
+        let (challenge, prove) = (Kind::Challenge as u8, Kind::Prove as u8);
+        for (name, known, refused, kind) in [
+            ("stranger-secret-right", 1, 0, Some(challenge)),
+            ("stranger-secret-wrong", 0, 1, Some(challenge)),
+            ("stranger-secret-changed", 0, 1, Some(challenge)),
+            ("called-secret-right", 1, 0, Some(prove)),
+            ("called-secret-wrong", 0, 1, None),
+            ("stranger-open-wrong", 1, 0, None),
+        ] {
+            let (partners, refusals, sent) = reached(name);
+            assert_eq!((partners, refusals), (known, refused), "{name}: {sent:?}");
+            let all = kind.iter().all(|kind| sent.contains(kind));
+            let none = kind.is_some() || !sent.contains(&challenge) && !sent.contains(&prove);
+            assert!(all && none, "{name}: {sent:?}");
+        }
+    }
+}
