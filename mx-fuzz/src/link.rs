@@ -151,11 +151,14 @@ impl Port<Buffer> for HostilePort {
     fn proof(&self, link: LinkId, claim: &Claim) -> Proof {
         match link.index() % 8 {
             6 => Proof::Refuted,
-            7 => Proof::Ask(Target {
-                nic: claim.nic,
-                endpoint: claim.endpoint,
-                route: Route::AUTO,
-            }),
+            7 => {
+                let target = Target {
+                    nic: claim.nic,
+                    endpoint: claim.endpoint,
+                    route: Route::AUTO,
+                };
+                Proof::Ask(target, claim.to.0)
+            }
             _ => Proof::Proven,
         }
     }

@@ -39,6 +39,7 @@ pub enum Proof {
     Proven,
     /// It is not.
     Refuted,
-    /// It comes from another address. Whether it has the claimed one as well is to be asked there.
-    Ask(Target),
+    /// It comes from another address, that of this interface (0: the port cannot tell). Whether it has
+    /// the claimed one as well is to be asked there.
+    Ask(Target, NicId),
 }

@@ -15,7 +15,7 @@
 //! anything when a port has no room. Ports never call the endpoint except through the [`Sink`]
 //! lent to [`Port::poll`], and the endpoint never calls the port from inside a `Sink` method.
 
-use crate::ids::{LinkId, Route, Target};
+use crate::ids::{LinkId, NicId, Route, Target};
 use crate::memory::{Memory, Source};
 use crate::origin::{self, Claim, Proof};
 use crate::secret::Binding;
@@ -232,6 +232,12 @@ pub trait Port<M: Memory> {
     fn successor_at(&self, link: LinkId, claim: &Claim) -> Option<Target> {
         let _ = (link, claim);
         None
+    }
+
+    /// Is that the interface of an address of ours? A peer says it was spoken to from there, in our name.
+    fn owns(&self, nic: NicId) -> bool {
+        let _ = nic;
+        true
     }
 
     /// Where `link` comes from.

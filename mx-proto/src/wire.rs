@@ -30,7 +30,7 @@
 //! | Pong       | question     | -           | -      | -                             |
 //! | Reclaim    | -            | bytes       | messages | -                           |
 //! | Yield      | -            | bytes       | messages | -                           |
-//! | Confirm    | -            | -           | -      | whose hello it was, and its token |
+//! | Confirm    | -            | -           | -      | whose hello it was, its token, where it came from |
 //! | Confirmed  | -            | 1: yes      | -      | -                             |
 //! | Challenge  | -            | -           | -      | who I am, nonce, proof of the secret |
 //! | Prove      | -            | -           | -      | proof of the secret           |
@@ -60,7 +60,7 @@ const HELLO_LEAST: usize = 32;
 const CHALLENGE_LEN: usize = SAID_LEN + PROOF_LEN;
 pub(crate) const SAID_LEN: usize = 40;
 /// Bytes of a confirm's body.
-const CONFIRM_LEN: usize = 40;
+const CONFIRM_LEN: usize = 48;
 /// Bytes of an offer's body without and with a remote key.
 const OFFER_LEN: usize = 8;
 const OFFER_KEY_LEN: usize = 24;
@@ -327,6 +327,8 @@ pub(crate) struct ConfirmBody {
     /// Whom it says it means, and the token it has for that.
     pub(crate) to: (NicId, EndpointId),
     pub(crate) token: u64,
+    /// Where it comes from; 0 if nobody knows.
+    pub(crate) from: NicId,
 }
 
 impl ConfirmBody {
@@ -338,6 +340,7 @@ impl ConfirmBody {
         bytes[20..24].copy_from_slice(&self.to.1.0.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.to.0.0.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.token.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.from.0.to_le_bytes());
         bytes
     }
 
@@ -351,6 +354,7 @@ impl ConfirmBody {
             },
             to: (NicId(u64_at(bytes, 24)), EndpointId(u32_at(bytes, 20))),
             token: u64_at(bytes, 32),
+            from: NicId(u64_at(bytes, 40)),
         })
     }
 }
@@ -486,6 +490,7 @@ mod tests {
             identity: hello.identity,
             to: hello.to,
             token: hello.token,
+            from: NicId(0xcafe),
         };
         assert_eq!(ConfirmBody::parse(&confirm.emit()), Some(confirm));
         assert_eq!(ConfirmBody::parse(&confirm.emit()[1..]), None);

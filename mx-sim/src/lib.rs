@@ -26,6 +26,7 @@ pub mod cluster;
 pub mod datagram;
 pub mod explore;
 pub mod fabric;
+pub mod hostile;
 pub mod link;
 pub mod node;
 pub mod port;

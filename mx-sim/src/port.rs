@@ -12,17 +12,22 @@
 use crate::fabric::{Assembly, Bytes, Fabric, Hold, HostId, Into, Read, Timed, What};
 use crate::profile::Profile;
 use crate::world::NodeId;
+use mx_proto::origin::{Claim, Proof, Source};
 use mx_proto::port::{
     BODY_LEN_AT, Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkDown, Port,
     RemoteKey, RemoteRead, SendError, Sent, Sink,
 };
-use mx_proto::{Clock, EndpointId, LinkId, Memory, NicId, Target};
+use mx_proto::secret::Binding;
+use mx_proto::{Clock, EndpointId, LinkId, Memory, NicId, Route, Target};
 
 /// One node's port. Dropping it breaks its links, as the death of a process does.
 #[derive(Debug)]
 pub struct SimPort<M: Memory> {
     fabric: Fabric<M>,
     host: HostId,
+    name: EndpointId,
+    /// Of this machine; none where nobody is asked who he is.
+    addresses: Vec<NicId>,
     profile: Profile,
 }
 
@@ -39,11 +44,19 @@ impl<M: Memory> SimPort<M> {
             .inner
             .borrow_mut()
             .open(node, nic, endpoint, profile)?;
+        let addresses = fabric.inner.borrow().world.addresses(node);
         Some(Self {
             fabric: fabric.clone(),
             host,
+            name: endpoint,
+            addresses,
             profile,
         })
+    }
+
+    /// Where a link comes from, or leads to.
+    fn from(&self, link: LinkId) -> Option<NicId> {
+        self.fabric.inner.borrow().end(self.host, link)?.from
     }
 
     /// Takes as much of a body as there is room for. The link is up and nothing is outstanding.
@@ -257,6 +270,48 @@ impl<M: Memory> Port<M> for SimPort<M> {
         }
     }
 
+    /// As where addresses are those of IP: only the machine is told from others.
+    fn proof(&self, link: LinkId, claim: &Claim) -> Proof {
+        let Some(from) = self.from(link) else {
+            return Proof::Proven;
+        };
+        let ours = |nic: NicId| self.addresses.contains(&nic);
+        let (to, endpoint) = claim.to;
+        if from == claim.nic || ours(from) && ours(claim.nic) {
+            Proof::Proven
+        } else if ours(from) || ours(claim.nic) || !ours(to) || endpoint != self.name {
+            Proof::Refuted
+        } else {
+            let target = Target {
+                nic: claim.nic,
+                endpoint: claim.endpoint,
+                route: Route::AUTO,
+            };
+            Proof::Ask(target, from)
+        }
+    }
+
+    fn owns(&self, nic: NicId) -> bool {
+        self.addresses.is_empty() || self.addresses.contains(&nic)
+    }
+
+    fn source(&self, link: LinkId) -> Source {
+        self.from(link).map_or(Source::TRUSTED, |nic| Source(nic.0))
+    }
+
+    fn binding(&self, link: LinkId) -> Binding {
+        let inner = self.fabric.inner.borrow();
+        let peer = inner.end(self.host, link).and_then(|end| end.peer);
+        let name = |host: HostId, link: LinkId| (host as u64) << 32 | u64::from(link.index());
+        match peer.filter(|_| self.profile.binding) {
+            Some((peer, other)) => {
+                let (ours, theirs) = (name(self.host, link), name(peer, other));
+                [ours.min(theirs), ours.max(theirs)]
+            }
+            None => [0; 2],
+        }
+    }
+
     fn send(
         &mut self,
         link: LinkId,
@@ -405,6 +460,14 @@ impl<M: Memory> Port<M> for SimPort<M> {
                     drop(inner);
                     if known {
                         sink.on_released(link, cookie, token);
+                    }
+                }
+                What::Unbound => {
+                    if cookie == 0 {
+                        inner.tell_peer_down(self.host, link, LinkDown::Closed, false);
+                        inner.remove(self.host, link);
+                        drop(inner);
+                        sink.on_down(link, cookie, LinkDown::TimedOut);
                     }
                 }
                 What::RemoteRead { token } => {

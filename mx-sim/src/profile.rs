@@ -36,6 +36,10 @@ pub struct Profile {
     pub bandwidth: Option<u64>,
     /// After how much silence a peer that says nothing any more is given up.
     pub keepalive: Duration,
+    /// A link that somebody else began goes after so long, unless it has been bound; `None`: it stays.
+    pub unbound: Option<Duration>,
+    /// Both ends know something of a link that no other link has.
+    pub binding: bool,
 }
 
 impl Default for Profile {
@@ -56,6 +60,8 @@ impl Default for Profile {
             jitter: Duration::ZERO,
             bandwidth: None,
             keepalive: Duration::from_secs(3),
+            unbound: None,
+            binding: false,
         }
     }
 }
@@ -101,6 +107,8 @@ impl Profile {
                 .chance(0.3)
                 .then(|| rng.pick(&[10_000_000, 1_000_000_000])),
             keepalive: Duration::from_secs(3),
+            unbound: None,
+            binding: false,
         }
     }
 }

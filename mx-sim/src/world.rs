@@ -1,4 +1,4 @@
-//! What all nodes of one simulation share: time, the agenda, chance, and the log.
+//! What all nodes of one simulation share: time, the agenda, chance, the log, and who lives where.
 //!
 //! ```text
 //!   wake(at, node) --> agenda, ordered by (time, order of entry) --> next() --> clock moves
@@ -9,10 +9,10 @@
 use crate::clock::VirtualClock;
 use crate::rng::Rng;
 use crate::trace::{Entry, Trace};
-use mx_proto::{Clock, Instant};
+use mx_proto::{Clock, Instant, NicId};
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -35,6 +35,7 @@ struct Inner {
     /// first served.
     entries: u64,
     trace: Trace,
+    homes: BTreeMap<NodeId, Vec<NicId>>,
 }
 
 impl World {
@@ -46,6 +47,7 @@ impl World {
             agenda: BinaryHeap::new(),
             entries: 0,
             trace: Trace::default(),
+            homes: BTreeMap::new(),
         };
         Self {
             clock: VirtualClock::new(),
@@ -101,6 +103,18 @@ impl World {
         let Reverse((at, _, node)) = self.inner.borrow_mut().agenda.pop()?;
         self.clock.advance_to(at);
         Some(node)
+    }
+
+    /// Gives a node a machine with these addresses, of which it calls itself by the first. Nodes on the
+    /// same machine have the same ones.
+    pub fn settle(&self, node: NodeId, addresses: Vec<NicId>) {
+        self.inner.borrow_mut().homes.insert(node, addresses);
+    }
+
+    /// The addresses of a node's machine; none where all are on one, and nobody is asked who he is.
+    pub fn addresses(&self, node: NodeId) -> Vec<NicId> {
+        let inner = self.inner.borrow();
+        inner.homes.get(&node).cloned().unwrap_or_default()
     }
 
     /// Adds an entry to the log.

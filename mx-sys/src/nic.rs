@@ -141,6 +141,13 @@ pub(crate) fn look_again() -> bool {
     table().look_again(Instant::now())
 }
 
+/// True when `nic` stands for an address that this machine has now, heard of or not.
+pub fn owns(nic: NicId) -> bool {
+    let interfaces = Interfaces::now();
+    let mut own = interfaces.addresses().iter();
+    own.any(|address| id_of_address(*address) == nic)
+}
+
 /// Where the interface can be reached by TCP, best first. This machine's own is reached by way of
 /// the loopback, or at its address when a server listens only there. Empty for an id that this
 /// process has not heard of.

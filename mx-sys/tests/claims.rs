@@ -64,7 +64,7 @@ fn a_claim_is_held_against_the_interfaces_as_they_are_now() {
     let gone = LinkId::new(7, 7);
     let asked = proof(&ports, &own, gone, other);
     assert!(
-        matches!(asked, Proof::Ask(_)),
+        matches!(asked, Proof::Ask(..)),
         "whence is not known: {asked:?}"
     );
     assert_eq!(proof(&ports, &own, link, other), Proof::Refuted);

@@ -578,8 +578,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             let _ = self.port.send(link, &header, Body::EMPTY);
         }
         for link in &partner.links {
-            self.core.challenges.forget(link.id);
-            self.port.close(link.id, Close::Flush);
+            self.close_link(link.id, Close::Flush);
         }
     }
 

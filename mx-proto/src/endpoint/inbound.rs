@@ -229,7 +229,10 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
         header: &Header,
         body: &B,
     ) {
-        if header.kind == wire::Kind::Confirmed
+        if self.core.is_closing(link) {
+            // What comes behind a breach of the rules begins nothing.
+            self.core.stats.stale += 1;
+        } else if header.kind == wire::Kind::Confirmed
             && self.core.introductions.confirmed(link, header.length == 1)
         {
         } else if cookie != 0 {
@@ -457,6 +460,12 @@ impl<M: Memory> Core<M> {
         });
         let owns = |id: &PartnerId| self.partners.of(*id).is_some_and(|of| of.owns(link));
         bound.filter(owns).unwrap_or(NOBODY)
+    }
+
+    /// Is the link to be closed as soon as the port is not being polled?
+    fn is_closing(&self, link: LinkId) -> bool {
+        let closes = |errand: &super::Errand<M>| matches!(errand, super::Errand::Close(of, _) if *of == link);
+        self.errands.iter().any(closes)
     }
 
     /// Keeps a packet behind an answer whose sender is still being looked at: no more of them than we

@@ -28,7 +28,7 @@ mod steps;
 
 pub(super) use challenges::{Challenges, REFUSED, UNASKED};
 
-use crate::ids::{LinkId, PartnerId, Route};
+use crate::ids::{LinkId, NicId, PartnerId, Route};
 use crate::memory::Source as Bytes;
 use crate::origin::Source;
 use crate::port::{HEADER_LEN, HeaderBytes, LinkDown};
@@ -37,7 +37,7 @@ use crate::shares::Shares;
 use crate::time::Instant;
 use crate::timer::{TimerId, Wheel};
 use crate::told::Told;
-use crate::wire::{ChallengeBody, Header, Hello};
+use crate::wire::{ChallengeBody, ConfirmBody, Header, Hello};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -77,6 +77,8 @@ struct Introduction {
     trusted: bool,
     /// Where it comes from; asked of the port when it is looked at.
     source: Source,
+    /// The interface that it comes from, where its claim is to be asked elsewhere.
+    seen_at: NicId,
     /// It waits for somebody, and counts in its source's share.
     placed: bool,
     /// The claimed address is being asked, on that link of ours.
@@ -115,6 +117,8 @@ enum Due {
     Trust(LinkId),
     /// Whom we have called asks for it there.
     Challenge(LinkId, PartnerId, Box<ChallengeBody>),
+    /// Somebody asks whether a hello was ours.
+    Confirm(LinkId, ConfirmBody),
     /// A claimed address has answered, or does not.
     Asked(LinkId, bool),
     /// It is to be tried another way.
@@ -152,6 +156,11 @@ impl Introductions {
         self.due.is_empty() && self.ends.is_empty()
     }
 
+    /// How many links wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Something is to be done at once.
     pub(super) fn is_due(&self) -> bool {
         !self.due.is_empty()
@@ -183,6 +192,7 @@ impl Introductions {
             behind_bytes: 0,
             trusted,
             source: Source::TRUSTED,
+            seen_at: NicId(0),
             placed: false,
             asks: None,
             confirmed: false,

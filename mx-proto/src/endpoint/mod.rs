@@ -255,6 +255,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     pub fn arm(&mut self) -> bool {
         self.core.completions.is_empty()
             && self.core.events.is_empty()
+            && self.core.errands.is_empty()
             && self.core.ready.is_empty()
             && !self.core.can_relieve()
             && !self.core.undecided.waits()
@@ -311,6 +312,11 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     /// Remote endpoints known.
     pub fn partners(&self) -> usize {
         self.core.partners.len()
+    }
+
+    /// Introductions under way: those of strangers, and answers to calls of ours that wait for a proof.
+    pub fn introductions(&self) -> usize {
+        self.core.introductions.len()
     }
 
     /// Operations that have not completed.
@@ -391,10 +397,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         for errand in std::mem::take(&mut self.core.errands) {
             match errand {
                 Errand::Bind(link, cookie) => self.port.bind(link, cookie),
-                Errand::Close(link, how) => {
-                    self.core.challenges.forget(link);
-                    self.port.close(link, how);
-                }
+                Errand::Close(link, how) => self.close_link(link, how),
                 Errand::Detach {
                     link,
                     memory,
@@ -413,6 +416,13 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             }
         }
         true
+    }
+
+    /// Ends a link, and what came on it that has not been looked at: also what came behind the reason.
+    fn close_link(&mut self, link: LinkId, how: Close) {
+        self.core.challenges.forget(link);
+        self.core.forget_introduction(link);
+        self.port.close(link, how);
     }
 
     fn learn_limits(&mut self, id: PartnerId, link: LinkId) {

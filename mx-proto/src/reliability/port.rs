@@ -28,6 +28,7 @@ use crate::port::{
     Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, Port, SendError, Sent, Sink,
     WakeDescriptors,
 };
+use crate::secret::Binding;
 use crate::time::{Clock, Instant};
 use std::time::Duration;
 
@@ -301,6 +302,10 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
 
     fn source(&self, link: LinkId) -> Source {
         self.address(link).map_or(Source::TRUSTED, D::source)
+    }
+
+    fn binding(&self, link: LinkId) -> Binding {
+        self.links.table.cookies(link).unwrap_or([0; 2])
     }
 
     fn send(

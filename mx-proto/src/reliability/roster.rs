@@ -20,6 +20,7 @@ use super::reassembly::Reassembly;
 use super::senders::Senders;
 use super::session::{Folded, Session};
 use crate::ids::LinkId;
+use crate::secret::Binding;
 use crate::table::Table;
 use crate::time::Instant;
 use crate::timer::TimerId;
@@ -123,6 +124,22 @@ impl<A: Copy + Eq> Roster<A> {
                 Place::AtRest(resting) => resting.address,
             };
             (LinkId::new(index, generation), address)
+        })
+    }
+
+    /// The cookies of a link's session, the caller's first. Wakes nobody.
+    pub(super) fn cookies(&self, id: LinkId) -> Option<Binding> {
+        let (ours, theirs, called) = match self.places.get(id.index(), id.generation())? {
+            Place::Awake(link) => (link.session.ours(), link.session.theirs(), link.called),
+            Place::AtRest(resting) => {
+                let (ours, theirs) = resting.session.cookies();
+                (ours, theirs, resting.called)
+            }
+        };
+        Some(if called {
+            [theirs, ours]
+        } else {
+            [ours, theirs]
         })
     }
 

@@ -181,7 +181,7 @@ fn a_claimed_address_is_asked_and_confirms_or_does_not() {
     // Whoever is at a's address is asked; only a itself has the token for b.
     let mut pair = Pair::with_keys();
     let a = pair.target(Side::A);
-    pair.prove(Proof::Ask(a));
+    pair.prove(Proof::Ask(a, NicId(0)));
     let b = connected(&mut pair);
     talk(&mut pair, b);
     assert_eq!(pair.b.stats().confirms, 1);
@@ -197,13 +197,13 @@ fn a_claimed_address_is_asked_and_confirms_or_does_not() {
     talk(&mut pair, b);
     // Nobody is there, or nobody answers.
     let nowhere = pair.nowhere();
-    pair.prove(Proof::Ask(nowhere));
+    pair.prove(Proof::Ask(nowhere, NicId(0)));
     let forger = pair.stranger();
     connect(&mut pair, forger, hello(1, 5, 0));
     pair.run();
     assert_eq!(replies(&mut pair, forger), (vec![3], true));
     let links = pair.links();
-    pair.prove(Proof::Ask(a));
+    pair.prove(Proof::Ask(a, NicId(0)));
     pair.hold(&[links + 1]);
     let forger = pair.stranger();
     connect(&mut pair, forger, hello(100, 5, 0));
@@ -212,6 +212,49 @@ fn a_claimed_address_is_asked_and_confirms_or_does_not() {
     pair.advance(Duration::from_secs(4));
     assert_eq!(replies(&mut pair, forger), (vec![3], true));
     assert_eq!(pair.b.partners(), 1);
+}
+
+#[test]
+fn who_has_overheard_a_hello_is_not_confirmed_to_have_said_it() {
+    let mut pair = Pair::with_keys();
+    let a = pair.target(Side::A);
+    let b = connected(&mut pair);
+    let genuine = pair.overheard(Kind::Connect);
+    // It comes from elsewhere, and a is asked: its own hello, but not from where it is.
+    pair.prove(Proof::Ask(a, NicId(666)));
+    for attempt in 1..=3 {
+        let forger = pair.stranger();
+        connect(&mut pair, forger, genuine.clone());
+        pair.run();
+        assert_eq!(replies(&mut pair, forger), (vec![3], true));
+        assert_eq!(pair.b.stats().unproven, attempt);
+    }
+    assert_eq!(pair.b.partners(), 1);
+    talk(&mut pair, b);
+    // From another address of a's machine it is as good as from the first.
+    pair.prove(Proof::Ask(a, NicId(pair::ALIAS_OF_A)));
+    pair.reopen_a(0);
+    let target = pair.target(Side::B);
+    pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
+    pair.run();
+    let done = pair.a.poll_completion().map(|done| done.status);
+    assert_eq!(done, Some(Status::Success));
+}
+
+#[test]
+fn what_comes_behind_a_breach_of_the_rules_begins_nothing() {
+    for secret in [None, Some("one and the same for all")] {
+        let mut pair = Pair::with_secrets(secret, secret, 0, 64);
+        for _ in 0..5 {
+            let link = pair.stranger();
+            pair.inject(link, [0xff; 32], Vec::new());
+            connect(&mut pair, link, hello(555, 1, 0));
+            pair.run();
+            assert_eq!(replies(&mut pair, link), (vec![], true));
+        }
+        let left = (pair.b.introductions(), pair.b.partners());
+        assert_eq!(left, (0, 0), "{secret:?}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
 };
 use mx_proto::secret::Secret;
+use mx_proto::wire::Kind;
 use mx_proto::{
     Clock, Config, Endpoint, EndpointId, Handler, Identity, Instant, KeepAll, Key, LinkId, Memory,
     NicId, Route, SessionId, Target,
@@ -112,7 +113,12 @@ struct Hub {
     successors: Option<Target>,
     /// Cables of one source.
     sources: Vec<(usize, u64)>,
+    /// What has been sent without message data.
+    heard: Vec<(HeaderBytes, Vec<u8>)>,
 }
+
+/// Another address of a's machine.
+pub(crate) const ALIAS_OF_A: u64 = 102;
 
 /// An interface that no endpoint of ours stands behind.
 pub(crate) const IMPOSTOR: u64 = 107;
@@ -178,6 +184,10 @@ impl Port<Shared> for QueuePort {
         self.hub.borrow().successors.filter(|_| self.node == 1)
     }
 
+    fn owns(&self, nic: NicId) -> bool {
+        self.node != 0 || [100, ALIAS_OF_A].contains(&nic.0)
+    }
+
     fn source(&self, link: LinkId) -> Source {
         let hub = self.hub.borrow();
         let known = hub
@@ -208,7 +218,10 @@ impl Port<Shared> for QueuePort {
         let len = body.len();
         let mut bytes = Vec::with_capacity(len);
         match body {
-            Body::Bytes(data) => bytes.extend_from_slice(data),
+            Body::Bytes(data) => {
+                bytes.extend_from_slice(data);
+                hub.heard.push((*header, data.to_vec()));
+            }
             Body::Memory { memory, offset, .. } if len > 32 * 1024 => {
                 memory.visit(offset, len / 2, |piece| bytes.extend_from_slice(piece));
                 lane.open = Some((*header, bytes, len));
@@ -635,6 +648,14 @@ impl Pair {
     /// Where a link comes from.
     pub(crate) fn comes_from(&mut self, cable: usize, source: u64) {
         self.hub.borrow_mut().sources.push((cable, source));
+    }
+
+    /// The body of the first packet of that kind that anybody has sent.
+    pub(crate) fn overheard(&self, kind: Kind) -> Vec<u8> {
+        let hub = self.hub.borrow();
+        let mut heard = hub.heard.iter();
+        let found = heard.find(|(header, _)| header[0] == kind as u8);
+        found.expect("it has been sent").1.clone()
     }
 
     /// What b has sent on a link that it did not begin, and whether it has closed it.

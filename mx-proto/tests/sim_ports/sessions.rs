@@ -5,6 +5,7 @@ use super::{ReliablePeer, reliable, totals};
 use mx_proto::EndpointId;
 use mx_proto::port::{Close, LinkDown, Port};
 use mx_proto::reliability::{Channel, ReliableConfig};
+use mx_proto::secret::Binding;
 use mx_sim::datagram::Script;
 use mx_sim::link::Fate;
 use mx_sim::{Buffer, Cluster, DatagramNet, Faults, NodeId, Rng, SimAddress, Terms, World, seeds};
@@ -326,6 +327,33 @@ fn at_rest(seed: u64) -> Stage {
         (1, 1)
     );
     stage
+}
+
+/// What both ends know of their link.
+fn bindings(stage: &mut Stage) -> [Binding; 2] {
+    [0, 1].map(|id| {
+        let peer = stage.at(id);
+        let link = peer.heard.link.expect("a link");
+        Port::<Buffer>::binding(&peer.port, link)
+    })
+}
+
+#[test]
+fn both_ends_of_a_session_know_the_same_of_it_and_of_each_session_another() {
+    let mut stage = at_rest(1);
+    let [ours, theirs] = bindings(&mut stage);
+    assert!(ours == theirs && ours[0] != ours[1] && !ours.contains(&0));
+    let resting = [0, 1].map(|id| stage.at(id).port.resting());
+    assert_eq!(resting, [1, 1], "asked without waking anybody");
+    stage.exchange(3);
+    assert_eq!(bindings(&mut stage), [ours; 2], "the same when awake");
+    for id in [1, 0] {
+        stage.at(id).hang_up();
+    }
+    stage.at(0).call(target(1));
+    stage.exchange(3);
+    let [next, theirs] = bindings(&mut stage);
+    assert!(next == theirs && next.iter().all(|name| !ours.contains(name)));
 }
 
 #[test]

@@ -129,7 +129,11 @@ impl<M> What<M> {
     fn describe(&self, into: &mut impl Hasher) {
         std::mem::discriminant(self).hash(into);
         match self {
-            Self::Up | Self::Writable | Self::Released(_) | Self::RemoteRead { .. } => {}
+            Self::Up
+            | Self::Writable
+            | Self::Released(_)
+            | Self::RemoteRead { .. }
+            | Self::Unbound => {}
             Self::Down(reason) => std::mem::discriminant(reason).hash(into),
             Self::Piece { header, bytes } => {
                 header.hash(into);

@@ -61,7 +61,12 @@ pub(crate) struct Inner<M> {
     serial: u64,
     /// Nothing arrives by itself.
     by_hand: bool,
+    /// Hears all packets that are sent whole.
+    tap: Option<Tap>,
 }
+
+/// Somebody who hears what is sent.
+pub type Tap = Box<dyn FnMut(&HeaderBytes, &[u8])>;
 
 /// Number of a port since the network was made; never reused.
 pub(crate) type HostId = usize;
@@ -84,7 +89,9 @@ pub(crate) struct End {
     pub(crate) up: bool,
     /// Nothing gets through any more, and nobody has noticed yet.
     dark: bool,
-    peer: Option<(HostId, LinkId)>,
+    pub(crate) peer: Option<(HostId, LinkId)>,
+    /// The address it comes from, or leads to, where nodes have some.
+    pub(crate) from: Option<NicId>,
     /// Bytes sent and not taken in by the peer.
     pub(crate) under_way: usize,
     /// When the last piece sent will be there: nothing may overtake it.
@@ -147,6 +154,8 @@ pub(crate) enum What<M> {
     RemoteRead {
         token: u64,
     },
+    /// A link that nobody has bound by now goes.
+    Unbound,
 }
 
 /// A read of memory that a peer exposed.
@@ -217,10 +226,16 @@ impl<M: Memory> Fabric<M> {
             cuts: HashSet::new(),
             serial: 0,
             by_hand: false,
+            tap: None,
         };
         Self {
             inner: Rc::new(RefCell::new(inner)),
         }
+    }
+
+    /// Lets somebody hear all packets that are sent whole from now on.
+    pub fn set_tap(&self, tap: Tap) {
+        self.inner.borrow_mut().tap = Some(tap);
     }
 
     /// Stops everything between two nodes; both notice after their keep-alive time.
@@ -264,7 +279,12 @@ impl<M: Memory> Inner<M> {
         endpoint: EndpointId,
         profile: Profile,
     ) -> Option<HostId> {
-        if self.names.contains_key(&(nic, endpoint)) {
+        let mut addresses = self.world.addresses(node);
+        if addresses.is_empty() {
+            addresses.push(nic);
+        }
+        let taken = |nic: &NicId| self.names.contains_key(&(*nic, endpoint));
+        if addresses.iter().any(taken) {
             return None;
         }
         let host = self.hosts.len();
@@ -276,7 +296,8 @@ impl<M: Memory> Inner<M> {
             ends: Vec::new(),
             generations: Vec::new(),
         });
-        self.names.insert((nic, endpoint), host);
+        let names = addresses.into_iter().map(|nic| ((nic, endpoint), host));
+        self.names.extend(names);
         Some(host)
     }
 
@@ -321,6 +342,7 @@ impl<M: Memory> Inner<M> {
             up,
             dark: false,
             peer: None,
+            from: None,
             under_way: 0,
             last_arrival: now,
             busy_until: now,

@@ -50,6 +50,19 @@ impl<M: Memory> Inner<M> {
                 end.last_arrival = now.after(round);
             }
         }
+        // The way there begins with one of the addresses, always the same.
+        let addresses = self.world.addresses(a);
+        let home = addresses.get(to.nic.0 as usize % addresses.len().max(1));
+        let known = home.map(|home| (*home, to.nic));
+        if let (Some((from, _)), Some(end)) = (known, self.end_mut(peer, other)) {
+            end.from = Some(from);
+        }
+        if let (Some((_, to)), Some(end)) = (known, self.end_mut(host, link)) {
+            end.from = Some(to);
+        }
+        if let Some(span) = self.hosts[peer].profile.unbound {
+            self.put(now.after(there).after(span), peer, other, What::Unbound);
+        }
         self.put(now.after(round), host, link, What::Up);
         Ok(link)
     }
@@ -109,6 +122,9 @@ impl<M: Memory> Inner<M> {
         mut header: Option<HeaderBytes>,
         bytes: Bytes<M>,
     ) {
+        if let (Some(tap), Some(header), Bytes::Copied(bytes)) = (&mut self.tap, &header, &bytes) {
+            tap(header, bytes);
+        }
         let piece = self.hosts[host].profile.piece.max(1);
         let pieces = match bytes {
             Bytes::Copied(bytes) if bytes.len() <= piece => vec![Bytes::Copied(bytes)],

@@ -2,7 +2,7 @@
 //!
 //! Owns: what the endpoint's borrow keeps from the node while it runs.
 
-use super::{FOR_HANDLER, Mood, Op, What};
+use super::{FOR_HANDLER, Mood, Op, Siege, What};
 use crate::buffer::Buffer;
 use crate::check::{Book, LifeId, Selector};
 use crate::rng::Rng;
@@ -20,6 +20,7 @@ pub(super) struct Judge {
     pub(super) defers: bool,
     pub(super) next_context: u64,
     pub(super) adopted: Vec<(u64, Op)>,
+    pub(super) siege: Option<Siege>,
 }
 
 impl Judge {
@@ -35,6 +36,15 @@ impl Handler<Buffer> for Judge {
         arrival: &Arrival,
         body: Option<&B>,
     ) -> Verdict<Buffer> {
+        if let Some(siege) = self
+            .siege
+            .as_ref()
+            .filter(|_| Siege::is_hostile(arrival.bits))
+        {
+            siege.judge(&arrival.identity);
+            self.book.borrow_mut().count("hostile");
+            return Verdict::Finished;
+        }
         if self.defers && self.rng.chance(0.3) {
             return Verdict::Defer;
         }

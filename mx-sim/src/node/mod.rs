@@ -12,7 +12,10 @@
 mod deliberation;
 mod judge;
 mod results;
+mod siege;
 mod turns;
+
+pub use siege::Siege;
 
 use crate::buffer::Buffer;
 use crate::check::{Book, LifeId, Selector, Serial};
@@ -47,7 +50,12 @@ const FOR_HANDLER: u64 = 1 << 63;
 /// Match bits that masked receives look at.
 const TAG_MASK: u64 = FOR_HANDLER | 0xff;
 
-/// How a node reaches node `id`.
+/// The interface that node `id` calls itself by.
+pub fn home(world: &World, id: NodeId) -> NicId {
+    world.addresses(id).first().copied().unwrap_or(NIC)
+}
+
+/// How a node reaches node `id`, where all nodes share an interface.
 pub fn target(id: NodeId) -> Target {
     Target {
         nic: NIC,
@@ -166,7 +174,7 @@ impl<P: Port<Buffer>> Node<P> {
         let mut rng = world.fork_rng();
         let session = SessionId(rng.bits());
         let identity = Identity {
-            nic: NIC,
+            nic: home(world, id),
             endpoint: EndpointId(id as u32),
             session,
         };
@@ -182,6 +190,7 @@ impl<P: Port<Buffer>> Node<P> {
             defers: habits.deliberates.is_some(),
             next_context: 1,
             adopted: Vec::new(),
+            siege: None,
         };
         world.note(id, format!("life {life} begins, session {:x}", session.0));
         Self {

@@ -1,6 +1,6 @@
 //! What the endpoint says became of the operations, held against what may become of them.
 
-use super::{KEY, Node, What};
+use super::{KEY, Node, Siege, What};
 use crate::buffer::Buffer;
 use crate::check::Selector;
 use crate::world::NodeId;
@@ -25,6 +25,9 @@ impl<P: Port<Buffer>> Node<P> {
             } => {
                 assert_eq!(completion.kind, Kind::Send);
                 let len = op.buffer.bytes().len();
+                if let Some(siege) = &self.judge.siege {
+                    siege.check_send(completion.status);
+                }
                 let mut book = self.judge.book.borrow_mut();
                 match completion.status {
                     Status::Success => {
@@ -61,8 +64,14 @@ impl<P: Port<Buffer>> Node<P> {
             What::Connect { to, key } => {
                 assert_eq!(completion.kind, Kind::Connect);
                 assert_eq!(completion.bits, MatchBits(context));
+                if let Some(siege) = self.judge.siege.as_ref().filter(|_| key == KEY) {
+                    let took = self.world.now().since(op.posted_at);
+                    siege.check_connect(to, completion.status, took);
+                }
                 if completion.status == Status::Success {
-                    assert_eq!(key, KEY, "a wrong key was accepted");
+                    let siege = self.judge.siege.as_ref();
+                    let any = siege.is_some_and(|siege| siege.doubts(to));
+                    assert!(any || key == KEY, "a wrong key was accepted");
                     self.on_connected(to, completion.partner);
                 }
             }
@@ -87,6 +96,13 @@ impl<P: Port<Buffer>> Node<P> {
             other => panic!("a receive cannot end as {other:?}"),
         }
         let identity = self.endpoint.partner_identity(completion.partner);
+        if let Some(siege) = &self.judge.siege
+            && Siege::is_hostile(completion.bits)
+        {
+            self.judge.book.borrow_mut().count("hostile");
+            // It may have gone since.
+            return identity.iter().for_each(|name| siege.judge(name));
+        }
         let mut book = self.judge.book.borrow_mut();
         let from = identity.and_then(|peer| book.life_of(peer.session));
         let posted = (context, self.judge.next_context + 1, selector);
@@ -98,8 +114,13 @@ impl<P: Port<Buffer>> Node<P> {
         let Some(identity) = self.endpoint.partner_identity(partner) else {
             return;
         };
-        assert_eq!(identity.endpoint, EndpointId(to as u32));
         let life = self.judge.book.borrow().life_of(identity.session);
+        if let Some(siege) = self.judge.siege.as_ref().filter(|siege| siege.doubts(to)) {
+            let honest = self.is_honest(&identity);
+            assert!(!honest, "connected to n{to}, which is {identity:?}");
+            return siege.judge(&identity);
+        }
+        assert_eq!(identity.endpoint, EndpointId(to as u32));
         let Some(life) = life else {
             panic!("connected to a session nobody ever had")
         };
@@ -122,6 +143,11 @@ impl<P: Port<Buffer>> Node<P> {
             None,
             "down, but still known"
         );
+        let siege = self.judge.siege.as_ref();
+        if siege.is_some() && !self.is_honest(&identity) {
+            return;
+        }
+        assert!(siege.is_none(), "honest {identity:?} is down: {reason}");
         assert!(
             !matches!(reason, DownReason::Protocol(_)),
             "an endpoint of ours was taken for none of ours: {reason}"

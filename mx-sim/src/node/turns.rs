@@ -6,13 +6,14 @@
 //!
 //! Every operation is written down before the endpoint hears of it, as it may end at once.
 
-use super::{FOR_HANDLER, KEY, Node, TAG_MASK, WRONG_KEY, What, target};
+use super::{FOR_HANDLER, KEY, Node, TAG_MASK, WRONG_KEY, What, home, target};
 use crate::buffer::Buffer;
 use crate::check::Selector;
 use crate::world::NodeId;
 use mx_proto::port::Port;
 use mx_proto::{
     Cancelled, MatchBits, MatchMask, PartnerId, PostError, Posted, Received, RequestId, SendMode,
+    Target,
 };
 
 impl<P: Port<Buffer>> Node<P> {
@@ -39,11 +40,9 @@ impl<P: Port<Buffer>> Node<P> {
         if to == self.id && self.rng().chance(0.8) {
             return;
         }
-        let key = if self.rng().chance(0.05) {
-            WRONG_KEY
-        } else {
-            KEY
-        };
+        // A call with a wrong one may end another of our own on the same link.
+        let wrong = self.judge.rng.chance(0.05) && self.judge.siege.is_none();
+        let key = if wrong { WRONG_KEY } else { KEY };
         self.connect(to, key);
     }
 
@@ -51,9 +50,13 @@ impl<P: Port<Buffer>> Node<P> {
     pub fn connect(&mut self, to: NodeId, key: u32) {
         let context = self.post(What::Connect { to, key }, &Buffer::new(Vec::new()));
         self.note(format!("connect {context} to n{to}"));
+        let target = Target {
+            nic: home(&self.world, to),
+            ..target(to)
+        };
         match self
             .endpoint
-            .connect(target(to), key, MatchBits(context), context)
+            .connect(target, key, MatchBits(context), context)
         {
             Ok(request) => self.pending(context, request),
             Err(error) => {

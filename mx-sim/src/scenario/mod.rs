@@ -3,6 +3,7 @@
 //! ```text
 //!   chaos         Run: random operations, random faults
 //!   interrupted   one transfer, disturbed after every single step
+//!   besieged      random operations, while hostile nodes attack how all get to know each other
 //!        |
 //!        v
 //!   Network <-- networks: SimPorts on a Fabric, Reliable over a DatagramNet
@@ -12,10 +13,12 @@
 //! Owns: what a scenario needs of a network.
 //! Knows nothing of: how a network does it.
 
+mod besieged;
 mod chaos;
 mod interrupted;
 mod networks;
 
+pub use besieged::{Besieged, Ground, Secrets};
 pub use chaos::{Run, Tally, check_tally};
 pub use interrupted::{Transfer, interrupt_everywhere, interrupt_somewhere};
 pub use networks::{Reliably, Unreliably, key};

@@ -47,7 +47,7 @@ use mx_proto::port::{
     SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::secret::{Binding, Secret};
-use mx_proto::{Clock, Identity, Instant, LinkId, Memory, Route, Target};
+use mx_proto::{Clock, Identity, Instant, LinkId, Memory, NicId, Route, Target};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -598,6 +598,10 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             endpoint: claim.endpoint,
             route: ROUTE_TCP,
         })
+    }
+
+    fn owns(&self, nic: NicId) -> bool {
+        nic::owns(nic)
     }
 
     fn source(&self, link: LinkId) -> Source {

@@ -656,7 +656,7 @@ fn a_claim_over_the_fabric_is_proven_or_refuted_by_the_address_the_cards_went_to
     let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
     let ours = a.connect(b.target(ROUTE_RDM)).unwrap();
     let card_missing = a.proof_of(ours, &b, a.ports.identity().nic);
-    assert!(matches!(card_missing, Proof::Ask(_)), "{card_missing:?}");
+    assert!(matches!(card_missing, Proof::Ask(..)), "{card_missing:?}");
     assert_eq!(both(&mut a, &mut b), [Seen::Up(ours, 0)]);
     let theirs = outer(b.fabric().open[0], RDM);
     let elsewhere = nic::id_of_address("10.1.2.3".parse().unwrap());
@@ -671,7 +671,7 @@ fn a_claim_over_the_fabric_is_proven_or_refuted_by_the_address_the_cards_went_to
     Port::<Vec<u8>>::close(&mut a.ports, ours, Close::Now);
     for link in [ours, outer(LinkId::new(7, 7), RDM)] {
         let proof = a.proof_of(link, &b, b.ports.identity().nic);
-        assert!(matches!(proof, Proof::Ask(_)), "{proof:?}");
+        assert!(matches!(proof, Proof::Ask(..)), "{proof:?}");
     }
 }
 

@@ -17,7 +17,7 @@
 use super::host::ROUTE_TCP;
 use crate::nic;
 use mx_proto::origin::{Claim, Proof, Source};
-use mx_proto::{Identity, Target};
+use mx_proto::{Identity, NicId, Target};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Where a link comes from, or leads to.
@@ -90,11 +90,16 @@ fn judge(origin: Origin, own: &Identity, claim: &Claim, owns: &impl Fn(u32) -> b
             if stolen || !means_us || nic::socket_addresses(claim.nic, 0).is_empty() {
                 return Proof::Refuted;
             }
-            Proof::Ask(Target {
+            let from = match origin {
+                Origin::Address(address) => nic::id_of_address(address.ip()),
+                _ => NicId(0),
+            };
+            let target = Target {
                 nic: claim.nic,
                 endpoint: claim.endpoint,
                 route: ROUTE_TCP,
-            })
+            };
+            Proof::Ask(target, from)
         }
     }
 }
@@ -106,7 +111,7 @@ fn is_this_machine(address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mx_proto::{EndpointId, NicId, SessionId};
+    use mx_proto::{EndpointId, SessionId};
 
     fn address(text: &str) -> Origin {
         Origin::Address(text.parse().unwrap())
@@ -127,16 +132,17 @@ mod tests {
             endpoint: EndpointId(endpoint),
             to,
         };
-        let ask = Proof::Ask(Target {
-            nic: there,
+        let at = |nic| Target {
+            nic,
             endpoint: EndpointId(5),
             route: ROUTE_TCP,
-        });
-        let ask_here = Proof::Ask(Target {
-            nic: here,
-            endpoint: EndpointId(5),
-            route: ROUTE_TCP,
-        });
+        };
+        let from = nic::id_of_address("192.0.2.8".parse().unwrap());
+        let ask = Proof::Ask(at(there), from);
+        let (ask_there, ask_here) = (
+            Proof::Ask(at(there), NicId(0)),
+            Proof::Ask(at(here), NicId(0)),
+        );
         let other = (there, EndpointId(3));
         for (origin, nic, to, expected) in [
             (Origin::Oneself, here, us, Proof::Refuted),
@@ -158,7 +164,7 @@ mod tests {
             ),
             (address("192.0.2.8:1"), here, us, Proof::Refuted),
             (address("192.0.2.8:1"), NicId(1), us, Proof::Refuted),
-            (Origin::Unknown, there, us, ask),
+            (Origin::Unknown, there, us, ask_there),
             (Origin::Unknown, here, us, ask_here),
         ] {
             let proof = prove(origin, &own, &claim(nic, 5, to), |uid| uid == 7);

@@ -44,6 +44,10 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             busy = true;
             match due {
                 Due::Look(link) => self.look_at(link, now, handler),
+                Due::Confirm(link, asked) => {
+                    let port = &self.port;
+                    self.core.confirm(link, &asked, |nic| port.owns(nic));
+                }
                 Due::Trust(link) => self.trusted(link, now, handler),
                 Due::Challenge(link, from, body) => {
                     let binding = self.port.binding(link);
@@ -91,7 +95,12 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         match self.port.proof(link, claim) {
             Proof::Proven => self.proven(link, now, handler),
             Proof::Refuted => self.refute(link, "it comes from elsewhere"),
-            Proof::Ask(target) => self.ask(link, target, now),
+            Proof::Ask(target, from) => {
+                if let Some(introduction) = self.core.introductions.waiting.get_mut(&link) {
+                    introduction.seen_at = from;
+                }
+                self.ask(link, target, now);
+            }
         }
     }
 
@@ -428,6 +437,7 @@ impl<M: Memory> Core<M> {
                 identity: introduction.hello.identity,
                 to: introduction.hello.to,
                 token: introduction.hello.token,
+                from: introduction.seen_at,
             };
             let header = Header::new(wire::Kind::Confirm, 0, 0);
             let control = Control::new(header, &body.emit());
@@ -436,15 +446,23 @@ impl<M: Memory> Core<M> {
         true
     }
 
-    /// Somebody asks whether a hello was ours.
+    /// Somebody asks whether a hello was ours. Whether it came from where we are is asked of the port when
+    /// that is not being polled.
     pub(in crate::endpoint) fn on_confirm(&mut self, link: LinkId, body: &[u8]) {
         let Some(asked) = ConfirmBody::parse(body) else {
             return self.violation(link, 0, "a malformed question");
         };
+        self.introductions.due.push_back(Due::Confirm(link, asked));
+    }
+
+    /// The hello is known to whoever has overheard it: it must have come from here, too.
+    fn confirm(&mut self, link: LinkId, asked: &ConfirmBody, owns: impl FnOnce(NicId) -> bool) {
         if !self.session_out.has_room(link) {
             return self.violation(link, 0, "questions without reading the answers");
         }
-        let yes = asked.identity == self.identity && asked.token == self.token(asked.to);
+        let yes = asked.identity == self.identity
+            && asked.token == self.token(asked.to)
+            && (asked.from == NicId(0) || owns(asked.from));
         let header = Header::new(wire::Kind::Confirmed, 0, yes.into());
         self.session_out.push(link, Control::new(header, &[]), true);
     }

@@ -40,6 +40,11 @@ pub(in crate::reliability) struct Folded {
 }
 
 impl Folded {
+    /// Our cookie and the peer's.
+    pub(in crate::reliability) fn cookies(&self) -> (u64, u64) {
+        (self.ours, self.theirs)
+    }
+
     /// When the peer last said something valid.
     pub(in crate::reliability) fn heard_at(&self) -> Instant {
         self.heard_at

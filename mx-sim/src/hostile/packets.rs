@@ -1,0 +1,111 @@
+//! Packets of introductions as anybody can make them, true and untrue.
+//!
+//! Knows nothing of: who sends them, what they are for.
+
+use mx_proto::port::HeaderBytes;
+use mx_proto::secret::{Binding, Purpose, Role, Secret, Words};
+use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
+use mx_proto::{EndpointId, Identity, NicId};
+
+/// A header and its body.
+pub type Packet = (HeaderBytes, Vec<u8>);
+
+/// What a hello says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Says {
+    /// Who speaks.
+    pub who: Identity,
+    /// To whom.
+    pub to: (NicId, EndpointId),
+    /// The endpoint's key.
+    pub key: u32,
+    /// Which acquaintance it is.
+    pub epoch: u16,
+    /// What only the named one can have given to `to`.
+    pub token: u64,
+    /// What proofs are about.
+    pub nonce: [u8; 16],
+}
+
+/// The same as the body of a Connect or Reply.
+pub fn hello(says: &Says) -> Vec<u8> {
+    let mut bytes = vec![0; HELLO_LEN];
+    bytes[0..4].copy_from_slice(b"MXs1");
+    bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[6..8].copy_from_slice(&says.epoch.to_le_bytes());
+    bytes[8..12].copy_from_slice(&says.key.to_le_bytes());
+    bytes[12..16].copy_from_slice(&says.who.endpoint.0.to_le_bytes());
+    bytes[16..24].copy_from_slice(&says.who.nic.0.to_le_bytes());
+    bytes[24..32].copy_from_slice(&says.who.session.0.to_le_bytes());
+    bytes[32..40].copy_from_slice(&says.to.0.0.to_le_bytes());
+    bytes[40..44].copy_from_slice(&says.to.1.0.to_le_bytes());
+    bytes[48..56].copy_from_slice(&says.token.to_le_bytes());
+    bytes[56..72].copy_from_slice(&says.nonce);
+    bytes
+}
+
+/// The token in a hello that was heard.
+pub fn token_of(hello: &[u8]) -> Option<u64> {
+    let bytes = hello.get(48..56)?;
+    Some(u64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// The body of a Confirm: was that hello yours?
+pub fn confirm(says: &Says) -> Vec<u8> {
+    let mut bytes = vec![0; 40];
+    bytes[0..8].copy_from_slice(&says.who.nic.0.to_le_bytes());
+    bytes[8..16].copy_from_slice(&says.who.session.0.to_le_bytes());
+    bytes[16..20].copy_from_slice(&says.who.endpoint.0.to_le_bytes());
+    bytes[20..24].copy_from_slice(&says.to.1.0.to_le_bytes());
+    bytes[24..32].copy_from_slice(&says.to.0.0.to_le_bytes());
+    bytes[32..40].copy_from_slice(&says.token.to_le_bytes());
+    bytes
+}
+
+/// The body of a Challenge by somebody with that secret, to who has said that hello.
+pub fn challenge(says: &Says, said: &[u8], secret: &Secret, binding: Binding) -> Vec<u8> {
+    let mut bytes = vec![0; SAID_LEN];
+    bytes[0..8].copy_from_slice(&says.who.nic.0.to_le_bytes());
+    bytes[8..16].copy_from_slice(&says.who.session.0.to_le_bytes());
+    bytes[16..20].copy_from_slice(&says.who.endpoint.0.to_le_bytes());
+    bytes[24..40].copy_from_slice(&says.nonce);
+    let proof = prove(Role::Called, said, &bytes, secret, binding);
+    bytes.extend_from_slice(&proof);
+    bytes
+}
+
+/// The answer to that.
+pub fn answer(said: &[u8], challenge: &[u8], secret: &Secret, binding: Binding) -> Vec<u8> {
+    let asked = &challenge[..SAID_LEN.min(challenge.len())];
+    prove(Role::Caller, said, asked, secret, binding)
+}
+
+fn prove(role: Role, said: &[u8], asked: &[u8], secret: &Secret, binding: Binding) -> Vec<u8> {
+    let mut caller = said.to_vec();
+    // The key is no part of what is proven.
+    if let Some(key) = caller.get_mut(8..12) {
+        key.fill(0);
+    }
+    let words = Words {
+        purpose: Purpose::Introduction,
+        caller: &caller,
+        called: asked,
+        binding,
+    };
+    secret.prove(role, &words).to_vec()
+}
+
+/// A packet with nothing else in its header.
+pub fn packet(kind: Kind, word: u64, length: u32, aux: u32, body: Vec<u8>) -> Packet {
+    let mut header = Header::new(kind, word, length);
+    (header.aux, header.body_len) = (aux, body.len() as u32);
+    (header.emit(), body)
+}
+
+/// What a packet is, if it is one.
+pub fn kind_of(packet: &Packet) -> Option<Kind> {
+    Header::parse(&packet.0).map(|header| header.kind)
+}
+
+/// What whoever is challenged answers about.
+const SAID_LEN: usize = 40;
