@@ -1,6 +1,7 @@
 //! What can be tuned in an endpoint. The only place these numbers stand in.
 
 use crate::secret::Secret;
+use crate::supply::Supply;
 use std::fmt;
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ pub struct Config {
     /// What everybody at this site knows: nobody gets in, and nobody we call is believed, who does not
     /// prove that. `None`: nobody is asked.
     pub secret: Option<Secret>,
+    /// Where memory comes from.
+    pub supply: Supply,
     /// A connect that meets the end of a session goes to the endpoint's next one instead of
     /// failing with it. Whoever does so takes any route ([`crate::Route::AUTO`]).
     pub connect_again: bool,
@@ -94,6 +97,7 @@ impl Default for Config {
             keep_orphans: 0,
             key: Key::default(),
             secret: None,
+            supply: Supply::ENDLESS,
             connect_again: false,
         }
     }

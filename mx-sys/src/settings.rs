@@ -21,6 +21,7 @@ use crate::ports::local::LocalOptions;
 use crate::ports::open::{EndpointChoice, OpenOptions};
 use crate::ports::rdm::{RdmOptions, Wait};
 use crate::progress::Tuning;
+use crate::reserve;
 use crate::tunable::{self, Access, Form, G, K, Kind, M, Refused, Tunable, millis, of_millis};
 use mx_proto::Route;
 use mx_proto::reliability::ReliableConfig;
@@ -457,7 +458,10 @@ impl Default for Settings {
         Self {
             port: PortChoice::Auto,
             port_base: endpoint_port::DEFAULT_PORT_BASE,
-            endpoint: mx_proto::Config::default(),
+            endpoint: mx_proto::Config {
+                supply: reserve::SUPPLY,
+                ..mx_proto::Config::default()
+            },
             // A server may take its time as long as it lives.
             waiting_counts: false,
             local: LocalOptions::default(),
@@ -471,7 +475,7 @@ impl Default for Settings {
             // As many peers as a busy process streams to at the same time; each costs descriptors.
             rdm_lanes: 64,
             dgram_backend: BackendChoice::Auto,
-            reliable: ReliableConfig::default(),
+            reliable: DgramOptions::default().reliable,
             dgram_buffer: DgramOptions::default().receive_buffer,
             dgram_faults: None,
             peers: Some(PathBuf::from(PEERS_FILE)),
@@ -506,6 +510,7 @@ impl Settings {
                 // Messages, as many as eight peers may leave here.
                 keep_orphans: 4096,
                 connect_again: true,
+                supply: reserve::SUPPLY,
                 ..mx_proto::Config::default()
             },
             waiting_counts: true,
@@ -764,6 +769,7 @@ mod tests {
             keepalive: Duration::from_millis(500),
             always_sum: true,
             max_links: 77,
+            supply: reserve::SUPPLY,
             ..ReliableConfig::default()
         };
         assert_eq!(dgram.reliable, expected);

@@ -19,6 +19,7 @@ use super::frame::{self, Greeting};
 use super::staging::{Kept, Pool, STAGING, Staging};
 use super::{PACKET_MAX, sys};
 use crate::ports::rdm::card::CARD_MAX;
+use crate::reserve;
 use mx_proto::port::{HEADER_LEN, HeaderBytes, Place, Sink};
 use mx_proto::{LinkId, Memory};
 use std::os::fd::OwnedFd;
@@ -159,7 +160,12 @@ impl Rx {
     ) -> (Turn, Result<(), Broken>) {
         let mut staging = pool.take(&mut self.kept);
         let mut turn = Turn::default();
-        let result = self.run(fd, &mut staging, quota, &mut turn, to);
+        let mut result = self.run(fd, &mut staging, quota, &mut turn, to);
+        if result.is_ok() && staging.len() > 0 && reserve::SUPPLY.is_dire() {
+            // There is no memory for the part of a packet.
+            let error = io::Error::from_raw_os_error(libc::ENOMEM);
+            result = Err(Broken::Failed(error));
+        }
         self.kept = pool.give_back(staging, busy);
         (turn, result)
     }
