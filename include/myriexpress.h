@@ -341,7 +341,7 @@ mx_return_t mx_reenable_progression(mx_endpoint_t ep);
  *
  * MX_BAD_SEG_CNT: more than MX_MAX_SEGMENTS; MX_BAD_SEG_LIST: NULL with a count above 0, or lengths
  * that add up to more than 2^32 - 1; MX_BAD_SEG_MEM: NULL with a length above 0; MX_BAD_ENDPOINT:
- * also an address of another endpoint, or none; MX_NO_RESOURCES: too many requests. An address that
+ * also an address of another endpoint, or none; MX_NO_RESOURCES: too many requests, or no memory. An address that
  * is disconnected completes the request with MX_STATUS_ENDPOINT_UNREACHABLE.
  */
 mx_return_t mx_isend(mx_endpoint_t endpoint, mx_segment_t *segments_list, uint32_t segments_count,

@@ -26,7 +26,7 @@ define place_library
 endef
 
 lib:
-	$(CARGO) build --release -p bmi-mx -p myriexpress --lib
+	$(CARGO) build --release -p bmi-mx -p myriexpress --lib --features bmi-mx/reserve,myriexpress/reserve
 	@mkdir -p $(LIBDIR)
 	$(foreach library,$(LIBRARIES),$(call place_library,$(library)))
 

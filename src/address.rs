@@ -21,6 +21,8 @@ use crate::peer_name::PeerName;
 use foldhash::fast::RandomState;
 use libc::{c_char, c_int};
 use mx_proto::NicId;
+use mx_proto::supply::Claim;
+use mx_sys::reserve;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
@@ -54,6 +56,8 @@ struct Registry {
     live: HashMap<usize, (Object, Arc<Address>), RandomState>,
     /// Dropped objects whose memory is kept, oldest first.
     dropped: VecDeque<Object>,
+    /// Room for one more live one.
+    room: Claim,
     /// What `initialize` was told, for the objects' `method_type`.
     method_type: c_int,
 }
@@ -71,6 +75,9 @@ impl Drop for Object {
     }
 }
 
+/// What all tables have for an object and its peer ([`Claim::new`]).
+const ADDRESS_COST: usize = 2 << 10;
+
 /// Dropped objects whose memory is kept.
 const KEPT: usize = 1024;
 
@@ -78,9 +85,16 @@ static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(|| {
     Mutex::new(Registry {
         live: HashMap::default(),
         dropped: VecDeque::new(),
+        room: Claim::new(reserve::SUPPLY, ADDRESS_COST),
         method_type: 0,
     })
 });
+
+/// Is there memory for one more that the host asks for?
+pub fn has_room() -> bool {
+    let registry = &mut *REGISTRY.lock();
+    registry.room.admits(registry.live.len())
+}
 
 /// Makes an object for a peer of that name.
 pub fn create(name: PeerName, nic: Option<NicId>) -> NonNull<bmi_method_addr> {

@@ -32,7 +32,7 @@ use mx_sys::ports::host::HostPorts;
 use mx_sys::ports::open::{EndpointChoice, OpenOptions};
 use mx_sys::progress::WaitStats;
 use mx_sys::published::{MethodGauges, PortView, Publisher, Sample};
-use mx_sys::{Helper, Interest, Lingering, MonotonicClock, Progress, Shared, linger, nic};
+use mx_sys::{Helper, Interest, Lingering, MonotonicClock, Progress, Shared, linger, nic, reserve};
 use parking_lot::{Mutex, RwLock};
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -210,7 +210,11 @@ pub fn initialize(
             Some((addr, known))
         }
     };
-    let instance = start(listen, method_id, options)?;
+    if cfg!(feature = "reserve") {
+        reserve::fill();
+    }
+    let started = start(listen, method_id, options);
+    let instance = started.inspect_err(|_| reserve::empty())?;
     replace(Some(Arc::new(instance)));
     Ok(())
 }
@@ -335,6 +339,7 @@ pub fn finalize() -> Result<(), Error> {
         0 => Lingering::Over,
         _ => Lingering::Idle(WakeDescriptors::default()),
     });
+    reserve::empty();
     log::info!("finalized");
     Ok(())
 }
@@ -364,6 +369,9 @@ impl Copied {
     #[cold]
     fn refresh(&self) {
         let change = CHANGES.load(Ordering::Acquire);
+        if self.change.get() == 0 {
+            reserve::prepare_thread();
+        }
         // In use further up the stack: the next call looks again.
         if let Ok(mut instance) = self.instance.try_borrow_mut() {
             let before = std::mem::replace(&mut *instance, INSTANCE.read().clone());
@@ -416,6 +424,10 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
             return None;
         }
     };
+    if !address::has_room() {
+        log::warn!("{name}: no memory for another address");
+        return None;
+    }
     let instance = INSTANCE.read().clone();
     let instance = instance.filter(|instance| instance.shared.is_mine());
     let nic = match nic::resolve(&name.host, name.board) {

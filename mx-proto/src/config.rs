@@ -4,6 +4,7 @@ use crate::event::Identity;
 use crate::ids::NicId;
 use crate::origin::Source;
 use crate::secret::Secret;
+use crate::supply::Supply;
 use std::fmt;
 use std::time::Duration;
 
@@ -64,6 +65,8 @@ pub struct Config {
     pub secret: Option<Secret>,
     /// How the log names a place. Addresses are the ports'.
     pub name_of: fn(Place) -> String,
+    /// Where memory comes from.
+    pub supply: Supply,
     /// A connect that meets the end of a session goes to the endpoint's next one instead of
     /// failing with it. Whoever does so takes any route ([`crate::Route::AUTO`]).
     pub connect_again: bool,
@@ -117,6 +120,7 @@ impl Default for Config {
             key: Key::default(),
             secret: None,
             name_of: |place| format!("{place:?}"),
+            supply: Supply::ENDLESS,
             connect_again: false,
         }
     }

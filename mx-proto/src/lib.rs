@@ -37,6 +37,7 @@ pub mod secret;
 pub mod shares;
 mod stats;
 mod status;
+pub mod supply;
 mod table;
 pub mod time;
 mod timer;

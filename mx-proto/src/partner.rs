@@ -18,6 +18,7 @@ use crate::origin::Source;
 use crate::port::Limits;
 use crate::queues::{Queues, Spares};
 use crate::shares::Shares;
+use crate::supply::Claim;
 use crate::table::Table;
 use crate::timer::TimerId;
 use foldhash::fast::RandomState;
@@ -265,21 +266,23 @@ pub(crate) struct Partners {
     by_name: HashMap<(NicId, EndpointId), PartnerId, RandomState>,
     next_epoch: u16,
     places: Shares,
+    room: Claim,
 }
 
 impl Partners {
-    pub(crate) fn new(places: Shares) -> Self {
+    pub(crate) fn new(places: Shares, room: Claim) -> Self {
         Self {
             table: Table::new(),
             by_name: HashMap::default(),
             next_epoch: 1,
             places,
+            room,
         }
     }
 
-    /// Is there a place for another one from there?
-    pub(crate) fn may_add(&self, source: Source) -> bool {
-        self.places.may_take(source, 1)
+    /// Is there a place for another one from there, and memory?
+    pub(crate) fn may_add(&mut self, source: Source) -> bool {
+        self.places.may_take(source, 1) && self.room.admits(self.table.len())
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -35,6 +35,8 @@ pub struct Stats {
     pub confirms: u64,
     /// Newcomers refused because whoever they say they are is there and is another one.
     pub intruders: u64,
+    /// Partners whose session was ended because there was no memory for a message.
+    pub out_of_memory: u64,
     /// Partners that were taken for lost because nothing was heard of them.
     pub silenced: u64,
     /// Requests that ran into their time-out.

@@ -56,6 +56,8 @@ pub enum DownReason {
     Link(LinkDown),
     /// It, or we, did not prove to know the site's secret.
     Secret,
+    /// There is no memory for what it sends.
+    NoMemory,
     /// It broke the protocol.
     Protocol(&'static str),
 }
@@ -67,6 +69,7 @@ impl DownReason {
             Self::Link(LinkDown::Refused) => Status::EndpointClosed,
             Self::Link(LinkDown::TimedOut) => Status::Timeout,
             Self::Secret => Status::BadSecret,
+            Self::NoMemory => Status::NoResources,
             _ => Status::Unreachable,
         }
     }
@@ -78,6 +81,7 @@ impl fmt::Display for DownReason {
             Self::Disconnected => f.write_str("disconnected by the peer"),
             Self::Restarted => f.write_str("the peer restarted"),
             Self::Link(reason) => reason.fmt(f),
+            Self::NoMemory => f.write_str("no memory for what it sends"),
             Self::Secret => f.write_str("no proof of the site's secret"),
             Self::Protocol(what) => write!(f, "protocol violation: {what}"),
         }

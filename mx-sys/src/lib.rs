@@ -31,6 +31,7 @@ pub mod progress;
 pub mod published;
 mod random;
 pub mod regions;
+pub mod reserve;
 mod sealed;
 pub mod secret_file;
 pub mod settings;

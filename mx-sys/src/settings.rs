@@ -22,6 +22,7 @@ use crate::ports::open::{EndpointChoice, OpenOptions};
 use crate::ports::origin;
 use crate::ports::rdm::{RdmOptions, Wait};
 use crate::progress::Tuning;
+use crate::reserve;
 use crate::tunable::{self, Access, Form, G, K, Kind, M, Refused, Tunable, millis, of_millis};
 use mx_proto::Route;
 use mx_proto::reliability::ReliableConfig;
@@ -461,6 +462,7 @@ impl Default for Settings {
             port_base: endpoint_port::DEFAULT_PORT_BASE,
             endpoint: mx_proto::Config {
                 name_of: origin::name_of,
+                supply: reserve::SUPPLY,
                 ..mx_proto::Config::default()
             },
             // A server may take its time as long as it lives.
@@ -476,7 +478,7 @@ impl Default for Settings {
             // As many peers as a busy process streams to at the same time; each costs descriptors.
             rdm_lanes: 64,
             dgram_backend: BackendChoice::Auto,
-            reliable: ReliableConfig::default(),
+            reliable: DgramOptions::default().reliable,
             dgram_buffer: DgramOptions::default().receive_buffer,
             dgram_faults: None,
             peers: Some(PathBuf::from(PEERS_FILE)),
@@ -770,6 +772,7 @@ mod tests {
             keepalive: Duration::from_millis(500),
             always_sum: true,
             max_links: 77,
+            supply: reserve::SUPPLY,
             ..ReliableConfig::default()
         };
         assert_eq!(dgram.reliable, expected);

@@ -19,7 +19,7 @@ use crate::error::{Code, Error};
 use crate::process;
 use libc::c_int;
 use log::LevelFilter;
-use mx_sys::{ForkMark, Settings, nic, settings as knobs};
+use mx_sys::{ForkMark, Settings, nic, reserve, settings as knobs};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 
@@ -61,6 +61,10 @@ pub fn init(api: c_int) -> Result<(), Error> {
         None => *running = Some(new),
     }
     drop(running);
+    if cfg!(feature = "reserve") {
+        reserve::fill();
+        reserve::prepare_thread();
+    }
     nic::set_peers_file(peers);
     log::debug!("initialized");
     Ok(())
@@ -95,6 +99,7 @@ pub fn finalize() -> Result<(), Error> {
     *running = None;
     drop(running);
     process::close_all();
+    reserve::empty();
     log::debug!("finalized");
     Ok(())
 }

@@ -65,6 +65,7 @@ use crate::unexpected::{Inbox, Pick, RECEIVE};
 use libc::c_void;
 use mx_proto::ledger::{Lender, LenderSettings};
 use mx_proto::port::Port;
+use mx_proto::supply::Claim;
 use mx_proto::{
     Arrival, Clock, Completion, Endpoint, Event, Handler, Instant, Kind, Received, Source, Status,
     Verdict,
@@ -187,6 +188,8 @@ pub struct Method<P, C> {
     name: String,
     pub(crate) peers: Peers,
     pub(crate) ops: Ops,
+    /// Room for one more of them.
+    pub(crate) room: Claim,
     pub(crate) done: Completions,
     pub(crate) inbox: Inbox,
     /// Sends that the endpoint has.
@@ -213,6 +216,9 @@ pub struct Method<P, C> {
     registering: bool,
 }
 
+/// What all tables have for an operation, the endpoint's included ([`Claim::new`]).
+pub(crate) const OPERATION_COST: usize = 2 << 10;
+
 /// Set in the context word of handshake sends.
 const HANDSHAKE: u64 = 1 << 63;
 
@@ -226,6 +232,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         endpoint.note_departures();
         let inbox = Inbox::new(settings.credits, settings.unexpected_max);
         let peers = Peers::new(settings.peer_limit);
+        let room = Claim::new(endpoint.supply(), OPERATION_COST);
         Self {
             early_alarm: most_of(endpoint.unexpected_usage().1),
             endpoint,
@@ -238,6 +245,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             name,
             peers,
             ops: Ops::default(),
+            room,
             done: Completions::default(),
             inbox,
             waits: VecDeque::new(),

@@ -17,7 +17,7 @@
 use super::table::{Op, Stage};
 use crate::error::Error;
 use crate::match_layout::{MATCH, MessageType, bits};
-use crate::method::{Method, Post, PostKind, Posted, check_source, code_of};
+use crate::method::{Method, OPERATION_COST, Post, PostKind, Posted, check_source, code_of};
 use crate::peer::conversation::Conversation;
 use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::PeerKey;
@@ -30,6 +30,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// the operation can complete; on failure nothing has happened.
     #[inline]
     pub fn post(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Error> {
+        let waiting = self.ops.len().max(self.endpoint.requests());
+        if !self.room.admits(waiting) && !self.frees_memory(key, &post) {
+            return Err(NO_MEMORY);
+        }
         let posted = match post.kind {
             PostKind::Recv => self.post_recv(key, post, id),
             PostKind::Send => self.post_send(key, post, id),
@@ -43,6 +47,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         self.drain();
         posted
+    }
+
+    /// Is it a receive for a message that lies here already?
+    #[cold]
+    fn frees_memory(&mut self, key: PeerKey, post: &Post) -> bool {
+        let bits = bits(MessageType::Expected, key.id(), post.tag as u32);
+        post.kind == PostKind::Recv && self.endpoint.probe(bits, MATCH).is_some()
     }
 
     #[inline]
@@ -227,6 +238,12 @@ fn new_op(post: &Post, size: i64, bits: mx::MatchBits, key: PeerKey) -> Op {
         post.user_ptr,
     )
 }
+
+/// Memory has run out, or may before all that has been posted is over.
+const NO_MEMORY: Error = Error::NoMemory {
+    what: "one more operation",
+    size: OPERATION_COST,
+};
 
 /// There are as many operations as there can be.
 const NO_BLOCK: Error = Error::NoMemory {

@@ -323,6 +323,7 @@ impl Cause {
         match reason {
             DownReason::Disconnected | DownReason::Restarted => Self::Reset,
             DownReason::Secret => Self::Secret,
+            DownReason::NoMemory => Self::NoRoom,
             DownReason::Protocol(_) => Self::Protocol,
             DownReason::Link(link) => match link {
                 LinkDown::Refused => Self::Refused,

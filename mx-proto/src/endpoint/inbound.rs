@@ -281,6 +281,9 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
                 return self.core.fill_posted(id, from, bits, body);
             }
             self.core.stats.unmatched += 1;
+            if !self.core.has_room() {
+                return self.core.out_of_room(link, from);
+            }
             let Some(arrival) = self.core.arrival(from, bits, len) else {
                 return;
             };
@@ -288,6 +291,9 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
         } else {
             // What has been deferred is not overtaken, by nothing.
             self.core.stats.unmatched += 1;
+            if !self.core.has_room() {
+                return self.core.out_of_room(link, from);
+            }
             Verdict::Defer
         };
         let deferred = match verdict {
@@ -346,12 +352,18 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
                     .match_offer(id, offered(Some(position)), self.clock.now());
             }
             self.core.stats.unmatched += 1;
+            if !self.core.has_room() {
+                return self.core.out_of_room(link, from);
+            }
             let Some(arrival) = self.core.arrival(from, bits, header.length) else {
                 return;
             };
             self.handler.unexpected::<[u8]>(&arrival, None)
         } else {
             self.core.stats.unmatched += 1;
+            if !self.core.has_room() {
+                return self.core.out_of_room(link, from);
+            }
             Verdict::Defer
         };
         let deferred = match verdict {
@@ -504,6 +516,24 @@ impl<M: Memory> Core<M> {
         log::debug!("link {link:?}: {what}; closing it");
         self.errands.push(super::Errand::Close(link, Close::Now));
         self.fail_partner(partner, DownReason::Protocol(what));
+    }
+
+    /// Is there memory for a message that no receive accepts?
+    #[inline]
+    fn has_room(&mut self) -> bool {
+        !self.config.supply.is_dire() && {
+            let waiting = self.unexpected.len() + self.undecided.len();
+            self.messages.covers(waiting)
+        }
+    }
+
+    /// There is no memory for a message, which cannot be left out: its sender's session ends, and may
+    /// begin anew.
+    #[cold]
+    fn out_of_room(&mut self, link: LinkId, from: PartnerId) {
+        self.stats.out_of_memory += 1;
+        self.errands.push(super::Errand::Close(link, Close::Now));
+        self.fail_partner(from, DownReason::NoMemory);
     }
 
     /// A message came with `len` bytes of data: its sender's word, or `None` when it had no right

@@ -47,6 +47,7 @@ use crate::request::{NOBODY, Patience, Pulling, Request, Requests, State, TimeOu
 use crate::shares::Shares;
 use crate::stats::Stats;
 use crate::status::{DownReason, Kind, Status};
+use crate::supply::{Claim, Supply};
 use crate::time::{Clock, Instant};
 use crate::timer::Wheel;
 use crate::wire;
@@ -76,6 +77,8 @@ struct Core<M> {
     posted: matching::Posted,
     unexpected: matching::Unexpected,
     undecided: matching::Undecided,
+    /// Room for one more of the messages in these two.
+    messages: Claim,
     orphans: orphans::Orphans,
     /// The time-outs of what is posted from now on.
     timeouts: TimeOuts,
@@ -138,6 +141,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let budget = Budget::new(config.unexpected_bytes, windows);
         let share = config.source_share;
         let places = Shares::new(config.max_partners, share);
+        let supply = config.supply;
         let core = Core {
             timeouts: TimeOuts {
                 transfer: Patience::new(config.request_timeout),
@@ -148,7 +152,8 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             identity,
             key,
             requests: Requests::new(),
-            partners: Partners::new(places),
+            messages: Claim::new(supply, MESSAGE_COST),
+            partners: Partners::new(places, Claim::new(supply, PARTNER_COST)),
             spares: Spares::default(),
             posted: matching::Posted::default(),
             unexpected: matching::Unexpected::default(),
@@ -176,6 +181,11 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     /// Who this endpoint is.
     pub fn identity(&self) -> Identity {
         self.core.identity
+    }
+
+    /// Where memory comes from ([`Config::supply`]).
+    pub fn supply(&self) -> Supply {
+        self.core.config.supply
     }
 
     /// The time after which a silent partner is lost ([`Config::peer_timeout`]).
@@ -670,6 +680,11 @@ impl<M: Memory> Core<M> {
         }
     }
 }
+
+/// What the tables have for a message that waits here, beside its bytes ([`Claim::new`]).
+const MESSAGE_COST: usize = 512;
+/// What they have for a partner and its links, those of the port and of the layer above included.
+const PARTNER_COST: usize = 4 << 10;
 
 /// How late a request's time-out may be.
 const LATENESS: Duration = Duration::from_millis(64);

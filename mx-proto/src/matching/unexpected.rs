@@ -77,6 +77,12 @@ pub(crate) struct Unexpected {
 }
 
 impl Unexpected {
+    /// How many there are.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
     pub(crate) fn add(&mut self, waiting: Waiting) {
         let (source, name) = (waiting.source, waiting.offer());
         let id = self.messages.add(waiting.bits, waiting);

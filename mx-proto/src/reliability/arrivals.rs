@@ -330,6 +330,10 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             (config.early_bytes.saturating_sub(before)).min(left + ROOM_MIN.saturating_sub(before));
         let chunk = chunk_of(header, payload);
         let in_order = verdict == Verdict::Next;
+        if config.supply.is_dire() && !(in_order && chunk.is_whole()) {
+            // There is no memory to keep it in. It comes again.
+            return stats.outside_window += 1;
+        }
         match link.reassembly.admits(&chunk, in_order, room) {
             Admission::Yes => {}
             Admission::NoRoom => return stats.outside_window += 1,

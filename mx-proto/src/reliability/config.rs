@@ -1,5 +1,6 @@
 //! What can be tuned in the reliability layer. The only place these numbers stand in.
 
+use crate::supply::Supply;
 use std::time::Duration;
 
 /// Settings of one `Reliable`.
@@ -56,6 +57,8 @@ pub struct ReliableConfig {
     pub source_share: u8,
     /// Payloads are summed even where the service is safe.
     pub always_sum: bool,
+    /// Where memory comes from.
+    pub supply: Supply,
     /// Number of the first segment on every link, for tests of the wrap. `None`: random.
     pub first_seq: Option<u32>,
 }
@@ -86,6 +89,7 @@ impl Default for ReliableConfig {
             max_links: 1 << 20,
             source_share: 50,
             always_sum: false,
+            supply: Supply::ENDLESS,
             first_seq: None,
         }
     }

@@ -126,7 +126,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             config,
             stats: ReliableStats::default(),
             limits,
-            store: Store::new(config.send_bytes_all),
+            store: Store::new(config.send_bytes_all).from(config.supply),
             cookies: Cookies::new(key, config.source_share),
             table: Roster::new(config, datagram_max),
             by_cookie: HashMap::default(),
@@ -182,7 +182,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     ) -> Option<LinkId> {
         let source = (self.source)(address);
         let has_place = match caller {
-            Some(_) => self.has_place(source),
+            Some(_) => self.config.supply.is_ample() && self.has_place(source),
             None => self.table.len() - self.trials.used() < self.config.max_links,
         };
         if !has_place || self.by_cookie.contains_key(&ours) {

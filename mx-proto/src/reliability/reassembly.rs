@@ -371,7 +371,7 @@ impl Chunk<'_> {
 
     /// It is all of its fragment.
     #[inline]
-    fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         self.payload.len() == self.len as usize
     }
 

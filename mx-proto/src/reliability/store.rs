@@ -12,6 +12,8 @@
 //! Cost: reserving, writing and releasing are O(1) a block and allocate nothing as long as there
 //! are free blocks; an idle store holds nothing after [`Store::trim`].
 
+use crate::supply::Supply;
+
 /// Bytes in front of every segment's payload that are left for the datagram's header.
 pub(super) const HEADER_ROOM: usize = 64;
 
@@ -73,6 +75,7 @@ pub(super) struct Store {
     vacant: u32,
     bytes: usize,
     limit: usize,
+    supply: Supply,
 }
 
 /// A fragment that is being written.
@@ -104,7 +107,13 @@ impl Store {
             vacant: NONE,
             bytes: 0,
             limit,
+            supply: Supply::ENDLESS,
         }
+    }
+
+    /// The same, whose memory comes from there.
+    pub(super) fn from(self, supply: Supply) -> Self {
+        Self { supply, ..self }
     }
 
     /// Bytes in all blocks, those that are free included.
@@ -221,6 +230,9 @@ impl Store {
     #[cold]
     fn obtain(&mut self, class: usize) -> Option<u32> {
         let size = CLASS_BYTES[class];
+        if self.supply.is_dire() {
+            return None;
+        }
         if self.bytes + size > self.limit {
             // Blocks of the other classes may be what fills it.
             self.trim();

@@ -10,6 +10,7 @@ mod early;
 mod hostile;
 mod idle;
 mod reclaim;
+mod shortage;
 
 mod script;
 
@@ -21,6 +22,8 @@ struct Counting;
 thread_local! {
     /// What this thread has allocated and not freed, as the allocator rounds it.
     static LIVE: Cell<isize> = const { Cell::new(0) };
+    /// The most it ever held, both copies of what grows included.
+    static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
 /// What the C library's allocator takes for `size` bytes: a word of its own, and 16 at a time.
@@ -32,6 +35,7 @@ fn taken(size: usize) -> isize {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.set(LIVE.get() + taken(layout.size()));
+        PEAK.set(PEAK.get().max(LIVE.get()));
         // SAFETY: the caller's promises are the same.
         unsafe { System.alloc(layout) }
     }
@@ -43,6 +47,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        PEAK.set(PEAK.get().max(LIVE.get() + taken(size)));
         LIVE.set(LIVE.get() + taken(size) - taken(layout.size()));
         // SAFETY: the caller's promises are the same.
         unsafe { System.realloc(ptr, layout, size) }
@@ -55,4 +60,12 @@ static ALLOCATOR: Counting = Counting;
 /// Bytes this thread holds.
 pub(crate) fn live() -> isize {
     LIVE.get()
+}
+
+/// The most that this thread holds at a time while `f` runs, on top of what it holds before.
+pub(crate) fn peak_of(f: impl FnOnce()) -> isize {
+    let before = LIVE.get();
+    PEAK.set(before);
+    f();
+    PEAK.get() - before
 }

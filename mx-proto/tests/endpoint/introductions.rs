@@ -87,11 +87,11 @@ fn who_has_a_silent_peers_address_by_now_replaces_it_at_once() {
     let mut pair = Pair::with_keys();
     let a = pair.target(Side::A);
     pair.dies_silently(a);
-    connected(&mut pair);
+    pair.connected();
     pair.hold(&[0]);
     pair.reopen_a(0);
-    let b = connected(&mut pair);
-    talk(&mut pair, b);
+    let b = pair.connected();
+    pair.talk(b);
     assert!(matches!(
         pair.b.poll_event(),
         Some(Event::PartnerDown {
@@ -107,7 +107,7 @@ fn who_claims_a_silent_peers_place_and_has_not_its_address_does_not_hurry_its_en
     let mut pair = Pair::with_keys();
     let a = pair.target(Side::A);
     pair.dies_silently(a);
-    let b = connected(&mut pair);
+    let b = pair.connected();
     for session in [0xbad, 0xbee] {
         // Whoever has the address knows nothing of it, and the old one has not been heard yet.
         pair.hold(&[0]);
@@ -119,7 +119,7 @@ fn who_claims_a_silent_peers_place_and_has_not_its_address_does_not_hurry_its_en
         pair.hold(&[]);
         pair.run();
         assert_eq!(replies(&mut pair, forger), (vec![3], true));
-        talk(&mut pair, b);
+        pair.talk(b);
     }
     // Nobody can be asked there.
     let nowhere = pair.nowhere();
@@ -128,7 +128,7 @@ fn who_claims_a_silent_peers_place_and_has_not_its_address_does_not_hurry_its_en
     connect(&mut pair, forger, hello(100, 0xbad, 0));
     pair.run();
     assert_eq!(replies(&mut pair, forger), (vec![3], true));
-    talk(&mut pair, b);
+    pair.talk(b);
     assert_eq!((pair.a.poll_event(), pair.b.poll_event()), (None, None));
     assert_eq!((pair.b.stats().intruders, pair.b.partners()), (3, 1));
 }

@@ -19,6 +19,7 @@ use super::sleep::{Woken, sleep};
 use super::wait::{HelperState, earlier};
 use super::{Progress, Shared};
 use crate::clock::MonotonicClock;
+use crate::reserve;
 use mx_proto::Clock;
 use mx_proto::port::WakeDescriptors;
 use parking_lot::Mutex;
@@ -64,13 +65,20 @@ impl<T: Progress + Send + 'static> Helper<T> {
     pub fn start(shared: Arc<Shared<T>>) -> io::Result<Self> {
         let stopping = Arc::new(AtomicBool::new(false));
         let (alive, ended) = mpsc::channel();
+        let (begins, begun) = mpsc::channel::<()>();
         let run = {
             let (shared, stopping) = (Arc::clone(&shared), Arc::clone(&stopping));
-            move || run(&shared, &stopping, alive)
+            move || {
+                reserve::prepare_thread();
+                drop(begins);
+                run(&shared, &stopping, alive);
+            }
         };
         let blocked = SignalsBlocked::new();
         let thread = Builder::new().name("mx-progress".to_owned()).spawn(run)?;
         drop(blocked);
+        // What it needs to begin with might not be there any more later.
+        let _ = begun.recv();
         Ok(Self {
             shared,
             stopping,

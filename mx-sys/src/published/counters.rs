@@ -152,7 +152,7 @@ table! {
     "" Stats = sample.stats, {
         packets_out, packets_in, eager_out, offers_out, matched, unmatched, queued,
         offered_for_credit, stale, malformed, partners_up, partners_down, refused, unproven,
-        confirms, intruders, silenced, timeouts, short, reclaims, yielded
+        confirms, intruders, out_of_memory, silenced, timeouts, short, reclaims, yielded
     };
     "" Gauges = sample.gauges, { partners, requests, posted_receives, unexpected_bytes, links };
     "wait_" WaitStats = sample.waits, {

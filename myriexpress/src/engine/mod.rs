@@ -36,6 +36,7 @@ use crate::error::{Code, Error};
 use crate::handles::{Address, EndpointHandle, PeerKey, RequestHandle, RequestKey};
 use crate::status::{Status, StatusCode};
 use mx_proto::port::{Port, WakeDescriptors};
+use mx_proto::supply::Claim;
 use mx_proto::{Clock, Endpoint, Event, Identity, Instant, MatchIndex, PartnerId};
 use mx_sys::{Interest, UserMemory};
 use peers::{Lookup, Peers};
@@ -72,6 +73,8 @@ pub(crate) struct Engine<P, C> {
     endpoint: Endpoint<P, UserMemory, C>,
     options: Options,
     requests: Requests,
+    /// Room for one more of them.
+    room: Claim,
     /// The requests that have ended and wait to be tested, oldest first.
     done: MatchIndex<RequestKey>,
     peers: Peers,
@@ -94,6 +97,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     pub(crate) fn new(endpoint: Endpoint<P, UserMemory, C>, options: Options) -> Self {
         let own = endpoint.identity();
         Self {
+            room: Claim::new(endpoint.supply(), REQUEST_COST),
             endpoint,
             options,
             requests: Requests::new(options.generation),
@@ -486,6 +490,9 @@ fn posted(source: Address, match_info: u64, msg_length: u32, context: usize) -> 
         context,
     }
 }
+
+/// What all tables have for a request, the protocol endpoint's included ([`Claim::new`]).
+const REQUEST_COST: usize = 2 << 10;
 
 #[cfg(test)]
 mod tests;

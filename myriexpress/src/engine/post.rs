@@ -55,6 +55,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         let length = u32::try_from(memory.len()).map_err(|_| too_long(memory.len()))?;
         let peer = self.peer_of(to)?;
         let status = posted(to, bits, length, context);
+        self.check_room()?;
         let key = self.add(Kind::Send, Owner::Program, status)?;
         if mode == SendMode::Standard
             && length as usize <= self.options.eager_max
@@ -213,8 +214,13 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             ));
         }
         let status = posted(Address::NOBODY, bits, 0, context);
-        let key = self.add(Kind::Recv, Owner::Program, status)?;
         let (bits, mask) = (MatchBits(bits), MatchMask(mask));
+        if let Err(refused) = self.check_room()
+            && self.endpoint.probe(bits, mask).is_none()
+        {
+            return Err(refused);
+        }
+        let key = self.add(Kind::Recv, Owner::Program, status)?;
         match self.endpoint.recv(bits, mask, memory, to_word(key)) {
             Ok(Received::Pending(id)) => self.pending(key, id),
             Ok(Received::Complete(completion)) => {
@@ -241,6 +247,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             false => Owner::Program,
         };
         let status = posted(Address::NOBODY, bits, 0, context);
+        self.check_room()?;
         let request = self.add(Kind::Connect, owner, status)?;
         let target = Target {
             nic,
@@ -328,6 +335,17 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         None
     }
 
+    /// Is there memory for one more request? A receive for a message that lies here needs none: it
+    /// gives some back.
+    #[inline]
+    fn check_room(&mut self) -> Result<(), Error> {
+        let waiting = self.requests.len().max(self.endpoint.requests());
+        match self.room.admits(waiting) {
+            true => Ok(()),
+            false => Err(no_memory(waiting)),
+        }
+    }
+
     #[inline]
     fn add(&mut self, kind: Kind, owner: Owner, status: Status) -> Result<RequestKey, Error> {
         let stage = Stage::Posted;
@@ -343,6 +361,12 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             Error::new(Code::NoResources, what)
         })
     }
+}
+
+#[cold]
+fn no_memory(waiting: usize) -> Error {
+    let what = format!("no memory for a request beside {waiting} others");
+    Error::new(Code::NoResources, what)
 }
 
 #[cold]

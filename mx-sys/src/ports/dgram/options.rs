@@ -6,6 +6,7 @@ use super::faults::FaultPlan;
 use crate::endpoint_port::PortMap;
 use crate::ports::rdm::RdmError;
 use crate::ports::rdm::Wait;
+use crate::reserve;
 use libfabric_sys::Library;
 use mx_proto::reliability::ReliableConfig;
 use std::fmt;
@@ -59,7 +60,10 @@ impl Default for DgramOptions {
             backend: BackendChoice::Auto,
             bind: None,
             ports: PortMap::default(),
-            reliable: ReliableConfig::default(),
+            reliable: ReliableConfig {
+                supply: reserve::SUPPLY,
+                ..ReliableConfig::default()
+            },
             receive_buffer: RECEIVE_BUFFER,
             faults: None,
             provider: None,

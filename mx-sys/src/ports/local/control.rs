@@ -18,10 +18,11 @@ use super::link::{Dialing, Entry, Link, Memory, State};
 use super::socket::{Name, Received, Socket, is_exhaustion, is_transient};
 use super::{LocalPort, barrier};
 use crate::ports::origin::Origin;
+use crate::reserve;
 use crate::sealed::{Region, Unfit};
 use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, LinkDown, Sink};
-use mx_proto::{Clock, LinkId, Memory as Bytes, Route};
+use mx_proto::{Clock, Instant, LinkId, Memory as Bytes, Route};
 use std::io;
 use std::time::Duration;
 
@@ -168,6 +169,9 @@ impl LocalPort {
 
     fn accept_some(&mut self, clock: &dyn Clock) {
         for _ in 0..ACCEPTS {
+            if !reserve::SUPPLY.is_ample() {
+                return self.accept_later(clock.now());
+            }
             match self.listener.accept() {
                 Ok(socket) => {
                     self.accept_one(socket, clock);
@@ -177,13 +181,16 @@ impl LocalPort {
                 Err(error) if is_exhaustion(&error) => {
                     // The connection stays in the backlog, so the set would report it for ever.
                     self.warn_of_starving(&error);
-                    self.listen_for(Interest::Nothing);
-                    self.accept_again = Some(clock.now().after(ACCEPT_PAUSE));
-                    return;
+                    return self.accept_later(clock.now());
                 }
                 Err(_) => return,
             }
         }
+    }
+
+    fn accept_later(&mut self, now: Instant) {
+        self.listen_for(Interest::Nothing);
+        self.accept_again = Some(now.after(ACCEPT_PAUSE));
     }
 
     /// Descriptors have run out. Says so once, until there are some again.

@@ -18,6 +18,7 @@ use super::options::is_worth_a_line;
 use super::watch::Heat;
 use super::{TcpPort, frame, reason, sys, watch};
 use crate::ports::origin::Origin;
+use crate::reserve;
 use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, LinkDown, Sink};
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
@@ -386,6 +387,10 @@ impl TcpPort {
         sink: &mut S,
     ) {
         for _ in 0..ACCEPTS {
+            if !reserve::SUPPLY.is_ample() {
+                let error = io::Error::from_raw_os_error(libc::ENOMEM);
+                return self.rest_from_accepting(&error, clock.now());
+            }
             let Some(listener) = self.listeners.get(at) else {
                 return;
             };

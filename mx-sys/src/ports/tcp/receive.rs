@@ -23,6 +23,7 @@ use super::staging::{Kept, Pool, STAGING, Staging};
 use super::unread::{Awaited, Reading, Rest};
 use super::{PACKET_MAX, sys};
 use crate::ports::rdm::card::CARD_MAX;
+use crate::reserve;
 use mx_proto::port::{HEADER_LEN, HeaderBytes, Place, Sink};
 use mx_proto::{LinkId, Memory};
 use std::os::fd::OwnedFd;
@@ -189,9 +190,16 @@ impl Rx {
             }
         }
         let mut staging = pool.take(&mut self.kept);
+        let dire = reserve::SUPPLY.is_dire();
         // A stranger cannot leave much, and there are only so many.
-        let reading = Reading::new(pool.is_short() && !to.stranger);
-        let result = self.run(fd, &mut staging, reading, quota, &mut turn, to);
+        let reading = Reading::new((pool.is_short() || dire) && !to.stranger);
+        let stranger = to.stranger;
+        let mut result = self.run(fd, &mut staging, reading, quota, &mut turn, to);
+        if dire && stranger && result.is_ok() && staging.len() > 0 {
+            // There is no memory for the part of a packet.
+            let error = io::Error::from_raw_os_error(libc::ENOMEM);
+            result = Err(Broken::Failed(error));
+        }
         self.kept = pool.give_back(staging, busy);
         (turn, result)
     }

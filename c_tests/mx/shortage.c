@@ -1,0 +1,226 @@
+/*
+ * Memory runs out: RLIMIT_AS a little above what a process uses once it is running.
+ *
+ *     requests   without end: refused with MX_NO_RESOURCES, and again possible once the others have
+ *                gone; also when the program has all memory itself
+ *     messages   from peers, which nobody receives
+ *     peers      that come when there is none
+ *
+ *     In each case the process goes on, and an honest peer is served afterwards.
+ *
+ * Over rdm no peer comes while there is no memory: what libfabric does then is not this library's to
+ * say.
+ */
+#include "support/party.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "../support/limit.h"
+#include "../support/pattern.h"
+#include "../support/port.h"
+
+enum {
+    POSTS_MAX = 1000000, /* more than fit */
+    POSTS_LEAST = 2000,
+    ROUNDS = 3,
+    SMALL = 30000,
+    LARGE = 100000,
+    FLOODERS = 4,
+    CROWD = 16,
+};
+
+static char buffer[LARGE];
+
+static void exchange_words(struct pair *pair, uint64_t number)
+{
+    uint64_t in = 0, out = number;
+    mx_request_t receiving = receive(pair->ep, &in, sizeof in, number, EXACTLY);
+
+    succeed(pair->ep, send_to(pair->ep, pair->peer, &out, sizeof out, number), sizeof out);
+    succeed(pair->ep, receiving, sizeof in);
+    CHECK(in == number);
+}
+
+/* ---- requests without end ---- */
+
+static void requests_too_much(struct side *side, bool starved)
+{
+    struct pair pair = pair_open(side);
+    mx_segment_t segment = {buffer, sizeof buffer};
+    /* Not touched, so it takes no memory but this. */
+    mx_request_t *all = mmap(NULL, POSTS_MAX * sizeof *all, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(all != MAP_FAILED);
+    leave_only(48);
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        int count = 0;
+        mx_return_t code = MX_SUCCESS;
+
+        if (starved)
+            take_all();
+        while (count < POSTS_MAX) {
+            code = mx_irecv(pair.ep, &segment, 1, 1000 + (uint64_t)count, EXACTLY, NULL,
+                            &all[count]);
+            if (code != MX_SUCCESS)
+                break;
+            count++;
+        }
+        CHECK_THAT(code, ==, MX_NO_RESOURCES);
+        if (!starved)
+            CHECK_THAT(count, >, POSTS_LEAST);
+        for (int i = 0; i < count; i++) {
+            uint32_t result = 0;
+
+            OK(mx_cancel(pair.ep, &all[i], &result));
+            CHECK_THAT(result, ==, 1);
+        }
+        give_all();
+        tell(side, "round", (int64_t)round);
+        exchange_words(&pair, round + 1);
+    }
+    pair_close(&pair);
+}
+
+static void requests(struct side *side) { requests_too_much(side, false); }
+static void starves(struct side *side) { requests_too_much(side, true); }
+
+static void waits_for_requests(struct side *side)
+{
+    struct pair pair = pair_open(side);
+
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        pair_hear(&pair, "round");
+        exchange_words(&pair, round + 1);
+    }
+    pair_close(&pair);
+}
+
+/* ---- peers, and messages that nobody receives ---- */
+
+/* Receives nothing until it is told to, then serves one honest peer. */
+static void receive_nothing(struct side *side, bool starved)
+{
+    mx_endpoint_t ep = party_open();
+    uint64_t word = 0;
+    mx_status_t found;
+
+    tell(side, "id", id_of(ep));
+    leave_only((size_t)hear(side, "mib"));
+    if (starved)
+        take_all();
+    tell(side, "limited", 0);
+    while (!heard_anything(side)) {
+        OK(mx_progress(ep));
+        usleep(1000);
+    }
+    hear(side, "serve");
+    give_all();
+    while (!heard_anything(side)) {
+        uint32_t there = 0;
+
+        OK(mx_iprobe(ep, ANYTHING, ANYTHING, &found, &there));
+        if (there && found.match_info == 1)
+            finish(ep, receive(ep, buffer, SMALL, 1, EXACTLY)); /* its sender may be dead */
+        else if (there) {
+            succeed(ep, receive(ep, &word, sizeof word, found.match_info, EXACTLY), sizeof word);
+            succeed(ep, send_to(ep, found.source, &word, sizeof word, 2), sizeof word);
+        }
+    }
+    hear(side, "stop");
+    party_close(ep);
+}
+
+static void receives_nothing(struct side *side) { receive_nothing(side, false); }
+static void has_nothing(struct side *side) { receive_nothing(side, true); }
+
+static void sends_without_end(struct side *side)
+{
+    mx_endpoint_t ep = party_open();
+    mx_endpoint_addr_t to = connect_to(ep, (uint32_t)hear(side, "id"));
+    mx_segment_t segment = {buffer, SMALL};
+
+    while (!heard_anything(side)) {
+        mx_request_t request;
+
+        if (mx_isend(ep, &segment, 1, to, 1, NULL, &request) == MX_SUCCESS)
+            mx_forget(ep, &request);
+        else
+            usleep(1000);
+    }
+    _exit(0);
+}
+
+static void honest(struct side *side)
+{
+    mx_endpoint_t ep = party_open();
+    mx_endpoint_addr_t to = connect_to(ep, (uint32_t)hear(side, "id"));
+    uint64_t out = 4711, in = 0;
+    mx_request_t receiving = receive(ep, &in, sizeof in, 2, EXACTLY);
+
+    succeed(ep, send_to(ep, to, &out, sizeof out, 3), sizeof out);
+    succeed(ep, receiving, sizeof in);
+    CHECK(in == out);
+    tell(side, "served", 0);
+    party_close(ep);
+}
+
+/* So many of that role come to a server of that role, and are gone after a while. */
+static void flood(struct world *world, const char *role, int mib, const char *flooder, int count)
+{
+    struct child *server = spawn(world, role), *flooders[CROWD], *good;
+    int64_t id = child_hear(server, "id");
+
+    child_tell(server, "mib", mib);
+    child_hear(server, "limited");
+    for (int i = 0; i < count; i++) {
+        flooders[i] = spawn(world, flooder);
+        child_tell(flooders[i], "id", id);
+    }
+    pause_ms(2500);
+    for (int i = 0; i < count; i++)
+        child_kill(flooders[i]);
+    child_tell(server, "serve", 0);
+    /* What the C library's heap has grown to it keeps, so that there may be no place to map the
+     * memory of a link over shared memory. Then peers come over TCP, if they may. */
+    if (port_is("local"))
+        unsetenv("MX_PORT");
+    good = spawn(world, "honest");
+    child_tell(good, "id", id);
+    child_hear_within(good, "served", 2 * PATIENCE_MS);
+    child_end(good);
+    child_tell(server, "stop", 0);
+    child_end(server);
+}
+
+static void flood_with_messages(struct world *world)
+{
+    /* More than there will be. */
+    setenv("MX_UNEXPECTED_BYTES", "1G", 1);
+    setenv("MX_WINDOW_BYTES", "64M", 1);
+    flood(world, "idle", 2, "sender", FLOODERS);
+}
+
+static void flood_with_peers(struct world *world)
+{
+    if (!port_is("rdm"))
+        flood(world, "starved", 4, "sender", CROWD);
+}
+
+static const struct scenario scenarios[] = {
+    PAIR(requests_without_end_are_refused_and_then_others_go_on, requests, waits_for_requests),
+    PAIR(requests_without_memory_are_refused_and_then_others_go_on, starves, waits_for_requests),
+    DIRECTED(messages_that_nobody_receives_end_nobody, flood_with_messages,
+             {"idle", receives_nothing}, {"sender", sends_without_end}, {"honest", honest}),
+    DIRECTED(peers_that_come_when_there_is_no_memory_are_served_later, flood_with_peers,
+             {"starved", has_nothing}, {"sender", sends_without_end}, {"honest", honest}),
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return party_main(argc, argv, scenarios);
+}

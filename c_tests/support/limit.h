@@ -1,0 +1,23 @@
+/*
+ * A process with little memory: RLIMIT_AS a little above what it uses now.
+ *
+ *     leave_only(48)   48 MiB more, and malloc has no more
+ *     take_all()       the program has all of that itself      give_all()
+ *
+ * Owns: what take_all() took. Knows nothing of: the library.
+ */
+#ifndef C_TESTS_LIMIT_H
+#define C_TESTS_LIMIT_H
+
+#include "check.h"
+
+/* Bytes of address space in use. */
+size_t address_space(void);
+/* From now on this process may use so many MiB more. */
+void leave_only(size_t mib);
+/* Everything, but for what the C library may want itself (it ends the process when there is none for a
+ * thread's variables). */
+void take_all(void);
+void give_all(void);
+
+#endif

@@ -1,0 +1,170 @@
+//! How much memory there is for what an endpoint takes on.
+//!
+//! ```text
+//!               Ample              Short                      Dire
+//!   posts       accepted           refused                    refused
+//!   new peers   accepted           refused                    refused
+//!   messages    kept               kept                       their peer's links are closed
+//! ```
+//!
+//! A table of things doubles when it is full, so one more of them can need a large piece of memory, in
+//! a place where nothing can be refused any more. A [`Claim`] asks beforehand, where it can: it covers
+//! all tables in which a thing of its kind has an entry, for more of them than there are. What it
+//! covers, the supply keeps back.
+//!
+//! Knows nothing of: where memory comes from. Cost: a call and a comparison for each thing; a claim is
+//! raised by a quarter at a time.
+
+/// How much memory is left.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Level {
+    /// Nothing is missing of what is kept back.
+    Ample,
+    /// Some of that has been used: nothing new is taken on.
+    Short,
+    /// Only what ends things is left.
+    Dire,
+}
+
+/// Where memory comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Supply {
+    /// How much is left.
+    pub level: fn() -> Level,
+    /// Keeps so many bytes back, on top of what is. False: there are not so many.
+    pub claim: fn(usize) -> bool,
+    /// Takes a claim back.
+    pub release: fn(usize),
+}
+
+impl Supply {
+    /// Memory that never runs out, as far as anybody looks.
+    pub const ENDLESS: Self = Self {
+        level: || Level::Ample,
+        claim: |_| true,
+        release: |_| {},
+    };
+
+    /// May something new be taken on?
+    #[inline]
+    pub fn is_ample(&self) -> bool {
+        (self.level)() == Level::Ample
+    }
+
+    /// Is there memory left only to end things with?
+    #[inline]
+    pub fn is_dire(&self) -> bool {
+        (self.level)() == Level::Dire
+    }
+}
+
+impl PartialEq for Supply {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::fn_addr_eq(self.level, other.level)
+            && std::ptr::fn_addr_eq(self.claim, other.claim)
+            && std::ptr::fn_addr_eq(self.release, other.release)
+    }
+}
+
+impl Eq for Supply {}
+
+/// What the tables of things of one kind may come to need.
+#[derive(Debug)]
+pub struct Claim {
+    supply: Supply,
+    /// Bytes of one thing in all tables, while these grow: twice its entries, and once more while they
+    /// are copied.
+    each: usize,
+    /// Things that are covered.
+    covered: usize,
+}
+
+impl Claim {
+    /// For things that take up to `each` bytes.
+    pub fn new(supply: Supply, each: usize) -> Self {
+        Self {
+            supply,
+            each,
+            covered: FREE,
+        }
+    }
+
+    /// May there be one more than `count`? If so, nothing it needs is refused.
+    #[inline]
+    pub fn admits(&mut self, count: usize) -> bool {
+        self.supply.is_ample() && self.covers(count)
+    }
+
+    /// The same also when memory is short.
+    #[inline]
+    pub fn covers(&mut self, count: usize) -> bool {
+        count < self.covered || self.grow()
+    }
+
+    #[cold]
+    fn grow(&mut self) -> bool {
+        let more = self.covered / 4;
+        let granted = (self.supply.claim)(more * self.each);
+        if granted {
+            self.covered += more;
+        }
+        granted
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        (self.supply.release)((self.covered - FREE) * self.each);
+    }
+}
+
+/// So many of each kind nobody asks for: their tables are small.
+const FREE: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    thread_local! {
+        static LEFT: Cell<usize> = const { Cell::new(0) };
+        static LEVEL: Cell<Level> = const { Cell::new(Level::Ample) };
+    }
+
+    const MEASURED: Supply = Supply {
+        level: || LEVEL.get(),
+        claim: |bytes| {
+            let left = LEFT.get().checked_sub(bytes);
+            left.inspect(|left| LEFT.set(*left)).is_some()
+        },
+        release: |bytes| LEFT.set(LEFT.get() + bytes),
+    };
+
+    #[test]
+    fn things_are_admitted_up_to_what_can_be_claimed_and_it_is_given_back() {
+        LEFT.set(1_000_000);
+        let mut claim = Claim::new(MEASURED, 100);
+        let count = (0..).find(|count| !claim.admits(*count)).unwrap();
+        assert!(LEFT.get() < count / 4 * 100);
+        assert!((count - FREE) * 100 <= 1_000_000 && count > 8_000);
+        let left = LEFT.get();
+        assert!(!claim.admits(count) && claim.admits(count - 1));
+        assert_eq!(LEFT.get(), left, "a refused claim claims nothing");
+        drop(claim);
+        assert_eq!(LEFT.get(), 1_000_000);
+    }
+
+    #[test]
+    fn nothing_is_admitted_while_memory_is_short_however_few_there_are() {
+        let mut claim = Claim::new(MEASURED, 100);
+        for (level, admits) in [
+            (Level::Short, false),
+            (Level::Dire, false),
+            (Level::Ample, true),
+        ] {
+            LEVEL.set(level);
+            assert_eq!(claim.admits(0), admits);
+            assert!(claim.covers(FREE - 1));
+        }
+    }
+}

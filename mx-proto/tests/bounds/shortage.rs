@@ -1,0 +1,155 @@
+//! Memory that runs out: what is refused, what goes on, and whether claims cover what they stand for.
+
+use super::peak_of;
+use super::script::Stage;
+use mx_proto::supply::{Level, Supply};
+use mx_proto::wire::Kind;
+use mx_proto::{
+    Config, DownReason, Event, KeepAll, MatchBits, MatchMask, PartnerId, Received, SendMode, Status,
+};
+use std::cell::Cell;
+
+thread_local! {
+    static LEVEL: Cell<Level> = const { Cell::new(Level::Ample) };
+    static CLAIMED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// As short as the test says, with room for every claim.
+const SUPPLY: Supply = Supply {
+    level: || LEVEL.get(),
+    claim: |bytes| {
+        CLAIMED.set(CLAIMED.get() + bytes);
+        true
+    },
+    release: |bytes| CLAIMED.set(CLAIMED.get() - bytes),
+};
+
+fn config() -> Config {
+    Config {
+        supply: SUPPLY,
+        unexpected_bytes: 1 << 30,
+        ..Config::default()
+    }
+}
+
+/// What nobody claims for the first 1024 of each kind.
+const FREE: isize = 2 << 20;
+
+/// Half of what the layers above claim for an operation: the rest is theirs.
+const REQUEST: isize = 1 << 10;
+
+#[test]
+fn operations_take_half_of_what_is_claimed_for_them_at_most() {
+    for count in [4_000, 16_385, 40_000] {
+        let mut stage = Stage::with_peers(config(), 1);
+        stage.deafen(1);
+        let to = PartnerId::from_word(stage.wires(|wires| wires.cookie_of(0)));
+        let peak = peak_of(|| {
+            for n in 0..count {
+                let got = stage
+                    .node
+                    .recv(MatchBits(n), MatchMask::EXACT, Vec::new(), 0);
+                assert!(matches!(got, Ok(Received::Pending(_))));
+                let _ = stage
+                    .node
+                    .send(to, MatchBits(n), Vec::new(), 0, SendMode::Synchronous);
+            }
+            stage.node.close();
+        });
+        let operations = 2 * count as isize;
+        let each = (peak - FREE) / operations;
+        assert!(each <= REQUEST, "{each} bytes of each of {operations}");
+    }
+}
+
+#[test]
+fn partners_and_their_messages_take_no_more_than_is_claimed_for_them() {
+    for peers in [3_000, 16_385] {
+        let mut stage = None;
+        CLAIMED.set(0);
+        let peak = peak_of(|| {
+            let stage = stage.insert(Stage::with_peers(config(), peers));
+            for n in 0..4 * peers {
+                stage.offer(n % peers, n.into(), 50_000);
+                if n % 1000 == 999 {
+                    stage.run(&mut KeepAll);
+                }
+            }
+            stage.run(&mut KeepAll);
+            // Another mask: all of them are put in order once more.
+            let mask = MatchMask(0xffff_ffff);
+            assert!(stage.node.probe(MatchBits(3), mask).is_some());
+        });
+        let (peak, claimed) = (peak - FREE, CLAIMED.get() as isize);
+        assert!(peak <= claimed, "{peak} bytes, claimed {claimed}");
+        drop(stage);
+        assert_eq!(CLAIMED.get(), 0, "what was claimed is given back");
+    }
+}
+
+#[test]
+fn newcomers_are_refused_while_memory_is_short_and_let_in_afterwards() {
+    for level in [Level::Short, Level::Dire] {
+        let mut stage = Stage::with_peers(config(), 1);
+        stage.wires(|wires| wires.listen = true);
+        LEVEL.set(level);
+        stage.call(1, 1);
+        stage.run(&mut KeepAll);
+        assert_eq!(stage.node.partners(), 1);
+        let refusals = stage.sent(Kind::Reply);
+        assert!(matches!(&refusals[..], [(_, told, _)] if told.aux != 0));
+        LEVEL.set(Level::Ample);
+        stage.call(2, 1);
+        stage.run(&mut KeepAll);
+        assert_eq!(stage.node.partners(), 2);
+    }
+}
+
+#[test]
+fn a_message_that_there_is_no_memory_for_ends_its_sender_and_nobody_else() {
+    let mut stage = Stage::with_peers(config(), 3);
+    while stage.node.poll_event().is_some() {}
+    for n in 0..3 {
+        let got = stage
+            .node
+            .recv(MatchBits(n), MatchMask::EXACT, vec![0; 8], n);
+        assert!(matches!(got, Ok(Received::Pending(_))));
+    }
+    // Short: what lies here stays, and more is kept.
+    LEVEL.set(Level::Short);
+    stage.eager(0, 100, &[5; 8]);
+    stage.run(&mut KeepAll);
+    assert_eq!(stage.node.stats().out_of_memory, 0);
+    LEVEL.set(Level::Dire);
+    // One that a receive waits for is received, whatever there is.
+    stage.eager(0, 0, &[1; 8]);
+    stage.eager(1, 101, &[2; 8]);
+    stage.offer(2, 102, 1 << 20);
+    stage.run(&mut KeepAll);
+    let done = stage.node.poll_completion().expect("it was received");
+    assert_eq!((done.context, done.status), (0, Status::Success));
+    assert_eq!(stage.node.stats().out_of_memory, 2);
+    assert_eq!(stage.node.partners(), 1);
+    for _ in 0..2 {
+        let down = stage.node.poll_event();
+        let Some(Event::PartnerDown { reason, .. }) = down else {
+            panic!("{down:?}");
+        };
+        assert_eq!(reason, DownReason::NoMemory);
+    }
+    // What came before is received, and they come back.
+    let got = stage
+        .node
+        .recv(MatchBits(100), MatchMask::EXACT, vec![0; 8], 7);
+    assert!(matches!(got, Ok(Received::Complete(done)) if done.status == Status::Success));
+    LEVEL.set(Level::Ample);
+    for n in 1..3 {
+        stage.call(2 + n, n);
+        stage.run(&mut KeepAll);
+        stage.eager(2 + n, n.into(), &[3; 8]);
+        stage.run(&mut KeepAll);
+        let done = stage.node.poll_completion().expect("it is served");
+        assert_eq!((done.context, done.status), (n.into(), Status::Success));
+    }
+    assert_eq!(stage.node.partners(), 3);
+}
