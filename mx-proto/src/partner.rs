@@ -33,6 +33,8 @@ pub(crate) struct Partner {
     pub(crate) endpoint: EndpointId,
     /// Which life of it; `None` until it has answered or called.
     pub(crate) session: Option<SessionId>,
+    /// What that life has said to us when it introduced itself, and nobody else knows.
+    pub(crate) token: u64,
     /// Our number for this acquaintance, and the peer's: credits count for this pair of them.
     pub(crate) epoch: u16,
     pub(crate) peer_epoch: u16,
@@ -134,6 +136,7 @@ impl Partner {
             nic,
             endpoint,
             session: None,
+            token: 0,
             epoch,
             peer_epoch: 0,
             over: None,

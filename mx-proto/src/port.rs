@@ -233,9 +233,9 @@ pub trait Port<M: Memory> {
         true
     }
 
-    /// Where to ask whether somebody else has the name of `link`'s peer by now, when somebody claims it:
-    /// an address is one endpoint's at a time. `None`: on this link a death shows by itself.
-    fn successor_at(&self, link: LinkId, claim: &Claim) -> Option<Target> {
+    /// Where the claimed endpoint can be asked who it is, when only its machine is proven on `link`: an
+    /// address is one endpoint's at a time. `None`: the port proves the endpoint itself.
+    fn asks_at(&self, link: LinkId, claim: &Claim) -> Option<Target> {
         let _ = (link, claim);
         None
     }

@@ -57,6 +57,8 @@ pub(super) struct Introductions {
     shares: Shares,
     /// Who has been refused.
     refused: Told<Source>,
+    /// How many spoke another version.
+    versions: Told<()>,
     /// The number of the last question to an old partner.
     serial: u64,
 }
@@ -106,6 +108,8 @@ enum Stage {
 struct Doubt {
     serial: u64,
     timer: TimerId,
+    /// A call of ours has met another life of it.
+    ours: bool,
     /// Who waits for its place.
     newcomers: Vec<LinkId>,
 }
@@ -120,7 +124,7 @@ enum Due {
     /// Somebody asks whether a hello was ours.
     Confirm(LinkId, ConfirmBody),
     /// A claimed address has answered, or does not.
-    Asked(LinkId, bool),
+    Asked(LinkId, Option<bool>),
     /// It is to be tried another way.
     AskElsewhere(LinkId, Route),
     /// A partner is to be asked whether it is still there.
@@ -146,6 +150,7 @@ impl Introductions {
             ends: Wheel::new(LATENESS),
             shares: Shares::new(WAITING_MAX, share),
             refused: Told::default(),
+            versions: Told::default(),
             serial: 0,
         }
     }
@@ -239,6 +244,11 @@ impl Introductions {
         Some((introduction, ours))
     }
 
+    /// Somebody speaks another version; which one that is, if the log is to be told.
+    pub(super) fn note_version(&mut self) -> Option<u64> {
+        self.versions.again(())
+    }
+
     /// It waits for somebody from now on, if its source may have another place.
     fn may_wait(&mut self, link: LinkId) -> bool {
         let Some(introduction) = self.waiting.get_mut(&link) else {
@@ -278,7 +288,7 @@ impl Introductions {
     pub(super) fn confirmed(&mut self, ours: LinkId, yes: bool) -> bool {
         let asked = self.asking.contains_key(&ours);
         if asked {
-            self.due.push_back(Due::Asked(ours, yes));
+            self.due.push_back(Due::Asked(ours, Some(yes)));
         }
         asked
     }
@@ -289,10 +299,15 @@ impl Introductions {
         if asked {
             self.due.push_back(match reason {
                 LinkDown::Elsewhere(route) => Due::AskElsewhere(ours, route),
-                _ => Due::Asked(ours, false),
+                _ => Due::Asked(ours, None),
             });
         }
         asked
+    }
+
+    /// Somebody is being asked about the introduction on that link.
+    fn asks_on(&self, link: LinkId) -> bool {
+        self.waiting.get(&link).is_some_and(|of| of.asks.is_some())
     }
 
     fn ask_on(&mut self, link: LinkId, ours: LinkId, now: Instant) {
@@ -307,7 +322,7 @@ impl Introductions {
     fn ended_asking(&mut self, ours: LinkId) -> Option<(LinkId, &mut Introduction)> {
         let link = self.asking.remove(&ours)?;
         let introduction = self.waiting.get_mut(&link)?;
-        if let Some((_, timer)) = introduction.asks.take() {
+        if let Some((_, timer)) = introduction.asks.take_if(|asks| asks.0 == ours) {
             self.ends.clear(timer);
         }
         Some((link, introduction))

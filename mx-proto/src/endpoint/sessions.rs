@@ -256,8 +256,13 @@ impl<M: Memory> Core<M> {
             return self.violation(link, cookie, "our own introduction");
         }
         let refusal = if hello.version != VERSION {
-            let (who, version) = (self.config.name(&hello.identity), hello.version);
-            log::warn!("{who} speaks protocol version {version}, we speak {VERSION}: refused");
+            if let Some(times) = self.introductions.note_version() {
+                let (who, version) = (self.config.name(&hello.identity), hello.version);
+                log::warn!(
+                    "somebody who says it is {who} speaks protocol version {version}, we speak \
+                     {VERSION}: refused (refusal {times})"
+                );
+            }
             Some(Status::BadEndpoint)
         } else if hello.key != self.key {
             let (who, key) = (self.config.name(&hello.identity), hello.key);
@@ -529,6 +534,7 @@ impl<M: Memory> Core<M> {
             return false;
         }
         partner.session = Some(identity.session);
+        partner.token = hello.token;
         partner.peer_epoch = hello.epoch;
         partner.tx = Some(link);
         partner.writable = true;

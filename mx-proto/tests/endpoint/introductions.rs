@@ -86,7 +86,7 @@ fn a_peer_whose_link_is_down_is_replaced_at_once() {
 fn who_has_a_silent_peers_address_by_now_replaces_it_at_once() {
     let mut pair = Pair::with_keys();
     let a = pair.target(Side::A);
-    pair.dies_silently(a);
+    pair.proves_machines_only(a);
     pair.connected();
     pair.hold(&[0]);
     pair.reopen_a(0);
@@ -106,31 +106,80 @@ fn who_has_a_silent_peers_address_by_now_replaces_it_at_once() {
 fn who_claims_a_silent_peers_place_and_has_not_its_address_does_not_hurry_its_end() {
     let mut pair = Pair::with_keys();
     let a = pair.target(Side::A);
-    pair.dies_silently(a);
+    pair.proves_machines_only(a);
     let b = pair.connected();
     for session in [0xbad, 0xbee] {
-        // Whoever has the address knows nothing of it, and the old one has not been heard yet.
+        // The old one has not been heard yet. Whoever has the address knows nothing of the claim.
         pair.hold(&[0]);
         let forger = pair.stranger();
         connect(&mut pair, forger, hello(100, session, 0));
         pair.run();
-        assert_eq!(replies(&mut pair, forger), (vec![], false));
+        assert_eq!(replies(&mut pair, forger), (vec![3], true));
+        pair.advance(Duration::from_secs(2));
         assert_eq!(pair.b.partners(), 1);
         pair.hold(&[]);
         pair.run();
-        assert_eq!(replies(&mut pair, forger), (vec![3], true));
         pair.talk(b);
     }
     // Nobody can be asked there.
     let nowhere = pair.nowhere();
-    pair.dies_silently(nowhere);
+    pair.proves_machines_only(nowhere);
     let forger = pair.stranger();
     connect(&mut pair, forger, hello(100, 0xbad, 0));
     pair.run();
     assert_eq!(replies(&mut pair, forger), (vec![3], true));
     pair.talk(b);
     assert_eq!((pair.a.poll_event(), pair.b.poll_event()), (None, None));
-    assert_eq!((pair.b.stats().intruders, pair.b.partners()), (3, 1));
+    let stats = pair.b.stats();
+    assert_eq!((stats.unproven, stats.intruders), (2, 1));
+    assert_eq!(pair.b.partners(), 1);
+}
+
+/// Sessions are no secret: every refusal tells them.
+#[test]
+fn whoever_knows_a_peers_session_can_neither_end_it_nor_join_it() {
+    let mut pair = Pair::with_keys();
+    let a = pair.target(Side::A);
+    let b = pair.connected();
+    pair.proves_machines_only(a);
+    // Plainly and afresh, as that peer is known and as it is not.
+    for (epoch, manner) in [(1, 0), (1, 1), (7, 0), (7, 1)] {
+        let forger = pair.stranger();
+        let mut body = hello(100, 1, 0);
+        body[6..8].copy_from_slice(&u16::to_le_bytes(epoch));
+        let mut header = Header::new(Kind::Connect, 77, manner);
+        header.body_len = body.len() as u32;
+        pair.inject(forger, header.emit(), body);
+        pair.run();
+        assert_eq!(
+            replies(&mut pair, forger),
+            (vec![3], true),
+            "{epoch} {manner}"
+        );
+        pair.talk(b);
+    }
+    assert_eq!((pair.a.poll_event(), pair.b.poll_event()), (None, None));
+    assert_eq!((pair.b.partners(), pair.b.stats().unproven), (1, 4));
+}
+
+/// What asks about a newcomer ends with its introduction.
+#[test]
+fn a_question_about_somebody_who_is_let_in_meanwhile_is_closed() {
+    let mut pair = Pair::with_keys();
+    pair.connected();
+    let silent = Target {
+        nic: NicId(pair::IMPOSTOR),
+        ..pair.target(Side::A)
+    };
+    pair.proves_machines_only(silent);
+    pair.hold(&[0]);
+    let newcomer = pair.stranger();
+    connect(&mut pair, newcomer, hello(100, 0xbad, 0));
+    pair.run();
+    assert_eq!(pair.begun_by_b(), 1);
+    pair.advance(Duration::from_secs(2));
+    assert_eq!(replies(&mut pair, newcomer), (vec![0], false));
+    assert_eq!(pair.begun_by_b(), 0);
 }
 
 #[test]

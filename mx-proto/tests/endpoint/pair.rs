@@ -110,8 +110,8 @@ struct Hub {
     held: Vec<usize>,
     /// What the network says about claims that reach b; otherwise it bears them out.
     proof: Option<Proof>,
-    /// Where to ask b's port about those who claim a living peer's place.
-    successors: Option<Target>,
+    /// Where b's port says to ask about endpoints.
+    endpoints: Option<Target>,
     /// Cables of one source.
     sources: Vec<(usize, u64)>,
     /// What has been sent without message data.
@@ -185,8 +185,8 @@ impl Port<Shared> for QueuePort {
         self.node != 0 || [100, ALIAS_OF_A].contains(&nic.0)
     }
 
-    fn successor_at(&self, _: LinkId, _: &Claim) -> Option<Target> {
-        self.hub.borrow().successors.filter(|_| self.node == 1)
+    fn asks_at(&self, _: LinkId, _: &Claim) -> Option<Target> {
+        self.hub.borrow().endpoints.filter(|_| self.node == 1)
     }
 
     fn source(&self, link: LinkId) -> Source {
@@ -668,9 +668,16 @@ impl Pair {
         self.hub.borrow_mut().proof = Some(proof);
     }
 
-    /// From now on deaths do not show on b's links.
-    pub(crate) fn dies_silently(&mut self, successors: Target) {
-        self.hub.borrow_mut().successors = Some(successors);
+    /// From now on b's port proves machines only, and says to ask there about their endpoints.
+    pub(crate) fn proves_machines_only(&mut self, endpoints: Target) {
+        self.hub.borrow_mut().endpoints = Some(endpoints);
+    }
+
+    /// Links that b has begun and not closed.
+    pub(crate) fn begun_by_b(&self) -> usize {
+        let hub = self.hub.borrow();
+        let open = |cable: &&Cable| cable.ends[0] == 1 && !cable.gone[0];
+        hub.cables.iter().filter(open).count()
     }
 
     /// Where a link comes from.

@@ -594,10 +594,11 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         nic::owns(nic)
     }
 
-    /// Fabrics and datagrams do not say when a peer has died. Whoever has its name by now has its TCP
-    /// port.
-    fn successor_at(&self, link: LinkId, claim: &Claim) -> Option<Target> {
-        matches!(owner(link), Owner::Rdm(_) | Owner::Dgram(_)).then_some(Target {
+    /// Of a process on this machine the kernel knows whose endpoint it speaks for. An address is that of
+    /// all processes there; but each endpoint has a TCP port of its own.
+    fn asks_at(&self, link: LinkId, claim: &Claim) -> Option<Target> {
+        let machine = matches!(owner(link), Owner::Tcp(_) | Owner::Rdm(_) | Owner::Dgram(_));
+        machine.then_some(Target {
             nic: claim.nic,
             endpoint: claim.endpoint,
             route: ROUTE_TCP,

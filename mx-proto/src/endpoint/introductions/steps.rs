@@ -36,7 +36,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let introductions = &mut self.core.introductions;
         while let Some((end, _)) = introductions.ends.expired(now) {
             introductions.due.push_back(match end {
-                End::Ask(ours) => Due::Asked(ours, false),
+                End::Ask(ours) => Due::Asked(ours, None),
                 End::Doubt(old) => Due::Answered(old, false),
             });
         }
@@ -54,7 +54,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                     let binding = self.port.binding(link);
                     self.core.answer_challenge(link, from, binding, &body);
                 }
-                Due::Asked(ours, yes) => self.asked(ours, yes, now, handler),
+                Due::Asked(ours, answer) => self.asked(ours, answer, now, handler),
                 Due::AskElsewhere(ours, route) => self.ask_elsewhere(ours, route, now),
                 Due::Doubt(old) => self.core.ask_old(old, None, now),
                 Due::Answered(old, alive) => self.old_answered(old, alive, now, handler),
@@ -119,6 +119,9 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
 
     /// Begins to ask there about the claim on a link. False: that cannot be.
     fn dial(&mut self, link: LinkId, target: Target, now: Instant) -> bool {
+        if self.core.introductions.asks_on(link) {
+            return true;
+        }
         match self.port.connect(target, &self.clock) {
             Ok(ours) => {
                 self.core.stats.confirms += 1;
@@ -150,23 +153,28 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         }
     }
 
-    fn asked<H: Handler<M>>(&mut self, ours: LinkId, yes: bool, now: Instant, handler: &mut H) {
+    /// A claimed address has answered, or does not: `None`.
+    fn asked<H: Handler<M>>(
+        &mut self,
+        ours: LinkId,
+        answer: Option<bool>,
+        now: Instant,
+        handler: &mut H,
+    ) {
         let Some((link, introduction)) = self.core.introductions.ended_asking(ours) else {
             return;
         };
-        introduction.confirmed = yes;
+        introduction.confirmed = answer == Some(true);
         let stage = introduction.stage;
         self.core.session_out.forget(ours);
         self.port.close(ours, Close::Now);
-        if yes {
-            self.proven(link, now, handler);
-        } else if stage == Stage::Asking {
-            self.refute(
-                link,
-                "it comes from elsewhere, and nobody there knows of it",
-            );
+        match answer {
+            Some(true) => self.proven(link, now, handler),
+            Some(false) => self.refute(link, "whoever is there knows nothing of it"),
+            // A newcomer waits for what the old one says.
+            None if stage != Stage::Asking => {}
+            None => self.refute(link, "it comes from elsewhere, and nobody answers there"),
         }
-        // A newcomer waits for what the old one says.
     }
 
     /// The peer of a link is who it says.
@@ -176,10 +184,20 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         };
         let (from, hello) = (introduction.from, introduction.hello);
         let confirmed = introduction.confirmed;
+        if from.is_none()
+            && !confirmed
+            && self.core.is_a_second_call(&hello)
+            && let Some(target) = self
+                .core
+                .claim_on(link)
+                .and_then(|claim| self.port.asks_at(link, &claim))
+        {
+            return self.ask(link, target, now);
+        }
         if let Some(old) = self.core.old_life(from, &hello) {
             let live = self.core.partners.of(old).and_then(|of| of.live_tx());
-            if let Some(live) = live.filter(|_| !confirmed) {
-                return self.doubt(old, live, link, now);
+            if live.is_some() && !confirmed {
+                return self.doubt(old, link, now);
             }
             // Its link is down, or its address is another's.
             self.core.fail_partner(old, DownReason::Restarted);
@@ -187,7 +205,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         if from.is_some() && self.core.claim_on(link).is_none() {
             return;
         }
-        let Some((introduction, _)) = self.core.introductions.take(link) else {
+        let Some(introduction) = self.core.take_introduction(link) else {
             return;
         };
         let Some(from) = from else {
@@ -215,13 +233,13 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     }
 
     /// Asks whether an old partner is still there, in whose place the peer of `link` would be.
-    fn doubt(&mut self, old: PartnerId, live: LinkId, link: LinkId, now: Instant) {
+    fn doubt(&mut self, old: PartnerId, link: LinkId, now: Instant) {
         if !self.core.introductions.may_wait(link) {
             return self.core.turn_away(link, Status::NoResources);
         }
         self.core.ask_old(old, Some(link), now);
         let claim = self.core.claim_on(link);
-        if let Some(target) = claim.and_then(|claim| self.port.successor_at(live, &claim)) {
+        if let Some(target) = claim.and_then(|claim| self.port.asks_at(link, &claim)) {
             self.dial(link, target, now);
         }
     }
@@ -250,18 +268,19 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let Some(doubt) = self.core.introductions.doubts.remove(&old) else {
             return;
         };
-        self.core.introductions.ends.clear(doubt.timer);
-        if !alive {
+        let introductions = &mut self.core.introductions;
+        introductions.ends.clear(doubt.timer);
+        let waits = |link: &LinkId| {
+            let waits = introductions.waiting.get(link)?;
+            let newcomer = waits.stage == Stage::Newcomer(old);
+            newcomer.then_some((*link, waits.source, waits.hello.identity))
+        };
+        let newcomers: Vec<_> = doubt.newcomers.iter().filter_map(waits).collect();
+        // Who only claimed its place is no reason.
+        if !alive && (doubt.ours || !newcomers.is_empty()) {
             self.core.fail_partner(old, DownReason::Restarted);
         }
-        for link in doubt.newcomers {
-            let waits = self.core.introductions.waiting.get(&link);
-            let Some((source, identity)) = waits
-                .filter(|of| of.stage == Stage::Newcomer(old))
-                .map(|of| (of.source, of.hello.identity))
-            else {
-                continue;
-            };
+        for (link, source, identity) in newcomers {
             if !alive {
                 self.proven(link, now, handler);
                 continue;
@@ -340,6 +359,15 @@ impl<M: Memory> Core<M> {
         })
     }
 
+    /// A stranger says it is somebody whom we know in that very life, but not what that one has said to us:
+    /// sessions are no secret, tokens are. Who calls us under a second name of ours says another one, too.
+    fn is_a_second_call(&self, hello: &Hello) -> bool {
+        let who = &hello.identity;
+        let known = self.partners.find(who.nic, who.endpoint);
+        let known = known.and_then(|known| self.partners.of(known));
+        known.is_some_and(|known| known.session == Some(who.session) && known.token != hello.token)
+    }
+
     /// Who is known under the name of a hello, in another life.
     fn old_life(&self, from: Option<PartnerId>, hello: &Hello) -> Option<PartnerId> {
         let who = &hello.identity;
@@ -363,13 +391,16 @@ impl<M: Memory> Core<M> {
         if let Some(introduction) = newcomer.and_then(|link| waiting.get_mut(&link)) {
             introduction.stage = Stage::Newcomer(old);
         }
+        let ours = newcomer.is_none();
         if let Some(doubt) = doubts.get_mut(&old) {
+            doubt.ours |= ours;
             return doubt.newcomers.extend(newcomer);
         }
         *serial += 1;
         let doubt = Doubt {
             serial: *serial,
             timer: ends.set(now, now.after(OLD_TIME), End::Doubt(old)),
+            ours,
             newcomers: newcomer.into_iter().collect(),
         };
         doubts.insert(old, doubt);
@@ -379,11 +410,9 @@ impl<M: Memory> Core<M> {
 
     /// Whoever has introduced itself on a link is not let in.
     pub(super) fn turn_away(&mut self, link: LinkId, status: Status) {
-        let Some((introduction, ours)) = self.introductions.take(link) else {
+        let Some(introduction) = self.take_introduction(link) else {
             return;
         };
-        self.errands
-            .extend(ours.map(|ours| Errand::Close(ours, Close::Now)));
         if let Some(from) = introduction.from {
             self.errands.push(Errand::Close(link, Close::Now));
             return self.link_down(link, from, LinkDown::Protocol);
@@ -427,13 +456,17 @@ impl<M: Memory> Core<M> {
 
     /// The link of an introduction is no more, or is about to be closed.
     pub(in crate::endpoint) fn forget_introduction(&mut self, link: LinkId) {
-        let Some((_, ours)) = self.introductions.take(link) else {
-            return;
-        };
+        self.take_introduction(link);
+    }
+
+    /// Takes an introduction out. Nobody is asked about it any more.
+    fn take_introduction(&mut self, link: LinkId) -> Option<Introduction> {
+        let (introduction, ours) = self.introductions.take(link)?;
         if let Some(ours) = ours {
             self.session_out.forget(ours);
             self.errands.push(Errand::Close(ours, Close::Now));
         }
+        Some(introduction)
     }
 
     /// A link of ours to a claimed address is up. False: it is no such link.
