@@ -68,8 +68,8 @@ mx-tests: $(addprefix $(MX_TESTS_OUT)/,$(MX_TESTS))
 mx-check: lib mx-tests
 	$(C_TESTS_DIR)/run.sh $(MX_TESTS_OUT) $(LIBDIR) '$(C_TESTS_PORTS)' $(MX_TESTS)
 
-mx-check-asan: lib $(addprefix $(C_TESTS_OUT)-asan/mx/,$(MX_TESTS))
+mx-check-asan: lib $(addprefix $(C_TESTS_OUT)-asan/mx/,$(filter-out $(C_TESTS_SHORT),$(MX_TESTS)))
 	C_TESTS_UNDER=asan $(C_TESTS_DIR)/run.sh $(C_TESTS_OUT)-asan/mx $(LIBDIR) \
-	    '$(C_TESTS_CHECKED)' $(MX_TESTS)
+	    '$(C_TESTS_CHECKED)' $(filter-out $(C_TESTS_SHORT),$(MX_TESTS))
 
 check-asan: mx-check-asan
