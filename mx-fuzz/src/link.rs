@@ -11,13 +11,13 @@
 use crate::meter::within;
 use crate::packets::body_len;
 use mx_proto::memory::Memory;
-use mx_proto::origin::{Claim, Proof, Source};
+use mx_proto::origin::{Address, Claim, Proof, Source};
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
 };
 use mx_proto::secret::Binding;
 use mx_proto::time::{Clock, Instant};
-use mx_proto::{LinkId, NicId, Route, Target};
+use mx_proto::{LinkId, Route, Target};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -158,7 +158,7 @@ impl Port<Buffer> for HostilePort {
                     endpoint: claim.endpoint,
                     route: Route::AUTO,
                 };
-                Proof::Ask(target, claim.to.0)
+                Proof::Ask(target, Address(claim.to.0.0.into()))
             }
             _ => Proof::Proven,
         }
@@ -168,8 +168,8 @@ impl Port<Buffer> for HostilePort {
         [link.index().into(), 1]
     }
 
-    fn owns(&self, nic: NicId) -> bool {
-        nic.0 % 2 == 1
+    fn owns(&self, address: Address) -> bool {
+        address.0 % 2 == 1
     }
 
     fn source(&self, link: LinkId) -> Source {

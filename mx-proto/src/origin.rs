@@ -32,6 +32,10 @@ pub struct Claim {
     pub to: (NicId, EndpointId),
 }
 
+/// An address of the network, 128 bits that only ports understand. 0: the port cannot tell.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Address(pub u128);
+
 /// What the network says about a [`Claim`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Proof {
@@ -39,7 +43,7 @@ pub enum Proof {
     Proven,
     /// It is not.
     Refuted,
-    /// It comes from another address, that of this interface (0: the port cannot tell). Whether it has
-    /// the claimed one as well is to be asked there.
-    Ask(Target, NicId),
+    /// It comes from another address, this one. Whether it has the claimed one as well is to be asked
+    /// there.
+    Ask(Target, Address),
 }

@@ -15,9 +15,9 @@
 //! anything when a port has no room. Ports never call the endpoint except through the [`Sink`]
 //! lent to [`Port::poll`], and the endpoint never calls the port from inside a `Sink` method.
 
-use crate::ids::{LinkId, NicId, Route, Target};
+use crate::ids::{LinkId, Route, Target};
 use crate::memory::{Memory, Source};
-use crate::origin::{self, Claim, Proof};
+use crate::origin::{self, Address, Claim, Proof};
 use crate::secret::Binding;
 use crate::time::{Clock, Instant};
 use std::fmt;
@@ -227,9 +227,9 @@ pub trait Port<M: Memory> {
         Proof::Proven
     }
 
-    /// Is that the interface of an address of ours? A peer says it was spoken to from there, in our name.
-    fn owns(&self, nic: NicId) -> bool {
-        let _ = nic;
+    /// Is that address this machine's? A peer says it was spoken to from there, in our name.
+    fn owns(&self, address: Address) -> bool {
+        let _ = address;
         true
     }
 

@@ -43,6 +43,7 @@
 
 use crate::event::Identity;
 use crate::ids::{EndpointId, NicId, SessionId};
+use crate::origin::Address;
 use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, RemoteKey};
 use crate::secret::{NONCE_LEN, Nonce, PROOF_LEN, ProofBytes};
 
@@ -60,7 +61,7 @@ const HELLO_LEAST: usize = 32;
 const CHALLENGE_LEN: usize = SAID_LEN + PROOF_LEN;
 pub(crate) const SAID_LEN: usize = 40;
 /// Bytes of a confirm's body.
-const CONFIRM_LEN: usize = 48;
+const CONFIRM_LEN: usize = 56;
 /// Bytes of an offer's body without and with a remote key.
 const OFFER_LEN: usize = 8;
 const OFFER_KEY_LEN: usize = 24;
@@ -327,8 +328,8 @@ pub(crate) struct ConfirmBody {
     /// Whom it says it means, and the token it has for that.
     pub(crate) to: (NicId, EndpointId),
     pub(crate) token: u64,
-    /// Where it comes from; 0 if nobody knows.
-    pub(crate) from: NicId,
+    /// Where it comes from.
+    pub(crate) from: Address,
 }
 
 impl ConfirmBody {
@@ -340,7 +341,7 @@ impl ConfirmBody {
         bytes[20..24].copy_from_slice(&self.to.1.0.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.to.0.0.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.token.to_le_bytes());
-        bytes[40..48].copy_from_slice(&self.from.0.to_le_bytes());
+        bytes[40..56].copy_from_slice(&self.from.0.to_be_bytes());
         bytes
     }
 
@@ -354,7 +355,7 @@ impl ConfirmBody {
             },
             to: (NicId(u64_at(bytes, 24)), EndpointId(u32_at(bytes, 20))),
             token: u64_at(bytes, 32),
-            from: NicId(u64_at(bytes, 40)),
+            from: Address(u128::from_be_bytes(bytes[40..56].try_into().ok()?)),
         })
     }
 }
@@ -490,7 +491,7 @@ mod tests {
             identity: hello.identity,
             to: hello.to,
             token: hello.token,
-            from: NicId(0xcafe),
+            from: Address(0xcafe << 64),
         };
         assert_eq!(ConfirmBody::parse(&confirm.emit()), Some(confirm));
         assert_eq!(ConfirmBody::parse(&confirm.emit()[1..]), None);

@@ -12,7 +12,7 @@
 use crate::fabric::{Assembly, Bytes, Fabric, Hold, HostId, Into, Read, Timed, What};
 use crate::profile::Profile;
 use crate::world::NodeId;
-use mx_proto::origin::{Claim, Proof, Source};
+use mx_proto::origin::{Address, Claim, Proof, Source};
 use mx_proto::port::{
     BODY_LEN_AT, Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkDown, Port,
     RemoteKey, RemoteRead, SendError, Sent, Sink,
@@ -287,12 +287,13 @@ impl<M: Memory> Port<M> for SimPort<M> {
                 endpoint: claim.endpoint,
                 route: Route::AUTO,
             };
-            Proof::Ask(target, from)
+            Proof::Ask(target, Address(from.0.into()))
         }
     }
 
-    fn owns(&self, nic: NicId) -> bool {
-        self.addresses.is_empty() || self.addresses.contains(&nic)
+    fn owns(&self, address: Address) -> bool {
+        let is = |nic: &NicId| Address(nic.0.into()) == address;
+        self.addresses.is_empty() || self.addresses.iter().any(is)
     }
 
     fn source(&self, link: LinkId) -> Source {

@@ -47,6 +47,8 @@ impl Board {
 pub struct Interfaces {
     boards: Vec<Board>,
     addresses: Vec<IpAddr>,
+    /// The link-local ones with their interfaces' numbers.
+    link_local: Vec<(Ipv6Addr, u32)>,
 }
 
 /// One entry of the kernel's list.
@@ -104,7 +106,15 @@ impl Interfaces {
             .filter_map(|entry| entry.address)
             .map(|a| a.0)
             .collect();
-        Self { boards, addresses }
+        let link_local = entries.iter().filter_map(|entry| match entry.address {
+            Some((IpAddr::V6(address), scope)) if is_link_local(address) => Some((address, scope)),
+            _ => None,
+        });
+        Self {
+            boards,
+            addresses,
+            link_local: link_local.collect(),
+        }
     }
 
     /// The usable interfaces, by board number. There is at least one.
@@ -122,6 +132,19 @@ impl Interfaces {
         address.is_loopback()
             || self.addresses.contains(&address)
             || self.boards.iter().any(|board| board.address == address)
+    }
+}
+
+impl Interfaces {
+    /// True when what comes from that address has not left this machine. A link-local address of one
+    /// interface's may be another machine's behind the next one.
+    pub fn is_source_here(&self, address: SocketAddr) -> bool {
+        match address {
+            SocketAddr::V6(v6) if is_link_local(*v6.ip()) => {
+                self.link_local.contains(&(*v6.ip(), v6.scope_id()))
+            }
+            _ => self.has(address.ip().to_canonical()),
+        }
     }
 }
 

@@ -136,8 +136,18 @@ pub fn is_local(nic: NicId) -> bool {
 }
 
 /// True when this machine has that address.
-pub fn is_own_address(address: IpAddr) -> bool {
+pub fn has(address: IpAddr) -> bool {
     table().interfaces.has(address)
+}
+
+/// True when what comes from there has not left this machine.
+pub fn is_source_here(address: SocketAddr) -> bool {
+    table().interfaces.is_source_here(address)
+}
+
+/// The address in the id of an IPv4 interface.
+pub fn ipv4(nic: NicId) -> Option<Ipv4Addr> {
+    id::v4(nic)
 }
 
 /// The interface's address, as far as it is known.
@@ -147,28 +157,15 @@ pub fn address(nic: NicId) -> Option<SocketAddr> {
 
 /// True when the address is that interface's. An IPv6 address is not proven by having its id: who has
 /// a network of 2^64 addresses finds one there with the id of any other. So an id belongs to the
-/// address that was resolved, listed in the peers file, or met first.
+/// address that was resolved or is listed in the peers file; if there is none, to that which was met first.
 pub fn is_address_of(nic: NicId, address: SocketAddr) -> bool {
-    if id::of_address(address.ip()) != nic {
-        return false;
-    }
-    let mut table = fresh_table();
-    table.remember(address);
-    let known = address_in(&table, nic);
-    known.is_some_and(|known| known.ip() == literal::plain_v4(address).ip())
+    id::of_address(address.ip()) == nic && fresh_table().meet(nic, address)
 }
 
 /// Asks the kernel again which interfaces this machine has; once a second at most, whoever asks. True when
 /// they have changed.
 pub(crate) fn look_again() -> bool {
     table().look_again(Instant::now())
-}
-
-/// True when `nic` stands for an address that this machine has now, heard of or not.
-pub fn owns(nic: NicId) -> bool {
-    let interfaces = Interfaces::now();
-    let mut own = interfaces.addresses().iter();
-    own.any(|address| id_of_address(*address) == nic)
 }
 
 /// Where the interface can be reached by TCP, best first. This machine's own is reached by way of

@@ -28,9 +28,9 @@ mod steps;
 
 pub(super) use challenges::{Challenges, REFUSED, UNASKED, UNVOUCHED};
 
-use crate::ids::{LinkId, NicId, PartnerId, Route};
+use crate::ids::{LinkId, PartnerId, Route};
 use crate::memory::Source as Bytes;
-use crate::origin::Source;
+use crate::origin::{Address, Source};
 use crate::port::{HEADER_LEN, HeaderBytes, LinkDown};
 use crate::secret::Binding;
 use crate::shares::Shares;
@@ -79,8 +79,8 @@ struct Introduction {
     trusted: bool,
     /// Where it comes from; asked of the port when it is looked at.
     source: Source,
-    /// The interface that it comes from, where its claim is to be asked elsewhere.
-    seen_at: NicId,
+    /// The address that it comes from, where its claim is to be asked elsewhere.
+    seen_at: Address,
     /// It waits for somebody, and counts in its source's share.
     placed: bool,
     /// The claimed address is being asked, on that link of ours.
@@ -197,7 +197,7 @@ impl Introductions {
             behind_bytes: 0,
             trusted,
             source: Source::TRUSTED,
-            seen_at: NicId(0),
+            seen_at: Address::default(),
             placed: false,
             asks: None,
             confirmed: false,

@@ -2,7 +2,7 @@
 
 use super::bits;
 use super::pair::{self, Pair, Side};
-use mx_proto::origin::Proof;
+use mx_proto::origin::{Address, Proof};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{DownReason, Event, NicId, Status, Target};
 use std::time::Duration;
@@ -209,7 +209,7 @@ fn a_claimed_address_is_asked_and_confirms_or_does_not() {
     // Whoever is at a's address is asked; only a itself has the token for b.
     let mut pair = Pair::with_keys();
     let a = pair.target(Side::A);
-    pair.prove(Proof::Ask(a, NicId(0)));
+    pair.prove(Proof::Ask(a, Address(0)));
     let b = pair.connected();
     pair.talk(b);
     assert_eq!(pair.b.stats().confirms, 1);
@@ -225,13 +225,13 @@ fn a_claimed_address_is_asked_and_confirms_or_does_not() {
     pair.talk(b);
     // Nobody is there, or nobody answers.
     let nowhere = pair.nowhere();
-    pair.prove(Proof::Ask(nowhere, NicId(0)));
+    pair.prove(Proof::Ask(nowhere, Address(0)));
     let forger = pair.stranger();
     connect(&mut pair, forger, hello(1, 5, 0));
     pair.run();
     assert_eq!(replies(&mut pair, forger), (vec![3], true));
     let links = pair.links();
-    pair.prove(Proof::Ask(a, NicId(0)));
+    pair.prove(Proof::Ask(a, Address(0)));
     pair.hold(&[links + 1]);
     let forger = pair.stranger();
     connect(&mut pair, forger, hello(100, 5, 0));
@@ -249,7 +249,7 @@ fn who_has_overheard_a_hello_is_not_confirmed_to_have_said_it() {
     let b = pair.connected();
     let genuine = pair.overheard(Kind::Connect);
     // It comes from elsewhere, and a is asked: its own hello, but not from where it is.
-    pair.prove(Proof::Ask(a, NicId(666)));
+    pair.prove(Proof::Ask(a, Address(666)));
     for attempt in 1..=3 {
         let forger = pair.stranger();
         connect(&mut pair, forger, genuine.clone());
@@ -260,7 +260,7 @@ fn who_has_overheard_a_hello_is_not_confirmed_to_have_said_it() {
     assert_eq!(pair.b.partners(), 1);
     pair.talk(b);
     // From another address of a's machine it is as good as from the first.
-    pair.prove(Proof::Ask(a, NicId(pair::ALIAS_OF_A)));
+    pair.prove(Proof::Ask(a, Address(pair::ALIAS_OF_A)));
     pair.reopen_a(0);
     let target = pair.target(Side::B);
     pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();

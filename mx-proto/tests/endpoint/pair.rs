@@ -1,6 +1,6 @@
 //! Two endpoints joined by queues, and a way to meddle with them.
 
-use mx_proto::origin::{Claim, Proof, Source};
+use mx_proto::origin::{Address, Claim, Proof, Source};
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
 };
@@ -119,7 +119,7 @@ struct Hub {
 }
 
 /// Another address of a's machine.
-pub(crate) const ALIAS_OF_A: u64 = 102;
+pub(crate) const ALIAS_OF_A: u128 = 102;
 
 /// An interface that no endpoint of ours stands behind.
 pub(crate) const IMPOSTOR: u64 = 107;
@@ -181,8 +181,8 @@ impl Port<Shared> for QueuePort {
             .unwrap_or(Proof::Proven)
     }
 
-    fn owns(&self, nic: NicId) -> bool {
-        self.node != 0 || [100, ALIAS_OF_A].contains(&nic.0)
+    fn owns(&self, address: Address) -> bool {
+        self.node != 0 || [100, ALIAS_OF_A].contains(&address.0)
     }
 
     fn asks_at(&self, _: LinkId, _: &Claim) -> Option<Target> {

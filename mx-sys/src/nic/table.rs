@@ -32,6 +32,8 @@ pub(super) struct Table {
     pub(super) interfaces: Interfaces,
     /// Addresses that cannot be had back from their id. The scope is kept for link-local ones.
     v6: HashMap<NicId, SocketAddrV6>,
+    /// The same of peers that have come, and of which nothing else is known.
+    met: HashMap<NicId, SocketAddrV6>,
     /// Under which name another host was resolved, and the place of its address among the name's.
     names: HashMap<NicId, (String, usize)>,
     file: PeersFile,
@@ -48,6 +50,7 @@ pub(super) fn table() -> MutexGuard<'static, Table> {
         ForkLock::new(Table {
             interfaces: Interfaces::now(),
             v6: HashMap::new(),
+            met: HashMap::new(),
             names: HashMap::new(),
             file: PeersFile::new(settings::peers_file(environment)),
             looked_again: None,
@@ -67,8 +70,26 @@ pub(super) fn fresh_table() -> MutexGuard<'static, Table> {
 pub(super) fn address_in(table: &Table, nic: NicId) -> Option<SocketAddr> {
     match id::v4(nic) {
         Some(v4) => Some(SocketAddr::from((v4, 0))),
-        None => table.v6.get(&nic).copied().map(SocketAddr::V6),
+        None => {
+            let known = table.v6.get(&nic).or_else(|| table.met.get(&nic));
+            known.copied().map(SocketAddr::V6)
+        }
     }
+}
+
+/// Addresses of peers that are kept because they have come.
+const MET_MAX: usize = 16 << 10;
+
+/// An address of IPv6 without its port. Only link-local ones need the interface.
+fn plain_v6(address: SocketAddr) -> Option<SocketAddrV6> {
+    let SocketAddr::V6(mut v6) = plain_v4(address) else {
+        return None;
+    };
+    v6.set_port(0);
+    if !is_link_local(*v6.ip()) {
+        v6.set_scope_id(0);
+    }
+    Some(v6)
 }
 
 impl Table {
@@ -125,21 +146,37 @@ impl Table {
         u32::try_from(number).ok()
     }
 
-    /// The id of an address, which from now on leads back to it.
+    /// The id of an address that was resolved or is listed: from now on it leads back to it, and to none
+    /// that was only met.
     pub(super) fn remember(&mut self, address: SocketAddr) -> NicId {
         let nic = id::of_address(address.ip());
-        if let SocketAddr::V6(mut v6) = plain_v4(address) {
-            v6.set_port(0);
-            if !is_link_local(*v6.ip()) {
-                v6.set_scope_id(0);
-            }
+        if let Some(v6) = plain_v6(address) {
             let known = self.v6.entry(nic).or_insert(v6);
             // Who says nothing about the interface does not know better.
-            if v6.scope_id() != 0 {
+            if known.ip() == v6.ip() && v6.scope_id() != 0 {
                 *known = v6;
             }
+            self.met.remove(&nic);
         }
         nic
+    }
+
+    /// A peer comes from that address, which has this id. False: the id is another address's.
+    pub(super) fn meet(&mut self, nic: NicId, address: SocketAddr) -> bool {
+        let Some(v6) = plain_v6(address) else {
+            return true;
+        };
+        match self.v6.get(&nic).or_else(|| self.met.get(&nic)) {
+            Some(known) => known.ip() == v6.ip(),
+            None => {
+                // Whoever has a network has any number of them.
+                if self.met.len() >= MET_MAX {
+                    self.met.clear();
+                }
+                self.met.insert(nic, v6);
+                true
+            }
+        }
     }
 
     /// A host was resolved under this name; its address is the one at `place`.
@@ -208,6 +245,7 @@ mod tests {
         let mut table = Table {
             interfaces: Interfaces::now(),
             v6: HashMap::new(),
+            met: HashMap::new(),
             names: HashMap::new(),
             file: PeersFile::new(None),
             looked_again: None,

@@ -32,7 +32,7 @@ use super::locator::Locators;
 use super::loopback::LoopbackPort;
 use super::nest::Nest;
 use super::open::{BOARD, is_oneself};
-use super::origin::{Origin, prove};
+use super::origin::{self, Origin, prove};
 use super::owner::{DGRAM, LOCAL, LOOPBACK, Owner, RDM, TCP, outer, owner};
 use super::rdm::RdmPort;
 use super::relay::Relay;
@@ -41,13 +41,13 @@ use super::tcp::TcpPort;
 use crate::endpoint_port::PortMap;
 use crate::nic;
 use crate::random;
-use mx_proto::origin::{Claim, Proof, Source};
+use mx_proto::origin::{Address, Claim, Proof, Source};
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, PACKET_LEAST, Port, RemoteKey, RemoteRead,
     SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::secret::{Binding, Secret};
-use mx_proto::{Clock, Identity, Instant, LinkId, Memory, NicId, Route, Target};
+use mx_proto::{Clock, Identity, Instant, LinkId, Memory, Route, Target};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -590,8 +590,8 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         prove(self.origin(link), &self.own, claim, owns)
     }
 
-    fn owns(&self, nic: NicId) -> bool {
-        nic::owns(nic)
+    fn owns(&self, address: Address) -> bool {
+        nic::has(origin::ip_of(address))
     }
 
     /// Of a process on this machine the kernel knows whose endpoint it speaks for. An address is that of

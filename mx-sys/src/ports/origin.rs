@@ -16,9 +16,9 @@
 
 use super::host::ROUTE_TCP;
 use crate::{literal, nic};
-use mx_proto::origin::{Claim, Proof, Source};
+use mx_proto::origin::{Address, Claim, Proof, Source};
 use mx_proto::{Identity, NicId, Place, Target};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Where a link comes from, or leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,47 +41,42 @@ impl Origin {
             // SAFETY: plain system call.
             Self::User(uid) if uid == 0 || uid == unsafe { libc::geteuid() } => Source::TRUSTED,
             Self::User(uid) => Source(u64::from(uid) | USER),
-            Self::Address(address) => Source(nic::id_of_address(network(address.ip())).0),
+            Self::Address(address) => match address.ip().to_canonical() {
+                v4 @ IpAddr::V4(_) => Source(nic::id_of_address(v4).0),
+                IpAddr::V6(Ipv6Addr::LOCALHOST) => {
+                    Source(nic::id_of_address(Ipv4Addr::LOCALHOST.into()).0)
+                }
+                // Whoever has one address of a network has, as a rule, all 2^64 of it. So the machines of
+                // one such network have one share together.
+                IpAddr::V6(v6) => Source((v6.to_bits() >> 64) as u64),
+            },
         }
     }
 }
 
-/// Of IPv6 the first half counts: whoever has one address of a network has, as a rule, all 2^64 of
-/// it. So the machines of one such network have one share together.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-        }
-        v4 => v4,
-    }
-}
-
-/// Set in no interface's id below an IPv6 one's, and clear in all users that count.
+/// In front of a user's number. No network of IPv6 begins like that (0000::/8 is reserved), no id of an IPv4
+/// interface either.
 const USER: u64 = 1 << 32;
 
 /// What `origin` proves about a claim made to `own`. `owns`: the endpoint of this machine is one of
-/// that user's. Before a claim is refuted, this machine's interfaces are looked at again: one may have come.
+/// that user's.
 pub(super) fn prove(
     origin: Origin,
     own: &Identity,
     claim: &Claim,
     owns: impl Fn(u32) -> bool,
 ) -> Proof {
-    match judge(origin, own, claim, &owns) {
-        Proof::Refuted if nic::look_again() => judge(origin, own, claim, &owns),
-        proof => proof,
-    }
-}
-
-fn judge(origin: Origin, own: &Identity, claim: &Claim, owns: &impl Fn(u32) -> bool) -> Proof {
     let proven = |is: bool| if is { Proof::Proven } else { Proof::Refuted };
     let claims_us = || nic::is_local(claim.nic);
+    // An interface may have come or gone.
+    nic::look_again();
     match origin {
         Origin::Oneself => proven((claim.nic, claim.endpoint) == (own.nic, own.endpoint)),
         Origin::User(uid) => proven(claims_us() && owns(uid)),
-        Origin::Address(address) if nic::is_own_address(address.ip()) => proven(claims_us()),
+        // Ourselves we meet by the loopback only.
+        Origin::Address(address) if nic::is_source_here(address) => {
+            proven(claims_us() && claim.endpoint != own.endpoint)
+        }
         Origin::Address(address) if nic::id_of_address(address.ip()) == claim.nic => {
             proven(nic::is_address_of(claim.nic, address))
         }
@@ -93,8 +88,8 @@ fn judge(origin: Origin, own: &Identity, claim: &Claim, owns: &impl Fn(u32) -> b
                 return Proof::Refuted;
             }
             let from = match origin {
-                Origin::Address(address) => nic::id_of_address(address.ip()),
-                _ => NicId(0),
+                Origin::Address(address) => address_of(address.ip()),
+                _ => Address::default(),
             };
             let target = Target {
                 nic: claim.nic,
@@ -106,21 +101,34 @@ fn judge(origin: Origin, own: &Identity, claim: &Claim, owns: &impl Fn(u32) -> b
     }
 }
 
+/// An address as the protocol carries it: that of IPv6, or the mapped one of IPv4.
+fn address_of(ip: IpAddr) -> Address {
+    Address(match ip {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    })
+}
+
+/// The way back.
+pub(super) fn ip_of(address: Address) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::from_bits(address.0)).to_canonical()
+}
+
 /// How the log names a place ([`mx_proto::Config::name_of`]).
 pub(crate) fn name_of(place: Place) -> String {
     let nic = match place {
         Place::Nic(nic) => nic,
-        Place::Source(Source::TRUSTED) => return "a process of ours".to_owned(),
+        Place::Source(Source::TRUSTED) => return "a link without a source".to_owned(),
         Place::Source(Source(number)) if number >> 32 == USER >> 32 => {
             return format!("user {} of this machine", number ^ USER);
         }
-        Place::Source(Source(number)) => NicId(number),
+        Place::Source(Source(number)) => match nic::ipv4(NicId(number)) {
+            Some(v4) => return v4.to_string(),
+            None => return format!("{}/64", Ipv6Addr::from_bits(u128::from(number) << 64)),
+        },
     };
-    match (nic::address(nic), place) {
-        (Some(address), _) => literal::text(address),
-        (None, Place::Nic(_)) => format!("interface {:#x}", nic.0),
-        (None, Place::Source(_)) => format!("IPv6 network {:#x}", nic.0),
-    }
+    let unknown = || format!("interface {:#x}", nic.0);
+    nic::address(nic).map_or_else(unknown, literal::text)
 }
 
 #[cfg(test)]
@@ -152,11 +160,12 @@ mod tests {
             endpoint: EndpointId(5),
             route: ROUTE_TCP,
         };
-        let from = nic::id_of_address("192.0.2.8".parse().unwrap());
+        let from = address_of("192.0.2.8".parse().unwrap());
+        assert_eq!(ip_of(from).to_string(), "192.0.2.8");
         let ask = Proof::Ask(at(there), from);
         let (ask_there, ask_here) = (
-            Proof::Ask(at(there), NicId(0)),
-            Proof::Ask(at(here), NicId(0)),
+            Proof::Ask(at(there), Address::default()),
+            Proof::Ask(at(here), Address::default()),
         );
         let other = (there, EndpointId(3));
         for (origin, nic, to, expected) in [
@@ -185,6 +194,11 @@ mod tests {
             let proof = prove(origin, &own, &claim(nic, 5, to), |uid| uid == 7);
             assert_eq!(proof, expected, "{origin:?} {nic:?} {to:?}");
         }
+        // Ourselves we meet by the loopback only.
+        for origin in [address("127.0.0.1:1"), address("[::1]:1")] {
+            let proof = prove(origin, &own, &claim(here, 3, us), |_| true);
+            assert_eq!(proof, Proof::Refuted, "{origin:?}");
+        }
         let oneself = prove(Origin::Oneself, &own, &claim(here, 3, us), |_| false);
         assert_eq!(oneself, Proof::Proven);
     }
@@ -210,15 +224,18 @@ mod tests {
 
     /// Ids of IPv6 addresses are hashes that anybody can invert: both have the same.
     const VICTIM: &str = "[2001:db8:1::10]:1";
-    const TWIN: &str = "[2001:db8:66:0:b51:268:ccb7:c837]:1";
+    const TWINS: [&str; 2] = [
+        "[2001:db8:66:0:b51:268:ccb7:c837]:1",
+        "[fe80::b559:ab5f:452:c825%9]:1",
+    ];
 
     #[test]
     fn an_ipv6_address_with_the_id_of_another_proves_nothing() {
         let (here, endpoint) = (nic::own_nic(None).unwrap(), EndpointId(3));
         let victim: SocketAddr = VICTIM.parse().unwrap();
-        let twin: SocketAddr = TWIN.parse().unwrap();
+        let twins = TWINS.map(|twin| twin.parse::<SocketAddr>().unwrap());
         let id = nic::id_of_address(victim.ip());
-        assert_eq!(id, nic::id_of_address(twin.ip()));
+        assert!(twins.iter().all(|twin| nic::id_of_address(twin.ip()) == id));
         let own = Identity {
             nic: here,
             endpoint,
@@ -230,8 +247,15 @@ mod tests {
             to: (here, endpoint),
         };
         let from = |address| prove(Origin::Address(address), &own, &claim, |_| false);
-        assert_eq!(from(victim), Proof::Proven);
-        assert_eq!(from(twin), Proof::Refuted);
+        // Who comes first has it ...
+        assert_eq!(from(twins[0]), Proof::Proven);
+        assert_eq!(from(victim), Proof::Refuted);
+        // ... until the address is resolved.
+        let found = nic::resolve("2001:db8:1::10", None).unwrap();
+        assert_eq!(found.nic, id);
+        for twin in twins {
+            assert_eq!(from(twin), Proof::Refuted);
+        }
         assert_eq!(from(victim), Proof::Proven);
         assert_eq!(nic::socket_addresses(id, 1), [victim]);
     }
@@ -243,8 +267,8 @@ mod tests {
         let from = |origin: Origin| name_of(Place::Source(origin.source()));
         assert_eq!(from(address("192.0.2.7:1")), "192.0.2.7");
         assert_eq!(from(Origin::User(70_001)), "user 70001 of this machine");
-        assert_eq!(from(Origin::Oneself), "a process of ours");
-        assert!(from(address("[2001:db8:0:1::5]:1")).starts_with("IPv6 network 0x"));
+        assert_eq!(from(Origin::Oneself), "a link without a source");
+        assert_eq!(from(address("[2001:db8:0:1::5]:1")), "2001:db8:0:1::/64");
         assert_eq!(name_of(Place::Nic(NicId(7))), "interface 0x7");
     }
 }

@@ -15,7 +15,7 @@ use crate::endpoint::{Core, Endpoint, Errand};
 use crate::event::{Handler, Identity};
 use crate::ids::{EndpointId, LinkId, NicId, PartnerId, Route, Target};
 use crate::memory::Memory;
-use crate::origin::{Claim, Proof, Source};
+use crate::origin::{Address, Claim, Proof, Source};
 use crate::port::{Close, LinkDown, Port, Sink};
 use crate::queues::Control;
 use crate::request::NOBODY;
@@ -47,7 +47,8 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 Due::Look(link) => self.look_at(link, now, handler),
                 Due::Confirm(link, asked) => {
                     let port = &self.port;
-                    self.core.confirm(link, &asked, |nic| port.owns(nic));
+                    self.core
+                        .confirm(link, &asked, |address| port.owns(address));
                 }
                 Due::Trust(link) => self.trusted(link, now, handler),
                 Due::Challenge(link, from, body) => {
@@ -498,13 +499,13 @@ impl<M: Memory> Core<M> {
     }
 
     /// The hello is known to whoever has overheard it: it must have come from here, too.
-    fn confirm(&mut self, link: LinkId, asked: &ConfirmBody, owns: impl FnOnce(NicId) -> bool) {
+    fn confirm(&mut self, link: LinkId, asked: &ConfirmBody, owns: impl FnOnce(Address) -> bool) {
         if !self.session_out.has_room(link) {
             return self.violation(link, 0, "questions without reading the answers");
         }
         let yes = asked.identity == self.identity
             && asked.token == self.token(asked.to)
-            && (asked.from == NicId(0) || owns(asked.from));
+            && (asked.from == Address::default() || owns(asked.from));
         let header = Header::new(wire::Kind::Confirmed, 0, yes.into());
         self.session_out.push(link, Control::new(header, &[]), true);
     }

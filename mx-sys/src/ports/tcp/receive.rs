@@ -182,7 +182,12 @@ impl Rx {
         to: Addressee<'_, S>,
     ) -> (Turn, Result<(), Broken>) {
         let mut turn = Turn::default();
-        if self.awaited.is_some() {
+        let (dire, stranger) = (reserve::SUPPLY.is_dire(), to.stranger);
+        // A stranger cannot leave much, and there are only so many.
+        let sparing = (pool.is_short() || dire) && !stranger;
+        if !sparing {
+            self.stop_waiting(fd);
+        } else if self.awaited.is_some() {
             match self.awaited.look(fd) {
                 Ok(true) => {}
                 Ok(false) => return (turn, Ok(())),
@@ -190,10 +195,7 @@ impl Rx {
             }
         }
         let mut staging = pool.take(&mut self.kept);
-        let dire = reserve::SUPPLY.is_dire();
-        // A stranger cannot leave much, and there are only so many.
-        let reading = Reading::new((pool.is_short() || dire) && !to.stranger);
-        let stranger = to.stranger;
+        let reading = Reading::new(sparing);
         let mut result = self.run(fd, &mut staging, reading, quota, &mut turn, to);
         if dire && stranger && result.is_ok() && staging.len() > 0 {
             // There is no memory for the part of a packet.
@@ -270,7 +272,9 @@ impl Rx {
                         STAGING
                     };
                     let want = want.max(whole.saturating_sub(staging.len()));
-                    let room = staging.room(whole, want);
+                    // What is only shown has to be all of a packet, however long that turns out to be.
+                    let fits = if reading.sparing { STAGING } else { whole };
+                    let room = staging.room(fits, want);
                     let asked = room.len();
                     let n = there(reading.recv(fd, room))?;
                     staging.filled(n.unwrap_or(0));

@@ -14,6 +14,7 @@
 //! Knows nothing of: packets, sockets.
 
 use super::PACKET_MAX;
+use super::receive::STRANGER_MAX;
 use mx_proto::port::HEADER_LEN;
 
 /// Bytes of a staging buffer: the largest packet that is delivered whole has to fit, and what
@@ -111,14 +112,20 @@ pub(super) enum Kept {
 }
 
 impl Kept {
-    fn len(&self) -> usize {
-        match self {
+    /// What counts of it.
+    fn counted(&self) -> usize {
+        let len = match self {
             Self::Nothing => 0,
             Self::Carried(bytes) => bytes.len(),
             Self::Staged(staging) => staging.len(),
-        }
+        };
+        if len > UNCOUNTED { len } else { 0 }
     }
 }
+
+/// What each link may keep besides: as much as a stranger can leave, so that strangers, who have no share
+/// of what is kept, make nobody wait.
+const UNCOUNTED: usize = STRANGER_MAX + HEADER_LEN;
 
 /// The spare buffers of a port, and how many bytes its links keep.
 #[derive(Debug)]
@@ -152,7 +159,7 @@ impl Pool {
     /// A buffer that holds what `kept` held.
     #[inline]
     pub(super) fn take(&mut self, kept: &mut Kept) -> Staging {
-        self.kept -= kept.len();
+        self.kept -= kept.counted();
         match std::mem::take(kept) {
             Kept::Nothing => self.spares.pop().unwrap_or_else(Staging::new),
             Kept::Staged(staging) => staging,
@@ -171,18 +178,20 @@ impl Pool {
     pub(super) fn give_back(&mut self, mut staging: Staging, busy: bool) -> Kept {
         let kept = match staging.len() {
             0 => Kept::Nothing,
-            n if busy => {
-                self.kept += n;
-                return Kept::Staged(staging);
-            }
+            _ if busy => return self.keep(Kept::Staged(staging)),
             _ => Kept::Carried(staging.staged().into()),
         };
-        self.kept += kept.len();
         staging.start = 0;
         staging.end = 0;
         if self.spares.len() < SPARES {
             self.spares.push(staging);
         }
+        self.keep(kept)
+    }
+
+    #[inline]
+    fn keep(&mut self, kept: Kept) -> Kept {
+        self.kept += kept.counted();
         kept
     }
 
@@ -196,7 +205,7 @@ impl Pool {
 
     /// A link is gone.
     pub(super) fn forget(&mut self, kept: &Kept) {
-        self.kept -= kept.len();
+        self.kept -= kept.counted();
     }
 
     /// Gives spare buffers back.
@@ -263,18 +272,20 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_that_is_kept_counts() {
+    fn what_is_kept_counts_byte_for_byte_but_for_what_a_stranger_can_leave() {
         let mut pool = pool();
-        let mut kept: Vec<Kept> = [(40_000, false), (59_999, true)]
+        let mut kept: Vec<Kept> = [(40_000, false), (58_000, true)]
             .into_iter()
             .map(|(n, busy)| {
                 let staging = stage(&mut pool, n);
                 pool.give_back(staging, busy)
             })
             .collect();
-        assert!(!pool.is_short());
-        let one = stage(&mut pool, 1);
-        kept.push(pool.give_back(one, false));
+        let little = stage(&mut pool, UNCOUNTED);
+        kept.push(pool.give_back(little, false));
+        assert_eq!((pool.kept(), pool.is_short()), (98_000, false));
+        let more = stage(&mut pool, 2_000);
+        kept.push(pool.give_back(more, false));
         assert!(pool.is_short());
         pool.cool(&mut kept[1]);
         assert_eq!(pool.kept(), 100_000);

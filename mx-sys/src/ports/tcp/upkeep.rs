@@ -112,7 +112,7 @@ impl TcpPort {
             let peer = link.peer;
             log::warn!("tcp: {peer} dropped: its place is needed for others ({count} so far)");
         }
-        self.end_stranger(id, LinkDown::Reset, sink);
+        self.end_stranger(id, LinkDown::TimedOut, sink);
         true
     }
 
