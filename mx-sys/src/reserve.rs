@@ -52,6 +52,8 @@ static CLAIMED: AtomicUsize = AtomicUsize::new(0);
 static ON: AtomicBool = AtomicBool::new(false);
 /// Something is missing.
 static SPENT: AtomicBool = AtomicBool::new(false);
+/// A thread is getting it back.
+static RECOVERING: AtomicBool = AtomicBool::new(false);
 /// When a person was last told.
 static TOLD: AtomicU64 = AtomicU64::new(0);
 
@@ -130,6 +132,8 @@ pub fn prepare_thread() {
 /// Begins to keep memory back. Only for a library whose allocator is [`Reserve`].
 pub fn fill() {
     ON.store(true, Ordering::Relaxed);
+    // In a child of fork the thread that did so may not be there.
+    RECOVERING.store(false, Ordering::Relaxed);
     if !top_up() {
         SPENT.store(true, Ordering::Relaxed);
     }
@@ -154,6 +158,16 @@ pub fn level() -> Level {
 
 #[cold]
 fn recover() -> Level {
+    // One thread at a time: what it leaves to the C library is not for the others to take.
+    if RECOVERING.swap(true, Ordering::Acquire) {
+        return by_missing();
+    }
+    let level = recover_alone();
+    RECOVERING.store(false, Ordering::Release);
+    level
+}
+
+fn recover_alone() -> Level {
     if top_up() {
         if SPENT.swap(false, Ordering::Relaxed) {
             tell("there is memory again");
@@ -167,6 +181,11 @@ fn recover() -> Level {
         unsafe { Reserve.dealloc(some, SOME) };
     }
     tell("memory has run out: nothing new is taken on");
+    by_missing()
+}
+
+/// The level while something is missing.
+fn by_missing() -> Level {
     match missing() > FLOOR / 2 {
         true => Level::Dire,
         false => Level::Short,
