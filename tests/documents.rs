@@ -138,7 +138,7 @@ fn drawn_states_exist_and_existing_ones_are_drawn() {
     let drawings: [(&str, &str, &str, &[&str]); 2] = [
         (
             "A link over a fabric",
-            "mx-sys/src/ports/rdm/links.rs",
+            "mx-sys/src/ports/rdm/links/link.rs",
             "State",
             &["Bye", "Reset"],
         ),
