@@ -92,7 +92,21 @@ impl Claim {
     /// May there be one more than `count`? If so, nothing it needs is refused.
     #[inline]
     pub fn admits(&mut self, count: usize) -> bool {
-        self.supply.is_ample() && self.covers(count)
+        if self.supply.is_ample() {
+            return self.covers(count);
+        }
+        self.shrink(count);
+        false
+    }
+
+    /// Memory is short, and there are `count`: what was claimed for many more is not needed to begin again.
+    #[cold]
+    fn shrink(&mut self, count: usize) {
+        let enough = count.saturating_mul(2).max(FREE);
+        if enough < self.covered / 2 {
+            (self.supply.release)((self.covered - enough) * self.each);
+            self.covered = enough;
+        }
     }
 
     /// The same also when memory is short.
@@ -150,6 +164,22 @@ mod tests {
         let left = LEFT.get();
         assert!(!claim.admits(count) && claim.admits(count - 1));
         assert_eq!(LEFT.get(), left, "a refused claim claims nothing");
+        drop(claim);
+        assert_eq!(LEFT.get(), 1_000_000);
+    }
+
+    #[test]
+    fn what_a_flood_has_claimed_is_not_needed_to_begin_again() {
+        LEFT.set(1_000_000);
+        let mut claim = Claim::new(MEASURED, 100);
+        let count = (0..).find(|count| !claim.admits(*count)).unwrap();
+        LEVEL.set(Level::Short);
+        assert!(!claim.admits(count - 1));
+        assert!(LEFT.get() < 250_000, "they are all there still");
+        assert!(!claim.admits(0));
+        assert_eq!(LEFT.get(), 1_000_000);
+        LEVEL.set(Level::Ample);
+        assert!(claim.admits(count / 2));
         drop(claim);
         assert_eq!(LEFT.get(), 1_000_000);
     }

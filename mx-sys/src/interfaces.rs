@@ -71,6 +71,15 @@ impl Interfaces {
         }
     }
 
+    /// Asks the kernel again. When it does not answer, for want of a descriptor or of memory, what was known
+    /// stays.
+    pub fn refresh(&mut self) {
+        match entries() {
+            Ok(entries) => *self = Self::from_entries(&entries),
+            Err(error) => log::debug!("the network interfaces cannot be listed now: {error}"),
+        }
+    }
+
     fn from_entries(entries: &[Entry]) -> Self {
         let mut boards: Vec<Board> = Vec::new();
         let mut seen: Vec<&str> = Vec::new();

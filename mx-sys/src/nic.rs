@@ -24,7 +24,7 @@ mod table;
 pub use error::ResolveError;
 pub use mx_name::{MX_NAME_MAX, mx_name, resolve_mx_name};
 
-use crate::interfaces::{Board, Interfaces};
+use crate::interfaces::Board;
 use crate::literal;
 use lookup::Known;
 use mx_proto::NicId;
@@ -78,7 +78,7 @@ pub fn resolve(host: &str, board: Option<u32>) -> Result<Resolved, ResolveError>
         }
     };
     let mut table = table();
-    table.interfaces = Interfaces::now();
+    table.interfaces.refresh();
     let own = addresses.is_empty() || addresses.iter().any(|a| table.interfaces.has(a.ip()));
     if own {
         let nic = table.board_nic(board)?;
@@ -111,14 +111,14 @@ pub fn resolve(host: &str, board: Option<u32>) -> Result<Resolved, ResolveError>
 /// This machine's interface number `board`, or its first.
 pub fn own_nic(board: Option<u32>) -> Result<NicId, ResolveError> {
     let mut table = table();
-    table.interfaces = Interfaces::now();
+    table.interfaces.refresh();
     table.board_nic(board)
 }
 
 /// This machine's interfaces as they are now, by their numbers. There is at least one.
 pub fn boards() -> Vec<(NicId, Board)> {
     let mut table = table();
-    table.interfaces = Interfaces::now();
+    table.interfaces.refresh();
     let boards = table.interfaces.boards().to_vec();
     let with_id = |board: Board| (table.remember(board.socket_address()), board);
     boards.into_iter().map(with_id).collect()
@@ -162,10 +162,9 @@ pub fn is_address_of(nic: NicId, address: SocketAddr) -> bool {
     id::of_address(address.ip()) == nic && fresh_table().meet(nic, address)
 }
 
-/// Asks the kernel again which interfaces this machine has; once a second at most, whoever asks. True when
-/// they have changed.
-pub(crate) fn look_again() -> bool {
-    table().look_again(Instant::now())
+/// Asks the kernel again which interfaces this machine has; once a second at most, whoever asks.
+pub(crate) fn look_again() {
+    table().look_again(Instant::now());
 }
 
 /// Where the interface can be reached by TCP, best first. This machine's own is reached by way of
@@ -242,6 +241,7 @@ pub fn machine_name() -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interfaces::Interfaces;
 
     fn local(host: &str) -> NicId {
         let resolved = resolve(host, None).unwrap();

@@ -5,7 +5,7 @@
 //!                `- none: give a piece back to System, ask again, ... -> fine, and the level falls
 //!
 //!   kept back:  [ FLOOR ][ what tables may grow to: claims ]      pieces, mapped, not touched
-//!   level:       Dire when half of the floor is missing, Short until three quarters of it are back
+//!   level:       Dire when half a floor is missing of all that, Short until three quarters of one are there again
 //! ```
 //!
 //! The libraries refuse what is new as long as anything is missing (`mx_proto::supply`), and whoever
@@ -106,13 +106,13 @@ unsafe impl GlobalAlloc for Reserve {
 /// Gives pieces back until there is memory for `size` bytes more. Null: not even then.
 #[cold]
 fn spend(size: usize, again: impl Fn() -> *mut u8) -> *mut u8 {
+    SPENT.store(ON.load(Ordering::Relaxed), Ordering::Relaxed);
     // Nobody is to use up everything in vain.
     if size > COUNT.load(Ordering::Relaxed) * PIECE {
         return ptr::null_mut();
     }
     for slot in KEPT.iter().rev() {
         if give_back(slot) {
-            SPENT.store(true, Ordering::Relaxed);
             let memory = again();
             if !memory.is_null() {
                 return memory;
@@ -174,14 +174,18 @@ fn recover_alone() -> Level {
         }
         return Level::Ample;
     }
-    // SAFETY: the size is not 0.
-    let some = unsafe { Reserve.alloc(SOME) };
-    if !some.is_null() {
-        // SAFETY: from right above.
-        unsafe { Reserve.dealloc(some, SOME) };
+    let level = by_missing();
+    // A piece for the C library, as it is about to write; the last half is ours alone.
+    if level != Level::Dire {
+        // SAFETY: the size is not 0.
+        let some = unsafe { Reserve.alloc(SOME) };
+        if !some.is_null() {
+            // SAFETY: from right above.
+            unsafe { Reserve.dealloc(some, SOME) };
+        }
+        tell("memory has run out: nothing new is taken on");
     }
-    tell("memory has run out: nothing new is taken on");
-    by_missing()
+    level
 }
 
 /// The level while something is missing.
@@ -208,11 +212,16 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 /// keep what they have got, and after that everything has to be kept back anew.
 fn claim(bytes: usize) -> bool {
     let all = CLAIMED.fetch_add(bytes, Ordering::Relaxed) + bytes;
-    let granted = !ON.load(Ordering::Relaxed) || (top_up() && can_map(all));
+    let granted = !ON.load(Ordering::Relaxed) || (alone() && top_up() && can_map(all));
     if !granted {
         release(bytes);
     }
     granted
+}
+
+/// No other thread is getting back what is missing.
+fn alone() -> bool {
+    !SPENT.load(Ordering::Relaxed) || !RECOVERING.load(Ordering::Acquire)
 }
 
 fn release(bytes: usize) {
@@ -267,11 +276,13 @@ fn keep(slot: &AtomicPtr<u8>) -> bool {
         return false;
     }
     let nothing = ptr::null_mut();
+    // Before: whoever takes it out counts, too.
+    COUNT.fetch_add(1, Ordering::Relaxed);
     let kept = slot.compare_exchange(nothing, piece, Ordering::AcqRel, Ordering::Relaxed);
-    match kept {
-        Ok(_) => drop(COUNT.fetch_add(1, Ordering::Relaxed)),
+    if kept.is_err() {
         // Another thread has put one there.
-        Err(_) => free(piece),
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+        free(piece);
     }
     true
 }

@@ -60,9 +60,11 @@ pub fn init(api: c_int) -> Result<(), Error> {
         Some(other) => return Err(other.again()),
         None => *running = Some(new),
     }
-    drop(running);
     if cfg!(feature = "reserve") {
         reserve::fill();
+    }
+    drop(running);
+    if cfg!(feature = "reserve") {
         reserve::prepare_thread();
     }
     nic::set_peers_file(peers);
@@ -99,7 +101,11 @@ pub fn finalize() -> Result<(), Error> {
     *running = None;
     drop(running);
     process::close_all();
-    reserve::empty();
+    let running = RUNNING.lock();
+    if running.is_none() {
+        reserve::empty();
+    }
+    drop(running);
     log::debug!("finalized");
     Ok(())
 }

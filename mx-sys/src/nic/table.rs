@@ -115,16 +115,12 @@ impl Table {
         }
     }
 
-    pub(super) fn look_again(&mut self, now: Instant) -> bool {
+    pub(super) fn look_again(&mut self, now: Instant) {
         let last = self.looked_again;
-        if last.is_some_and(|last| now.saturating_duration_since(last) < LOOK_EVERY) {
-            return false;
+        if last.is_none_or(|last| now.saturating_duration_since(last) >= LOOK_EVERY) {
+            self.looked_again = Some(now);
+            self.interfaces.refresh();
         }
-        self.looked_again = Some(now);
-        let interfaces = Interfaces::now();
-        let changed = interfaces != self.interfaces;
-        self.interfaces = interfaces;
-        changed
     }
 
     /// This machine's interface number `board`, or its first.
@@ -169,11 +165,10 @@ impl Table {
         match self.v6.get(&nic).or_else(|| self.met.get(&nic)) {
             Some(known) => known.ip() == v6.ip(),
             None => {
-                // Whoever has a network has any number of them.
-                if self.met.len() >= MET_MAX {
-                    self.met.clear();
+                // Whoever has a network has any number of them, and takes nobody's place here.
+                if self.met.len() < MET_MAX {
+                    self.met.insert(nic, v6);
                 }
-                self.met.insert(nic, v6);
                 true
             }
         }
@@ -238,23 +233,50 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv6Addr;
 
-    #[test]
-    fn the_interfaces_are_looked_at_again_once_a_second() {
-        let now = Instant::now();
-        let mut table = Table {
+    fn empty() -> Table {
+        Table {
             interfaces: Interfaces::now(),
             v6: HashMap::new(),
             met: HashMap::new(),
             names: HashMap::new(),
             file: PeersFile::new(None),
             looked_again: None,
-        };
-        assert!(!table.look_again(now));
-        assert_eq!(table.looked_again, Some(now), "nothing has changed");
-        assert!(!table.look_again(now + LOOK_EVERY / 2));
-        assert_eq!(table.looked_again, Some(now), "too soon");
-        assert!(!table.look_again(now + LOOK_EVERY));
-        assert_eq!(table.looked_again, Some(now + LOOK_EVERY));
+        }
+    }
+
+    #[test]
+    fn the_interfaces_are_looked_at_again_once_a_second() {
+        let now = Instant::now();
+        let mut table = empty();
+        for (after, looked) in [
+            (Duration::ZERO, Duration::ZERO),
+            (LOOK_EVERY / 2, Duration::ZERO),
+            (LOOK_EVERY, LOOK_EVERY),
+        ] {
+            table.look_again(now + after);
+            assert_eq!(table.looked_again, Some(now + looked), "{after:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_comes_from_a_whole_network_takes_nobodys_place() {
+        let mut table = empty();
+        let socket = |address: u128| SocketAddr::from((Ipv6Addr::from_bits(address), 1));
+        let mut meet = |at: SocketAddr| table.meet(id::of_address(at.ip()), at);
+        let (first, network) = (
+            socket(0x2001_0db8_0001 << 80 | 0x10),
+            0x2001_0db8_0066 << 80,
+        );
+        assert!(meet(first));
+        for host in 0..MET_MAX as u128 + 10 {
+            assert!(meet(socket(network | host)));
+        }
+        // An address of theirs with the id of the first one.
+        let twin = socket(0x2001_0db8_0066_0000_0b51_0268_ccb7_c837);
+        assert_eq!(id::of_address(twin.ip()), id::of_address(first.ip()));
+        assert!(!meet(twin) && meet(first));
+        assert_eq!(table.met.len(), MET_MAX);
     }
 }

@@ -174,7 +174,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             Some(false) => self.refute(link, "whoever is there knows nothing of it"),
             // A newcomer waits for what the old one says.
             None if stage != Stage::Asking => {}
-            None => self.refute(link, "it comes from elsewhere, and nobody answers there"),
+            None => self.refute(link, "nobody answers at that address"),
         }
     }
 

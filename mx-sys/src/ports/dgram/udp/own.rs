@@ -40,7 +40,8 @@ impl OwnHost {
         let mut known = self.known.borrow_mut();
         let now = MonotonicClock.now();
         if now.since(known.0) > FRESH {
-            *known = (now, Interfaces::now());
+            known.0 = now;
+            known.1.refresh();
         }
         known.1.has(ip)
     }
