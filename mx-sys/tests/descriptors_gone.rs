@@ -14,10 +14,8 @@ fn our_interfaces_stay_ours_when_the_kernel_cannot_be_asked() {
         rlim_max: 64,
     };
     // SAFETY: `limit` outlives the call.
-    assert_eq!(
-        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) },
-        0
-    );
+    let lowered = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    assert_eq!(lowered, 0);
     let mut all = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
         all.push(file);
