@@ -55,6 +55,7 @@ help:
 	@echo "fuzz        hostile inputs by libFuzzer: TARGET=session MINUTES=5 (nightly Rust, cargo-fuzz)"
 	@echo "run         a file server and a client: FILE=... there and back; PORT=rdm"
 	@echo "bench       latency, bandwidth and rate beside their references"
+	@echo "bench-instructions   instructions of each call of the method, by callgrind"
 	@echo "bench-mx    libmyriexpress beside the method; PORT=tcp"
 	@echo "bench-dgram the dgram port beside UDP, TCP and udp;ofi_rxd, and under loss"
 	@echo "bench-cancel, bench-recovery   what failure costs, in time; PORT=tcp"

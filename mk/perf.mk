@@ -3,7 +3,7 @@
 BIN_TARGETS += $(BINDIR)/bmi_mx_perf
 BENCH_FLAGS ?=
 
-.PHONY: bench bench-mx bench-rdm bench-dgram bench-startup bench-cancel bench-recovery $(BINDIR)/bmi_mx_perf
+.PHONY: bench bench-instructions bench-mx bench-rdm bench-dgram bench-startup bench-cancel bench-recovery $(BINDIR)/bmi_mx_perf
 
 $(BINDIR)/bmi_mx_perf:
 	@mkdir -p $(@D)
@@ -11,11 +11,17 @@ $(BINDIR)/bmi_mx_perf:
 	cp $(CARGO_TARGET)/release/bmi_mx_perf $@
 
 # A table and SVG plots under build/bench. BENCH_FLAGS=--json for one object a line. Without
-# libfabric, or without a provider, it says that rdm was not measured.
+# libfabric, or without a provider, it says that rdm was not measured; without UCX (Debian: libucx0)
+# that it was not measured beside local and tcp.
 bench: lib $(BINDIR)/bmi_mx_perf
 	@mkdir -p $(BUILD)/bench
 	$(BINDIR)/bmi_mx_perf all --library $(LIBDIR)/libbmi_mx.so --plots $(BUILD)/bench \
 	    $(BENCH_FLAGS) | tee $(BUILD)/bench/table.txt
+
+# Instructions of each call of the method, 8 B over local, by callgrind (Debian: valgrind). The same
+# figures on a busy machine as on a quiet one.
+bench-instructions: lib $(BINDIR)/bmi_mx_perf
+	$(BINDIR)/bmi_mx_perf instructions --library $(LIBDIR)/libbmi_mx.so $(BENCH_FLAGS)
 
 # The MX library beside the method: the same round trips through both, and matching.
 bench-mx: lib $(BINDIR)/bmi_mx_perf

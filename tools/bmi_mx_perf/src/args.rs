@@ -9,6 +9,7 @@ pub(crate) const USAGE: &str = "\
 usage: bmi_mx_perf latency|bandwidth|rate|wakeup|idle|matching|peers|loss|all [OPTIONS]
        bmi_mx_perf mx [OPTIONS]         libmyriexpress beside the method
        bmi_mx_perf fabric [OPTIONS]     libfabric's own ping-pong and bandwidth alone
+       bmi_mx_perf instructions [OPTIONS]   instructions of each call, by callgrind
        bmi_mx_perf startup [OPTIONS]    initialize and finalize in fresh processes
        bmi_mx_perf cancel [OPTIONS]     from the call of cancel to the completion
        bmi_mx_perf recovery [OPTIONS]   deaths, returns and silence, and what others notice
@@ -144,6 +145,22 @@ impl Part {
     }
 }
 
+/// A library whose calls are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Subject {
+    Method,
+    Ucx,
+}
+
+impl Subject {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Method => "method",
+            Self::Ucx => "ucx",
+        }
+    }
+}
+
 /// What this process is to do.
 #[derive(Debug)]
 pub(crate) enum Role {
@@ -164,6 +181,14 @@ pub(crate) enum Role {
     Probe,
     /// Be one side of a libfabric reference; started by the measuring process.
     FabricSide { second: bool },
+    /// Be one side of the UCX reference; started by the measuring process.
+    UcxSide { second: bool },
+    /// Count the instructions of the method's calls.
+    Instructions,
+    /// Be the process whose instructions are counted; started under callgrind.
+    Counted { subject: Subject },
+    /// Be its peer.
+    CountedPeer { subject: Subject, address: String },
     /// Time cancels.
     Cancel { peer: Option<Peer>, count: usize },
     /// Time deaths, returns and silence.
@@ -224,6 +249,7 @@ impl Args {
         let (mut state, mut count) = (None, 10_000);
         let (mut part, mut kills) = (None, 1000);
         let mut peers = PEERS.to_vec();
+        let mut of = Subject::Method;
         let chosen = std::env::var("MX_PROVIDER").ok();
         let mut parsed = Self {
             role: Role::Measure {
@@ -259,6 +285,19 @@ impl Args {
                 Long("fabric-side") => {
                     let second = parser.value()? == "1";
                     role = Some(Role::FabricSide { second });
+                }
+                Long("ucx-side") => {
+                    let second = parser.value()? == "1";
+                    role = Some(Role::UcxSide { second });
+                }
+                Long("counted") => {
+                    let subject = parser.value()?.parse_with(subject)?;
+                    role = Some(Role::Counted { subject });
+                }
+                Long("counted-peer-of") => of = parser.value()?.parse_with(subject)?,
+                Long("counted-peer-on") => {
+                    let (subject, address) = (of, parser.value()?.string()?);
+                    role = Some(Role::CountedPeer { subject, address });
                 }
                 Long("sizes") => parsed.sizes = Some(parser.value()?.parse_with(sizes)?),
                 Long("repeats") => parsed.repeats = parser.value()?.parse_with(repeats)?,
@@ -325,6 +364,7 @@ impl Args {
                 Value(name) if name == "recovery" => {
                     role = Some(Role::Recovery { part: None, kills });
                 }
+                Value(name) if name == "instructions" => role = Some(Role::Instructions),
                 Value(name) if name == "scale" => role = Some(Role::Scale { peers: Vec::new() }),
                 Value(name) => tests.extend(test(&name.string()?)?),
                 other => return Err(other.unexpected()),
@@ -360,6 +400,13 @@ fn port(name: &str) -> Result<Port, String> {
         .into_iter()
         .find(|port| port.name() == name)
         .ok_or_else(|| format!("no port is called '{name}'"))
+}
+
+fn subject(name: &str) -> Result<Subject, String> {
+    [Subject::Method, Subject::Ucx]
+        .into_iter()
+        .find(|subject| subject.name() == name)
+        .ok_or_else(|| format!("nothing is counted of '{name}'"))
 }
 
 fn repeats(text: &str) -> Result<usize, String> {

@@ -7,18 +7,22 @@
 //!        +-- peer process (itself, again)   median of the ratios, smallest and largest
 //! ```
 //!
-//! The references know no tags, no peers and no errors: a ring in shared memory, and a TCP socket
+//! The bare references know no tags, no peers and no errors: a ring in shared memory, and a TCP socket
 //! that is polled. They are what the hardware allows; the ratio says what the method costs. Beside
-//! the rdm port it is libfabric's own tagged messages, on the same provider; beside the dgram port a
-//! UDP socket and libfabric's own reliable datagrams as well.
+//! local and tcp UCX's tagged messages are measured as well, where it is installed; beside the rdm
+//! port libfabric's, on the same provider; beside the dgram port a UDP socket and libfabric's own
+//! reliable datagrams.
 //!
 //! What failure costs has nothing to be compared with: `cancel` and `recovery` print limits instead.
-//! `scale` compares a server of many peers with one of one.
+//! `scale` compares a server of many peers with one of one; `instructions` counts what the calls run.
 
 mod args;
 mod bmi;
+mod bursts;
 mod failure;
 mod figures;
+mod functions;
+mod instructions;
 mod messages;
 mod mx;
 mod peer;
@@ -59,7 +63,17 @@ fn main() -> ExitCode {
         Role::Mx => tests::mx(&args),
         Role::Startup { against } => startup::run(&args, against.as_deref()),
         Role::Probe => startup::probe(&args),
-        Role::FabricSide { second } => fabric_side(&args, *second),
+        Role::FabricSide { second } => {
+            side(&args, *second);
+            reference::fabric::serve(*second, args.provider.as_deref())
+        }
+        Role::UcxSide { second } => {
+            side(&args, *second);
+            reference::ucx::serve(*second)
+        }
+        Role::Instructions => instructions::run(&args),
+        Role::Counted { subject } => instructions::count(&args, *subject),
+        Role::CountedPeer { subject, address } => instructions::answer(&args, *subject, address),
         Role::Cancel { peer, count } => failure::cancel(&args, *peer, *count),
         Role::Recovery { part, kills } => failure::recovery(&args, *part, *kills),
         Role::Counterpart { address } => failure::counterpart(&args, address),
@@ -79,11 +93,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// One of the two processes libfabric is measured between.
-fn fabric_side(args: &Args, second: bool) -> Result<(), String> {
+/// Becomes one of the two processes that a library is measured between.
+fn side(args: &Args, second: bool) {
     if args.pin {
         pin::to_core(usize::from(second));
     }
     peer::end_with_parent();
-    reference::fabric::serve(second, args.provider.as_deref())
 }

@@ -10,11 +10,11 @@
 //! Owns: the signatures, and the endpoint.
 //! Knows nothing of: what is measured.
 
+use crate::functions::functions;
 use crate::library::Library;
 use crate::messages::Messages;
 use libc::{c_char, c_int, c_void};
 use std::ffi::{CStr, OsStr};
-use std::mem::transmute;
 use std::ptr::null_mut;
 
 const API: c_int = 0x301;
@@ -58,33 +58,9 @@ type Code = c_int;
 /// `mx_endpoint_t` and `mx_request_t`.
 type Handle = *mut c_void;
 
-/// Declares the functions that are called, and loads them by their C names.
-macro_rules! functions {
-    ($($field:ident = $symbol:literal: fn($($arg:ty),*) -> $result:ty;)*) => {
-        struct Functions {
-            $($field: unsafe extern "C" fn($($arg),*) -> $result,)*
-        }
-
-        impl Functions {
-            fn load(library: Library) -> Result<Self, String> {
-                Ok(Self {
-                    $($field: {
-                        let symbol = library.symbol($symbol)?.as_ptr();
-                        // SAFETY: the function of that name has this signature, and the library
-                        // is never unloaded.
-                        unsafe {
-                            transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) -> $result>(
-                                symbol,
-                            )
-                        }
-                    },)*
-                })
-            }
-        }
-    };
-}
-
 functions! {
+    struct Functions;
+
     init = c"mx__init_api": fn(c_int) -> Code;
     finalize = c"mx_finalize": fn() -> Code;
     set_error_handler = c"mx_set_error_handler": fn(*const c_void) -> *const c_void;

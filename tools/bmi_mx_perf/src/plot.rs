@@ -164,6 +164,7 @@ const LOSSLESS: f64 = 0.05;
 #[cfg(test)]
 mod unit {
     use super::*;
+    use crate::bursts::Bursts;
 
     fn row(size: usize, value: f64, reference: &str, loss_percent: Option<f64>) -> Row {
         Row {
@@ -176,6 +177,7 @@ mod unit {
             reference: Some((reference.into(), 2.0 * value)),
             ratio: None,
             loss_percent,
+            bursts: Bursts::default(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Results for people (a table) and for programs (one JSON object a line).
 
+use crate::bursts::Bursts;
 use crate::figures::Spread;
 use crate::targets::Target;
 
@@ -21,7 +22,11 @@ pub(crate) struct Row {
     pub(crate) ratio: Option<Spread>,
     /// Datagrams that were thrown away under way, in percent, where that was done.
     pub(crate) loss_percent: Option<f64>,
+    /// What `value` and `ratio` were taken from, where it was measured in turn.
+    pub(crate) bursts: Bursts,
 }
+
+const BURSTS_A_LINE: usize = 8;
 
 /// Says what the columns are.
 pub(crate) fn heading() {
@@ -65,7 +70,20 @@ fn as_text(row: &Row) -> String {
         "{test:<10} {port:<6} {size:>9} {figure:>14} {p99:>10} {reference:>22} {value:>12} \
          {ratio:>7}  {spread:<16} {target}"
     );
-    line.trim_end().to_owned()
+    line.trim_end().to_owned() + &bursts_as_text(&row.bursts)
+}
+
+/// A ratio for each burst, with what a bare ring took just before; several a line.
+fn bursts_as_text(bursts: &Bursts) -> String {
+    let mut text = String::new();
+    for (n, line) in bursts.0.chunks(BURSTS_A_LINE).enumerate() {
+        let title = if n == 0 { "ring us: ratio" } else { "" };
+        text += &format!("\n    {title:<14}");
+        for burst in line {
+            text += &format!("  {:.3}: {:.2}", burst.ring_us, burst.ratio());
+        }
+    }
+    text
 }
 
 fn as_json(row: &Row) -> String {
@@ -85,6 +103,16 @@ fn as_json(row: &Row) -> String {
     }
     if let Some(Spread { median, min, max }) = row.ratio {
         line += &format!(r#","ratio":{median:.4},"ratio_min":{min:.4},"ratio_max":{max:.4}"#);
+    }
+    if !row.bursts.0.is_empty() {
+        let bursts = row.bursts.0.iter().map(|burst| {
+            format!(
+                r#"{{"ring_us":{:.4},"reference":{:.4},"figure":{:.4}}}"#,
+                burst.ring_us, burst.reference, burst.method
+            )
+        });
+        let bursts = bursts.collect::<Vec<_>>().join(",");
+        line += &format!(r#","bursts":[{bursts}]"#);
     }
     if let Some(target) = Target::of(row) {
         line += &format!(
@@ -144,6 +172,7 @@ fn short(value: f64) -> String {
 #[cfg(test)]
 mod unit_tests {
     use super::*;
+    use crate::bursts::Burst;
 
     #[test]
     fn a_row_is_one_json_object() {
@@ -162,6 +191,7 @@ mod unit_tests {
             reference: Some(("bare ring".into(), 0.05)),
             ratio: Some(ratio),
             loss_percent: None,
+            bursts: Bursts::default(),
         };
         assert_eq!(
             as_json(&row),
@@ -171,6 +201,36 @@ mod unit_tests {
                 r#""ratio":2.0000,"ratio_min":1.5000,"ratio_max":3.0000,"#,
                 r#""at_least":4,"goal":2,"reached":"goal"}"#
             )
+        );
+    }
+
+    #[test]
+    fn every_burst_says_what_a_bare_ring_took() {
+        let burst = Burst {
+            ring_us: 0.0612,
+            reference: 0.2,
+            method: 0.6,
+        };
+        let row = Row {
+            test: "latency",
+            port: "local",
+            size: 8,
+            unit: "median_us",
+            value: 0.6,
+            p99_us: None,
+            reference: Some(("UCX".into(), 0.2)),
+            ratio: None,
+            loss_percent: None,
+            bursts: Bursts(vec![burst; BURSTS_A_LINE + 1]),
+        };
+        let text = as_text(&row);
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].starts_with("    ring us: ratio  0.061: 3.00  "));
+        assert!(lines[1].ends_with("  0.061: 3.00"));
+        let json = as_json(&row);
+        assert!(
+            json.contains(r#""bursts":[{"ring_us":0.0612,"reference":0.2000,"figure":0.6000},"#)
         );
     }
 
@@ -186,6 +246,7 @@ mod unit_tests {
             reference: None,
             ratio: None,
             loss_percent: Some(0.1),
+            bursts: Bursts::default(),
         };
         assert!(as_text(&row).starts_with("loss 0.1%  dgram "));
         assert!(

@@ -8,7 +8,7 @@
 //! Owns: the table of the design's performance document.
 //! Knows nothing of: how anything is measured.
 
-use crate::reference::{tcp, udp};
+use crate::reference::{tcp, ucx, udp};
 use crate::report::Row;
 
 /// Two limits for one figure.
@@ -23,9 +23,13 @@ impl Target {
     pub(crate) fn of(row: &Row) -> Option<Self> {
         const MIB: usize = 1 << 20;
         const FOUR_MIB: usize = 4 * MIB;
-        // Over dgram there are several references, of which one counts.
+        // Where there are several references, each has limits of its own, or none.
         let beside = row.reference.as_ref().map_or("", |(name, _)| name);
+        let ucx = beside.starts_with(ucx::NAME);
         let (at_least, goal) = match (row.test, row.port, row.size, beside) {
+            ("latency", "local", 8, _) if ucx => (1.0, 0.8),
+            ("rate", "local", 8, _) if ucx => (0.8, 1.2),
+            _ if ucx => return None,
             ("latency", "local", 8, _) => (4.0, 2.0),
             ("latency", "local", MIB, _) => (1.3, 1.1),
             ("latency", "tcp", 8 | MIB, _) => (1.25, 1.1),
@@ -76,6 +80,7 @@ impl Target {
 #[cfg(test)]
 mod unit {
     use super::*;
+    use crate::bursts::Bursts;
     use crate::figures::Spread;
 
     fn row(test: &'static str, port: &'static str, size: usize, ratio: f64) -> Row {
@@ -89,6 +94,7 @@ mod unit {
             reference: None,
             ratio: Some(Spread::of(&[ratio])),
             loss_percent: None,
+            bursts: Bursts::default(),
         }
     }
 
@@ -129,6 +135,24 @@ mod unit {
             let mut row = row(test, "dgram", size, ratio);
             row.reference = Some((beside.into(), 1.0));
             assert_eq!(reached(&row), wanted, "{test} {beside} {ratio}");
+        }
+    }
+
+    #[test]
+    fn beside_ucx_small_messages_over_shared_memory_have_limits() {
+        for (test, port, size, ratio, wanted) in [
+            ("latency", "local", 8, 0.8, Some("goal")),
+            ("latency", "local", 8, 1.0, Some("at least")),
+            ("latency", "local", 8, 1.01, Some("missed")),
+            ("rate", "local", 8, 1.2, Some("goal")),
+            ("rate", "local", 8, 0.8, Some("at least")),
+            ("rate", "local", 8, 0.79, Some("missed")),
+            ("latency", "local", 1024, 0.1, None),
+            ("latency", "tcp", 8, 0.1, None),
+        ] {
+            let mut row = row(test, port, size, ratio);
+            row.reference = Some(("UCX 1.13.1 posix".into(), 1.0));
+            assert_eq!(reached(&row), wanted, "{test} {port} {size} {ratio}");
         }
     }
 

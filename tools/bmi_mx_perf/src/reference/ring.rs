@@ -1,8 +1,12 @@
 //! A bare ring in shared memory: no tags, no peers, two copies.
 //!
 //! ```text
-//!   slot: [ full | len | up to 32 KiB of data ] x 8      a message that is larger takes several
+//!           one cache line                  lines of their own
+//!   slot: [ full | len | up to 56 bytes ] [ up to 32 KiB of data ] x 8
 //!   done: how many slots the reader has emptied
+//!
+//!   up to 56 bytes: in the line that says they are there; 57 bytes to 32 KiB: in the slot's data;
+//!   a message that is larger takes several slots
 //! ```
 
 use super::Wire;
@@ -12,12 +16,32 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const SLOTS: usize = 8;
 const CHUNK: usize = 32 * 1024;
+/// What is left of the first cache line.
+const SMALL: usize = 56;
+
+/// Begins with a cache line.
+#[repr(C, align(64))]
+struct Data([u8; CHUNK]);
 
 #[repr(C, align(64))]
 struct Slot {
     full: AtomicU32,
     len: UnsafeCell<u32>,
-    data: UnsafeCell<[u8; CHUNK]>,
+    small: UnsafeCell<[u8; SMALL]>,
+    data: UnsafeCell<Data>,
+}
+
+const _: () = assert!(std::mem::offset_of!(Slot, data) == 64);
+
+impl Slot {
+    /// Where `len` bytes of this slot are, at most `CHUNK`.
+    #[inline]
+    fn place(&self, len: usize) -> *mut u8 {
+        match len {
+            0..=SMALL => self.small.get().cast(),
+            _ => self.data.get().cast(),
+        }
+    }
 }
 
 #[repr(C, align(64))]
@@ -39,7 +63,8 @@ impl Lane {
         let slot = || Slot {
             full: AtomicU32::new(0),
             len: UnsafeCell::new(0),
-            data: UnsafeCell::new([0; CHUNK]),
+            small: UnsafeCell::new([0; SMALL]),
+            data: UnsafeCell::new(Data([0; CHUNK])),
         };
         Arc::new(Self {
             slots: (0..SLOTS).map(|_| slot()).collect(),
@@ -80,9 +105,9 @@ impl Ring {
         let slot = &self.out.slots[self.written as usize % SLOTS];
         // SAFETY: the reader has emptied this slot; only this side writes it.
         unsafe { *slot.len.get() = piece.len() as u32 };
-        // SAFETY: the same; a piece has at most CHUNK bytes.
+        // SAFETY: the same; a piece has at most CHUNK bytes, and its place room for them.
         unsafe {
-            std::ptr::copy_nonoverlapping(piece.as_ptr(), slot.data.get().cast(), piece.len());
+            std::ptr::copy_nonoverlapping(piece.as_ptr(), slot.place(piece.len()), piece.len());
         }
         slot.full.store(1, Ordering::Release);
         self.written += 1;
@@ -96,10 +121,11 @@ impl Ring {
         }
         // SAFETY: the writer has filled this slot; only this side reads it.
         let len = unsafe { *slot.len.get() } as usize;
+        let place = slot.place(len);
         let len = len.min(into.len());
         // SAFETY: the same, and `len` fits into both.
         unsafe {
-            std::ptr::copy_nonoverlapping(slot.data.get().cast(), into.as_mut_ptr(), len);
+            std::ptr::copy_nonoverlapping(place, into.as_mut_ptr(), len);
         }
         slot.full.store(0, Ordering::Relaxed);
         self.read += 1;
@@ -124,6 +150,23 @@ impl Wire for Ring {
         let mut at = self.take(into);
         while at < into.len() {
             at += self.take(&mut into[at..]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn messages_of_any_size_arrive_as_they_were_sent() {
+        let (mut near, mut far) = pair();
+        for size in [0, 1, SMALL, SMALL + 1, CHUNK, CHUNK + 1, 5 * CHUNK + 7] {
+            let sent: Vec<u8> = (0..size).map(|n| (n * 7 + size) as u8).collect();
+            let mut back = vec![0; size];
+            near.send(&sent);
+            far.recv(&mut back);
+            assert_eq!(back, sent, "{size} bytes");
         }
     }
 }

@@ -3,11 +3,10 @@
 use super::beside::Beside;
 use super::rate::stream;
 use super::{Bench, SIZES};
-use crate::figures::{Spread, percentile};
 use crate::report::Row;
 
-/// Bytes moved in one repeat.
-const VOLUME: usize = 256 << 20;
+/// Bytes moved in one burst.
+const VOLUME: usize = 32 << 20;
 
 /// How many messages of `size` bytes, which is not 0, make that.
 pub(super) fn count(size: usize) -> usize {
@@ -29,23 +28,9 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
 fn paired(bench: &Bench<'_>, size: usize, beside: Beside) -> Result<Row, String> {
     let count = count(size);
     let megabytes = size as f64 / 1e6;
-    let (mut ratios, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..bench.args.repeats {
-        let bare = megabytes * beside.rate(bench, size, count)?;
-        let method = megabytes * stream(&bench.side(), size, count)?;
-        ratios.push(method / bare);
-        ours.push(method);
-        theirs.push(bare);
-    }
-    Ok(Row {
-        test: "bandwidth",
-        port: bench.port.name(),
-        size,
-        unit: "mb_s",
-        value: percentile(&ours, 50.0),
-        p99_us: None,
-        reference: Some((beside.name(bench), percentile(&theirs, 50.0))),
-        ratio: Some(Spread::of(&ratios)),
-        loss_percent: None,
-    })
+    let bursts = bench.in_turn(
+        || Ok(megabytes * beside.rate(bench, size, count)?),
+        || Ok(megabytes * stream(&bench.side(), size, count)?),
+    )?;
+    Ok(bench.row("bandwidth", size, "mb_s", beside, bursts))
 }

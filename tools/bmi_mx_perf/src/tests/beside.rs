@@ -2,12 +2,12 @@
 //!
 //! | port  | latency                                           | streams                              |
 //! |-------|---------------------------------------------------|--------------------------------------|
-//! | local | bare ring                                         | bare ring                            |
-//! | tcp   | bare TCP                                          | bare TCP                             |
+//! | local | bare ring; UCX over posix up to 8 KiB             | the same                             |
+//! | tcp   | bare TCP; UCX over tcp up to 8 KiB                | the same                             |
 //! | rdm   | libfabric, the same provider                      | the same                             |
 //! | dgram | bare UDP up to a datagram, bare TCP, `udp;ofi_rxd` | bare TCP, bare UDP, `udp;ofi_rxd`    |
 //!
-//! Each is paired with the method on its own: reference, method, reference, method.
+//! Each is paired with the method on its own: ring, reference, method, ring, reference, method.
 //!
 //! Owns: which, and their names.
 //! Knows nothing of: the method.
@@ -16,7 +16,7 @@ use super::Bench;
 use super::latency::GROUPS;
 use crate::args::Port;
 use crate::reference::udp::Train;
-use crate::reference::{self, ring, tcp, udp};
+use crate::reference::{self, ring, tcp, ucx, udp};
 
 /// One reference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,14 +28,21 @@ pub(super) enum Beside {
     /// As many datagrams a call as the kernel takes.
     Trains(Train),
     Fabric,
+    Ucx,
 }
 
 impl Beside {
     /// For messages of `size` bytes there and back.
     pub(super) fn latency(bench: &Bench<'_>, size: usize) -> Vec<Self> {
         match bench.port {
-            Port::Local => vec![Self::Ring],
-            Port::Tcp => vec![Self::Tcp],
+            Port::Local => [Self::Ring]
+                .into_iter()
+                .chain(Self::ucx(bench, size))
+                .collect(),
+            Port::Tcp => [Self::Tcp]
+                .into_iter()
+                .chain(Self::ucx(bench, size))
+                .collect(),
             Port::Rdm => vec![Self::Fabric],
             Port::Dgram => {
                 let udp = (size <= DATAGRAM).then_some(Self::Udp);
@@ -60,11 +67,21 @@ impl Beside {
     }
 
     fn fabric(bench: &Bench<'_>) -> Option<Self> {
-        bench.fabric.as_ref().map(|_| Self::Fabric)
+        bench.references.fabric.as_ref().map(|_| Self::Fabric)
+    }
+
+    fn ucx(bench: &Bench<'_>, size: usize) -> Option<Self> {
+        let small = size <= ucx::LARGEST;
+        bench
+            .references
+            .ucx
+            .as_ref()
+            .filter(|_| small)
+            .map(|_| Self::Ucx)
     }
 
     pub(super) fn name(self, bench: &Bench<'_>) -> String {
-        match (self, &bench.fabric) {
+        match (self, &bench.references.fabric) {
             (Self::Ring, _) => "bare ring".into(),
             (Self::Tcp, _) => tcp::NAME.into(),
             (Self::Udp, _) => udp::NAME.into(),
@@ -75,11 +92,18 @@ impl Beside {
                 // A word of its own where it is one of several.
                 let fabric = fabric.borrow();
                 match bench.port {
-                    Port::Dgram => fabric.provider().into(),
-                    _ => format!("libfabric {}", fabric.provider()),
+                    Port::Dgram => fabric.name().into(),
+                    _ => format!("libfabric {}", fabric.name()),
                 }
             }
             (Self::Fabric, None) => "libfabric".into(),
+            (Self::Ucx, _) => match &bench.references.ucx {
+                Some(ucx) => {
+                    let ucx = ucx.borrow();
+                    format!("{} {} {}", ucx::NAME, ucx.version(), ucx.name())
+                }
+                None => ucx::NAME.into(),
+            },
         }
     }
 
@@ -103,6 +127,7 @@ impl Beside {
                 Ok(reference::latency(pair, size, GROUPS, group, pin))
             }
             Self::Fabric => bench.fabric()?.latency(size, GROUPS, group),
+            Self::Ucx => bench.ucx()?.latency(size, GROUPS, group),
         }
     }
 
@@ -124,6 +149,7 @@ impl Beside {
                 };
                 bench.fabric()?.stream(size, count.min(most))
             }
+            Self::Ucx => bench.ucx()?.stream(size, count),
         }
     }
 }

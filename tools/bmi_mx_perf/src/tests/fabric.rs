@@ -2,16 +2,17 @@
 //! libfabric's own programs (`fi_pingpong -e rdm`, `fi_rdm_tagged_pingpong`, `fi_rdm_tagged_bw`).
 
 use super::{SIZES, bandwidth, group, latency};
-use crate::args::{Args, Port};
+use crate::args::Args;
+use crate::bursts::Bursts;
 use crate::figures::percentile;
-use crate::reference::fabric::Fabric;
+use crate::reference::fabric;
 use crate::report::{self, Row};
 
 /// Measures latency and bandwidth of the provider that `--provider`, or the order, names.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
-    let mut fabric = Fabric::start(args.provider.as_deref(), args.pin)?;
+    let mut fabric = fabric::start(args.provider.as_deref(), args.pin)?;
     if !args.json {
-        println!("libfabric {}, {}", fabric.version(), fabric.provider());
+        println!("libfabric {}, {}", fabric.version(), fabric.name());
         report::heading();
     }
     let sizes = args.sizes.clone().unwrap_or_else(|| SIZES.to_vec());
@@ -19,7 +20,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     for &size in &sizes {
         let mut times = Vec::new();
         for _ in 0..args.repeats {
-            times.extend(fabric.latency(size, latency::GROUPS, group(size, Port::Rdm))?);
+            times.extend(fabric.latency(size, latency::GROUPS, group(size))?);
         }
         emit(Row {
             test: "latency",
@@ -31,6 +32,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
             reference: None,
             ratio: None,
             loss_percent: None,
+            bursts: Bursts::default(),
         });
     }
     for &size in sizes.iter().filter(|size| **size > 0) {
@@ -49,6 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
             reference: None,
             ratio: None,
             loss_percent: None,
+            bursts: Bursts::default(),
         });
     }
     Ok(())

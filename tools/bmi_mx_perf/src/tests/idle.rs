@@ -1,6 +1,7 @@
 //! Processor time of a process that is blocked in a test call with a peer connected.
 
 use super::Bench;
+use crate::bursts::Bursts;
 use crate::figures::percentile;
 use crate::messages::Messages;
 use crate::peer::{Request, What};
@@ -46,6 +47,7 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
         reference: None,
         ratio: None,
         loss_percent: None,
+        bursts: Bursts::default(),
     });
     Ok(())
 }

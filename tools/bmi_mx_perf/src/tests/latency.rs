@@ -2,7 +2,7 @@
 
 use super::beside::Beside;
 use super::{Bench, SIZES, group};
-use crate::figures::{Spread, percentile};
+use crate::figures::percentile;
 use crate::messages::{Messages, Side};
 use crate::peer::{Request, What};
 use crate::report::Row;
@@ -22,25 +22,20 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
 }
 
 fn paired(bench: &Bench<'_>, size: usize, beside: Beside) -> Result<Row, String> {
-    let (mut ratios, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
-    let group = group(size, bench.port);
-    for _ in 0..bench.args.repeats {
-        let bare = beside.times(bench, size, group)?;
-        let times = echoed(&bench.side(), size, GROUPS, group, 0)?;
-        ratios.push(percentile(&times, 50.0) / percentile(&bare, 50.0));
-        ours.extend(times);
-        theirs.extend(bare);
-    }
+    let group = group(size);
+    let mut times = Vec::new();
+    let bursts = bench.in_turn(
+        || Ok(percentile(&beside.times(bench, size, group)?, 50.0)),
+        || {
+            let burst = echoed(&bench.side(), size, GROUPS, group, 0)?;
+            times.extend(&burst);
+            Ok(percentile(&burst, 50.0))
+        },
+    )?;
+    let row = bench.row("latency", size, "median_us", beside, bursts);
     Ok(Row {
-        test: "latency",
-        port: bench.port.name(),
-        size,
-        unit: "median_us",
-        value: percentile(&ours, 50.0),
-        p99_us: Some(percentile(&ours, 99.0)),
-        reference: Some((beside.name(bench), percentile(&theirs, 50.0))),
-        ratio: Some(Spread::of(&ratios)),
-        loss_percent: None,
+        p99_us: Some(percentile(&times, 99.0)),
+        ..row
     })
 }
 

@@ -17,6 +17,7 @@ use super::rate::stream;
 use super::{finished, start_peer};
 use crate::args::{Args, Port};
 use crate::bmi::Bmi;
+use crate::bursts::Bursts;
 use crate::figures::{Spread, percentile};
 use crate::messages::Side;
 use crate::peer::Request;
@@ -65,6 +66,7 @@ fn paired(args: &Args, size: usize, percent: f64) -> Result<Row, String> {
         reference: Some(("without loss".into(), percentile(&theirs, 50.0))),
         ratio: Some(Spread::of(&ratios)),
         loss_percent: Some(percent),
+        bursts: Bursts::default(),
     })
 }
 

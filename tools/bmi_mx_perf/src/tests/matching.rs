@@ -3,6 +3,7 @@
 use super::Bench;
 use super::latency::echoed;
 use crate::args::Port;
+use crate::bursts::Bursts;
 use crate::figures::{Spread, percentile};
 use crate::messages::{Messages, Side};
 use crate::peer::{Request, What};
@@ -45,6 +46,7 @@ pub(super) fn measured<M: Messages>(
         reference: Some(("10 receives posted".into(), percentile(&theirs, 50.0))),
         ratio: Some(Spread::of(&ratios)),
         loss_percent: None,
+        bursts: Bursts::default(),
     })
 }
 

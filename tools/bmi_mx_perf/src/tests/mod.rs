@@ -18,12 +18,15 @@ pub(crate) use peers::idler;
 
 use crate::args::{Args, Port, Role, Test};
 use crate::bmi::{Bmi, Remote};
+use crate::bursts::Bursts;
 use crate::messages::Side;
 use crate::peer::Request;
-use crate::reference::fabric::Fabric;
+use crate::reference::sides::Sides;
+use crate::reference::{fabric as libfabric, ucx};
 use crate::report::{self, Row};
 use crate::setting::Setting;
 use crate::{pin, plot};
+use beside::Beside;
 use std::cell::{RefCell, RefMut};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -34,15 +37,64 @@ pub(crate) struct Bench<'a> {
     port: Port,
     bmi: &'a Bmi,
     peer: Remote,
-    /// The reference of the rdm port, and one of those of dgram.
-    fabric: Option<RefCell<Fabric>>,
+    references: References,
+}
+
+/// Those that have processes of their own, where they are measured.
+struct References {
+    /// libfabric: the reference of the rdm port, and one of those of dgram.
+    fabric: Option<RefCell<Sides>>,
+    /// UCX: one of the references of local and tcp.
+    ucx: Option<RefCell<Sides>>,
 }
 
 impl Bench<'_> {
     /// libfabric, where it is a reference.
-    fn fabric(&self) -> Result<RefMut<'_, Fabric>, String> {
-        let fabric = self.fabric.as_ref().ok_or("libfabric was not started")?;
+    fn fabric(&self) -> Result<RefMut<'_, Sides>, String> {
+        let fabric = self
+            .references
+            .fabric
+            .as_ref()
+            .ok_or("libfabric was not started")?;
         Ok(fabric.borrow_mut())
+    }
+
+    /// UCX, where it is a reference.
+    fn ucx(&self) -> Result<RefMut<'_, Sides>, String> {
+        let ucx = self.references.ucx.as_ref().ok_or("UCX was not started")?;
+        Ok(ucx.borrow_mut())
+    }
+
+    /// As many bursts as the command line says.
+    fn in_turn(
+        &self,
+        reference: impl FnMut() -> Result<f64, String>,
+        method: impl FnMut() -> Result<f64, String>,
+    ) -> Result<Bursts, String> {
+        Bursts::take(self.args.repeats, self.args.pin, reference, method)
+    }
+
+    /// What bursts say.
+    fn row(
+        &self,
+        test: &'static str,
+        size: usize,
+        unit: &'static str,
+        beside: Beside,
+        bursts: Bursts,
+    ) -> Row {
+        Row {
+            test,
+            port: self.port.name(),
+            size,
+            unit,
+            value: bursts.method(),
+            p99_us: None,
+            reference: Some((beside.name(self), bursts.reference())),
+            ratio: Some(bursts.ratio()),
+            loss_percent: None,
+            bursts,
+        }
     }
 
     /// The method and its peer.
@@ -133,7 +185,7 @@ fn beside_one_peer(
     rows: &mut Vec<Row>,
 ) -> Result<(), String> {
     let fabric = match port {
-        Port::Rdm => match Fabric::start(args.provider.as_deref(), args.pin) {
+        Port::Rdm => match libfabric::start(args.provider.as_deref(), args.pin) {
             Ok(fabric) => Some(fabric),
             Err(why) if args.port_named => return Err(format!("rdm: {why}")),
             Err(why) => {
@@ -142,7 +194,7 @@ fn beside_one_peer(
             }
         },
         // One reference of several: the others are there without it.
-        Port::Dgram => match Fabric::start(Some(DATAGRAMS), args.pin) {
+        Port::Dgram => match libfabric::start(Some(DATAGRAMS), args.pin) {
             Ok(fabric) => Some(fabric),
             Err(why) => {
                 report::not_measured(DATAGRAMS, &why, args.json);
@@ -151,9 +203,25 @@ fn beside_one_peer(
         },
         Port::Local | Port::Tcp => None,
     };
-    let provider = match (port, &fabric) {
+    let streams = |test: &Test| matches!(test, Test::Latency | Test::Bandwidth | Test::Rate);
+    let ucx = match port {
+        // One reference of several here, too.
+        Port::Local | Port::Tcp if tests.iter().any(streams) => match ucx::start(port, args.pin) {
+            Ok(ucx) => Some(ucx),
+            Err(why) => {
+                report::not_measured(ucx::NAME, &why, args.json);
+                None
+            }
+        },
+        _ => None,
+    };
+    let references = References {
+        fabric: fabric.map(RefCell::new),
+        ucx: ucx.map(RefCell::new),
+    };
+    let provider = match (port, &references.fabric) {
         // The method must not choose another, or the ratios would mean nothing.
-        (Port::Rdm, Some(fabric)) => Some(fabric.provider().to_owned()),
+        (Port::Rdm, Some(fabric)) => Some(fabric.borrow().name().to_owned()),
         _ => args.provider.clone(),
     };
     // SAFETY: no other thread runs: the method of the port before has been finalised, and with
@@ -165,10 +233,11 @@ fn beside_one_peer(
     // that the peer inherits nothing.
     drop(Bmi::start(&args.library, None)?);
     match connect {
-        Some(address) => measure(args, port, address, fabric, tests, rows),
+        Some(address) => measure(args, port, address, references, tests, rows),
         None => {
             let (child, address) = start_peer(args, port)?;
-            finished(child, measure(args, port, &address, fabric, tests, rows))
+            let outcome = measure(args, port, &address, references, tests, rows);
+            finished(child, outcome)
         }
     }
 }
@@ -186,7 +255,7 @@ fn measure(
     args: &Args,
     port: Port,
     address: &str,
-    fabric: Option<Fabric>,
+    references: References,
     tests: &[Test],
     rows: &mut Vec<Row>,
 ) -> Result<(), String> {
@@ -197,7 +266,7 @@ fn measure(
         port,
         bmi: &bmi,
         peer,
-        fabric: fabric.map(RefCell::new),
+        references,
     };
     for test in tests {
         let mut emit = |row: Row| {
@@ -219,14 +288,21 @@ fn measure(
 
 /// Starts this program again as the other side, on an endpoint that nobody uses.
 fn start_peer(args: &Args, port: Port) -> Result<(Child, String), String> {
+    on_free_endpoint(|address| {
+        let peer = spawn_peer(args, port, &["--peer-on", address])?;
+        Ok(peer.map(|(child, _)| (child, address.to_owned())))
+    })
+}
+
+/// Tries addresses of this machine until `start` has found one that nobody uses.
+pub(crate) fn on_free_endpoint<T>(
+    mut start: impl FnMut(&str) -> Result<Option<T>, String>,
+) -> Result<T, String> {
     let seed = std::process::id();
     for attempt in 0..20 {
-        let address = format!(
-            "mx://localhost:{}",
-            1024 + (seed * 31 + attempt * 977) % 12000
-        );
-        if let Some((child, _)) = spawn_peer(args, port, &["--peer-on", &address])? {
-            return Ok((child, address));
+        let endpoint = 1024 + (seed * 31 + attempt * 977) % 12000;
+        if let Some(started) = start(&format!("mx://localhost:{endpoint}"))? {
+            return Ok(started);
         }
     }
     Err("no peer could be started".into())
@@ -274,8 +350,8 @@ const SIZES: [usize; 8] = [
     4 << 20,
 ];
 
-/// How many round trips of `size` bytes make one group of a measurement.
-fn group(size: usize, port: Port) -> usize {
-    let small = if port == Port::Local { 2000 } else { 200 };
-    ((8 << 20) / (size + 1)).clamp(4, small)
+/// How many round trips of `size` bytes make one group of a measurement: a burst of them is over
+/// before the cores are elsewhere.
+fn group(size: usize) -> usize {
+    ((8 << 20) / (size + 1)).clamp(4, 200)
 }

@@ -15,6 +15,7 @@ use super::latency::{GROUPS, echoed};
 use super::{SIZES, group, matching, spawn_peer, start_peer};
 use crate::args::{Args, Port};
 use crate::bmi::Bmi;
+use crate::bursts::Bursts;
 use crate::figures::{Spread, percentile};
 use crate::messages::{Messages, Side};
 use crate::mx::Mx;
@@ -89,7 +90,7 @@ fn latency(
     mx: &Side<'_, impl Messages>,
 ) -> Result<Row, String> {
     let (mut ratios, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
-    let group = group(size, port);
+    let group = group(size);
     for _ in 0..args.repeats {
         let beside = echoed(method, size, GROUPS, group, 0)?;
         let times = echoed(mx, size, GROUPS, group, 0)?;
@@ -107,5 +108,6 @@ fn latency(
         reference: Some(("BMI method".into(), percentile(&theirs, 50.0))),
         ratio: Some(Spread::of(&ratios)),
         loss_percent: None,
+        bursts: Bursts::default(),
     })
 }

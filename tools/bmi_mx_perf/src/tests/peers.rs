@@ -14,6 +14,7 @@
 use super::{finished, start_peer};
 use crate::args::{Args, Port};
 use crate::bmi::Bmi;
+use crate::bursts::Bursts;
 use crate::messages::{Messages, Side};
 use crate::peer::{Request, What, end_with_parent};
 use crate::report::Row;
@@ -42,6 +43,7 @@ pub(super) fn run(args: &Args, port: Port, emit: &mut dyn FnMut(Row)) -> Result<
         reference: None,
         ratio: None,
         loss_percent: None,
+        bursts: Bursts::default(),
     });
     Ok(())
 }

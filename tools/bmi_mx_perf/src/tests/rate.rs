@@ -2,15 +2,15 @@
 
 use super::Bench;
 use super::beside::Beside;
-use crate::args::Port;
 use crate::bmi::Bmi;
-use crate::figures::{Spread, percentile};
 use crate::messages::{Messages, Side};
 use crate::peer::{Request, WINDOW, What};
 use crate::report::Row;
 use std::time::Instant;
 
 const SIZE: usize = 8;
+/// Messages of a burst.
+const COUNT: usize = 100_000;
 const TAG: i32 = 200;
 
 pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), String> {
@@ -21,30 +21,11 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
 }
 
 fn paired(bench: &Bench<'_>, beside: Beside) -> Result<Row, String> {
-    let count = if bench.port == Port::Local {
-        1_000_000
-    } else {
-        100_000
-    };
-    let (mut ratios, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..bench.args.repeats {
-        let bare = beside.rate(bench, SIZE, count)?;
-        let method = stream(&bench.side(), SIZE, count)?;
-        ratios.push(method / bare);
-        ours.push(method);
-        theirs.push(bare);
-    }
-    Ok(Row {
-        test: "rate",
-        port: bench.port.name(),
-        size: SIZE,
-        unit: "msg_s",
-        value: percentile(&ours, 50.0),
-        p99_us: None,
-        reference: Some((beside.name(bench), percentile(&theirs, 50.0))),
-        ratio: Some(Spread::of(&ratios)),
-        loss_percent: None,
-    })
+    let bursts = bench.in_turn(
+        || beside.rate(bench, SIZE, COUNT),
+        || stream(&bench.side(), SIZE, COUNT),
+    )?;
+    Ok(bench.row("rate", SIZE, "msg_s", beside, bursts))
 }
 
 /// Sends `count` messages as fast as the method takes them; messages per second until the other

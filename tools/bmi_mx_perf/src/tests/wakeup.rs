@@ -1,6 +1,7 @@
 //! How long a blocked test call takes to wake up, beside a bare eventfd.
 
 use super::Bench;
+use crate::bursts::Bursts;
 use crate::figures::{Spread, percentile};
 use crate::messages::Messages;
 use crate::peer::{Request, What};
@@ -31,6 +32,7 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
         reference: Some(("bare eventfd".into(), percentile(&theirs, 50.0))),
         ratio: Some(Spread::of(&ratios)),
         loss_percent: None,
+        bursts: Bursts::default(),
     });
     Ok(())
 }

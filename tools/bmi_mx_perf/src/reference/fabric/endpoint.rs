@@ -13,21 +13,17 @@
 //! As cheap as the library allows: one thread a domain, completions without details, several taken
 //! at once, nothing copied, nothing allocated while messages move.
 
-use super::offer;
+use super::{offer, stream};
+use crate::reference::sides::{Tagged, Timeout};
 use libc::c_void;
 use libfabric_sys::abi::*;
 use libfabric_sys::{InfoList, Library, calls};
 use std::ptr::{NonNull, null_mut};
-use std::time::{Duration, Instant};
 
 /// Contexts of each kind: more than can be under way at once, two windows of receives and a few.
 const RING: usize = 256;
 /// Completions taken at once.
 const BATCH: usize = 16;
-/// How long nothing may happen before the other side is given up.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Looks at an empty queue between two looks at the clock.
-const LOOKS: u32 = 1 << 16;
 /// The one tag of the measurements.
 const TAG: u64 = 7;
 
@@ -163,58 +159,6 @@ impl Endpoint {
         })
     }
 
-    /// The provider's exact name, and the library's version.
-    pub(super) fn provider(&self) -> &str {
-        &self.provider
-    }
-
-    pub(super) fn address(&self) -> Result<Vec<u8>, String> {
-        let mut address = vec![0u8; 256];
-        let mut len = address.len();
-        // SAFETY: an enabled endpoint, and room for `len` bytes.
-        let code =
-            unsafe { calls::fi_getname(self.ep.get(), address.as_mut_ptr().cast(), &raw mut len) };
-        check("fi_getname", code as isize)?;
-        address.truncate(len);
-        Ok(address)
-    }
-
-    /// Says who the other side is.
-    pub(super) fn connect(&mut self, address: &[u8]) -> Result<(), String> {
-        // SAFETY: an open vector, one address of the provider's own shape from the other side.
-        let count = unsafe {
-            calls::fi_av_insert(
-                self.av.get(),
-                address.as_ptr().cast(),
-                1,
-                &raw mut self.peer,
-                0,
-                null_mut(),
-            )
-        };
-        match count {
-            1 => Ok(()),
-            code => Err(format!("fi_av_insert: {}", words(code as isize))),
-        }
-    }
-
-    /// Makes `count` buffers of `size` bytes in place of those there are. Nothing is under way.
-    pub(super) fn make_buffers(&mut self, count: usize, size: usize) -> Result<(), String> {
-        self.buffers.clear();
-        for key in 0..count {
-            let bytes = vec![1u8; size];
-            let registration = match self.register && size > 0 {
-                true => Some(self.register(&bytes, key as u64)?),
-                false => None,
-            };
-            self.buffers.push(Buffer {
-                registration,
-                bytes,
-            });
-        }
-        Ok(())
-    }
-
     /// One more, for messages without bytes.
     pub(super) fn add_empty_buffer(&mut self) {
         self.buffers.push(Buffer {
@@ -241,79 +185,6 @@ impl Endpoint {
                 )
             }
         })
-    }
-
-    /// Posts a receive into a buffer.
-    #[inline]
-    pub(super) fn recv(&mut self, buffer: usize) -> Result<(), String> {
-        let context = self.context(self.next_recv % RING);
-        self.next_recv += 1;
-        let into = &mut self.buffers[buffer];
-        let (desc, len) = (into.desc(), into.bytes.len());
-        let start = into.bytes.as_mut_ptr().cast();
-        let mut patience = Patience::default();
-        loop {
-            // SAFETY: an enabled endpoint; the buffer and the context live until it is closed.
-            let code = unsafe {
-                calls::fi_trecv(
-                    self.ep.get(),
-                    start,
-                    len,
-                    desc,
-                    FI_ADDR_UNSPEC,
-                    TAG,
-                    0,
-                    context,
-                )
-            };
-            if self.posted("fi_trecv", code, &mut patience)? {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Sends a buffer; how many completions there will be: none when it could be injected.
-    #[inline]
-    pub(super) fn send(&mut self, buffer: usize) -> Result<usize, String> {
-        let from = &self.buffers[buffer];
-        let (start, len) = (from.bytes.as_ptr().cast(), from.bytes.len());
-        let mut patience = Patience::default();
-        if len <= self.inject {
-            loop {
-                // SAFETY: an enabled endpoint, and bytes that are copied by the call.
-                let code = unsafe { calls::fi_tinject(self.ep.get(), start, len, self.peer, TAG) };
-                if self.posted("fi_tinject", code, &mut patience)? {
-                    return Ok(0);
-                }
-            }
-        }
-        let desc = from.desc();
-        let context = self.context(RING + self.next_send % RING);
-        self.next_send += 1;
-        loop {
-            // SAFETY: an enabled endpoint; the buffer and the context live until it is closed.
-            let code = unsafe {
-                calls::fi_tsend(self.ep.get(), start, len, desc, self.peer, TAG, context)
-            };
-            if self.posted("fi_tsend", code, &mut patience)? {
-                return Ok(1);
-            }
-        }
-    }
-
-    /// Waits for that many receives and sends.
-    #[inline]
-    pub(super) fn wait(&mut self, receives: usize, sends: usize) -> Result<(), String> {
-        let mut patience = Patience::default();
-        while self.received < receives || self.sent < sends {
-            match self.poll()? {
-                true => patience = Patience::default(),
-                false => patience.try_me(&self.provider)?,
-            }
-        }
-        self.received -= receives;
-        self.sent -= sends;
-        Ok(())
     }
 
     /// Takes completions out; whether there were any.
@@ -348,10 +219,10 @@ impl Endpoint {
 
     /// Whether an operation was taken; when it was not yet, lets the provider work.
     #[inline]
-    fn posted(&mut self, what: &str, code: isize, patience: &mut Patience) -> Result<bool, String> {
+    fn posted(&mut self, what: &str, code: isize, timeout: &mut Timeout) -> Result<bool, String> {
         if code == -(FI_EAGAIN as isize) {
             self.poll()?;
-            patience.try_me(&self.provider)?;
+            timeout.try_again(&self.provider)?;
             return Ok(false);
         }
         check(what, code).map(|()| true)
@@ -371,28 +242,133 @@ impl Endpoint {
     }
 }
 
-/// Looks at the clock now and then only.
-#[derive(Default)]
-struct Patience {
-    empty: u32,
-    since: Option<Instant>,
-}
+impl Tagged for Endpoint {
+    fn name(&self) -> &str {
+        &self.provider
+    }
 
-impl Patience {
-    /// Nothing has happened again; an error when that goes on for too long.
+    fn address(&self) -> Result<Vec<u8>, String> {
+        let mut address = vec![0u8; 256];
+        let mut len = address.len();
+        // SAFETY: an enabled endpoint, and room for `len` bytes.
+        let code =
+            unsafe { calls::fi_getname(self.ep.get(), address.as_mut_ptr().cast(), &raw mut len) };
+        check("fi_getname", code as isize)?;
+        address.truncate(len);
+        Ok(address)
+    }
+
+    fn connect(&mut self, address: &[u8]) -> Result<(), String> {
+        // SAFETY: an open vector, one address of the provider's own shape from the other side.
+        let count = unsafe {
+            calls::fi_av_insert(
+                self.av.get(),
+                address.as_ptr().cast(),
+                1,
+                &raw mut self.peer,
+                0,
+                null_mut(),
+            )
+        };
+        match count {
+            1 => Ok(()),
+            code => Err(format!("fi_av_insert: {}", words(code as isize))),
+        }
+    }
+
+    fn make_buffers(&mut self, count: usize, size: usize) -> Result<(), String> {
+        self.buffers.clear();
+        for key in 0..count {
+            let bytes = vec![1u8; size];
+            let registration = match self.register && size > 0 {
+                true => Some(self.register(&bytes, key as u64)?),
+                false => None,
+            };
+            self.buffers.push(Buffer {
+                registration,
+                bytes,
+            });
+        }
+        Ok(())
+    }
+
     #[inline]
-    fn try_me(&mut self, provider: &str) -> Result<(), String> {
-        self.empty += 1;
-        if self.empty < LOOKS {
-            return Ok(());
-        }
-        self.empty = 0;
-        match self.since.get_or_insert_with(Instant::now).elapsed() {
-            passed if passed > PATIENCE => {
-                Err(format!("{provider}: nothing happened for {PATIENCE:?}"))
+    fn recv(&mut self, buffer: usize) -> Result<(), String> {
+        let context = self.context(self.next_recv % RING);
+        self.next_recv += 1;
+        let into = &mut self.buffers[buffer];
+        let (desc, len) = (into.desc(), into.bytes.len());
+        let start = into.bytes.as_mut_ptr().cast();
+        let mut timeout = Timeout::default();
+        loop {
+            // SAFETY: an enabled endpoint; the buffer and the context live until it is closed.
+            let code = unsafe {
+                calls::fi_trecv(
+                    self.ep.get(),
+                    start,
+                    len,
+                    desc,
+                    FI_ADDR_UNSPEC,
+                    TAG,
+                    0,
+                    context,
+                )
+            };
+            if self.posted("fi_trecv", code, &mut timeout)? {
+                return Ok(());
             }
-            _ => Ok(()),
         }
+    }
+
+    /// No completion when it could be injected.
+    #[inline]
+    fn send(&mut self, buffer: usize) -> Result<usize, String> {
+        let from = &self.buffers[buffer];
+        let (start, len) = (from.bytes.as_ptr().cast(), from.bytes.len());
+        let mut timeout = Timeout::default();
+        if len <= self.inject {
+            loop {
+                // SAFETY: an enabled endpoint, and bytes that are copied by the call.
+                let code = unsafe { calls::fi_tinject(self.ep.get(), start, len, self.peer, TAG) };
+                if self.posted("fi_tinject", code, &mut timeout)? {
+                    return Ok(0);
+                }
+            }
+        }
+        let desc = from.desc();
+        let context = self.context(RING + self.next_send % RING);
+        self.next_send += 1;
+        loop {
+            // SAFETY: an enabled endpoint; the buffer and the context live until it is closed.
+            let code = unsafe {
+                calls::fi_tsend(self.ep.get(), start, len, desc, self.peer, TAG, context)
+            };
+            if self.posted("fi_tsend", code, &mut timeout)? {
+                return Ok(1);
+            }
+        }
+    }
+
+    #[inline]
+    fn wait(&mut self, receives: usize, sends: usize) -> Result<(), String> {
+        let mut timeout = Timeout::default();
+        while self.received < receives || self.sent < sends {
+            match self.poll()? {
+                true => timeout = Timeout::default(),
+                false => timeout.try_again(&self.provider)?,
+            }
+        }
+        self.received -= receives;
+        self.sent -= sends;
+        Ok(())
+    }
+
+    fn source(&mut self, size: usize, count: usize) -> Result<f64, String> {
+        stream::source(self, size, count)
+    }
+
+    fn sink(&mut self, size: usize, count: usize) -> Result<(), String> {
+        stream::sink(self, size, count)
     }
 }
 

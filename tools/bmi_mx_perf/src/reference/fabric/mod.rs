@@ -1,219 +1,33 @@
-//! What libfabric itself does: its tagged ping-pong and bandwidth between two processes of ours.
+//! What libfabric itself does: its tagged ping-pong and bandwidth between two processes of ours, on
+//! the same provider and library that the method uses.
 //!
-//! ```text
-//!   bmi_mx_perf ---- lines ---->  side 0 (core 0) --.
-//!        |                                          | libfabric, the same provider and library
-//!        `---------- lines ---->  side 1 (core 1) --'   that the method uses
-//! ```
-//!
-//! Both sides are processes of their own, not this one, so that neither libfabric's threads nor
-//! its memory are in the process that measures the method.
-//!
-//! Owns: the two processes.
-//! Knows nothing of: libfabric, see `endpoint`; what the sides do, see `side`.
+//! Owns: how its processes are started.
+//! Knows nothing of: libfabric, see `endpoint`; how messages become a stream, see `stream`.
 
 mod endpoint;
 mod offer;
-mod side;
+mod stream;
 
-pub(crate) use side::serve;
+use super::sides::{self, Sides};
+use endpoint::Endpoint;
+use libfabric_sys::Library;
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// Messages sent before an acknowledgement is waited for: `fi_rdm_tagged_bw`'s, and what the
-/// method has posted at once.
-const WINDOW: usize = crate::peer::WINDOW;
-/// Buffers the messages of a stream are received into in turn, as the method's are.
-const BUFFERS: usize = crate::peer::BUFFERS;
-
-/// Longest that a process has to end.
-const ENDING: Duration = Duration::from_secs(5);
-
-/// One of the processes.
-struct Side {
-    child: Child,
-    /// Taken to end it.
-    orders: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Side {
-    fn start(number: u8, provider: Option<&str>, pin: bool) -> Result<Self, String> {
-        let program = std::env::current_exe().map_err(|error| error.to_string())?;
-        let mut command = Command::new(program);
-        command.args(["--fabric-side", &number.to_string()]);
-        if let Some(provider) = provider {
+/// Starts two processes on `provider`, or on the best there is; the name is the provider's exact
+/// one.
+pub(crate) fn start(provider: Option<&str>, pin: bool) -> Result<Sides, String> {
+    let arguments = |command: &mut std::process::Command, number: &str, first: Option<&str>| {
+        command.args(["--fabric-side", number]);
+        if let Some(provider) = first.or(provider) {
             command.args(["--provider", provider]);
         }
-        if !pin {
-            command.arg("--no-pin");
-        }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command
-            .spawn()
-            .map_err(|error| format!("starting a reference: {error}"))?;
-        let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err("a reference without pipes".into());
-        };
-        Ok(Self {
-            child,
-            orders: Some(orders),
-            answers: BufReader::new(answers),
-        })
-    }
-
-    fn tell(&mut self, line: &str) -> Result<(), String> {
-        let Some(orders) = &mut self.orders else {
-            return Err("a reference that was told to end".into());
-        };
-        writeln!(orders, "{line}").map_err(|_| GONE.into())
-    }
-
-    fn answer(&mut self) -> Result<String, String> {
-        let mut line = String::new();
-        match self.answers.read_line(&mut line) {
-            Ok(n) if n > 0 => Ok(line.trim_end().to_owned()),
-            _ => Err(GONE.into()),
-        }
-    }
+    };
+    Sides::start(arguments, pin)
 }
 
-impl Drop for Side {
-    fn drop(&mut self) {
-        // It ends with its input, and waiting for the other side it gives up on its own. libfabric
-        // may have something to wait for when it is closed, and is not waited for then.
-        self.orders = None;
-        let start = Instant::now();
-        while start.elapsed() < ENDING && matches!(self.child.try_wait(), Ok(None)) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-const GONE: &str = "a libfabric reference process ended";
-
-/// libfabric between two processes.
-pub(crate) struct Fabric {
-    sides: [Side; 2],
-    provider: String,
-    version: String,
-}
-
-impl Fabric {
-    /// Starts both sides and connects them, on `provider` or on the best there is. An error says
-    /// why libfabric cannot be measured.
-    pub(crate) fn start(provider: Option<&str>, pin: bool) -> Result<Self, String> {
-        let mut first = Side::start(0, provider, pin)?;
-        let (address, name) = introduced(&first.answer()?)?;
-        let (provider, version) = name.rsplit_once(' ').unwrap_or((&name, "?"));
-        let mut second = Side::start(1, Some(provider), pin)?;
-        let (other, _) = introduced(&second.answer()?)?;
-        first.tell(&format!("peer {other}"))?;
-        second.tell(&format!("peer {address}"))?;
-        let mut fabric = Self {
-            provider: provider.into(),
-            version: version.into(),
-            sides: [first, second],
-        };
-        fabric.answers()?;
-        Ok(fabric)
-    }
-
-    /// The exact name of the provider.
-    pub(crate) fn provider(&self) -> &str {
-        &self.provider
-    }
-
-    /// The version of the library.
-    pub(crate) fn version(&self) -> &str {
-        &self.version
-    }
-
-    /// Half a round trip of `size` bytes, in microseconds, one value per group of round trips.
-    pub(crate) fn latency(
-        &mut self,
-        size: usize,
-        groups: usize,
-        group: usize,
-    ) -> Result<Vec<f64>, String> {
-        let times = self.run(&format!("latency {size} {groups} {group}"))?;
-        times
-            .split(' ')
-            .map(|time| time.parse().map_err(|_| format!("a time of '{time}'")))
-            .collect()
-    }
-
-    /// Messages of `size` bytes per second, one way.
-    pub(crate) fn stream(&mut self, size: usize, count: usize) -> Result<f64, String> {
-        let rate = self.run(&format!("stream {size} {count}"))?;
-        rate.parse().map_err(|_| format!("a rate of '{rate}'"))
-    }
-
-    fn run(&mut self, order: &str) -> Result<String, String> {
-        for side in self.sides.iter_mut().rev() {
-            side.tell(order)?;
-        }
-        self.answers()
-    }
-
-    /// Waits for both; what the first said.
-    fn answers(&mut self) -> Result<String, String> {
-        let [first, second] = &mut self.sides;
-        let answer = first.answer()?;
-        second.answer()?;
-        Ok(answer)
-    }
-}
-
-/// Address and name out of a side's first line, or why it has none.
-fn introduced(line: &str) -> Result<(String, String), String> {
-    if let Some(why) = line.strip_prefix("error ") {
-        return Err(why.into());
-    }
-    let fields = line.strip_prefix("address ").and_then(|rest| {
-        let (address, name) = rest.split_once(' ')?;
-        Some((address.to_owned(), name.to_owned()))
-    });
-    fields.ok_or_else(|| format!("a libfabric reference said '{line}'"))
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    // Digits only: `from_str_radix` would take a sign as well.
-    if !text.bytes().all(|byte| byte.is_ascii_hexdigit()) || text.len() % 2 != 0 {
-        return None;
-    }
-    (0..text.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok())
-        .collect()
-}
-
-#[cfg(test)]
-mod unit {
-    use super::*;
-
-    #[test]
-    fn addresses_survive_the_pipe_and_nonsense_is_refused() {
-        let address: Vec<u8> = (0..=255).collect();
-        assert_eq!(from_hex(&to_hex(&address)), Some(address));
-        for bad in ["1", "zz", "é", "+1"] {
-            assert_eq!(from_hex(bad), None, "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_first_line_has_an_address_a_name_and_a_version() {
-        let said = introduced("address 0a0b tcp;ofi_rxm 1.17");
-        assert_eq!(said, Ok(("0a0b".into(), "tcp;ofi_rxm 1.17".into())));
-        assert_eq!(introduced("error no libfabric"), Err("no libfabric".into()));
-        assert!(introduced("hello").is_err());
-    }
+/// Serves as one of them until standard input ends.
+pub(crate) fn serve(second: bool, provider: Option<&str>) -> Result<(), String> {
+    let opened = Library::get()
+        .map_err(|error| error.to_string())
+        .and_then(|library| Endpoint::open(library, provider));
+    sides::serve(second, opened)
 }

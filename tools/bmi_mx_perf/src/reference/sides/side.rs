@@ -1,27 +1,51 @@
-//! One of the two processes that libfabric is measured between.
+//! One of the two processes that a library is measured between.
 //!
 //! | is told                   | does                                     | says           |
 //! |---------------------------|------------------------------------------|----------------|
 //! | (starts)                  | opens an endpoint                        | address, name  |
 //! | peer ADDRESS              | exchanges a first message with it        | ready          |
-//! | latency SIZE GROUPS GROUP | ping-pong, as `fi_rdm_tagged_pingpong`   | times          |
-//! | stream SIZE COUNT         | windows, as `fi_rdm_tagged_bw`           | messages/s     |
+//! | latency SIZE GROUPS GROUP | ping-pong, receive posted first          | times          |
+//! | stream SIZE COUNT         | what the library's own program does      | messages/s     |
 //!
 //! Commands come line by line on standard input; its end is the end. Between two commands the
 //! process sleeps, so that it takes nothing from the method measured meanwhile.
 
-use super::endpoint::Endpoint;
-use super::{BUFFERS, WINDOW, from_hex, to_hex};
-use libfabric_sys::Library;
+use super::{from_hex, to_hex};
 use std::io::{BufRead, Write};
 use std::time::Instant;
 
-/// Serves until standard input ends. The second side answers what the first one begins.
-pub(crate) fn serve(second: bool, provider: Option<&str>) -> Result<(), String> {
-    // Told to whoever started this, who knows what to make of it.
-    let opened = Library::get()
-        .map_err(|error| error.to_string())
-        .and_then(|library| Endpoint::open(library, provider));
+/// An endpoint of a library with tagged messages, and one peer.
+pub(crate) trait Tagged {
+    /// What the library calls what it uses, a blank, and its version.
+    fn name(&self) -> &str;
+
+    fn address(&self) -> Result<Vec<u8>, String>;
+
+    /// Says who the other side is.
+    fn connect(&mut self, address: &[u8]) -> Result<(), String>;
+
+    /// Makes `count` buffers of `size` bytes in place of those there are. Nothing is under way.
+    fn make_buffers(&mut self, count: usize, size: usize) -> Result<(), String>;
+
+    /// Posts a receive into a buffer.
+    fn recv(&mut self, buffer: usize) -> Result<(), String>;
+
+    /// Sends a buffer; how many completions there will be.
+    fn send(&mut self, buffer: usize) -> Result<usize, String>;
+
+    /// Waits for that many receives and sends.
+    fn wait(&mut self, receives: usize, sends: usize) -> Result<(), String>;
+
+    /// Sends `count` messages; messages per second until the other side has them all.
+    fn source(&mut self, size: usize, count: usize) -> Result<f64, String>;
+
+    /// Receives what `source` sends.
+    fn sink(&mut self, size: usize, count: usize) -> Result<(), String>;
+}
+
+/// Serves until standard input ends. The second side answers what the first one begins. That nothing
+/// could be opened is told to whoever started this, who knows what to make of it.
+pub(crate) fn serve<E: Tagged>(second: bool, opened: Result<E, String>) -> Result<(), String> {
     let mut endpoint = match opened {
         Ok(endpoint) => endpoint,
         Err(why) => return say(&format!("error {}", why.replace('\n', " "))),
@@ -29,7 +53,7 @@ pub(crate) fn serve(second: bool, provider: Option<&str>) -> Result<(), String> 
     say(&format!(
         "address {} {}",
         to_hex(&endpoint.address()?),
-        endpoint.provider()
+        endpoint.name()
     ))?;
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(|error| error.to_string())?;
@@ -53,8 +77,11 @@ pub(crate) fn serve(second: bool, provider: Option<&str>) -> Result<(), String> 
                 }
             }
             Some(&"stream") => match second {
-                true => sink(&mut endpoint, number(1)?, number(2)?)?,
-                false => source(&mut endpoint, number(1)?, number(2)?)?,
+                true => {
+                    endpoint.sink(number(1)?, number(2)?)?;
+                    "done".to_owned()
+                }
+                false => endpoint.source(number(1)?, number(2)?)?.to_string(),
             },
             _ => return Err(format!("not understood: {line}")),
         };
@@ -70,8 +97,8 @@ fn say(line: &str) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// One message there and back: the providers connect with the first.
-fn greet(endpoint: &mut Endpoint, second: bool) -> Result<(), String> {
+/// One message there and back: libraries connect with the first.
+fn greet(endpoint: &mut impl Tagged, second: bool) -> Result<(), String> {
     endpoint.make_buffers(2, 1)?;
     endpoint.recv(0)?;
     if second {
@@ -86,7 +113,7 @@ fn greet(endpoint: &mut Endpoint, second: bool) -> Result<(), String> {
 
 /// Half round trips in microseconds, one value per group; one more group goes first.
 fn ask(
-    endpoint: &mut Endpoint,
+    endpoint: &mut impl Tagged,
     size: usize,
     groups: usize,
     group: usize,
@@ -110,7 +137,7 @@ fn ask(
 
 /// The other side: sends back what came, from the buffer it came into, while the next receive
 /// waits in the other.
-fn answer(endpoint: &mut Endpoint, size: usize, rounds: usize) -> Result<String, String> {
+fn answer(endpoint: &mut impl Tagged, size: usize, rounds: usize) -> Result<String, String> {
     endpoint.make_buffers(2, size)?;
     endpoint.recv(0)?;
     let mut pending = 0;
@@ -121,55 +148,6 @@ fn answer(endpoint: &mut Endpoint, size: usize, rounds: usize) -> Result<String,
             endpoint.recv(1 - arrived)?;
         }
         pending = endpoint.send(arrived)?;
-    }
-    endpoint.wait(0, pending)?;
-    Ok("done".into())
-}
-
-/// Sends `count` messages a window at a time; messages per second until the last is acknowledged.
-/// The last buffer is for the acknowledgements.
-fn source(endpoint: &mut Endpoint, size: usize, count: usize) -> Result<String, String> {
-    endpoint.make_buffers(2, size)?;
-    endpoint.recv(1)?;
-    // The other side has posted its first window.
-    endpoint.wait(1, 0)?;
-    let start = Instant::now();
-    let mut sent = 0;
-    while sent < count {
-        let window = WINDOW.min(count - sent);
-        endpoint.recv(1)?;
-        let mut pending = 0;
-        for _ in 0..window {
-            pending += endpoint.send(0)?;
-        }
-        endpoint.wait(1, pending)?;
-        sent += window;
-    }
-    Ok((count as f64 / start.elapsed().as_secs_f64()).to_string())
-}
-
-/// The other side: acknowledges each window, with the next already posted. An acknowledgement is a
-/// message of no bytes.
-fn sink(endpoint: &mut Endpoint, size: usize, count: usize) -> Result<String, String> {
-    endpoint.make_buffers(BUFFERS, size)?;
-    endpoint.add_empty_buffer();
-    let mut posted = 0;
-    let mut done = 0;
-    let mut post = |endpoint: &mut Endpoint| {
-        let window = WINDOW.min(count - posted);
-        for n in posted..posted + window {
-            endpoint.recv(n % BUFFERS)?;
-        }
-        posted += window;
-        Ok::<usize, String>(window)
-    };
-    let mut window = post(endpoint)?;
-    let mut pending = endpoint.send(BUFFERS)?;
-    while done < count {
-        endpoint.wait(window, pending)?;
-        done += window;
-        window = post(endpoint)?;
-        pending = endpoint.send(BUFFERS)?;
     }
     endpoint.wait(0, pending)?;
     Ok("done".into())
