@@ -174,18 +174,16 @@ fn recover_alone() -> Level {
         }
         return Level::Ample;
     }
-    let level = by_missing();
-    // A piece for the C library, as it is about to write; the last half is ours alone.
-    if level != Level::Dire {
-        // SAFETY: the size is not 0.
-        let some = unsafe { Reserve.alloc(SOME) };
-        if !some.is_null() {
-            // SAFETY: from right above.
-            unsafe { Reserve.dealloc(some, SOME) };
-        }
-        tell("memory has run out: nothing new is taken on");
+    // A piece for the C library, which ends the process when a thread first writes to the log and there is
+    // not one byte.
+    // SAFETY: the size is not 0.
+    let some = unsafe { Reserve.alloc(SOME) };
+    if !some.is_null() {
+        // SAFETY: from right above.
+        unsafe { Reserve.dealloc(some, SOME) };
     }
-    level
+    tell("memory has run out: nothing new is taken on");
+    by_missing()
 }
 
 /// The level while something is missing.
