@@ -29,7 +29,7 @@ C_TESTS_ALL     := layout header_cxx table_copied table_linked table_dlopen bare
 C_TESTS         ?= $(C_TESTS_ALL)
 C_TESTS_PORTS   ?= $(PORTS)
 # Not under a checker, which takes more memory than they leave, and ends the process without.
-C_TESTS_SHORT   := shortage
+C_TESTS_SHORT   := shortage strangers_crowds
 # Under a checker rdm only when asked for: it would mostly look at libfabric.
 C_TESTS_CHECKED := $(or $(PORT),local tcp)
 

@@ -15,20 +15,28 @@ soname   = lib$(1).so.$(SO_$(1))
 realname = lib$(1).so.$(if $(filter $(SO_$(1)).%,$(VERSION)),,$(SO_$(1)).)$(VERSION)
 
 # Copied only when it changed, so that what is linked against it is not linked again.
-define place_library
-@cmp -s $(CARGO_TARGET)/release/lib$(1).so $(LIBDIR)/$(realname) || \
-    install -m 755 $(CARGO_TARGET)/release/lib$(1).so $(LIBDIR)/$(realname)
+define place_static
 @cmp -s $(CARGO_TARGET)/release/lib$(1).a $(LIBDIR)/lib$(1).a || \
     install -m 644 $(CARGO_TARGET)/release/lib$(1).a $(LIBDIR)/lib$(1).a
+
+endef
+
+define place_shared
+@cmp -s $(CARGO_TARGET)/release/lib$(1).so $(LIBDIR)/$(realname) || \
+    install -m 755 $(CARGO_TARGET)/release/lib$(1).so $(LIBDIR)/$(realname)
 @ln -sfn $(realname) $(LIBDIR)/$(soname)
 @ln -sfn $(soname) $(LIBDIR)/lib$(1).so
 
 endef
 
+# The shared ones have an allocator of their own (mx_sys::reserve); a program that is linked with both static
+# ones can have only one.
 lib:
-	$(CARGO) build --release -p bmi-mx -p myriexpress --lib --features bmi-mx/reserve,myriexpress/reserve
 	@mkdir -p $(LIBDIR)
-	$(foreach library,$(LIBRARIES),$(call place_library,$(library)))
+	$(CARGO) build --release -p bmi-mx -p myriexpress --lib
+	$(foreach library,$(LIBRARIES),$(call place_static,$(library)))
+	$(CARGO) build --release -p bmi-mx -p myriexpress --lib --features bmi-mx/reserve,myriexpress/reserve
+	$(foreach library,$(LIBRARIES),$(call place_shared,$(library)))
 
 header:
 	$(CARGO) run -q -p gen_header -- .
