@@ -15,7 +15,7 @@ MX_TESTS_SHARED  := pattern port limit secret_file check world
 MX_TESTS_OWN     := couple party mx
 
 MX_TESTS_PLAIN   := args lifecycle messages order wildcard any sends cancel connect handler timeouts \
-                    progression contextids threads fork info names gone proof secret
+                    progression contextids threads fork info names gone proof secret shortage
 MX_TESTS_ALL     := layout header_cxx $(MX_TESTS_PLAIN) together
 MX_TESTS         ?= $(MX_TESTS_ALL)
 
@@ -45,7 +45,7 @@ $(1)/mx/header_cxx: $(C_TESTS_DIR)/mx/header_cxx.cpp $$(MX_TESTS_HDRS) | lib
 $(1)/mx/layout: $(1)/mx/layout.o $(1)/mx/header_c99.o | lib
 	$$(CC) $(2) -o $$@ $$^ $$(MX_TESTS_LINK) $$(C_TESTS_LIBS)
 
-$(addprefix $(1)/mx/,$(MX_TESTS_PLAIN) shortage): $(1)/mx/%: $(1)/mx/%.o \
+$(addprefix $(1)/mx/,$(MX_TESTS_PLAIN)): $(1)/mx/%: $(1)/mx/%.o \
     $(addprefix $(1)/mx/support/,$(MX_TESTS_OWN:=.o)) \
     $(addprefix $(1)/support/,$(MX_TESTS_SHARED:=.o)) | lib
 	$$(CC) $(2) -o $$@ $$^ $$(MX_TESTS_LINK) $$(C_TESTS_LIBS)

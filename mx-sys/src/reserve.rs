@@ -19,10 +19,13 @@
 //! Cost: nothing while there is memory, but the address space; no page of it is ever written.
 
 use crate::MonotonicClock;
+use env_logger::{Builder, Target};
+use log::{LevelFilter, Log, Record};
 use mx_proto::supply::{Level, Supply};
 use mx_proto::{Clock, Instant};
 use parking_lot::{Condvar, Mutex};
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -122,11 +125,16 @@ fn spend(size: usize, again: impl Fn() -> *mut u8) -> *mut u8 {
     ptr::null_mut()
 }
 
-/// Has the calling thread take now what it gets from the C library when it first waits for a lock: if
-/// there is no memory for that then, the C library ends the process.
+/// Has the calling thread take now what it gets from the C library when it first waits for a lock, and when
+/// it first writes to the log: if there is no memory for that then, the C library ends the process.
 pub fn prepare_thread() {
     let lock = Mutex::new(());
     Condvar::new().wait_for(&mut lock.lock(), Duration::ZERO);
+    let nowhere = Builder::new()
+        .filter_level(LevelFilter::Error)
+        .target(Target::Pipe(Box::new(io::sink())))
+        .build();
+    nowhere.log(&Record::builder().level(log::Level::Error).build());
 }
 
 /// Begins to keep memory back. Only for a library whose allocator is [`Reserve`].
@@ -174,15 +182,14 @@ fn recover_alone() -> Level {
         }
         return Level::Ample;
     }
-    // A piece for the C library, which ends the process when a thread first writes to the log and there is
-    // not one byte.
+    // A piece for the C library: this thread may not be prepared.
     // SAFETY: the size is not 0.
     let some = unsafe { Reserve.alloc(SOME) };
     if !some.is_null() {
         // SAFETY: from right above.
         unsafe { Reserve.dealloc(some, SOME) };
+        tell("memory has run out: nothing new is taken on");
     }
-    tell("memory has run out: nothing new is taken on");
     by_missing()
 }
 
