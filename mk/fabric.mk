@@ -9,8 +9,8 @@ C_TESTS_FABRIC := $(filter-out gossip header_cxx,$(C_TESTS_ALL)) fabric_mixed
 
 $(BINDIR)/mx_fabrics:
 	@mkdir -p $(@D)
-	$(CARGO) build --release -p mx_fabrics
-	cp $(CARGO_TARGET)/release/mx_fabrics $@
+	$(CARGO) build --profile tools -p mx_fabrics
+	cp $(TOOLS_TARGET)/mx_fabrics $@
 
 fabrics: $(BINDIR)/mx_fabrics
 	$(BINDIR)/mx_fabrics

@@ -25,8 +25,8 @@ $(MX_TOOLS): mx-tools
 
 mx-tools:
 	@mkdir -p $(BINDIR)
-	$(CARGO) build --release -p mx_tools
-	cp $(addprefix $(CARGO_TARGET)/release/,$(notdir $(MX_TOOLS))) $(BINDIR)/
+	$(CARGO) build --profile tools -p mx_tools
+	cp $(addprefix $(TOOLS_TARGET)/,$(notdir $(MX_TOOLS))) $(BINDIR)/
 
 # All five, at work: over each port, beside each other, and told nonsense.
 CHECK_TARGETS += mx-tools-check man-check

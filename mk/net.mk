@@ -12,8 +12,8 @@ NET_SUPPORT   := net cable traffic
 
 $(BINDIR)/mx_shaper:
 	@mkdir -p $(@D)
-	$(CARGO) build --release -p mx_shaper
-	cp $(CARGO_TARGET)/release/mx_shaper $@
+	$(CARGO) build --profile tools -p mx_shaper
+	cp $(TOOLS_TARGET)/mx_shaper $@
 
 $(NET_PROGRAMS): $(C_TESTS_OUT)/%: $(C_TESTS_OUT)/%.o \
     $(addprefix $(C_TESTS_OUT)/support/,$(C_TESTS_HOST:=.o) $(NET_SUPPORT:=.o) ops_linked.o) | lib

@@ -7,8 +7,8 @@ BENCH_FLAGS ?=
 
 $(BINDIR)/bmi_mx_perf:
 	@mkdir -p $(@D)
-	$(CARGO) build --release -p bmi_mx_perf
-	cp $(CARGO_TARGET)/release/bmi_mx_perf $@
+	$(CARGO) build --profile tools -p bmi_mx_perf
+	cp $(TOOLS_TARGET)/bmi_mx_perf $@
 
 # A table and SVG plots under build/bench. BENCH_FLAGS=--json for one object a line. Without
 # libfabric, or without a provider, it says that rdm was not measured; without UCX (Debian: libucx0)

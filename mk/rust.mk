@@ -14,6 +14,9 @@ SO_myriexpress := 1
 soname   = lib$(1).so.$(SO_$(1))
 realname = lib$(1).so.$(if $(filter $(SO_$(1)).%,$(VERSION)),,$(SO_$(1)).)$(VERSION)
 
+# What `cargo build --profile tools` makes.
+TOOLS_TARGET := $(CARGO_TARGET)/tools
+
 # Copied only when it changed, so that what is linked against it is not linked again.
 define place_static
 @cmp -s $(CARGO_TARGET)/release/lib$(1).a $(LIBDIR)/lib$(1).a || \
@@ -29,14 +32,18 @@ define place_shared
 
 endef
 
-# The shared ones have an allocator of their own (mx_sys::reserve); a program that is linked with both static
-# ones can have only one.
+# One kind at a time: beside an rlib nothing is optimised across crates. The shared ones have an allocator
+# of their own (mx_sys::reserve); a program that is linked with both static ones can have only one.
+define build_library
+$(CARGO) rustc --release -p $(subst _,-,$(1)) --lib --crate-type staticlib
+$(call place_static,$(1))
+$(CARGO) rustc --release -p $(subst _,-,$(1)) --lib --crate-type cdylib --features reserve
+$(call place_shared,$(1))
+endef
+
 lib:
 	@mkdir -p $(LIBDIR)
-	$(CARGO) build --release -p bmi-mx -p myriexpress --lib
-	$(foreach library,$(LIBRARIES),$(call place_static,$(library)))
-	$(CARGO) build --release -p bmi-mx -p myriexpress --lib --features bmi-mx/reserve,myriexpress/reserve
-	$(foreach library,$(LIBRARIES),$(call place_shared,$(library)))
+	$(foreach library,$(LIBRARIES),$(call build_library,$(library)))
 
 header:
 	$(CARGO) run -q -p gen_header -- .

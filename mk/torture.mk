@@ -14,8 +14,8 @@ TORTURE = $(BINDIR)/bmi_mx_torture --library $(LIBDIR)/libbmi_mx.so --logs $(BUI
 
 $(BINDIR)/bmi_mx_torture:
 	@mkdir -p $(@D)
-	$(CARGO) build --release -p bmi_mx_torture
-	cp $(CARGO_TARGET)/release/bmi_mx_torture $@
+	$(CARGO) build --profile tools -p bmi_mx_torture
+	cp $(TOOLS_TARGET)/bmi_mx_torture $@
 
 torture: lib $(BINDIR)/bmi_mx_torture
 	@for port in $(PORTS); do \
