@@ -236,7 +236,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
         body: &B,
     ) {
         if self.core.is_closing(link) {
-            // What comes behind a breach of the rules begins nothing.
+            // What comes behind a breach of the rules, or by whom was turned away, begins nothing.
             self.core.stats.stale += 1;
         } else if header.kind == wire::Kind::Confirmed
             && self.core.introductions.confirmed(link, header.length == 1)
@@ -480,10 +480,10 @@ impl<M: Memory> Core<M> {
         bound.filter(owns).unwrap_or(NOBODY)
     }
 
-    /// Is the link to be closed as soon as the port is not being polled?
+    /// Is the link to be closed as soon as the port is not being polled, or has sent its last packet?
     fn is_closing(&self, link: LinkId) -> bool {
         let closes = |errand: &super::Errand<M>| matches!(errand, super::Errand::Close(of, _) if *of == link);
-        self.errands.iter().any(closes)
+        self.session_out.ends(link) || self.errands.iter().any(closes)
     }
 
     /// Keeps a packet behind an answer whose sender is still being looked at: no more of them than we

@@ -24,6 +24,7 @@
 //! we have.
 
 use super::Core;
+use super::aside::After;
 use super::introductions::{REFUSED, UNASKED, UNVOUCHED};
 use crate::credit::Credit;
 use crate::event::Identity;
@@ -215,7 +216,7 @@ impl<M: Memory> Core<M> {
             return self.push_control(id, header, &hello.emit());
         }
         let control = Control::new(header, &hello.emit());
-        self.session_out.push(link, control, false);
+        self.session_out.push(link, control, After::Open);
     }
 
     /// `name`: whom it is for. Whoever has not proven its name is told nothing that only the owner of
@@ -340,7 +341,7 @@ impl<M: Memory> Core<M> {
                 .credit
                 .on_allowance(header.credit_bytes, header.credit_messages);
         }
-        self.send_reply(Some(id), link, header.word, Status::Success, false);
+        self.send_reply(Some(id), link, header.word, Status::Success, After::Open);
     }
 
     /// Whoever has the address repeats what we say. When we reach ourselves under some name, the
@@ -380,7 +381,7 @@ impl<M: Memory> Core<M> {
         let mut header = Header::new(wire::Kind::Reply, connect, epoch.into());
         header.aux = REPLY_KNOWN;
         let hello = self.hello(None, 0, Some((to.identity.nic, to.identity.endpoint)));
-        self.send_session(None, link, header, &hello.emit(), false);
+        self.send_session(None, link, header, &hello.emit(), After::Open);
     }
 
     /// The peer knows us as `epoch`, which is not `from`.
@@ -433,8 +434,9 @@ impl<M: Memory> Core<M> {
 
     fn refuse(&mut self, link: LinkId, from: Option<PartnerId>, header: &Header, status: Status) {
         self.stats.refused += 1;
-        let close = from.is_none() && !self.introductions.holds(link);
-        self.send_reply(from, link, header.word, status, close);
+        let closes = from.is_none() && !self.introductions.holds(link);
+        let after = if closes { After::Close } else { After::Open };
+        self.send_reply(from, link, header.word, status, after);
     }
 
     /// The partner a stranger's link belongs to from now on, made if need be.
@@ -732,7 +734,7 @@ impl<M: Memory> Core<M> {
         link: LinkId,
         connect: u64,
         status: Status,
-        close: bool,
+        after: After,
     ) {
         let partner = to
             .filter(|_| status == Status::Success)
@@ -741,7 +743,7 @@ impl<M: Memory> Core<M> {
         let hello = self.hello(to, 0, name);
         let mut header = Header::new(wire::Kind::Reply, connect, 0);
         header.aux = reply_code(status);
-        self.send_session(to, link, header, &hello.emit(), close);
+        self.send_session(to, link, header, &hello.emit(), after);
     }
 
     /// Does so much wait on this link that nobody who reads it would have let it grow? What a peer
@@ -765,7 +767,7 @@ impl<M: Memory> Core<M> {
         link: LinkId,
         mut header: Header,
         body: &[u8],
-        close: bool,
+        after: After,
     ) {
         let unread_max = self.unread_max();
         let Self {
@@ -784,7 +786,7 @@ impl<M: Memory> Core<M> {
             partner.credit.on_told(terms, budget);
         }
         let control = Control::new(header, body);
-        self.session_out.push(link, control, close);
+        self.session_out.push(link, control, after);
     }
 }
 

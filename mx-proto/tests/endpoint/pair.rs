@@ -700,6 +700,11 @@ impl Pair {
         (cable.lanes[0].packets.drain(..).collect(), cable.gone[1])
     }
 
+    /// Has whoever began that link closed it?
+    pub(crate) fn left(&self, cable: usize) -> bool {
+        self.hub.borrow().cables[cable].gone[0]
+    }
+
     /// B has no more places than this, of which one source may have half of what others leave.
     pub(crate) fn with_places(places: usize) -> Self {
         let mut pair = Self::new();

@@ -17,6 +17,7 @@
 
 use super::{Due, Stage};
 use crate::endpoint::Core;
+use crate::endpoint::aside::After;
 use crate::event::Identity;
 use crate::ids::{LinkId, NicId, PartnerId, SessionId};
 use crate::memory::Memory;
@@ -129,7 +130,7 @@ impl<M: Memory> Core<M> {
         let header = Header::new(wire::Kind::Challenge, 0, 0);
         // A Connect with a wrong key may have been refused before this one.
         session_out.keep_open(link);
-        session_out.push(link, Control::new(header, &body.emit()), false);
+        session_out.push(link, Control::new(header, &body.emit()), After::Open);
         true
     }
 
@@ -214,7 +215,7 @@ impl<M: Memory> Core<M> {
         }
         let header = Header::new(wire::Kind::Prove, 0, 0);
         self.session_out
-            .push(link, Control::new(header, &proof), false);
+            .push(link, Control::new(header, &proof), After::Open);
     }
 
     /// May what comes on this link of a partner's be believed, as far as the site's secret goes?

@@ -10,6 +10,7 @@
 
 use super::{Doubt, Due, End, Introduction, Introductions, MORE_MAX, OLD_TIME, Stage};
 use crate::config::Place;
+use crate::endpoint::aside::After;
 use crate::endpoint::inbound::Inbound;
 use crate::endpoint::{Core, Endpoint, Errand};
 use crate::event::{Handler, Identity};
@@ -315,7 +316,7 @@ impl<M: Memory> Core<M> {
             return;
         }
         self.stats.refused += 1;
-        self.send_reply(None, link, header.word, Status::NoResources, false);
+        self.send_reply(None, link, header.word, Status::NoResources, After::Open);
     }
 
     /// Whom we have called says it is somebody else than whom we meant, or another than we know under
@@ -409,7 +410,7 @@ impl<M: Memory> Core<M> {
         self.push_control(old, ping, &[]);
     }
 
-    /// Whoever has introduced itself on a link is not let in.
+    /// Whoever has introduced itself on a link is not let in: it is told so, and the link ends.
     pub(super) fn turn_away(&mut self, link: LinkId, status: Status) {
         let Some(introduction) = self.take_introduction(link) else {
             return;
@@ -422,7 +423,8 @@ impl<M: Memory> Core<M> {
         let first = [(introduction.header, introduction.hello)];
         for (at, (header, _)) in first.iter().chain(&introduction.more).enumerate() {
             self.stats.refused += 1;
-            self.send_reply(None, link, header.word, status, at == last);
+            let after = if at == last { After::End } else { After::Open };
+            self.send_reply(None, link, header.word, status, after);
         }
     }
 
@@ -484,7 +486,7 @@ impl<M: Memory> Core<M> {
             };
             let header = Header::new(wire::Kind::Confirm, 0, 0);
             let control = Control::new(header, &body.emit());
-            self.session_out.push(ours, control, false);
+            self.session_out.push(ours, control, After::Open);
         }
         true
     }
@@ -507,7 +509,8 @@ impl<M: Memory> Core<M> {
             && asked.token == self.token(asked.to)
             && (asked.from == Address::default() || owns(asked.from));
         let header = Header::new(wire::Kind::Confirmed, 0, yes.into());
-        self.session_out.push(link, Control::new(header, &[]), true);
+        let control = Control::new(header, &[]);
+        self.session_out.push(link, control, After::Close);
     }
 
     /// How the log names where a stranger comes from, and who it says it is.
