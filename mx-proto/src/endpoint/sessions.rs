@@ -316,11 +316,8 @@ impl<M: Memory> Core<M> {
             }
             return self.reply_known(link, header.word, epoch, hello);
         }
-        let known = self
-            .partners
-            .find(hello.identity.nic, hello.identity.endpoint);
-        let known = known.and_then(|id| self.partners.of(id));
-        if known.is_some_and(|partner| {
+        let known = self.partners.namesake(&hello.identity);
+        if known.is_some_and(|(_, partner)| {
             partner.session == Some(hello.identity.session) && partner.links.len() >= LINKS_MAX
         }) {
             return self.refuse(link, None, header, Status::NoResources);
@@ -355,10 +352,7 @@ impl<M: Memory> Core<M> {
     /// come back, or it reaches us under a second address. Only it knows which; this is the epoch
     /// to ask it about. If it comes afresh, what was before is over.
     fn known_otherwise(&mut self, hello: &Hello, header: &Header) -> Option<u16> {
-        let id = self
-            .partners
-            .find(hello.identity.nic, hello.identity.endpoint)?;
-        let partner = self.partners.of(id)?;
+        let (id, partner) = self.partners.namesake(&hello.identity)?;
         let session = hello.identity.session;
         let known = match (partner.session, partner.over.as_deref()) {
             (Some(known), _) if known == session => partner.peer_epoch,
@@ -407,14 +401,10 @@ impl<M: Memory> Core<M> {
             }
             return self.leave_link(link, from);
         }
-        let known = self.partners.find(who.nic, who.endpoint).filter(|id| {
-            self.partners.of(*id).is_some_and(|partner| {
-                *id != from
-                    && partner.session == Some(who.session)
-                    && u32::from(partner.epoch) == epoch
-            })
+        let known = self.partners.namesake(&who).filter(|(id, partner)| {
+            *id != from && partner.session == Some(who.session) && u32::from(partner.epoch) == epoch
         });
-        let Some(known) = known else {
+        let Some((known, _)) = known else {
             // It takes us for one we have parted as, unless it has connected to us meanwhile: then
             // it learns on its own link whom it has reached.
             let partner = self.partners.of(from);
@@ -446,11 +436,12 @@ impl<M: Memory> Core<M> {
         source: Source,
         identity: Identity,
     ) -> Option<PartnerId> {
-        let known = self.partners.find(identity.nic, identity.endpoint);
-        let id = match known {
-            Some(id) => {
-                let session = self.partners.of(id)?.session;
-                if session.is_some_and(|session| session != identity.session) {
+        let id = match self.partners.namesake(&identity) {
+            Some((id, partner)) => {
+                if partner
+                    .session
+                    .is_some_and(|session| session != identity.session)
+                {
                     debug_assert!(false, "an old life has not been asked");
                     return None;
                 }
@@ -674,11 +665,10 @@ impl<M: Memory> Core<M> {
     /// already, to which those who wait have got.
     fn resolve(&mut self, link: LinkId, from: PartnerId, hello: &Hello) -> Option<PartnerId> {
         let identity = hello.identity;
-        let known = self.partners.find(identity.nic, identity.endpoint);
-        let Some(known) = known.filter(|known| *known != from) else {
+        let known = self.partners.namesake(&identity);
+        let Some((known, partner)) = known.filter(|(known, _)| *known != from) else {
             return Some(from);
         };
-        let partner = self.partners.of(known)?;
         match partner.session {
             // It was reached under both names and has answered under neither yet: the other
             // connect will find this one.
