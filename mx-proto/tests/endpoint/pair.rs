@@ -181,7 +181,7 @@ impl Port<Shared> for QueuePort {
             .unwrap_or(Proof::Proven)
     }
 
-    fn owns(&self, address: Address) -> bool {
+    fn has_address(&self, address: Address) -> bool {
         self.node != 0 || [100, ALIAS_OF_A].contains(&address.0)
     }
 

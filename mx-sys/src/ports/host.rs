@@ -586,16 +586,16 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn proof(&self, link: LinkId, claim: &Claim) -> Proof {
-        let owns = |user: u32| {
+        let user_has = |user: u32| {
             let endpoint = claim.endpoint.0;
             self.local
                 .as_ref()
-                .is_some_and(|it| it.owns(user, endpoint))
+                .is_some_and(|it| it.user_has(user, endpoint))
         };
-        prove(self.origin(link), &self.own, claim, owns)
+        prove(self.origin(link), &self.own, claim, user_has)
     }
 
-    fn owns(&self, address: Address) -> bool {
+    fn has_address(&self, address: Address) -> bool {
         nic::has(origin::ip_of(address))
     }
 

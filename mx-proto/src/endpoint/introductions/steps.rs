@@ -50,7 +50,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 Due::Confirm(link, asked) => {
                     let port = &self.port;
                     self.core
-                        .confirm(link, &asked, |address| port.owns(address));
+                        .confirm(link, &asked, |address| port.has_address(address));
                 }
                 Due::Trust(link) => self.trusted(link, now, handler),
                 Due::Challenge(link, from, body) => {
@@ -494,13 +494,13 @@ impl<M: Memory> Core<M> {
     }
 
     /// The hello is known to whoever has overheard it: it must have come from here, too.
-    fn confirm(&mut self, link: LinkId, asked: &ConfirmBody, owns: impl FnOnce(Address) -> bool) {
+    fn confirm(&mut self, link: LinkId, asked: &ConfirmBody, here: impl FnOnce(Address) -> bool) {
         if !self.session_out.has_room(link) {
             return self.violation(link, 0, "questions without reading the answers");
         }
         let yes = asked.identity == self.identity
             && asked.token == self.token(asked.to)
-            && (asked.from == Address::default() || owns(asked.from));
+            && (asked.from == Address::default() || here(asked.from));
         let header = Header::new(wire::Kind::Confirmed, 0, yes.into());
         let control = Control::new(header, &[]);
         self.session_out.push(link, control, After::Close);
