@@ -242,21 +242,12 @@ fn start(
         endpoint: identity.endpoint.0,
         route: Route::AUTO,
     };
-    let key = mx_sys::endpoint_key().map_err(|reason| Error::System {
+    let endpoint_config = ports.endpoint_config(&config.mx.endpoint);
+    let endpoint_config = endpoint_config.map_err(|reason| Error::System {
         what: "random numbers",
         reason,
     })?;
-    let endpoint = Endpoint::new(
-        mx_proto::Config {
-            key,
-            secret: ports.secret().cloned(),
-            ..config.mx.endpoint.clone()
-        },
-        identity,
-        KEY,
-        ports,
-        MonotonicClock,
-    );
+    let endpoint = Endpoint::new(endpoint_config, identity, KEY, ports, MonotonicClock);
     let mut method = Method::new(Settings::from(&config), own.to_string(), endpoint);
     address::set_method_type(method_id);
     if let Some((addr, address)) = &listen {

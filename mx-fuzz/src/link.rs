@@ -168,7 +168,7 @@ impl Port<Buffer> for HostilePort {
         [link.index().into(), 1]
     }
 
-    fn owns(&self, address: Address) -> bool {
+    fn has_address(&self, address: Address) -> bool {
         address.0 % 2 == 1
     }
 
