@@ -21,6 +21,7 @@ use mx_proto::{LinkId, Route, Target};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Memory of an operation, which knows whether it is still held by somebody.
 #[derive(Debug)]
@@ -102,6 +103,23 @@ impl Wire {
 
     pub(crate) fn tell(&mut self, link: LinkId, word: Word) {
         self.inbox.push_back((link, word));
+    }
+
+    /// Tells that of every link.
+    pub(crate) fn tell_all(&mut self, word: &Word) {
+        let links = self.links.keys().map(|link| LinkId::new(*link, 0));
+        self.inbox.extend(links.map(|link| (link, word.clone())));
+    }
+
+    /// One of the links there are, counted round.
+    pub(crate) fn link(&self, at: usize) -> Option<LinkId> {
+        let at = at % self.links.len().max(1);
+        let link = self.links.keys().nth(at);
+        link.map(|link| LinkId::new(*link, 0))
+    }
+
+    pub(crate) fn pass(&mut self, span: Duration) {
+        self.now = self.now.after(span);
     }
 
     fn end(&mut self, link: LinkId) -> Option<u64> {
