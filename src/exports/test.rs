@@ -19,7 +19,7 @@ use crate::abi::types::{
 };
 use crate::boundary::{export, in_range, optional, required};
 use crate::error::Error;
-use crate::instance::{self, Done, Unexpected};
+use crate::instance::{self, Done};
 use libc::{c_int, c_void};
 use std::ptr::NonNull;
 use std::slice;
@@ -78,7 +78,7 @@ export! {
         // SAFETY: C passes `incount` ids and leaves them alone during the call.
         let ids = unsafe { slice::from_raw_parts(ids.as_ptr(), count) };
         let mut place = 0;
-        let found = instance::test_some(ids, context, idle, &mut |index, done| {
+        let found = instance::test_some(ids, context, idle, |index, done| {
             if place < count {
                 // SAFETY: within the `incount` entries that C passes; an index of an array whose
                 // length is an int is an int.
@@ -118,7 +118,7 @@ export! {
         let idle = idle_time(max_idle_time_ms)?;
         let context = context(context_id)?;
         let mut place = 0;
-        let found = instance::test_context(context, count, idle, &mut |done| {
+        let found = instance::test_context(context, count, idle, |done| {
             if place < count {
                 // SAFETY: within the `incount` entries that C passes.
                 unsafe {
@@ -149,7 +149,7 @@ export! {
         let count = capacity(incount)?;
         let idle = idle_time(max_idle_time_ms)?;
         let mut place = 0;
-        let found = instance::test_unexpected(count, idle, &mut |message: Unexpected| {
+        let found = instance::test_unexpected(count, idle, |message| {
             if place < count {
                 let info = bmi_method_unexpected_info {
                     error_code: message.error,
@@ -185,7 +185,7 @@ impl Outputs {
         errors: *mut bmi_error_code_t,
         sizes: *mut bmi_size_t,
         user_ptrs: *mut *mut c_void,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, Box<Error>> {
         Ok(Self {
             errors: required("error_code", errors)?,
             sizes: required("actual_size", sizes)?,
@@ -213,12 +213,12 @@ impl Outputs {
 
 /// How many entries the output arrays have.
 #[inline]
-fn capacity(incount: c_int) -> Result<usize, Error> {
+fn capacity(incount: c_int) -> Result<usize, Box<Error>> {
     Ok(in_range("incount", incount, 1, c_int::MAX.into())? as usize)
 }
 
 #[inline]
-fn idle_time(ms: c_int) -> Result<Duration, Error> {
+fn idle_time(ms: c_int) -> Result<Duration, Box<Error>> {
     let ms = in_range("max_idle_time_ms", ms, 0, c_int::MAX.into())?;
     Ok(Duration::from_millis(ms as u64))
 }
