@@ -10,8 +10,8 @@
 //! `finalize` too. Names are resolved and the host's functions called without a lock.
 //!
 //! The instance is made by the first `initialize` and used by all that follow; it is never freed, so that
-//! a thread needs no share in it. A child of `fork` makes another one: its parent's lock may be held by a
-//! thread that the child does not have.
+//! a thread needs no share in it. A child of `fork` makes another one: its parent's locks may be held by
+//! threads that the child does not have.
 //!
 //! Owns: the one instance, its start and its end.
 //! Knows nothing of: the protocol, C's pointers.
@@ -38,6 +38,7 @@ use mx_sys::progress::{Guard, Tuning, WaitStats};
 use mx_sys::published::{MethodGauges, PortView, Publisher, Sample};
 use mx_sys::{Helper, Interest, Lingering, MonotonicClock, Progress, Shared, linger, nic, reserve};
 use parking_lot::Mutex;
+use std::cell::Cell;
 use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -139,11 +140,15 @@ impl Progress for Engine {
     }
 }
 
-/// The instance, from the first `initialize` on; comes from an `Arc` that is never dropped.
-static INSTANCE: AtomicPtr<Shared<Engine>> = AtomicPtr::new(ptr::null_mut());
+/// What all lives of the method in this process share.
+struct Instance {
+    shared: Arc<Shared<Engine>>,
+    /// Held while the method starts or ends.
+    lifecycle: Mutex<()>,
+}
 
-/// Held while the method starts or ends.
-static LIFECYCLE: Mutex<()> = Mutex::new(());
+/// The instance, from the first `initialize` on; never freed.
+static INSTANCE: AtomicPtr<Instance> = AtomicPtr::new(ptr::null_mut());
 
 /// Threads that are telling the host of peers; begun with the engine's lock held.
 static TELLING: AtomicUsize = AtomicUsize::new(0);
@@ -175,8 +180,9 @@ pub fn initialize(
     flags: i32,
     options: Option<&str>,
 ) -> Result<(), Box<Error>> {
-    let _one_at_a_time = LIFECYCLE.lock();
-    if own().is_some_and(|instance| instance.lock().active()) {
+    let instance = made().map_err(no_descriptors)?;
+    let _one_at_a_time = instance.lifecycle.lock();
+    if instance.shared.lock().active() {
         return Err(Error::AlreadyInitialized.into());
     }
     let server = flags & BMI_INIT_SERVER != 0;
@@ -195,10 +201,14 @@ pub fn initialize(
     if cfg!(feature = "reserve") {
         reserve::fill();
     }
-    start(listen, method_id, options).inspect_err(|_| reserve::empty())
+    start(&instance.shared, listen, method_id, options).inspect_err(|_| {
+        reserve::empty();
+        instance.shared.end();
+    })
 }
 
 fn start(
+    shared: &Arc<Shared<Engine>>,
     listen: Option<(NonNull<bmi_method_addr>, Arc<Address>)>,
     method_id: i32,
     options: Option<&str>,
@@ -245,20 +255,14 @@ fn start(
     }
     let board = nic::board_number(identity.nic).unwrap_or(0);
     let publisher = Publisher::with_method("bmi_mx", &identity, board);
-    let instance = vacant(config.mx.tuning()).map_err(|reason| Error::System {
-        what: "descriptors for waking threads",
+    shared.retune(config.mx.tuning()).map_err(no_descriptors)?;
+    let helper = config.mx.helper.then(|| Helper::start(Arc::clone(shared)));
+    let helper = helper.transpose().map_err(|reason| Error::System {
+        what: "helper thread",
         reason,
     })?;
-    let helper = config.mx.helper.then(|| Helper::start(instance.clone()));
-    let helper = helper.transpose().map_err(|reason| {
-        instance.end();
-        Error::System {
-            what: "helper thread",
-            reason,
-        }
-    })?;
     log::info!("{own} is open, session {:#x}", identity.session.0);
-    let mut engine = instance.lock();
+    let mut engine = shared.lock();
     engine.method = Some(method);
     engine.helper = helper;
     engine.listen = listen.map(|(_, address)| (address.name.clone(), identity.nic));
@@ -269,16 +273,19 @@ fn start(
     Ok(())
 }
 
-/// The instance of this process, for another life: made when there is none yet.
-fn vacant(tuning: Tuning) -> io::Result<Arc<Shared<Engine>>> {
+fn no_descriptors(reason: io::Error) -> Error {
+    let what = "descriptors for waking threads";
+    Error::System { what, reason }
+}
+
+/// The instance of this process, made when there is none yet.
+fn made() -> io::Result<&'static Instance> {
     if let Some(instance) = own() {
-        instance.retune(tuning)?;
-        // SAFETY: it comes from an `Arc`, of which one share is never dropped.
-        return Ok(unsafe {
-            Arc::increment_strong_count(instance);
-            Arc::from_raw(instance)
-        });
+        return Ok(instance);
     }
+    // Perhaps the parent's, if this is a child of fork. It stays as it is: its sockets and shared memory
+    // are not ours to end, not even to close in order.
+    let before = INSTANCE.load(Ordering::Acquire);
     let engine = Engine {
         method: None,
         helper: None,
@@ -289,14 +296,22 @@ fn vacant(tuning: Tuning) -> io::Result<Arc<Shared<Engine>>> {
         publisher: Publisher::silent(),
         unpolled: 0,
     };
-    let instance = Arc::new(Shared::new(engine, tuning)?);
-    // The parent's, if this is a child of fork, stays as it is: its sockets and shared memory are not
-    // ours to end, not even to close in order.
-    INSTANCE.store(
-        Arc::into_raw(instance.clone()).cast_mut(),
-        Ordering::Release,
-    );
-    Ok(instance)
+    let ours = Box::new(Instance {
+        shared: Arc::new(Shared::new(engine, Tuning::default())?),
+        lifecycle: Mutex::new(()),
+    });
+    let ours = Box::into_raw(ours);
+    let put = INSTANCE.compare_exchange(before, ours, Ordering::AcqRel, Ordering::Acquire);
+    // SAFETY: never freed, but for ours if another thread was faster.
+    Ok(unsafe {
+        put.map_or_else(
+            |theirs| {
+                drop(Box::from_raw(ours));
+                &*theirs
+            },
+            |_| &*ours,
+        )
+    })
 }
 
 fn open_options(listen: Option<&PeerName>, config: &Config) -> OpenOptions {
@@ -315,23 +330,23 @@ fn open_options(listen: Option<&PeerName>, config: &Config) -> OpenOptions {
 
 /// Stops the method. See `BMI_mx_finalize`.
 pub fn finalize() -> Result<(), Box<Error>> {
-    let _one_at_a_time = LIFECYCLE.lock();
-    let instance = instance()?;
+    let Instance { shared, lifecycle } = own().ok_or_else(not_initialized)?;
+    let _one_at_a_time = lifecycle.lock();
     let helper = {
-        let mut engine = instance.lock();
+        let mut engine = shared.lock();
         engine.method()?;
         engine.helper.take()
     };
     // Not with the lock: the thread takes it.
     drop(helper);
     let (method, shutdown) = {
-        let mut engine = instance.lock();
+        let mut engine = shared.lock();
         engine.ended = true;
         engine.listen = None;
         engine.publisher = Publisher::silent();
         (engine.method.take(), engine.shutdown)
     };
-    instance.end();
+    shared.end();
     if let Some(mut method) = method {
         method.close();
         leave(&mut method, shutdown);
@@ -361,18 +376,27 @@ fn leave(method: &mut HostMethod, at_most: Duration) {
 
 /// The instance of this process; `None` before the first `initialize`, and in a child of fork before
 /// its own.
+///
+/// Each thread takes at its first call what it gets from the C library when it first waits for a lock or
+/// writes to the log: without memory that would end the process. That takes a word of the thread's own, at
+/// a dozen instructions a call, because any call may come to that.
 #[inline]
-fn own() -> Option<&'static Shared<Engine>> {
+fn own() -> Option<&'static Instance> {
+    thread_local!(static PREPARED: Cell<bool> = const { Cell::new(false) });
+    if !PREPARED.get() {
+        PREPARED.set(true);
+        reserve::prepare_thread();
+    }
     // SAFETY: null, or never freed.
     let instance = unsafe { INSTANCE.load(Ordering::Acquire).as_ref() };
-    instance.filter(|instance| instance.is_mine())
+    instance.filter(|instance| instance.shared.is_mine())
 }
 
-/// The same; there need be no life in it.
+/// The same for a call, which need not find a method in it.
 #[inline]
-fn instance() -> Result<&'static Shared<Engine>, Box<Error>> {
+fn shared() -> Result<&'static Shared<Engine>, Box<Error>> {
     match own() {
-        Some(instance) => Ok(instance),
+        Some(instance) => Ok(&instance.shared),
         None => Err(not_initialized()),
     }
 }
@@ -414,7 +438,7 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
     let addr = address::create(name, nic);
     if let (Some(instance), Some(nic)) = (own(), nic) {
         let known = address::find(addr.as_ptr());
-        if let (Some(address), Ok(method)) = (known, instance.lock().method())
+        if let (Some(address), Ok(method)) = (known, instance.shared.lock().method())
             && let Err(error) = method.attach(addr.as_ptr(), &address, nic, true)
         {
             log::warn!("{error}");
@@ -425,7 +449,7 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
 
 /// Our own interface, if it is what we listen on.
 fn own_nic(name: &PeerName) -> Option<NicId> {
-    let engine = own()?.lock();
+    let engine = own()?.shared.lock();
     let (own, nic) = engine.listen.as_ref()?;
     (own.host == name.host && own.endpoint == name.endpoint).then_some(*nic)
 }
@@ -433,10 +457,10 @@ fn own_nic(name: &PeerName) -> Option<NicId> {
 /// The peer of an address object that has none yet: made before `initialize`, or its host was not
 /// found so far. With the lock, so that it is of this life.
 #[cold]
-fn late_peer<'a>(
-    instance: &'a Shared<Engine>,
+fn late_peer(
+    shared: &Shared<Engine>,
     addr: NonNull<bmi_method_addr>,
-) -> Result<(Guard<'a, Engine>, PeerKey), Box<Error>> {
+) -> Result<(Guard<'_, Engine>, PeerKey), Box<Error>> {
     let pointer = addr.as_ptr();
     let address = address::find(pointer).ok_or(Error::UnknownAddress(pointer as usize))?;
     let nic = match address.nic() {
@@ -447,7 +471,7 @@ fn late_peer<'a>(
             found.nic
         }
     };
-    let mut engine = instance.lock();
+    let mut engine = shared.lock();
     let key = engine.method()?.attach(pointer, &address, nic, true)?;
     Ok((engine, key))
 }
@@ -456,14 +480,14 @@ fn late_peer<'a>(
 /// nothing is ever reported for it.
 #[inline]
 pub fn post(post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
-    let instance = instance()?;
-    let mut engine = instance.lock();
+    let shared = shared()?;
+    let mut engine = shared.lock();
     let key = match engine.method()?.peers().of_addr(post.addr.as_ptr()) {
         Some(key) => key,
         None => {
             drop(engine);
             let key;
-            (engine, key) = late_peer(instance, post.addr)?;
+            (engine, key) = late_peer(shared, post.addr)?;
             key
         }
     };
@@ -472,7 +496,7 @@ pub fn post(post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
 
 /// Calls an operation off; it is reported once all the same.
 pub fn cancel(id: i64, context: i64) -> Result<(), Box<Error>> {
-    instance()?.lock().method()?.cancel(id, context)
+    shared()?.lock().method()?.cancel(id, context)
 }
 
 /// What `take` finds: at once, after a poll, or while waiting for at most `idle`. Tells the host of
@@ -485,8 +509,8 @@ fn find<R>(
     idle: Duration,
     mut take: impl FnMut(&mut HostMethod) -> Result<Option<R>, Box<Error>>,
 ) -> Result<Option<R>, Box<Error>> {
-    let instance = instance()?;
-    let mut engine = instance.attend();
+    let shared = shared()?;
+    let mut engine = shared.attend();
     let mut found = take(engine.method()?)?;
     if found.is_some() && engine.unpolled < UNPOLLED_MAX {
         engine.unpolled += 1;
@@ -498,16 +522,34 @@ fn find<R>(
         }
     }
     if found.is_none() && !idle.is_zero() {
-        let life = engine.lives;
-        found = wait(engine, interest, idle, |engine| {
-            if engine.lives == life {
-                take(engine.method()?)
-            } else {
-                Err(not_initialized())
-            }
-        })?;
-        engine = instance.lock();
+        return wait(shared, engine, interest, idle, take);
     }
+    if engine.method()?.has_forgotten() {
+        tell(engine);
+    }
+    Ok(found)
+}
+
+/// The rest of [`find`]. Takes `take` itself, which stays in registers until then.
+#[cold]
+#[inline(never)]
+fn wait<R>(
+    shared: &Shared<Engine>,
+    engine: Guard<'_, Engine>,
+    interest: Interest,
+    idle: Duration,
+    mut take: impl FnMut(&mut HostMethod) -> Result<Option<R>, Box<Error>>,
+) -> Result<Option<R>, Box<Error>> {
+    let life = engine.lives;
+    let check = |engine: &mut Engine| {
+        let method = match engine.lives == life {
+            true => engine.method(),
+            false => Err(not_initialized()),
+        };
+        method.and_then(&mut take).transpose()
+    };
+    let found = engine.wait(interest, Some(idle), check).transpose()?;
+    let engine = shared.lock();
     if engine.method.as_ref().is_some_and(Method::has_forgotten) {
         tell(engine);
     }
@@ -516,18 +558,6 @@ fn find<R>(
 
 /// Calls in a row that may do without a poll.
 const UNPOLLED_MAX: u32 = 15;
-
-#[cold]
-#[inline(never)]
-fn wait<R>(
-    engine: Guard<'_, Engine>,
-    interest: Interest,
-    idle: Duration,
-    mut check: impl FnMut(&mut Engine) -> Result<Option<R>, Box<Error>>,
-) -> Result<Option<R>, Box<Error>> {
-    let check = |engine: &mut Engine| check(engine).transpose();
-    engine.wait(interest, Some(idle), check).transpose()
-}
 
 /// Tells the host of peers that died, without the lock.
 #[cold]
@@ -543,7 +573,9 @@ fn tell(mut engine: Guard<'_, Engine>) {
 /// The end of one operation.
 #[inline]
 pub fn test(id: i64, context: i64, idle: Duration) -> Result<Option<Done>, Box<Error>> {
-    find(1 << context, idle, |method| method.take_done(id, context))
+    find(1 << context, idle, move |method| {
+        method.take_done(id, context)
+    })
 }
 
 /// The ends of some of these operations; ids that are 0 are skipped. `out` gets each with its
@@ -555,7 +587,7 @@ pub fn test_some(
     idle: Duration,
     mut out: impl FnMut(usize, Done),
 ) -> Result<usize, Box<Error>> {
-    let found = find(1 << context, idle, |method| {
+    let found = find(1 << context, idle, move |method| {
         let mut count = 0;
         // A wrong id is told before anything is handed out, or what was would be lost.
         for id in ids.iter().filter(|id| **id != 0) {
@@ -583,7 +615,7 @@ pub fn test_context(
     idle: Duration,
     mut out: impl FnMut(Done),
 ) -> Result<usize, Box<Error>> {
-    let found = find(1 << context | UNEXPECTED_READY, idle, |method| {
+    let found = find(1 << context | UNEXPECTED_READY, idle, move |method| {
         let mut count = 0;
         while count < max
             && let Some(done) = method.pop_done(context)
@@ -637,19 +669,19 @@ pub fn test_unexpected(
 fn introduce(addr: NonNull<bmi_method_addr>) -> Result<bool, Box<Error>> {
     // SAFETY: made by `address::create`, and kept until the host drops it.
     let name = unsafe { host::register_addr(addr.as_ptr()) };
-    Ok(instance()?.lock().method()?.registered(addr, name))
+    Ok(shared()?.lock().method()?.registered(addr, name))
 }
 
 /// Opens a context. They all exist always.
 pub fn open_context(_context: i64) -> Result<(), Box<Error>> {
-    instance()?.lock().method()?;
+    shared()?.lock().method()?;
     Ok(())
 }
 
 /// Drops completions that nobody has asked for.
 pub fn close_context(context: i64) {
     if let Some(instance) = own()
-        && let Some(method) = &mut instance.lock().method
+        && let Some(method) = &mut instance.shared.lock().method
     {
         method.close_context(context);
     }
@@ -661,7 +693,7 @@ pub fn drop_addr(addr: NonNull<bmi_method_addr>) {
     let addr = addr.as_ptr();
     // Without an instance there is no peer either.
     if let Some(instance) = own()
-        && let Some(method) = &mut instance.lock().method
+        && let Some(method) = &mut instance.shared.lock().method
     {
         method.drop_addr(addr);
     }
@@ -673,7 +705,7 @@ pub fn drop_addr(addr: NonNull<bmi_method_addr>) {
 /// May the host drop the address of a peer that came to us?
 pub fn drop_addr_query(addr: NonNull<bmi_method_addr>) -> bool {
     own().is_some_and(|instance| {
-        let method = &instance.lock().method;
+        let method = &instance.shared.lock().method;
         method
             .as_ref()
             .is_some_and(|method| method.may_drop(addr.as_ptr()))
@@ -682,13 +714,13 @@ pub fn drop_addr_query(addr: NonNull<bmi_method_addr>) -> bool {
 
 /// What the method has and has counted.
 pub fn gauges() -> Result<MethodGauges, Box<Error>> {
-    Ok(instance()?.lock().method()?.gauges())
+    Ok(shared()?.lock().method()?.gauges())
 }
 
 /// The same of the peer of an address object.
 pub fn peer_gauges(addr: NonNull<bmi_method_addr>) -> Result<PeerGauges, Box<Error>> {
     let pointer = addr.as_ptr();
-    let mut engine = instance()?.lock();
+    let mut engine = shared()?.lock();
     let method = engine.method()?;
     match method.peers().of_addr(pointer) {
         Some(key) => Ok(method.peer_gauges(key)),

@@ -52,11 +52,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             route: address.name.route,
         };
         let key = self.peer_for(target, || address.name.to_string())?;
-        if looked_up {
-            self.peers.attach_looked_up(addr, key);
-        } else {
-            self.peers.attach(addr, key);
-        }
+        self.peers.attach(addr, key, looked_up);
         Ok(key)
     }
 

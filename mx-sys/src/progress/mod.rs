@@ -35,12 +35,10 @@ pub use helper::Helper;
 
 use crate::eventfd::EventFd;
 use crate::fork::ForkMark;
-use crate::reserve;
 use mx_proto::Instant;
 use mx_proto::port::WakeDescriptors;
 use parking_lot::{Mutex, MutexGuard};
 use spin::Spin;
-use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -268,7 +266,6 @@ impl<T: Progress> Shared<T> {
 
     #[cold]
     fn acquire_contended(&self) -> Held<'_, T> {
-        prepare_thread();
         self.contenders.fetch_add(1, Ordering::Relaxed);
         let core = self.core.lock();
         self.contenders.fetch_sub(1, Ordering::Relaxed);
@@ -301,17 +298,6 @@ impl<T: Progress> Shared<T> {
     }
 }
 
-/// Has this thread take what it needs to wait for a lock. Here, where threads are about to wait, and not
-/// where they come in: a look at a word of the thread's own costs a call in a shared library, which is
-/// more than the lock when nobody has it.
-#[cold]
-fn prepare_thread() {
-    thread_local!(static PREPARED: Cell<bool> = const { Cell::new(false) });
-    if !PREPARED.replace(true) {
-        reserve::prepare_thread();
-    }
-}
-
 /// Processors of this machine. Not those this process may run on: pinned to one of many, it still
 /// waits for peers on the others.
 fn processors() -> i64 {
@@ -335,7 +321,8 @@ pub struct Guard<'a, T: Progress> {
 impl<T: Progress> Guard<'_, T> {
     /// Gives the lock back until `check` returns something or `timeout` is over, as
     /// [`Shared::wait_for`] does. To be called when `check` has just found nothing.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     pub fn wait<R>(
         self,
         interest: Interest,

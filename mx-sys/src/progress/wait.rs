@@ -21,7 +21,7 @@
 
 use super::sleep::sleep;
 use super::spin::Spin;
-use super::{Bells, Core, EVERYTHING, Held, Interest, Progress, Shared, WaitStats, prepare_thread};
+use super::{Bells, Core, EVERYTHING, Held, Interest, Progress, Shared, WaitStats};
 use crate::clock::MonotonicClock;
 use mx_proto::port::WakeDescriptors;
 use mx_proto::{Clock, Instant};
@@ -288,7 +288,6 @@ impl<T: Progress> Shared<T> {
         timeout: Option<Duration>,
         check: &mut impl FnMut(&mut T) -> Option<R>,
     ) -> Option<R> {
-        prepare_thread();
         let began = MonotonicClock.now();
         let until = timeout.map(|timeout| began.after(timeout));
         loop {
