@@ -1,32 +1,38 @@
 //! Address objects: what the host holds in its hands for a peer.
 //!
 //! ```text
-//!   host ---> struct bmi_method_addr (24 bytes, the host writes into it)
-//!                  | its address is the key
+//!   host ---> struct bmi_method_addr (24 bytes, the host writes into it) | peer     one place of 64 bytes
+//!                  | its address says which place                          `--> one method's table
 //!                  v
-//!             registry: name, interface, text for people       (this file)
-//!             peers:    which peer it stands for               (one method's table)
+//!             registry: name, interface, text for people, by place
+//!
+//!   chunk 0: 256 places   chunk 1: 1024   chunk 2: 4096 ...
 //! ```
 //!
 //! Every look-up makes an object of its own, for the host gives each one back on its own
 //! (BMI-HOST-ABI.md section 4). They exist before the method is initialized and after it has been
 //! finalized. An object is only ever recognised by its address, never read, so a pointer that is
-//! no object of ours does no harm. One that was dropped stays mapped for a while, as the host may
-//! still look at it through an operation.
+//! no object of ours does no harm. Chunks are never given back, and the place of one that was dropped is
+//! not used again for a while, as the host may still look at it through an operation.
 //!
-//! Owns: the objects' memory. Knows nothing of: peers, the network.
+//! Owns: the objects' memory, and the peers' words in it. Knows nothing of: peers, the network.
+//! Cost: whose place an address is takes one comparison a chunk, and no lock.
 
 use crate::abi::types::bmi_method_addr;
 use crate::peer_name::PeerName;
-use foldhash::fast::RandomState;
 use libc::{c_char, c_int};
 use mx_proto::NicId;
 use mx_proto::supply::Claim;
+use mx_sys::fork::ForkLock;
 use mx_sys::reserve;
 use parking_lot::Mutex;
-use std::collections::{HashMap, VecDeque};
+use std::alloc::{self, Layout};
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
 use std::ffi::CString;
+use std::num::NonZeroU64;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 /// What is known about an address object.
@@ -53,47 +59,115 @@ impl Address {
 }
 
 struct Registry {
-    live: HashMap<usize, (Object, Arc<Address>), RandomState>,
-    /// Dropped objects whose memory is kept, oldest first.
-    dropped: VecDeque<Object>,
+    /// By place; `None` for those that were dropped.
+    known: Vec<Option<Arc<Address>>>,
+    /// Those, oldest first.
+    dropped: VecDeque<usize>,
     /// Room for one more live one.
     room: Claim,
     /// What `initialize` was told, for the objects' `method_type`.
     method_type: c_int,
 }
 
-/// An object's memory.
-struct Object(NonNull<bmi_method_addr>);
-
-// SAFETY: the registry alone frees it; others only have its address.
-unsafe impl Send for Object {}
-
-impl Drop for Object {
-    fn drop(&mut self) {
-        // SAFETY: made by `Box::into_raw` in `create`, and freed only here.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
-    }
+/// A place. All bits zero is one that nobody has.
+#[repr(C, align(64))]
+struct Object {
+    addr: UnsafeCell<bmi_method_addr>,
+    /// The peer's word; 0: none.
+    peer: AtomicU64,
 }
 
 /// What all tables have for an object and its peer ([`Claim::new`]).
 const ADDRESS_COST: usize = 2 << 10;
 
-/// Dropped objects whose memory is kept.
+/// Places that rest.
 const KEPT: usize = 1024;
 
-static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(|| {
-    Mutex::new(Registry {
-        live: HashMap::default(),
+/// Places of the first chunk; each next one has four times as many.
+const FIRST: usize = 256;
+
+/// Chunks, from the first on; they stay.
+static CHUNKS: [AtomicPtr<Object>; 12] = [const { AtomicPtr::new(ptr::null_mut()) }; 12];
+
+static REGISTRY: LazyLock<ForkLock<Registry>> = LazyLock::new(|| {
+    ForkLock::new(Registry {
+        known: Vec::new(),
         dropped: VecDeque::new(),
         room: Claim::new(reserve::SUPPLY, ADDRESS_COST),
         method_type: 0,
     })
 });
 
+/// Places of a chunk, and those of all before it.
+const fn chunk(class: usize) -> (usize, usize) {
+    (FIRST << (2 * class), FIRST * ((1 << (2 * class)) - 1) / 3)
+}
+
+/// The object at this address, and its place.
+#[inline]
+fn object(addr: *const bmi_method_addr) -> Option<(&'static Object, usize)> {
+    for (class, start) in CHUNKS.iter().enumerate() {
+        let start = start.load(Ordering::Acquire);
+        if start.is_null() {
+            break;
+        }
+        let (len, before) = chunk(class);
+        let offset = addr.addr().wrapping_sub(start.addr());
+        if offset < len * size_of::<Object>() {
+            let place = offset / size_of::<Object>();
+            if offset % size_of::<Object>() != 0 {
+                break;
+            }
+            // SAFETY: within a chunk, which stays.
+            return Some((unsafe { &*start.add(place) }, before + place));
+        }
+    }
+    None
+}
+
+/// The object at a place; makes its chunk if there is none yet. With the registry's lock.
+fn at(place: usize) -> *mut Object {
+    let mut class = 0;
+    while place >= chunk(class + 1).1 {
+        class += 1;
+    }
+    let (len, before) = chunk(class);
+    let mut start = CHUNKS[class].load(Ordering::Acquire);
+    if start.is_null() {
+        // Not more than memory has room for.
+        let layout = Layout::array::<Object>(len).unwrap_or(Layout::new::<Object>());
+        // SAFETY: its size is not 0.
+        start = unsafe { alloc::alloc_zeroed(layout) }.cast();
+        if start.is_null() {
+            alloc::handle_alloc_error(layout);
+        }
+        CHUNKS[class].store(start, Ordering::Release);
+    }
+    // SAFETY: within the chunk.
+    unsafe { start.add(place - before) }
+}
+
+/// The word of the peer that an object stands for, if it does.
+#[inline]
+pub fn peer(addr: *const bmi_method_addr) -> Option<NonZeroU64> {
+    let (object, _) = object(addr)?;
+    NonZeroU64::new(object.peer.load(Ordering::Relaxed))
+}
+
+/// Lets an object stand for the peer of this word; `None`: for nobody any more.
+pub fn set_peer(addr: *const bmi_method_addr, word: Option<NonZeroU64>) {
+    if let Some((object, _)) = object(addr) {
+        let word = word.map_or(0, NonZeroU64::get);
+        object.peer.store(word, Ordering::Relaxed);
+    }
+}
+
 /// Is there memory for one more that the host asks for?
 pub fn has_room() -> bool {
     let registry = &mut *REGISTRY.lock();
-    registry.room.admits(registry.live.len())
+    registry
+        .room
+        .admits(registry.known.len() - registry.dropped.len())
 }
 
 /// Makes an object for a peer of that name.
@@ -101,68 +175,82 @@ pub fn create(name: PeerName, nic: Option<NicId>) -> NonNull<bmi_method_addr> {
     let text = name.to_string();
     // A parsed name has no NUL; should it have one, the text ends there.
     let text = CString::new(text.split('\0').next().unwrap_or_default()).unwrap_or_default();
-    let address = Arc::new(Address {
+    let address = Some(Arc::new(Address {
         name,
         text,
         nic: Mutex::new(nic),
-    });
-    let mut registry = REGISTRY.lock();
-    let object = Box::new(bmi_method_addr {
-        method_type: registry.method_type,
-        // Says that it is ours, to a person with a debugger. Never followed.
-        method_data: Arc::as_ptr(&address).cast_mut().cast(),
-        parent: ptr::null_mut(),
-    });
-    let object = NonNull::from(Box::leak(object));
-    let key = object.as_ptr() as usize;
-    registry.live.insert(key, (Object(object), address));
-    object
+    }));
+    let registry = &mut *REGISTRY.lock();
+    let rested = registry.dropped.len() > KEPT;
+    let place = match rested {
+        true => registry.dropped.pop_front(),
+        false => None,
+    };
+    let place = place.unwrap_or(registry.known.len());
+    let object = at(place);
+    if place < registry.known.len() {
+        registry.known[place] = address;
+    } else {
+        registry.known.push(address);
+    }
+    // SAFETY: a place of ours that nobody has.
+    unsafe {
+        let addr = (*object).addr.get();
+        addr.write(bmi_method_addr {
+            method_type: registry.method_type,
+            method_data: ptr::null_mut(),
+            parent: ptr::null_mut(),
+        });
+        NonNull::new_unchecked(addr)
+    }
 }
 
 /// What is known about an object; `None` when there is no such object.
 pub fn find(addr: *const bmi_method_addr) -> Option<Arc<Address>> {
-    let registry = REGISTRY.lock();
-    let (_, address) = registry.live.get(&(addr as usize))?;
-    Some(Arc::clone(address))
+    let (_, place) = object(addr)?;
+    REGISTRY.lock().known.get(place)?.clone()
 }
 
 /// An object is no longer used. False when there is no such object.
 pub fn remove(addr: *const bmi_method_addr) -> bool {
-    let mut registry = REGISTRY.lock();
-    let Some((object, _)) = registry.live.remove(&(addr as usize)) else {
+    let Some((_, place)) = object(addr) else {
         return false;
     };
-    registry.dropped.push_back(object);
-    if registry.dropped.len() > KEPT {
-        registry.dropped.pop_front();
+    let mut registry = REGISTRY.lock();
+    let known = registry.known.get_mut(place).and_then(Option::take);
+    if known.is_some() {
+        set_peer(addr, None);
+        registry.dropped.push_back(place);
     }
-    true
+    known.is_some()
 }
 
 /// The host's number for this method, for all objects there are and will be.
 pub fn set_method_type(method_type: c_int) {
     let mut registry = REGISTRY.lock();
     registry.method_type = method_type;
-    for (object, _) in registry.live.values() {
+    for (place, _) in registry
+        .known
+        .iter()
+        .enumerate()
+        .filter(|(_, known)| known.is_some())
+    {
         // SAFETY: a live object. The host writes this field too, but not while it initializes the
         // method (BMI-HOST-ABI.md section 3).
-        unsafe { (*object.0.as_ptr()).method_type = method_type };
+        unsafe { (*(*at(place)).addr.get()).method_type = method_type };
     }
 }
 
 /// The object's name for C; null when there is no such object.
 pub fn text(addr: *const bmi_method_addr) -> *const c_char {
-    let registry = REGISTRY.lock();
-    match registry.live.get(&(addr as usize)) {
-        // The string lives on the heap until the object is removed.
-        Some((_, address)) => address.text.as_ptr(),
-        None => ptr::null(),
-    }
+    // The string lives on the heap until the object is removed.
+    find(addr).map_or(ptr::null(), |address| address.text.as_ptr())
 }
 
 /// Objects there are.
 pub fn count() -> usize {
-    REGISTRY.lock().live.len()
+    let registry = REGISTRY.lock();
+    registry.known.len() - registry.dropped.len()
 }
 
 #[cfg(test)]

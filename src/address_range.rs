@@ -15,7 +15,7 @@ use mx_sys::nic;
 use std::net::IpAddr;
 
 /// Does the address lie in the range?
-pub fn contains(address: &Address, wildcard: &str, netmask: i32) -> Result<bool, Error> {
+pub fn contains(address: &Address, wildcard: &str, netmask: i32) -> Result<bool, Box<Error>> {
     let bad = || Error::BadRange {
         wildcard: wildcard.to_owned(),
         netmask,
@@ -29,7 +29,7 @@ pub fn contains(address: &Address, wildcard: &str, netmask: i32) -> Result<bool,
     };
     let pattern = host_part(pattern);
     if pattern.is_empty() {
-        return Err(bad());
+        return Err(bad().into());
     }
     let nic = address.nic();
     let addresses: Vec<IpAddr> = nic
@@ -45,7 +45,7 @@ pub fn contains(address: &Address, wildcard: &str, netmask: i32) -> Result<bool,
             .any(|ip| shares_bits(*ip, network, netmask))
         {
             true => Ok(true),
-            false if too_long(network, netmask) => Err(bad()),
+            false if too_long(network, netmask) => Err(bad().into()),
             false => Ok(false),
         };
     }
@@ -187,7 +187,7 @@ mod tests {
         ] {
             let error = contains(&peer, wildcard, netmask).unwrap_err();
             assert!(
-                matches!(error, Error::BadRange { .. }),
+                matches!(*error, Error::BadRange { .. }),
                 "{wildcard}@{netmask}"
             );
         }

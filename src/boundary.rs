@@ -23,7 +23,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
-/// Declares exported functions. The bodies yield `Result<return type, Error>`.
+/// Declares exported functions. The bodies yield `Result<return type, Box<Error>>`.
 ///
 /// `tools/gen_header` reads the items in here as plain functions; keep them so.
 macro_rules! export {
@@ -38,7 +38,7 @@ macro_rules! export {
         pub unsafe extern "C" fn $name($($argument: $type),*) $(-> $answer)? {
             $crate::boundary::guard(
                 stringify!($name),
-                move || -> Result<_, $crate::error::Error> { $body },
+                move || -> Result<_, Box<$crate::error::Error>> { $body },
             )
         }
     )*};
@@ -81,7 +81,7 @@ impl<T> Answer for *const T {
 #[inline]
 pub(crate) fn guard<T: Answer>(
     function: &'static str,
-    body: impl FnOnce() -> Result<T, Error>,
+    body: impl FnOnce() -> Result<T, Box<Error>>,
 ) -> T {
     // Nothing of the body's is looked at again after a panic: it owns copies of C's arguments.
     match catch_unwind(AssertUnwindSafe(body)) {
@@ -124,8 +124,11 @@ fn panicked(function: &str, payload: Box<dyn Any + Send>) -> Error {
 
 /// A pointer that must be there.
 #[inline]
-pub(crate) fn required<T>(what: &'static str, pointer: *mut T) -> Result<NonNull<T>, Error> {
-    optional(what, pointer)?.ok_or(Error::Null(what))
+pub(crate) fn required<T>(what: &'static str, pointer: *mut T) -> Result<NonNull<T>, Box<Error>> {
+    match NonNull::new(pointer) {
+        Some(pointer) if pointer.is_aligned() => Ok(pointer),
+        _ => Err(unusable(what, pointer.addr())),
+    }
 }
 
 /// A pointer that may be null.
@@ -133,14 +136,19 @@ pub(crate) fn required<T>(what: &'static str, pointer: *mut T) -> Result<NonNull
 pub(crate) fn optional<T>(
     what: &'static str,
     pointer: *mut T,
-) -> Result<Option<NonNull<T>>, Error> {
+) -> Result<Option<NonNull<T>>, Box<Error>> {
     match pointer.is_aligned() {
         true => Ok(NonNull::new(pointer)),
-        false => Err(Error::Misaligned {
-            what,
-            address: pointer.addr(),
-        }),
+        false => Err(unusable(what, pointer.addr())),
     }
+}
+
+#[cold]
+fn unusable(what: &'static str, address: usize) -> Box<Error> {
+    Box::new(match address {
+        0 => Error::Null(what),
+        _ => Error::Misaligned { what, address },
+    })
 }
 
 /// A number from `min` to `max`.
@@ -150,17 +158,22 @@ pub(crate) fn in_range(
     value: impl Into<i64>,
     min: i64,
     max: i64,
-) -> Result<i64, Error> {
+) -> Result<i64, Box<Error>> {
     let value = value.into();
     match (min..=max).contains(&value) {
         true => Ok(value),
-        false => Err(Error::OutOfRange {
-            what,
-            value,
-            min,
-            max,
-        }),
+        false => Err(out_of_range(what, value, min, max)),
     }
+}
+
+#[cold]
+fn out_of_range(what: &'static str, value: i64, min: i64, max: i64) -> Box<Error> {
+    Box::new(Error::OutOfRange {
+        what,
+        value,
+        min,
+        max,
+    })
 }
 
 /// A string of at most `limit` bytes, its NUL included.
@@ -172,23 +185,23 @@ pub(crate) unsafe fn string<'a>(
     what: &'static str,
     text: *const c_char,
     limit: usize,
-) -> Result<Option<&'a str>, Error> {
+) -> Result<Option<&'a str>, Box<Error>> {
     if text.is_null() {
         return Ok(None);
     }
     // SAFETY: readable as far as strnlen looks (the caller's promise).
     let len = unsafe { libc::strnlen(text, limit) };
     if len == limit {
-        return Err(Error::StringTooLong { what, limit });
+        return Err(Error::StringTooLong { what, limit }.into());
     }
     // SAFETY: strnlen has just read these bytes.
     let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), len) };
     match std::str::from_utf8(bytes) {
         Ok(text) => Ok(Some(text)),
-        Err(error) => Err(Error::NotUtf8 {
-            what,
-            at: error.valid_up_to(),
-        }),
+        Err(error) => {
+            let at = error.valid_up_to();
+            Err(Error::NotUtf8 { what, at }.into())
+        }
     }
 }
 
@@ -202,7 +215,7 @@ mod tests {
         assert_eq!(code, -BMI_EIO);
         let pointer: *mut u8 = guard("test", || panic!("literal"));
         assert!(pointer.is_null());
-        guard("test", || -> Result<(), Error> {
+        guard("test", || -> Result<(), Box<Error>> {
             std::panic::panic_any(7_u8)
         });
     }

@@ -26,7 +26,7 @@ use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Calls operation `id` off. Its completion can be had at once.
-    pub fn cancel(&mut self, id: i64, context: i64) -> Result<(), Error> {
+    pub fn cancel(&mut self, id: i64, context: i64) -> Result<(), Box<Error>> {
         let index = self.find(id, context)?;
         if self.take_back(index) {
             self.finish_op(index, -BMI_ECANCEL, 0);

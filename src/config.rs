@@ -389,7 +389,7 @@ impl Config {
 
     /// What cannot be: limits of memory that contradict each other, or a value of theirs among the
     /// `refused`. A limit that is not kept is worse than none; other values only tune.
-    pub fn check(&self, refused: &[Refused]) -> Result<(), Error> {
+    pub fn check(&self, refused: &[Refused]) -> Result<(), Box<Error>> {
         let limits = |name: &str| name == UNEXPECTED_MEMORY || name.starts_with("BMI_MX_CREDITS_");
         if let Some(Refused {
             name,
@@ -400,10 +400,11 @@ impl Config {
             return Err(Error::Limit(match wanted {
                 Some(wanted) => format!("{name}={value:?}: not one of {wanted}"),
                 None => format!("{name}: there is no such setting"),
-            }));
+            })
+            .into());
         }
         let checked = self.lender().check();
-        checked.map_err(|reason| Error::Limit(self.contradiction(reason)))
+        checked.map_err(|reason| Error::Limit(self.contradiction(reason)).into())
     }
 
     /// What the ledger refuses, in the words of whoever set it.

@@ -22,7 +22,8 @@ use mx_sys::{OpenError, SegmentError};
 use std::fmt;
 use std::io;
 
-/// Why a call failed or an operation ended badly.
+/// Why a call failed or an operation ended badly. Calls answer with a `Box` of it: a word that is null on
+/// success, and nothing to drop.
 #[derive(Debug)]
 pub enum Error {
     /// A pointer that must not be null is.
@@ -397,9 +398,9 @@ impl From<Status> for Error {
     }
 }
 
-impl From<SegmentError> for Error {
+impl From<SegmentError> for Box<Error> {
     fn from(reason: SegmentError) -> Self {
-        Self::Segment(reason)
+        Self::new(Error::Segment(reason))
     }
 }
 
@@ -409,9 +410,9 @@ impl From<ParseError> for Error {
     }
 }
 
-impl From<ResolveError> for Error {
+impl From<ResolveError> for Box<Error> {
     fn from(reason: ResolveError) -> Self {
-        Self::Host(reason)
+        Self::new(Error::Host(reason))
     }
 }
 

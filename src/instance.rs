@@ -1,13 +1,17 @@
 //! The method of this process, for every thread.
 //!
 //! ```text
-//!   any thread ---> its copy of INSTANCE -------> Shared<Engine> (one lock) ---> Method
-//!                                                    ^
-//!                             helper thread ---------'
+//!   any thread ---> INSTANCE ---> Shared<Engine> (one lock) ---> Method, or none
+//!                                    ^
+//!             helper thread ---------'
 //! ```
 //!
 //! Everything here may be called at any time from any thread, before `initialize` and after
 //! `finalize` too. Names are resolved and the host's functions called without a lock.
+//!
+//! The instance is made by the first `initialize` and used by all that follow; it is never freed, so that
+//! a thread needs no share in it. A child of `fork` makes another one: its parent's locks may be held by
+//! threads that the child does not have.
 //!
 //! Owns: the one instance, its start and its end.
 //! Knows nothing of: the protocol, C's pointers.
@@ -16,7 +20,7 @@ pub use crate::completion::Done;
 pub use crate::method::{Post, PostKind, Posted, Unexpected};
 
 use crate::abi::constants::BMI_INIT_SERVER;
-use crate::abi::types::{BMI_addr_t, bmi_method_addr};
+use crate::abi::types::bmi_method_addr;
 use crate::address::{self, Address};
 use crate::config::Config;
 use crate::error::Error;
@@ -30,15 +34,15 @@ use mx_proto::port::WakeDescriptors;
 use mx_proto::{Endpoint, EndpointId, Instant, NicId, Route};
 use mx_sys::ports::host::HostPorts;
 use mx_sys::ports::open::{EndpointChoice, OpenOptions};
-use mx_sys::progress::WaitStats;
+use mx_sys::progress::{Guard, Tuning, WaitStats};
 use mx_sys::published::{MethodGauges, PortView, Publisher, Sample};
 use mx_sys::{Helper, Interest, Lingering, MonotonicClock, Progress, Shared, linger, nic, reserve};
-use parking_lot::{Mutex, RwLock};
-use std::cell::{Cell, RefCell};
-use std::mem::ManuallyDrop;
-use std::ptr::NonNull;
+use parking_lot::Mutex;
+use std::cell::Cell;
+use std::io;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The method on a real machine.
@@ -46,20 +50,29 @@ type HostMethod = Method<HostPorts, MonotonicClock>;
 
 /// What the lock protects.
 struct Engine {
-    /// `None` once it has been finalized.
+    /// `None` while it is not initialized.
     method: Option<HostMethod>,
-    /// It has just been: everybody who waits must look.
+    helper: Option<Helper<Self>>,
+    /// The name to listen on, whose host need not be one, and our interface.
+    listen: Option<(PeerName, NicId)>,
+    /// How long the last messages may take to leave.
+    shutdown: Duration,
+    /// Times it was initialized: whoever waits in one life of the method is not to go on in the next.
+    lives: u64,
+    /// A life has just ended: everybody who waits must look.
     ended: bool,
     /// Shows tools what the endpoint has counted.
     publisher: Publisher,
+    /// Calls in a row that found what they asked for and left the poll out.
+    unpolled: u32,
 }
 
 impl Engine {
     #[inline]
-    fn method(&mut self) -> Result<&mut HostMethod, Error> {
+    fn method(&mut self) -> Result<&mut HostMethod, Box<Error>> {
         match &mut self.method {
             Some(method) => Ok(method),
-            None => Err(Error::NotInitialized),
+            None => Err(not_initialized()),
         }
     }
 
@@ -127,34 +140,15 @@ impl Progress for Engine {
     }
 }
 
-/// One life of the method.
+/// What all lives of the method in this process share.
 struct Instance {
     shared: Arc<Shared<Engine>>,
-    helper: Mutex<Option<Helper<Engine>>>,
-    /// The name to listen on; its host need not be one.
-    listen: Option<PeerName>,
-    nic: NicId,
-    /// How long the last messages may take to leave.
-    shutdown: Duration,
+    /// Held while the method starts or ends.
+    lifecycle: Mutex<()>,
 }
 
-static INSTANCE: RwLock<Option<Arc<Instance>>> = RwLock::new(None);
-
-/// Counts changes of [`INSTANCE`], so that threads can keep a copy without asking for the lock.
-static CHANGES: AtomicU64 = AtomicU64::new(1);
-
-thread_local! {
-    /// This thread's copy of [`INSTANCE`], and as of which change.
-    static COPY: Copied = const { Copied { change: Cell::new(0), instance: RefCell::new(None) } };
-}
-
-struct Copied {
-    change: Cell<u64>,
-    instance: RefCell<Option<Arc<Instance>>>,
-}
-
-/// Held while the method starts or ends.
-static LIFECYCLE: Mutex<()> = Mutex::new(());
+/// The instance, from the first `initialize` on; never freed.
+static INSTANCE: AtomicPtr<Instance> = AtomicPtr::new(ptr::null_mut());
 
 /// Threads that are telling the host of peers; begun with the engine's lock held.
 static TELLING: AtomicUsize = AtomicUsize::new(0);
@@ -185,22 +179,16 @@ pub fn initialize(
     method_id: i32,
     flags: i32,
     options: Option<&str>,
-) -> Result<(), Error> {
-    let _one_at_a_time = LIFECYCLE.lock();
-    let before = INSTANCE.read().clone();
-    if let Some(instance) = before {
-        if instance.shared.is_mine() {
-            return Err(Error::AlreadyInitialized);
-        }
-        // The parent's: its sockets and shared memory are not ours to end, not even to close in
-        // order. A child that starts over leaves them alone.
-        let _ = ManuallyDrop::new(instance);
-        let _ = ManuallyDrop::new(replace(None));
+) -> Result<(), Box<Error>> {
+    let instance = made().map_err(no_descriptors)?;
+    let _one_at_a_time = instance.lifecycle.lock();
+    if instance.shared.lock().active() {
+        return Err(Error::AlreadyInitialized.into());
     }
     let server = flags & BMI_INIT_SERVER != 0;
     if server != listen.is_some() {
         let listen = listen.is_some();
-        return Err(Error::ListenMismatch { flags, listen });
+        return Err(Error::ListenMismatch { flags, listen }.into());
     }
     let listen = match listen {
         None => None,
@@ -213,17 +201,18 @@ pub fn initialize(
     if cfg!(feature = "reserve") {
         reserve::fill();
     }
-    let started = start(listen, method_id, options);
-    let instance = started.inspect_err(|_| reserve::empty())?;
-    replace(Some(Arc::new(instance)));
-    Ok(())
+    start(&instance.shared, listen, method_id, options).inspect_err(|_| {
+        reserve::empty();
+        instance.shared.end();
+    })
 }
 
 fn start(
+    shared: &Arc<Shared<Engine>>,
     listen: Option<(NonNull<bmi_method_addr>, Arc<Address>)>,
     method_id: i32,
     options: Option<&str>,
-) -> Result<Instance, Error> {
+) -> Result<(), Box<Error>> {
     let (config, refused) = Config::load(options);
     for refused in &refused {
         log::warn!("{refused}");
@@ -256,34 +245,63 @@ fn start(
         method.attach(addr.as_ptr(), address, identity.nic, false)?;
     }
     let board = nic::board_number(identity.nic).unwrap_or(0);
-    let mut engine = Engine {
-        method: Some(method),
-        ended: false,
-        publisher: Publisher::with_method("bmi_mx", &identity, board),
-    };
-    engine.publish();
-    let shared = Shared::new(engine, config.mx.tuning()).map_err(|reason| Error::System {
-        what: "descriptors for waking threads",
+    let publisher = Publisher::with_method("bmi_mx", &identity, board);
+    shared.retune(config.mx.tuning()).map_err(no_descriptors)?;
+    let helper = config.mx.helper.then(|| Helper::start(Arc::clone(shared)));
+    let helper = helper.transpose().map_err(|reason| Error::System {
+        what: "helper thread",
         reason,
     })?;
-    let shared = Arc::new(shared);
-    let helper = match config.mx.helper {
-        false => None,
-        true => {
-            let helper = Helper::start(Arc::clone(&shared));
-            Some(helper.map_err(|reason| Error::System {
-                what: "helper thread",
-                reason,
-            })?)
-        }
-    };
     log::info!("{own} is open, session {:#x}", identity.session.0);
-    Ok(Instance {
-        shared,
-        helper: Mutex::new(helper),
-        listen: listen.map(|(_, address)| address.name.clone()),
-        nic: identity.nic,
-        shutdown: config.shutdown,
+    let mut engine = shared.lock();
+    engine.method = Some(method);
+    engine.helper = helper;
+    engine.listen = listen.map(|(_, address)| (address.name.clone(), identity.nic));
+    engine.shutdown = config.shutdown;
+    engine.lives += 1;
+    engine.publisher = publisher;
+    engine.publish();
+    Ok(())
+}
+
+fn no_descriptors(reason: io::Error) -> Error {
+    let what = "descriptors for waking threads";
+    Error::System { what, reason }
+}
+
+/// The instance of this process, made when there is none yet.
+fn made() -> io::Result<&'static Instance> {
+    if let Some(instance) = own() {
+        return Ok(instance);
+    }
+    // Perhaps the parent's, if this is a child of fork. It stays as it is: its sockets and shared memory
+    // are not ours to end, not even to close in order.
+    let before = INSTANCE.load(Ordering::Acquire);
+    let engine = Engine {
+        method: None,
+        helper: None,
+        listen: None,
+        shutdown: Duration::ZERO,
+        lives: 0,
+        ended: false,
+        publisher: Publisher::silent(),
+        unpolled: 0,
+    };
+    let ours = Box::new(Instance {
+        shared: Arc::new(Shared::new(engine, Tuning::default())?),
+        lifecycle: Mutex::new(()),
+    });
+    let ours = Box::into_raw(ours);
+    let put = INSTANCE.compare_exchange(before, ours, Ordering::AcqRel, Ordering::Acquire);
+    // SAFETY: never freed, but for ours if another thread was faster.
+    Ok(unsafe {
+        put.map_or_else(
+            |theirs| {
+                drop(Box::from_raw(ours));
+                &*theirs
+            },
+            |_| &*ours,
+        )
     })
 }
 
@@ -302,28 +320,27 @@ fn open_options(listen: Option<&PeerName>, config: &Config) -> OpenOptions {
 }
 
 /// Stops the method. See `BMI_mx_finalize`.
-pub fn finalize() -> Result<(), Error> {
-    let _one_at_a_time = LIFECYCLE.lock();
-    let instance = INSTANCE.read().clone().ok_or(Error::NotInitialized)?;
-    if !instance.shared.is_mine() {
-        return Err(Error::Forked);
-    }
-    // Not with the lock: the thread takes it.
-    if let Some(mut helper) = instance.helper.lock().take() {
-        helper.stop();
-    }
-    let method = {
-        let mut engine = instance.shared.lock();
-        engine.ended = true;
-        engine.publisher = Publisher::silent();
-        engine.method.take()
+pub fn finalize() -> Result<(), Box<Error>> {
+    let Instance { shared, lifecycle } = own().ok_or_else(not_initialized)?;
+    let _one_at_a_time = lifecycle.lock();
+    let helper = {
+        let mut engine = shared.lock();
+        engine.method()?;
+        engine.helper.take()
     };
-    replace(None);
-    // Threads that live on keep their copies of the instance until they call again.
-    instance.shared.end();
+    // Not with the lock: the thread takes it.
+    drop(helper);
+    let (method, shutdown) = {
+        let mut engine = shared.lock();
+        engine.ended = true;
+        engine.listen = None;
+        engine.publisher = Publisher::silent();
+        (engine.method.take(), engine.shutdown)
+    };
+    shared.end();
     if let Some(mut method) = method {
         method.close();
-        leave(&mut method, instance.shutdown);
+        leave(&mut method, shutdown);
     }
     // The host drops its addresses next, and none of them is named to it afterwards.
     linger(LINGER, || match TELLING.load(Ordering::Acquire) {
@@ -348,61 +365,40 @@ fn leave(method: &mut HostMethod, at_most: Duration) {
     });
 }
 
-/// Puts another instance, or none, in the place of the one there is, and gives that back.
-fn replace(instance: Option<Arc<Instance>>) -> Option<Arc<Instance>> {
-    let before = std::mem::replace(&mut *INSTANCE.write(), instance);
-    CHANGES.fetch_add(1, Ordering::Release);
-    let _ = COPY.try_with(Copied::refresh);
-    before
-}
-
-impl Copied {
-    #[cold]
-    fn refresh(&self) {
-        let change = CHANGES.load(Ordering::Acquire);
-        if self.change.get() == 0 {
-            reserve::prepare_thread();
-        }
-        // In use further up the stack: the next call looks again.
-        if let Ok(mut instance) = self.instance.try_borrow_mut() {
-            let before = std::mem::replace(&mut *instance, INSTANCE.read().clone());
-            self.change.set(change);
-            drop(instance);
-            drop(before);
-        }
-    }
-}
-
-/// Runs `f` with the instance, if there is one of this process. Takes no lock for it.
+/// The instance of this process; `None` before the first `initialize`, and in a child of fork before
+/// its own.
+///
+/// Each thread takes at its first call what it gets from the C library when it first waits for a lock or
+/// writes to the log: without memory that would end the process. That takes a word of the thread's own, at
+/// a dozen instructions a call, because any call may come to that.
 #[inline]
-fn with<R>(f: impl FnOnce(&Instance) -> Result<R, Error>) -> Result<R, Error> {
-    let mut f = Some(f);
-    let result = COPY.try_with(|copy| {
-        if copy.change.get() != CHANGES.load(Ordering::Acquire) {
-            copy.refresh();
-        }
-        let instance = copy.instance.try_borrow().ok()?;
-        // Taken once: the closure runs once.
-        Some(of_process(instance.as_deref(), f.take()?))
-    });
-    match (result, f) {
-        (Ok(Some(result)), _) => result,
-        // A thread that is about to end has no copy any more.
-        (_, Some(f)) => of_process(INSTANCE.read().clone().as_deref(), f),
-        (_, None) => Err(Error::NotInitialized),
+fn own() -> Option<&'static Instance> {
+    thread_local!(static PREPARED: Cell<bool> = const { Cell::new(false) });
+    if !PREPARED.get() {
+        PREPARED.set(true);
+        reserve::prepare_thread();
+    }
+    // SAFETY: null, or never freed.
+    let instance = unsafe { INSTANCE.load(Ordering::Acquire).as_ref() };
+    instance.filter(|instance| instance.shared.is_mine())
+}
+
+/// The same for a call, which need not find a method in it.
+#[inline]
+fn shared() -> Result<&'static Shared<Engine>, Box<Error>> {
+    match own() {
+        Some(instance) => Ok(&instance.shared),
+        None => Err(not_initialized()),
     }
 }
 
-#[inline]
-fn of_process<R>(
-    instance: Option<&Instance>,
-    f: impl FnOnce(&Instance) -> Result<R, Error>,
-) -> Result<R, Error> {
-    match instance {
-        None => Err(Error::NotInitialized),
-        Some(instance) if !instance.shared.is_mine() => Err(Error::Forked),
-        Some(instance) => f(instance),
-    }
+#[cold]
+fn not_initialized() -> Box<Error> {
+    let forked = !INSTANCE.load(Ordering::Acquire).is_null() && own().is_none();
+    Box::new(match forked {
+        true => Error::Forked,
+        false => Error::NotInitialized,
+    })
 }
 
 /// An address object for the first address of ours in `name`. See `BMI_mx_method_addr_lookup`.
@@ -419,21 +415,19 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
         log::warn!("{name}: no memory for another address");
         return None;
     }
-    let instance = INSTANCE.read().clone();
-    let instance = instance.filter(|instance| instance.shared.is_mine());
     let nic = match nic::resolve(&name.host, name.board) {
         Ok(found) => Some(found.nic),
         Err(reason) => {
-            let own = instance.as_ref().filter(|instance| instance.is_own(&name));
+            let own = own_nic(&name);
             if own.is_none() {
                 // A server's own name need not be one; for others posts will fail.
                 log::info!("{name}: {reason}");
             }
-            own.map(|instance| instance.nic)
+            own
         }
     };
     let addr = address::create(name, nic);
-    if let (Some(instance), Some(nic)) = (instance, nic) {
+    if let (Some(instance), Some(nic)) = (own(), nic) {
         let known = address::find(addr.as_ptr());
         if let (Some(address), Ok(method)) = (known, instance.shared.lock().method())
             && let Err(error) = method.attach(addr.as_ptr(), &address, nic, true)
@@ -444,105 +438,147 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
     Some(addr)
 }
 
-impl Instance {
-    /// Is it what we listen on?
-    fn is_own(&self, name: &PeerName) -> bool {
-        self.listen
-            .as_ref()
-            .is_some_and(|own| own.host == name.host && own.endpoint == name.endpoint)
-    }
+/// Our own interface, if it is what we listen on.
+fn own_nic(name: &PeerName) -> Option<NicId> {
+    let engine = own()?.shared.lock();
+    let (own, nic) = engine.listen.as_ref()?;
+    (own.host == name.host && own.endpoint == name.endpoint).then_some(*nic)
+}
 
-    /// The peer of an address object that has none yet: made before `initialize`, or its host was
-    /// not found so far.
-    #[cold]
-    fn late_peer(&self, addr: NonNull<bmi_method_addr>) -> Result<PeerKey, Error> {
-        let pointer = addr.as_ptr();
-        let address = address::find(pointer).ok_or(Error::UnknownAddress(pointer as usize))?;
-        let nic = match address.nic() {
-            Some(nic) => nic,
-            None => {
-                let found = nic::resolve(&address.name.host, address.name.board)?;
-                address.set_nic(found.nic);
-                found.nic
-            }
-        };
-        let mut engine = self.shared.lock();
-        engine.method()?.attach(pointer, &address, nic, true)
-    }
+/// The peer of an address object that has none yet: made before `initialize`, or its host was not
+/// found so far. With the lock, so that it is of this life.
+#[cold]
+fn late_peer(
+    shared: &Shared<Engine>,
+    addr: NonNull<bmi_method_addr>,
+) -> Result<(Guard<'_, Engine>, PeerKey), Box<Error>> {
+    let pointer = addr.as_ptr();
+    let address = address::find(pointer).ok_or(Error::UnknownAddress(pointer as usize))?;
+    let nic = match address.nic() {
+        Some(nic) => nic,
+        None => {
+            let found = nic::resolve(&address.name.host, address.name.board)?;
+            address.set_nic(found.nic);
+            found.nic
+        }
+    };
+    let mut engine = shared.lock();
+    let key = engine.method()?.attach(pointer, &address, nic, true)?;
+    Ok((engine, key))
 }
 
 /// Posts an operation. `*id` is written before anybody can see its completion; after an error
 /// nothing is ever reported for it.
 #[inline]
-pub fn post(post: Post, id: &mut i64) -> Result<Posted, Error> {
-    with(|instance| {
-        let addr = post.addr;
-        let mut engine = instance.shared.lock();
-        if let Some(key) = engine.method()?.peers().of_addr(addr.as_ptr()) {
-            return engine.method()?.post(key, post, id);
+pub fn post(post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
+    let shared = shared()?;
+    let mut engine = shared.lock();
+    let key = match engine.method()?.peers().of_addr(post.addr.as_ptr()) {
+        Some(key) => key,
+        None => {
+            drop(engine);
+            let key;
+            (engine, key) = late_peer(shared, post.addr)?;
+            key
         }
-        drop(engine);
-        let key = instance.late_peer(addr)?;
-        let mut engine = instance.shared.lock();
-        engine.method()?.post(key, post, id)
-    })
+    };
+    engine.method()?.post(key, post, id)
 }
 
 /// Calls an operation off; it is reported once all the same.
-pub fn cancel(id: i64, context: i64) -> Result<(), Error> {
-    with(|instance| instance.shared.lock().method()?.cancel(id, context))
+pub fn cancel(id: i64, context: i64) -> Result<(), Box<Error>> {
+    shared()?.lock().method()?.cancel(id, context)
 }
 
-/// Waits at most `idle` until `check` has something, and tells the host of peers that died.
+/// What `take` finds: at once, after a poll, or while waiting for at most `idle`. Tells the host of
+/// peers that died.
+///
+/// Who finds something at once does without the poll, but not for ever: others wait for it, too.
 #[inline]
-fn wait<R>(
+fn find<R>(
     interest: Interest,
     idle: Duration,
-    mut check: impl FnMut(&mut HostMethod) -> Result<Option<R>, Error>,
-) -> Result<Option<R>, Error> {
-    let mut dead: Vec<BMI_addr_t> = Vec::new();
-    let mut telling = None;
-    let run = |instance: &Instance| {
-        instance
-            .shared
-            .wait_for(interest, Some(idle), |engine| {
-                let method = match engine.method() {
-                    Ok(method) => method,
-                    Err(error) => return Some(Err(error)),
-                };
-                let found = check(method).transpose();
-                let mut forgotten = method.take_forgotten();
-                if !forgotten.is_empty() {
-                    telling.get_or_insert_with(Telling::begin);
-                    dead.append(&mut forgotten);
-                }
-                found
-            })
-            .transpose()
+    mut take: impl FnMut(&mut HostMethod) -> Result<Option<R>, Box<Error>>,
+) -> Result<Option<R>, Box<Error>> {
+    let shared = shared()?;
+    let mut engine = shared.attend();
+    let mut found = take(engine.method()?)?;
+    if found.is_some() && engine.unpolled < UNPOLLED_MAX {
+        engine.unpolled += 1;
+    } else {
+        engine.unpolled = 0;
+        engine.progress();
+        if found.is_none() {
+            found = take(engine.method()?)?;
+        }
+    }
+    if found.is_none() && !idle.is_zero() {
+        return wait(shared, engine, interest, idle, take);
+    }
+    if engine.method()?.has_forgotten() {
+        tell(engine);
+    }
+    Ok(found)
+}
+
+/// The rest of [`find`]. Takes `take` itself, which stays in registers until then.
+#[cold]
+#[inline(never)]
+fn wait<R>(
+    shared: &Shared<Engine>,
+    engine: Guard<'_, Engine>,
+    interest: Interest,
+    idle: Duration,
+    mut take: impl FnMut(&mut HostMethod) -> Result<Option<R>, Box<Error>>,
+) -> Result<Option<R>, Box<Error>> {
+    let life = engine.lives;
+    let check = |engine: &mut Engine| {
+        let method = match engine.lives == life {
+            true => engine.method(),
+            false => Err(not_initialized()),
+        };
+        method.and_then(&mut take).transpose()
     };
-    let found = with(run);
-    for name in dead {
+    let found = engine.wait(interest, Some(idle), check).transpose()?;
+    let engine = shared.lock();
+    if engine.method.as_ref().is_some_and(Method::has_forgotten) {
+        tell(engine);
+    }
+    Ok(found)
+}
+
+/// Calls in a row that may do without a poll.
+const UNPOLLED_MAX: u32 = 15;
+
+/// Tells the host of peers that died, without the lock.
+#[cold]
+fn tell(mut engine: Guard<'_, Engine>) {
+    let _telling = Telling::begin();
+    let dead = engine.method().map(Method::take_forgotten);
+    drop(engine);
+    for name in dead.unwrap_or_default() {
         host::forget_addr(name);
     }
-    drop(telling);
-    found
 }
 
 /// The end of one operation.
 #[inline]
-pub fn test(id: i64, context: i64, idle: Duration) -> Result<Option<Done>, Error> {
-    wait(1 << context, idle, |method| method.take_done(id, context))
+pub fn test(id: i64, context: i64, idle: Duration) -> Result<Option<Done>, Box<Error>> {
+    find(1 << context, idle, move |method| {
+        method.take_done(id, context)
+    })
 }
 
 /// The ends of some of these operations; ids that are 0 are skipped. `out` gets each with its
-/// place in `ids`.
+/// place in `ids`, with the lock held.
+#[inline]
 pub fn test_some(
     ids: &[i64],
     context: i64,
     idle: Duration,
-    out: &mut dyn FnMut(usize, Done),
-) -> Result<usize, Error> {
-    let found = wait(1 << context, idle, |method| {
+    mut out: impl FnMut(usize, Done),
+) -> Result<usize, Box<Error>> {
+    let found = find(1 << context, idle, move |method| {
         let mut count = 0;
         // A wrong id is told before anything is handed out, or what was would be lost.
         for id in ids.iter().filter(|id| **id != 0) {
@@ -568,9 +604,9 @@ pub fn test_context(
     context: i64,
     max: usize,
     idle: Duration,
-    out: &mut dyn FnMut(Done),
-) -> Result<usize, Error> {
-    let found = wait(1 << context | UNEXPECTED_READY, idle, |method| {
+    mut out: impl FnMut(Done),
+) -> Result<usize, Box<Error>> {
+    let found = find(1 << context | UNEXPECTED_READY, idle, move |method| {
         let mut count = 0;
         while count < max
             && let Some(done) = method.pop_done(context)
@@ -588,11 +624,11 @@ pub fn test_context(
 pub fn test_unexpected(
     max: usize,
     idle: Duration,
-    out: &mut dyn FnMut(Unexpected),
-) -> Result<usize, Error> {
+    mut out: impl FnMut(Unexpected),
+) -> Result<usize, Box<Error>> {
     let mut count = 0;
     loop {
-        let register = wait(UNEXPECTED_READY, idle, |method| {
+        let register = find(UNEXPECTED_READY, idle, |method| {
             method.inbox.take_news();
             while count < max {
                 match method.next_unexpected() {
@@ -621,25 +657,24 @@ pub fn test_unexpected(
 
 /// Tells the host of a new peer. False when it could not take it.
 #[cold]
-fn introduce(addr: NonNull<bmi_method_addr>) -> Result<bool, Error> {
+fn introduce(addr: NonNull<bmi_method_addr>) -> Result<bool, Box<Error>> {
     // SAFETY: made by `address::create`, and kept until the host drops it.
     let name = unsafe { host::register_addr(addr.as_ptr()) };
-    with(|instance| Ok(instance.shared.lock().method()?.registered(addr, name)))
+    Ok(shared()?.lock().method()?.registered(addr, name))
 }
 
 /// Opens a context. They all exist always.
-pub fn open_context(_context: i64) -> Result<(), Error> {
-    with(|_| Ok(()))
+pub fn open_context(_context: i64) -> Result<(), Box<Error>> {
+    shared()?.lock().method()?;
+    Ok(())
 }
 
 /// Drops completions that nobody has asked for.
 pub fn close_context(context: i64) {
-    let closed = with(|instance| {
-        instance.shared.lock().method()?.close_context(context);
-        Ok(())
-    });
-    if let Err(error) = closed {
-        log::debug!("close_context: {error}");
+    if let Some(instance) = own()
+        && let Some(method) = &mut instance.shared.lock().method
+    {
+        method.close_context(context);
     }
 }
 
@@ -648,10 +683,11 @@ pub fn close_context(context: i64) {
 pub fn drop_addr(addr: NonNull<bmi_method_addr>) {
     let addr = addr.as_ptr();
     // Without an instance there is no peer either.
-    let _ = with(|instance| {
-        instance.shared.lock().method()?.drop_addr(addr);
-        Ok(())
-    });
+    if let Some(instance) = own()
+        && let Some(method) = &mut instance.shared.lock().method
+    {
+        method.drop_addr(addr);
+    }
     if !address::remove(addr) {
         log::debug!("{addr:?} is dropped but no address of this method");
     }
@@ -659,28 +695,30 @@ pub fn drop_addr(addr: NonNull<bmi_method_addr>) {
 
 /// May the host drop the address of a peer that came to us?
 pub fn drop_addr_query(addr: NonNull<bmi_method_addr>) -> bool {
-    let may = with(|instance| Ok(instance.shared.lock().method()?.may_drop(addr.as_ptr())));
-    may.unwrap_or(false)
+    own().is_some_and(|instance| {
+        let method = &instance.shared.lock().method;
+        method
+            .as_ref()
+            .is_some_and(|method| method.may_drop(addr.as_ptr()))
+    })
 }
 
 /// What the method has and has counted.
-pub fn gauges() -> Result<MethodGauges, Error> {
-    with(|instance| Ok(instance.shared.lock().method()?.gauges()))
+pub fn gauges() -> Result<MethodGauges, Box<Error>> {
+    Ok(shared()?.lock().method()?.gauges())
 }
 
 /// The same of the peer of an address object.
-pub fn peer_gauges(addr: NonNull<bmi_method_addr>) -> Result<PeerGauges, Error> {
+pub fn peer_gauges(addr: NonNull<bmi_method_addr>) -> Result<PeerGauges, Box<Error>> {
     let pointer = addr.as_ptr();
-    with(|instance| {
-        let mut engine = instance.shared.lock();
-        let method = engine.method()?;
-        match method.peers().of_addr(pointer) {
-            Some(key) => Ok(method.peer_gauges(key)),
-            // Looked up before `initialize`, or its host was not found so far.
-            None if address::find(pointer).is_some() => Ok(PeerGauges::NONE),
-            None => Err(Error::UnknownAddress(pointer as usize)),
-        }
-    })
+    let mut engine = shared()?.lock();
+    let method = engine.method()?;
+    match method.peers().of_addr(pointer) {
+        Some(key) => Ok(method.peer_gauges(key)),
+        // Looked up before `initialize`, or its host was not found so far.
+        None if address::find(pointer).is_some() => Ok(PeerGauges::NONE),
+        None => Err(Error::UnknownAddress(pointer as usize).into()),
+    }
 }
 
 /// An address object's name, valid as long as the object.
@@ -697,7 +735,7 @@ pub fn query_addr_range(
     addr: NonNull<bmi_method_addr>,
     wildcard: &str,
     netmask: c_int,
-) -> Result<bool, Error> {
+) -> Result<bool, Box<Error>> {
     let pointer = addr.as_ptr();
     let address = address::find(pointer).ok_or(Error::UnknownAddress(pointer as usize))?;
     address_range::contains(&address, wildcard, netmask)

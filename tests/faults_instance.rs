@@ -49,7 +49,7 @@ fn post(kind: PostKind, addr: Addr, tag: i32, buffer: &mut [u8], context: i64) -
     }
 }
 
-fn code<T: std::fmt::Debug>(result: Result<T, Error>) -> i32 {
+fn code<T: std::fmt::Debug>(result: Result<T, Box<Error>>) -> i32 {
     result.unwrap_err().code()
 }
 
@@ -87,15 +87,15 @@ fn nothing_works_and_nothing_breaks(addr: Addr) {
     let none = Duration::ZERO;
     assert_eq!(code(instance::test(1, 0, none)), -BMI_ENODEV);
     assert_eq!(
-        code(instance::test_some(&[1], 0, none, &mut |_, _| ())),
+        code(instance::test_some(&[1], 0, none, |_, _| ())),
         -BMI_ENODEV
     );
     assert_eq!(
-        code(instance::test_context(0, 1, none, &mut |_| ())),
+        code(instance::test_context(0, 1, none, |_| ())),
         -BMI_ENODEV
     );
     assert_eq!(
-        code(instance::test_unexpected(1, none, &mut |_| ())),
+        code(instance::test_unexpected(1, none, |_| ())),
         -BMI_ENODEV
     );
     assert_eq!(code(instance::cancel(1, 0)), -BMI_ENODEV);
@@ -206,7 +206,7 @@ fn talk_to_myself(listen: Addr, own: Addr, local: Addr) {
     let mut got = Vec::new();
     let until = Instant::now() + Duration::from_secs(30);
     while got.is_empty() && Instant::now() < until {
-        let each = &mut |message: instance::Unexpected| {
+        let each = |message: instance::Unexpected| {
             // SAFETY: malloc'ed with that size, and ours now.
             unsafe {
                 let bytes = message.buffer.cast::<u8>();
@@ -292,7 +292,7 @@ fn many_threads(addr: Addr) {
             threads.push(scope.spawn(move || {
                 let until = Instant::now() + Duration::from_secs(60);
                 loop {
-                    let each = &mut |done: Done| {
+                    let each = |done: Done| {
                         assert!(done.error == 0 || done.error == -BMI_ECANCEL, "{done:?}");
                         reported.fetch_add(1, Ordering::Relaxed);
                     };
@@ -331,7 +331,7 @@ fn a_blocked_thread_is_woken(addr: Addr) {
         };
         let began = Instant::now();
         let waiting =
-            std::thread::spawn(move || instance::test_context(7, 1, long, &mut |_| ()).unwrap());
+            std::thread::spawn(move || instance::test_context(7, 1, long, |_| ()).unwrap());
         let mut out = [1; 4];
         let mut send = 0;
         let sending = post(kind, addr, 8, &mut out, 8);
@@ -342,7 +342,7 @@ fn a_blocked_thread_is_woken(addr: Addr) {
         assert!(began.elapsed() < long / 2);
         if unexpected {
             let mut tags = Vec::new();
-            let each = &mut |message: instance::Unexpected| {
+            let each = |message: instance::Unexpected| {
                 // SAFETY: malloc'ed, and ours now.
                 unsafe { libc::free(message.buffer) };
                 tags.push(message.tag);

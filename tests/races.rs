@@ -280,7 +280,7 @@ fn what_threads_post_cancel_and_test_for_in_each_others_way_ends_exactly_once() 
                             ended.push(0);
                         }
                     } else {
-                        let each = &mut |place, done: Done| {
+                        let each = |place, done: Done| {
                             tally.note(&done, tag);
                             ended.push(place);
                         };
@@ -318,7 +318,7 @@ fn what_threads_post_cancel_and_test_for_in_each_others_way_ends_exactly_once() 
                 while !over() {
                     let timeout = TIMEOUTS[dice.below(3) as usize];
                     let context = BY_CONTEXT[dice.below(2) as usize];
-                    let each = &mut |done: Done| tally.note(&done, -1);
+                    let each = |done: Done| tally.note(&done, -1);
                     instance::test_context(context, 7, timeout, each).unwrap();
                     check();
                 }
@@ -326,7 +326,7 @@ fn what_threads_post_cancel_and_test_for_in_each_others_way_ends_exactly_once() 
         }
         threads.push(scope.spawn(move || {
             while !over() {
-                let each = &mut |message: Unexpected| {
+                let each = |message: Unexpected| {
                     let bytes = message.buffer.cast::<u8>();
                     for at in 0..message.size as usize {
                         // SAFETY: ours, and that long.
@@ -355,12 +355,12 @@ fn what_threads_post_cancel_and_test_for_in_each_others_way_ends_exactly_once() 
 /// What every thread does until the method has ended. Returns what it was told then.
 fn busy_until_the_end(own: Addr, tally: &Tally, role: usize) -> i32 {
     let mut dice = Dice(31 + role as u64);
-    let each = &mut |done: Done| tally.note(&done, -1);
+    let each = |done: Done| tally.note(&done, -1);
     loop {
         let result = match role {
             // Blocked, for good, in each kind of test.
             0 => instance::test_context(8, 1, LONG, each).map(|_| ()),
-            1 => instance::test_unexpected(1, LONG, &mut |_| ()).map(|_| ()),
+            1 => instance::test_unexpected(1, LONG, |_| ()).map(|_| ()),
             // Polling.
             2 => instance::test_context(6, 3, Duration::ZERO, each).map(|_| ()),
             // Dozing.
@@ -452,7 +452,7 @@ fn of_threads_that_start_or_end_the_method_at_once_one_does() {
                         } else if up.swap(false, Ordering::Relaxed) {
                             instance::finalize().unwrap();
                         }
-                        let tested = instance::test_context(0, 1, Duration::ZERO, &mut |_| ());
+                        let tested = instance::test_context(0, 1, Duration::ZERO, |_| ());
                         if let Err(error) = tested {
                             assert_eq!(error.code(), -BMI_ENODEV, "{error}");
                         }
@@ -468,4 +468,67 @@ fn of_threads_that_start_or_end_the_method_at_once_one_does() {
     if up.load(Ordering::Relaxed) {
         instance::finalize().unwrap();
     }
+}
+
+/// The instance is used again: whoever waits in one life is not to wait, or to be told of operations, in
+/// the next.
+#[test]
+fn who_waits_in_one_life_does_not_go_on_in_the_next() {
+    const LIVES: u64 = 20;
+    let _alone = ONE_AT_A_TIME.lock();
+    let ended = &AtomicUsize::new(0);
+    let mut late = 0;
+    for life in 0..LIVES {
+        let (listen, own) = start();
+        let mut byte = [0];
+        // SAFETY: stays until the method has ended.
+        let memory = unsafe { UserMemory::new(byte.as_mut_ptr().cast(), 1) }.unwrap();
+        let receive = Post {
+            kind: PostKind::Recv,
+            addr: own.0,
+            memory,
+            tag: 1,
+            user_ptr: std::ptr::null_mut(),
+            context: BY_ID,
+        };
+        let mut id = 0;
+        assert_eq!(instance::post(receive, &mut id).unwrap(), Posted::Pending);
+        let begun = &AtomicUsize::new(0);
+        ended.store(0, Ordering::Relaxed);
+        thread::scope(|scope| {
+            let threads: Vec<_> = (0..3)
+                .map(|role| {
+                    scope.spawn(move || {
+                        begun.fetch_add(1, Ordering::Relaxed);
+                        let told = match role {
+                            0 => instance::test_context(8, 1, LONG, |_| ()).map(|_| ()),
+                            1 => instance::test_unexpected(1, LONG, |_| ()).map(|_| ()),
+                            _ => instance::test(id, BY_ID, LONG).map(|_| ()),
+                        };
+                        ended.fetch_add(1, Ordering::Relaxed);
+                        told
+                    })
+                })
+                .collect();
+            while begun.load(Ordering::Relaxed) < threads.len() {
+                thread::yield_now();
+            }
+            // Some are asleep by then and some look.
+            thread::sleep(Duration::from_micros(100 + life * 150));
+            instance::finalize().unwrap();
+            instance::initialize(None, 3, 0, None).unwrap();
+            let until = Instant::now() + Duration::from_millis(500);
+            while ended.load(Ordering::Relaxed) < threads.len() && Instant::now() < until {
+                thread::yield_now();
+            }
+            // A thread may have come so late that it waits in the second life.
+            late += threads.len() - ended.load(Ordering::Relaxed);
+            stop((listen, own));
+            for thread in threads {
+                let code = thread.join().unwrap().unwrap_err().code();
+                assert!([-BMI_ENODEV, -BMI_EINVAL].contains(&code), "{code}");
+            }
+        });
+    }
+    assert!(late < LIVES as usize, "{late} went on waiting");
 }

@@ -24,7 +24,7 @@ const SIZE_MAX: i64 = 4096;
 /// # Safety
 ///
 /// `out` points to as many bytes as its `size` says.
-pub(super) unsafe fn all(out: NonNull<bmi_mx_credits>) -> Result<(), Error> {
+pub(super) unsafe fn all(out: NonNull<bmi_mx_credits>) -> Result<(), Box<Error>> {
     // SAFETY: `size` is in every version of the struct.
     let size = unsafe { (*out.as_ptr()).size };
     // At least one answer.
@@ -86,7 +86,7 @@ pub(super) unsafe fn all(out: NonNull<bmi_mx_credits>) -> Result<(), Error> {
 /// # Safety
 ///
 /// `out` points to as many bytes as its `size` says.
-pub(super) unsafe fn of_peer(out: NonNull<bmi_mx_peer_credits>) -> Result<(), Error> {
+pub(super) unsafe fn of_peer(out: NonNull<bmi_mx_peer_credits>) -> Result<(), Box<Error>> {
     // SAFETY: `size` is in every version of the struct.
     let size = unsafe { (*out.as_ptr()).size };
     // At least one answer.
@@ -129,7 +129,7 @@ pub(super) unsafe fn of_peer(out: NonNull<bmi_mx_peer_credits>) -> Result<(), Er
 
 /// As many bytes of a `T` as the caller's version of it has room for, in whole members of `member`
 /// bytes each.
-fn whole_members<T>(size: usize, least: usize, member: usize) -> Result<usize, Error> {
+fn whole_members<T>(size: usize, least: usize, member: usize) -> Result<usize, Box<Error>> {
     let shown = i64::try_from(size).unwrap_or(i64::MAX);
     in_range("size", shown, least as i64, SIZE_MAX)?;
     Ok(size.min(size_of::<T>()) / member * member)

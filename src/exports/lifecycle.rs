@@ -126,7 +126,7 @@ export! {
                 // SAFETY: for this key C passes such a struct, with `size` and `addr` filled in.
                 unsafe { credits::of_peer(out) }?;
             }
-            other => return Err(Error::UnknownInfo(other)),
+            other => return Err(Error::UnknownInfo(other).into()),
         }
         Ok(0)
     }
@@ -169,7 +169,7 @@ export! {
 /// # Safety
 ///
 /// `host` points to as many bytes as its `size` says.
-unsafe fn copy_host(host: *const bmi_mx_host) -> Result<bmi_mx_host, Error> {
+unsafe fn copy_host(host: *const bmi_mx_host) -> Result<bmi_mx_host, Box<Error>> {
     // SAFETY: `size` is in every version of the struct.
     let size = unsafe { (*host).size };
     let least = std::mem::offset_of!(bmi_mx_host, forget_addr) as i64;
@@ -199,6 +199,6 @@ unsafe fn copy_host(host: *const bmi_mx_host) -> Result<bmi_mx_host, Error> {
 
 /// A context's number.
 #[inline]
-pub(super) fn context(id: bmi_context_id) -> Result<i64, Error> {
+pub(super) fn context(id: bmi_context_id) -> Result<i64, Box<Error>> {
     in_range("context_id", id, 0, i64::from(BMI_MAX_CONTEXTS) - 1)
 }

@@ -213,7 +213,7 @@ impl Call {
         side: &'static str,
         kind: PostKind,
         memory: UserMemory,
-    ) -> Result<(c_int, bmi_size_t), Error> {
+    ) -> Result<(c_int, bmi_size_t), Box<Error>> {
         let mut id = required("id", self.id)?;
         let post = Post {
             kind,
@@ -235,12 +235,12 @@ impl Call {
 
 /// A size from 0 to the largest message.
 #[inline]
-fn message_size(what: &'static str, size: bmi_size_t) -> Result<usize, Error> {
+fn message_size(what: &'static str, size: bmi_size_t) -> Result<usize, Box<Error>> {
     let size = in_range(what, size, 0, i64::MAX)?;
     let limit = i64::from(MAX_MESSAGE);
     match size <= limit {
         true => Ok(size as usize),
-        false => Err(Error::MessageTooLarge { size, limit }),
+        false => Err(Error::MessageTooLarge { size, limit }.into()),
     }
 }
 
@@ -250,7 +250,7 @@ fn message_size(what: &'static str, size: bmi_size_t) -> Result<usize, Error> {
 ///
 /// As for [`UserMemory::new`].
 #[inline]
-unsafe fn one(buffer: *mut c_void, size: bmi_size_t) -> Result<UserMemory, Error> {
+unsafe fn one(buffer: *mut c_void, size: bmi_size_t) -> Result<UserMemory, Box<Error>> {
     let size = message_size("size", size)?;
     // SAFETY: the caller's promise.
     Ok(unsafe { UserMemory::new(buffer, size) }?)
@@ -267,7 +267,7 @@ unsafe fn list(
     sizes: *const bmi_size_t,
     count: c_int,
     total: bmi_size_t,
-) -> Result<UserMemory, Error> {
+) -> Result<UserMemory, Box<Error>> {
     let buffers = required("buffer_list", buffers.cast_mut())?;
     let sizes = required("size_list", sizes.cast_mut())?;
     let count = in_range("list_count", count, 1, MAX_LIST.into())? as usize;
@@ -277,12 +277,12 @@ unsafe fn list(
     let mut sum = 0_i64;
     for (index, &size) in sizes.iter().enumerate() {
         if size < 0 {
-            return Err(Error::SegmentSize { index, size });
+            return Err(Error::SegmentSize { index, size }.into());
         }
         sum = sum.saturating_add(size);
     }
     if sum != total {
-        return Err(Error::TotalMismatch { total, sum });
+        return Err(Error::TotalMismatch { total, sum }.into());
     }
     let pieces = buffers.iter().zip(sizes);
     // No size is larger than their sum, which is at most the largest message.

@@ -19,7 +19,7 @@ use crate::abi::types::{
 };
 use crate::boundary::{export, in_range, optional, required};
 use crate::error::Error;
-use crate::instance::{self, Done, Unexpected};
+use crate::instance::{self, Done};
 use libc::{c_int, c_void};
 use std::ptr::NonNull;
 use std::slice;
@@ -40,13 +40,13 @@ export! {
         context_id: bmi_context_id,
     ) -> c_int {
         let outcount = required("outcount", outcount)?;
-        let outputs = Outputs::new(1, error_code, actual_size, user_ptr)?;
+        let mut outputs = Outputs::new(1, error_code, actual_size, user_ptr)?;
         let idle = idle_time(max_idle_time_ms)?;
         let done = instance::test(id, context(context_id)?, idle)?;
         let count = done.is_some().into();
         if let Some(done) = done {
             // SAFETY: C passes one of each.
-            unsafe { outputs.write(0, &done) };
+            unsafe { outputs.push(&done) };
         }
         // SAFETY: C passes a count to write to.
         unsafe { outcount.write(count) };
@@ -72,26 +72,21 @@ export! {
         let outcount = required("outcount", outcount)?;
         let indexes = required("index_array", index_array)?;
         let count = capacity(incount)?;
-        let outputs = Outputs::new(count, error_code_array, actual_size_array, user_ptr_array)?;
+        let mut outputs = Outputs::new(count, error_code_array, actual_size_array, user_ptr_array)?;
         let idle = idle_time(max_idle_time_ms)?;
         let context = context(context_id)?;
         // SAFETY: C passes `incount` ids and leaves them alone during the call.
         let ids = unsafe { slice::from_raw_parts(ids.as_ptr(), count) };
-        let mut place = 0;
-        let found = instance::test_some(ids, context, idle, &mut |index, done| {
-            if place < count {
-                // SAFETY: within the `incount` entries that C passes; an index of an array whose
-                // length is an int is an int.
-                unsafe {
-                    indexes.add(place).write(index as c_int);
-                    outputs.write(place, &done);
-                }
-                place += 1;
+        let found = instance::test_some(ids, context, idle, move |index, done| {
+            // SAFETY: C passes `incount` of each, and there are no more; an index of an array whose length
+            // is an int is an int.
+            unsafe {
+                indexes.add(outputs.used).write(index as c_int);
+                outputs.push(&done);
             }
         })?;
-        debug_assert_eq!(found, place);
         // SAFETY: C passes a count to write to.
-        unsafe { outcount.write(place as c_int) };
+        unsafe { outcount.write(found as c_int) };
         Ok(0)
     }
 
@@ -114,23 +109,18 @@ export! {
         let ids = required("out_id_array", out_id_array)?;
         let outcount = required("outcount", outcount)?;
         let count = capacity(incount)?;
-        let outputs = Outputs::new(count, error_code_array, actual_size_array, user_ptr_array)?;
+        let mut outputs = Outputs::new(count, error_code_array, actual_size_array, user_ptr_array)?;
         let idle = idle_time(max_idle_time_ms)?;
         let context = context(context_id)?;
-        let mut place = 0;
-        let found = instance::test_context(context, count, idle, &mut |done| {
-            if place < count {
-                // SAFETY: within the `incount` entries that C passes.
-                unsafe {
-                    ids.add(place).write(done.id);
-                    outputs.write(place, &done);
-                }
-                place += 1;
+        let found = instance::test_context(context, count, idle, move |done| {
+            // SAFETY: C passes `incount` of each, and there are no more.
+            unsafe {
+                ids.add(outputs.used).write(done.id);
+                outputs.push(&done);
             }
         })?;
-        debug_assert_eq!(found, place);
         // SAFETY: C passes a count to write to.
-        unsafe { outcount.write(place as c_int) };
+        unsafe { outcount.write(found as c_int) };
         Ok(0)
     }
 
@@ -149,23 +139,20 @@ export! {
         let count = capacity(incount)?;
         let idle = idle_time(max_idle_time_ms)?;
         let mut place = 0;
-        let found = instance::test_unexpected(count, idle, &mut |message: Unexpected| {
-            if place < count {
-                let info = bmi_method_unexpected_info {
-                    error_code: message.error,
-                    addr: message.addr.as_ptr(),
-                    buffer: message.buffer,
-                    size: message.size,
-                    tag: message.tag,
-                };
-                // SAFETY: within the `incount` entries that C passes.
-                unsafe { infos.add(place).write(info) };
-                place += 1;
-            }
+        let found = instance::test_unexpected(count, idle, |message| {
+            let info = bmi_method_unexpected_info {
+                error_code: message.error,
+                addr: message.addr.as_ptr(),
+                buffer: message.buffer,
+                size: message.size,
+                tag: message.tag,
+            };
+            // SAFETY: C passes `incount`, and there are no more.
+            unsafe { infos.add(place).write(info) };
+            place += 1;
         })?;
-        debug_assert_eq!(found, place);
         // SAFETY: C passes a count to write to.
-        unsafe { outcount.write(place as c_int) };
+        unsafe { outcount.write(found as c_int) };
         Ok(0)
     }
 }
@@ -176,6 +163,8 @@ struct Outputs {
     sizes: NonNull<bmi_size_t>,
     user_ptrs: Option<NonNull<*mut c_void>>,
     len: usize,
+    /// Entries that have been written.
+    used: usize,
 }
 
 impl Outputs {
@@ -185,40 +174,42 @@ impl Outputs {
         errors: *mut bmi_error_code_t,
         sizes: *mut bmi_size_t,
         user_ptrs: *mut *mut c_void,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, Box<Error>> {
         Ok(Self {
             errors: required("error_code", errors)?,
             sizes: required("actual_size", sizes)?,
             user_ptrs: optional("user_ptr", user_ptrs)?,
             len,
+            used: 0,
         })
     }
 
     /// # Safety
     ///
-    /// The arrays have the promised length and `place` is less than it.
+    /// The arrays have the promised length, and not all of it is used.
     #[inline]
-    unsafe fn write(&self, place: usize, done: &Done) {
-        debug_assert!(place < self.len);
+    unsafe fn push(&mut self, done: &Done) {
+        debug_assert!(self.used < self.len);
         // SAFETY: the caller's promise.
         unsafe {
-            self.errors.add(place).write(done.error);
-            self.sizes.add(place).write(done.size);
+            self.errors.add(self.used).write(done.error);
+            self.sizes.add(self.used).write(done.size);
             if let Some(user_ptrs) = self.user_ptrs {
-                user_ptrs.add(place).write(done.user_ptr);
+                user_ptrs.add(self.used).write(done.user_ptr);
             }
         }
+        self.used += 1;
     }
 }
 
 /// How many entries the output arrays have.
 #[inline]
-fn capacity(incount: c_int) -> Result<usize, Error> {
+fn capacity(incount: c_int) -> Result<usize, Box<Error>> {
     Ok(in_range("incount", incount, 1, c_int::MAX.into())? as usize)
 }
 
 #[inline]
-fn idle_time(ms: c_int) -> Result<Duration, Error> {
+fn idle_time(ms: c_int) -> Result<Duration, Box<Error>> {
     let ms = in_range("max_idle_time_ms", ms, 0, c_int::MAX.into())?;
     Ok(Duration::from_millis(ms as u64))
 }

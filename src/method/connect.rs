@@ -42,7 +42,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         address: &Address,
         nic: NicId,
         looked_up: bool,
-    ) -> Result<PeerKey, Error> {
+    ) -> Result<PeerKey, Box<Error>> {
         if let Some(known) = self.peers.of_addr(addr) {
             return Ok(known);
         }
@@ -52,11 +52,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             route: address.name.route,
         };
         let key = self.peer_for(target, || address.name.to_string())?;
-        if looked_up {
-            self.peers.attach_looked_up(addr, key);
-        } else {
-            self.peers.attach(addr, key);
-        }
+        self.peers.attach(addr, key, looked_up);
         Ok(key)
     }
 
@@ -64,7 +60,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         &mut self,
         target: Target,
         name: impl FnOnce() -> String,
-    ) -> Result<PeerKey, Error> {
+    ) -> Result<PeerKey, Box<Error>> {
         if let Some(key) = self.peers.named((target.nic, target.endpoint)) {
             if let Some(peer) = self.peers.get_mut(key)
                 && target.route != Route::AUTO
@@ -76,11 +72,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         let limit = self.peers.limit();
         let key = self.peers.add(target, name());
-        key.ok_or(Error::NoPeerId { limit })
+        Ok(key.ok_or(Error::NoPeerId { limit })?)
     }
 
     /// INIT: reaches out for a peer.
-    pub(crate) fn begin_connect(&mut self, key: PeerKey) -> Result<(), Error> {
+    pub(crate) fn begin_connect(&mut self, key: PeerKey) -> Result<(), Box<Error>> {
         if let Some(peer) = self.peers.get_mut(key) {
             peer.retries = 1;
         }
@@ -104,7 +100,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.start_connect(key).is_ok()
     }
 
-    fn start_connect(&mut self, key: PeerKey) -> Result<(), Error> {
+    fn start_connect(&mut self, key: PeerKey) -> Result<(), Box<Error>> {
         let Some(peer) = self.peers.get_mut(key) else {
             return Ok(());
         };
@@ -118,7 +114,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Err(reason) => Err(Error::Connect {
                 peer: peer.name.clone(),
                 reason,
-            }),
+            }
+            .into()),
         }
     }
 

@@ -184,7 +184,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let Some(peer) = self.peers.get(key) else {
             return;
         };
-        let wanted = peer.aliases > 0 || peer.refs > 0 || peer.state != State::Init;
+        let wanted = !peer.objects.is_empty() || peer.refs > 0 || peer.state != State::Init;
         if !wanted && !self.inbox.holds(key) {
             log::debug!("{} (id {}) is gone", peer.name, key.id());
             self.inbox.abandoned.forget(key.id());
@@ -206,7 +206,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let Some(key) = self.peers.detach(addr) else {
             return;
         };
-        let last = self.peers.get(key).is_some_and(|peer| peer.aliases == 0);
+        let last = self
+            .peers
+            .get(key)
+            .is_some_and(|peer| peer.objects.is_empty());
         if last {
             self.inbox.forget(key);
             self.disconnect(key, Cause::Reset, true);

@@ -86,7 +86,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             None => (nameless(), None),
         };
         let addr = address::create(name, nic);
-        self.peers.attach(addr.as_ptr(), key);
+        self.peers.attach(addr.as_ptr(), key, false);
         if let Some(peer) = self.peers.get_mut(key) {
             peer.inbound = Inbound::Registering(addr.as_ptr());
         }
@@ -136,7 +136,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 fn known_object(peer: &Peer) -> Option<NonNull<bmi_method_addr>> {
     let addr = match peer.inbound {
         Inbound::Known { addr, .. } => addr,
-        _ => *peer.looked_up.first()?,
+        _ => peer.objects.iter().find(|object| object.looked_up)?.addr,
     };
     NonNull::new(addr)
 }

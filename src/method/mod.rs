@@ -362,7 +362,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// The end of operation `id`, if it has come.
     #[inline]
-    pub fn take_done(&mut self, id: i64, context: i64) -> Result<Option<Done>, Error> {
+    pub fn take_done(&mut self, id: i64, context: i64) -> Result<Option<Done>, Box<Error>> {
         let index = self.find(id, context)?;
         Ok(match self.ops.get(index).stage {
             Stage::Done => Some(self.done.take(&mut self.ops, index)),
@@ -387,8 +387,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// Names of dead peers, once each, for the host's `forget` function.
+    /// Are there peers that have died and that the host has not been told of?
     #[inline]
+    pub fn has_forgotten(&self) -> bool {
+        !self.forgotten.is_empty()
+    }
+
+    /// Names of dead peers, once each, for the host's `forget` function.
     pub fn take_forgotten(&mut self) -> Vec<BMI_addr_t> {
         std::mem::take(&mut self.forgotten)
     }
@@ -414,10 +419,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     #[inline]
-    pub(crate) fn find(&self, id: i64, context: i64) -> Result<OpIndex, Error> {
+    pub(crate) fn find(&self, id: i64, context: i64) -> Result<OpIndex, Box<Error>> {
         match self.ops.find(id) {
             Some(index) if i64::from(self.ops.get(index).context) == context => Ok(index),
-            _ => Err(Error::UnknownOperation { id, context }),
+            _ => Err(unknown_operation(id, context)),
         }
     }
 
@@ -641,6 +646,11 @@ impl Handler<UserMemory> for Deaf {
     ) -> Verdict<UserMemory> {
         Verdict::Finished
     }
+}
+
+#[cold]
+fn unknown_operation(id: i64, context: i64) -> Box<Error> {
+    Box::new(Error::UnknownOperation { id, context })
 }
 
 /// How an operation of the host's ends.

@@ -19,7 +19,7 @@
 use super::table::Op;
 use crate::abi::types::bmi_method_addr;
 use mx_sys::UserMemory;
-use parking_lot::Mutex;
+use mx_sys::fork::ForkLock;
 use std::cell::UnsafeCell;
 use std::mem::{offset_of, size_of};
 use std::ptr;
@@ -51,7 +51,7 @@ unsafe impl Sync for Block {}
 type Chunk = &'static [Block];
 
 /// Chunks no arena holds, by size class. They are free: every `op_id` in them is 0.
-static SPARE: Mutex<[Vec<Chunk>; CLASSES]> = Mutex::new([const { Vec::new() }; CLASSES]);
+static SPARE: ForkLock<[Vec<Chunk>; CLASSES]> = ForkLock::new([const { Vec::new() }; CLASSES]);
 
 /// Blocks of the first chunk; each next one has twice as many.
 const FIRST: usize = 64;

@@ -29,24 +29,20 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Posts an operation with the peer that its address object stands for. `id` is written before
     /// the operation can complete; on failure nothing has happened.
     #[inline]
-    pub fn post(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Error> {
+    pub fn post(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
         let waiting = self.ops.len().max(self.endpoint.requests());
         if !self.room.admits(waiting) && !self.frees_memory(key, &post) {
-            return Err(NO_MEMORY);
+            return Err(no_memory("one more operation", OPERATION_COST));
         }
-        let posted = match post.kind {
+        match post.kind {
             PostKind::Recv => self.post_recv(key, post, id),
             PostKind::Send => self.post_send(key, post, id),
             PostKind::SendUnexpected => {
-                let posted = self.post_send(key, post, id);
-                if posted.is_ok() {
-                    self.open_conversation(key);
-                }
-                posted
+                let posted = self.post_send(key, post, id)?;
+                self.open_conversation(key);
+                Ok(posted)
             }
-        };
-        self.drain();
-        posted
+        }
     }
 
     /// Is it a receive for a message that lies here already?
@@ -57,20 +53,20 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     #[inline]
-    fn post_send(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Error> {
+    fn post_send(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
         let size = post.memory.len() as i64;
         let kind = match post.kind {
             PostKind::SendUnexpected => {
                 let limit = self.settings.unexpected_max as i64;
                 if size > limit {
-                    return Err(Error::MessageTooLarge { size, limit });
+                    return Err(Error::MessageTooLarge { size, limit }.into());
                 }
                 MessageType::Unexpected
             }
             _ => MessageType::Expected,
         };
         let Some(peer) = self.peers.get_mut(key) else {
-            return Err(Error::UnknownAddress(post.addr.as_ptr() as usize));
+            return Err(unknown(&post));
         };
         if peer.conversation == Conversation::Cut && post.kind == PostKind::Send {
             return self.fail_cut(key, &post, id);
@@ -91,7 +87,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let op = new_op(&post, size, bits, key);
         let Some(index) = self.ops.reserve() else {
             self.unstamp(&op);
-            return Err(NO_BLOCK);
+            return Err(no_memory("an operation", 192));
         };
         let context = index.number().into();
         match self
@@ -117,19 +113,21 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 let peer = self.peers.get(key);
                 let name = peer.map_or_else(String::new, |peer| peer.name.clone());
                 self.disconnect(key, Cause::Reset, false);
-                Err(Error::PeerReset(name))
+                self.drain();
+                Err(Error::PeerReset(name).into())
             }
             Err(_) => Err(Error::MessageTooLarge {
                 size,
                 limit: i64::from(u32::MAX),
-            }),
+            }
+            .into()),
         }
     }
 
     #[inline]
-    fn post_recv(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Error> {
+    fn post_recv(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
         let Some(peer) = self.peers.get_mut(key) else {
-            return Err(Error::UnknownAddress(post.addr.as_ptr() as usize));
+            return Err(unknown(&post));
         };
         let bits = bits(MessageType::Expected, key.id(), post.tag as u32);
         if !self.inbox.abandoned.is_empty() {
@@ -140,7 +138,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         let op = new_op(&post, post.memory.len() as i64, bits, key);
         let Some(index) = self.ops.reserve() else {
-            return Err(NO_BLOCK);
+            return Err(no_memory("an operation", 192));
         };
         let context = index.number().into();
         match self.endpoint.recv(bits, MATCH, post.memory, context) {
@@ -172,17 +170,17 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             Err(_) => {
                 debug_assert!(false, "our mask covers our bits");
-                Err(Error::Transfer(mx::Status::Aborted))
+                Err(Error::Transfer(mx::Status::Aborted).into())
             }
         }
     }
 
     /// The conversation with the peer is cut: an expected send ends at once.
     #[cold]
-    fn fail_cut(&mut self, key: PeerKey, post: &Post, id: &mut i64) -> Result<Posted, Error> {
+    fn fail_cut(&mut self, key: PeerKey, post: &Post, id: &mut i64) -> Result<Posted, Box<Error>> {
         let op = new_op(post, 0, bits(MessageType::Expected, 0, 0), key);
         let Some(index) = self.ops.alloc(op, post.addr.as_ptr()) else {
-            return Err(NO_BLOCK);
+            return Err(no_memory("an operation", 192));
         };
         *id = self.ops.id(index);
         self.end_cut(key, index);
@@ -197,7 +195,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         post: Post,
         bits: mx::MatchBits,
         id: &mut i64,
-    ) -> Result<Posted, Error> {
+    ) -> Result<Posted, Box<Error>> {
         let state = self.peers.get(key).map(|peer| peer.state);
         if state == Some(State::Init) {
             self.begin_connect(key)?;
@@ -205,7 +203,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let bits = mx::MatchBits(bits.0 | u64::from(post.tag as u32));
         let op = new_op(&post, post.memory.len() as i64, bits, key);
         let Some(index) = self.ops.alloc(op, post.addr.as_ptr()) else {
-            return Err(NO_BLOCK);
+            return Err(no_memory("an operation", 192));
         };
         self.ops.store_memory(index, post.memory);
         *id = self.ops.id(index);
@@ -222,6 +220,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if post.kind != PostKind::Recv && matches!(state, Some(State::Ready(_))) {
             self.wait_for_turn(key);
         }
+        self.drain();
         Ok(Posted::Pending)
     }
 }
@@ -239,14 +238,14 @@ fn new_op(post: &Post, size: i64, bits: mx::MatchBits, key: PeerKey) -> Op {
     )
 }
 
-/// Memory has run out, or may before all that has been posted is over.
-const NO_MEMORY: Error = Error::NoMemory {
-    what: "one more operation",
-    size: OPERATION_COST,
-};
+/// Memory has run out, or may before all that has been posted is over; or there are as many operations
+/// as there can be.
+#[cold]
+fn no_memory(what: &'static str, size: usize) -> Box<Error> {
+    Box::new(Error::NoMemory { what, size })
+}
 
-/// There are as many operations as there can be.
-const NO_BLOCK: Error = Error::NoMemory {
-    what: "an operation",
-    size: 192,
-};
+#[cold]
+fn unknown(post: &Post) -> Box<Error> {
+    Box::new(Error::UnknownAddress(post.addr.as_ptr() as usize))
+}

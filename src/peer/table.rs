@@ -19,6 +19,7 @@ use super::conversation::Conversation;
 use super::state::State;
 use super::words::Words;
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
+use crate::address;
 use crate::match_layout::PEER_ID_MAX;
 use crate::method::Stalled;
 use crate::op::table::OpList;
@@ -27,6 +28,7 @@ use foldhash::fast::RandomState;
 use mx_proto::ledger::Borrower;
 use mx_proto::{EndpointId, Instant, NicId, PartnerId, Target};
 use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroU64;
 
 /// Names a peer; recognised as stale when the peer is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -85,6 +87,15 @@ pub enum Inbound {
     },
 }
 
+/// An address object that stands for a peer.
+#[derive(Clone, Copy, Debug)]
+pub struct Object {
+    /// Its address.
+    pub addr: *mut bmi_method_addr,
+    /// The host got it by looking the peer up, so unexpected messages may be said to come from it.
+    pub looked_up: bool,
+}
+
 /// One remote endpoint.
 #[derive(Debug)]
 pub struct Peer {
@@ -103,10 +114,8 @@ pub struct Peer {
     pub own_name: Option<Name>,
     /// Other names under which it was looked up.
     pub other_names: Vec<Name>,
-    /// Address objects that stand for it, of whatever origin.
-    pub aliases: u32,
-    /// Those of them that the host got by looking the peer up, oldest first.
-    pub looked_up: Vec<*mut bmi_method_addr>,
+    /// Address objects that stand for it, oldest first.
+    pub objects: Vec<Object>,
     /// Whether expected operations belong to anything it knows of.
     pub conversation: Conversation,
     /// Receives of it may be provisional.
@@ -165,7 +174,6 @@ pub struct Peers {
     limit: u32,
     len: usize,
     by_name: HashMap<Name, PeerKey, RandomState>,
-    by_addr: HashMap<usize, PeerKey, RandomState>,
 }
 
 #[derive(Debug, Default)]
@@ -195,7 +203,6 @@ impl Peers {
             limit,
             len: 0,
             by_name: HashMap::default(),
-            by_addr: HashMap::default(),
         }
     }
 
@@ -238,8 +245,7 @@ impl Peers {
             target,
             own_name: None,
             other_names: Vec::new(),
-            aliases: 0,
-            looked_up: Vec::new(),
+            objects: Vec::new(),
             conversation: Conversation::default(),
             has_provisional: false,
             retries: 0,
@@ -331,32 +337,23 @@ impl Peers {
     /// The peer an address object stands for.
     #[inline]
     pub fn of_addr(&self, addr: *mut bmi_method_addr) -> Option<PeerKey> {
-        self.by_addr.get(&(addr as usize)).copied()
+        address::peer(addr).map(|word| PeerKey::from_word(word.get()))
     }
 
     /// Lets an address object stand for a peer.
-    pub fn attach(&mut self, addr: *mut bmi_method_addr, key: PeerKey) {
+    pub fn attach(&mut self, addr: *mut bmi_method_addr, key: PeerKey, looked_up: bool) {
         if let Some(peer) = self.get_mut(key) {
-            peer.aliases += 1;
-            self.by_addr.insert(addr as usize, key);
-        }
-    }
-
-    /// The same for one that the host looked up, and that unexpected messages may be said to come
-    /// from.
-    pub fn attach_looked_up(&mut self, addr: *mut bmi_method_addr, key: PeerKey) {
-        self.attach(addr, key);
-        if let Some(peer) = self.get_mut(key) {
-            peer.looked_up.push(addr);
+            peer.objects.push(Object { addr, looked_up });
+            address::set_peer(addr, NonZeroU64::new(key.to_word()));
         }
     }
 
     /// An address object is gone; tells whom it stood for.
     pub fn detach(&mut self, addr: *mut bmi_method_addr) -> Option<PeerKey> {
-        let key = self.by_addr.remove(&(addr as usize))?;
+        let key = self.of_addr(addr)?;
+        address::set_peer(addr, None);
         let peer = self.get_mut(key)?;
-        peer.aliases = peer.aliases.saturating_sub(1);
-        peer.looked_up.retain(|known| *known != addr);
+        peer.objects.retain(|known| known.addr != addr);
         match peer.inbound {
             Inbound::Registering(known) | Inbound::Known { addr: known, .. } if known == addr => {
                 peer.inbound = Inbound::No;
@@ -368,26 +365,22 @@ impl Peers {
 
     /// Everything that named `from` names `into` from now on.
     pub fn rename(&mut self, from: PeerKey, into: PeerKey) {
-        let mut moved = 0;
-        for key in self.by_addr.values_mut().filter(|key| **key == from) {
-            *key = into;
-            moved += 1;
-        }
         let mut names = Vec::new();
         for (name, key) in self.by_name.iter_mut().filter(|(_, key)| **key == from) {
             *key = into;
             names.push(*name);
         }
-        let (mut looked_up, mut inbound) = (Vec::new(), Inbound::No);
+        let (mut objects, mut inbound) = (Vec::new(), Inbound::No);
         if let Some(peer) = self.get_mut(from) {
-            peer.aliases = 0;
-            looked_up = std::mem::take(&mut peer.looked_up);
+            objects = std::mem::take(&mut peer.objects);
             inbound = std::mem::replace(&mut peer.inbound, Inbound::No);
         }
         if let Some(peer) = self.get_mut(into) {
-            peer.aliases += moved;
             peer.other_names.append(&mut names);
-            peer.looked_up.append(&mut looked_up);
+            for object in &objects {
+                address::set_peer(object.addr, NonZeroU64::new(into.to_word()));
+            }
+            peer.objects.append(&mut objects);
             if peer.inbound == Inbound::No {
                 peer.inbound = inbound;
             }
@@ -401,9 +394,20 @@ impl Peers {
     }
 }
 
+impl Drop for Peers {
+    /// The objects live on and stand for nobody.
+    fn drop(&mut self) {
+        let peers = self.slots.iter().filter_map(|slot| slot.peer.as_deref());
+        for object in peers.flat_map(|peer| &peer.objects) {
+            address::set_peer(object.addr, None);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peer_name::PeerName;
     use mx_proto::Route;
 
     fn target(endpoint: u32) -> Target {
@@ -496,16 +500,24 @@ mod tests {
     #[test]
     fn many_address_objects_are_one_peer_and_are_counted() {
         let mut peers = Peers::default();
-        let a = 0x100 as *mut bmi_method_addr;
-        let b = 0x200 as *mut bmi_method_addr;
+        let name = || PeerName {
+            host: "n1".into(),
+            board: None,
+            endpoint: 1,
+            route: Route::AUTO,
+        };
+        let [a, b] = [(); 2].map(|()| address::create(name(), None).as_ptr());
         let key = add(&mut peers, 1).unwrap();
-        peers.attach(a, key);
-        peers.attach(b, key);
-        assert_eq!(peers.get(key).unwrap().aliases, 2);
+        peers.attach(a, key, true);
+        peers.attach(b, key, false);
+        assert_eq!(peers.get(key).unwrap().objects.len(), 2);
         assert_eq!(peers.detach(a), Some(key));
         assert_eq!(peers.detach(a), None);
-        assert_eq!(peers.get(key).unwrap().aliases, 1);
+        assert_eq!(peers.get(key).unwrap().objects.len(), 1);
         assert_eq!(peers.of_addr(b), Some(key));
+        drop(peers);
+        assert_eq!(Peers::default().of_addr(b), None);
+        assert!(address::remove(a) && address::remove(b));
     }
 
     #[test]

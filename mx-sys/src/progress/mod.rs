@@ -46,7 +46,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
-use wait::Waiting;
+use wait::{HelperState, Waiting};
 
 /// What threads can wait for, one bit each; the engine's users give them their meaning.
 pub type Interest = u64;
@@ -152,6 +152,15 @@ struct Bells {
     helper: EventFd,
 }
 
+impl Bells {
+    fn new() -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            leader: EventFd::new()?,
+            helper: EventFd::new()?,
+        }))
+    }
+}
+
 struct Core<T> {
     value: T,
     waiting: Waiting,
@@ -162,11 +171,7 @@ type Held<'a, T> = MutexGuard<'a, Core<T>>;
 impl<T: Progress> Shared<T> {
     /// Puts `value` behind a lock. Fails when there are no descriptors left.
     pub fn new(value: T, tuning: Tuning) -> io::Result<Self> {
-        let bells = Bells {
-            leader: EventFd::new()?,
-            helper: EventFd::new()?,
-        };
-        let waiting = Waiting::new(tuning.spin(), Arc::new(bells));
+        let waiting = Waiting::new(tuning.spin(), Bells::new()?);
         Ok(Self {
             core: Mutex::new(Core { value, waiting }),
             contenders: AtomicU32::new(0),
@@ -175,11 +180,16 @@ impl<T: Progress> Shared<T> {
         })
     }
 
-    /// Tunes waiting anew, for another engine behind the same lock.
-    pub fn retune(&self, tuning: Tuning) {
+    /// Tunes waiting anew, for another engine behind the same lock. Fails when the descriptors were given
+    /// back ([`Shared::end`]) and there are no others.
+    pub fn retune(&self, tuning: Tuning) -> io::Result<()> {
         let mut core = self.acquire();
         core.waiting.spin = tuning.spin();
+        if core.waiting.bells.is_none() {
+            core.waiting.bells = Some(Bells::new()?);
+        }
         self.release(core);
+        Ok(())
     }
 
     /// Access to the engine, to post operations. Who was waiting for what comes out of it is woken
@@ -189,6 +199,23 @@ impl<T: Progress> Shared<T> {
         Guard {
             shared: self,
             core: ManuallyDrop::new(self.acquire()),
+        }
+    }
+
+    /// [`Shared::lock`] by an application thread that polls or waits: the helper leaves the engine to it.
+    #[inline]
+    pub fn attend(&self) -> Guard<'_, T> {
+        let mut core = self.acquire();
+        // Written under the lock, so nobody's count is lost.
+        let attention = self.attention.load(Ordering::Relaxed);
+        self.attention
+            .store(attention.wrapping_add(1), Ordering::Relaxed);
+        if let HelperState::Armed(_) = core.waiting.helper {
+            self.stand_down(&mut core);
+        }
+        Guard {
+            shared: self,
+            core: ManuallyDrop::new(core),
         }
     }
 
@@ -289,6 +316,24 @@ pub struct Guard<'a, T: Progress> {
     shared: &'a Shared<T>,
     /// There until `drop`.
     core: ManuallyDrop<Held<'a, T>>,
+}
+
+impl<T: Progress> Guard<'_, T> {
+    /// Gives the lock back until `check` returns something or `timeout` is over, as
+    /// [`Shared::wait_for`] does. To be called when `check` has just found nothing.
+    #[cold]
+    #[inline(never)]
+    pub fn wait<R>(
+        self,
+        interest: Interest,
+        timeout: Option<Duration>,
+        mut check: impl FnMut(&mut T) -> Option<R>,
+    ) -> Option<R> {
+        let mut guard = ManuallyDrop::new(self);
+        // SAFETY: taken once, as this guard is not dropped.
+        let core = unsafe { ManuallyDrop::take(&mut guard.core) };
+        guard.shared.wait(core, interest, timeout, &mut check)
+    }
 }
 
 impl<T: Progress> Deref for Guard<'_, T> {

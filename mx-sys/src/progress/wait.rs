@@ -27,7 +27,6 @@ use mx_proto::port::WakeDescriptors;
 use mx_proto::{Clock, Instant};
 use parking_lot::Condvar;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Who waits, and how.
@@ -272,25 +271,17 @@ impl<T: Progress> Shared<T> {
         timeout: Option<Duration>,
         mut check: impl FnMut(&mut T) -> Option<R>,
     ) -> Option<R> {
-        let mut core = self.acquire();
-        // Written under the lock, so nobody's count is lost.
-        let attention = self.attention.load(Ordering::Relaxed);
-        self.attention
-            .store(attention.wrapping_add(1), Ordering::Relaxed);
-        if let HelperState::Armed(_) = core.waiting.helper {
-            self.stand_down(&mut core);
-        }
-        core.value.progress();
-        let found = check(&mut core.value);
+        let mut engine = self.attend();
+        engine.progress();
+        let found = check(&mut engine);
         if found.is_some() || timeout == Some(Duration::ZERO) {
-            self.release(core);
             return found;
         }
-        self.wait(core, interest, timeout, &mut check)
+        engine.wait(interest, timeout, check)
     }
 
     #[inline(never)]
-    fn wait<'a, R>(
+    pub(super) fn wait<'a, R>(
         &'a self,
         mut core: Held<'a, T>,
         interest: Interest,
@@ -448,7 +439,7 @@ impl<T: Progress> Shared<T> {
 
     /// An application thread looks after the engine again.
     #[cold]
-    fn stand_down(&self, core: &mut Core<T>) {
+    pub(super) fn stand_down(&self, core: &mut Core<T>) {
         core.value.disarm();
         core.waiting.helper = HelperState::Watching;
         core.waiting.stats.stand_downs += 1;

@@ -19,6 +19,7 @@ use crate::handles::{EndpointHandle, RequestHandle, SLOTS_MAX};
 use mx_sys::fork::ForkLock;
 use mx_sys::{Helper, Interest, Shared, Tuning};
 use parking_lot::Mutex;
+use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -63,8 +64,11 @@ impl Reserved {
                 // The parent's, empty when it forked.
                 continue;
             }
+            place
+                .shared
+                .retune(tuning)
+                .map_err(|e| no_descriptors(&e))?;
             *taken = true;
-            place.shared.retune(tuning);
             return Ok(Self {
                 slot,
                 place,
@@ -89,6 +93,11 @@ impl Drop for Reserved {
     }
 }
 
+fn no_descriptors(error: &io::Error) -> Error {
+    let what = format!("no descriptors for waking threads: {error}");
+    Error::new(Code::NoResources, what)
+}
+
 /// The place is free again.
 pub(super) fn release(slot: usize) {
     if let Some(taken) = TAKEN.lock().get_mut(slot) {
@@ -98,10 +107,7 @@ pub(super) fn release(slot: usize) {
 
 impl Place {
     fn new(tuning: Tuning) -> Result<Self, Error> {
-        let shared = Shared::new(Slot::default(), tuning).map_err(|error| {
-            let what = format!("no descriptors for waking threads: {error}");
-            Error::new(Code::NoResources, what)
-        })?;
+        let shared = Shared::new(Slot::default(), tuning).map_err(|e| no_descriptors(&e))?;
         Ok(Self {
             shared: Arc::new(shared),
             helper: Mutex::new(None),
