@@ -21,7 +21,7 @@ use crate::address::{self, Address};
 use crate::config::Config;
 use crate::error::Error;
 use crate::match_layout::KEY;
-use crate::method::{Handout, Method, PeerGauges, Settings, UNEXPECTED_READY};
+use crate::method::{Handout, Method, PeerGauges, Reports, Settings, UNEXPECTED_READY};
 use crate::peer::table::PeerKey;
 use crate::peer_name::{self, PeerName, ROUTE_DGRAM, ROUTE_RDM};
 use crate::{address_range, host};
@@ -246,6 +246,7 @@ fn start(
         what: "random numbers",
         reason,
     })?;
+    let settings = Settings::from(&config);
     let endpoint = Endpoint::new(
         mx_proto::Config {
             key,
@@ -256,8 +257,9 @@ fn start(
         KEY,
         ports,
         MonotonicClock,
+        Reports::new(&settings),
     );
-    let mut method = Method::new(Settings::from(&config), own.to_string(), endpoint);
+    let mut method = Method::new(settings, own.to_string(), endpoint);
     address::set_method_type(method_id);
     if let Some((addr, address)) = &listen {
         // Whatever its host is called, it is this one.
@@ -587,7 +589,7 @@ pub fn test_context(
             out(done);
             count += 1;
         }
-        let news = method.inbox.take_news();
+        let news = method.inbox_mut().take_news();
         Ok((count > 0 || news).then_some(count))
     })?;
     Ok(found.unwrap_or(0))
@@ -602,7 +604,7 @@ pub fn test_unexpected(
     let mut count = 0;
     loop {
         let register = wait(UNEXPECTED_READY, idle, |method| {
-            method.inbox.take_news();
+            method.inbox_mut().take_news();
             while count < max {
                 match method.next_unexpected() {
                     Some(Handout::Message(message)) => {
@@ -615,7 +617,7 @@ pub fn test_unexpected(
             }
             if method.unexpected() > 0 {
                 // For the next call.
-                method.inbox.set_news();
+                method.inbox_mut().set_news();
             }
             Ok((count > 0).then_some(None))
         })?;

@@ -14,12 +14,13 @@ use crate::link::{Buffer, HostilePort, PACKET_MAX, Wire, WireClock, Word};
 use crate::meter::{self, within};
 use crate::packets::body_len;
 use mx_proto::memory::Source;
+use mx_proto::owner::Queue;
 use mx_proto::port::{HEADER_LEN, HeaderBytes, LinkDown};
 use mx_proto::wire::{HELLO_LEN, VERSION};
 use mx_proto::{
-    Arrival, Cancelled, Config, Decision, Deferred, Endpoint, EndpointId, Event, Handler, Identity,
-    LinkId, MatchBits, MatchMask, NicId, PartnerId, Posted, Received, RequestId, Route, SendMode,
-    SessionId, Target, Verdict,
+    Arrival, Completion, Config, Decision, Deferred, Down, Endpoint, EndpointId, Identity, LinkId,
+    MatchBits, MatchMask, NicId, Owner, PartnerId, Posted, Received, RequestId, Route, SendMode,
+    SessionId, Status, Target, Verdict,
 };
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -82,8 +83,7 @@ pub fn endpoint(bytes: &[u8]) {
 
 struct World {
     wire: Rc<RefCell<Wire>>,
-    endpoint: Endpoint<HostilePort, Buffer, WireClock>,
-    host: Host,
+    endpoint: Endpoint<HostilePort, WireClock, Host>,
     pending: BTreeSet<u64>,
     partners: Vec<PartnerId>,
     deferred: Option<Deferred>,
@@ -92,14 +92,29 @@ struct World {
 
 /// Decides about what nobody has posted a receive for.
 struct Host {
+    ends: Queue<Buffer>,
     how: u8,
     buffers: Rc<()>,
     /// Receives that it has begun, whose ends will come.
     begun: usize,
 }
 
-impl Handler<Buffer> for Host {
-    fn unexpected<B: Source + ?Sized>(
+impl Owner for Host {
+    type Memory = Buffer;
+
+    fn completed(&mut self, completion: Completion) {
+        self.ends.completed(completion);
+    }
+
+    fn down(&mut self, down: Down) {
+        self.ends.down(down);
+    }
+
+    fn has_news(&self) -> bool {
+        self.ends.has_news()
+    }
+
+    fn arrived<B: Source + ?Sized>(
         &mut self,
         arrival: &Arrival,
         body: Option<&B>,
@@ -134,14 +149,17 @@ impl World {
             wire: Rc::clone(&wire),
         };
         let clock = WireClock(Rc::clone(&wire));
+        let host = Host {
+            ends: Queue::default(),
+            how: 0,
+            buffers: Rc::new(()),
+            begun: 0,
+        };
         let mut world = Self {
-            endpoint: within(1, || Endpoint::new(config(flags), SELF, KEY, port, clock)),
+            endpoint: within(1, || {
+                Endpoint::new(config(flags), SELF, KEY, port, clock, host)
+            }),
             wire,
-            host: Host {
-                how: 0,
-                buffers: Rc::new(()),
-                begun: 0,
-            },
             pending: BTreeSet::new(),
             partners: Vec::new(),
             deferred: None,
@@ -199,7 +217,7 @@ impl World {
                     within(1, || self.endpoint.disconnect(partner));
                 }
             }
-            10 => self.host.how = input.byte(),
+            10 => self.endpoint.owner_mut().how = input.byte(),
             11 => self.decide(input.byte()),
             12 => {
                 let millis = input.choose(&[1, 100, 2500, 6000, 21_000]);
@@ -241,25 +259,23 @@ impl World {
     }
 
     fn progress(&mut self) {
-        let Self { endpoint, host, .. } = self;
-        within(1, || endpoint.progress(host));
+        within(1, || self.endpoint.progress());
         self.collect();
     }
 
     fn collect(&mut self) {
-        while let Some(done) = within(1, || self.endpoint.poll_completion()) {
+        while let Some(done) = within(1, || self.endpoint.owner_mut().ends.next_completion()) {
             if done.context == HANDLED {
-                self.host.begun -= 1;
+                self.endpoint.owner_mut().begun -= 1;
             } else {
                 let was = self.pending.remove(&done.request.to_word());
                 assert!(was, "an end of what was not under way: {done:?}");
             }
-            assert!(done.transferred <= done.length || done.status != mx_proto::Status::Success);
+            assert!(done.transferred <= done.length || done.status != Status::Success);
             self.meet(done.partner);
         }
-        while let Some(event) = within(1, || self.endpoint.poll_event()) {
-            let Event::PartnerDown { partner, .. } = event;
-            assert!(self.endpoint.partner_identity(partner).is_none());
+        while let Some(down) = within(1, || self.endpoint.owner_mut().ends.next_down()) {
+            assert!(self.endpoint.partner_identity(down.partner).is_none());
         }
     }
 
@@ -345,7 +361,7 @@ impl World {
             0 => SendMode::Standard,
             _ => SendMode::Synchronous,
         };
-        let memory = Buffer::new(len, &self.host.buffers);
+        let memory = Buffer::new(len, &self.endpoint.owner_mut().buffers);
         let context = self.next_context();
         let posted = within(1, || {
             self.endpoint
@@ -360,7 +376,7 @@ impl World {
         if self.pending.len() >= POSTED_MAX {
             return;
         }
-        let memory = Buffer::new(len, &self.host.buffers);
+        let memory = Buffer::new(len, &self.endpoint.owner_mut().buffers);
         let (bits, mask) = (MatchBits(bits), MatchMask(mask));
         let context = self.next_context();
         let received = within(1, || match flags & 1 {
@@ -382,10 +398,11 @@ impl World {
         else {
             return;
         };
-        let outcome = within(1, || self.endpoint.cancel(RequestId::from_word(request)));
-        assert_ne!(outcome, Cancelled::Unknown, "it was under way");
-        self.pending.remove(&request);
+        let request = RequestId::from_word(request);
+        let known = within(1, || self.endpoint.end(request, Status::Cancelled));
+        assert!(known, "it was under way");
         self.collect();
+        assert!(!self.pending.contains(&request.to_word()), "it goes on");
     }
 
     fn decide(&mut self, how: u8) {
@@ -532,7 +549,7 @@ impl World {
         assert!(held <= HEAP_MAX, "{held} bytes of heap");
         assert!(self.endpoint.partners() <= PARTNERS + 8);
         assert!(self.endpoint.unexpected_bytes() <= UNEXPECTED);
-        let buffers = Rc::strong_count(&self.host.buffers) - 1;
+        let buffers = Rc::strong_count(&self.endpoint.owner().buffers) - 1;
         assert!(
             buffers <= self.endpoint.requests(),
             "{buffers} buffers for {} requests",
@@ -540,10 +557,10 @@ impl World {
         );
         assert_eq!(
             self.endpoint.requests(),
-            self.pending.len() + self.host.begun,
+            self.pending.len() + self.endpoint.owner().begun,
             "{:?}, {} begun by the handler",
             self.pending,
-            self.host.begun
+            self.endpoint.owner().begun
         );
     }
 
@@ -560,7 +577,11 @@ impl World {
             self.pending
         );
         assert_eq!(self.endpoint.requests(), 0);
-        assert_eq!(Rc::strong_count(&self.host.buffers), 1, "memory is kept");
+        assert_eq!(
+            Rc::strong_count(&self.endpoint.owner_mut().buffers),
+            1,
+            "memory is kept"
+        );
         let endpoint = self.endpoint;
         within(1, || drop(endpoint));
         let left = meter::held(1);

@@ -15,12 +15,13 @@ use crate::input::Input;
 use crate::link::{Buffer, HostilePort, Wire, WireClock, Word};
 use crate::meter::{self, within};
 use mx_proto::memory::Source;
+use mx_proto::owner::Queue;
 use mx_proto::port::{HeaderBytes, LinkDown, Port};
 use mx_proto::secret::{Purpose, Role, Secret, Words};
 use mx_proto::wire::Kind;
 use mx_proto::{
-    Arrival, Config, Endpoint, EndpointId, Handler, Identity, Key, LinkId, MatchBits, NicId, Route,
-    SessionId, Status, Target, Verdict,
+    Arrival, Completion, Config, Down, Endpoint, EndpointId, Identity, Key, LinkId, MatchBits,
+    NicId, Owner, Route, SessionId, Status, Target, Verdict,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -61,8 +62,7 @@ pub fn introduction(bytes: &[u8]) {
 
 struct World {
     wire: Rc<RefCell<Wire>>,
-    endpoint: Endpoint<HostilePort, Buffer, WireClock>,
-    host: Host,
+    endpoint: Endpoint<HostilePort, WireClock, Host>,
     secret: Option<Secret>,
     /// The first hello of the program on each link.
     said: BTreeMap<u32, Vec<u8>>,
@@ -71,15 +71,26 @@ struct World {
 
 /// Takes every message, and looks who it is from.
 struct Host {
+    ends: Queue<Buffer>,
     secret: bool,
 }
 
-impl Handler<Buffer> for Host {
-    fn unexpected<B: Source + ?Sized>(
-        &mut self,
-        arrival: &Arrival,
-        _: Option<&B>,
-    ) -> Verdict<Buffer> {
+impl Owner for Host {
+    type Memory = Buffer;
+
+    fn completed(&mut self, completion: Completion) {
+        self.ends.completed(completion);
+    }
+
+    fn down(&mut self, down: Down) {
+        self.ends.down(down);
+    }
+
+    fn has_news(&self) -> bool {
+        self.ends.has_news()
+    }
+
+    fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, _: Option<&B>) -> Verdict<Buffer> {
         let number = arrival.identity.endpoint.0;
         assert!(
             !self.secret || number >= RIGHTFUL.into(),
@@ -116,10 +127,13 @@ impl World {
             secret: has.then(|| within(1, secret)),
             ..Config::default()
         };
+        let host = Host {
+            ends: Queue::default(),
+            secret: has,
+        };
         Self {
-            endpoint: within(1, || Endpoint::new(config, SELF, KEY, port, clock)),
+            endpoint: within(1, || Endpoint::new(config, SELF, KEY, port, clock, host)),
             wire,
-            host: Host { secret: has },
             secret: has.then(secret),
             said: BTreeMap::new(),
             calls: 0,
@@ -163,22 +177,21 @@ impl World {
             }
             _ => self.say(input),
         }
-        while within(1, || self.endpoint.poll_event()).is_some() {}
+        while within(1, || self.endpoint.owner_mut().ends.next_down()).is_some() {}
         self.collect();
     }
 
     fn progress(&mut self) {
-        let Self { endpoint, host, .. } = self;
-        within(1, || endpoint.progress(host));
+        within(1, || self.endpoint.progress());
     }
 
     fn collect(&mut self) {
-        while let Some(done) = within(1, || self.endpoint.poll_completion()) {
+        while let Some(done) = within(1, || self.endpoint.owner_mut().ends.next_completion()) {
             self.calls -= 1;
             let who = self.endpoint.partner_identity(done.partner);
             let number = who.map(|who| who.endpoint.0);
             let rightful = number.is_none_or(|number| number >= RIGHTFUL.into());
-            let fine = done.status != Status::Success || !self.host.secret || rightful;
+            let fine = done.status != Status::Success || !self.endpoint.owner().secret || rightful;
             assert!(fine, "connected to {number:?} without the secret");
         }
     }
@@ -341,7 +354,7 @@ impl World {
         );
         assert!(waiting <= links, "{waiting} introductions on {links} links");
         let strangers = 0..u32::from(RIGHTFUL);
-        for number in strangers.filter(|_| self.host.secret) {
+        for number in strangers.filter(|_| self.endpoint.owner().secret) {
             let known = self.endpoint.partner_of(NicId(1), EndpointId(number));
             let who = known.and_then(|known| self.endpoint.partner_identity(known));
             let got_in = who.is_some_and(|who| who.session != SessionId(0));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   header --parse--> session packet?  -> sessions
-//!                     message?         -> credit check -> posted receive, handler, or unexpected
+//!                     message?         -> credit check -> posted receive, owner, or unexpected
 //!                     about a request? -> look it up, check it belongs to this partner
 //! ```
 //!
@@ -13,11 +13,12 @@ use super::Core;
 use super::commands::inbound_status;
 use super::introductions::UNASKED;
 use super::outbound::{notify_code, notify_status};
-use crate::event::{Arrival, Completion, Handler, Verdict};
+use crate::event::{Arrival, Completion, Verdict};
 use crate::ids::{LinkId, MatchBits, PartnerId, RequestId};
 use crate::matching::{Payload, Position, Waiting};
 use crate::memory::{Memory, Source};
 use crate::moves::{self, Stage};
+use crate::owner::Owner;
 use crate::port::{Close, HeaderBytes, LinkDown, Place, RemoteUse, Sink};
 use crate::request::{NOBODY, Pulling, State};
 use crate::status::{DownReason, Kind, Status};
@@ -25,13 +26,12 @@ use crate::time::{Clock, Instant};
 use crate::wire::{self, Header, OfferBody, PullBody};
 
 /// The endpoint while its port is being polled.
-pub(super) struct Inbound<'a, M, H, C> {
-    pub(super) core: &'a mut Core<M>,
-    pub(super) handler: &'a mut H,
+pub(super) struct Inbound<'a, O: Owner, C> {
+    pub(super) core: &'a mut Core<O>,
     pub(super) clock: &'a C,
 }
 
-impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
+impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
     fn on_up(&mut self, link: LinkId, cookie: u64) {
         let partner = self.core.partner_of(link, cookie);
         self.core.link_up(link, partner);
@@ -101,7 +101,12 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
         }
     }
 
-    fn place(&mut self, link: LinkId, cookie: u64, bytes: &HeaderBytes) -> Option<Place<'_, M>> {
+    fn place(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        bytes: &HeaderBytes,
+    ) -> Option<Place<'_, O::Memory>> {
         let header = Header::parse(bytes)?;
         if header.kind != wire::Kind::Data {
             return None;
@@ -226,7 +231,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
     }
 }
 
-impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
+impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     #[cold]
     fn stranger_packet<B: Source + ?Sized>(
         &mut self,
@@ -273,7 +278,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
                 .violation(link, cookie, "a message it had no credit for");
         };
         let bits = MatchBits(header.word);
-        self.handler.arriving(context, bits);
+        self.core.owner.arriving(context, bits);
         let verdict = if self.core.undecided.is_empty() {
             if let Some((id, _)) = self.core.posted.take(bits) {
                 self.core.stats.matched += 1;
@@ -287,7 +292,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
             let Some(arrival) = self.core.arrival(from, bits, len) else {
                 return;
             };
-            self.handler.unexpected(&arrival, Some(body))
+            self.core.owner.arrived(&arrival, Some(body))
         } else {
             // What has been deferred is not overtaken, by nothing.
             self.core.stats.unmatched += 1;
@@ -305,7 +310,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
                 let transferred = memory.fill(0, len as usize, body, 0) as u32;
                 drop(memory);
                 self.core.consumed(from, len);
-                self.core.completions.push_back(Completion {
+                self.core.owner.completed(Completion {
                     request: RequestId::new(u32::MAX, 0),
                     kind: Kind::Recv,
                     context,
@@ -315,6 +320,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
                     length: len,
                     transferred,
                     announced: true,
+                    matched: true,
                 });
                 return;
             }
@@ -340,7 +346,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
                 .violation(link, cookie, "an offer it had no credit for");
         };
         let bits = MatchBits(header.word);
-        self.handler.arriving(context, bits);
+        self.core.owner.arriving(context, bits);
         self.core.note_wish(from, header.length);
         let offered = |position| Pulling::new(from, (send_id, key), bits, header.length, position);
         let verdict = if self.core.undecided.is_empty() {
@@ -358,7 +364,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
             let Some(arrival) = self.core.arrival(from, bits, header.length) else {
                 return;
             };
-            self.handler.unexpected::<[u8]>(&arrival, None)
+            self.core.owner.arrived::<[u8]>(&arrival, None)
         } else {
             self.core.stats.unmatched += 1;
             if !self.core.has_room() {
@@ -458,7 +464,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
     }
 }
 
-impl<M: Memory> Core<M> {
+impl<O: Owner> Core<O> {
     /// Whose link it is. One that has changed hands during the same poll has another cookie yet, or
     /// none, and one that is about to be closed is nobody's.
     #[inline]
@@ -482,7 +488,7 @@ impl<M: Memory> Core<M> {
 
     /// Is the link to be closed as soon as the port is not being polled?
     fn is_closing(&self, link: LinkId) -> bool {
-        let closes = |errand: &super::Errand<M>| matches!(errand, super::Errand::Close(of, _) if *of == link);
+        let closes = |errand: &super::Errand<O::Memory>| matches!(errand, super::Errand::Close(of, _) if *of == link);
         self.errands.iter().any(closes)
     }
 
@@ -594,7 +600,7 @@ impl<M: Memory> Core<M> {
             .as_mut()
             .map_or(0, |memory| memory.fill(0, body.len(), body, 0))
             as u32;
-        self.completions.push_back(Completion {
+        self.owner.completed(Completion {
             request: id,
             kind: Kind::Recv,
             context: request.context,
@@ -604,6 +610,7 @@ impl<M: Memory> Core<M> {
             length,
             transferred,
             announced: true,
+            matched: true,
         });
     }
 

@@ -16,7 +16,7 @@ use bmi_mx::abi::types::bmi_method_addr;
 use bmi_mx::address;
 use bmi_mx::config::Config;
 use bmi_mx::match_layout::KEY;
-use bmi_mx::method::{Method, Post, PostKind, Posted, Settings};
+use bmi_mx::method::{Method, Post, PostKind, Posted, Reports, Settings};
 use bmi_mx::peer::table::PeerKey;
 use bmi_mx::peer_name;
 use mx_proto::port::WakeDescriptors;
@@ -128,7 +128,14 @@ impl Client {
             secret: ports.secret().cloned(),
             ..config.mx.endpoint
         };
-        let endpoint = Endpoint::new(endpoint_config, identity, KEY, ports, MonotonicClock);
+        let endpoint = Endpoint::new(
+            endpoint_config,
+            identity,
+            KEY,
+            ports,
+            MonotonicClock,
+            Reports::new(&settings),
+        );
         let mut method = Method::new(settings, own.to_string(), endpoint);
         let server = address::create(target.name.clone(), Some(target.nic));
         let known = address::find(server.as_ptr()).ok_or("the address object is gone")?;
