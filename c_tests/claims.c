@@ -11,55 +11,30 @@
  */
 #include "support/stage.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The hello's fields in an opening: docs/wire-format.md. */
 enum {
-    HELLO_AT = WIRE_PREAMBLE + WIRE_HEADER,
-    ENDPOINT_AT = HELLO_AT + 12,
-    NIC_AT = HELLO_AT + 16,
-    SESSION_AT = HELLO_AT + 24,
     KIND_REPLY = 2,
     STATUS_AT = 20, /* in a header */
+    STRANGER = 9,   /* 127.0.0.9 */
     TAG_LATE = 77,
     ATTEMPTS = 8,
 };
 
-static void put(unsigned char *at, uint64_t value, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        at[i] = (unsigned char)(value >> (8 * i));
-}
-
-static int dial_from(const char *source, int endpoint)
-{
-    struct sockaddr_in from = {.sin_family = AF_INET}, to = {.sin_family = AF_INET};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    CHECK(fd >= 0);
-    CHECK(inet_pton(AF_INET, source, &from.sin_addr) == 1);
-    CHECK(inet_pton(AF_INET, "127.0.0.1", &to.sin_addr) == 1);
-    to.sin_port = htons((uint16_t)endpoint);
-    CHECK(bind(fd, (struct sockaddr *)&from, sizeof from) == 0);
-    CHECK(connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
-    return fd;
-}
-
-/* Is the connection let in as whom it says it is? */
-static bool let_in(int fd, const unsigned char *opening, size_t size)
+/* Is a connection from 127.0.0.source let in as whom the opening says it is? */
+static bool let_in(unsigned source, int endpoint, const unsigned char *opening, size_t size)
 {
     unsigned char heard[WIRE_PREAMBLE + WIRE_HEADER];
     const unsigned char *header = heard + WIRE_PREAMBLE;
+    int fd = wire_dial_from(source, SOCK_STREAM, endpoint);
+    bool answered;
 
-    if (!wire_say(fd, opening, size) ||
-        wire_hear(fd, heard, sizeof heard, PATIENCE_MS) != sizeof heard)
-        return false;
-    return header[0] == KIND_REPLY && header[STATUS_AT] == 0;
+    CHECK(fd >= 0);
+    answered = wire_say(fd, opening, size) &&
+               wire_hear(fd, heard, sizeof heard, PATIENCE_MS) == sizeof heard;
+    close(fd);
+    return answered && header[0] == KIND_REPLY && header[STATUS_AT] == 0;
 }
 
 static void claim_another_machine(struct world *world)
@@ -72,19 +47,12 @@ static void claim_another_machine(struct world *world)
 
     set_up(world, &stage);
     if (door_is_open(&stage, DOOR_TCP)) {
-        int fd;
-
         size = record_tcp(world, opening);
-        CHECK_THAT(size, >=, SESSION_AT + 8);
-        fd = dial_from("127.0.0.9", stage.endpoint);
-        CHECK(let_in(fd, opening, size)); /* as itself */
-        close(fd);
-        put(opening + NIC_AT, claimed, 8);
-        put(opening + SESSION_AT, 12345, 8);
-        fd = dial_from("127.0.0.9", stage.endpoint);
-        if (let_in(fd, opening, size))
+        CHECK(let_in(STRANGER, stage.endpoint, opening, size)); /* as itself */
+        wire_put(opening + NIC_AT, claimed, 8);
+        wire_put(opening + SESSION_AT, 12345, 8);
+        if (let_in(STRANGER, stage.endpoint, opening, size))
             FAIL("127.0.0.9 is let in as 10.1.2.3");
-        close(fd);
     }
     take_down(&stage);
 }
@@ -134,21 +102,17 @@ static void claim_a_living_peer(struct world *world)
 {
     unsigned char opening[OPENING_MAX];
     struct child *server = spawn(world, "server"), *victim = spawn(world, "victim");
-    int endpoint = (int)child_hear(server, "endpoint"), claimed, fd;
+    int endpoint = (int)child_hear(server, "endpoint"), claimed;
     size_t size;
 
     claimed = (int)child_hear(victim, "endpoint");
     child_tell(victim, "server", endpoint);
     child_hear(server, "asked");
     size = record_tcp(world, opening);
-    CHECK_THAT(size, >=, SESSION_AT + 8);
-    put(opening + ENDPOINT_AT, (uint64_t)claimed, 4);
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
-        put(opening + SESSION_AT, 1000 + (uint64_t)attempt, 8);
-        fd = dial_from(attempt % 2 ? "127.0.0.9" : "127.0.0.1", endpoint);
-        if (let_in(fd, opening, size))
+        claim(opening, claimed, 1000 + (uint64_t)attempt);
+        if (let_in(attempt % 2 ? STRANGER : 1, endpoint, opening, size))
             FAIL("attempt %d is let in at the place of a living peer", attempt);
-        close(fd);
     }
     child_tell(victim, "late", 0);
     child_tell(server, "answer", 0);

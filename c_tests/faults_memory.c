@@ -3,13 +3,13 @@
  * resources" (19 to 22): a test for each that can be shown from C, named after it. Number 15
  * cannot: no memory is not to be had on demand. See faults_results.c.
  */
+#include "support/memory.h"
 #include "support/pattern.h"
 #include "support/port.h"
 #include "support/stage.h"
 
 #include <dirent.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,17 +20,6 @@ static int64_t cpu_ms(void)
 
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
     return (int64_t)used.tv_sec * 1000 + used.tv_nsec / 1000000;
-}
-
-static int64_t resident_kib(void)
-{
-    FILE *file = fopen("/proc/self/statm", "r");
-    long pages = 0;
-
-    CHECK(file != NULL);
-    CHECK(fscanf(file, "%*s %ld", &pages) == 1);
-    fclose(file);
-    return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
 static int open_files(void)
@@ -240,12 +229,12 @@ static void fault_18(struct side *side)
         host_drop(nobody);
         if (i == 50) {
             files = open_files();
-            memory = resident_kib();
+            memory = resident_kib(0);
         }
     }
     CHECK_THAT(open_files(), <=, files + 2);
 #ifndef __SANITIZE_ADDRESS__ /* which keeps freed memory back; its leak checker looks instead */
-    CHECK_THAT(resident_kib() - memory, <, 1024 * slower());
+    CHECK_THAT(resident_kib(0) - memory, <, 1024 * slower());
 #else
     (void)memory;
 #endif
@@ -307,16 +296,16 @@ static void fault_20(struct side *side)
 
     (void)side;
     host_load();
-    before = resident_kib();
+    before = resident_kib(0);
     host_start_client();
-    after = resident_kib();
+    after = resident_kib(0);
     CHECK_THAT(after - before, <, (8 * 1024 + fabric_kib) * slower());
     for (int i = 0; i < 2000; i++) {
         small[i] = ops->memalloc(16, BMI_SEND);
         CHECK(small[i] != NULL);
         memset(small[i], 1, 16);
     }
-    CHECK_THAT(resident_kib() - after, <, 4 * 1024 * slower());
+    CHECK_THAT(resident_kib(0) - after, <, 4 * 1024 * slower());
     for (int i = 0; i < 2000; i++)
         CHECK_THAT(ops->memfree(small[i], 16, BMI_SEND), ==, 0);
     host_stop();

@@ -15,21 +15,17 @@ static const char ours[] = "one and the same for all", another[] = "something el
 
 /* ---- both know it ---- */
 
-static void knowing_server(struct side *side)
+/* `meet` is pair_server or pair_client. */
+static void knowing(struct side *side, mode_t mode, struct bmi_method_addr *(*meet)(struct side *))
 {
-    secret_file(ours, 0600);
-    pair_server(side);
+    secret_file(ours, mode);
+    meet(side);
     secret_file_gone();
     pair_part(side);
 }
 
-static void knowing_client(struct side *side)
-{
-    secret_file(ours, 0400);
-    pair_client(side);
-    secret_file_gone();
-    pair_part(side);
-}
+static void knowing_server(struct side *side) { knowing(side, 0600, pair_server); }
+static void knowing_client(struct side *side) { knowing(side, 0400, pair_client); }
 
 /* ---- not the same ---- */
 
@@ -67,30 +63,11 @@ static void unwanted(struct side *side, const char *letters)
     host_stop();
 }
 
-static void server_with_ours(struct side *side)
-{
-    lonely(side, ours);
-}
-
-static void server_without(struct side *side)
-{
-    lonely(side, NULL);
-}
-
-static void client_with_ours(struct side *side)
-{
-    unwanted(side, ours);
-}
-
-static void client_with_another(struct side *side)
-{
-    unwanted(side, another);
-}
-
-static void client_without(struct side *side)
-{
-    unwanted(side, NULL);
-}
+static void server_with_ours(struct side *side) { lonely(side, ours); }
+static void server_without(struct side *side) { lonely(side, NULL); }
+static void client_with_ours(struct side *side) { unwanted(side, ours); }
+static void client_with_another(struct side *side) { unwanted(side, another); }
+static void client_without(struct side *side) { unwanted(side, NULL); }
 
 /* ---- a file that keeps no secret ---- */
 

@@ -12,19 +12,14 @@
  * Over rdm only the first two: libfabric and its providers allocate for every peer, and what they do
  * when they cannot is not this library's to say.
  */
+#include "support/flood.h"
 #include "support/limit.h"
 #include "support/pattern.h"
 #include "support/port.h"
 #include "support/stage.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -90,11 +85,8 @@ static void exchange(struct bmi_method_addr *peer)
 static void posts_too_much(struct side *side, post_fn post, bool starved)
 {
     struct bmi_method_addr *peer = pair_server(side);
-    /* Not touched, so it takes no memory but this. */
-    struct op *all = mmap(NULL, POSTS_MAX * sizeof *all, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct op *all = untouched(POSTS_MAX * sizeof *all);
 
-    CHECK(all != MAP_FAILED);
     leave_only(48);
     for (int round = 0; round < ROUNDS; round++) {
         int count;
@@ -141,15 +133,10 @@ static void take_nothing(struct side *side, bool starved)
     CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
     files.rlim_cur = files.rlim_max;
     CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
-    tell(side, "endpoint", host_start_server());
-    leave_only((size_t)hear(side, "mib"));
-    if (starved)
-        take_all();
-    tell(side, "limited", 0);
+    flood_limit(side, host_start_server(), starved);
     while (!heard_anything(side))
         host_testcontext(8, 0, 5);
-    hear(side, "take");
-    give_all();
+    flood_ended(side);
     while (host_next_within(&arrival, 500))
         arrival_free(&arrival);
     tell(side, "taken", 0);
@@ -159,30 +146,15 @@ static void take_nothing(struct side *side, bool starved)
 static void takes_nothing(struct side *side) { take_nothing(side, false); }
 static void has_nothing(struct side *side) { take_nothing(side, true); }
 
-/* A server of that role with so many MiB more. */
-static struct stage limited(struct world *world, const char *role, int mib)
-{
-    struct stage stage = {.turn = 0, .server = spawn(world, role)};
-
-    stage.endpoint = (int)child_hear(stage.server, "endpoint");
-    child_tell(stage.server, "mib", mib);
-    child_hear(stage.server, "limited");
-    return stage;
-}
-
 /* The flood is over: an honest client is served. */
-static void recovers(struct world *world, struct stage *stage)
+static void recovers(struct world *world, const struct flood *flood)
 {
-    child_tell(stage->server, "take", 0);
-    child_hear_within(stage->server, "taken", 3 * PATIENCE_MS);
-    /* What the C library's heap has grown to it keeps, so that there may be no place to map the
-     * memory of a link over shared memory. Then peers come over TCP, if they may. */
-    if (port_is("local"))
-        unsetenv("MX_PORT");
-    stage->good = spawn(world, "good");
-    child_tell(stage->good, "endpoint", stage->endpoint);
-    check_good(stage);
-    take_down(stage);
+    struct stage stage = {.turn = 0, .server = flood->server, .endpoint = (int)flood->endpoint};
+
+    child_hear_within(stage.server, "taken", 3 * PATIENCE_MS);
+    stage.good = flood_survive(world, flood, "good");
+    check_good(&stage);
+    take_down(&stage);
 }
 
 /* Sends what it can, expected messages or others, whatever becomes of it. */
@@ -212,64 +184,25 @@ static int post_small_send(struct op *op, struct bmi_method_addr *peer, int numb
 static void sends_without_end(struct side *side) { send_without_end(side, post_small_send); }
 static void asks_without_end(struct side *side) { send_without_end(side, post_unexpected); }
 
-enum { FLOODERS = 4, FLOOD_MS = 2500 };
-
 static void flood_with_messages(struct world *world)
 {
-    struct child *flooders[FLOODERS];
-    struct stage stage;
+    struct flood flood;
 
     /* More than there will be. */
     setenv("BMI_MX_UNEXPECTED_MEMORY", "1G", 1);
     setenv("MX_UNEXPECTED_BYTES", "1G", 1);
     setenv("BMI_MX_CREDITS_INITIAL", "65000", 1);
     setenv("BMI_MX_CREDITS_MAXIMUM", "65000", 1);
-    stage = limited(world, "taker", 32);
-    for (int i = 0; i < FLOODERS; i++) {
-        flooders[i] = spawn(world, i == 0 ? "sender" : "asker");
-        child_tell(flooders[i], "endpoint", stage.endpoint);
-    }
-    pause_ms(FLOOD_MS);
-    for (int i = 0; i < FLOODERS; i++)
-        child_kill(flooders[i]);
-    recovers(world, &stage);
+    flood = flood_begin(world, "taker", 32);
+    flood_join(world, &flood, "sender", 1);
+    flood_join(world, &flood, "asker", 3);
+    flood_over(&flood, FLOOD_MS);
+    recovers(world, &flood);
 }
 
 /* ---- strangers ---- */
 
-/* The hello's fields in an opening: docs/wire-format.md. */
-enum {
-    ENDPOINT_AT = WIRE_PREAMBLE + WIRE_HEADER + 12,
-    NIC_AT = WIRE_PREAMBLE + WIRE_HEADER + 16,
-    SESSION_AT = WIRE_PREAMBLE + WIRE_HEADER + 24,
-    STRANGERS = 2500,
-};
-
-static void put(unsigned char *at, uint64_t value, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        at[i] = (unsigned char)(value >> (8 * i));
-}
-
-/* As `number`th peer: from an address of its own in 127/8. -1: the server does not answer. */
-static int dial_as(int number, int endpoint, unsigned char *opening)
-{
-    struct sockaddr_in from = {.sin_family = AF_INET}, to = {.sin_family = AF_INET};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    CHECK(fd >= 0);
-    from.sin_addr.s_addr = htonl(0x7f000000u + 2 + (unsigned)number);
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    to.sin_port = htons((uint16_t)endpoint);
-    CHECK(bind(fd, (struct sockaddr *)&from, sizeof from) == 0);
-    if (connect(fd, (struct sockaddr *)&to, sizeof to) != 0 && errno != EINPROGRESS) {
-        close(fd);
-        return -1;
-    }
-    put(opening + ENDPOINT_AT, 2000 + (uint64_t)number, 4);
-    put(opening + SESSION_AT, 1000 + (uint64_t)number, 8);
-    return fd;
-}
+enum { STRANGERS = 2500 };
 
 static void flood_with_strangers(struct world *world)
 {
@@ -280,7 +213,7 @@ static void flood_with_strangers(struct world *world)
                             .length = 32768,
                             .body_length = 32768};
     struct rlimit files;
-    struct stage stage;
+    struct flood flood;
     size_t size;
     int left_behind = 0;
 
@@ -290,12 +223,13 @@ static void flood_with_strangers(struct world *world)
     files.rlim_cur = files.rlim_max < 8192 ? files.rlim_max : 8192;
     CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
     size = record_tcp(world, opening);
-    CHECK_THAT(size, >=, SESSION_AT + 8);
-    stage = limited(world, "taker", 24);
+    flood = flood_begin(world, "taker", 24);
     for (int i = 0; i < STRANGERS && i + 64 < (int)files.rlim_cur; i++) {
-        fds[i] = dial_as(i, stage.endpoint, opening);
+        /* As another peer each: from an address of its own. */
+        fds[i] = wire_dial_from(2 + (unsigned)i, SOCK_STREAM | SOCK_NONBLOCK, (int)flood.endpoint);
         if (fds[i] < 0)
             continue;
+        claim(opening, 2000 + i, 1000 + (uint64_t)i);
         /* Its hello, and all but one byte of a message behind it. */
         send(fds[i], opening, size, MSG_NOSIGNAL);
     }
@@ -314,12 +248,13 @@ static void flood_with_strangers(struct world *world)
     for (int i = 0; i < STRANGERS; i++)
         if (fds[i] > 0)
             close(fds[i]);
-    recovers(world, &stage);
+    flood_over(&flood, 0);
+    recovers(world, &flood);
 }
 
 /* ---- crowds ---- */
 
-enum { CROWD = 24 };
+enum { CROWD = 24, CROWD_MS = 1500 };
 
 static void stays_connected(struct side *side)
 {
@@ -336,20 +271,14 @@ static void stays_connected(struct side *side)
 
 static void flood_with_clients(struct world *world)
 {
-    struct stage stage;
-    struct child *crowd[CROWD];
+    struct flood flood;
 
     if (port_is("rdm"))
         return;
-    stage = limited(world, "starved", 4);
-    for (int i = 0; i < CROWD; i++) {
-        crowd[i] = spawn(world, "member");
-        child_tell(crowd[i], "endpoint", stage.endpoint);
-    }
-    pause_ms(1500);
-    for (int i = 0; i < CROWD; i++)
-        child_kill(crowd[i]);
-    recovers(world, &stage);
+    flood = flood_begin(world, "starved", 4);
+    flood_join(world, &flood, "member", CROWD);
+    flood_over(&flood, CROWD_MS);
+    recovers(world, &flood);
 }
 
 static const struct scenario scenarios[] = {

@@ -2,20 +2,17 @@
  * Crowds over TCP: thousands that leave a part of a message behind, and 1200 that say nothing
  * where descriptors are few.
  *
- *     director ── 3000 connections, each a part of a message ──► server ◄── newcomer
+ *     director ── 3000 connections, each a part of a message ──► server ◄── newcomer (role "good")
  *              ── 1200 connections, each a preamble          ──►
  *
  * What the server's memory grows to is held against a limit, and a newcomer is served meanwhile. The
  * figures are printed.
  */
+#include "support/memory.h"
 #include "support/port.h"
 #include "support/stage.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -26,29 +23,11 @@ enum {
     FEW = 1024,
     MESSAGE = 32 * 1024,
     SOURCES = 30,
-    /* The hello's fields in an opening: docs/wire-format.md. */
-    ENDPOINT_AT = WIRE_PREAMBLE + WIRE_HEADER + 12,
-    SESSION_AT = WIRE_PREAMBLE + WIRE_HEADER + 24,
     /* KiB: a 32nd of MX_UNEXPECTED_BYTES, what has no owner, and what a peer costs that is let in. */
     KEPT_MAX = 2 * 1024,
     REST_MAX = 1024,
     PEER_MAX = 2,
 };
-
-static int64_t resident_kib(pid_t pid)
-{
-    char name[64];
-    long pages = 0;
-    FILE *file;
-
-    snprintf(name, sizeof name, "/proc/%d/statm", (int)pid);
-    file = fopen(name, "r");
-    CHECK(file != NULL && fscanf(file, "%*s %ld", &pages) == 1);
-    fclose(file);
-    return pages * (sysconf(_SC_PAGESIZE) / 1024);
-}
-
-/* ---- roles ---- */
 
 static void few_descriptors(struct side *side)
 {
@@ -58,53 +37,7 @@ static void few_descriptors(struct side *side)
     echo_server(side);
 }
 
-/* Comes once, is served once, and says how many milliseconds that took. */
-static void newcomer(struct side *side)
-{
-    int endpoint = (int)hear(side, "endpoint");
-    int64_t begin = now_ms();
-    struct bmi_method_addr *server;
-    struct op receive = {0}, send = {0};
-    static char out[20000], in[20000];
-
-    host_start_client();
-    server = host_lookup_endpoint(endpoint);
-    CHECK_THAT(op_recv(&receive, server, in, sizeof in, 1), >=, 0);
-    CHECK_THAT(op_send_unexpected(&send, server, out, sizeof out, 1), >=, 0);
-    op_sent(&send);
-    op_received(&receive, sizeof in);
-    tell(side, "ms", now_ms() - begin);
-    pair_hear(side, "stop");
-    host_stop();
-}
-
-static int64_t a_newcomer_takes(struct world *world, int endpoint)
-{
-    struct child *child = spawn(world, "newcomer");
-    int64_t ms;
-
-    child_tell(child, "endpoint", endpoint);
-    ms = child_hear(child, "ms");
-    child_tell(child, "stop", 0);
-    child_end(child);
-    return ms;
-}
-
 /* ---- the crowd ---- */
-
-static int dial_from(int source, int endpoint)
-{
-    struct sockaddr_in from = {.sin_family = AF_INET}, to = {.sin_family = AF_INET};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    CHECK(fd >= 0);
-    from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + (unsigned)source);
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    to.sin_port = htons((uint16_t)endpoint);
-    CHECK(bind(fd, (struct sockaddr *)&from, sizeof from) == 0);
-    CHECK(connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
-    return fd;
-}
 
 /* All but one byte of a message; less when the other side does not take that much, or has closed. */
 static void leave_a_part(int fd)
@@ -141,16 +74,12 @@ static void leave_parts(struct world *world, bool introduced)
     if (!port_is("tcp"))
         goto end;
     size = record_tcp(world, opening);
-    a_newcomer_takes(world, endpoint);
+    newcomer(world, endpoint);
     before = resident_kib(child_pid(server));
     for (int i = 0; i < PARTS; i++) {
-        uint32_t claimed = 2000 + (uint32_t)i;
-
-        fds[i] = dial_from(i % SOURCES, endpoint);
-        for (int at = 0; at < 4; at++)
-            opening[ENDPOINT_AT + at] = (unsigned char)(claimed >> (8 * at));
-        opening[SESSION_AT + 1] = (unsigned char)i;
-        opening[SESSION_AT + 2] = (unsigned char)(i >> 8);
+        fds[i] = wire_dial_from(2 + (unsigned)i % SOURCES, SOCK_STREAM, endpoint);
+        CHECK(fds[i] >= 0);
+        claim(opening, 2000 + i, 1000 + (uint64_t)i);
         if (introduced) {
             if (wire_say(fds[i], opening, size) &&
                 wire_hear(fds[i], heard, sizeof heard, PATIENCE_MS) == sizeof heard)
@@ -162,9 +91,9 @@ static void leave_parts(struct world *world, bool introduced)
     }
     usleep(500 * 1000);
     height = resident_kib(child_pid(server));
-    ms = a_newcomer_takes(world, endpoint);
+    ms = newcomer(world, endpoint);
     close_all(fds, PARTS);
-    a_newcomer_takes(world, endpoint);
+    newcomer(world, endpoint);
     after = resident_kib(child_pid(server));
     printf("%d connections, %d let in, each all but one byte of %d KiB: server %d KiB before, %d at "
            "the height, %d after; a newcomer is served after %d ms\n",
@@ -198,10 +127,11 @@ static void silence(struct world *world)
 
     if (port_is("tcp")) {
         for (int i = 0; i < SILENT; i++) {
-            fds[i] = dial_from(0, endpoint);
+            fds[i] = wire_dial_from(2, SOCK_STREAM, endpoint);
+            CHECK(fds[i] >= 0);
             send(fds[i], "\x93MXTCP\x01", WIRE_PREAMBLE, MSG_NOSIGNAL);
         }
-        ms = a_newcomer_takes(world, endpoint);
+        ms = newcomer(world, endpoint);
         printf("%d silent connections at a server with %d descriptors: a newcomer is served after %d "
                "ms\n",
                SILENT, FEW, (int)ms);
@@ -214,11 +144,11 @@ static void silence(struct world *world)
 
 static const struct scenario scenarios[] = {
     DIRECTED(parts_of_messages_of_strangers_are_not_kept, parts_of_strangers,
-             {"server", echo_server}, {"newcomer", newcomer}, {"dialler", dialler}),
+             STAGE),
     DIRECTED(parts_of_messages_of_peers_are_kept_up_to_the_limit, parts_of_peers,
-             {"server", echo_server}, {"newcomer", newcomer}, {"dialler", dialler}),
+             STAGE),
     DIRECTED(more_silent_ones_than_descriptors_keep_nobody_out, silence, {"server", few_descriptors},
-             {"newcomer", newcomer}),
+             {"good", good_client}),
     {0},
 };
 

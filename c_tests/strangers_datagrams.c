@@ -7,11 +7,10 @@
  *
  * Datagrams are made from docs/dgram.md. Where the server has no UDP port they go nowhere.
  */
+#include "support/memory.h"
 #include "support/port.h"
 #include "support/stage.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -33,17 +32,12 @@ enum {
     FIRST_OF_CALLER = 32,
     FLAGS = 44,
     PAYLOAD = 46,
+    STRANGER = 9, /* 127.0.0.9, which no honest client is */
     HELLOS = 50000,
     SESSIONS = 20000,
 };
 
 static const uint32_t FIRST_NUMBER = 7;
-
-static void put(unsigned char *at, uint64_t value, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        at[i] = (unsigned char)(value >> (8 * i));
-}
 
 static uint32_t crc32c(const unsigned char *bytes, size_t size)
 {
@@ -63,13 +57,13 @@ static void head(unsigned char *out, int kind, uint64_t to, uint64_t from)
     memcpy(out, "mR", 2);
     out[2] = VERSION;
     out[3] = (unsigned char)kind;
-    put(out + TO, to, 8);
-    put(out + CALLER, from, 8);
+    wire_put(out + TO, to, 8);
+    wire_put(out + CALLER, from, 8);
 }
 
 static void say(int fd, unsigned char *datagram, size_t size)
 {
-    put(datagram + SUM, crc32c(datagram, HEADER), 4);
+    wire_put(datagram + SUM, crc32c(datagram, HEADER), 4);
     /* ECONNREFUSED is the answer to an earlier one. */
     (void)!send(fd, datagram, size, MSG_NOSIGNAL);
 }
@@ -79,38 +73,9 @@ static void say_hello(int fd, uint64_t caller)
     unsigned char hello[HEADER + GREETING] = {0};
 
     head(hello, KIND_HELLO, 0, caller);
-    put(hello + FIRST, FIRST_NUMBER, 4);
-    put(hello + PAYLOAD, GREETING, 2);
+    wire_put(hello + FIRST, FIRST_NUMBER, 4);
+    wire_put(hello + PAYLOAD, GREETING, 2);
     say(fd, hello, sizeof hello);
-}
-
-/* From 127.0.0.9, which no honest client is. */
-static int socket_to(int endpoint)
-{
-    struct sockaddr_in from = {.sin_family = AF_INET}, to = {.sin_family = AF_INET};
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-    CHECK(fd >= 0);
-    CHECK(inet_pton(AF_INET, "127.0.0.9", &from.sin_addr) == 1);
-    CHECK(inet_pton(AF_INET, "127.0.0.1", &to.sin_addr) == 1);
-    to.sin_port = htons((uint16_t)endpoint);
-    CHECK(bind(fd, (struct sockaddr *)&from, sizeof from) == 0);
-    CHECK(connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
-    return fd;
-}
-
-static int64_t resident_kib(pid_t pid)
-{
-    char path[64];
-    long pages = 0;
-    FILE *file;
-
-    snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
-    file = fopen(path, "r");
-    CHECK(file != NULL);
-    CHECK(fscanf(file, "%*d %ld", &pages) == 1);
-    fclose(file);
-    return (int64_t)pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
 /* What the strangers have cost the server so far; elsewhere the newcomer costs more than they. */
@@ -121,21 +86,6 @@ static void cost_at_most(const struct stage *stage, int64_t before, int64_t most
     printf("    %lld KiB more at the server\n", (long long)cost);
     if (port_is("dgram"))
         CHECK_THAT(cost, <, most_kib * slower());
-}
-
-/* A client that nobody knows yet is served; how long that took, in milliseconds. */
-static int64_t newcomer(struct world *world, const struct stage *stage)
-{
-    struct child *good = spawn(world, "good");
-    int64_t before = now_ms();
-
-    child_tell(good, "endpoint", stage->endpoint);
-    child_tell(good, "go", 1);
-    CHECK_THAT(child_hear(good, "ok"), ==, 1);
-    before = now_ms() - before;
-    child_tell(good, "go", -1);
-    child_end(good);
-    return before;
 }
 
 /* What has been answered, and how many of it are Welcomes: each makes a session. */
@@ -155,9 +105,9 @@ static int take_welcomes(int fd)
         head(ping, KIND_PING, 0, 0);
         memcpy(ping + TO, in + CALLER, 8);
         memcpy(ping + CALLER, in + TO, 8);
-        put(ping + FIRST, 1, 4);
-        put(ping + FIRST_OF_CALLER, FIRST_NUMBER, 8);
-        put(ping + FLAGS, FLAG_OPENING, 2);
+        wire_put(ping + FIRST, 1, 4);
+        wire_put(ping + FIRST_OF_CALLER, FIRST_NUMBER, 8);
+        wire_put(ping + FLAGS, FLAG_OPENING, 2);
         say(fd, ping, sizeof ping);
         count++;
     }
@@ -171,13 +121,14 @@ static void flood_of_hellos(struct world *world)
 
     set_up(world, &stage);
     before = resident_kib(child_pid(stage.server));
-    fd = socket_to(stage.endpoint);
+    fd = wire_dial_from(STRANGER, SOCK_DGRAM, stage.endpoint);
+    CHECK(fd >= 0);
     for (uint64_t i = 1; i <= HELLOS; i++) {
         say_hello(fd, i << 20);
         if (i == HELLOS / 2)
             check_good(&stage);
     }
-    took = newcomer(world, &stage);
+    took = newcomer(world, stage.endpoint);
     printf("    a newcomer is served after %lld ms\n", (long long)took);
     CHECK_THAT(took, <, PATIENCE_MS / 2);
     cost_at_most(&stage, before, 2048);
@@ -193,7 +144,8 @@ static void flood_of_sessions(struct world *world)
 
     set_up(world, &stage);
     before = resident_kib(child_pid(stage.server));
-    fd = socket_to(stage.endpoint);
+    fd = wire_dial_from(STRANGER, SOCK_DGRAM, stage.endpoint);
+    CHECK(fd >= 0);
     for (uint64_t i = 1; i <= SESSIONS; i++) {
         say_hello(fd, i << 20);
         sessions += take_welcomes(fd);
@@ -202,7 +154,7 @@ static void flood_of_sessions(struct world *world)
     }
     pause_ms(50);
     sessions += take_welcomes(fd);
-    took = newcomer(world, &stage);
+    took = newcomer(world, stage.endpoint);
     if (port_is("dgram"))
         CHECK_THAT(sessions, >, SESSIONS / 20);
     printf("    %d sessions of %d, a newcomer is served after %lld ms\n", sessions, SESSIONS,

@@ -24,12 +24,6 @@ enum {
     CROWD = 200,
 };
 
-static void put(unsigned char *at, uint64_t value, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        at[i] = (unsigned char)(value >> (8 * i));
-}
-
 struct card {
     const char *provider;
     const void *address;
@@ -43,13 +37,13 @@ static size_t emit_card(unsigned char *out, const struct card *card)
 
     memset(out, 0, FIXED);
     memcpy(out, "MXrc", 4);
-    put(out + 4, 1, 2);
+    wire_put(out + 4, 1, 2);
     out[6] = (unsigned char)name;
-    put(out + 8, card->address_length, 2);
-    put(out + 12, card->format, 4);
-    put(out + 16, 0x1122334455667788, 8);
-    put(out + 24, 0x99aabbccddeeff00, 8);
-    put(out + 32, 3, 4);
+    wire_put(out + 8, card->address_length, 2);
+    wire_put(out + 12, card->format, 4);
+    wire_put(out + 16, 0x1122334455667788, 8);
+    wire_put(out + 24, 0x99aabbccddeeff00, 8);
+    wire_put(out + 32, 3, 4);
     memcpy(out + FIXED, card->provider, name);
     memcpy(out + FIXED + name, card->address, card->address_length);
     return FIXED + name + card->address_length;
@@ -66,8 +60,8 @@ static size_t ask(const struct stage *stage, const unsigned char *opening, const
     uint32_t length = 0;
 
     CHECK(fd >= 0);
-    put(header + 4, announced, 4);
-    put(header + 8, version, 2);
+    wire_put(header + 4, announced, 4);
+    wire_put(header + 8, version, 2);
     if (wire_say(fd, opening, WIRE_PREAMBLE) && wire_say(fd, header, sizeof header) &&
         wire_say(fd, body, size) && answer != NULL &&
         wire_hear(fd, heard, sizeof heard, PATIENCE_MS) == sizeof heard) {

@@ -16,8 +16,8 @@ C_TESTS_LINK    := -L$(LIBDIR) -lbmi_mx -Wl,-rpath,$(abspath $(LIBDIR))
 
 # Everything but bare.c runs inside the small host of support/, which the library finds by dlsym
 # because of -rdynamic.
-C_TESTS_HOST    := host op pair pattern port wire stage leftovers limit guard moments moments_peer secret_file codes \
-                   check world
+C_TESTS_HOST    := host op pair pattern port wire stage leftovers memory limit flood guard moments moments_peer \
+                   secret_file codes check world
 C_TESTS_NOHOST  := codes check world
 
 C_TESTS_PLAIN   := args addresses messages order flow counters testcalls large threads cancel cancel_moments \

@@ -11,7 +11,7 @@ MX_TESTS_HDRS    := $(wildcard $(C_TESTS_DIR)/mx/support/*.h) $(C_TESTS_HDRS) \
                     include/myriexpress.h include/mx_extensions.h include/mx_io.h
 MX_TESTS_LINK    := -L$(LIBDIR) -lmyriexpress -Wl,-rpath,$(abspath $(LIBDIR))
 # Of the two suites' support, and of this one's.
-MX_TESTS_SHARED  := pattern port limit secret_file check world
+MX_TESTS_SHARED  := pattern port memory limit flood secret_file check world
 MX_TESTS_OWN     := couple party mx
 
 MX_TESTS_PLAIN   := args lifecycle messages order wildcard any sends cancel connect handler timeouts \

@@ -242,22 +242,20 @@ fn start(
         endpoint: identity.endpoint.0,
         route: Route::AUTO,
     };
-    let key = mx_sys::endpoint_key().map_err(|reason| Error::System {
+    let endpoint_config = ports.endpoint_config(&config.mx.endpoint);
+    let endpoint_config = endpoint_config.map_err(|reason| Error::System {
         what: "random numbers",
         reason,
     })?;
     let settings = Settings::from(&config);
+    let reports = Reports::new(&settings);
     let endpoint = Endpoint::new(
-        mx_proto::Config {
-            key,
-            secret: ports.secret().cloned(),
-            ..config.mx.endpoint.clone()
-        },
+        endpoint_config,
         identity,
         KEY,
         ports,
         MonotonicClock,
-        Reports::new(&settings),
+        reports,
     );
     let mut method = Method::new(settings, own.to_string(), endpoint);
     address::set_method_type(method_id);

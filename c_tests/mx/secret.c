@@ -89,30 +89,11 @@ static void unwanted(struct side *side, const char *letters)
     party_close(ep);
 }
 
-static void host_with_ours(struct side *side)
-{
-    lonely(side, ours);
-}
-
-static void host_without(struct side *side)
-{
-    lonely(side, NULL);
-}
-
-static void guest_with_ours(struct side *side)
-{
-    unwanted(side, ours);
-}
-
-static void guest_with_another(struct side *side)
-{
-    unwanted(side, another);
-}
-
-static void guest_without(struct side *side)
-{
-    unwanted(side, NULL);
-}
+static void host_with_ours(struct side *side) { lonely(side, ours); }
+static void host_without(struct side *side) { lonely(side, NULL); }
+static void guest_with_ours(struct side *side) { unwanted(side, ours); }
+static void guest_with_another(struct side *side) { unwanted(side, another); }
+static void guest_without(struct side *side) { unwanted(side, NULL); }
 
 /* ---- a file that keeps no secret ---- */
 

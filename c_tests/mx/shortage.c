@@ -15,9 +15,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
+#include "../support/flood.h"
 #include "../support/limit.h"
 #include "../support/pattern.h"
 #include "../support/port.h"
@@ -50,11 +50,8 @@ static void requests_too_much(struct side *side, bool starved)
 {
     struct pair pair = pair_open(side);
     mx_segment_t segment = {buffer, sizeof buffer};
-    /* Not touched, so it takes no memory but this. */
-    mx_request_t *all = mmap(NULL, POSTS_MAX * sizeof *all, PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mx_request_t *all = untouched(POSTS_MAX * sizeof *all);
 
-    CHECK(all != MAP_FAILED);
     leave_only(48);
     for (uint64_t round = 0; round < ROUNDS; round++) {
         int count = 0;
@@ -108,17 +105,12 @@ static void receive_nothing(struct side *side, bool starved)
     uint64_t word = 0;
     mx_status_t found;
 
-    tell(side, "id", id_of(ep));
-    leave_only((size_t)hear(side, "mib"));
-    if (starved)
-        take_all();
-    tell(side, "limited", 0);
+    flood_limit(side, id_of(ep), starved);
     while (!heard_anything(side)) {
         OK(mx_progress(ep));
         usleep(1000);
     }
-    hear(side, "serve");
-    give_all();
+    flood_ended(side);
     while (!heard_anything(side)) {
         uint32_t there = 0;
 
@@ -140,7 +132,7 @@ static void has_nothing(struct side *side) { receive_nothing(side, true); }
 static void sends_without_end(struct side *side)
 {
     mx_endpoint_t ep = party_open();
-    mx_endpoint_addr_t to = connect_to(ep, (uint32_t)hear(side, "id"));
+    mx_endpoint_addr_t to = connect_to(ep, (uint32_t)hear(side, "endpoint"));
     mx_segment_t segment = {buffer, SMALL};
 
     while (!heard_anything(side)) {
@@ -157,7 +149,7 @@ static void sends_without_end(struct side *side)
 static void honest(struct side *side)
 {
     mx_endpoint_t ep = party_open();
-    mx_endpoint_addr_t to = connect_to(ep, (uint32_t)hear(side, "id"));
+    mx_endpoint_addr_t to = connect_to(ep, (uint32_t)hear(side, "endpoint"));
     uint64_t out = 4711, in = 0;
     mx_request_t receiving = receive(ep, &in, sizeof in, 2, EXACTLY);
 
@@ -168,32 +160,19 @@ static void honest(struct side *side)
     party_close(ep);
 }
 
-/* So many of that role come to a server of that role, and are gone after a while. */
-static void flood(struct world *world, const char *role, int mib, const char *flooder, int count)
+/* So many come to a server of that role, and are gone after a while. */
+static void flood_with(struct world *world, const char *role, int mib, int count)
 {
-    struct child *server = spawn(world, role), *flooders[CROWD], *good;
-    int64_t id = child_hear(server, "id");
+    struct flood flood = flood_begin(world, role, mib);
+    struct child *good;
 
-    child_tell(server, "mib", mib);
-    child_hear(server, "limited");
-    for (int i = 0; i < count; i++) {
-        flooders[i] = spawn(world, flooder);
-        child_tell(flooders[i], "id", id);
-    }
-    pause_ms(2500);
-    for (int i = 0; i < count; i++)
-        child_kill(flooders[i]);
-    child_tell(server, "serve", 0);
-    /* What the C library's heap has grown to it keeps, so that there may be no place to map the
-     * memory of a link over shared memory. Then peers come over TCP, if they may. */
-    if (port_is("local"))
-        unsetenv("MX_PORT");
-    good = spawn(world, "honest");
-    child_tell(good, "id", id);
+    flood_join(world, &flood, "sender", count);
+    flood_over(&flood, FLOOD_MS);
+    good = flood_survive(world, &flood, "honest");
     child_hear_within(good, "served", 2 * PATIENCE_MS);
     child_end(good);
-    child_tell(server, "stop", 0);
-    child_end(server);
+    child_tell(flood.server, "stop", 0);
+    child_end(flood.server);
 }
 
 static void flood_with_messages(struct world *world)
@@ -201,13 +180,13 @@ static void flood_with_messages(struct world *world)
     /* More than there will be. */
     setenv("MX_UNEXPECTED_BYTES", "1G", 1);
     setenv("MX_WINDOW_BYTES", "64M", 1);
-    flood(world, "idle", 2, "sender", FLOODERS);
+    flood_with(world, "idle", 2, FLOODERS);
 }
 
 static void flood_with_peers(struct world *world)
 {
     if (!port_is("rdm"))
-        flood(world, "starved", 4, "sender", CROWD);
+        flood_with(world, "starved", 4, CROWD);
 }
 
 static const struct scenario scenarios[] = {

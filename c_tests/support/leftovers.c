@@ -1,6 +1,7 @@
 /* See leftovers.h. */
 #include "leftovers.h"
 
+#include "memory.h"
 #include "port.h"
 
 #include <dirent.h>
@@ -228,17 +229,6 @@ static void take_shared(struct held *held)
     sort(held);
 }
 
-static long take_resident(void)
-{
-    FILE *file = fopen("/proc/self/statm", "re");
-    long pages = 0;
-
-    CHECK(file != NULL);
-    CHECK(fscanf(file, "%*d %ld", &pages) == 1);
-    fclose(file);
-    return pages * (sysconf(_SC_PAGESIZE) / 1024);
-}
-
 void holdings_take(struct holdings *holdings)
 {
     memset(holdings, 0, sizeof *holdings);
@@ -246,7 +236,7 @@ void holdings_take(struct holdings *holdings)
     take_threads(&holdings->threads);
     take_mappings(&holdings->mappings);
     take_shared(&holdings->shared);
-    holdings->resident = take_resident();
+    holdings->resident = (long)resident_kib(0);
 }
 
 void holdings_compare(const struct holdings *before, struct holdings *after)

@@ -1,30 +1,20 @@
 /* See limit.h. */
 #include "limit.h"
 
-#include <stdio.h>
+#include "memory.h"
+
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 enum { MIB = 1 << 20, LEFT = MIB / 8 };
-
-size_t address_space(void)
-{
-    FILE *file = fopen("/proc/self/statm", "r");
-    unsigned long pages = 0;
-
-    CHECK(file != NULL);
-    CHECK(fscanf(file, "%lu", &pages) == 1);
-    fclose(file);
-    return pages * (size_t)sysconf(_SC_PAGESIZE);
-}
 
 void leave_only(size_t mib)
 {
     struct rlimit limit;
 
     CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
-    limit.rlim_cur = address_space() + mib * MIB;
+    limit.rlim_cur = (rlim_t)address_space_kib(0) * 1024 + mib * MIB;
     CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
 }
 
@@ -49,4 +39,12 @@ void give_all(void)
         taken = *piece;
         free(piece);
     }
+}
+
+void *untouched(size_t size)
+{
+    void *place = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(place != MAP_FAILED);
+    return place;
 }

@@ -3,6 +3,7 @@
  *
  *     leave_only(48)   48 MiB more, and malloc has no more
  *     take_all()       the program has all of that itself      give_all()
+ *     untouched(n)     place for results, to be had before
  *
  * Owns: what take_all() took. Knows nothing of: the library.
  */
@@ -11,13 +12,13 @@
 
 #include "check.h"
 
-/* Bytes of address space in use. */
-size_t address_space(void);
 /* From now on this process may use so many MiB more. */
 void leave_only(size_t mib);
 /* Everything, but for what the C library may want itself (it ends the process when there is none for a
  * thread's variables). */
 void take_all(void);
 void give_all(void);
+/* So many bytes of zeros, which take no memory but where they are written to. */
+void *untouched(size_t size);
 
 #endif

@@ -36,6 +36,8 @@ void dialler(struct side *side);
 void set_up(struct world *world, struct stage *stage);
 /* The good client exchanges its messages now, all of them. */
 void check_good(struct stage *stage);
+/* A good client that nobody knows yet is served: how many milliseconds that took from its start. */
+int64_t newcomer(struct world *world, int endpoint);
 /* Once more check_good(), then both end by themselves. */
 void take_down(struct stage *stage);
 /* A connection to the server, or -1. */
@@ -43,9 +45,17 @@ int dial(const struct stage *stage, enum wire_door door);
 /* The door that MX_PORT needs must be open; the other one may be shut: false. */
 bool door_is_open(const struct stage *stage, enum wire_door door);
 
-enum { OPENING_MAX = 4096 };
+/* An opening, and the claims in its hello: docs/wire-format.md. */
+enum {
+    OPENING_MAX = 4096,
+    ENDPOINT_AT = WIRE_PREAMBLE + WIRE_HEADER + 12,
+    NIC_AT = WIRE_PREAMBLE + WIRE_HEADER + 16,
+    SESSION_AT = WIRE_PREAMBLE + WIRE_HEADER + 24,
+};
 /* What a real client says over TCP before it has heard anything but our preamble. */
 size_t record_tcp(struct world *world, unsigned char opening[OPENING_MAX]);
+/* Has an opening say that it is that endpoint's, in that session. */
+void claim(unsigned char *opening, int endpoint, uint64_t session);
 /* Opens a session as the recorded client, restarted: each time with another session number.
  * -1 when the server turns it away. */
 int enter(const struct stage *stage, const unsigned char *opening, size_t size);

@@ -152,6 +152,20 @@ int wire_connect(enum wire_door door, pid_t server, int endpoint)
     return -1;
 }
 
+int wire_dial_from(unsigned source, int type, int endpoint)
+{
+    struct sockaddr_in from = {.sin_family = AF_INET}, to = loopback(endpoint);
+    int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
+
+    CHECK(fd >= 0);
+    from.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + source);
+    CHECK(bind(fd, (struct sockaddr *)&from, sizeof from) == 0);
+    if (connect(fd, (struct sockaddr *)&to, sizeof to) == 0 || errno == EINPROGRESS)
+        return fd;
+    close(fd);
+    return -1;
+}
+
 int wire_listen(int *port)
 {
     struct sockaddr_in address = loopback(*port);
@@ -242,9 +256,9 @@ size_t wire_hear(int fd, void *bytes, size_t size, int ms)
     return got;
 }
 
-static void put32(unsigned char *at, uint32_t value)
+void wire_put(unsigned char *at, uint64_t value, int bytes)
 {
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < bytes; i++)
         at[i] = (unsigned char)(value >> (8 * i));
 }
 
@@ -255,13 +269,13 @@ size_t wire_packet(unsigned char *out, const struct packet *packet, const void *
     out[1] = 0;
     out[2] = 'M';
     out[3] = 'X';
-    put32(out + 4, packet->body_length);
-    put32(out + 8, (uint32_t)packet->word);
-    put32(out + 12, (uint32_t)(packet->word >> 32));
-    put32(out + 16, packet->length);
-    put32(out + 20, packet->status);
-    put32(out + 24, packet->credit_bytes);
-    put32(out + 28, packet->credit_messages);
+    wire_put(out + 4, packet->body_length, 4);
+    wire_put(out + 8, packet->word, 4);
+    wire_put(out + 12, packet->word >> 32, 4);
+    wire_put(out + 16, packet->length, 4);
+    wire_put(out + 20, packet->status, 4);
+    wire_put(out + 24, packet->credit_bytes, 4);
+    wire_put(out + 28, packet->credit_messages, 4);
     if (body_size > 0)
         memcpy(out + WIRE_HEADER, body, body_size);
     return WIRE_HEADER + body_size;

@@ -23,6 +23,9 @@ enum wire_door { DOOR_TCP, DOOR_LOCAL };
 /* A connected socket, or -1 when nobody listens there. For DOOR_LOCAL the first listening
  * abstract socket of that process. */
 int wire_connect(enum wire_door door, pid_t server, int endpoint);
+/* A socket of that type (SOCK_*) from 127.0.0.0 + source to 127.0.0.1, or -1 when nobody listens there;
+ * with SOCK_NONBLOCK it may still be connecting. */
+int wire_dial_from(unsigned source, int type, int endpoint);
 /* Name of that socket without its leading NUL; false when there is none. *type is SOCK_*. */
 bool wire_local_name(pid_t pid, char name[108], size_t *length, int *type);
 
@@ -40,6 +43,9 @@ int wire_accept(int listener, int ms);
 bool wire_say(int fd, const void *bytes, size_t size);
 /* Reads until `size` bytes, the end, or the time is over; returns how many. */
 size_t wire_hear(int fd, void *bytes, size_t size, int ms);
+
+/* So many bytes of a number, the lowest first. */
+void wire_put(unsigned char *at, uint64_t value, int bytes);
 
 /* A packet: header and body in one buffer; returns its length. */
 struct packet {

@@ -10,17 +10,17 @@
 
 use crate::forge::{put, u32_at, u64_at};
 use crate::input::Input;
-use crate::link::{Buffer, HostilePort, PACKET_MAX, Wire, WireClock, Word};
+use crate::link::{Buffer, PACKET_MAX, Wire, Word};
 use crate::meter::{self, within};
-use crate::packets::body_len;
+use crate::peers::{HostileEndpoint, KEY, begin, hello, packet, target};
+use crate::program::{Program, run};
 use mx_proto::memory::Source;
 use mx_proto::owner::Queue;
 use mx_proto::port::{HEADER_LEN, HeaderBytes, LinkDown};
-use mx_proto::wire::{HELLO_LEN, VERSION};
 use mx_proto::{
-    Arrival, Completion, Config, Decision, Deferred, Down, Endpoint, EndpointId, Identity, LinkId,
-    MatchBits, MatchMask, NicId, Owner, PartnerId, Posted, Received, RequestId, Route, SendMode,
-    SessionId, Status, Target, Verdict,
+    Arrival, Completion, Config, Decision, Deferred, Down, EndpointId, LinkId, MatchBits,
+    MatchMask, NicId, Owner, PartnerId, Posted, Received, RequestId, Route, SendMode, Status,
+    Verdict,
 };
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -44,13 +44,6 @@ const LINKS_MAX: usize = 12;
 /// What debug builds write down about which moves were made, once for all endpoints.
 const BOOKS_MAX: isize = 4096;
 
-const KEY: u32 = 77;
-const SELF: Identity = Identity {
-    nic: NicId(1),
-    endpoint: EndpointId(1),
-    session: SessionId(99),
-};
-
 fn config(flags: u8) -> Config {
     Config {
         eager_max: 4096,
@@ -70,20 +63,12 @@ fn config(flags: u8) -> Config {
 /// Runs one input.
 pub fn endpoint(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let mut world = World::new(input.byte());
-    for _ in 0..STEPS_MAX {
-        if input.is_empty() {
-            break;
-        }
-        world.step(&mut input);
-        world.check();
-    }
-    world.finish();
+    run(World::new(input.byte()), &mut input, STEPS_MAX);
 }
 
 struct World {
     wire: Rc<RefCell<Wire>>,
-    endpoint: Endpoint<HostilePort, WireClock, Host>,
+    endpoint: HostileEndpoint<Host>,
     pending: BTreeSet<u64>,
     partners: Vec<PartnerId>,
     deferred: Option<Deferred>,
@@ -142,24 +127,16 @@ const HANDLED: u64 = u64::MAX;
 
 impl World {
     fn new(flags: u8) -> Self {
-        meter::clear();
-        let wire = Rc::new(RefCell::new(Wire::default()));
-        wire.borrow_mut().now.0 = 1_000_000_000;
-        let port = HostilePort {
-            wire: Rc::clone(&wire),
-        };
-        let clock = WireClock(Rc::clone(&wire));
         let host = Host {
             ends: Queue::default(),
             how: 0,
             buffers: Rc::new(()),
             begun: 0,
         };
+        let (wire, endpoint) = begin(|| config(flags), host);
         let mut world = Self {
-            endpoint: within(1, || {
-                Endpoint::new(config(flags), SELF, KEY, port, clock, host)
-            }),
             wire,
+            endpoint,
             pending: BTreeSet::new(),
             partners: Vec::new(),
             deferred: None,
@@ -178,11 +155,6 @@ impl World {
             world.progress();
         }
         world
-    }
-
-    fn step(&mut self, input: &mut Input<'_>) {
-        self.take_step(input);
-        self.collect();
     }
 
     fn take_step(&mut self, input: &mut Input<'_>) {
@@ -221,17 +193,13 @@ impl World {
             11 => self.decide(input.byte()),
             12 => {
                 let millis = input.choose(&[1, 100, 2500, 6000, 21_000]);
-                let mut wire = self.wire.borrow_mut();
-                wire.now = wire.now.after(Duration::from_millis(millis));
+                self.wire.borrow_mut().pass(Duration::from_millis(millis));
             }
             13 => self.wire.borrow_mut().full = input.byte(),
             14 => {
                 let mut wire = self.wire.borrow_mut();
                 wire.full = 0;
-                let links: Vec<u32> = wire.links.keys().copied().collect();
-                for link in links {
-                    wire.tell(LinkId::new(link, 0), Word::Writable);
-                }
+                wire.tell_all(&Word::Writable);
             }
             15 => {
                 let mut wire = self.wire.borrow_mut();
@@ -302,12 +270,7 @@ impl World {
         if self.pending.len() >= POSTED_MAX {
             return;
         }
-        let target = Target {
-            nic: NicId(1),
-            endpoint: EndpointId(number.into()),
-            route: Route::AUTO,
-        };
-        let context = self.next_context();
+        let (target, context) = (target(number), self.next_context());
         let posted = within(1, || {
             self.endpoint.connect(target, KEY, MatchBits(0), context)
         });
@@ -317,12 +280,7 @@ impl World {
     }
 
     fn bring_up(&mut self) {
-        let mut wire = self.wire.borrow_mut();
-        let links: Vec<u32> = wire.links.keys().copied().collect();
-        for link in links {
-            wire.tell(LinkId::new(link, 0), Word::Up);
-        }
-        drop(wire);
+        self.wire.borrow_mut().tell_all(&Word::Up);
         self.progress();
     }
 
@@ -342,9 +300,7 @@ impl World {
     }
 
     fn link(&self, at: usize) -> Option<LinkId> {
-        let wire = self.wire.borrow();
-        let at = at % wire.links.len().max(1);
-        wire.links.keys().nth(at).map(|link| LinkId::new(*link, 0))
+        self.wire.borrow().link(at)
     }
 
     fn send(&mut self, to: usize, bits: u64, len: usize, flags: u8) {
@@ -542,8 +498,14 @@ impl World {
             self.progress();
         }
     }
+}
 
-    /// Holds after every step.
+impl Program for World {
+    fn step(&mut self, input: &mut Input<'_>) {
+        self.take_step(input);
+        self.collect();
+    }
+
     fn check(&self) {
         let held = meter::held(1);
         assert!(held <= HEAP_MAX, "{held} bytes of heap");
@@ -598,31 +560,4 @@ fn wide(bytes: &[u8]) -> [u8; 64] {
 
 fn first_word(body: &[u8]) -> u64 {
     u64_at(&wide(&body[..body.len().min(8)]), 0)
-}
-
-/// A packet as `mx_proto::wire` describes it, with all the credit there can be.
-pub(crate) fn packet(kind: u8, word: u64, length: u32, body: &[u8]) -> (HeaderBytes, Vec<u8>) {
-    let mut header = [0; HEADER_LEN];
-    header[0] = kind;
-    header[2..4].copy_from_slice(b"MX");
-    put(&mut header, 4, body.len() as u64, 4);
-    put(&mut header, 8, word, 8);
-    put(&mut header, 16, length.into(), 4);
-    put(&mut header, 24, 1 << 20, 4);
-    put(&mut header, 28, 64, 4);
-    debug_assert_eq!(body_len(&header), body.len());
-    (header, body.to_vec())
-}
-
-/// The body of an introduction.
-pub(crate) fn hello(key: u32, endpoint: u8, life: u8) -> Vec<u8> {
-    let mut bytes = vec![0; HELLO_LEN];
-    bytes[..4].copy_from_slice(b"MXs1");
-    put(&mut bytes, 4, VERSION.into(), 2);
-    put(&mut bytes, 6, u64::from(life >> 2), 2);
-    put(&mut bytes, 8, key.into(), 4);
-    put(&mut bytes, 12, endpoint.into(), 4);
-    put(&mut bytes, 16, 1, 8);
-    put(&mut bytes, 24, 7 + u64::from(life & 3), 8);
-    bytes
 }

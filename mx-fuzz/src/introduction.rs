@@ -9,19 +9,20 @@
 //! The packets are made here from their description (docs/wire-format.md); the proofs with the code that
 //! is tested by itself in `secret.rs`.
 
-use crate::endpoint::{hello, packet};
 use crate::forge::put;
 use crate::input::Input;
-use crate::link::{Buffer, HostilePort, Wire, WireClock, Word};
+use crate::link::{Buffer, Wire, Word};
 use crate::meter::{self, within};
+use crate::peers::{HostileEndpoint, KEY, begin, hello, packet, target};
+use crate::program::{Program, run};
 use mx_proto::memory::Source;
 use mx_proto::owner::Queue;
 use mx_proto::port::{HeaderBytes, LinkDown, Port};
 use mx_proto::secret::{Purpose, Role, Secret, Words};
 use mx_proto::wire::Kind;
 use mx_proto::{
-    Arrival, Completion, Config, Down, Endpoint, EndpointId, Identity, Key, LinkId, MatchBits,
-    NicId, Owner, Route, SessionId, Status, Target, Verdict,
+    Arrival, Completion, Config, Down, EndpointId, Key, LinkId, MatchBits, NicId, Owner, SessionId,
+    Status, Verdict,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -35,34 +36,20 @@ const PARTNERS: usize = 8;
 const CALLS_MAX: usize = 16;
 /// Heap for all of that: partners, introductions, what is said to links that read nothing.
 const HEAP_MAX: isize = 512 << 10;
-const KEY: u32 = 77;
 /// Endpoints with this number and above have the secret, if there is one.
 const RIGHTFUL: u8 = 32;
-const SELF: Identity = Identity {
-    nic: NicId(1),
-    endpoint: EndpointId(1),
-    session: SessionId(99),
-};
 /// Bytes of a challenge that its proof is about.
 const SAID_LEN: usize = 40;
 
 /// Runs one input.
 pub fn introduction(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let mut world = World::new(input.byte());
-    for _ in 0..STEPS_MAX {
-        if input.is_empty() {
-            break;
-        }
-        world.step(&mut input);
-        world.check();
-    }
-    world.finish();
+    run(World::new(input.byte()), &mut input, STEPS_MAX);
 }
 
 struct World {
     wire: Rc<RefCell<Wire>>,
-    endpoint: Endpoint<HostilePort, WireClock, Host>,
+    endpoint: HostileEndpoint<Host>,
     secret: Option<Secret>,
     /// The first hello of the program on each link.
     said: BTreeMap<u32, Vec<u8>>,
@@ -107,15 +94,12 @@ fn secret() -> Secret {
 impl World {
     /// `flags`: 1: there is a secret.
     fn new(flags: u8) -> Self {
-        meter::clear();
-        let wire = Rc::new(RefCell::new(Wire::default()));
-        wire.borrow_mut().now.0 = 1_000_000_000;
-        let port = HostilePort {
-            wire: Rc::clone(&wire),
-        };
-        let clock = WireClock(Rc::clone(&wire));
         let has = flags & 1 != 0;
-        let config = Config {
+        let host = Host {
+            ends: Queue::default(),
+            secret: has,
+        };
+        let config = || Config {
             unexpected_bytes: 64 << 10,
             first_window_bytes: 1024,
             first_window_messages: 4,
@@ -124,61 +108,17 @@ impl World {
             connect_again: flags & 2 != 0,
             keep_orphans: usize::from(flags >> 2 & 1) * 8,
             key: Key([5; 16]),
-            secret: has.then(|| within(1, secret)),
+            secret: has.then(secret),
             ..Config::default()
         };
-        let host = Host {
-            ends: Queue::default(),
-            secret: has,
-        };
+        let (wire, endpoint) = begin(config, host);
         Self {
-            endpoint: within(1, || Endpoint::new(config, SELF, KEY, port, clock, host)),
             wire,
+            endpoint,
             secret: has.then(secret),
             said: BTreeMap::new(),
             calls: 0,
         }
-    }
-
-    fn step(&mut self, input: &mut Input<'_>) {
-        match input.byte() % 16 {
-            0 | 1 => self.progress(),
-            2 => self.call(input.byte()),
-            3 => {
-                let links: Vec<u32> = self.wire.borrow().links.keys().copied().collect();
-                for link in links {
-                    self.tell(LinkId::new(link, 0), Word::Up);
-                }
-                self.progress();
-            }
-            4 => self.stranger(input.byte()),
-            5 => {
-                if let Some(link) = self.link(input.byte()) {
-                    self.tell(link, Word::Down(LinkDown::Reset));
-                }
-            }
-            6 => {
-                let millis = input.choose(&[1, 100, 1100, 3100, 21_000]);
-                let mut wire = self.wire.borrow_mut();
-                wire.now = wire.now.after(Duration::from_millis(millis));
-            }
-            7 => {
-                let number = EndpointId(input.byte().into());
-                if let Some(partner) = self.endpoint.partner_of(NicId(1), number) {
-                    within(1, || self.endpoint.disconnect(partner));
-                }
-            }
-            8..=11 => {
-                let (at, how) = (input.below(16), input.byte());
-                self.answer(at, how);
-                if how & 0x80 == 0 {
-                    self.progress();
-                }
-            }
-            _ => self.say(input),
-        }
-        while within(1, || self.endpoint.owner_mut().ends.next_down()).is_some() {}
-        self.collect();
     }
 
     fn progress(&mut self) {
@@ -197,23 +137,17 @@ impl World {
     }
 
     fn tell(&self, link: LinkId, word: Word) {
-        within(0, || self.wire.borrow_mut().tell(link, word));
+        self.wire.borrow_mut().tell(link, word);
     }
 
     fn link(&self, at: u8) -> Option<LinkId> {
-        let wire = self.wire.borrow();
-        let at = usize::from(at) % wire.links.len().max(1);
-        wire.links.keys().nth(at).map(|link| LinkId::new(*link, 0))
+        self.wire.borrow().link(at.into())
     }
 
     fn call(&mut self, number: u8) {
         let free = self.wire.borrow().links.len() < LINKS_MAX && self.calls < CALLS_MAX;
-        let target = Target {
-            nic: NicId(1),
-            endpoint: EndpointId(number.into()),
-            route: Route::AUTO,
-        };
         if free {
+            let target = target(number);
             let posted = within(1, || self.endpoint.connect(target, KEY, MatchBits(0), 0));
             self.calls += usize::from(posted.is_ok());
         }
@@ -229,7 +163,7 @@ impl World {
 
     fn stranger(&mut self, how: u8) {
         if self.wire.borrow().links.len() < LINKS_MAX {
-            let link = within(0, || self.wire.borrow_mut().open());
+            let link = self.wire.borrow_mut().open();
             self.send(link, packet(1, how.into(), 0, &named(how)));
         }
     }
@@ -299,7 +233,7 @@ impl World {
             called: asked,
             binding: Port::<Buffer>::binding(port, link),
         };
-        within(0, || secret.prove(role, &words)).to_vec()
+        secret.prove(role, &words).to_vec()
     }
 
     /// Any packet of introductions, or another one before its time.
@@ -343,6 +277,45 @@ impl World {
             self.progress();
         }
     }
+}
+
+impl Program for World {
+    fn step(&mut self, input: &mut Input<'_>) {
+        match input.byte() % 16 {
+            0 | 1 => self.progress(),
+            2 => self.call(input.byte()),
+            3 => {
+                self.wire.borrow_mut().tell_all(&Word::Up);
+                self.progress();
+            }
+            4 => self.stranger(input.byte()),
+            5 => {
+                if let Some(link) = self.link(input.byte()) {
+                    self.tell(link, Word::Down(LinkDown::Reset));
+                }
+            }
+            6 => {
+                let millis = input.choose(&[1, 100, 1100, 3100, 21_000]);
+                self.wire.borrow_mut().pass(Duration::from_millis(millis));
+            }
+            7 => {
+                let number = EndpointId(input.byte().into());
+                if let Some(partner) = self.endpoint.partner_of(NicId(1), number) {
+                    within(1, || self.endpoint.disconnect(partner));
+                }
+            }
+            8..=11 => {
+                let (at, how) = (input.below(16), input.byte());
+                self.answer(at, how);
+                if how & 0x80 == 0 {
+                    self.progress();
+                }
+            }
+            _ => self.say(input),
+        }
+        while within(1, || self.endpoint.owner_mut().ends.next_down()).is_some() {}
+        self.collect();
+    }
 
     fn check(&self) {
         let held = meter::held(1);
@@ -363,10 +336,9 @@ impl World {
     }
 
     fn finish(mut self) {
-        let links: Vec<u32> = self.wire.borrow().links.keys().copied().collect();
-        for link in links {
-            self.tell(LinkId::new(link, 0), Word::Down(LinkDown::Reset));
-        }
+        self.wire
+            .borrow_mut()
+            .tell_all(&Word::Down(LinkDown::Reset));
         for _ in 0..40 {
             self.progress();
         }

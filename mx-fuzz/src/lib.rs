@@ -6,6 +6,8 @@
 //!          datagram   session   endpoint   introduction      one function of bytes each; panics on a fault
 //!             |          |          |
 //!             +- Input: bytes as a program           input
+//!             +- Program: its steps and checks       program
+//!             +- an endpoint and hostile peers       peers, link
 //!             +- Net, Ends: datagrams in memory      net, user
 //!             +- forge: headers with valid sums      forge
 //!             `- meter: bytes of heap, by owner      meter
@@ -23,6 +25,8 @@ mod link;
 mod meter;
 mod net;
 mod packets;
+mod peers;
+mod program;
 mod session;
 mod user;
 

@@ -21,6 +21,7 @@ use mx_proto::{LinkId, Route, Target};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Memory of an operation, which knows whether it is still held by somebody.
 #[derive(Debug)]
@@ -104,6 +105,23 @@ impl Wire {
         self.inbox.push_back((link, word));
     }
 
+    /// Tells that of every link.
+    pub(crate) fn tell_all(&mut self, word: &Word) {
+        let links = self.links.keys().map(|link| LinkId::new(*link, 0));
+        self.inbox.extend(links.map(|link| (link, word.clone())));
+    }
+
+    /// One of the links there are, counted round.
+    pub(crate) fn link(&self, at: usize) -> Option<LinkId> {
+        let at = at % self.links.len().max(1);
+        let link = self.links.keys().nth(at);
+        link.map(|link| LinkId::new(*link, 0))
+    }
+
+    pub(crate) fn pass(&mut self, span: Duration) {
+        self.now = self.now.after(span);
+    }
+
     fn end(&mut self, link: LinkId) -> Option<u64> {
         self.partial.remove(&link.index());
         self.inbox.retain(|(of, _)| *of != link);
@@ -168,7 +186,7 @@ impl Port<Buffer> for HostilePort {
         [link.index().into(), 1]
     }
 
-    fn owns(&self, address: Address) -> bool {
+    fn has_address(&self, address: Address) -> bool {
         address.0 % 2 == 1
     }
 

@@ -20,6 +20,7 @@ use crate::input::{Input, digest};
 use crate::meter::{self, within};
 use crate::net::{Address, Datagram, End, Net, NetClock};
 use crate::packets::Packet;
+use crate::program::{Program, run};
 use crate::user::User;
 use hostile::Stranger;
 use mx_proto::port::{Body, Close, LinkDown, Port};
@@ -67,15 +68,8 @@ fn config(input: &mut Input<'_>) -> ReliableConfig {
 /// Runs one input.
 pub fn session(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let mut world = World::new(&mut input, digest(bytes));
-    for _ in 0..STEPS_MAX {
-        if input.is_empty() {
-            break;
-        }
-        world.step(&mut input);
-        world.check();
-    }
-    world.finish();
+    let world = World::new(&mut input, digest(bytes));
+    run(world, &mut input, STEPS_MAX);
 }
 
 struct World {
@@ -138,92 +132,6 @@ impl World {
             world.rounds(8);
         }
         world
-    }
-
-    fn step(&mut self, input: &mut Input<'_>) {
-        match input.byte() % 24 {
-            0 | 1 => {
-                let (end, link) = (input.below(2), input.below(8));
-                let len = input.choose(&[0, 1, 100, 736, 737, 1400, 3000, 8192, 8193, 20_000]);
-                for _ in 0..=input.below(8) {
-                    self.send(end, link, len);
-                }
-            }
-            2 => {
-                let (end, budget) = (input.below(2), 1 + input.below(64));
-                self.poll(end, budget);
-            }
-            3 => {
-                for _ in 0..=input.below(32) {
-                    if let Some(datagram) = self.take_from_wire(0) {
-                        self.net.borrow_mut().arrive(datagram);
-                    }
-                }
-            }
-            4 => {
-                let micros = input.choose(&[
-                    1, 20, 60, 300, 600, 1500, 6000, 30_000, 200_000, 1_100_000, 4_000_000,
-                ]);
-                self.pass(Duration::from_micros(micros));
-            }
-            5 => {
-                let at = input.below(64);
-                for _ in 0..=input.below(16) {
-                    self.take_from_wire(at);
-                }
-            }
-            6 => {
-                let at = input.below(64);
-                let copy = self.net.borrow().wire.get(at).cloned();
-                if let Some(copy) = copy {
-                    let mut net = self.net.borrow_mut();
-                    for _ in 0..=input.below(4) {
-                        net.wire.push_back(copy.clone());
-                    }
-                }
-            }
-            7 => {
-                // One overtakes, or is overtaken by all others.
-                let at = input.below(64);
-                if let Some(datagram) = self.take_from_wire(at) {
-                    self.net.borrow_mut().wire.push_back(datagram);
-                }
-            }
-            8 => self.shorten(input),
-            9 => self.damage(input),
-            10 => self.join(input),
-            11..=13 => self.forge(input),
-            14 => self.replay(input),
-            15 => {
-                let (end, at, how) = (input.below(2), input.below(4), input.byte());
-                self.close(end, at, how);
-            }
-            16 => {
-                let end = input.below(2);
-                self.connect(end);
-            }
-            17 => {
-                let fault = input.choose(&[
-                    DatagramError::WouldBlock,
-                    DatagramError::Unreachable,
-                    DatagramError::TooLarge(1400),
-                    DatagramError::TooLarge(600),
-                    DatagramError::TooLarge(0),
-                ]);
-                self.disturbed |= fault == DatagramError::TooLarge(0);
-                self.net.borrow_mut().faults = (input.byte(), Some(fault));
-            }
-            18 => self.rumour(input),
-            19 => {
-                let user = &mut self.users[input.below(2)];
-                user.unwilling = !user.unwilling;
-                user.was_unwilling |= user.unwilling;
-            }
-            20 => self.rounds(1 + input.below(32)),
-            21 => self.call_as_stranger(input),
-            22 => self.lie_as_stranger(input),
-            _ => self.raw(input),
-        }
     }
 
     fn target(end: usize) -> Target {
@@ -327,7 +235,111 @@ impl World {
         net.wire.remove(at % len.max(1))
     }
 
-    /// Holds after every step.
+    fn may_exceed(&self, channel: u8) -> bool {
+        let tainted = self.users.iter().any(|user| user.tainted);
+        channel == 1 && tainted
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.net.borrow().now.since(self.started)
+    }
+
+    fn all_arrived(&self) -> bool {
+        self.flows.iter().all(|((end, _), (flow, sent))| {
+            let other = &self.users[1 - end];
+            let foreign = self.users[*end].foreign;
+            other.delivered(*flow) == *sent || other.was_unwilling || foreign
+        })
+    }
+}
+
+impl Program for World {
+    fn step(&mut self, input: &mut Input<'_>) {
+        match input.byte() % 24 {
+            0 | 1 => {
+                let (end, link) = (input.below(2), input.below(8));
+                let len = input.choose(&[0, 1, 100, 736, 737, 1400, 3000, 8192, 8193, 20_000]);
+                for _ in 0..=input.below(8) {
+                    self.send(end, link, len);
+                }
+            }
+            2 => {
+                let (end, budget) = (input.below(2), 1 + input.below(64));
+                self.poll(end, budget);
+            }
+            3 => {
+                for _ in 0..=input.below(32) {
+                    if let Some(datagram) = self.take_from_wire(0) {
+                        self.net.borrow_mut().arrive(datagram);
+                    }
+                }
+            }
+            4 => {
+                let micros = input.choose(&[
+                    1, 20, 60, 300, 600, 1500, 6000, 30_000, 200_000, 1_100_000, 4_000_000,
+                ]);
+                self.pass(Duration::from_micros(micros));
+            }
+            5 => {
+                let at = input.below(64);
+                for _ in 0..=input.below(16) {
+                    self.take_from_wire(at);
+                }
+            }
+            6 => {
+                let at = input.below(64);
+                let copy = self.net.borrow().wire.get(at).cloned();
+                if let Some(copy) = copy {
+                    let mut net = self.net.borrow_mut();
+                    for _ in 0..=input.below(4) {
+                        net.wire.push_back(copy.clone());
+                    }
+                }
+            }
+            7 => {
+                // One overtakes, or is overtaken by all others.
+                let at = input.below(64);
+                if let Some(datagram) = self.take_from_wire(at) {
+                    self.net.borrow_mut().wire.push_back(datagram);
+                }
+            }
+            8 => self.shorten(input),
+            9 => self.damage(input),
+            10 => self.join(input),
+            11..=13 => self.forge(input),
+            14 => self.replay(input),
+            15 => {
+                let (end, at, how) = (input.below(2), input.below(4), input.byte());
+                self.close(end, at, how);
+            }
+            16 => {
+                let end = input.below(2);
+                self.connect(end);
+            }
+            17 => {
+                let fault = input.choose(&[
+                    DatagramError::WouldBlock,
+                    DatagramError::Unreachable,
+                    DatagramError::TooLarge(1400),
+                    DatagramError::TooLarge(600),
+                    DatagramError::TooLarge(0),
+                ]);
+                self.disturbed |= fault == DatagramError::TooLarge(0);
+                self.net.borrow_mut().faults = (input.byte(), Some(fault));
+            }
+            18 => self.rumour(input),
+            19 => {
+                let user = &mut self.users[input.below(2)];
+                user.unwilling = !user.unwilling;
+                user.was_unwilling |= user.unwilling;
+            }
+            20 => self.rounds(1 + input.below(32)),
+            21 => self.call_as_stranger(input),
+            22 => self.lie_as_stranger(input),
+            _ => self.raw(input),
+        }
+    }
+
     fn check(&self) {
         let lawful = self.connects + self.unlawful.len();
         for end in 0..2 {
@@ -355,15 +367,6 @@ impl World {
                 );
             }
         }
-    }
-
-    fn may_exceed(&self, channel: u8) -> bool {
-        let tainted = self.users.iter().any(|user| user.tainted);
-        channel == 1 && tainted
-    }
-
-    fn elapsed(&self) -> Duration {
-        self.net.borrow().now.since(self.started)
     }
 
     /// The net is kind from now on: what was accepted arrives, if nothing happened that may end a
@@ -398,14 +401,6 @@ impl World {
         for end in 0..2 {
             assert_eq!(meter::held(1 + end), 0, "end {end} leaves memory behind");
         }
-    }
-
-    fn all_arrived(&self) -> bool {
-        self.flows.iter().all(|((end, _), (flow, sent))| {
-            let other = &self.users[1 - end];
-            let foreign = self.users[*end].foreign;
-            other.delivered(*flow) == *sent || other.was_unwilling || foreign
-        })
     }
 }
 

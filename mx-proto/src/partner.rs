@@ -357,6 +357,12 @@ impl Partners {
         self.by_name.get(&(nic, endpoint)).copied()
     }
 
+    /// Who is known under a name, in whichever life.
+    pub(crate) fn namesake(&self, who: &Identity) -> Option<(PartnerId, &Partner)> {
+        let id = self.find(who.nic, who.endpoint)?;
+        Some((id, self.of(id)?))
+    }
+
     pub(crate) fn find_target(&self, target: Target) -> Option<PartnerId> {
         self.find(target.nic, target.endpoint)
     }

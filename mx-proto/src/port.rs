@@ -228,7 +228,7 @@ pub trait Port<M: Memory> {
     }
 
     /// Is that address this machine's? A peer says it was spoken to from there, in our name.
-    fn owns(&self, address: Address) -> bool {
+    fn has_address(&self, address: Address) -> bool {
         let _ = address;
         true
     }

@@ -523,16 +523,20 @@ impl Message {
 
 /// The bytes of a message.
 fn content(serial: Serial, from: LifeId, len: usize) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(len + SERIAL_LEN);
+    let mut bytes = vec![0; len];
+    let mut rest = bytes.as_mut_slice();
     let short = len < SERIAL_LEN;
-    let mut rng = Rng::new(if short { from as u64 } else { serial });
     if !short {
-        bytes.extend_from_slice(&serial.to_le_bytes());
+        let (start, behind) = rest.split_at_mut(SERIAL_LEN);
+        start.copy_from_slice(&serial.to_le_bytes());
+        rest = behind;
     }
-    while bytes.len() < len {
-        bytes.extend_from_slice(&rng.bits().to_le_bytes());
+    let mut rng = Rng::new(if short { from as u64 } else { serial });
+    let (words, last) = rest.as_chunks_mut();
+    for word in words {
+        *word = rng.bits().to_le_bytes();
     }
-    bytes.truncate(len);
+    last.copy_from_slice(&rng.bits().to_le_bytes()[..last.len()]);
     bytes
 }
 

@@ -291,7 +291,7 @@ impl<M: Memory> Port<M> for SimPort<M> {
         }
     }
 
-    fn owns(&self, address: Address) -> bool {
+    fn has_address(&self, address: Address) -> bool {
         let is = |nic: &NicId| Address(nic.0.into()) == address;
         self.addresses.is_empty() || self.addresses.iter().any(is)
     }

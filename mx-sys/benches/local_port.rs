@@ -8,11 +8,12 @@
 //! eventfd and `poll(2)`.
 
 mod bare_ring;
+#[path = "../tests/ear/mod.rs"]
+mod ear;
 
 use bare_ring::{CHUNK, End, RING_LEN};
-use mx_proto::port::{
-    BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, SendError, Sink,
-};
+use ear::{Ear, Hearing};
+use mx_proto::port::{BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, Port, SendError};
 use mx_proto::{LinkId, Source};
 use mx_sys::MonotonicClock;
 use mx_sys::ports::local::LocalPort;
@@ -99,7 +100,7 @@ impl Ported {
                 }
             };
             while sink.link != Some(link) {
-                port.poll(&MonotonicClock, 64, &mut sink);
+                port.poll(&MonotonicClock, 64, &mut Hearing(&mut sink));
             }
             link
         } else {
@@ -121,7 +122,11 @@ impl Ported {
     fn receive_asleep(&mut self) {
         self.sink.buffer.resize(8, 0);
         while self.sink.filled < 8 {
-            if !self.port.poll(&MonotonicClock, 64, &mut self.sink) && self.port.arm() {
+            if !self
+                .port
+                .poll(&MonotonicClock, 64, &mut Hearing(&mut self.sink))
+                && self.port.arm()
+            {
                 let fds = self.port.descriptors();
                 sleep_on(&[fds.control.unwrap_or(-1), fds.data.unwrap_or(-1)]);
                 self.port.disarm();
@@ -148,7 +153,8 @@ impl Pipe for Ported {
             match Port::send(&mut self.port, self.link, &header, body) {
                 Ok(_) => offset += len,
                 Err(SendError::WouldBlock) => {
-                    self.port.poll(&MonotonicClock, 64, &mut self.sink);
+                    self.port
+                        .poll(&MonotonicClock, 64, &mut Hearing(&mut self.sink));
                 }
                 Err(SendError::Down) => panic!("link down"),
             }
@@ -160,7 +166,8 @@ impl Pipe for Ported {
         std::mem::swap(into, &mut self.sink.buffer);
         let wanted = self.sink.buffer.len();
         while self.sink.filled < wanted {
-            self.port.poll(&MonotonicClock, 64, &mut self.sink);
+            self.port
+                .poll(&MonotonicClock, 64, &mut Hearing(&mut self.sink));
         }
         self.sink.filled -= wanted;
         std::mem::swap(into, &mut self.sink.buffer);
@@ -175,29 +182,17 @@ struct Collector {
     filled: usize,
 }
 
-impl Sink<Vec<u8>> for Collector {
-    fn on_up(&mut self, link: LinkId, _: u64) {
+impl Ear for Collector {
+    fn on_up(&mut self, link: LinkId) {
         self.link = Some(link);
     }
-    fn on_down(&mut self, _: LinkId, _: u64, reason: LinkDown) {
-        panic!("link down: {reason}");
-    }
     #[inline]
-    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, _: u64, _: &HeaderBytes, body: &B) {
+    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, _: &HeaderBytes, body: &B) {
         self.link = Some(link);
         let at = self.filled % self.buffer.len();
         body.copy_to(0, &mut self.buffer[at..at + body.len()]);
         self.filled += body.len();
     }
-    fn place(&mut self, _: LinkId, _: u64, _: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
-        None
-    }
-    fn on_placed(&mut self, _: LinkId, _: u64, _: &HeaderBytes) {}
-    fn on_writable(&mut self, _: LinkId, _: u64) {}
-    fn on_released(&mut self, _: LinkId, _: u64, _: u64) {}
-    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: mx_proto::port::RemoteUse) {}
-
-    fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {}
 }
 
 struct Bench {

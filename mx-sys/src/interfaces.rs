@@ -142,9 +142,7 @@ impl Interfaces {
             || self.addresses.contains(&address)
             || self.boards.iter().any(|board| board.address == address)
     }
-}
 
-impl Interfaces {
     /// True when what comes from that address has not left this machine. A link-local address of one
     /// interface's may be another machine's behind the next one.
     pub fn is_source_here(&self, address: SocketAddr) -> bool {

@@ -47,6 +47,5 @@ pub use ports::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP}
 pub use ports::open::{EndpointChoice, OpenError, OpenOptions};
 pub use ports::rdm::RdmOptions;
 pub use progress::{Guard, Helper, Interest, Progress, Shared, Tuning};
-pub use random::endpoint_key;
 pub use settings::{PortChoice, Settings};
 pub use user_memory::{Lent, MallocBuffer, SegmentError, UserMemory};

@@ -135,9 +135,14 @@ pub fn is_local(nic: NicId) -> bool {
     address_in(&table, nic).is_some_and(|address| table.interfaces.has(address.ip()))
 }
 
-/// True when this machine has that address.
+/// True when this machine has that address, or had it a second ago. The kernel is asked once a second at
+/// most.
 pub fn has(address: IpAddr) -> bool {
-    table().interfaces.has(address)
+    address.is_loopback() || {
+        let mut table = table();
+        table.look_again(Instant::now());
+        table.interfaces.has(address)
+    }
 }
 
 /// True when what comes from there has not left this machine.

@@ -11,11 +11,6 @@ pub(crate) fn key() -> io::Result<[u8; 16]> {
     Ok(key)
 }
 
-/// What the hellos of one life of an endpoint are signed with ([`mx_proto::Config::key`]).
-pub fn endpoint_key() -> io::Result<mx_proto::Key> {
-    key().map(mx_proto::Key)
-}
-
 /// 64 bits from the kernel, never 0.
 pub(crate) fn nonzero() -> io::Result<u64> {
     let mut bytes = [0u8; 8];

@@ -1,8 +1,9 @@
 //! What a small message through shared memory does not do: enter the kernel, allocate.
 
-use mx_proto::port::{
-    BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, Sent, Sink,
-};
+mod ear;
+
+use ear::{Ear, Hearing};
+use mx_proto::port::{BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, Port, Sent};
 use mx_proto::{Clock, Instant, LinkId, Source};
 use mx_sys::ports::local::LocalPort;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -49,27 +50,14 @@ struct Sum {
     total: u64,
 }
 
-impl Sink<Vec<u8>> for Sum {
-    fn on_up(&mut self, _: LinkId, _: u64) {}
-    fn on_down(&mut self, _: LinkId, _: u64, reason: LinkDown) {
-        panic!("link down: {reason}");
-    }
-    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, _: u64, _: &HeaderBytes, body: &B) {
+impl Ear for Sum {
+    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, _: &HeaderBytes, body: &B) {
         let mut bytes = [0; 8];
         body.copy_to(0, &mut bytes);
         self.link = Some(link);
         self.packets += 1;
         self.total += u64::from_le_bytes(bytes);
     }
-    fn place(&mut self, _: LinkId, _: u64, _: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
-        None
-    }
-    fn on_placed(&mut self, _: LinkId, _: u64, _: &HeaderBytes) {}
-    fn on_writable(&mut self, _: LinkId, _: u64) {}
-    fn on_released(&mut self, _: LinkId, _: u64, _: u64) {}
-    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: mx_proto::port::RemoteUse) {}
-
-    fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {}
 }
 
 /// A port with a link to itself.
@@ -102,7 +90,7 @@ impl Talker {
     }
 
     fn poll(&mut self) -> bool {
-        Port::<Vec<u8>>::poll(&mut self.port, &Still, 64, &mut self.sink)
+        Port::<Vec<u8>>::poll(&mut self.port, &Still, 64, &mut Hearing(&mut self.sink))
     }
 
     fn send(&mut self, link: LinkId, body: &[u8]) {

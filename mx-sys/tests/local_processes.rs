@@ -5,7 +5,7 @@
 mod local_common;
 mod signal;
 
-use local_common::{BOARD, ENDPOINT, Event, Events, Node, Other, ROLE, fresh, pattern};
+use local_common::{BOARD, ENDPOINT, Event, Events, Hearing, Node, Other, ROLE, fresh, pattern};
 use mx_proto::port::{Close, LinkDown, Port, SendError};
 use mx_proto::{Clock, Instant, LinkId};
 use mx_sys::MonotonicClock;
@@ -244,7 +244,7 @@ fn settle(ports: &mut [&mut LocalPort], clock: &dyn Clock) -> Vec<(LinkId, Event
     for _ in 0..10 {
         for port in ports.iter_mut() {
             port.note_control();
-            Port::poll(&mut **port, clock, 64, &mut sink);
+            Port::poll(&mut **port, clock, 64, &mut Hearing(&mut sink));
         }
     }
     sink.0

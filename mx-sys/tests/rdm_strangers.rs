@@ -5,11 +5,13 @@
 //!   Stranger --- HostPorts, no endpoint ---- card over TCP, then packets of its own ---> Node
 //! ```
 
+mod ear;
 mod node;
 
+use ear::{Ear, Hearing};
 use libfabric_fake::{Fake, Shape};
 use libfabric_sys::Library;
-use mx_proto::port::{Body, Close, HeaderBytes, LinkDown, Place, Port, Sink};
+use mx_proto::port::{Body, Close, HeaderBytes, LinkDown, Port};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{Config, Identity, LinkId, NicId, Route, SessionId, Source, Status};
 use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenOptions, ROUTE_RDM, RdmOptions, nic};
@@ -44,28 +46,18 @@ struct Heard {
     packets: Vec<(LinkId, HeaderBytes)>,
 }
 
-impl Sink<Vec<u8>> for Heard {
-    fn on_up(&mut self, link: LinkId, _: u64) {
+impl Ear for Heard {
+    fn on_up(&mut self, link: LinkId) {
         self.up.push(link);
     }
 
-    fn on_down(&mut self, link: LinkId, _: u64, reason: LinkDown) {
+    fn on_down(&mut self, link: LinkId, reason: LinkDown) {
         self.down.push((link, reason));
     }
 
-    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, _: u64, header: &HeaderBytes, _: &B) {
+    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, header: &HeaderBytes, _: &B) {
         self.packets.push((link, *header));
     }
-
-    fn place(&mut self, _: LinkId, _: u64, _: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
-        None
-    }
-
-    fn on_placed(&mut self, _: LinkId, _: u64, _: &HeaderBytes) {}
-    fn on_writable(&mut self, _: LinkId, _: u64) {}
-    fn on_released(&mut self, _: LinkId, _: u64, _: u64) {}
-    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: mx_proto::port::RemoteUse) {}
-    fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {}
 }
 
 /// Somebody with ports and no endpoint behind them.
@@ -91,7 +83,10 @@ impl Stranger {
         while !done(&self.heard) {
             assert!(begin.elapsed() < LONG, "it never happens");
             self.ports.note_control();
-            if !self.ports.poll(&MonotonicClock, 64, &mut self.heard) {
+            if !self
+                .ports
+                .poll(&MonotonicClock, 64, &mut Hearing(&mut self.heard))
+            {
                 std::thread::sleep(Duration::from_micros(100));
             }
         }

@@ -6,7 +6,7 @@
 //!                                             `-- how many of each link, so that none has many
 //! ```
 //!
-//! Owns: them, and whether their link is closed after them.
+//! Owns: them, and what becomes of their links after them.
 //! Knows nothing of: what they say. Cost: O(1), but for what waits when a link goes.
 
 use crate::ids::LinkId;
@@ -17,8 +17,27 @@ use std::collections::{HashMap, VecDeque};
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
-    queue: VecDeque<(LinkId, Control, bool)>,
-    each: HashMap<LinkId, usize, RandomState>,
+    queue: VecDeque<(LinkId, Control, After)>,
+    each: HashMap<LinkId, Unsent, RandomState>,
+}
+
+/// What becomes of its link when a packet is out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum After {
+    /// It stays.
+    Open,
+    /// It is closed, unless somebody gets in on it before.
+    Close,
+    /// It is closed, and nothing counts that comes on it before.
+    End,
+}
+
+/// The packets of one link.
+#[derive(Debug, Default)]
+struct Unsent {
+    packets: usize,
+    /// One of them is the end.
+    ends: bool,
 }
 
 impl Aside {
@@ -37,16 +56,19 @@ impl Aside {
             true => EACH,
             false => EACH_CROWDED,
         };
-        self.each.get(&link).is_none_or(|waiting| *waiting < most)
+        self.each
+            .get(&link)
+            .is_none_or(|unsent| unsent.packets < most)
     }
 
-    /// `close`: its link is closed afterwards.
-    pub(super) fn push(&mut self, link: LinkId, control: Control, close: bool) {
-        *self.each.entry(link).or_insert(0) += 1;
-        self.queue.push_back((link, control, close));
+    pub(super) fn push(&mut self, link: LinkId, control: Control, after: After) {
+        let unsent = self.each.entry(link).or_default();
+        unsent.packets += 1;
+        unsent.ends |= after == After::End;
+        self.queue.push_back((link, control, after));
     }
 
-    pub(super) fn pop(&mut self) -> Option<(LinkId, Control, bool)> {
+    pub(super) fn pop(&mut self) -> Option<(LinkId, Control, After)> {
         let packet = self.queue.pop_front()?;
         self.uncount(packet.0);
         if self.queue.is_empty() && self.queue.capacity() > KEPT {
@@ -65,16 +87,23 @@ impl Aside {
     /// Somebody who was refused on it has got in after all: it stays.
     pub(super) fn keep_open(&mut self, link: LinkId) {
         if self.each.contains_key(&link) {
-            for (of, _, close) in &mut self.queue {
-                *close &= *of != link;
+            for (of, _, after) in &mut self.queue {
+                if *of == link && *after == After::Close {
+                    *after = After::Open;
+                }
             }
         }
     }
 
+    /// Is what waits for this link the end of it?
+    pub(super) fn ends(&self, link: LinkId) -> bool {
+        self.each.get(&link).is_some_and(|unsent| unsent.ends)
+    }
+
     fn uncount(&mut self, link: LinkId) {
-        if let Some(waiting) = self.each.get_mut(&link) {
-            *waiting -= 1;
-            if *waiting == 0 {
+        if let Some(unsent) = self.each.get_mut(&link) {
+            unsent.packets -= 1;
+            if unsent.packets == 0 {
                 self.each.remove(&link);
             }
         }
@@ -104,15 +133,15 @@ mod tests {
         let link = |n| LinkId::new(n, 1);
         for _ in 0..EACH {
             assert!(aside.has_room(link(0)));
-            aside.push(link(0), answer(), false);
+            aside.push(link(0), answer(), After::Open);
         }
         assert!(!aside.has_room(link(0)));
         for n in 1..ALL as u32 {
-            aside.push(link(n), answer(), false);
+            aside.push(link(n), answer(), After::Open);
         }
         for n in 1..EACH_CROWDED {
             assert!(aside.has_room(link(1)), "{n}");
-            aside.push(link(1), answer(), false);
+            aside.push(link(1), answer(), After::Open);
         }
         assert!(!aside.has_room(link(1)) && aside.has_room(link(2)));
         aside.forget(link(0));
@@ -124,14 +153,20 @@ mod tests {
     #[test]
     fn a_link_that_is_to_stay_is_not_closed() {
         let mut aside = Aside::default();
-        let (stays, goes) = (LinkId::new(1, 1), LinkId::new(2, 1));
-        for link in [stays, goes] {
-            aside.push(link, answer(), true);
-        }
+        let [stays, goes, ended] = [1, 2, 3].map(|n| LinkId::new(n, 1));
+        aside.push(stays, answer(), After::Close);
+        aside.push(goes, answer(), After::Close);
+        aside.push(ended, answer(), After::End);
         aside.keep_open(stays);
-        let closes =
-            |packet: Option<(LinkId, Control, bool)>| packet.map(|(link, _, close)| (link, close));
-        assert_eq!(closes(aside.pop()), Some((stays, false)));
-        assert_eq!(closes(aside.pop()), Some((goes, true)));
+        aside.keep_open(ended);
+        assert_eq!(
+            [stays, goes, ended].map(|link| aside.ends(link)),
+            [false, false, true]
+        );
+        let mut next = || aside.pop().map(|(link, _, after)| (link, after));
+        assert_eq!(next(), Some((stays, After::Open)));
+        assert_eq!(next(), Some((goes, After::Close)));
+        assert_eq!(next(), Some((ended, After::End)));
+        assert!(!aside.ends(ended));
     }
 }

@@ -31,6 +31,16 @@ pub(super) struct Inbound<'a, O: Owner, C> {
     pub(super) clock: &'a C,
 }
 
+/// What becomes of a message that has come.
+enum Fate<M> {
+    /// It goes into this receive.
+    Posted(RequestId, Position),
+    /// No receive accepts it: what the owner says, or that it has to wait for its turn.
+    Judged(Verdict<M>),
+    /// Its sender's session is over, and it is dropped.
+    Over,
+}
+
 impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
     fn on_up(&mut self, link: LinkId, cookie: u64) {
         let partner = self.core.partner_of(link, cookie);
@@ -241,7 +251,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         body: &B,
     ) {
         if self.core.is_closing(link) {
-            // What comes behind a breach of the rules begins nothing.
+            // What comes behind a breach of the rules, or by whom was turned away, begins nothing.
             self.core.stats.stale += 1;
         } else if header.kind == wire::Kind::Confirmed
             && self.core.introductions.confirmed(link, header.length == 1)
@@ -279,34 +289,17 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         };
         let bits = MatchBits(header.word);
         self.core.owner.arriving(context, bits);
-        let verdict = if self.core.undecided.is_empty() {
-            if let Some((id, _)) = self.core.posted.take(bits) {
-                self.core.stats.matched += 1;
+        let deferred = match self.fate(link, from, header, Some(body)) {
+            Fate::Posted(id, _) => {
                 self.core.consumed(from, len);
                 return self.core.fill_posted(id, from, bits, body);
             }
-            self.core.stats.unmatched += 1;
-            if !self.core.has_room() {
-                return self.core.out_of_room(link, from);
-            }
-            let Some(arrival) = self.core.arrival(from, bits, len) else {
-                return;
-            };
-            self.core.owner.arrived(&arrival, Some(body))
-        } else {
-            // What has been deferred is not overtaken, by nothing.
-            self.core.stats.unmatched += 1;
-            if !self.core.has_room() {
-                return self.core.out_of_room(link, from);
-            }
-            Verdict::Defer
-        };
-        let deferred = match verdict {
-            Verdict::Finished => return self.core.consumed(from, len),
-            Verdict::Receive {
+            Fate::Over => return,
+            Fate::Judged(Verdict::Finished) => return self.core.consumed(from, len),
+            Fate::Judged(Verdict::Receive {
                 mut memory,
                 context,
-            } => {
+            }) => {
                 let transferred = memory.fill(0, len as usize, body, 0) as u32;
                 drop(memory);
                 self.core.consumed(from, len);
@@ -324,8 +317,8 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                 });
                 return;
             }
-            Verdict::Continue => false,
-            Verdict::Defer => true,
+            Fate::Judged(Verdict::Continue) => false,
+            Fate::Judged(Verdict::Defer) => true,
         };
         let waiting = Waiting {
             source: from,
@@ -349,35 +342,19 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         self.core.owner.arriving(context, bits);
         self.core.note_wish(from, header.length);
         let offered = |position| Pulling::new(from, (send_id, key), bits, header.length, position);
-        let verdict = if self.core.undecided.is_empty() {
-            if let Some((id, position)) = self.core.posted.take(bits) {
-                self.core.stats.matched += 1;
+        let deferred = match self.fate::<[u8]>(link, from, header, None) {
+            Fate::Posted(id, position) => {
                 self.core.consumed(from, 0);
                 return self
                     .core
                     .match_offer(id, offered(Some(position)), self.clock.now());
             }
-            self.core.stats.unmatched += 1;
-            if !self.core.has_room() {
-                return self.core.out_of_room(link, from);
-            }
-            let Some(arrival) = self.core.arrival(from, bits, header.length) else {
-                return;
-            };
-            self.core.owner.arrived::<[u8]>(&arrival, None)
-        } else {
-            self.core.stats.unmatched += 1;
-            if !self.core.has_room() {
-                return self.core.out_of_room(link, from);
-            }
-            Verdict::Defer
-        };
-        let deferred = match verdict {
-            Verdict::Finished => {
+            Fate::Over => return,
+            Fate::Judged(Verdict::Finished) => {
                 let told = inbound_status(0, header.length);
                 return self.core.finish_offer(from, send_id, told);
             }
-            Verdict::Receive { memory, context } => {
+            Fate::Judged(Verdict::Receive { memory, context }) => {
                 self.core.consumed(from, 0);
                 let state = State::Pulling(offered(None));
                 let timeouts = self.core.timeouts;
@@ -385,8 +362,8 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                 let id = requests.add(context, bits, Some(memory), timeouts, state);
                 return self.core.match_offer(id, offered(None), self.clock.now());
             }
-            Verdict::Continue => false,
-            Verdict::Defer => true,
+            Fate::Judged(Verdict::Continue) => false,
+            Fate::Judged(Verdict::Defer) => true,
         };
         let waiting = Waiting {
             source: from,
@@ -395,6 +372,36 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             payload: Payload::Offer { send_id, key },
         };
         self.core.keep(waiting, deferred);
+    }
+
+    /// What becomes of a message whose sender had credit for it. `body`: `None` of one that was offered.
+    #[inline]
+    fn fate<B: Source + ?Sized>(
+        &mut self,
+        link: LinkId,
+        from: PartnerId,
+        header: &Header,
+        body: Option<&B>,
+    ) -> Fate<O::Memory> {
+        let bits = MatchBits(header.word);
+        // What has been deferred is not overtaken, by nothing.
+        let defers = !self.core.undecided.is_empty();
+        if !defers && let Some((id, position)) = self.core.posted.take(bits) {
+            self.core.stats.matched += 1;
+            return Fate::Posted(id, position);
+        }
+        self.core.stats.unmatched += 1;
+        if !self.core.has_room() {
+            self.core.out_of_room(link, from);
+            return Fate::Over;
+        }
+        if defers {
+            return Fate::Judged(Verdict::Defer);
+        }
+        match self.core.arrival(from, bits, header.length) {
+            Some(arrival) => Fate::Judged(self.core.owner.arrived(&arrival, body)),
+            None => Fate::Over,
+        }
     }
 
     fn data<B: Source + ?Sized>(&mut self, from: PartnerId, header: &Header, body: &B) {
@@ -486,10 +493,10 @@ impl<O: Owner> Core<O> {
         bound.filter(owns).unwrap_or(NOBODY)
     }
 
-    /// Is the link to be closed as soon as the port is not being polled?
+    /// Is the link to be closed as soon as the port is not being polled, or has sent its last packet?
     fn is_closing(&self, link: LinkId) -> bool {
         let closes = |errand: &super::Errand<O::Memory>| matches!(errand, super::Errand::Close(of, _) if *of == link);
-        self.errands.iter().any(closes)
+        self.session_out.ends(link) || self.errands.iter().any(closes)
     }
 
     /// Keeps a packet behind an answer whose sender is still being looked at: no more of them than we

@@ -8,6 +8,7 @@
 //! A packet the port does not take has not happened: it stays where it was, and the partner leaves
 //! the round until the port says that there is room.
 
+use super::aside::After;
 use super::{Core, Endpoint, Errand};
 use crate::ids::{LinkId, PartnerId, RequestId};
 use crate::memory::Memory;
@@ -61,7 +62,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let mut busy = false;
         // Those whose links have no room go to the end, and the next ones are tried next time.
         for _ in 0..self.core.session_out.len().min(SESSIONS_AT_ONCE) {
-            let Some((link, control, close)) = self.core.session_out.pop() else {
+            let Some((link, control, after)) = self.core.session_out.pop() else {
                 break;
             };
             let (header, body) = control.parts();
@@ -69,12 +70,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 Ok(_) => {
                     self.core.stats.packets_out += 1;
                     busy = true;
-                    if close {
+                    if after != After::Open {
                         self.core.errands.push(Errand::Close(link, Close::Flush));
                     }
                 }
                 Err(SendError::WouldBlock) => {
-                    self.core.session_out.push(link, control, close);
+                    self.core.session_out.push(link, control, after);
                 }
                 Err(SendError::Down) => {}
             }

@@ -24,6 +24,7 @@
 //! we have.
 
 use super::Core;
+use super::aside::After;
 use super::introductions::{REFUSED, UNASKED, UNVOUCHED};
 use crate::credit::Credit;
 use crate::event::Identity;
@@ -215,7 +216,7 @@ impl<O: Owner> Core<O> {
             return self.push_control(id, header, &hello.emit());
         }
         let control = Control::new(header, &hello.emit());
-        self.session_out.push(link, control, false);
+        self.session_out.push(link, control, After::Open);
     }
 
     /// `name`: whom it is for. Whoever has not proven its name is told nothing that only the owner of
@@ -315,11 +316,8 @@ impl<O: Owner> Core<O> {
             }
             return self.reply_known(link, header.word, epoch, hello);
         }
-        let known = self
-            .partners
-            .find(hello.identity.nic, hello.identity.endpoint);
-        let known = known.and_then(|id| self.partners.of(id));
-        if known.is_some_and(|partner| {
+        let known = self.partners.namesake(&hello.identity);
+        if known.is_some_and(|(_, partner)| {
             partner.session == Some(hello.identity.session) && partner.links.len() >= LINKS_MAX
         }) {
             return self.refuse(link, None, header, Status::NoResources);
@@ -340,7 +338,7 @@ impl<O: Owner> Core<O> {
                 .credit
                 .on_allowance(header.credit_bytes, header.credit_messages);
         }
-        self.send_reply(Some(id), link, header.word, Status::Success, false);
+        self.send_reply(Some(id), link, header.word, Status::Success, After::Open);
     }
 
     /// Whoever has the address repeats what we say. When we reach ourselves under some name, the
@@ -354,10 +352,7 @@ impl<O: Owner> Core<O> {
     /// come back, or it reaches us under a second address. Only it knows which; this is the epoch
     /// to ask it about. If it comes afresh, what was before is over.
     fn known_otherwise(&mut self, hello: &Hello, header: &Header) -> Option<u16> {
-        let id = self
-            .partners
-            .find(hello.identity.nic, hello.identity.endpoint)?;
-        let partner = self.partners.of(id)?;
+        let (id, partner) = self.partners.namesake(&hello.identity)?;
         let session = hello.identity.session;
         let known = match (partner.session, partner.over.as_deref()) {
             (Some(known), _) if known == session => partner.peer_epoch,
@@ -380,7 +375,7 @@ impl<O: Owner> Core<O> {
         let mut header = Header::new(wire::Kind::Reply, connect, epoch.into());
         header.aux = REPLY_KNOWN;
         let hello = self.hello(None, 0, Some((to.identity.nic, to.identity.endpoint)));
-        self.send_session(None, link, header, &hello.emit(), false);
+        self.send_session(None, link, header, &hello.emit(), After::Open);
     }
 
     /// The peer knows us as `epoch`, which is not `from`.
@@ -406,14 +401,10 @@ impl<O: Owner> Core<O> {
             }
             return self.leave_link(link, from);
         }
-        let known = self.partners.find(who.nic, who.endpoint).filter(|id| {
-            self.partners.of(*id).is_some_and(|partner| {
-                *id != from
-                    && partner.session == Some(who.session)
-                    && u32::from(partner.epoch) == epoch
-            })
+        let known = self.partners.namesake(&who).filter(|(id, partner)| {
+            *id != from && partner.session == Some(who.session) && u32::from(partner.epoch) == epoch
         });
-        let Some(known) = known else {
+        let Some((known, _)) = known else {
             // It takes us for one we have parted as, unless it has connected to us meanwhile: then
             // it learns on its own link whom it has reached.
             let partner = self.partners.of(from);
@@ -433,8 +424,9 @@ impl<O: Owner> Core<O> {
 
     fn refuse(&mut self, link: LinkId, from: Option<PartnerId>, header: &Header, status: Status) {
         self.stats.refused += 1;
-        let close = from.is_none() && !self.introductions.holds(link);
-        self.send_reply(from, link, header.word, status, close);
+        let closes = from.is_none() && !self.introductions.holds(link);
+        let after = if closes { After::Close } else { After::Open };
+        self.send_reply(from, link, header.word, status, after);
     }
 
     /// The partner a stranger's link belongs to from now on, made if need be.
@@ -444,11 +436,12 @@ impl<O: Owner> Core<O> {
         source: Source,
         identity: Identity,
     ) -> Option<PartnerId> {
-        let known = self.partners.find(identity.nic, identity.endpoint);
-        let id = match known {
-            Some(id) => {
-                let session = self.partners.of(id)?.session;
-                if session.is_some_and(|session| session != identity.session) {
+        let id = match self.partners.namesake(&identity) {
+            Some((id, partner)) => {
+                if partner
+                    .session
+                    .is_some_and(|session| session != identity.session)
+                {
                     debug_assert!(false, "an old life has not been asked");
                     return None;
                 }
@@ -672,11 +665,10 @@ impl<O: Owner> Core<O> {
     /// already, to which those who wait have got.
     fn resolve(&mut self, link: LinkId, from: PartnerId, hello: &Hello) -> Option<PartnerId> {
         let identity = hello.identity;
-        let known = self.partners.find(identity.nic, identity.endpoint);
-        let Some(known) = known.filter(|known| *known != from) else {
+        let known = self.partners.namesake(&identity);
+        let Some((known, partner)) = known.filter(|(known, _)| *known != from) else {
             return Some(from);
         };
-        let partner = self.partners.of(known)?;
         match partner.session {
             // It was reached under both names and has answered under neither yet: the other
             // connect will find this one.
@@ -732,7 +724,7 @@ impl<O: Owner> Core<O> {
         link: LinkId,
         connect: u64,
         status: Status,
-        close: bool,
+        after: After,
     ) {
         let partner = to
             .filter(|_| status == Status::Success)
@@ -741,7 +733,7 @@ impl<O: Owner> Core<O> {
         let hello = self.hello(to, 0, name);
         let mut header = Header::new(wire::Kind::Reply, connect, 0);
         header.aux = reply_code(status);
-        self.send_session(to, link, header, &hello.emit(), close);
+        self.send_session(to, link, header, &hello.emit(), after);
     }
 
     /// Does so much wait on this link that nobody who reads it would have let it grow? What a peer
@@ -765,7 +757,7 @@ impl<O: Owner> Core<O> {
         link: LinkId,
         mut header: Header,
         body: &[u8],
-        close: bool,
+        after: After,
     ) {
         let unread_max = self.unread_max();
         let Self {
@@ -784,7 +776,7 @@ impl<O: Owner> Core<O> {
             partner.credit.on_told(terms, budget);
         }
         let control = Control::new(header, body);
-        self.session_out.push(link, control, close);
+        self.session_out.push(link, control, after);
     }
 }
 

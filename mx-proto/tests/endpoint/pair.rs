@@ -283,7 +283,7 @@ impl Port<Shared> for QueuePort {
             .unwrap_or(Proof::Proven)
     }
 
-    fn owns(&self, address: Address) -> bool {
+    fn has_address(&self, address: Address) -> bool {
         self.node != 0 || [100, ALIAS_OF_A].contains(&address.0)
     }
 
@@ -813,6 +813,11 @@ impl Pair {
         let mut hub = self.hub.borrow_mut();
         let cable = &mut hub.cables[cable];
         (cable.lanes[0].packets.drain(..).collect(), cable.gone[1])
+    }
+
+    /// Has whoever began that link closed it?
+    pub(crate) fn left(&self, cable: usize) -> bool {
+        self.hub.borrow().cables[cable].gone[0]
     }
 
     /// B has no more places than this, of which one source may have half of what others leave.

@@ -156,6 +156,60 @@ fn nothing_recorded_is_worth_anything_again() {
 }
 
 #[test]
+fn what_comes_behind_a_wrong_proof_does_not_keep_the_link() {
+    let mut pair = pair(OURS, OURS);
+    let [connect, challenge, _] = recorded(&mut pair);
+    let (wrong, proof) = packet(Kind::Prove, 0, vec![0; 32]);
+    // A connect with another key is refused, and its sender may have one with ours behind it.
+    let mut other_key = connect.clone();
+    other_key.1[8] ^= 1;
+    // With room for the refusal, and when eight answers are there that nobody has read.
+    for unread in [0, 7] {
+        let link = pair.stranger();
+        pair.inject(link, connect.0, connect.1.clone());
+        pair.run();
+        for _ in 0..unread {
+            pair.inject(link, other_key.0, other_key.1.clone());
+        }
+        pair.run();
+        pair.inject(link, wrong, proof.clone());
+        pair.inject(link, connect.0, connect.1.clone());
+        pair.run();
+        pair.inject(link, connect.0, connect.1.clone());
+        pair.run();
+        let (mut told, _) = pair.told(link);
+        pair.run();
+        let (rest, closed) = pair.told(link);
+        told.extend(rest);
+        let asked = kinds(&told)
+            .iter()
+            .filter(|it| **it == Kind::Challenge)
+            .count();
+        let last = Header::parse(&told.last().expect("an answer").0).unwrap();
+        assert_eq!(
+            (asked, last.kind, last.aux),
+            (1, Kind::Reply, 5),
+            "{unread} unread"
+        );
+        assert!(closed, "{unread} unread");
+        nobody(&mut pair);
+    }
+    // Nor where the one who is called proves it wrongly.
+    let (link, connect) = lured(&mut pair);
+    let (mut reply, hello) = packet(Kind::Reply, 0, hello_of(&connect));
+    reply[8..16].copy_from_slice(&connect.0[8..16]);
+    for (header, body) in [challenge.clone(), challenge, (reply, hello)] {
+        pair.answer(link, header, body);
+    }
+    pair.run();
+    assert_eq!(pair.said(link), []);
+    assert!(pair.left(link), "closed by who called");
+    let done = pair.a.owner_mut().next_completion().map(|done| done.status);
+    assert_eq!(done, Some(Status::BadSecret));
+    nobody(&mut pair);
+}
+
+#[test]
 fn who_is_called_and_does_not_know_it_is_believed_nothing_but_a_refusal() {
     let answers: [(Answer, Status); 7] = [
         (

@@ -22,8 +22,8 @@ use std::path::PathBuf;
 use std::sync::{MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The interfaces are looked at no more often because of what strangers claim: it takes some ten
-/// microseconds.
+/// How often the interfaces are looked at again: it takes some ten microseconds. An address that has moved
+/// to another machine is taken for ours so long.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What the process has learnt.
@@ -37,7 +37,7 @@ pub(super) struct Table {
     /// Under which name another host was resolved, and the place of its address among the name's.
     names: HashMap<NicId, (String, usize)>,
     file: PeersFile,
-    /// When the interfaces were last asked for because somebody claimed one that we have not.
+    /// When [`Self::look_again`] last asked the kernel.
     looked_again: Option<Instant>,
 }
 
@@ -115,6 +115,7 @@ impl Table {
         }
     }
 
+    /// Asks the kernel for the interfaces, unless this has done so within the last second.
     pub(super) fn look_again(&mut self, now: Instant) {
         let last = self.looked_again;
         if last.is_none_or(|last| now.saturating_duration_since(last) >= LOOK_EVERY) {

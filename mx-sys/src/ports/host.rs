@@ -47,7 +47,7 @@ use mx_proto::port::{
     SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::secret::{Binding, Secret};
-use mx_proto::{Clock, Identity, Instant, LinkId, Memory, Route, Target};
+use mx_proto::{Clock, Config, Identity, Instant, Key, LinkId, Memory, Route, Target};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -219,9 +219,14 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         Ok(())
     }
 
-    /// What peers have to know.
-    pub fn secret(&self) -> Option<&Secret> {
-        self.secret.as_ref()
+    /// These settings for the endpoint on these ports: with a key of its own, and with what its peers have to
+    /// know. Fails when the kernel has no random numbers.
+    pub fn endpoint_config(&self, settings: &Config) -> io::Result<Config> {
+        Ok(Config {
+            key: Key(random::key()?),
+            secret: self.secret.clone(),
+            ..settings.clone()
+        })
     }
 
     /// Who this endpoint is.
@@ -581,16 +586,16 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn proof(&self, link: LinkId, claim: &Claim) -> Proof {
-        let owns = |user: u32| {
+        let user_has = |user: u32| {
             let endpoint = claim.endpoint.0;
             self.local
                 .as_ref()
-                .is_some_and(|it| it.owns(user, endpoint))
+                .is_some_and(|it| it.user_has(user, endpoint))
         };
-        prove(self.origin(link), &self.own, claim, owns)
+        prove(self.origin(link), &self.own, claim, user_has)
     }
 
-    fn owns(&self, address: Address) -> bool {
+    fn has_address(&self, address: Address) -> bool {
         nic::has(origin::ip_of(address))
     }
 

@@ -58,13 +58,13 @@ impl Origin {
 /// interface either.
 const USER: u64 = 1 << 32;
 
-/// What `origin` proves about a claim made to `own`. `owns`: the endpoint of this machine is one of
+/// What `origin` proves about a claim made to `own`. `user_has`: the endpoint of this machine is one of
 /// that user's.
 pub(super) fn prove(
     origin: Origin,
     own: &Identity,
     claim: &Claim,
-    owns: impl Fn(u32) -> bool,
+    user_has: impl Fn(u32) -> bool,
 ) -> Proof {
     let proven = |is: bool| if is { Proof::Proven } else { Proof::Refuted };
     let claims_us = || nic::is_local(claim.nic);
@@ -72,7 +72,7 @@ pub(super) fn prove(
     nic::look_again();
     match origin {
         Origin::Oneself => proven((claim.nic, claim.endpoint) == (own.nic, own.endpoint)),
-        Origin::User(uid) => proven(claims_us() && owns(uid)),
+        Origin::User(uid) => proven(claims_us() && user_has(uid)),
         // Ourselves we meet by the loopback only.
         Origin::Address(address) if nic::is_source_here(address) => {
             proven(claims_us() && claim.endpoint != own.endpoint)

@@ -57,11 +57,18 @@ impl Nodes {
             sessions: 100,
         };
         for _ in 0..count {
-            let end = nodes.open(nodes.ends.len())?;
-            nodes.ends.push(Some(end));
-            nodes.done.push(Vec::new());
+            nodes.add()?;
         }
         Some(nodes)
+    }
+
+    /// One more node; its number.
+    pub(crate) fn add(&mut self) -> Option<usize> {
+        let number = self.ends.len();
+        let end = self.open(number)?;
+        self.ends.push(Some(end));
+        self.done.push(Vec::new());
+        Some(number)
     }
 
     fn open(&mut self, number: usize) -> Option<Ends> {

@@ -4,10 +4,13 @@
 
 #![allow(dead_code, reason = "every test binary uses another part of it")]
 
+#[path = "../ear/mod.rs"]
+mod ear;
+
 use crate::signal;
-use mx_proto::port::{
-    BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, SendError, Sink,
-};
+use ear::Ear;
+pub(crate) use ear::Hearing;
+use mx_proto::port::{BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, LinkDown, Port, SendError};
 use mx_proto::{Clock, LinkId, Source};
 use mx_sys::MonotonicClock;
 use mx_sys::ports::local::{LocalOptions, LocalPort};
@@ -34,27 +37,19 @@ pub(crate) enum Event {
 #[derive(Default)]
 pub(crate) struct Events(pub(crate) Vec<(LinkId, Event)>);
 
-impl Sink<Vec<u8>> for Events {
-    fn on_up(&mut self, link: LinkId, _: u64) {
+impl Ear for Events {
+    fn on_up(&mut self, link: LinkId) {
         self.0.push((link, Event::Up));
     }
-    fn on_down(&mut self, link: LinkId, _: u64, reason: LinkDown) {
+    fn on_down(&mut self, link: LinkId, reason: LinkDown) {
         self.0.push((link, Event::Down(reason)));
     }
-    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, _: u64, _: &HeaderBytes, body: &B) {
+    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, _: &HeaderBytes, body: &B) {
         self.0.push((link, Event::Packet(body.to_vec())));
     }
-    fn place(&mut self, _: LinkId, _: u64, _: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
-        None
-    }
-    fn on_placed(&mut self, _: LinkId, _: u64, _: &HeaderBytes) {}
-    fn on_writable(&mut self, link: LinkId, _: u64) {
+    fn on_writable(&mut self, link: LinkId) {
         self.0.push((link, Event::Writable));
     }
-    fn on_released(&mut self, _: LinkId, _: u64, _: u64) {}
-    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: mx_proto::port::RemoteUse) {}
-
-    fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {}
 }
 
 /// A port, and what it said that nobody has looked at yet.
@@ -77,7 +72,7 @@ impl Node {
 
     pub(crate) fn poll(&mut self) -> bool {
         let mut sink = Events::default();
-        let any = Port::poll(&mut self.port, &MonotonicClock, 64, &mut sink);
+        let any = Port::poll(&mut self.port, &MonotonicClock, 64, &mut Hearing(&mut sink));
         self.events.extend(sink.0);
         any
     }

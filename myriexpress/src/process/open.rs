@@ -14,7 +14,7 @@ use super::wait::this_thread;
 use crate::engine::{ContextIds, Door, Engine, HANDLER, Options};
 use crate::error::{Code, Error};
 use crate::handles::EndpointHandle;
-use mx_proto::{Config, Endpoint, EndpointId};
+use mx_proto::{Endpoint, EndpointId};
 use mx_sys::published::Publisher;
 use mx_sys::{
     EndpointChoice, Helper, HostPorts, Lingering, MonotonicClock, OpenError, OpenOptions, Settings,
@@ -58,15 +58,11 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
         ..settings.open_options(choice)
     };
     let (ports, identity) = HostPorts::open(options).map_err(|error| refused(&error))?;
-    let key = mx_sys::endpoint_key().map_err(|error| refused(&OpenError::System(error)))?;
-    let config = Config {
-        key,
-        secret: ports.secret().cloned(),
-        unexpected_bytes: params
-            .unexpected_bytes
-            .unwrap_or(settings.endpoint.unexpected_bytes),
-        ..settings.endpoint.clone()
-    };
+    let config = ports.endpoint_config(&settings.endpoint);
+    let mut config = config.map_err(|error| refused(&OpenError::System(error)))?;
+    if let Some(bytes) = params.unexpected_bytes {
+        config.unexpected_bytes = bytes;
+    }
     let eager_max = config.eager_max;
     let endpoint = Endpoint::new(
         config,

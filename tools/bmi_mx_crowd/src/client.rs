@@ -124,17 +124,16 @@ impl Client {
             connect_timeout: Some(Duration::from_secs(60)),
             ..Settings::default()
         };
-        let endpoint_config = mx_proto::Config {
-            secret: ports.secret().cloned(),
-            ..config.mx.endpoint
-        };
+        let endpoint_config = ports.endpoint_config(&config.mx.endpoint);
+        let endpoint_config = endpoint_config.map_err(|why| why.to_string())?;
+        let reports = Reports::new(&settings);
         let endpoint = Endpoint::new(
             endpoint_config,
             identity,
             KEY,
             ports,
             MonotonicClock,
-            Reports::new(&settings),
+            reports,
         );
         let mut method = Method::new(settings, own.to_string(), endpoint);
         let server = address::create(target.name.clone(), Some(target.nic));

@@ -17,9 +17,9 @@
 
 use super::{Due, Stage};
 use crate::endpoint::Core;
+use crate::endpoint::aside::After;
 use crate::event::Identity;
 use crate::ids::{LinkId, NicId, PartnerId, SessionId};
-use crate::origin::Source;
 use crate::owner::Owner;
 use crate::partner::Partner;
 use crate::queues::Control;
@@ -129,7 +129,7 @@ impl<O: Owner> Core<O> {
         let header = Header::new(wire::Kind::Challenge, 0, 0);
         // A Connect with a wrong key may have been refused before this one.
         session_out.keep_open(link);
-        session_out.push(link, Control::new(header, &body.emit()), false);
+        session_out.push(link, Control::new(header, &body.emit()), After::Open);
         true
     }
 
@@ -157,8 +157,7 @@ impl<O: Owner> Core<O> {
             introductions.due.push_back(Due::Trust(link));
             return;
         }
-        let (source, who) = (introduction.source, introduction.hello.identity);
-        self.log_stranger(source, who, "has another, or none,");
+        self.log_refusal(link, WRONG);
         self.turn_away(link, Status::BadSecret);
     }
 
@@ -214,7 +213,7 @@ impl<O: Owner> Core<O> {
         }
         let header = Header::new(wire::Kind::Prove, 0, 0);
         self.session_out
-            .push(link, Control::new(header, &proof), false);
+            .push(link, Control::new(header, &proof), After::Open);
     }
 
     /// May what comes on this link of a partner's be believed, as far as the site's secret goes?
@@ -284,16 +283,6 @@ impl<O: Owner> Core<O> {
         });
         log::warn!("called {called}{who}, which {why} (MX_SECRET_FILE; call {times})");
     }
-
-    pub(super) fn log_stranger(&mut self, source: Source, who: Identity, how: &str) {
-        if let Some(times) = self.introductions.refused.again(source) {
-            let (source, who) = self.names(source, &who);
-            log::warn!(
-                "{source}, which says it is {who}, {how} when asked for the site's secret: not let in; \
-                 give it the same file (MX_SECRET_FILE; refusal {times})"
-            );
-        }
-    }
 }
 
 /// A caller's words. Its key is no part of them: a link has one proof and may have several keys.
@@ -320,6 +309,12 @@ pub(in crate::endpoint) const UNVOUCHED: &str =
 const ECHO: &str = "is ourselves: what we say there comes back to us";
 const ANOTHER: &str = "has another secret than we: both need the same file";
 const WANTED: &str = "asks for the site's secret, and we have none: we need the same file";
+
+/// Why whoever has called is not let in.
+const WRONG: &str =
+    "but has another secret of the site than we, or none: give it the same file (MX_SECRET_FILE)";
+pub(super) const SILENT: &str =
+    "but went when asked for the site's secret: give it the same file (MX_SECRET_FILE)";
 
 /// Places kept when nothing is under way.
 const KEPT: usize = 64;

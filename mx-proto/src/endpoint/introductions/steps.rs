@@ -8,13 +8,14 @@
 //!
 //! Knows nothing of: how a claim is proven, what a partner is.
 
+use super::challenges::SILENT;
 use super::{Doubt, Due, End, Introduction, Introductions, MORE_MAX, OLD_TIME, Stage};
 use crate::config::Place;
+use crate::endpoint::aside::After;
 use crate::endpoint::inbound::Inbound;
 use crate::endpoint::{Core, Endpoint, Errand};
-use crate::event::Identity;
 use crate::ids::{EndpointId, LinkId, NicId, PartnerId, Route, Target};
-use crate::origin::{Address, Claim, Proof, Source};
+use crate::origin::{Address, Claim, Proof};
 use crate::owner::Owner;
 use crate::port::{Close, LinkDown, Port, Sink};
 use crate::queues::Control;
@@ -45,7 +46,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 Due::Confirm(link, asked) => {
                     let port = &self.port;
                     self.core
-                        .confirm(link, &asked, |address| port.owns(address));
+                        .confirm(link, &asked, |address| port.has_address(address));
                 }
                 Due::Trust(link) => self.trusted(link, now),
                 Due::Challenge(link, from, body) => {
@@ -87,7 +88,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     fn examine(&mut self, link: LinkId, claim: &Claim, now: Instant) {
         match self.port.proof(link, claim) {
             Proof::Proven => self.proven(link, now),
-            Proof::Refuted => self.refute(link, "it comes from elsewhere"),
+            Proof::Refuted => self.refute(link, "but it comes from elsewhere"),
             Proof::Ask(target, from) => {
                 if let Some(introduction) = self.core.introductions.waiting.get_mut(&link) {
                     introduction.seen_at = from;
@@ -105,7 +106,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             introduction.stage = Stage::Asking;
         }
         if !self.dial(link, target, now) {
-            self.refute(link, "it comes from elsewhere, and cannot be asked there");
+            self.refute(
+                link,
+                "but it comes from elsewhere, and cannot be asked there",
+            );
         }
     }
 
@@ -156,10 +160,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.port.close(ours, Close::Now);
         match answer {
             Some(true) => self.proven(link, now),
-            Some(false) => self.refute(link, "whoever is there knows nothing of it"),
+            Some(false) => self.refute(link, "but whoever is there knows nothing of it"),
             // A newcomer waits for what the old one says.
             None if stage != Stage::Asking => {}
-            None => self.refute(link, "nobody answers at that address"),
+            None => self.refute(link, "but nobody answers at that address"),
         }
     }
 
@@ -173,10 +177,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if from.is_none()
             && !confirmed
             && self.core.is_a_second_call(&hello)
-            && let Some(target) = self
-                .core
-                .claim_on(link)
-                .and_then(|claim| self.port.asks_at(link, &claim))
+            && let Some(target) = self.asks_at(link)
         {
             return self.ask(link, target, now);
         }
@@ -223,22 +224,21 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return self.core.turn_away(link, Status::NoResources);
         }
         self.core.ask_old(old, Some(link), now);
-        let claim = self.core.claim_on(link);
-        if let Some(target) = claim.and_then(|claim| self.port.asks_at(link, &claim)) {
+        if let Some(target) = self.asks_at(link) {
             self.dial(link, target, now);
         }
+    }
+
+    /// Where the claim on a link can be asked about, if only its machine is proven there.
+    fn asks_at(&mut self, link: LinkId) -> Option<Target> {
+        let claim = self.core.claim_on(link)?;
+        self.port.asks_at(link, &claim)
     }
 
     /// The network does not bear out what the peer of a link says.
     fn refute(&mut self, link: LinkId, why: &str) {
         self.core.stats.unproven += 1;
-        if let Some(introduction) = self.core.introductions.waiting.get(&link) {
-            let (source, identity) = (introduction.source, introduction.hello.identity);
-            if let Some(times) = self.core.introductions.refused.again(source) {
-                let (source, who) = self.core.names(source, &identity);
-                log::warn!("{source} says it is {who}, but {why}: refused (refusal {times})");
-            }
-        }
+        self.core.log_refusal(link, why);
         self.core.turn_away(link, Status::NoResources);
     }
 
@@ -250,28 +250,23 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let introductions = &mut self.core.introductions;
         introductions.ends.clear(doubt.timer);
         let waits = |link: &LinkId| {
-            let waits = introductions.waiting.get(link)?;
-            let newcomer = waits.stage == Stage::Newcomer(old);
-            newcomer.then_some((*link, waits.source, waits.hello.identity))
+            let waits = introductions.waiting.get(link);
+            waits.is_some_and(|of| of.stage == Stage::Newcomer(old))
         };
-        let newcomers: Vec<_> = doubt.newcomers.iter().filter_map(waits).collect();
+        let mut newcomers = doubt.newcomers;
+        newcomers.retain(waits);
         // Who only claimed its place is no reason.
         if !alive && (doubt.ours || !newcomers.is_empty()) {
             self.core.fail_partner(old, DownReason::Restarted);
         }
-        for (link, source, identity) in newcomers {
+        for link in newcomers {
             if !alive {
                 self.proven(link, now);
                 continue;
             }
             self.core.stats.intruders += 1;
-            if let Some(times) = self.core.introductions.refused.again(source) {
-                let (source, who) = self.core.names(source, &identity);
-                log::warn!(
-                    "{source} says it is {who}, which is there in another life: refused (refusal \
-                     {times})"
-                );
-            }
+            self.core
+                .log_refusal(link, "which is there in another life");
             self.core.turn_away(link, Status::NoResources);
         }
     }
@@ -293,7 +288,7 @@ impl<O: Owner> Core<O> {
             return;
         }
         self.stats.refused += 1;
-        self.send_reply(None, link, header.word, Status::NoResources, false);
+        self.send_reply(None, link, header.word, Status::NoResources, After::Open);
     }
 
     /// Whom we have called says it is somebody else than whom we meant, or another than we know under
@@ -342,17 +337,15 @@ impl<O: Owner> Core<O> {
     /// sessions are no secret, tokens are. Who calls us under a second name of ours says another one, too.
     fn is_a_second_call(&self, hello: &Hello) -> bool {
         let who = &hello.identity;
-        let known = self.partners.find(who.nic, who.endpoint);
-        let known = known.and_then(|known| self.partners.of(known));
-        known.is_some_and(|known| known.session == Some(who.session) && known.token != hello.token)
+        let known = self.partners.namesake(who);
+        known.is_some_and(|(_, it)| it.session == Some(who.session) && it.token != hello.token)
     }
 
     /// Who is known under the name of a hello, in another life.
     fn old_life(&self, from: Option<PartnerId>, hello: &Hello) -> Option<PartnerId> {
         let who = &hello.identity;
-        let known = self.partners.find(who.nic, who.endpoint)?;
-        let session = self.partners.of(known)?.session?;
-        (Some(known) != from && session != who.session).then_some(known)
+        let (known, partner) = self.partners.namesake(who)?;
+        (Some(known) != from && partner.session? != who.session).then_some(known)
     }
 
     /// Asks a partner whether it is still there; `newcomer` waits for its place.
@@ -387,7 +380,7 @@ impl<O: Owner> Core<O> {
         self.push_control(old, ping, &[]);
     }
 
-    /// Whoever has introduced itself on a link is not let in.
+    /// Whoever has introduced itself on a link is not let in: it is told so, and the link ends.
     pub(super) fn turn_away(&mut self, link: LinkId, status: Status) {
         let Some(introduction) = self.take_introduction(link) else {
             return;
@@ -400,7 +393,8 @@ impl<O: Owner> Core<O> {
         let first = [(introduction.header, introduction.hello)];
         for (at, (header, _)) in first.iter().chain(&introduction.more).enumerate() {
             self.stats.refused += 1;
-            self.send_reply(None, link, header.word, status, at == last);
+            let after = if at == last { After::End } else { After::Open };
+            self.send_reply(None, link, header.word, status, after);
         }
     }
 
@@ -428,7 +422,7 @@ impl<O: Owner> Core<O> {
             && let Some(introduction) = self.introductions.waiting.get(&link)
             && let Stage::Challenged(..) = introduction.stage
         {
-            self.log_stranger(introduction.source, introduction.hello.identity, "went");
+            self.log_refusal(link, SILENT);
         }
         self.forget_introduction(link);
     }
@@ -462,7 +456,7 @@ impl<O: Owner> Core<O> {
             };
             let header = Header::new(wire::Kind::Confirm, 0, 0);
             let control = Control::new(header, &body.emit());
-            self.session_out.push(ours, control, false);
+            self.session_out.push(ours, control, After::Open);
         }
         true
     }
@@ -477,21 +471,29 @@ impl<O: Owner> Core<O> {
     }
 
     /// The hello is known to whoever has overheard it: it must have come from here, too.
-    fn confirm(&mut self, link: LinkId, asked: &ConfirmBody, owns: impl FnOnce(Address) -> bool) {
+    fn confirm(&mut self, link: LinkId, asked: &ConfirmBody, here: impl FnOnce(Address) -> bool) {
         if !self.session_out.has_room(link) {
             return self.violation(link, 0, "questions without reading the answers");
         }
         let yes = asked.identity == self.identity
             && asked.token == self.token(asked.to)
-            && (asked.from == Address::default() || owns(asked.from));
+            && (asked.from == Address::default() || here(asked.from));
         let header = Header::new(wire::Kind::Confirmed, 0, yes.into());
-        self.session_out.push(link, Control::new(header, &[]), true);
+        let control = Control::new(header, &[]);
+        self.session_out.push(link, control, After::Close);
     }
 
-    /// How the log names where a stranger comes from, and who it says it is.
-    pub(super) fn names(&self, source: Source, who: &Identity) -> (String, String) {
-        let source = (self.config.name_of)(Place::Source(source));
-        (source, self.config.name(who))
+    /// Says why whoever has introduced itself on a link is not let in: once for each place that somebody
+    /// comes from, and then ever more rarely.
+    pub(super) fn log_refusal(&mut self, link: LinkId, why: &str) {
+        let Some(introduction) = self.introductions.waiting.get(&link) else {
+            return;
+        };
+        if let Some(times) = self.introductions.refused.again(introduction.source) {
+            let source = (self.config.name_of)(Place::Source(introduction.source));
+            let who = self.config.name(&introduction.hello.identity);
+            log::warn!("{source} says it is {who}, {why}: refused (refusal {times})");
+        }
     }
 
     /// What a hello for whoever has that name carries: nobody else can know it.

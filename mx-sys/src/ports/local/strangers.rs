@@ -33,7 +33,7 @@ impl LocalPort {
     /// is asked for with a connection that hangs up at once; it takes that for a stranger who went.
     /// One that cannot be asked now, because too many wait to be accepted there, proves nothing: else
     /// whoever fills its backlog could speak for it.
-    pub(in crate::ports) fn owns(&self, user: u32, endpoint: u32) -> bool {
+    pub(in crate::ports) fn user_has(&self, user: u32, endpoint: u32) -> bool {
         if Origin::User(user).source() == Source::TRUSTED {
             return true;
         }

@@ -244,7 +244,7 @@ impl Rx {
                     Some(Missing::Staged { whole, .. }) => Some(whole),
                     _ => None,
                 };
-                let rest = reading.settle(fd, staging, whole, &mut self.awaited);
+                let rest = reading.skip_delivered(fd, staging, whole, &mut self.awaited);
                 let rest = rest.map_err(Broken::Failed)?;
                 if rest != Rest::Nothing {
                     turn.more = rest == Rest::Ready;

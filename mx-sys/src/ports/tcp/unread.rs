@@ -106,7 +106,7 @@ impl Reading {
     /// What was shown and has been delivered leaves the kernel, the rest leaves staging. Returns how
     /// it goes on. `whole`: the next packet begins in staging and has so many bytes.
     #[cold]
-    pub(super) fn settle(
+    pub(super) fn skip_delivered(
         &mut self,
         fd: &OwnedFd,
         staging: &mut Staging,

@@ -22,7 +22,6 @@ mod address;
 mod control;
 mod express;
 mod here;
-mod own;
 mod socket;
 mod sys;
 
@@ -32,13 +31,13 @@ use super::super::nest::Nest;
 use super::super::tcp::Resolver;
 use crate::clock::MonotonicClock;
 use crate::interfaces::Interfaces;
+use crate::nic;
 use control::Failure;
 use express::Express;
 use here::Spoken;
 use mx_proto::port::{ConnectError, WakeDescriptors};
 use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, Incoming, Train};
 use mx_proto::{Clock, Instant, Target};
-use own::OwnHost;
 use quinn_udp::RecvMeta;
 use smallvec::SmallVec;
 use socket::{Opening, Socket};
@@ -118,7 +117,6 @@ pub struct UdpDatagrams {
     /// It has one address of this host only.
     bound: Option<IpAddr>,
     resolver: Resolver,
-    own: OwnHost,
     express: Express,
     spoken: Spoken,
     nest: Nest,
@@ -182,7 +180,6 @@ impl UdpDatagrams {
             name: [NAME_TAG, low, high],
             bound: options.bind.filter(|ip| !ip.is_unspecified()),
             resolver: options.resolver,
-            own: OwnHost::new(),
             express: Express::new(options.bind.filter(|ip| !ip.is_unspecified())),
             spoken: Spoken::default(),
             nest,
@@ -412,11 +409,11 @@ impl DatagramPort for UdpDatagrams {
     }
 
     fn is_safe(&self, address: Address) -> bool {
-        self.own.has(address)
+        nic::has(address.ip())
     }
 
     fn refuses_at_once(&self, address: Address) -> bool {
-        self.own.has(address)
+        nic::has(address.ip())
     }
 
     fn capacity(&self, channel: Channel) -> Capacity {

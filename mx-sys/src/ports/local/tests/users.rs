@@ -130,8 +130,8 @@ fn a_user_speaks_for_the_endpoints_that_it_has_open_and_no_others() {
     let server = Node::new();
     let mine = Node::new();
     let (of_mine, nobodys) = (mine.name().endpoint, 4_000_000_000);
-    assert!(!server.port.owns(65_533, of_mine), "ours is not theirs");
-    assert!(!server.port.owns(65_533, nobodys));
+    assert!(!server.port.user_has(65_533, of_mine), "ours is not theirs");
+    assert!(!server.port.user_has(65_533, nobodys));
     let theirs = super::fresh_name();
     let listen = move || {
         let listener = Socket::listen(theirs).unwrap();
@@ -141,13 +141,13 @@ fn a_user_speaks_for_the_endpoints_that_it_has_open_and_no_others() {
         return;
     };
     let began = Instant::now();
-    while !server.port.owns(65_533, theirs.endpoint) {
+    while !server.port.user_has(65_533, theirs.endpoint) {
         assert!(began.elapsed() < Duration::from_secs(20));
         std::thread::yield_now();
     }
-    assert!(!server.port.owns(65_532, theirs.endpoint));
+    assert!(!server.port.user_has(65_532, theirs.endpoint));
     // Root, and ourselves, may do anything here anyway.
-    assert!(server.port.owns(0, theirs.endpoint));
+    assert!(server.port.user_has(0, theirs.endpoint));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn who_is_asked_about_its_endpoint_is_not_disturbed() {
     assert_eq!(server.port.origin(link), Origin::User(me));
     asked.take();
     for _ in 0..10 {
-        assert!(!server.port.owns(65_531, asked.name().endpoint));
+        assert!(!server.port.user_has(65_531, asked.name().endpoint));
     }
     asked.settle();
     assert_eq!((asked.port.link_count(), asked.take()), (1, vec![]));

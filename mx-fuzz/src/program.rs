@@ -1,0 +1,25 @@
+//! Running an input as a program: step after step, each followed by the checks.
+
+use crate::input::Input;
+
+/// What an input is a program of.
+pub(crate) trait Program {
+    /// Takes one step.
+    fn step(&mut self, input: &mut Input<'_>);
+    /// Panics if something does not hold that must hold after every step.
+    fn check(&self);
+    /// Ends everything, and panics if anything is left.
+    fn finish(self);
+}
+
+/// Runs it until the input is used up, or for `steps_max` steps.
+pub(crate) fn run(mut program: impl Program, input: &mut Input<'_>, steps_max: usize) {
+    for _ in 0..steps_max {
+        if input.is_empty() {
+            break;
+        }
+        program.step(input);
+        program.check();
+    }
+    program.finish();
+}
