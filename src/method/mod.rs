@@ -31,10 +31,11 @@
 //! behind it waiting. What we send ourselves, credits included, goes in any case.
 //!
 //! Owns: everything of one life of the method. The files beside this one hold its parts:
-//! `connect` the handshake, `refusals` what nothing comes of, `down` how peers are lost, `conversations`
-//! what a lost connection has cut, `limits` how long operations wait, `sending` what sends wait for,
-//! `tickets` who may have another one, `bounce` copies of small ones, `gauges` what can be seen of all
-//! this, `warnings` which limits were hit, `../op/post` posting, `../cancel` cancelling.
+//! `reports` what the endpoint has said, `connect` the handshake, `refusals` what nothing comes of,
+//! `down` how peers are lost, `conversations` what a lost connection has cut, `limits` how long
+//! operations wait, `sending` what sends wait for, `tickets` who may have another one, `bounce` copies of
+//! small ones, `gauges` what can be seen of all this, `warnings` which limits were hit, `../op/post`
+//! posting, `../cancel` cancelling.
 
 mod bounce;
 mod connect;
