@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Queued   taken out of its queue                            -BMI_ECANCEL
-//!   Posted   withdrawn from the endpoint, matched or not:      -BMI_ECANCEL
+//!   Posted   ended by the endpoint, matched or not:            -BMI_ECANCEL
 //!            nobody touches its memory afterwards
 //!            it had completed meanwhile                         as it did
 //!   Done     nothing to do                                      as it did
@@ -21,47 +21,33 @@ use crate::method::{Method, PostKind};
 use crate::op::table::{Op, OpIndex, Stage};
 use crate::peer::table::PeerKey;
 use mx_proto::port::Port;
-use mx_proto::{Cancelled, Clock, Status};
+use mx_proto::{Clock, Status};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Calls operation `id` off. Its completion can be had at once.
     pub fn cancel(&mut self, id: i64, context: i64) -> Result<(), Box<Error>> {
         let index = self.find(id, context)?;
-        if self.take_back(index) {
-            self.finish_op(index, -BMI_ECANCEL, 0);
-        }
+        self.call_off(index, -BMI_ECANCEL, Status::Cancelled);
         self.drain();
         Ok(())
     }
 
-    /// Takes an operation out of its peer's lists, and back from the endpoint. False when it has
-    /// completed.
-    pub(crate) fn take_back(&mut self, index: OpIndex) -> bool {
+    /// Ends an operation, unless it is over: with `code` if it is in a queue of ours. The endpoint says
+    /// so of what it has, as `status`.
+    pub(crate) fn call_off(&mut self, index: OpIndex, code: i32, status: Status) {
         let op = *self.ops.get(index);
         match op.stage {
-            Stage::Done | Stage::Free => return false,
             Stage::Queued => {
                 self.unqueue(index);
                 self.give_up(&op);
+                self.finish_op(index, code, 0);
             }
             Stage::Posted(request) => {
-                let announced = !self.endpoint.is_queued(request);
-                match self.endpoint.cancel(request) {
-                    Cancelled::Unknown => return false,
-                    Cancelled::Withdrawn => self.give_up(&op),
-                    Cancelled::Aborted => {}
-                }
-                if op.kind != PostKind::Recv {
-                    if !announced {
-                        self.unstamp(&op);
-                    }
-                } else if let Some(peer) = self.peers.get_mut(op.peer) {
-                    self.ops.unlink(&mut peer.receives, index);
-                }
+                self.endpoint.end(request, status);
             }
+            Stage::Done | Stage::Free => {}
         }
-        true
     }
 
     /// Takes an operation out of its peer's queue, and gives up its memory.
@@ -79,7 +65,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     pub(crate) fn give_up(&mut self, op: &Op) {
         if op.kind == PostKind::Recv {
             let fields = Fields::of(op.bits);
-            self.inbox.abandoned.add(op.peer.id(), fields.tag);
+            self.inbox_mut().abandoned.add(op.peer.id(), fields.tag);
         }
     }
 
@@ -95,15 +81,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         let mut thrown = 0;
         let bits = |tag| bits(MessageType::Expected, key.id(), tag);
-        loop {
-            let endpoint = &mut self.endpoint;
-            let is_here = |tag| endpoint.probe(bits(tag), MATCH).is_some();
-            let Some(tag) = self.inbox.abandoned.take_oldest(key.id(), is_here) else {
-                break;
-            };
+        let mut abandoned = std::mem::take(&mut self.inbox_mut().abandoned);
+        while let Some(tag) = abandoned.take_oldest(key.id(), |tag| {
+            self.endpoint.probe(bits(tag), MATCH).is_some()
+        }) {
             // The send of one that was only offered ends as one whose receive was called off later.
-            thrown += u32::from(endpoint.discard(bits(tag), MATCH, Status::Aborted));
+            let told = Status::Aborted;
+            thrown += u32::from(self.endpoint.discard(bits(tag), MATCH, told));
         }
+        self.inbox_mut().abandoned = abandoned;
         if thrown > 0 {
             let id = key.id();
             log::info!("{thrown} messages of peer {id} for receives that were given up are gone");

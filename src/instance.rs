@@ -25,7 +25,7 @@ use crate::address::{self, Address};
 use crate::config::Config;
 use crate::error::Error;
 use crate::match_layout::KEY;
-use crate::method::{Handout, Method, PeerGauges, Settings, UNEXPECTED_READY};
+use crate::method::{Handout, Method, PeerGauges, Reports, Settings, UNEXPECTED_READY};
 use crate::peer::table::PeerKey;
 use crate::peer_name::{self, PeerName, ROUTE_DGRAM, ROUTE_RDM};
 use crate::{address_range, host};
@@ -236,8 +236,17 @@ fn start(
         what: "random numbers",
         reason,
     })?;
-    let endpoint = Endpoint::new(endpoint_config, identity, KEY, ports, MonotonicClock);
-    let mut method = Method::new(Settings::from(&config), own.to_string(), endpoint);
+    let settings = Settings::from(&config);
+    let reports = Reports::new(&settings);
+    let endpoint = Endpoint::new(
+        endpoint_config,
+        identity,
+        KEY,
+        ports,
+        MonotonicClock,
+        reports,
+    );
+    let mut method = Method::new(settings, own.to_string(), endpoint);
     address::set_method_type(method_id);
     if let Some((addr, address)) = &listen {
         // Whatever its host is called, it is this one.
@@ -614,7 +623,7 @@ pub fn test_context(
             out(done);
             count += 1;
         }
-        let news = method.inbox.take_news();
+        let news = method.inbox_mut().take_news();
         Ok((count > 0 || news).then_some(count))
     })?;
     Ok(found.unwrap_or(0))
@@ -629,7 +638,7 @@ pub fn test_unexpected(
     let mut count = 0;
     loop {
         let register = find(UNEXPECTED_READY, idle, |method| {
-            method.inbox.take_news();
+            method.inbox_mut().take_news();
             while count < max {
                 match method.next_unexpected() {
                     Some(Handout::Message(message)) => {
@@ -642,7 +651,7 @@ pub fn test_unexpected(
             }
             if method.unexpected() > 0 {
                 // For the next call.
-                method.inbox.set_news();
+                method.inbox_mut().set_news();
             }
             Ok((count > 0).then_some(None))
         })?;

@@ -31,7 +31,7 @@ fn stranger_at(rig: &mut Rig, node: usize) -> usize {
 
 /// What a stranger was sent, as bits and bytes.
 fn sent_to(rig: &mut Rig, stranger: usize) -> Vec<(Fields, Vec<u8>)> {
-    let messages = &rig.peek_stranger(stranger).inbox.messages;
+    let messages = &rig.peek_stranger(stranger).inbox().messages;
     messages
         .iter()
         .map(|(_, bits, bytes)| (Fields::of(*bits), bytes.clone()))
@@ -307,7 +307,7 @@ fn fault_13_a_version_mismatch_fails_the_client_with_eproto_at_once() {
         let send = rig.host(client).send(server, 1, b"x");
         let recv = rig.host(client).recv(server, 1, 5);
         rig.run("the request", |rig| !sent_to(rig, server).is_empty());
-        let to = rig.stranger(server).inbox.messages[0].0;
+        let to = rig.stranger(server).inbox().messages[0].0;
         rig.stranger(server).send_to(to, answer, b"");
         assert_eq!(rig.wait(client, send), -BMI_EPROTO, "{answer:#x}");
         assert_eq!(rig.wait(client, recv), -BMI_EPROTO, "{answer:#x}");

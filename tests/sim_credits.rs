@@ -283,9 +283,9 @@ fn stranger(rig: &mut Rig, server: NodeId, loan: Option<u16>) -> (NodeId, u64) {
     let request = bits(MessageType::ConnReq, 5, VERSION);
     rig.stranger(stranger).send(request.0, &body);
     rig.run("the answer", |rig| {
-        !rig.peek_stranger(stranger).inbox.messages.is_empty()
+        !rig.peek_stranger(stranger).inbox().messages.is_empty()
     });
-    let messages = &rig.peek_stranger(stranger).inbox.messages;
+    let messages = &rig.peek_stranger(stranger).inbox().messages;
     let (_, answer, body) = &messages[0];
     assert_eq!(Extension::parse(body).is_some(), loan.is_some());
     (stranger, answer.0 >> 32 & 0xf_ffff)
@@ -317,7 +317,7 @@ fn a_peer_that_knows_no_credits_works_and_is_bounded() {
     let all: Vec<_> = (0..200).filter(|tag| *tag != REQUEST).collect();
     assert_eq!(tags, all);
     // No message to it has credits in its match bits, and none is about credits alone.
-    for (_, bits, _) in &rig.peek_stranger(old).inbox.messages {
+    for (_, bits, _) in &rig.peek_stranger(old).inbox().messages {
         assert_eq!(bits.0 & CreditByte::MASK, 0);
         assert_ne!(bits.0 >> 60, 8);
     }

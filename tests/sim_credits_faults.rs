@@ -42,9 +42,9 @@ fn caller(rig: &mut Rig, server: NodeId, loan: Option<u16>) -> (NodeId, u32) {
     });
     call(rig, stranger, 5, loan);
     rig.run("the answer", |rig| {
-        !rig.peek_stranger(stranger).inbox.messages.is_empty()
+        !rig.peek_stranger(stranger).inbox().messages.is_empty()
     });
-    let bits = rig.peek_stranger(stranger).inbox.messages[0].1;
+    let bits = rig.peek_stranger(stranger).inbox().messages[0].1;
     (stranger, (bits.0 >> 32) as u32 & 0xf_ffff)
 }
 
@@ -77,9 +77,9 @@ fn called(rig: &mut Rig, host: NodeId) -> (NodeId, PartnerId, u32) {
     let stranger = rig.add_stranger();
     rig.host(host).send_unexpected(stranger, 1, b"first");
     rig.run("the call", |rig| {
-        !rig.peek_stranger(stranger).inbox.messages.is_empty()
+        !rig.peek_stranger(stranger).inbox().messages.is_empty()
     });
-    let (partner, bits, _) = rig.peek_stranger(stranger).inbox.messages[0];
+    let (partner, bits, _) = rig.peek_stranger(stranger).inbox().messages[0];
     (stranger, partner, (bits.0 >> 32) as u32 & 0xf_ffff)
 }
 
@@ -113,7 +113,7 @@ fn a_call_that_its_own_answer_has_overtaken_changes_nothing() {
     let ack = bits(MessageType::ConnAck, 5, VERSION).0;
     stranger.send_to(partner, ack, &Extension { loan: Some(20) }.emit());
     rig.run("what waited for the answer", |rig| {
-        rig.peek_stranger(peer).inbox.messages.len() == 2
+        rig.peek_stranger(peer).inbox().messages.len() == 2
     });
     // The whole loan of the server is used, and so is some of ours.
     rig.host(server).fetching = false;
@@ -133,7 +133,7 @@ fn a_call_that_its_own_answer_has_overtaken_changes_nothing() {
     rig.stranger(peer).send_to(partner, call, &body);
     rig.run_for(10 * MS);
     // No loan is begun anew on either side.
-    let heard = &rig.peek_stranger(peer).inbox.messages;
+    let heard = &rig.peek_stranger(peer).inbox().messages;
     let sent = heard.iter().filter(|(_, bits, _)| bits.0 >> 60 == 0xd);
     assert_eq!(sent.count(), 20);
     assert_eq!(stats(&mut rig, server).lent, loan);
@@ -149,7 +149,7 @@ fn a_busy_borrower_answers_when_it_is_asked_for_credits() {
     let ack = bits(MessageType::ConnAck, 5, VERSION).0;
     stranger.send_to(partner, ack, &Extension { loan: Some(20) }.emit());
     rig.run("the first message", |rig| {
-        rig.peek_stranger(lender).inbox.messages.len() == 2
+        rig.peek_stranger(lender).inbox().messages.len() == 2
     });
     // More than the link takes at once.
     let data: Vec<_> = (0..200)
@@ -158,7 +158,7 @@ fn a_busy_borrower_answers_when_it_is_asked_for_credits() {
     let bits = bits(MessageType::Credit, id, 0).0 | word(Control::Revoke(5));
     rig.stranger(lender).send_to(partner, bits, b"");
     rig.run("the answer", |rig| {
-        let messages = &rig.peek_stranger(lender).inbox.messages;
+        let messages = &rig.peek_stranger(lender).inbox().messages;
         let mut words = messages.iter().filter(|(_, bits, _)| bits.0 >> 60 == 8);
         words.any(|(_, bits, _)| bits.0 as u32 == word(Control::Return(5)) as u32)
     });
@@ -348,7 +348,7 @@ fn who_asks_for_credits_and_does_not_take_them_is_failed() {
     rig.endpoint.first_window_messages = 8;
     let server = rig.add(Profile::default());
     let (peer, id) = caller(&mut rig, server, Some(64));
-    rig.stranger(peer).inbox.closed = true;
+    rig.stranger(peer).endpoint.owner_mut().closed = true;
     let paid = CreditByte {
         epoch: false,
         extra: 0,
@@ -383,7 +383,7 @@ fn grants_of_nothing_are_no_game_for_two() {
     let nothing = bits(MessageType::Credit, id, 0).0 | word(nothing);
     let mut given = 0;
     let wants = |rig: &mut Rig| {
-        let messages = &rig.peek_stranger(lender).inbox.messages;
+        let messages = &rig.peek_stranger(lender).inbox().messages;
         messages
             .iter()
             .filter(|(_, bits, _)| bits.0 >> 60 == 8)
@@ -426,7 +426,7 @@ fn who_is_refused_again_and_again_is_shown_the_door() {
                 });
                 stranger
             };
-            let before = rig.peek_stranger(stranger).inbox.messages.len();
+            let before = rig.peek_stranger(stranger).inbox().messages.len();
             for _ in 0..strikes {
                 say(
                     &mut rig,
@@ -436,7 +436,7 @@ fn who_is_refused_again_and_again_is_shown_the_door() {
                 );
                 rig.run_for(MS);
             }
-            let answers = rig.peek_stranger(stranger).inbox.messages.len() - before;
+            let answers = rig.peek_stranger(stranger).inbox().messages.len() - before;
             assert_eq!(answers, usize::from(strikes));
             assert!(rig.peek_stranger(stranger).is_connected());
             say(

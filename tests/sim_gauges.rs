@@ -96,9 +96,9 @@ fn old_peer(rig: &mut Rig, server: NodeId, loan: Option<u16>) -> (NodeId, u32) {
     let request = bits(MessageType::ConnReq, 5, VERSION);
     rig.stranger(stranger).send(request.0, &body);
     rig.run("the answer", |rig| {
-        !rig.peek_stranger(stranger).inbox.messages.is_empty()
+        !rig.peek_stranger(stranger).inbox().messages.is_empty()
     });
-    let (_, answer, _) = &rig.peek_stranger(stranger).inbox.messages[0];
+    let (_, answer, _) = &rig.peek_stranger(stranger).inbox().messages[0];
     (stranger, (answer.0 >> 32) as u32 & 0xf_ffff)
 }
 

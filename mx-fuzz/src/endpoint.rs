@@ -15,10 +15,12 @@ use crate::meter::{self, within};
 use crate::peers::{HostileEndpoint, KEY, begin, hello, packet, target};
 use crate::program::{Program, run};
 use mx_proto::memory::Source;
+use mx_proto::owner::Queue;
 use mx_proto::port::{HEADER_LEN, HeaderBytes, LinkDown};
 use mx_proto::{
-    Arrival, Cancelled, Config, Decision, Deferred, EndpointId, Event, Handler, LinkId, MatchBits,
-    MatchMask, NicId, PartnerId, Posted, Received, RequestId, Route, SendMode, Verdict,
+    Arrival, Completion, Config, Decision, Deferred, Down, EndpointId, LinkId, MatchBits,
+    MatchMask, NicId, Owner, PartnerId, Posted, Received, RequestId, Route, SendMode, Status,
+    Verdict,
 };
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -66,8 +68,7 @@ pub fn endpoint(bytes: &[u8]) {
 
 struct World {
     wire: Rc<RefCell<Wire>>,
-    endpoint: HostileEndpoint,
-    host: Host,
+    endpoint: HostileEndpoint<Host>,
     pending: BTreeSet<u64>,
     partners: Vec<PartnerId>,
     deferred: Option<Deferred>,
@@ -76,14 +77,29 @@ struct World {
 
 /// Decides about what nobody has posted a receive for.
 struct Host {
+    ends: Queue<Buffer>,
     how: u8,
     buffers: Rc<()>,
     /// Receives that it has begun, whose ends will come.
     begun: usize,
 }
 
-impl Handler<Buffer> for Host {
-    fn unexpected<B: Source + ?Sized>(
+impl Owner for Host {
+    type Memory = Buffer;
+
+    fn completed(&mut self, completion: Completion) {
+        self.ends.completed(completion);
+    }
+
+    fn down(&mut self, down: Down) {
+        self.ends.down(down);
+    }
+
+    fn has_news(&self) -> bool {
+        self.ends.has_news()
+    }
+
+    fn arrived<B: Source + ?Sized>(
         &mut self,
         arrival: &Arrival,
         body: Option<&B>,
@@ -111,15 +127,16 @@ const HANDLED: u64 = u64::MAX;
 
 impl World {
     fn new(flags: u8) -> Self {
-        let (wire, endpoint) = begin(|| config(flags));
+        let host = Host {
+            ends: Queue::default(),
+            how: 0,
+            buffers: Rc::new(()),
+            begun: 0,
+        };
+        let (wire, endpoint) = begin(|| config(flags), host);
         let mut world = Self {
             wire,
             endpoint,
-            host: Host {
-                how: 0,
-                buffers: Rc::new(()),
-                begun: 0,
-            },
             pending: BTreeSet::new(),
             partners: Vec::new(),
             deferred: None,
@@ -172,7 +189,7 @@ impl World {
                     within(1, || self.endpoint.disconnect(partner));
                 }
             }
-            10 => self.host.how = input.byte(),
+            10 => self.endpoint.owner_mut().how = input.byte(),
             11 => self.decide(input.byte()),
             12 => {
                 let millis = input.choose(&[1, 100, 2500, 6000, 21_000]);
@@ -210,25 +227,23 @@ impl World {
     }
 
     fn progress(&mut self) {
-        let Self { endpoint, host, .. } = self;
-        within(1, || endpoint.progress(host));
+        within(1, || self.endpoint.progress());
         self.collect();
     }
 
     fn collect(&mut self) {
-        while let Some(done) = within(1, || self.endpoint.poll_completion()) {
+        while let Some(done) = within(1, || self.endpoint.owner_mut().ends.next_completion()) {
             if done.context == HANDLED {
-                self.host.begun -= 1;
+                self.endpoint.owner_mut().begun -= 1;
             } else {
                 let was = self.pending.remove(&done.request.to_word());
                 assert!(was, "an end of what was not under way: {done:?}");
             }
-            assert!(done.transferred <= done.length || done.status != mx_proto::Status::Success);
+            assert!(done.transferred <= done.length || done.status != Status::Success);
             self.meet(done.partner);
         }
-        while let Some(event) = within(1, || self.endpoint.poll_event()) {
-            let Event::PartnerDown { partner, .. } = event;
-            assert!(self.endpoint.partner_identity(partner).is_none());
+        while let Some(down) = within(1, || self.endpoint.owner_mut().ends.next_down()) {
+            assert!(self.endpoint.partner_identity(down.partner).is_none());
         }
     }
 
@@ -302,7 +317,7 @@ impl World {
             0 => SendMode::Standard,
             _ => SendMode::Synchronous,
         };
-        let memory = Buffer::new(len, &self.host.buffers);
+        let memory = Buffer::new(len, &self.endpoint.owner_mut().buffers);
         let context = self.next_context();
         let posted = within(1, || {
             self.endpoint
@@ -317,7 +332,7 @@ impl World {
         if self.pending.len() >= POSTED_MAX {
             return;
         }
-        let memory = Buffer::new(len, &self.host.buffers);
+        let memory = Buffer::new(len, &self.endpoint.owner_mut().buffers);
         let (bits, mask) = (MatchBits(bits), MatchMask(mask));
         let context = self.next_context();
         let received = within(1, || match flags & 1 {
@@ -339,10 +354,11 @@ impl World {
         else {
             return;
         };
-        let outcome = within(1, || self.endpoint.cancel(RequestId::from_word(request)));
-        assert_ne!(outcome, Cancelled::Unknown, "it was under way");
-        self.pending.remove(&request);
+        let request = RequestId::from_word(request);
+        let known = within(1, || self.endpoint.end(request, Status::Cancelled));
+        assert!(known, "it was under way");
         self.collect();
+        assert!(!self.pending.contains(&request.to_word()), "it goes on");
     }
 
     fn decide(&mut self, how: u8) {
@@ -495,7 +511,7 @@ impl Program for World {
         assert!(held <= HEAP_MAX, "{held} bytes of heap");
         assert!(self.endpoint.partners() <= PARTNERS + 8);
         assert!(self.endpoint.unexpected_bytes() <= UNEXPECTED);
-        let buffers = Rc::strong_count(&self.host.buffers) - 1;
+        let buffers = Rc::strong_count(&self.endpoint.owner().buffers) - 1;
         assert!(
             buffers <= self.endpoint.requests(),
             "{buffers} buffers for {} requests",
@@ -503,10 +519,10 @@ impl Program for World {
         );
         assert_eq!(
             self.endpoint.requests(),
-            self.pending.len() + self.host.begun,
+            self.pending.len() + self.endpoint.owner().begun,
             "{:?}, {} begun by the handler",
             self.pending,
-            self.host.begun
+            self.endpoint.owner().begun
         );
     }
 
@@ -523,7 +539,11 @@ impl Program for World {
             self.pending
         );
         assert_eq!(self.endpoint.requests(), 0);
-        assert_eq!(Rc::strong_count(&self.host.buffers), 1, "memory is kept");
+        assert_eq!(
+            Rc::strong_count(&self.endpoint.owner_mut().buffers),
+            1,
+            "memory is kept"
+        );
         let endpoint = self.endpoint;
         within(1, || drop(endpoint));
         let left = meter::held(1);

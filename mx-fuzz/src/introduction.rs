@@ -16,11 +16,13 @@ use crate::meter::{self, within};
 use crate::peers::{HostileEndpoint, KEY, begin, hello, packet, target};
 use crate::program::{Program, run};
 use mx_proto::memory::Source;
+use mx_proto::owner::Queue;
 use mx_proto::port::{HeaderBytes, LinkDown, Port};
 use mx_proto::secret::{Purpose, Role, Secret, Words};
 use mx_proto::wire::Kind;
 use mx_proto::{
-    Arrival, Config, EndpointId, Handler, Key, LinkId, MatchBits, NicId, SessionId, Status, Verdict,
+    Arrival, Completion, Config, Down, EndpointId, Key, LinkId, MatchBits, NicId, Owner, SessionId,
+    Status, Verdict,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -47,8 +49,7 @@ pub fn introduction(bytes: &[u8]) {
 
 struct World {
     wire: Rc<RefCell<Wire>>,
-    endpoint: HostileEndpoint,
-    host: Host,
+    endpoint: HostileEndpoint<Host>,
     secret: Option<Secret>,
     /// The first hello of the program on each link.
     said: BTreeMap<u32, Vec<u8>>,
@@ -57,15 +58,26 @@ struct World {
 
 /// Takes every message, and looks who it is from.
 struct Host {
+    ends: Queue<Buffer>,
     secret: bool,
 }
 
-impl Handler<Buffer> for Host {
-    fn unexpected<B: Source + ?Sized>(
-        &mut self,
-        arrival: &Arrival,
-        _: Option<&B>,
-    ) -> Verdict<Buffer> {
+impl Owner for Host {
+    type Memory = Buffer;
+
+    fn completed(&mut self, completion: Completion) {
+        self.ends.completed(completion);
+    }
+
+    fn down(&mut self, down: Down) {
+        self.ends.down(down);
+    }
+
+    fn has_news(&self) -> bool {
+        self.ends.has_news()
+    }
+
+    fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, _: Option<&B>) -> Verdict<Buffer> {
         let number = arrival.identity.endpoint.0;
         assert!(
             !self.secret || number >= RIGHTFUL.into(),
@@ -83,7 +95,11 @@ impl World {
     /// `flags`: 1: there is a secret.
     fn new(flags: u8) -> Self {
         let has = flags & 1 != 0;
-        let (wire, endpoint) = begin(|| Config {
+        let host = Host {
+            ends: Queue::default(),
+            secret: has,
+        };
+        let config = || Config {
             unexpected_bytes: 64 << 10,
             first_window_bytes: 1024,
             first_window_messages: 4,
@@ -94,11 +110,11 @@ impl World {
             key: Key([5; 16]),
             secret: has.then(secret),
             ..Config::default()
-        });
+        };
+        let (wire, endpoint) = begin(config, host);
         Self {
             wire,
             endpoint,
-            host: Host { secret: has },
             secret: has.then(secret),
             said: BTreeMap::new(),
             calls: 0,
@@ -106,17 +122,16 @@ impl World {
     }
 
     fn progress(&mut self) {
-        let Self { endpoint, host, .. } = self;
-        within(1, || endpoint.progress(host));
+        within(1, || self.endpoint.progress());
     }
 
     fn collect(&mut self) {
-        while let Some(done) = within(1, || self.endpoint.poll_completion()) {
+        while let Some(done) = within(1, || self.endpoint.owner_mut().ends.next_completion()) {
             self.calls -= 1;
             let who = self.endpoint.partner_identity(done.partner);
             let number = who.map(|who| who.endpoint.0);
             let rightful = number.is_none_or(|number| number >= RIGHTFUL.into());
-            let fine = done.status != Status::Success || !self.host.secret || rightful;
+            let fine = done.status != Status::Success || !self.endpoint.owner().secret || rightful;
             assert!(fine, "connected to {number:?} without the secret");
         }
     }
@@ -298,7 +313,7 @@ impl Program for World {
             }
             _ => self.say(input),
         }
-        while within(1, || self.endpoint.poll_event()).is_some() {}
+        while within(1, || self.endpoint.owner_mut().ends.next_down()).is_some() {}
         self.collect();
     }
 
@@ -312,7 +327,7 @@ impl Program for World {
         );
         assert!(waiting <= links, "{waiting} introductions on {links} links");
         let strangers = 0..u32::from(RIGHTFUL);
-        for number in strangers.filter(|_| self.host.secret) {
+        for number in strangers.filter(|_| self.endpoint.owner().secret) {
             let known = self.endpoint.partner_of(NicId(1), EndpointId(number));
             let who = known.and_then(|known| self.endpoint.partner_identity(known));
             let got_in = who.is_some_and(|who| who.session != SessionId(0));

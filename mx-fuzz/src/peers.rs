@@ -10,11 +10,11 @@ use crate::meter::{self, within};
 use crate::packets::body_len;
 use mx_proto::port::{HEADER_LEN, HeaderBytes};
 use mx_proto::wire::{HELLO_LEN, VERSION};
-use mx_proto::{Config, Endpoint, EndpointId, Identity, NicId, Route, SessionId, Target};
+use mx_proto::{Config, Endpoint, EndpointId, Identity, NicId, Owner, Route, SessionId, Target};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-pub(crate) type HostileEndpoint = Endpoint<HostilePort, Buffer, WireClock>;
+pub(crate) type HostileEndpoint<O> = Endpoint<HostilePort, WireClock, O>;
 
 /// Of all endpoints.
 pub(crate) const KEY: u32 = 77;
@@ -25,8 +25,11 @@ const SELF: Identity = Identity {
     session: SessionId(99),
 };
 
-/// An endpoint, whose heap is owner 1's, and the wire it is on. All accounts start anew.
-pub(crate) fn begin(config: impl FnOnce() -> Config) -> (Rc<RefCell<Wire>>, HostileEndpoint) {
+/// An endpoint of `host`'s, whose heap is owner 1's, and the wire it is on. All accounts start anew.
+pub(crate) fn begin<O: Owner<Memory = Buffer>>(
+    config: impl FnOnce() -> Config,
+    host: O,
+) -> (Rc<RefCell<Wire>>, HostileEndpoint<O>) {
     meter::clear();
     let wire = Rc::new(RefCell::new(Wire::default()));
     wire.borrow_mut().now.0 = 1_000_000_000;
@@ -34,7 +37,7 @@ pub(crate) fn begin(config: impl FnOnce() -> Config) -> (Rc<RefCell<Wire>>, Host
         wire: Rc::clone(&wire),
     };
     let clock = WireClock(Rc::clone(&wire));
-    let endpoint = within(1, || Endpoint::new(config(), SELF, KEY, port, clock));
+    let endpoint = within(1, || Endpoint::new(config(), SELF, KEY, port, clock, host));
     (wire, endpoint)
 }
 

@@ -2,7 +2,6 @@
 
 use crate::ids::{EndpointId, MatchBits, NicId, PartnerId, RequestId, SessionId};
 use crate::matching::{Payload, Waiting};
-use crate::memory::Source;
 use crate::status::{DownReason, Kind, Status};
 
 /// Who an endpoint is.
@@ -16,8 +15,8 @@ pub struct Identity {
     pub session: SessionId,
 }
 
-/// The end of one posted operation. Every request that was `Pending` gives exactly one, unless it
-/// was cancelled.
+/// The end of one posted operation. Every request that was `Pending` gives exactly one, unless
+/// [`crate::Endpoint::cancel_unmatched`] has taken it back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
     /// Which request. Stale from now on.
@@ -38,23 +37,23 @@ pub struct Completion {
     pub transferred: u32,
     /// The other side has heard of it. A send that failed without is as if it had never been posted.
     pub announced: bool,
+    /// A receive that had a message, whole or not. One that is called off without leaves its message,
+    /// should it still come, to others.
+    pub matched: bool,
 }
 
-/// What is not the end of an operation.
+/// A partner is gone, not by our own [`crate::Endpoint::disconnect`]. Its operations have completed
+/// before this is told; the id is stale.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// A partner is gone, not by our own [`crate::Endpoint::disconnect`]. Its operations have
-    /// completed, with completions queued before this event; the id is stale.
-    PartnerDown {
-        /// Who it was.
-        partner: PartnerId,
-        /// The word attached to it.
-        context: u64,
-        /// Its name and session.
-        identity: Identity,
-        /// Why.
-        reason: DownReason,
-    },
+pub struct Down {
+    /// Who it was.
+    pub partner: PartnerId,
+    /// The word attached to it.
+    pub context: u64,
+    /// Its name and session.
+    pub identity: Identity,
+    /// Why.
+    pub reason: DownReason,
 }
 
 /// A message for which there is no posted receive.
@@ -128,30 +127,4 @@ pub enum Decision {
     Continue,
     /// It has been consumed, or nobody wants it. The sender of an offered message learns of it.
     Finished,
-}
-
-/// Decides about messages that match no posted receive, before they become unexpected.
-///
-/// It answers with a value instead of calling back: the endpoint is busy while it runs.
-pub trait Handler<M> {
-    /// A message has arrived, with its data or as an offer, and its sender had the credit for it.
-    /// Called once for each, before anything else becomes of it, also when it finds a posted receive
-    /// or is deferred; not again when a deferred one is decided. `source_context` is the word
-    /// attached to its sender, 0 if none.
-    #[inline]
-    fn arriving(&mut self, _source_context: u64, _bits: MatchBits) {}
-
-    /// `body` is there for messages that came with their data, not for offered ones.
-    fn unexpected<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>)
-    -> Verdict<M>;
-}
-
-/// Keeps everything as unexpected.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct KeepAll;
-
-impl<M> Handler<M> for KeepAll {
-    fn unexpected<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict<M> {
-        Verdict::Continue
-    }
 }

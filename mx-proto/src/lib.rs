@@ -2,7 +2,7 @@
 //! The MX protocol as pure state machines.
 //!
 //! ```text
-//!   send / recv / cancel / connect / progress          completions, events
+//!   send / recv / end / connect / progress             Owner: completed, down, arrived
 //!        |                                                   ^
 //!        v                                                   |
 //!  +-- endpoint ------------------------------------------------------+
@@ -28,6 +28,7 @@ mod matching;
 pub mod memory;
 pub mod moves;
 pub mod origin;
+pub mod owner;
 mod partner;
 pub mod port;
 mod queues;
@@ -45,15 +46,14 @@ pub mod told;
 pub mod wire;
 
 pub use config::{Config, Key, Place};
-pub use endpoint::{Cancelled, Endpoint, PostError, Posted, Received, SendMode};
-pub use event::{
-    Arrival, Completion, Decision, Deferred, Event, Handler, Identity, KeepAll, Verdict,
-};
+pub use endpoint::{Endpoint, PostError, Posted, Received, SendMode};
+pub use event::{Arrival, Completion, Decision, Deferred, Down, Identity, Verdict};
 pub use ids::{
     EndpointId, LinkId, MatchBits, MatchMask, NicId, PartnerId, RequestId, Route, SessionId, Target,
 };
 pub use matching::{EntryId, MatchIndex};
 pub use memory::{Memory, Source};
+pub use owner::Owner;
 pub use stats::Stats;
 pub use status::{DownReason, Kind, Status};
 pub use time::{Clock, Instant};

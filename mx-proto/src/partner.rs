@@ -347,6 +347,12 @@ impl Partners {
         Some(PartnerId::new(index, generation))
     }
 
+    /// See [`crate::Endpoint::is_crowded_by`].
+    pub(crate) fn is_crowded_by(&self, id: PartnerId) -> bool {
+        self.of(id)
+            .is_some_and(|partner| partner.credit.is_crowded())
+    }
+
     pub(crate) fn find(&self, nic: NicId, endpoint: EndpointId) -> Option<PartnerId> {
         self.by_name.get(&(nic, endpoint)).copied()
     }

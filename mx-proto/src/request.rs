@@ -203,8 +203,6 @@ pub(crate) struct Requests<M> {
     /// Receives whose data is on its way, by its sender and the sender's name for it. Should a sender
     /// give two messages the same name, the younger one has it.
     pulls: HashMap<(PartnerId, u64), RequestId, RandomState>,
-    /// Sends that have had their turn, or never will, if anybody wants to know.
-    departures: Option<Vec<RequestId>>,
 }
 
 impl<M> Requests<M> {
@@ -213,19 +211,7 @@ impl<M> Requests<M> {
             table: Table::new(),
             by_partner: ByPartner::default(),
             pulls: HashMap::default(),
-            departures: None,
         }
-    }
-
-    /// From now on [`Self::departures`] has something to tell.
-    pub(crate) fn note_departures(&mut self) {
-        self.departures.get_or_insert_default();
-    }
-
-    /// Sends that have left `Queued` since they were last taken out here.
-    #[inline]
-    pub(crate) fn departures(&mut self) -> Option<&mut Vec<RequestId>> {
-        self.departures.as_mut()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -272,14 +258,6 @@ impl<M> Requests<M> {
             self.exit(id, before.owner(), before.pulled());
             self.enter(id, owner, pulled);
         }
-        self.depart(id, before.is_queued());
-    }
-
-    #[inline]
-    fn depart(&mut self, id: RequestId, was_queued: bool) {
-        if was_queued && let Some(departures) = &mut self.departures {
-            departures.push(id);
-        }
     }
 
     #[inline]
@@ -318,9 +296,8 @@ impl<M> Requests<M> {
     pub(crate) fn take(&mut self, id: RequestId) -> Option<Request<M>> {
         // Looked at where it lies, so that it is copied only once.
         let state = &self.of(id)?.state;
-        let (owner, pulled, queued) = (state.owner(), state.pulled(), state.is_queued());
+        let (owner, pulled) = (state.owner(), state.pulled());
         self.exit(id, owner, pulled);
-        self.depart(id, queued);
         self.table.remove(id.index(), id.generation())
     }
 

@@ -8,10 +8,11 @@
 //! The simulated port hands packets over in the order in which they arrive, whoever they are from, so
 //! nothing but the endpoint's windows keeps the greedy one's from going before the others'.
 
+use mx_proto::owner::Queue;
 use mx_proto::{
-    Arrival, Config, Endpoint, EndpointId, Handler, Identity, Instant, KeepAll, MatchBits,
-    MatchMask, NicId, PartnerId, Posted, Received, Route, SendMode, SessionId, Source, Target,
-    Verdict,
+    Arrival, Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, MatchBits,
+    MatchMask, NicId, Owner, PartnerId, Posted, Received, Route, SendMode, SessionId, Source,
+    Target, Verdict,
 };
 use mx_sim::world::World;
 use mx_sim::{Buffer, Cluster, Drive, Fabric, Profile, SimPort, VirtualClock, seeds};
@@ -37,7 +38,7 @@ enum Greed {
     Gets,
 }
 
-type Node = Endpoint<SimPort<Buffer>, Buffer, VirtualClock>;
+type Node = Endpoint<SimPort<Buffer>, VirtualClock, Desk>;
 
 /// Messages a greedy client has under way.
 const MANY: usize = 400;
@@ -90,8 +91,8 @@ impl Client {
 
 impl Drive for Client {
     fn progress(&mut self) -> bool {
-        let busy = self.node.progress(&mut KeepAll);
-        while let Some(done) = self.node.poll_completion() {
+        let busy = self.node.progress();
+        while let Some(done) = self.node.owner_mut().queue.next_completion() {
             match done.context {
                 0 => self.server = Some(done.partner),
                 1 => {
@@ -120,11 +121,26 @@ impl Drive for Client {
 /// Who waits for an answer.
 #[derive(Default)]
 struct Desk {
+    queue: Queue<Buffer>,
     waiting: Vec<PartnerId>,
 }
 
-impl Handler<Buffer> for Desk {
-    fn unexpected<B: Source + ?Sized>(&mut self, it: &Arrival, _: Option<&B>) -> Verdict<Buffer> {
+impl Owner for Desk {
+    type Memory = Buffer;
+
+    fn completed(&mut self, completion: Completion) {
+        self.queue.completed(completion);
+    }
+
+    fn down(&mut self, down: Down) {
+        self.queue.down(down);
+    }
+
+    fn has_news(&self) -> bool {
+        self.queue.has_news()
+    }
+
+    fn arrived<B: Source + ?Sized>(&mut self, it: &Arrival, _: Option<&B>) -> Verdict<Buffer> {
         if it.bits == REQUEST {
             self.waiting.push(it.source);
             return Verdict::Finished;
@@ -139,7 +155,6 @@ impl Handler<Buffer> for Desk {
 struct Server {
     node: Node,
     world: World,
-    desk: Desk,
     /// It is busy with packets until then.
     until: Instant,
     /// Somebody has called meanwhile.
@@ -164,15 +179,15 @@ impl Drive for Server {
             return false;
         }
         let before = self.packets();
-        self.node.progress(&mut self.desk);
-        for source in std::mem::take(&mut self.desk.waiting) {
+        self.node.progress();
+        for source in std::mem::take(&mut self.node.owner_mut().waiting) {
             let answer = Buffer::new(vec![3; 8]);
             let sent = self
                 .node
                 .send(source, ANSWER, answer, 0, SendMode::Standard);
             sent.expect("nobody goes");
         }
-        while let Some(done) = self.node.poll_completion() {
+        while let Some(done) = self.node.owner_mut().queue.next_completion() {
             self.under_way -= usize::from(done.context == 5);
         }
         if let Some(greedy) = self.gets.and_then(|name| self.node.partner_of(NIC, name)) {
@@ -235,12 +250,18 @@ fn delays(greed: Greed) -> (Duration, Duration) {
             session: SessionId(u64::from(number) + 1),
         };
         let port = port.expect("a free name");
-        let mut node = Endpoint::new(Config::default(), identity, KEY, port, world.clock());
+        let mut node = Endpoint::new(
+            Config::default(),
+            identity,
+            KEY,
+            port,
+            world.clock(),
+            Desk::default(),
+        );
         let party = if number == 0 {
             Party::Server(Box::new(Server {
                 node,
                 world: world.clone(),
-                desk: Desk::default(),
                 until: Instant::default(),
                 called: false,
                 gets: (greed == Greed::Gets).then_some(EndpointId(1)),

@@ -7,11 +7,10 @@
 //!
 //! `SIM_SEED=n` repeats one run, `SIM_SEEDS=n` makes n.
 
+use mx_proto::owner::Queue;
 use mx_proto::reliability::ReliableConfig;
 use mx_proto::secret::Secret;
-use mx_proto::{
-    Config, Endpoint, EndpointId, Identity, KeepAll, Key, MatchBits, SessionId, Status,
-};
+use mx_proto::{Config, Endpoint, EndpointId, Identity, Key, MatchBits, SessionId, Status};
 use mx_sim::hostile::{Gang, Hostile};
 use mx_sim::node::{KEY, NIC, target};
 use mx_sim::scenario::{Besieged, Ground, Network, Reliably, Secrets, Tally, Unreliably};
@@ -103,7 +102,7 @@ fn relayed<N: Network>(world: &World, mut network: N) -> Status {
             endpoint: EndpointId(id as u32),
             session: SessionId(id as u64 + 1),
         };
-        Endpoint::new(config, identity, KEY, port, world.clock())
+        Endpoint::new(config, identity, KEY, port, world.clock(), Queue::default())
     };
     let mut caller = endpoint(0, network.open(0));
     let mut called = endpoint(1, network.open(1));
@@ -113,10 +112,10 @@ fn relayed<N: Network>(world: &World, mut network: N) -> Status {
     let mut relay = relay.relaying_to(1);
     caller.connect(target(2), KEY, MatchBits(0), 0).unwrap();
     for _ in 0..10_000 {
-        caller.progress(&mut KeepAll);
-        called.progress(&mut KeepAll);
+        caller.progress();
+        called.progress();
         relay.progress();
-        if let Some(done) = caller.poll_completion() {
+        if let Some(done) = caller.owner_mut().next_completion() {
             return done.status;
         }
         let now = world.now();

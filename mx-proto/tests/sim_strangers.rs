@@ -9,13 +9,14 @@
 //! Nobody falls over, what strangers leave here stays below the limit, and the honest two do not
 //! notice anything.
 
+use mx_proto::owner::Queue;
 use mx_proto::port::{
     BODY_LEN_AT, Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, Port, RemoteKey,
     RemoteRead, SendError, Sent, Sink,
 };
 use mx_proto::{
-    Clock, Config, Endpoint, EndpointId, Event, Identity, Instant, KeepAll, LinkId, MatchBits,
-    MatchMask, NicId, PartnerId, Received, Route, SendMode, SessionId, Status, Target,
+    Clock, Config, Down, Endpoint, EndpointId, Identity, Instant, LinkId, MatchBits, MatchMask,
+    NicId, PartnerId, Received, Route, SendMode, SessionId, Status, Target,
 };
 use mx_sim::{Buffer, Cluster, Drive, Fabric, Profile, Rng, SimPort, VirtualClock, World, seeds};
 use std::collections::BTreeMap;
@@ -163,7 +164,7 @@ impl Port<Buffer> for Spoiler {
 
 struct Actor {
     id: usize,
-    endpoint: Endpoint<Spoiler, Buffer, VirtualClock>,
+    endpoint: Endpoint<Spoiler, VirtualClock, Queue<Buffer>>,
     clock: VirtualClock,
     rng: Rng,
     role: Role,
@@ -299,8 +300,8 @@ impl Actor {
 
 impl Drive for Actor {
     fn progress(&mut self) -> bool {
-        let mut busy = self.endpoint.progress(&mut KeepAll);
-        while let Some(completion) = self.endpoint.poll_completion() {
+        let mut busy = self.endpoint.progress();
+        while let Some(completion) = self.endpoint.owner_mut().next_completion() {
             busy = true;
             match (self.role, completion.kind) {
                 (Role::Sender, mx_proto::Kind::Connect) => {
@@ -313,9 +314,9 @@ impl Drive for Actor {
                 (Role::Evil, _) => {}
             }
         }
-        while let Some(Event::PartnerDown {
+        while let Some(Down {
             identity, reason, ..
-        }) = self.endpoint.poll_event()
+        }) = self.endpoint.owner_mut().next_down()
         {
             busy = true;
             let honest = self.honest.contains(&identity.session);
@@ -388,7 +389,14 @@ fn two_that_behave_do_not_notice_one_whose_packets_are_wrong() {
             };
             cluster.add(Actor {
                 id,
-                endpoint: Endpoint::new(config, identity, KEY, port, world.clock()),
+                endpoint: Endpoint::new(
+                    config,
+                    identity,
+                    KEY,
+                    port,
+                    world.clock(),
+                    Queue::default(),
+                ),
                 clock: world.clock(),
                 rng: rng.fork(),
                 role,

@@ -1,18 +1,18 @@
 //! Partners that fall silent, on the simulated network: they are noticed in time, and nobody else
 //! is taken for one.
 
+use mx_proto::owner::Queue;
 use mx_proto::port::{LinkDown, Port};
 use mx_proto::reliability::{Reliable, ReliableConfig};
 use mx_proto::{
-    Completion, Config, DownReason, Endpoint, EndpointId, Event, Identity, Instant, KeepAll,
-    MatchBits, MatchMask, NicId, PartnerId, Posted, RequestId, Route, SendMode, SessionId, Status,
-    Target,
+    Completion, Config, Down, DownReason, Endpoint, EndpointId, Identity, Instant, MatchBits,
+    MatchMask, NicId, PartnerId, Posted, RequestId, Route, SendMode, SessionId, Status, Target,
 };
 use mx_sim::scenario::key;
 use mx_sim::world::{NodeId, World};
 use mx_sim::{
-    Buffer, Cluster, DatagramNet, Drive, Fabric, Profile, Rng, SimDatagrams, SimPort, Terms,
-    VirtualClock, seeds,
+    Buffer, CallOff, Cluster, DatagramNet, Drive, Fabric, Profile, Rng, SimDatagrams, SimPort,
+    Terms, VirtualClock, seeds,
 };
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const STEPS: u64 = 1_000_000;
 
 /// An endpoint and what it has said.
 struct Side<P = SimPort<Buffer>> {
-    endpoint: Endpoint<P, Buffer, VirtualClock>,
+    endpoint: Endpoint<P, VirtualClock, Queue<Buffer>>,
     completions: Vec<(Instant, Completion)>,
     down: Vec<(Instant, DownReason)>,
     /// What it answers when it is asked whether it still wants a partner watched.
@@ -33,12 +33,12 @@ struct Side<P = SimPort<Buffer>> {
 
 impl<P: Port<Buffer>> Drive for Side<P> {
     fn progress(&mut self) -> bool {
-        let busy = self.endpoint.progress(&mut KeepAll);
+        let busy = self.endpoint.progress();
         let now = self.world.now();
-        while let Some(completion) = self.endpoint.poll_completion() {
+        while let Some(completion) = self.endpoint.owner_mut().next_completion() {
             self.completions.push((now, completion));
         }
-        while let Some(Event::PartnerDown { reason, .. }) = self.endpoint.poll_event() {
+        while let Some(Down { reason, .. }) = self.endpoint.owner_mut().next_down() {
             self.down.push((now, reason));
         }
         while let Some((partner, _)) = self.endpoint.poll_watched() {
@@ -117,7 +117,14 @@ impl<P: Port<Buffer>> Rig<P> {
             };
             let (port, clock) = (open(node as NodeId), world.clock());
             cluster.add(Side {
-                endpoint: Endpoint::new(config(peer_timeout), identity, KEY, port, clock),
+                endpoint: Endpoint::new(
+                    config(peer_timeout),
+                    identity,
+                    KEY,
+                    port,
+                    clock,
+                    Queue::default(),
+                ),
                 completions: Vec::new(),
                 down: Vec::new(),
                 wants: true,

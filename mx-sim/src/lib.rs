@@ -20,6 +20,7 @@
 //! seeds give equal runs. A failing run prints its log and `SIM_SEED=n`, which repeats it.
 
 pub mod buffer;
+pub mod calling_off;
 pub mod check;
 pub mod clock;
 pub mod cluster;
@@ -39,6 +40,7 @@ pub mod trace;
 pub mod world;
 
 pub use buffer::Buffer;
+pub use calling_off::{CallOff, Cancelled, Queued};
 pub use check::Book;
 pub use clock::VirtualClock;
 pub use cluster::{Cluster, Drive};

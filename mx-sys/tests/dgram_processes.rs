@@ -18,7 +18,7 @@
 mod node;
 
 use mx_proto::{
-    Completion, Config, DownReason, EndpointId, Event, Identity, NicId, PartnerId, Received,
+    Completion, Config, Down, DownReason, EndpointId, Identity, NicId, PartnerId, Received,
     SessionId, Status, Target,
 };
 use mx_sys::ports::dgram::BackendChoice;
@@ -164,7 +164,7 @@ fn a_killed_peer_ends_everything(way: Way) {
     for context in 0..3 {
         assert_ne!(node.done(context).status, Status::Success);
     }
-    let Event::PartnerDown {
+    let Down {
         partner,
         identity: gone,
         reason,
@@ -205,7 +205,7 @@ fn a_killed_peer_that_is_only_waited_for(way: Way) {
         std::thread::sleep(Duration::from_millis(*wait));
         let begin = Instant::now();
         server.signal(libc::SIGKILL);
-        let Event::PartnerDown { identity, .. } = node.event();
+        let Down { identity, .. } = node.event();
         assert_eq!(identity, server.identity);
         begin.elapsed()
     };
@@ -233,7 +233,7 @@ fn a_restarted_peer_is_reached_anew(way: Way) {
     assert_eq!(round_trip(&node, again, b"who are you"), b"who are you");
     // What belonged to the one before it is over.
     assert_ne!(node.done(1).status, Status::Success);
-    let Event::PartnerDown { identity: gone, .. } = node.event();
+    let Down { identity: gone, .. } = node.event();
     assert_eq!(gone, old);
     assert!(round_trip(&node, again, &large) == large);
 }
@@ -263,7 +263,7 @@ fn a_killed_client_is_missed(way: Way) {
         down = node.shared.lock().events.pop_front();
         assert!(begin.elapsed() < way.give_up + MARGIN, "never missed");
     }
-    let Some(Event::PartnerDown { identity, .. }) = down else {
+    let Some(Down { identity, .. }) = down else {
         panic!("{down:?}");
     };
     assert_eq!(identity, dead.identity);

@@ -4,9 +4,10 @@ mod node;
 
 use mx_proto::port::ConnectError;
 use mx_proto::{
-    Cancelled, Config, DownReason, EndpointId, Event, MatchBits, NicId, PartnerId, Posted, Route,
-    Status, Target,
+    Config, Down, DownReason, EndpointId, MatchBits, NicId, PartnerId, Posted, Route, Status,
+    Target,
 };
+use mx_sim::Cancelled;
 use mx_sys::{EndpointChoice, OpenError, OpenOptions, PortMap, ROUTE_LOCAL, ROUTE_TCP, nic};
 use node::traffic::stream;
 use node::{KEY, LONG, Node, NotConnected, pattern, pending, waiting};
@@ -157,7 +158,7 @@ fn a_disconnect_ends_everything_on_both_sides_and_one_can_connect_again() {
         pending(a.send(to_b, 1, &big, 1));
         a.shared.lock().endpoint.disconnect(to_b);
         assert_eq!(a.done(1).status, Status::Unreachable);
-        let Event::PartnerDown {
+        let Down {
             identity, reason, ..
         } = b.event();
         assert_eq!(identity, a.identity);
@@ -181,7 +182,7 @@ fn a_peer_that_closes_is_noticed_at_once() {
         pending(a.send(to_b, 1, &big, 1));
         drop(b);
         assert_eq!(a.done(1).status, Status::Unreachable);
-        let Event::PartnerDown { identity: gone, .. } = a.event();
+        let Down { identity: gone, .. } = a.event();
         assert_eq!(gone, identity);
         let (nic, endpoint) = (identity.nic, identity.endpoint);
         let refused = a.connect(Target {

@@ -14,9 +14,10 @@ mod signal;
 
 use mx_proto::port::ConnectError;
 use mx_proto::{
-    Cancelled, Completion, DownReason, EndpointId, Event, Identity, NicId, PartnerId, Received,
-    Route, SessionId, Status, Target,
+    Completion, Down, DownReason, EndpointId, Identity, NicId, PartnerId, Received, Route,
+    SessionId, Status, Target,
 };
+use mx_sim::Cancelled;
 use mx_sys::{ROUTE_LOCAL, ROUTE_TCP};
 use node::{LONG, Node, NotConnected, pattern, pending, waiting};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -205,7 +206,7 @@ fn a_killed_peer_ends_everything(route: Route) {
         matches!(sent, Status::Unreachable | Status::Success),
         "{sent:?}"
     );
-    let Event::PartnerDown {
+    let Down {
         partner,
         identity: gone,
         reason,
@@ -390,7 +391,7 @@ fn serve(endpoint: Option<EndpointId>) {
             service.post(&node);
         }
         let next = node.shared.wait_until(None, |engine| {
-            if let Some(Event::PartnerDown { reason, .. }) = engine.events.pop_front() {
+            if let Some(Down { reason, .. }) = engine.events.pop_front() {
                 return Some(Err(reason));
             }
             engine.done.pop_front().map(Ok)

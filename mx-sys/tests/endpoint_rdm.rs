@@ -4,7 +4,7 @@
 
 mod node;
 
-use mx_proto::{Config, DownReason, Event, PartnerId, Route, Status};
+use mx_proto::{Config, Down, DownReason, PartnerId, Route, Status};
 use mx_sys::{
     EndpointChoice, OpenError, OpenOptions, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, RdmOptions,
 };
@@ -128,7 +128,7 @@ fn a_peer_that_ends_is_seen_to_end() {
     pending(a.send(to_b, 1, &big, 1));
     drop(b);
     assert_ne!(a.done(1).status, Status::Success);
-    let Event::PartnerDown { reason, .. } = a.event();
+    let Down { reason, .. } = a.event();
     assert!(!matches!(reason, DownReason::Protocol(_)), "{reason:?}");
     settles(&a, (0, 0, 0));
 }

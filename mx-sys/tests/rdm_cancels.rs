@@ -17,7 +17,8 @@ mod node;
 mod peer;
 mod signal;
 
-use mx_proto::{Cancelled, Config, PartnerId, Posted, Received, RequestId};
+use mx_proto::{Config, PartnerId, Posted, Received, RequestId};
+use mx_sim::Cancelled;
 use mx_sys::ports::rdm::RdmError;
 use mx_sys::{EndpointChoice, OpenError};
 use node::{LONG, Node};

@@ -15,7 +15,8 @@ mod peer;
 mod signal;
 
 use mx_proto::port::LinkDown;
-use mx_proto::{Cancelled, Config, DownReason, Event, PartnerId, Posted, Received, Status};
+use mx_proto::{Config, Down, DownReason, PartnerId, Posted, Received, Status};
+use mx_sim::Cancelled;
 use mx_sys::ports::rdm::RdmError;
 use mx_sys::{EndpointChoice, OpenError};
 use node::{LONG, Node};
@@ -107,7 +108,7 @@ fn pair(busy: bool) -> (Node, Peer, PartnerId) {
 
 /// Waits for the end of the partner, and says how long that took from `begin` on.
 fn down(node: &Node, begin: Instant) -> Duration {
-    let Event::PartnerDown { reason, .. } = node.event();
+    let Down { reason, .. } = node.event();
     // By its silence; or sooner, because the provider has missed it, or a frame that came out of its
     // turn never had the one before it.
     let link = matches!(

@@ -6,7 +6,8 @@
 mod direct;
 
 use direct::nodes::{Nodes, pattern};
-use mx_proto::{Cancelled, Config, MatchBits, MatchMask, Status};
+use mx_proto::{Config, MatchBits, MatchMask, Status};
+use mx_sim::Cancelled;
 
 #[test]
 fn messages_of_every_size_cross_in_both_directions() {

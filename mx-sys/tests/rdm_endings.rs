@@ -5,7 +5,7 @@ mod direct;
 use direct::made_up::{nodes, nodes_with, shapes};
 use direct::nodes::{Nodes, pattern};
 use libfabric_fake::{Fake, Faults, Shape};
-use mx_proto::{KeepAll, Status};
+use mx_proto::Status;
 use mx_sys::ports::rdm::RdmOptions;
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ fn the_peer_of_a_port_that_was_opened_anew_hears_of_it_at_once() {
         // What is pending then has to end, too.
         nodes.post(1, 2, &mut got, 7);
         fake.faults(|faults| faults.overrun = 1.0);
-        nodes.end(0).progress(&mut KeepAll);
+        nodes.end(0).progress();
         fake.faults(|faults| faults.overrun = 0.0);
         assert_eq!(nodes.end(0).port().rdm().stats().renewals, 1);
         until_alone(&mut nodes, 1, Duration::from_secs(3));
@@ -118,7 +118,7 @@ fn who_takes_nothing_in_is_not_taken_for_dead_as_long_as_it_says_so() {
         nodes.connect(0, 1);
         let until = Instant::now() + 5 * keepalive / 2;
         while Instant::now() < until && nodes.end(0).port().rdm().link_count() > 0 {
-            nodes.end(0).progress(&mut KeepAll);
+            nodes.end(0).progress();
             let halted = nodes.end(1);
             assert!(halted.keep_alive_due().is_some(), "it has a peer");
             if says_so {

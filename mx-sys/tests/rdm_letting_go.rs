@@ -15,7 +15,8 @@ mod direct;
 use direct::made_up::{nodes, shapes};
 use direct::nodes::{Nodes, pattern};
 use libfabric_fake::{Death, Fake, Faults, Shape};
-use mx_proto::{Cancelled, KeepAll, PartnerId, RequestId, Status};
+use mx_proto::{PartnerId, RequestId, Status};
+use mx_sim::Cancelled;
 
 /// What the peer does from the moment of the cancel on, or a little earlier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,7 +97,7 @@ impl World {
 
     fn alone(&mut self, turns: usize) {
         for _ in 0..turns {
-            self.nodes.end(0).progress(&mut KeepAll);
+            self.nodes.end(0).progress();
         }
     }
 

@@ -28,8 +28,8 @@ use crate::unexpected::Note;
 use mx_proto::ledger::Borrower;
 use mx_proto::port::Port;
 use mx_proto::{
-    Cancelled, Clock, Completion, EndpointId, Identity, MatchBits, NicId, PartnerId, PostError,
-    Posted, Received, Route, SendMode, Status, Target,
+    Clock, Completion, EndpointId, Identity, MatchBits, NicId, PartnerId, PostError, Posted,
+    Received, Route, SendMode, Status, Target,
 };
 use mx_sys::{MallocBuffer, UserMemory};
 
@@ -163,7 +163,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.move_to(key, State::Wait(Wait::Requested { partner }));
         self.post_queued_recvs(key);
         // Whether it knows what to do with them, its answer says.
-        let loan = self.inbox.promise_to(key);
+        let loan = self.inbox_mut().promise_to(key);
         let body = ConnReq::emit(&self.name, Extension { loan: Some(loan) });
         let bits = bits(MessageType::ConnReq, key.id(), VERSION);
         self.send_handshake(key, partner, bits, &body);
@@ -298,7 +298,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     .is_some_and(|peer| !peer.handshake_waits);
                 if acknowledge {
                     // It knows nothing of credits that were lent before, or used.
-                    self.inbox.renew(key);
+                    self.inbox_mut().renew(key);
                     self.early.retain(|(of, _)| *of != key);
                 }
                 self.note_loan(key, told_loan);
@@ -329,11 +329,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             {
                 // Its old life is over. What it had completes before this note is looked at again.
                 self.disconnect(key, Cause::Reset, true);
-                return self.inbox.defer(note);
+                return self.inbox_mut().defer(note);
             }
             State::Wait(Wait::Connecting { request }) => {
                 // The other one is the shorter way.
-                if self.endpoint.cancel(request) != Cancelled::Unknown {
+                if self.endpoint.cancel_unmatched(request) {
                     self.release(key);
                 }
             }
@@ -420,7 +420,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         peer.conversation.on_ready();
         let told_loan = peer.told_loan;
         peer.borrower = told_loan.map_or_else(Borrower::default, Borrower::open);
-        let loan = self.inbox.lend_to(key, told_loan.is_some());
+        let loan = self.inbox_mut().lend_to(key, told_loan.is_some());
         if acknowledge {
             let extension = Extension { loan: Some(loan) }.emit();
             let bits = bits(MessageType::ConnAck, key.id(), VERSION);
@@ -499,9 +499,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 cause: Cause::Reset,
             },
         );
-        self.withdraw(from, &posted, Cause::Reset);
+        self.withdraw(&posted);
         self.peers.rename(from, into);
-        self.inbox.rename(from, into);
+        self.inbox_mut().rename(from, into);
         let Some(peer) = self.peers.get_mut(into) else {
             return;
         };

@@ -14,7 +14,7 @@ use crate::peer::conversation::Conversation;
 use crate::peer::state::{Cause, State};
 use crate::peer::table::PeerKey;
 use mx_proto::port::Port;
-use mx_proto::{Clock, PartnerId};
+use mx_proto::{Clock, PartnerId, Status};
 use mx_sys::UserMemory;
 use std::time::Duration;
 
@@ -58,9 +58,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let code = Cause::Reset.code();
         self.done.push(&mut self.ops, send, code, 0);
         for index in self.provisional(key) {
-            if self.take_back(index) {
-                self.finish_op(index, code, 0);
-            }
+            // One that is provisional has the same code when its time is over.
+            self.call_off(index, code, Status::Timeout);
         }
     }
 

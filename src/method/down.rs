@@ -18,7 +18,7 @@ use crate::peer::table::{Inbound, PeerKey};
 use crate::peer::words::Words;
 use mx_proto::ledger::Borrower;
 use mx_proto::port::Port;
-use mx_proto::{Cancelled, Clock};
+use mx_proto::{Clock, Status};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
@@ -47,7 +47,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         if let State::Disconnect { .. } = next {
             peer.conversation.on_loss();
-            self.inbox.abandoned.forget(key.id());
+            self.endpoint.owner_mut().inbox.abandoned.forget(key.id());
         }
         if next.partner().is_none() {
             // Credits do not outlive the connection, on either side.
@@ -56,7 +56,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             peer.words = Words::default();
             (peer.answered, peer.again) = (false, 0);
             self.stalls.on_end(peer);
-            self.inbox.lose(key);
+            self.endpoint.owner_mut().inbox.lose(key);
             self.early.retain(|(of, _)| *of != key);
         }
         if let State::Ready(_) = next
@@ -83,7 +83,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let receives = self.ops.list(&peer.receives);
         self.move_to(key, State::Disconnect { cause });
         if let Some(request) = connect
-            && self.endpoint.cancel(request) != Cancelled::Unknown
+            && self.endpoint.cancel_unmatched(request)
         {
             self.release(key);
         }
@@ -96,24 +96,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.endpoint.disconnect(partner);
             }
         }
-        self.withdraw(key, &receives, cause);
+        self.withdraw(&receives);
         self.release(key);
     }
 
-    /// Takes posted receives back from the endpoint.
-    pub(super) fn withdraw(&mut self, key: PeerKey, receives: &[OpIndex], cause: Cause) {
+    /// Ends posted receives as the operations of a partner that is lost; they complete with its cause.
+    pub(super) fn withdraw(&mut self, receives: &[OpIndex]) {
         for &index in receives {
-            let Stage::Posted(request) = self.ops.get(index).stage else {
-                continue;
-            };
-            if self.endpoint.cancel(request) == Cancelled::Unknown {
-                // It has completed; the endpoint is about to say so.
-                continue;
+            if let Stage::Posted(request) = self.ops.get(index).stage {
+                self.endpoint.end(request, Status::Unreachable);
             }
-            if let Some(peer) = self.peers.get_mut(key) {
-                self.ops.unlink(&mut peer.receives, index);
-            }
-            self.finish_op(index, cause.code(), 0);
         }
     }
 
@@ -140,7 +132,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             .get_mut(key)
             .and_then(|peer| peer.returning.take())
         {
-            self.inbox.defer(note);
+            self.inbox_mut().defer(note);
         }
         if self.peers.get(key).is_some_and(|peer| peer.queued() > 0) {
             if let Err(error) = self.begin_connect(key) {
@@ -185,9 +177,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         };
         let wanted = !peer.objects.is_empty() || peer.refs > 0 || peer.state != State::Init;
-        if !wanted && !self.inbox.holds(key) {
+        if !wanted && !self.inbox().holds(key) {
             log::debug!("{} (id {}) is gone", peer.name, key.id());
-            self.inbox.abandoned.forget(key.id());
+            self.inbox_mut().abandoned.forget(key.id());
             self.peers.remove(key);
         }
     }
@@ -211,7 +203,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             .get(key)
             .is_some_and(|peer| peer.objects.is_empty());
         if last {
-            self.inbox.forget(key);
+            self.inbox_mut().forget(key);
             self.disconnect(key, Cause::Reset, true);
             self.drain();
             self.maybe_remove(key);
@@ -225,6 +217,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return false;
         };
         let came = matches!(peer.inbound, Inbound::Known { addr: known, .. } if known == addr);
-        came && peer.state == State::Init && peer.refs == 0 && !self.inbox.holds(peer.key)
+        came && peer.state == State::Init && peer.refs == 0 && !self.inbox().holds(peer.key)
     }
 }

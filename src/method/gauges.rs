@@ -72,7 +72,7 @@ impl PeerGauges {
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// What there is, and how often what happened.
     pub fn gauges(&self) -> MethodGauges {
-        let (stalls, inbox) = (&self.stalls, &self.inbox);
+        let (stalls, inbox) = (&self.stalls, self.inbox());
         let credits = inbox.lender.stats();
         let (early_used, early_limit) = self.endpoint.unexpected_usage();
         let (tickets_out, tickets) = self.tickets.usage();
@@ -116,7 +116,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let ready = matches!(peer.state, State::Ready(_));
         PeerGauges {
             state: peer.state.name(),
-            account: self.inbox.lender.account(key.id()),
+            account: self.inbox().lender.account(key.id()),
             borrower: ready.then_some(peer.borrower),
             limits_us: ready && peer.told_loan.is_some(),
             queued_unexpected: peer.queued_requests.len() as u32,

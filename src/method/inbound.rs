@@ -56,16 +56,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return None;
         }
         loop {
-            let key = self.inbox.first_peer()?;
+            let key = self.inbox().first_peer()?;
             let Some(peer) = self.peers.get(key) else {
                 // Its address was dropped: nobody could be named as the sender.
-                drop(self.inbox.pop());
+                drop(self.inbox_mut().pop());
                 continue;
             };
             let Some(addr) = known_object(peer) else {
                 return Some(Handout::Register(self.introduce(key)));
             };
-            let message = self.inbox.pop()?;
+            let message = self.inbox_mut().pop()?;
             self.on_handed_out(key, message.partner);
             let size = message.buffer.len() as i64;
             return Some(Handout::Message(Unexpected {
@@ -98,7 +98,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// the message stays and the object is gone. Returns whether it worked.
     pub fn registered(&mut self, addr: NonNull<bmi_method_addr>, name: BMI_addr_t) -> bool {
         self.registering = false;
-        self.inbox.set_news();
+        self.inbox_mut().set_news();
         let addr = addr.as_ptr();
         if name == 0 {
             log::error!("the host could not take the address of a new peer");

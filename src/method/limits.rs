@@ -15,7 +15,7 @@
 //! Owns: when which peer's queues are to be looked through.
 //! Knows nothing of: handshakes.
 
-use super::{Method, PostKind};
+use super::{Method, PostKind, Reports};
 use crate::op::table::{OpIndex, OpList};
 use crate::peer::table::{Peer, PeerKey};
 use mx_proto::port::Port;
@@ -209,7 +209,7 @@ impl Peer {
     #[inline(always)]
     pub(crate) fn watch<P: Port<UserMemory>, C: Clock>(
         &mut self,
-        endpoint: &mut Endpoint<P, UserMemory, C>,
+        endpoint: &mut Endpoint<P, C, Reports>,
     ) {
         let partner = self.state.partner();
         if self.watched != partner {
@@ -220,7 +220,7 @@ impl Peer {
     #[cold]
     fn begin_watch<P: Port<UserMemory>, C: Clock>(
         &mut self,
-        endpoint: &mut Endpoint<P, UserMemory, C>,
+        endpoint: &mut Endpoint<P, C, Reports>,
         partner: Option<PartnerId>,
     ) {
         self.watched = partner;

@@ -31,10 +31,11 @@
 //! behind it waiting. What we send ourselves, credits included, goes in any case.
 //!
 //! Owns: everything of one life of the method. The files beside this one hold its parts:
-//! `connect` the handshake, `refusals` what nothing comes of, `down` how peers are lost, `conversations`
-//! what a lost connection has cut, `limits` how long operations wait, `sending` what sends wait for,
-//! `tickets` who may have another one, `bounce` copies of small ones, `gauges` what can be seen of all
-//! this, `warnings` which limits were hit, `../op/post` posting, `../cancel` cancelling.
+//! `reports` what the endpoint has said, `connect` the handshake, `refusals` what nothing comes of,
+//! `down` how peers are lost, `conversations` what a lost connection has cut, `limits` how long
+//! operations wait, `sending` what sends wait for, `tickets` who may have another one, `bounce` copies of
+//! small ones, `gauges` what can be seen of all this, `warnings` which limits were hit, `../op/post`
+//! posting, `../cancel` cancelling.
 
 mod bounce;
 mod connect;
@@ -44,6 +45,7 @@ mod gauges;
 mod inbound;
 mod limits;
 mod refusals;
+mod reports;
 mod sending;
 mod tickets;
 mod warnings;
@@ -51,6 +53,7 @@ mod warnings;
 pub use gauges::{PeerGauges, Stalled};
 pub use inbound::{Handout, Unexpected};
 pub(crate) use limits::FOR_EVER;
+pub use reports::Reports;
 pub(crate) use warnings::{Alarm, Alarms, most_of};
 
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
@@ -64,12 +67,10 @@ use crate::peer::table::{PeerKey, Peers};
 use crate::unexpected::{Inbox, Pick, RECEIVE};
 use libc::c_void;
 use mx_proto::ledger::{Lender, LenderSettings};
+use mx_proto::owner::Queue;
 use mx_proto::port::Port;
 use mx_proto::supply::Claim;
-use mx_proto::{
-    Arrival, Clock, Completion, Endpoint, Event, Handler, Instant, Kind, Received, Source, Status,
-    Verdict,
-};
+use mx_proto::{Clock, Completion, Down, Endpoint, Instant, Kind, Received, Status};
 use mx_sys::UserMemory;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -182,7 +183,7 @@ impl Default for Settings {
 /// A running method over port `P` with clock `C`.
 #[derive(Debug)]
 pub struct Method<P, C> {
-    pub(crate) endpoint: Endpoint<P, UserMemory, C>,
+    pub(crate) endpoint: Endpoint<P, C, Reports>,
     pub(crate) settings: Settings,
     /// What we call ourselves in CONN_REQ.
     name: String,
@@ -191,7 +192,6 @@ pub struct Method<P, C> {
     /// Room for one more of them.
     pub(crate) room: Claim,
     pub(crate) done: Completions,
-    pub(crate) inbox: Inbox,
     /// Sends that the endpoint has.
     pub(crate) tickets: Tickets,
     /// Copies of small sends.
@@ -228,9 +228,7 @@ pub const UNEXPECTED_READY: u64 = 1 << 16;
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// A method that calls itself `name` and uses `endpoint`, which must have been made with
     /// [`crate::match_layout::KEY`].
-    pub fn new(settings: Settings, name: String, mut endpoint: Endpoint<P, UserMemory, C>) -> Self {
-        endpoint.note_departures();
-        let inbox = Inbox::new(settings.credits, settings.unexpected_max);
+    pub fn new(settings: Settings, name: String, endpoint: Endpoint<P, C, Reports>) -> Self {
         let peers = Peers::new(settings.peer_limit);
         let room = Claim::new(endpoint.supply(), OPERATION_COST);
         Self {
@@ -247,7 +245,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             ops: Ops::default(),
             room,
             done: Completions::default(),
-            inbox,
             waits: VecDeque::new(),
             waiting: 0,
             looks: limits::Looks::new(),
@@ -262,13 +259,25 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     /// The endpoint below.
-    pub fn endpoint(&self) -> &Endpoint<P, UserMemory, C> {
+    pub fn endpoint(&self) -> &Endpoint<P, C, Reports> {
         &self.endpoint
     }
 
     /// The endpoint below, to arm and disarm it and to reach its port.
-    pub fn endpoint_mut(&mut self) -> &mut Endpoint<P, UserMemory, C> {
+    pub fn endpoint_mut(&mut self) -> &mut Endpoint<P, C, Reports> {
         &mut self.endpoint
+    }
+
+    /// Unexpected messages, and the credits they are paid with.
+    #[inline]
+    pub(crate) fn inbox(&self) -> &Inbox {
+        &self.endpoint.owner().inbox
+    }
+
+    /// The same, to take some out.
+    #[inline]
+    pub(crate) fn inbox_mut(&mut self) -> &mut Inbox {
+        &mut self.endpoint.owner_mut().inbox
     }
 
     /// The peers, to look at.
@@ -283,22 +292,22 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// Unexpected messages that can be had now.
     pub fn unexpected(&self) -> usize {
-        self.inbox.len()
+        self.inbox().len()
     }
 
     /// What is lent to whom.
     pub fn lender(&self) -> &Lender {
-        &self.inbox.lender
+        &self.inbox().lender
     }
 
     /// Messages of handshakes that are not over, and what was said about credits meanwhile.
     pub fn handshakes_kept(&self) -> usize {
-        self.inbox.notes() + self.early.len()
+        self.inbox().notes() + self.early.len()
     }
 
     /// Bytes of unexpected messages that wait here, a little overhead for each included.
     pub fn unexpected_bytes(&self) -> usize {
-        self.inbox.bytes()
+        self.inbox().bytes()
     }
 
     /// Completions that wait in a context.
@@ -310,20 +319,20 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// happened.
     #[inline]
     pub fn progress(&mut self) -> bool {
-        let mut busy = self.endpoint.progress(&mut self.inbox);
+        let mut busy = self.endpoint.progress();
         if busy {
             self.watch_memory();
         }
         busy |= self.drain_within(self.settings.poll);
-        if self.inbox.wants_more() {
+        if self.inbox().wants_more() {
             busy |= self.pick_up();
         }
-        if let Some(at) = self.inbox.lender.deadline() {
+        if let Some(at) = self.inbox().lender.deadline() {
             busy |= self.tend_credits(at);
         } else {
-            self.inbox.lender.rest();
+            self.inbox_mut().lender.rest();
         }
-        while let Some(key) = self.inbox.pop_crowd() {
+        while let Some(key) = self.inbox_mut().pop_crowd() {
             self.relieve(key);
         }
         if !self.waits.is_empty() {
@@ -332,7 +341,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if !self.looks.is_empty() {
             busy |= self.expire_queued();
         }
-        if self.inbox.alarms.pending() {
+        if self.inbox().alarms.pending() {
             self.warn();
         }
         busy
@@ -342,8 +351,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     pub fn deadline(&self) -> Option<Instant> {
         let wait = self.waits.front().map(|(at, _)| *at);
         let look = self.looks.first().map(|(at, _)| *at);
-        let credits = self.inbox.lender.deadline();
-        let hungry = self.inbox.is_hungry();
+        let credits = self.inbox().lender.deadline();
+        let hungry = self.inbox().is_hungry();
         let again = hungry.then(|| self.endpoint.clock().now().after(HUNGER));
         let all = [self.endpoint.deadline(), wait, look, credits, again];
         all.into_iter().flatten().min()
@@ -354,7 +363,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline]
     pub fn take_produced(&mut self) -> u64 {
         let mut produced = self.done.take_produced();
-        if self.inbox.take_produced() {
+        if self.inbox_mut().take_produced() {
             produced |= UNEXPECTED_READY;
         }
         produced
@@ -403,15 +412,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     pub fn close(&mut self) {
         self.endpoint.close();
         self.waits.clear();
-        while self.endpoint.poll_completion().is_some() {}
-        while self.endpoint.poll_event().is_some() {}
+        let reports = self.endpoint.owner_mut();
+        reports.ends = Queue::default();
+        reports.deaf = true;
     }
 
     /// The only thing to be called after [`Self::close`]: gives out what can go. Whoever comes now is
     /// turned away, and what waited in the queues of a peer never goes. Returns whether anything
     /// happened.
     pub fn leave(&mut self) -> bool {
-        let busy = self.endpoint.progress(&mut Deaf);
+        let busy = self.endpoint.progress();
         if self.endpoint.partners() > 0 {
             self.close();
         }
@@ -438,7 +448,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let mut busy = false;
         loop {
             while limits.safe > 0
-                && let Some(completion) = self.endpoint.poll_completion()
+                && let Some(completion) = self.endpoint.owner_mut().ends.next_completion()
             {
                 limits.safe -= 1;
                 self.on_completion(&completion);
@@ -447,22 +457,22 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             if limits.safe == 0 {
                 return busy;
             }
-            if let Some(event) = self.endpoint.poll_event() {
-                self.on_event(event);
+            if let Some(down) = self.endpoint.owner_mut().ends.next_down() {
+                self.on_down(&down);
             } else if limits.sys > 0
-                && let Some(note) = self.inbox.pop_note()
+                && let Some(note) = self.inbox_mut().pop_note()
             {
                 self.on_note(note);
                 limits.sys -= 1;
             } else if limits.sys > 0
-                && let Some((peer, tiding)) = self.inbox.pop_tiding()
+                && let Some((peer, tiding)) = self.inbox_mut().pop_tiding()
             {
                 // Which came after the notes.
                 self.on_tiding(peer, tiding);
             } else if let Some((partner, context)) = self.endpoint.poll_watched() {
                 self.on_watched(partner, context);
             } else if self.has_turns() && self.serve_line()
-                || self.inbox.lender.has_errands() && self.lend()
+                || self.inbox().lender.has_errands() && self.lend()
             {
                 // Which may have completed something.
             } else {
@@ -475,15 +485,17 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// What is due about credits although nothing has come.
     #[cold]
     fn tend_credits(&mut self, at: Instant) -> bool {
-        self.inbox.now = self.endpoint.clock().now();
-        at <= self.inbox.now && {
-            let (peers, endpoint) = (&self.peers, &self.endpoint);
-            let crowded = |id| {
+        self.inbox_mut().now = self.endpoint.clock().now();
+        at <= self.inbox_mut().now && {
+            let peers = &self.peers;
+            let (reports, crowds) = self.endpoint.owner_and_crowds();
+            let crowded = move |id| {
                 let peer = peers.with_id(id).and_then(|key| peers.get(key));
                 let partner = peer.and_then(|peer| peer.state.partner());
-                partner.is_some_and(|partner| endpoint.is_crowded_by(partner))
+                partner.is_some_and(&crowds)
             };
-            self.inbox.lender.tick_unless(self.inbox.now, crowded);
+            let inbox = &mut reports.inbox;
+            inbox.lender.tick_unless(inbox.now, crowded);
             self.drain()
         }
     }
@@ -495,25 +507,19 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Kind::Send if context & HANDSHAKE == 0 => self.on_op(completion),
             Kind::Send if context == bounce::BOUNCED => self.on_bounced(completion),
             Kind::Recv if context & RECEIVE == 0 => self.on_op(completion),
-            Kind::Recv => self.inbox.on_received(context, completion),
+            Kind::Recv => self.inbox_mut().on_received(context, completion),
             Kind::Send => self.on_handshake_sent(completion),
             Kind::Connect => self.on_connected(completion),
         }
     }
 
-    fn on_event(&mut self, event: Event) {
-        let Event::PartnerDown {
-            partner,
-            context,
-            reason,
-            ..
-        } = event;
-        let key = PeerKey::from_word(context);
+    fn on_down(&mut self, down: &Down) {
+        let key = PeerKey::from_word(down.context);
         let of_now = self
             .peers
             .get(key)
-            .is_some_and(|peer| peer.state.partner() == Some(partner));
-        let cause = Cause::of_down(reason);
+            .is_some_and(|peer| peer.state.partner() == Some(down.partner));
+        let cause = Cause::of_down(down.reason);
         if of_now && !(cause == Cause::Reset && self.retry(key)) {
             self.disconnect(key, cause, false);
         }
@@ -530,8 +536,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         let mut error = code_of(completion.status);
         if completion.status == Status::Timeout {
-            self.give_up(&op);
             error = op.timeout_code();
+        }
+        if matches!(completion.status, Status::Timeout | Status::Cancelled) && !completion.matched {
+            self.give_up(&op);
         }
         if op.kind != PostKind::Recv && !completion.announced {
             self.unstamp(&op);
@@ -566,14 +574,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let mut passed = 0;
         let mut left = self.settings.poll.am;
         while left > 0 {
-            let Some((peer, bits, mask)) = self.inbox.wanted() else {
+            let Some((peer, bits, mask)) = self.inbox_mut().wanted() else {
                 break;
             };
             let Some(arrival) = self.endpoint.probe(bits, mask) else {
-                self.inbox.has_all(peer);
+                self.inbox_mut().has_all(peer);
                 continue;
             };
-            let (memory, context) = match self.inbox.pick_up(&arrival) {
+            let (memory, context) = match self.inbox_mut().pick_up(&arrival) {
                 Pick::Receive(memory, context) => (memory, context),
                 Pick::Drop => {
                     self.endpoint.discard(bits, mask, Status::Truncated);
@@ -581,12 +589,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     left -= 1;
                     continue;
                 }
-                Pick::Next if passed < self.inbox.held().min(PASSED_BY) => {
+                Pick::Next if passed < self.inbox().held().min(PASSED_BY) => {
                     passed += 1;
                     continue;
                 }
                 Pick::Next | Pick::Wait => {
-                    self.inbox.tried();
+                    self.inbox_mut().tried();
                     break;
                 }
             };
@@ -634,19 +642,6 @@ const PASSED_BY: usize = 64;
 
 /// After so long memory that there was not is asked for once more.
 const HUNGER: Duration = Duration::from_millis(10);
-
-/// Takes no message any more.
-struct Deaf;
-
-impl Handler<UserMemory> for Deaf {
-    fn unexpected<B: Source + ?Sized>(
-        &mut self,
-        _: &Arrival,
-        _: Option<&B>,
-    ) -> Verdict<UserMemory> {
-        Verdict::Finished
-    }
-}
 
 #[cold]
 fn unknown_operation(id: i64, context: i64) -> Box<Error> {

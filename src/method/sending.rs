@@ -76,7 +76,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 let peer = self.peers.get_mut(key)?;
                 terms(&mut peer.borrower, len, self.settings.eager_max)
             }
-            _ => Some((self.inbox.lender.ride(key.id()), SendMode::Standard)),
+            _ => Some((self.inbox_mut().lender.ride(key.id()), SendMode::Standard)),
         }
     }
 
@@ -102,7 +102,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Tickets of sends that have gone are free again.
     #[inline]
     fn collect_tickets(&mut self) {
-        while let Some(request) = self.endpoint.poll_departure() {
+        while let Some(request) = self.endpoint.owner_mut().departed.pop() {
             if let Some(key) = self.tickets.give_back(request) {
                 let peer = self.peers.get_mut(key);
                 let sends = peer.map_or(0, |peer| {
@@ -123,7 +123,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         };
         match op.kind {
-            PostKind::Send => self.inbox.lender.unride(op.peer.id(), byte),
+            PostKind::Send => self.inbox_mut().lender.unride(op.peer.id(), byte),
             PostKind::SendUnexpected => {
                 let full = ledger::cost(u32::try_from(op.size).unwrap_or(u32::MAX));
                 let said = u32::from(byte.count);
@@ -211,7 +211,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 if let Some(peer) = self.peers.get_mut(key) {
                     self.stalls.on_no_ticket(peer);
                 }
-                self.inbox.alarms.raise(Alarm::Tickets);
+                self.inbox_mut().alarms.raise(Alarm::Tickets);
                 return Turn::NoTicket;
             }
             let op = self.ops.get(index);
@@ -306,7 +306,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Control messages of the lender's, and the peers it has to do with no more.
     pub(super) fn lend(&mut self) -> bool {
         let mut busy = false;
-        while let Some((id, word)) = self.inbox.lender.poll_control() {
+        while let Some((id, word)) = self.inbox_mut().lender.poll_control() {
             busy = true;
             if let Some(key) = self.peers.with_id(id) {
                 if self.is_unsent(key, word.control) {
@@ -316,7 +316,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 }
             }
         }
-        while let Some((id, fault)) = self.inbox.lender.poll_fault() {
+        while let Some((id, fault)) = self.inbox_mut().lender.poll_fault() {
             busy = true;
             if let Some(key) = self.peers.with_id(id) {
                 self.fail_for(key, fault);

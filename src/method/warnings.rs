@@ -83,7 +83,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline]
     pub(super) fn watch_memory(&mut self) {
         if self.endpoint.unexpected_usage().0 > self.early_alarm {
-            self.inbox.alarms.raise(Alarm::Early);
+            self.inbox_mut().alarms.raise(Alarm::Early);
             self.early_alarm = usize::MAX;
         }
     }
@@ -91,8 +91,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Tells of limits that have been hit for the first time.
     #[cold]
     pub(super) fn warn(&mut self) {
-        let Alarms { raised, told } = self.inbox.alarms;
-        self.inbox.alarms.told = raised;
+        let Alarms { raised, told } = self.inbox().alarms;
+        self.inbox_mut().alarms.told = raised;
         let news = ALARMS
             .iter()
             .filter(|alarm| raised & !told & bit(**alarm) != 0);

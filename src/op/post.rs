@@ -130,8 +130,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return Err(unknown(&post));
         };
         let bits = bits(MessageType::Expected, key.id(), post.tag as u32);
-        if !self.inbox.abandoned.is_empty() {
-            self.inbox.abandoned.take_back(key.id(), post.tag as u32);
+        let abandoned = &mut self.endpoint.owner_mut().inbox.abandoned;
+        if !abandoned.is_empty() {
+            abandoned.take_back(key.id(), post.tag as u32);
         }
         if peer.state.partner().is_none() || !peer.queued_recvs.is_empty() {
             return self.queue(key, post, bits, id);

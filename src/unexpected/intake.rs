@@ -15,7 +15,7 @@ use crate::method::Alarm;
 use crate::peer::handshake::REQUEST_MAX;
 use crate::peer::table::PeerKey;
 use mx_proto::ledger::{self, Arrived, Control, ControlWord, CreditByte};
-use mx_proto::{Arrival, Handler, MatchBits, MatchMask, Source, Verdict};
+use mx_proto::{Arrival, MatchBits, MatchMask, Source, Verdict};
 use mx_sys::{MallocBuffer, UserMemory};
 
 /// What a peer says about the credits it lends us.
@@ -350,9 +350,10 @@ fn price(arrival: &Arrival) -> Option<Price> {
     }
 }
 
-impl Handler<UserMemory> for Inbox {
+impl Inbox {
+    /// See [`mx_proto::Owner::arriving`].
     #[inline]
-    fn arriving(&mut self, source_context: u64, bits: MatchBits) {
+    pub(crate) fn arriving(&mut self, source_context: u64, bits: MatchBits) {
         if bits.0 & CreditByte::MASK != 0 && Fields::of(bits).kind == Some(MessageType::Expected) {
             let ride = Tiding::Ride(CreditByte::of(bits));
             let peer = PeerKey::from_word(source_context);
@@ -360,15 +361,16 @@ impl Handler<UserMemory> for Inbox {
         }
     }
 
+    /// See [`mx_proto::Owner::arrived`].
     #[inline]
-    fn unexpected<B: Source + ?Sized>(
+    pub(crate) fn arrived<B: Source + ?Sized>(
         &mut self,
         arrival: &Arrival,
         body: Option<&B>,
     ) -> Verdict<UserMemory> {
         let fields = Fields::of(arrival.bits);
         match fields.kind {
-            Some(MessageType::Unexpected) => Self::unexpected(self, arrival, body),
+            Some(MessageType::Unexpected) => self.unexpected(arrival, body),
             Some(MessageType::Expected) => {
                 let peer = PeerKey::from_word(arrival.source_context);
                 // With another peer's id it would wait for that peer's receive.

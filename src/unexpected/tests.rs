@@ -4,7 +4,7 @@ use crate::match_layout::{MessageType, bits};
 use crate::peer::handshake::REQUEST_MAX;
 use mx_proto::ledger::{self, CREDIT_COST, Control, ControlWord, CreditByte};
 use mx_proto::{
-    Arrival, Completion, EndpointId, Handler, Identity, Kind, MatchBits, Memory, NicId, RequestId,
+    Arrival, Completion, EndpointId, Identity, Kind, MatchBits, Memory, NicId, RequestId,
     SessionId, Status, Verdict,
 };
 use mx_sys::UserMemory;
@@ -64,7 +64,7 @@ fn small(inbox: &mut Inbox, from: u32, tag: u32, body: &[u8]) -> Verdict<UserMem
     if from != 3 {
         paid(&mut arrival, ledger::cost(body.len() as u32));
     }
-    Handler::unexpected(inbox, &arrival, Some(body))
+    inbox.arrived(&arrival, Some(body))
 }
 
 /// One for which it has paid a single credit.
@@ -77,7 +77,7 @@ fn offered(from: u32, tag: u32, len: usize) -> Arrival {
 }
 
 fn large(inbox: &mut Inbox, from: u32, tag: u32, len: usize) -> Option<(UserMemory, u64)> {
-    match Handler::unexpected::<[u8]>(inbox, &offered(from, tag, len), None) {
+    match inbox.arrived::<[u8]>(&offered(from, tag, len), None) {
         Verdict::Receive { memory, context } => Some((memory, context)),
         _ => None,
     }
@@ -112,6 +112,7 @@ fn received(inbox: &mut Inbox, context: u64, length: usize, status: Status) {
         length: length as u32,
         transferred: length as u32,
         announced: true,
+        matched: true,
     };
     inbox.on_received(context, &completion);
 }
@@ -252,7 +253,7 @@ fn a_wrong_number_of_credits_is_a_lie() {
         let mut arrival = arrival(MessageType::Unexpected, 1, 0, length);
         paid(&mut arrival, said);
         let body = vec![0; length];
-        let verdict = Handler::unexpected(&mut inbox, &arrival, Some(&body[..]));
+        let verdict = inbox.arrived(&arrival, Some(&body[..]));
         assert!(matches!(verdict, Verdict::Finished));
     }
     assert_eq!(inbox.lender.account(1).unwrap().strikes, 5);
@@ -326,7 +327,7 @@ fn what_a_message_that_is_too_large_has_paid_goes_home() {
     // A lie is one also when it is too large.
     let mut unpaid = arrival(MessageType::Unexpected, 1, 3, 1001);
     paid(&mut unpaid, 2);
-    Handler::unexpected::<[u8]>(&mut inbox, &unpaid, None);
+    inbox.arrived::<[u8]>(&unpaid, None);
     assert_eq!(inbox.lender.account(1).unwrap().strikes, 1);
     // Who knows no credits has paid nothing.
     assert!(matches!(
@@ -357,10 +358,10 @@ fn credits_that_ride_on_messages_and_control_messages_are_heard_of_in_order() {
         epoch: true,
     };
     let control = arrival(MessageType::Credit, 1, revoke.to_tag(), 0);
-    Handler::unexpected(&mut inbox, &control, Some(&b""[..]));
+    inbox.arrived(&control, Some(&b""[..]));
     let mut forged = control;
     forged.bits = bits(MessageType::Credit, 2, revoke.to_tag());
-    Handler::unexpected(&mut inbox, &forged, Some(&b""[..]));
+    inbox.arrived(&forged, Some(&b""[..]));
     assert_eq!(inbox.pop_tiding(), Some((peer(1), Tiding::Ride(byte))));
     assert_eq!(inbox.pop_tiding(), Some((peer(1), Tiding::Control(revoke))));
     assert_eq!(inbox.pop_tiding(), None);
@@ -383,17 +384,17 @@ fn messages_with_a_foreign_id_or_from_strangers_or_too_large_are_dropped() {
         stranger,
         arrival(MessageType::Unexpected, 1, 0, 101),
     ] {
-        let verdict = Handler::unexpected(&mut inbox, &bad, Some(&b"x"[..]));
+        let verdict = inbox.arrived(&bad, Some(&b"x"[..]));
         assert!(matches!(verdict, Verdict::Finished));
     }
     let mut forged = arrival(MessageType::Expected, 1, 0, 1);
     forged.bits = bits(MessageType::Expected, 2, 0);
-    let verdict = Handler::unexpected(&mut inbox, &forged, Some(&b"x"[..]));
+    let verdict = inbox.arrived(&forged, Some(&b"x"[..]));
     assert!(matches!(verdict, Verdict::Finished));
     for kind in [0, 1, 7, 9, 0xb, 0xf] {
         let mut odd = arrival(MessageType::Expected, 1, 0, 1);
         odd.bits = MatchBits(kind << 60);
-        let verdict = Handler::unexpected(&mut inbox, &odd, Some(&b"x"[..]));
+        let verdict = inbox.arrived(&odd, Some(&b"x"[..]));
         assert!(matches!(verdict, Verdict::Finished));
     }
     assert_eq!(inbox.dropped(), 10);
@@ -404,10 +405,10 @@ fn messages_with_a_foreign_id_or_from_strangers_or_too_large_are_dropped() {
 fn the_handshake_is_kept_apart_and_never_longer_than_allowed() {
     let mut inbox = inbox_of(20_000, 100);
     let request = arrival(MessageType::ConnReq, 1, 0x100, 5);
-    Handler::unexpected(&mut inbox, &request, Some(&b"mx://"[..]));
+    inbox.arrived(&request, Some(&b"mx://"[..]));
     let long = arrival(MessageType::ConnReq, 1, 0x100, 9000);
-    Handler::unexpected::<[u8]>(&mut inbox, &long, None);
-    Handler::unexpected(&mut inbox, &long, Some(&vec![0u8; 9000][..]));
+    inbox.arrived::<[u8]>(&long, None);
+    inbox.arrived(&long, Some(&vec![0u8; 9000][..]));
     assert_eq!(inbox.pop_note().unwrap().body, b"mx://");
     for _ in 0..2 {
         assert_eq!(inbox.pop_note().unwrap().body.len(), REQUEST_MAX + 1);
@@ -421,10 +422,8 @@ fn of_one_partner_few_messages_of_the_handshake_wait() {
     let call = |from| arrival(MessageType::ConnReq, from, 0x100, 5);
     let mut asked = Vec::new();
     for _ in 0..1000 {
-        Handler::unexpected(&mut inbox, &call(1), Some(&b"mx://"[..]));
-        if let Verdict::Receive { context, .. } =
-            Handler::unexpected::<[u8]>(&mut inbox, &call(2), None)
-        {
+        inbox.arrived(&call(1), Some(&b"mx://"[..]));
+        if let Verdict::Receive { context, .. } = inbox.arrived::<[u8]>(&call(2), None) {
             asked.push(context);
         }
     }
@@ -436,7 +435,7 @@ fn of_one_partner_few_messages_of_the_handshake_wait() {
     }
     while inbox.pop_note().is_some() {}
     assert!(inbox.notes_of.is_empty());
-    Handler::unexpected(&mut inbox, &call(1), Some(&b"mx://"[..]));
+    inbox.arrived(&call(1), Some(&b"mx://"[..]));
     assert_eq!(inbox.pop_note().unwrap().body, b"mx://");
 }
 
@@ -445,7 +444,7 @@ fn a_request_that_was_only_offered_is_received_first() {
     let mut inbox = inbox_of(20_000, 100);
     let request = arrival(MessageType::ConnReq, 1, 0x100, 5);
     for status in [Status::Unreachable, Status::Success] {
-        let verdict = Handler::unexpected::<[u8]>(&mut inbox, &request, None);
+        let verdict = inbox.arrived::<[u8]>(&request, None);
         let Verdict::Receive {
             mut memory,
             context,

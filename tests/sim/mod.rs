@@ -16,12 +16,13 @@ mod port;
 use bmi_mx::abi::types::bmi_method_addr;
 use bmi_mx::address;
 use bmi_mx::match_layout::KEY;
-use bmi_mx::method::{Handout, Method, Post, PostKind, Posted, Settings};
+use bmi_mx::method::{Handout, Method, Post, PostKind, Posted, Reports, Settings};
 use bmi_mx::peer::state::State;
 use bmi_mx::peer_name::PeerName;
+use mx_proto::owner::Queue;
 use mx_proto::{
-    Arrival, Clock, Endpoint, EndpointId, Handler, Identity, Instant, MatchBits, Memory, NicId,
-    PartnerId, Route, SendMode, SessionId, Source, Target, Verdict,
+    Arrival, Clock, Completion, Down, Endpoint, EndpointId, Identity, Instant, MatchBits, Memory,
+    NicId, Owner, PartnerId, Route, SendMode, SessionId, Source, Target, Verdict,
 };
 use mx_sim::fabric::Share;
 use mx_sim::world::{NodeId, World};
@@ -83,21 +84,35 @@ pub struct Host {
 }
 
 pub struct Stranger {
-    pub endpoint: Endpoint<TwoNames, UserMemory, VirtualClock>,
-    pub inbox: Inbox,
+    pub endpoint: Endpoint<TwoNames, VirtualClock, Inbox>,
     pub connected: Option<PartnerId>,
 }
 
 /// Everything a stranger was sent.
 #[derive(Default)]
 pub struct Inbox {
+    ends: Queue<UserMemory>,
     /// Whatever comes now is left where it is.
     pub closed: bool,
     pub messages: Vec<(PartnerId, MatchBits, Vec<u8>)>,
 }
 
-impl Handler<UserMemory> for Inbox {
-    fn unexpected<B: Source + ?Sized>(
+impl Owner for Inbox {
+    type Memory = UserMemory;
+
+    fn completed(&mut self, completion: Completion) {
+        self.ends.completed(completion);
+    }
+
+    fn down(&mut self, down: Down) {
+        self.ends.down(down);
+    }
+
+    fn has_news(&self) -> bool {
+        self.ends.has_news()
+    }
+
+    fn arrived<B: Source + ?Sized>(
         &mut self,
         arrival: &Arrival,
         body: Option<&B>,
@@ -133,14 +148,18 @@ impl Drive for Node {
 }
 
 impl Stranger {
+    pub fn inbox(&self) -> &Inbox {
+        self.endpoint.owner()
+    }
+
     fn progress(&mut self) -> bool {
-        let busy = self.endpoint.progress(&mut self.inbox);
-        while let Some(completion) = self.endpoint.poll_completion() {
+        let busy = self.endpoint.progress();
+        while let Some(completion) = self.endpoint.owner_mut().ends.next_completion() {
             if completion.kind == mx_proto::Kind::Connect {
                 self.connected = Some(completion.partner);
             }
         }
-        while self.endpoint.poll_event().is_some() {}
+        while self.endpoint.owner_mut().ends.next_down().is_some() {}
         busy
     }
 
@@ -542,11 +561,12 @@ impl Rig {
         }
     }
 
-    fn endpoint(
+    fn endpoint<O: Owner<Memory = UserMemory>>(
         &mut self,
         node: NodeId,
         profile: Profile,
-    ) -> Endpoint<TwoNames, UserMemory, VirtualClock> {
+        owner: O,
+    ) -> Endpoint<TwoNames, VirtualClock, O> {
         self.sessions += 1;
         let endpoint = EndpointId(node as u32);
         let port = SimPort::open(&self.fabric, node, NIC, endpoint, profile).map(TwoNames);
@@ -561,11 +581,13 @@ impl Rig {
             KEY,
             port.expect("a free name"),
             self.world.clock(),
+            owner,
         )
     }
 
     fn host_at(&mut self, node: NodeId, profile: Profile) -> Node {
-        let endpoint = self.endpoint(node, profile);
+        let reports = Reports::new(&self.settings);
+        let endpoint = self.endpoint(node, profile, reports);
         let method = Method::new(self.settings.clone(), name(node).to_string(), endpoint);
         Node::Host(Box::new(Host {
             method,
@@ -594,10 +616,9 @@ impl Rig {
 
     pub fn add_stranger(&mut self) -> NodeId {
         let node = self.cluster.next_id();
-        let endpoint = self.endpoint(node, Profile::default());
+        let endpoint = self.endpoint(node, Profile::default(), Inbox::default());
         self.cluster.add(Node::Stranger(Box::new(Stranger {
             endpoint,
-            inbox: Inbox::default(),
             connected: None,
         })))
     }

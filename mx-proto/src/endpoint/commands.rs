@@ -2,11 +2,12 @@
 
 use super::sessions::Manner;
 use super::{Core, Endpoint};
-use crate::event::Completion;
+use crate::event::{Completion, Down};
 use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId, Route, Target};
 use crate::matching::{Payload, Waiting};
 use crate::memory::Memory;
 use crate::origin::Source;
+use crate::owner::Owner;
 use crate::partner::{Link, Partner};
 use crate::port::{Body, Close, ConnectError, LinkDown, Port, SendError, Sent};
 use crate::queues::Queues;
@@ -66,26 +67,14 @@ impl fmt::Display for PostError {
     }
 }
 
-/// What [`Endpoint::cancel`] did. In every case the request is gone, no completion follows and
-/// its memory will not be touched again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cancelled {
-    /// Nobody will notice: no message was lost.
-    Withdrawn,
-    /// A message had matched; its sender learns that it was not wanted.
-    Aborted,
-    /// There is no such request: it has completed, or never was.
-    Unknown,
-}
-
-impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Sends all of `memory` to a partner.
     #[inline]
     pub fn send(
         &mut self,
         to: PartnerId,
         bits: MatchBits,
-        memory: M,
+        memory: O::Memory,
         context: u64,
         mode: SendMode,
     ) -> Result<Posted, PostError> {
@@ -139,7 +128,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         &mut self,
         to: PartnerId,
         bits: MatchBits,
-        memory: M,
+        memory: O::Memory,
         context: u64,
         link: LinkId,
         token: u64,
@@ -158,7 +147,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         &mut self,
         to: PartnerId,
         bits: MatchBits,
-        memory: M,
+        memory: O::Memory,
         context: u64,
         mode: SendMode,
     ) -> RequestId {
@@ -188,7 +177,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         &mut self,
         bits: MatchBits,
         mask: MatchMask,
-        memory: M,
+        memory: O::Memory,
         context: u64,
     ) -> Result<Received, PostError> {
         if mask.apply(bits) != bits {
@@ -220,7 +209,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         &mut self,
         bits: MatchBits,
         mask: MatchMask,
-        memory: M,
+        memory: O::Memory,
         context: u64,
     ) -> Option<Received> {
         let waiting = self.core.unexpected.take(bits, mask)?;
@@ -246,7 +235,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         &mut self,
         waiting: Waiting,
         wanted: Option<(MatchBits, MatchMask)>,
-        mut memory: M,
+        mut memory: O::Memory,
         context: u64,
     ) -> Received {
         let Waiting {
@@ -271,6 +260,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                     length,
                     transferred,
                     announced: true,
+                    matched: true,
                 })
             }
             Payload::Offer { send_id, key } => {
@@ -296,32 +286,35 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         done
     }
 
-    /// Calls a request off; it always succeeds, see [`Cancelled`].
-    pub fn cancel(&mut self, request: RequestId) -> Cancelled {
-        let outcome = match self.core.requests.of(request).map(|request| &request.state) {
-            None => return Cancelled::Unknown,
-            Some(State::Pulling(_)) => Cancelled::Aborted,
-            Some(_) => Cancelled::Withdrawn,
-        };
-        let before = self.core.completions.len();
-        self.core.end_early(request, Status::Cancelled);
-        // The caller learns it from the return value instead. What ends with it, as sends to a
-        // partner whose last connect it was, hears of it.
-        let mut ended = self.core.completions.iter().skip(before);
-        if let Some(own) = ended.position(|ended| ended.request == request) {
-            self.core.completions.remove(before + own);
+    /// Calls an operation off. It completes as `status`, and its memory will not be touched again.
+    /// The sender of a message that had been matched learns that it was not wanted. False when there
+    /// is no such operation: it has completed, or never was.
+    pub fn end(&mut self, request: RequestId, status: Status) -> bool {
+        let known = self.core.requests.of(request).is_some();
+        if known {
+            self.core.end_early(request, status);
+            self.settle();
         }
-        self.settle();
-        outcome
+        known
     }
 
     /// Calls a request off if nothing has come of it: a receive that no message has matched, a
-    /// connect without an answer. It is then gone as if it had never been posted. False, and
-    /// nothing has changed, for any other request.
+    /// connect without an answer. It is then gone as if it had never been posted, without a
+    /// completion; what ends with it, as sends to a partner whose last connect it was, has its own.
+    /// False, and nothing has changed, for any other request.
     pub fn cancel_unmatched(&mut self, request: RequestId) -> bool {
-        let state = self.core.requests.of(request).map(|request| &request.state);
-        let unmatched = matches!(state, Some(State::Posted { .. } | State::Connecting { .. }));
-        unmatched && self.cancel(request) == Cancelled::Withdrawn
+        let called = match self.core.requests.of(request).map(|request| &request.state) {
+            Some(State::Posted { .. }) => None,
+            Some(State::Connecting { to, .. }) => Some(*to),
+            _ => return false,
+        };
+        let taken = self.core.take_out(request, Status::Cancelled, 0);
+        debug_assert!(taken.is_some_and(|completion| !completion.matched));
+        if let Some(to) = called {
+            self.core.drop_if_unwanted(to);
+        }
+        self.settle();
+        true
     }
 
     /// Lets a small send that waits for its turn go on from a `copy`, with another word in its
@@ -333,7 +326,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         &mut self,
         send: RequestId,
         context: u64,
-        copy: impl FnOnce(&M) -> Option<M>,
+        copy: impl FnOnce(&O::Memory) -> Option<O::Memory>,
     ) -> bool {
         let Core {
             requests, partners, ..
@@ -374,18 +367,6 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     pub fn is_queued(&self, send: RequestId) -> bool {
         let request = self.core.requests.of(send);
         request.is_some_and(|request| request.state.is_queued())
-    }
-
-    /// From now on [`Self::poll_departure`] has something to tell, and has to be called.
-    pub fn note_departures(&mut self) {
-        self.core.requests.note_departures();
-    }
-
-    /// A send that [waited for its turn](Self::is_queued) and does so no more, whatever became of it;
-    /// in no particular order. Its id may be stale.
-    #[inline]
-    pub fn poll_departure(&mut self) -> Option<RequestId> {
-        self.core.requests.departures()?.pop()
     }
 
     /// Sends to a partner that wait for their turn, for the link or for credit.
@@ -595,7 +576,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     }
 }
 
-impl<M: Memory> Core<M> {
+impl<O: Owner> Core<O> {
     /// Takes a partner out of everything; its operations complete with `status`.
     pub(super) fn dissolve(&mut self, id: PartnerId, status: Status) -> Option<Partner> {
         self.dissolve_but(id, status, &[])
@@ -689,7 +670,7 @@ impl<M: Memory> Core<M> {
         let identity = partner.identity();
         log::debug!("partner {id:?} ({identity:?}) is down: {reason}");
         if partner.session.is_some() {
-            self.events.push_back(crate::event::Event::PartnerDown {
+            self.owner.down(Down {
                 partner: id,
                 context: partner.context,
                 identity,

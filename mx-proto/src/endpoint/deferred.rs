@@ -18,14 +18,14 @@ use super::{Core, Endpoint};
 use crate::event::{Decision, Deferred};
 use crate::ids::{PartnerId, RequestId};
 use crate::matching::{Payload, Position, Waiting};
-use crate::memory::Memory;
+use crate::owner::Owner;
 use crate::port::Port;
 use crate::request::Pulling;
 use crate::status::Status;
 use crate::time::{Clock, Instant};
 use crate::wire::{self, Header};
 
-impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Messages that are not decided: those that wait for [`Self::next_deferred`] and the one that
     /// has not come back to [`Self::decide`]. While there is one, [`Self::progress`] does nothing.
     #[inline]
@@ -96,7 +96,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     }
 }
 
-impl<M: Memory> Core<M> {
+impl<O: Owner> Core<O> {
     /// Keeps a message that no receive accepts: until it is decided, or until a receive comes.
     #[inline(never)]
     pub(super) fn keep(&mut self, waiting: Waiting, deferred: bool) {

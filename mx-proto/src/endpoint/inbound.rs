@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   header --parse--> session packet?  -> sessions
-//!                     message?         -> credit check -> posted receive, handler, or unexpected
+//!                     message?         -> credit check -> posted receive, owner, or unexpected
 //!                     about a request? -> look it up, check it belongs to this partner
 //! ```
 //!
@@ -13,11 +13,12 @@ use super::Core;
 use super::commands::inbound_status;
 use super::introductions::UNASKED;
 use super::outbound::{notify_code, notify_status};
-use crate::event::{Arrival, Completion, Handler, Verdict};
+use crate::event::{Arrival, Completion, Verdict};
 use crate::ids::{LinkId, MatchBits, PartnerId, RequestId};
 use crate::matching::{Payload, Position, Waiting};
 use crate::memory::{Memory, Source};
 use crate::moves::{self, Stage};
+use crate::owner::Owner;
 use crate::port::{Close, HeaderBytes, LinkDown, Place, RemoteUse, Sink};
 use crate::request::{NOBODY, Pulling, State};
 use crate::status::{DownReason, Kind, Status};
@@ -25,9 +26,8 @@ use crate::time::{Clock, Instant};
 use crate::wire::{self, Header, OfferBody, PullBody};
 
 /// The endpoint while its port is being polled.
-pub(super) struct Inbound<'a, M, H, C> {
-    pub(super) core: &'a mut Core<M>,
-    pub(super) handler: &'a mut H,
+pub(super) struct Inbound<'a, O: Owner, C> {
+    pub(super) core: &'a mut Core<O>,
     pub(super) clock: &'a C,
 }
 
@@ -35,13 +35,13 @@ pub(super) struct Inbound<'a, M, H, C> {
 enum Fate<M> {
     /// It goes into this receive.
     Posted(RequestId, Position),
-    /// No receive accepts it: what the handler says, or that it has to wait for its turn.
+    /// No receive accepts it: what the owner says, or that it has to wait for its turn.
     Judged(Verdict<M>),
     /// Its sender's session is over, and it is dropped.
     Over,
 }
 
-impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
+impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
     fn on_up(&mut self, link: LinkId, cookie: u64) {
         let partner = self.core.partner_of(link, cookie);
         self.core.link_up(link, partner);
@@ -111,7 +111,12 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
         }
     }
 
-    fn place(&mut self, link: LinkId, cookie: u64, bytes: &HeaderBytes) -> Option<Place<'_, M>> {
+    fn place(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        bytes: &HeaderBytes,
+    ) -> Option<Place<'_, O::Memory>> {
         let header = Header::parse(bytes)?;
         if header.kind != wire::Kind::Data {
             return None;
@@ -236,7 +241,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Sink<M> for Inbound<'_, M, H, C> {
     }
 }
 
-impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
+impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     #[cold]
     fn stranger_packet<B: Source + ?Sized>(
         &mut self,
@@ -283,7 +288,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
                 .violation(link, cookie, "a message it had no credit for");
         };
         let bits = MatchBits(header.word);
-        self.handler.arriving(context, bits);
+        self.core.owner.arriving(context, bits);
         let deferred = match self.fate(link, from, header, Some(body)) {
             Fate::Posted(id, _) => {
                 self.core.consumed(from, len);
@@ -298,7 +303,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
                 let transferred = memory.fill(0, len as usize, body, 0) as u32;
                 drop(memory);
                 self.core.consumed(from, len);
-                self.core.completions.push_back(Completion {
+                self.core.owner.completed(Completion {
                     request: RequestId::new(u32::MAX, 0),
                     kind: Kind::Recv,
                     context,
@@ -308,6 +313,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
                     length: len,
                     transferred,
                     announced: true,
+                    matched: true,
                 });
                 return;
             }
@@ -333,7 +339,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
                 .violation(link, cookie, "an offer it had no credit for");
         };
         let bits = MatchBits(header.word);
-        self.handler.arriving(context, bits);
+        self.core.owner.arriving(context, bits);
         self.core.note_wish(from, header.length);
         let offered = |position| Pulling::new(from, (send_id, key), bits, header.length, position);
         let deferred = match self.fate::<[u8]>(link, from, header, None) {
@@ -376,7 +382,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
         from: PartnerId,
         header: &Header,
         body: Option<&B>,
-    ) -> Fate<M> {
+    ) -> Fate<O::Memory> {
         let bits = MatchBits(header.word);
         // What has been deferred is not overtaken, by nothing.
         let defers = !self.core.undecided.is_empty();
@@ -393,7 +399,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
             return Fate::Judged(Verdict::Defer);
         }
         match self.core.arrival(from, bits, header.length) {
-            Some(arrival) => Fate::Judged(self.handler.unexpected(&arrival, body)),
+            Some(arrival) => Fate::Judged(self.core.owner.arrived(&arrival, body)),
             None => Fate::Over,
         }
     }
@@ -465,7 +471,7 @@ impl<M: Memory, H: Handler<M>, C: Clock> Inbound<'_, M, H, C> {
     }
 }
 
-impl<M: Memory> Core<M> {
+impl<O: Owner> Core<O> {
     /// Whose link it is. One that has changed hands during the same poll has another cookie yet, or
     /// none, and one that is about to be closed is nobody's.
     #[inline]
@@ -489,7 +495,7 @@ impl<M: Memory> Core<M> {
 
     /// Is the link to be closed as soon as the port is not being polled, or has sent its last packet?
     fn is_closing(&self, link: LinkId) -> bool {
-        let closes = |errand: &super::Errand<M>| matches!(errand, super::Errand::Close(of, _) if *of == link);
+        let closes = |errand: &super::Errand<O::Memory>| matches!(errand, super::Errand::Close(of, _) if *of == link);
         self.session_out.ends(link) || self.errands.iter().any(closes)
     }
 
@@ -601,7 +607,7 @@ impl<M: Memory> Core<M> {
             .as_mut()
             .map_or(0, |memory| memory.fill(0, body.len(), body, 0))
             as u32;
-        self.completions.push_back(Completion {
+        self.owner.completed(Completion {
             request: id,
             kind: Kind::Recv,
             context: request.context,
@@ -611,6 +617,7 @@ impl<M: Memory> Core<M> {
             length,
             transferred,
             announced: true,
+            matched: true,
         });
     }
 

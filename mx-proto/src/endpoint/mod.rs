@@ -2,21 +2,21 @@
 //! completions.
 //!
 //! ```text
-//!   commands: send recv cancel connect disconnect          progress
+//!   commands: send recv end connect disconnect             progress
 //!        |                                                    |
 //!        v                                                    v
 //!      Core  <----------------- inbound (Sink) <----------- Port::poll
 //!        |
 //!        +--> outbound ------------------------------------> Port::send / resume
-//!        +--> completions, events ------------------------> poll_completion, poll_event
+//!        +--> Owner: completed, down, arriving, arrived, departed
 //! ```
 //!
-//! Owns: requests, partners, matching, timers, and the port. Knows nothing of: locks, threads,
-//! what lies behind memory, the port and the clock.
+//! Owns: requests, partners, matching, timers, the port, and its own owner, the layer above. Knows
+//! nothing of: locks, threads, what lies behind memory, the port, the clock and the owner.
 //!
-//! Order of calls: any. Nothing blocks. What a port reports during a poll is carried out (closing
-//! links, recalling memory) before [`Endpoint::progress`] returns, hence before anybody can see
-//! the completions it caused.
+//! Order of calls: any. Nothing blocks, and nothing calls back in: an owner cannot reach its
+//! endpoint. What a port reports during a poll is carried out (closing links, recalling memory)
+//! before [`Endpoint::progress`] returns, hence before anybody can act on the completions it caused.
 
 mod aside;
 mod commands;
@@ -29,17 +29,18 @@ mod reclaim;
 mod sessions;
 mod watch;
 
-pub use commands::{Cancelled, PostError, Posted, Received, SendMode};
+pub use commands::{PostError, Posted, Received, SendMode};
 
 use crate::config::Config;
 use crate::credit::{Budget, Windows};
-use crate::event::{Arrival, Completion, Event, Handler, Identity};
+use crate::event::{Arrival, Completion, Identity};
 use crate::ids::{
     EndpointId, LinkId, MatchBits, MatchMask, NicId, PartnerId, RequestId, Route, Target,
 };
 use crate::matching;
 use crate::memory::Memory;
 use crate::moves::{self, Stage};
+use crate::owner::Owner;
 use crate::partner::{Partner, Partners, Reach};
 use crate::port::{Close, LinkDown, Port, RemoteKey, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
@@ -56,21 +57,22 @@ use inbound::Inbound;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// An open endpoint over port `P`, with application memory `M` and clock `C`.
+/// An open endpoint over port `P`, with clock `C` and owner `O`.
 #[derive(Debug)]
-pub struct Endpoint<P, M, C> {
+pub struct Endpoint<P, C, O: Owner> {
     port: P,
     clock: C,
-    core: Core<M>,
+    core: Core<O>,
 }
 
 /// Everything but port and clock, so that it can be lent to a poll of the port.
 #[derive(Debug)]
-struct Core<M> {
+struct Core<O: Owner> {
+    owner: O,
     config: Config,
     identity: Identity,
     key: u32,
-    requests: Requests<M>,
+    requests: Requests<O::Memory>,
     partners: Partners,
     /// Queues for partners that have none yet.
     spares: Spares,
@@ -99,9 +101,7 @@ struct Core<M> {
     /// of the port's own.
     reads: HashMap<u64, RequestId, RandomState>,
     next_read: u64,
-    errands: Vec<Errand<M>>,
-    completions: VecDeque<Completion>,
-    events: VecDeque<Event>,
+    errands: Vec<Errand<O::Memory>>,
     stats: Stats,
 }
 
@@ -129,9 +129,9 @@ enum Errand<M> {
     ConnectAgain(RequestId, Target),
 }
 
-impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
-    /// Opens an endpoint that calls itself `identity` and lets in whoever knows `key`.
-    pub fn new(config: Config, identity: Identity, key: u32, port: P, clock: C) -> Self {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
+    /// Opens an endpoint that calls itself `identity`, lets in whoever knows `key` and tells `owner`.
+    pub fn new(config: Config, identity: Identity, key: u32, port: P, clock: C, owner: O) -> Self {
         let windows = Windows {
             first_bytes: config.first_window_bytes,
             first_messages: config.first_window_messages,
@@ -143,6 +143,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let places = Shares::new(config.max_partners, share);
         let supply = config.supply;
         let core = Core {
+            owner,
             timeouts: TimeOuts {
                 transfer: Patience::new(config.request_timeout),
                 waiting: Patience::new(config.waiting_timeout),
@@ -171,8 +172,6 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             reads: HashMap::default(),
             next_read: 1 << 63,
             errands: Vec::new(),
-            completions: VecDeque::new(),
-            events: VecDeque::new(),
             stats: Stats::default(),
         };
         Self { port, clock, core }
@@ -196,7 +195,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     /// Takes in what has arrived and gives out what can go. Returns true when anything happened.
     /// Never blocks. While a message is [undecided](Self::undecided) it does nothing.
     #[inline]
-    pub fn progress<H: Handler<M>>(&mut self, handler: &mut H) -> bool {
+    pub fn progress(&mut self) -> bool {
         if !self.core.undecided.is_empty() {
             return false;
         }
@@ -204,12 +203,11 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         let budget = self.core.config.poll_budget;
         let mut sink = Inbound {
             core: &mut self.core,
-            handler,
             clock: &self.clock,
         };
         let mut busy = self.port.poll(&self.clock, budget, &mut sink);
         if !self.core.introductions.is_quiet() {
-            busy |= self.see_to_introductions(handler);
+            busy |= self.see_to_introductions();
         }
         if !self.core.wheel.is_empty() {
             busy |= self.expire();
@@ -221,18 +219,6 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             busy |= self.settle();
         }
         busy
-    }
-
-    /// The oldest completion not yet fetched.
-    #[inline]
-    pub fn poll_completion(&mut self) -> Option<Completion> {
-        self.core.completions.pop_front()
-    }
-
-    /// The oldest event not yet fetched.
-    #[inline]
-    pub fn poll_event(&mut self) -> Option<Event> {
-        self.core.events.pop_front()
     }
 
     /// When [`Self::progress`] wants to be called although nothing arrives. Not while it would do
@@ -263,8 +249,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
 
     /// Prepares for sleeping on [`Self::descriptors`]. False when there is something to do first.
     pub fn arm(&mut self) -> bool {
-        self.core.completions.is_empty()
-            && self.core.events.is_empty()
+        !self.core.owner.has_news()
             && self.core.errands.is_empty()
             && self.core.ready.is_empty()
             && !self.core.can_relieve()
@@ -291,6 +276,18 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     /// The port, to tell it what only its own type knows.
     pub fn port_mut(&mut self) -> &mut P {
         &mut self.port
+    }
+
+    /// The layer above.
+    #[inline]
+    pub fn owner(&self) -> &O {
+        &self.core.owner
+    }
+
+    /// The layer above, to look at what it has been told.
+    #[inline]
+    pub fn owner_mut(&mut self) -> &mut O {
+        &mut self.core.owner
     }
 
     /// The clock.
@@ -352,8 +349,15 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     /// Does a partner's every message count, because those that nobody has received take up most of
     /// what it may leave here? When that is used up, nothing comes from it any more.
     pub fn is_crowded_by(&self, partner: PartnerId) -> bool {
-        let partner = self.core.partners.of(partner);
-        partner.is_some_and(|partner| partner.credit.is_crowded())
+        self.core.partners.is_crowded_by(partner)
+    }
+
+    /// The layer above, and [`Self::is_crowded_by`].
+    pub fn owner_and_crowds(&mut self) -> (&mut O, impl Fn(PartnerId) -> bool) {
+        let Core {
+            owner, partners, ..
+        } = &mut self.core;
+        (owner, |partner| partners.is_crowded_by(partner))
     }
 
     /// The word attached to a partner, 0 if none was; `None` when the id is stale.
@@ -468,7 +472,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     }
 }
 
-impl<M: Memory> Core<M> {
+impl<O: Owner> Core<O> {
     /// Starts the time-out that the request has in its present state, if any, afresh; and looks
     /// after its partner.
     fn start_timer(&mut self, id: RequestId, now: Instant) {
@@ -488,9 +492,17 @@ impl<M: Memory> Core<M> {
 
     /// Takes a request out and reports its end. From here on its memory is not touched.
     fn complete(&mut self, id: RequestId, status: Status, transferred: u32) {
-        let Some(request) = self.requests.take(id) else {
-            return;
-        };
+        if let Some(completion) = self.take_out(id, status, transferred) {
+            self.owner.completed(completion);
+        }
+    }
+
+    /// The same, and its end is the caller's to report.
+    fn take_out(&mut self, id: RequestId, status: Status, transferred: u32) -> Option<Completion> {
+        let request = self.requests.take(id)?;
+        if request.state.is_queued() {
+            self.owner.departed(id);
+        }
         moves::note(request.state.stage(), Stage::Over);
         let length = match &request.state {
             State::Pulling(pulling) => pulling.length,
@@ -507,8 +519,9 @@ impl<M: Memory> Core<M> {
         };
         let context = request.context;
         let announced = status == Status::Success || request.state.is_announced();
+        let matched = matches!(request.state, State::Pulling(_));
         self.release(id, request);
-        self.completions.push_back(Completion {
+        Some(Completion {
             request: id,
             kind,
             context,
@@ -518,11 +531,12 @@ impl<M: Memory> Core<M> {
             length,
             transferred,
             announced,
-        });
+            matched,
+        })
     }
 
     /// Lets go of everything a request that has been taken out still holds.
-    fn release(&mut self, id: RequestId, mut request: Request<M>) {
+    fn release(&mut self, id: RequestId, mut request: Request<O::Memory>) {
         if let Some(timer) = request.timer {
             self.wheel.clear(timer);
         }

@@ -15,7 +15,7 @@
 
 use super::{Core, Endpoint};
 use crate::ids::{EndpointId, NicId, PartnerId};
-use crate::memory::Memory;
+use crate::owner::Owner;
 use crate::port::Port;
 use crate::status::Status;
 use crate::time::Clock;
@@ -35,7 +35,7 @@ impl Orphans {
     }
 }
 
-impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Throws away what an endpoint has left behind when it went, in whichever life.
     pub fn forget_orphans(&mut self, nic: NicId, endpoint: EndpointId) {
         for id in self.core.partners.ids() {
@@ -55,7 +55,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     }
 }
 
-impl<M: Memory> Core<M> {
+impl<O: Owner> Core<O> {
     /// A partner is about to be dissolved because it has failed.
     pub(super) fn leave_orphans(&mut self, id: PartnerId) {
         let Some(partner) = self.partners.of(id) else {

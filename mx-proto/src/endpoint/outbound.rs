@@ -12,6 +12,7 @@ use super::aside::After;
 use super::{Core, Endpoint, Errand};
 use crate::ids::{LinkId, PartnerId, RequestId};
 use crate::memory::Memory;
+use crate::owner::Owner;
 use crate::partner::Partner;
 use crate::port::{Body, Close, LinkDown, Port, RemoteRead, SendError, Sent};
 use crate::queues::{Partial, Stream};
@@ -31,7 +32,7 @@ enum Burst {
     Blocked,
 }
 
-impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Gives out what can go, fairly: at most about two polls' worth, and to each partner two bursts,
     /// so that one that takes much does not keep the endpoint from taking in what others send.
     pub(super) fn transmit(&mut self) -> bool {
@@ -216,6 +217,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
                 Sent::Held(token) => {
                     queues.reserved = others;
                     requests.change(send_id, State::Draining { to: id });
+                    self.core.owner.departed(send_id);
                     self.core.held.insert((link, token), send_id);
                     self.core.serving(send_id, &self.clock);
                 }
@@ -256,6 +258,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         stats.offers_out += 1;
         stats.offered_for_credit += u64::from(small);
         requests.change(send_id, State::Offered { to: id, exposed });
+        self.core.owner.departed(send_id);
         Ok(())
     }
 
@@ -416,7 +419,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     }
 }
 
-impl<M: Memory> Core<M> {
+impl<O: Owner> Core<O> {
     /// What may wait for a partner before it is granted nothing more.
     #[inline]
     pub(super) fn unread_max(&self) -> usize {

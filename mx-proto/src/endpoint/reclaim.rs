@@ -30,7 +30,7 @@ use super::Core;
 use crate::credit::{Credit, FIRST_LEAST, MESSAGE_COST};
 use crate::ids::{LinkId, PartnerId};
 use crate::matching::{Chains, Ends};
-use crate::memory::Memory;
+use crate::owner::Owner;
 use crate::partner::Partner;
 use crate::wire::{Header, Kind};
 use std::collections::VecDeque;
@@ -75,7 +75,7 @@ impl Reclaim {
     }
 }
 
-impl<M: Memory> Core<M> {
+impl<O: Owner> Core<O> {
     /// A partner has just begun or sent a message: nobody is less quiet.
     #[cold]
     pub(super) fn note_use(&mut self, id: PartnerId) {

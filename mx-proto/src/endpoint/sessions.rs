@@ -29,8 +29,8 @@ use super::introductions::{REFUSED, UNASKED, UNVOUCHED};
 use crate::credit::Credit;
 use crate::event::Identity;
 use crate::ids::{EndpointId, LinkId, NicId, PartnerId, RequestId};
-use crate::memory::Memory;
 use crate::origin::Source;
+use crate::owner::Owner;
 use crate::partner::{Link, Partner};
 use crate::port::{Close, LinkDown};
 use crate::queues::Control;
@@ -42,7 +42,7 @@ use smallvec::SmallVec;
 
 use super::Errand;
 
-impl<M: Memory> Core<M> {
+impl<O: Owner> Core<O> {
     /// A link we asked for can carry packets: introduce ourselves.
     pub(super) fn link_up(&mut self, link: LinkId, id: PartnerId) {
         let partner = self.partners.of_mut(id);

@@ -24,7 +24,7 @@
 
 use super::{Core, Endpoint, Errand};
 use crate::ids::PartnerId;
-use crate::memory::Memory;
+use crate::owner::Owner;
 use crate::port::{LinkDown, Port};
 use crate::status::DownReason;
 use crate::time::{Clock, Instant};
@@ -91,7 +91,7 @@ impl Watch {
     }
 }
 
-impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Says whether a partner is to be watched although the endpoint knows of no operation with it:
     /// receives that only the layer above knows to be for this partner's messages. It may be said
     /// again. While that is the only reason, [`Self::poll_watched`] asks for it.
@@ -153,7 +153,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     }
 }
 
-impl<M: Memory> Core<M> {
+impl<O: Owner> Core<O> {
     /// Begins to watch a partner, unless that has been done.
     pub(super) fn watch_over(&mut self, id: PartnerId, now: Instant) {
         let Some(step) = self.watch.step else {

@@ -3,10 +3,8 @@
 use super::live;
 use super::script::Stage;
 use mx_proto::wire::{HELLO_LEN, Header, Kind};
-use mx_proto::{
-    Arrival, Config, Handler, KeepAll, MatchBits, MatchMask, PartnerId, Posted, SendMode, Source,
-    Verdict,
-};
+use mx_proto::{Arrival, Config, MatchBits, MatchMask, PartnerId, Posted, SendMode, Verdict};
+use mx_sim::CallOff;
 
 /// What `credit.rs` counts for a message besides its bytes.
 const MESSAGE_COST: isize = 320;
@@ -34,7 +32,7 @@ fn flood(stage: &mut Stage, peers: u32, len: usize) -> u32 {
             while stage.send_honestly(n, sent.into(), &body) {
                 sent += 1;
             }
-            stage.run(&mut KeepAll);
+            stage.run();
         }
         if sent == before {
             return sent;
@@ -53,7 +51,7 @@ fn a_flood_of_messages_of_any_size_stays_within_the_limit() {
             for mask in [MatchMask::EXACT, MatchMask(u64::MAX >> 1)] {
                 stage.eager(0, 1, &[]);
                 stage.spend(0, 0, 1);
-                stage.run(&mut KeepAll);
+                stage.run();
                 let got = stage.node.recv(MatchBits(1 & mask.0), mask, vec![], 0);
                 got.unwrap();
             }
@@ -82,7 +80,7 @@ fn a_waiting_message_takes_no_more_than_is_counted_for_it() {
             for mask in masks {
                 stage.eager(0, 1, &[]);
                 stage.spend(0, 0, 1);
-                stage.run(&mut KeepAll);
+                stage.run();
                 stage.node.recv(MatchBits(1), *mask, vec![], 0).unwrap();
             }
             stage.shrink();
@@ -92,7 +90,7 @@ fn a_waiting_message_takes_no_more_than_is_counted_for_it() {
                 for n in 0..100 {
                     sent += u64::from(sent < count && stage.send_honestly(n, sent, &vec![1; len]));
                 }
-                stage.run(&mut KeepAll);
+                stage.run();
             }
             stage.shrink();
             let each = (live() - before) / count as isize;
@@ -107,33 +105,21 @@ fn a_waiting_message_takes_no_more_than_is_counted_for_it() {
 }
 
 /// Has done with everything, and says so to the sender of an offer.
-struct Finish;
-
-impl Handler<Vec<u8>> for Finish {
-    fn unexpected<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict<Vec<u8>> {
-        Verdict::Finished
-    }
+fn finish(_: &Arrival) -> Verdict<Vec<u8>> {
+    Verdict::Finished
 }
 
 /// Receives everything.
-struct Receive;
-
-impl Handler<Vec<u8>> for Receive {
-    fn unexpected<B: Source + ?Sized>(&mut self, it: &Arrival, _: Option<&B>) -> Verdict<Vec<u8>> {
-        Verdict::Receive {
-            memory: vec![0; it.length as usize],
-            context: 1,
-        }
+fn receive(it: &Arrival) -> Verdict<Vec<u8>> {
+    Verdict::Receive {
+        memory: vec![0; it.length as usize],
+        context: 1,
     }
 }
 
 /// Leaves everything to later.
-struct Defer;
-
-impl Handler<Vec<u8>> for Defer {
-    fn unexpected<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict<Vec<u8>> {
-        Verdict::Defer
-    }
+fn defer(_: &Arrival) -> Verdict<Vec<u8>> {
+    Verdict::Defer
 }
 
 /// A stage with one peer, and how much it holds so far.
@@ -156,7 +142,7 @@ fn who_offers_and_reads_no_answer_is_answered_a_bounded_number_of_times() {
         for n in 0..100_000 {
             // It knows by heart how windows move, so it need not be told.
             stage.offer(0, n, 10);
-            stage.run(&mut Finish);
+            stage.run_with(finish);
             if stage.node.partners() == 0 {
                 break;
             }
@@ -166,7 +152,7 @@ fn who_offers_and_reads_no_answer_is_answered_a_bounded_number_of_times() {
                 let deaf = |wires: &mut super::script::Wires| wires.deaf[0] = true;
                 stage.hear(0);
                 stage.wires(deaf);
-                stage.run(&mut Finish);
+                stage.run_with(finish);
             }
         }
         assert!(accepted < 1_000, "{accepted} offers and no answer read");
@@ -181,16 +167,16 @@ fn who_offers_and_reads_no_answer_is_answered_a_bounded_number_of_times() {
 fn offers_answered_on_another_link_than_that_of_the_introductions_are_bounded_too() {
     let (mut stage, before) = one_peer(1 << 20);
     stage.call(1, 0);
-    stage.run(&mut Finish);
+    stage.run_with(finish);
     stage.deafen(1);
     // Every introduction on the second link is answered there, with a grant.
     for n in 0..20_000 {
         stage.call(1, 0);
-        stage.run(&mut Finish);
+        stage.run_with(finish);
         for _ in 0..4 {
             stage.offer(0, n, 10);
         }
-        stage.run(&mut Finish);
+        stage.run_with(finish);
         if stage.node.partners() == 0 {
             break;
         }
@@ -211,7 +197,7 @@ fn who_asks_for_parts_without_end_gets_few_of_them() {
     let Posted::Pending(send) = sent.unwrap() else {
         panic!("a large message is offered");
     };
-    stage.run(&mut KeepAll);
+    stage.run();
     stage.deafen(1);
     stage.shrink();
     let before = live();
@@ -221,14 +207,14 @@ fn who_asks_for_parts_without_end_gets_few_of_them() {
         body[8..12].copy_from_slice(&1u32.to_le_bytes());
         stage.say(0, Header::new(Kind::Pull, send.to_word(), 2 * n), &body);
     }
-    stage.run(&mut KeepAll);
+    stage.run();
     stage.shrink();
     assert!(live() - before < 4096, "{}", live() - before);
     assert_eq!(stage.node.stats().stale, 10_000 - 4);
     stage.node.cancel(send);
     stage.hear(0);
     stage.wires(|wires| wires.listen = true);
-    stage.run(&mut KeepAll);
+    stage.run();
     assert!(
         stage.sent(Kind::Data).is_empty(),
         "of a message that was called off"
@@ -241,7 +227,7 @@ fn introductions_on_ever_new_links_end_at_sixteen() {
     for link in 1..1_000 {
         stage.call(link, 0);
     }
-    stage.run(&mut KeepAll);
+    stage.run();
     assert_eq!(stage.node.partners(), 1);
     assert_eq!(stage.node.stats().refused, 1_000 - 16);
 }
@@ -260,7 +246,7 @@ fn answers_that_strangers_do_not_read_take_a_bounded_room() {
             hello[4..6].copy_from_slice(&1u16.to_le_bytes());
             stage.say(link, Header::new(Kind::Connect, 1, 0), &hello);
         }
-        stage.run_while_busy_at_most(links as usize, &mut KeepAll);
+        stage.run_while_busy_at_most(links as usize);
     }
     stage.shrink();
     // 4 answers of 128 bytes a link, in a queue with as much room again.
@@ -282,7 +268,7 @@ fn what_is_called_off_for_one_that_reads_nothing_ends_it_at_last() {
         }
     };
     let sends: Vec<_> = (0..5_000).map(|_| offer(&mut stage)).collect();
-    stage.run(&mut KeepAll);
+    stage.run();
     stage.deafen(1);
     for (n, send) in sends.into_iter().enumerate() {
         stage.node.cancel(send);
@@ -314,7 +300,7 @@ fn sends_called_off_before_their_turn_leave_nothing_behind() {
     assert_eq!(stage.node.queued_for(to), 2);
     stage.wires(|wires| wires.listen = true);
     stage.hear(0);
-    stage.run(&mut KeepAll);
+    stage.run();
     assert_eq!(stage.sent(Kind::Eager).len(), stays.len());
     assert_eq!(stage.node.requests(), 0);
 }
@@ -331,7 +317,7 @@ fn deferred_messages_count_like_all_others() {
         while stage.send_honestly(n, 1, &[3; 2000]) {}
     }
     for _ in 0..1_000 {
-        stage.node.progress(&mut Defer);
+        stage.work_once(defer);
     }
     stage.shrink();
     let held = stage.node.undecided();
@@ -340,19 +326,19 @@ fn deferred_messages_count_like_all_others() {
     while stage.node.undecided() > 0 {
         let deferred = stage.node.next_deferred().expect("one is undecided");
         stage.node.decide(deferred, mx_proto::Decision::Finished);
-        stage.node.progress(&mut Defer);
+        stage.work_once(defer);
     }
     assert_eq!(stage.node.unexpected_bytes(), 0);
 }
 
 #[test]
-fn messages_received_by_the_handler_hold_no_window() {
+fn messages_received_by_the_owner_hold_no_window() {
     let (mut stage, _) = one_peer(1 << 20);
     let mut received = 0;
     for n in 0..10_000 {
         assert!(stage.send_honestly(0, n, &[1; 50]), "{n}");
-        stage.run(&mut Receive);
-        while let Some(done) = stage.node.poll_completion() {
+        stage.run_with(receive);
+        while let Some(done) = stage.node.owner_mut().next_completion() {
             assert_eq!(done.transferred, 50);
             received += 1;
         }
@@ -373,12 +359,12 @@ fn what_those_who_left_have_left_behind_counts_until_it_is_received() {
     // Everybody comes, leaves as much as it may, and goes.
     for n in 0..3_000 {
         stage.call(n, n);
-        stage.run(&mut KeepAll);
+        stage.run();
         while stage.send_honestly(n, n.into(), &[1; 10]) {}
-        stage.run(&mut KeepAll);
+        stage.run();
         stage.say(n, Header::new(Kind::Disconnect, 0, 0), &[]);
-        stage.run(&mut KeepAll);
-        while stage.node.poll_event().is_some() {}
+        stage.run();
+        while stage.node.owner_mut().next_down().is_some() {}
         let (used, limit) = stage.node.unexpected_usage();
         assert!(used <= limit, "{n}: {used}");
     }
@@ -395,7 +381,7 @@ fn what_those_who_left_have_left_behind_counts_until_it_is_received() {
         got.unwrap();
         received += 1;
     }
-    stage.run(&mut KeepAll);
+    stage.run();
     assert!(received >= ghosts);
     assert_eq!(
         (stage.node.partners(), stage.node.unexpected_usage().0),
@@ -420,18 +406,18 @@ fn calling_off_what_never_was_costs_the_same_however_much_is_posted() {
     for n in 0..100_000 {
         withdraw(&stage, 0, n);
     }
-    stage.run(&mut KeepAll);
+    stage.run();
     assert_eq!(stage.node.stats().stale, 100_000);
     assert_eq!(stage.node.posted_receives(), 100_000);
     // What is there is called off, once, and by nobody else.
     stage.spend(0, 0, 1);
     stage.offer(0, 77, 8);
     withdraw(&stage, 1, 77);
-    stage.run(&mut KeepAll);
+    stage.run();
     assert_eq!(stage.node.posted_receives(), 99_999);
     withdraw(&stage, 0, 77);
     withdraw(&stage, 0, 77);
-    stage.run(&mut KeepAll);
+    stage.run();
     assert_eq!(stage.node.posted_receives(), 100_000);
     assert_eq!(stage.node.stats().stale, 100_002);
 }
@@ -457,16 +443,16 @@ fn each_of_many_that_go_together_costs_what_it_has_left() {
             .send(to, MatchBits(3), vec![0; 8], 0, SendMode::Synchronous);
         assert!(matches!(send, Ok(Posted::Pending(_))));
     }
-    stage.run(&mut KeepAll);
+    stage.run();
     assert_eq!(stage.node.requests(), 3 * PEERS as usize);
     for n in 0..PEERS {
         stage.say(n, Header::new(Kind::Disconnect, 0, 0), &[]);
     }
-    stage.run(&mut KeepAll);
+    stage.run();
     assert_eq!(stage.node.partners(), 0);
     assert_eq!(stage.node.unexpected_bytes(), 0);
     let mut ended = 0;
-    while stage.node.poll_completion().is_some() {
+    while stage.node.owner_mut().next_completion().is_some() {
         ended += 1;
     }
     assert_eq!(ended, 2 * PEERS);

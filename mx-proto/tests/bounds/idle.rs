@@ -2,7 +2,8 @@
 
 use super::live;
 use super::script::Stage;
-use mx_proto::{Config, KeepAll, MatchBits, MatchMask, PartnerId, Posted, SendMode};
+use mx_proto::{Config, MatchBits, MatchMask, PartnerId, Posted, SendMode};
+use mx_sim::CallOff;
 use std::time::Instant;
 
 /// Bytes of a quiet partner in the endpoint, tables included, whatever their fill.
@@ -37,7 +38,7 @@ fn a_quiet_partner_takes_little_memory_whether_it_was_busy_or_not() {
             stage.eager(n, n.into(), &[1; 100]);
             stage.offer(n, n.into(), 50_000);
         }
-        stage.run(&mut KeepAll);
+        stage.run();
         for n in 0..peers {
             for len in [100, 50_000] {
                 let memory = vec![0; len];
@@ -57,8 +58,8 @@ fn a_quiet_partner_takes_little_memory_whether_it_was_busy_or_not() {
                 }
             }
         }
-        stage.run(&mut KeepAll);
-        while stage.node.poll_completion().is_some() {}
+        stage.run();
+        while stage.node.owner_mut().next_completion().is_some() {}
         assert_eq!(
             (stage.node.requests(), stage.node.unexpected_bytes()),
             (0, 0)
@@ -76,7 +77,7 @@ fn idle_call(stage: &mut Stage) -> f64 {
     let round = |stage: &mut Stage| {
         let start = Instant::now();
         for _ in 0..CALLS {
-            assert!(!stage.node.progress(&mut KeepAll));
+            assert!(!stage.node.progress());
         }
         start.elapsed().as_nanos() as f64 / f64::from(CALLS)
     };

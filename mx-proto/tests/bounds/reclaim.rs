@@ -2,17 +2,11 @@
 
 use super::script::Stage;
 use mx_proto::wire::{Header, Kind};
-use mx_proto::{
-    Arrival, Config, Handler, KeepAll, MatchBits, MatchMask, Received, Source, Verdict,
-};
+use mx_proto::{Arrival, Config, MatchBits, MatchMask, Received, Verdict};
 
 /// Has done with everything.
-struct Finish;
-
-impl Handler<Vec<u8>> for Finish {
-    fn unexpected<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict<Vec<u8>> {
-        Verdict::Finished
-    }
+fn finish(_: &Arrival) -> Verdict<Vec<u8>> {
+    Verdict::Finished
 }
 
 fn listening(limit: usize, epoch_packets: u32, peers: u32) -> Stage {
@@ -42,12 +36,12 @@ fn answer(stage: &Stage, reclaim: &(mx_proto::LinkId, Header, Vec<u8>)) -> (u32,
 /// One peer sends a message that is done with at once; all answer what they are asked. Who was.
 fn busy(stage: &mut Stage, link: u32, len: usize) -> Vec<u32> {
     stage.send_honestly(link, 1, &vec![1; len]);
-    stage.run(&mut Finish);
+    stage.run_with(finish);
     let asked = stage.sent(Kind::Reclaim);
     for reclaim in &asked {
         answer(stage, reclaim);
     }
-    stage.run(&mut Finish);
+    stage.run_with(finish);
     assert!(stage.sent(Kind::Reclaim).is_empty() || !asked.is_empty());
     asked.iter().map(|(link, _, _)| link.index()).collect()
 }
@@ -165,7 +159,7 @@ fn who_came_early_and_stays_busy_shares_with_who_comes_late() {
     for n in late..60 {
         stage.call(n, n);
     }
-    stage.run(&mut Finish);
+    stage.run_with(finish);
     for n in 0..6_000 {
         busy(&mut stage, n % 3, 8_000);
         busy(&mut stage, late + n % 57, 2_000);
@@ -184,7 +178,7 @@ fn one_step_asks_few_and_each_is_asked_once_until_it_answers() {
     let mut asked = vec![0; peers as usize];
     for _ in 0..250_000 {
         stage.send_honestly(0, 1, &[1; 1000]);
-        stage.run(&mut Finish);
+        stage.run_with(finish);
         let now = stage.sent(Kind::Reclaim);
         assert!(now.len() <= 8, "{}", now.len());
         for (link, _, _) in now {
@@ -202,12 +196,12 @@ fn a_yield_of_more_than_the_window_ends_its_sender_and_so_does_one_unasked() {
     let mut stage = listening(1 << 20, 1, 120);
     let others = |stage: &Stage| stage.node.partners();
     stage.say(7, Header::new(Kind::Yield, 0, 1), &[]);
-    stage.run(&mut Finish);
+    stage.run_with(finish);
     assert_eq!((others(&stage), stage.node.stats().malformed), (119, 1));
     let mut liar = None;
     for _ in 0..5_000 {
         stage.send_honestly(119, 1, &[1; 900]);
-        stage.run(&mut Finish);
+        stage.run_with(finish);
         for reclaim in stage.sent(Kind::Reclaim) {
             if liar.is_none() {
                 liar = Some(reclaim.0.index());
@@ -217,7 +211,7 @@ fn a_yield_of_more_than_the_window_ends_its_sender_and_so_does_one_unasked() {
                 answer(&stage, &reclaim);
             }
         }
-        stage.run(&mut Finish);
+        stage.run_with(finish);
     }
     assert!(liar.is_some());
     assert_eq!((others(&stage), stage.node.stats().malformed), (118, 2));
@@ -232,13 +226,13 @@ fn a_partner_whose_messages_all_wait_goes_on_when_others_leave_room() {
     let mut left = 0;
     while stage.send_honestly(0, 1, &[]) {
         left += 1;
-        stage.run(&mut KeepAll);
+        stage.run();
     }
     assert!(left > 40, "{left}");
     let mut second = 0;
     while stage.send_honestly(1, 2, &[]) {
         second += 1;
-        stage.run(&mut KeepAll);
+        stage.run();
     }
     assert!((4..=20).contains(&second), "{second}");
     assert_eq!(stage.window(1).1, 0);
@@ -247,7 +241,7 @@ fn a_partner_whose_messages_all_wait_goes_on_when_others_leave_room() {
         let got = stage.node.recv(MatchBits(1), MatchMask::EXACT, vec![], 0);
         assert!(matches!(got, Ok(Received::Complete(_))));
     }
-    stage.run(&mut KeepAll);
+    stage.run();
     assert!(stage.window(1).1 > 0);
     let (used, limit) = stage.node.unexpected_usage();
     assert!(used <= limit);

@@ -6,12 +6,14 @@
 //!
 //! Peer `n` has link `n` and the name `n + 1`. It says what the test says, true or not.
 
+use mx_proto::owner::Queue;
 use mx_proto::port::{Body, Close, ConnectError, HeaderBytes, Limits, Port, SendError, Sent, Sink};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{
-    Clock, Config, Endpoint, EndpointId, Handler, Identity, Instant, LinkId, NicId, SessionId,
-    Target,
+    Arrival, Clock, Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, LinkId,
+    NicId, Owner, SessionId, Source, Target, Verdict,
 };
+use mx_sim::Queued;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -159,7 +161,56 @@ impl Port<Vec<u8>> for Script {
     fn disarm(&mut self) {}
 }
 
-pub(crate) type Node = Endpoint<Script, Vec<u8>, StillClock>;
+/// Keeps what it is told, and answers as a test wants.
+pub(crate) struct Desk {
+    queue: Queue<Vec<u8>>,
+    answer: Answer,
+}
+
+/// What becomes of a message that no receive accepts.
+pub(crate) type Answer = fn(&Arrival) -> Verdict<Vec<u8>>;
+
+fn keep(_: &Arrival) -> Verdict<Vec<u8>> {
+    Verdict::Continue
+}
+
+impl Desk {
+    pub(crate) fn next_completion(&mut self) -> Option<Completion> {
+        self.queue.next_completion()
+    }
+
+    pub(crate) fn next_down(&mut self) -> Option<Down> {
+        self.queue.next_down()
+    }
+}
+
+impl Queued for Desk {
+    fn queue(&mut self) -> &mut Queue<Vec<u8>> {
+        &mut self.queue
+    }
+}
+
+impl Owner for Desk {
+    type Memory = Vec<u8>;
+
+    fn completed(&mut self, completion: Completion) {
+        self.queue.completed(completion);
+    }
+
+    fn down(&mut self, down: Down) {
+        self.queue.down(down);
+    }
+
+    fn arrived<B: Source + ?Sized>(&mut self, it: &Arrival, _: Option<&B>) -> Verdict<Vec<u8>> {
+        (self.answer)(it)
+    }
+
+    fn has_news(&self) -> bool {
+        self.queue.has_news()
+    }
+}
+
+pub(crate) type Node = Endpoint<Script, StillClock, Desk>;
 
 /// The endpoint and everybody else.
 pub(crate) struct Stage {
@@ -176,7 +227,11 @@ impl Stage {
             session: SessionId(1),
         };
         let port = Script(wires.clone());
-        let node = Endpoint::new(config, identity, KEY, port, StillClock);
+        let desk = Desk {
+            queue: Queue::default(),
+            answer: keep,
+        };
+        let node = Endpoint::new(config, identity, KEY, port, StillClock, desk);
         Self { node, wires }
     }
 
@@ -213,10 +268,10 @@ impl Stage {
         for n in 0..count {
             stage.call(n, n);
             if n % 1000 == 999 {
-                stage.run(&mut mx_proto::KeepAll);
+                stage.run();
             }
         }
-        stage.run(&mut mx_proto::KeepAll);
+        stage.run();
         assert_eq!(stage.node.partners(), count as usize);
         stage
     }
@@ -276,23 +331,32 @@ impl Stage {
     }
 
     /// Lets the endpoint work until nothing happens any more.
-    pub(crate) fn run<H: Handler<Vec<u8>>>(&mut self, handler: &mut H) {
+    pub(crate) fn run(&mut self) {
+        self.run_with(keep);
+    }
+
+    /// The same with an answer to what no receive accepts.
+    pub(crate) fn run_with(&mut self, answer: Answer) {
+        self.node.owner_mut().answer = answer;
         for _ in 0..1_000_000 {
-            if !self.node.progress(handler) && self.wires(|wires| wires.inbound.is_empty()) {
+            if !self.node.progress() && self.wires(|wires| wires.inbound.is_empty()) {
                 return;
             }
         }
         panic!("the endpoint never comes to rest");
     }
 
-    /// The same while something always waits that cannot go: so many calls.
-    pub(crate) fn run_while_busy_at_most<H: Handler<Vec<u8>>>(
-        &mut self,
-        calls: usize,
-        handler: &mut H,
-    ) {
+    /// It works once.
+    pub(crate) fn work_once(&mut self, answer: Answer) {
+        self.node.owner_mut().answer = answer;
+        self.node.progress();
+    }
+
+    /// The same as [`Self::run`] while something always waits that cannot go: so many calls.
+    pub(crate) fn run_while_busy_at_most(&mut self, calls: usize) {
+        self.node.owner_mut().answer = keep;
         for _ in 0..calls {
-            self.node.progress(handler);
+            self.node.progress();
         }
         assert!(self.wires(|wires| wires.inbound.is_empty()));
     }

@@ -5,7 +5,7 @@ use super::script::Stage;
 use mx_proto::supply::{Level, Supply};
 use mx_proto::wire::Kind;
 use mx_proto::{
-    Config, DownReason, Event, KeepAll, MatchBits, MatchMask, PartnerId, Received, SendMode, Status,
+    Config, Down, DownReason, MatchBits, MatchMask, PartnerId, Received, SendMode, Status,
 };
 use std::cell::Cell;
 
@@ -72,10 +72,10 @@ fn partners_and_their_messages_take_no_more_than_is_claimed_for_them() {
             for n in 0..4 * peers {
                 stage.offer(n % peers, n.into(), 50_000);
                 if n % 1000 == 999 {
-                    stage.run(&mut KeepAll);
+                    stage.run();
                 }
             }
-            stage.run(&mut KeepAll);
+            stage.run();
             // Another mask: all of them are put in order once more.
             let mask = MatchMask(0xffff_ffff);
             assert!(stage.node.probe(MatchBits(3), mask).is_some());
@@ -94,13 +94,13 @@ fn newcomers_are_refused_while_memory_is_short_and_let_in_afterwards() {
         stage.wires(|wires| wires.listen = true);
         LEVEL.set(level);
         stage.call(1, 1);
-        stage.run(&mut KeepAll);
+        stage.run();
         assert_eq!(stage.node.partners(), 1);
         let refusals = stage.sent(Kind::Reply);
         assert!(matches!(&refusals[..], [(_, told, _)] if told.aux != 0));
         LEVEL.set(Level::Ample);
         stage.call(2, 1);
-        stage.run(&mut KeepAll);
+        stage.run();
         assert_eq!(stage.node.partners(), 2);
     }
 }
@@ -108,7 +108,7 @@ fn newcomers_are_refused_while_memory_is_short_and_let_in_afterwards() {
 #[test]
 fn a_message_that_there_is_no_memory_for_ends_its_sender_and_nobody_else() {
     let mut stage = Stage::with_peers(config(), 3);
-    while stage.node.poll_event().is_some() {}
+    while stage.node.owner_mut().next_down().is_some() {}
     for n in 0..3 {
         let got = stage
             .node
@@ -118,21 +118,25 @@ fn a_message_that_there_is_no_memory_for_ends_its_sender_and_nobody_else() {
     // Short: what lies here stays, and more is kept.
     LEVEL.set(Level::Short);
     stage.eager(0, 100, &[5; 8]);
-    stage.run(&mut KeepAll);
+    stage.run();
     assert_eq!(stage.node.stats().out_of_memory, 0);
     LEVEL.set(Level::Dire);
     // One that a receive waits for is received, whatever there is.
     stage.eager(0, 0, &[1; 8]);
     stage.eager(1, 101, &[2; 8]);
     stage.offer(2, 102, 1 << 20);
-    stage.run(&mut KeepAll);
-    let done = stage.node.poll_completion().expect("it was received");
+    stage.run();
+    let done = stage
+        .node
+        .owner_mut()
+        .next_completion()
+        .expect("it was received");
     assert_eq!((done.context, done.status), (0, Status::Success));
     assert_eq!(stage.node.stats().out_of_memory, 2);
     assert_eq!(stage.node.partners(), 1);
     for _ in 0..2 {
-        let down = stage.node.poll_event();
-        let Some(Event::PartnerDown { reason, .. }) = down else {
+        let down = stage.node.owner_mut().next_down();
+        let Some(Down { reason, .. }) = down else {
             panic!("{down:?}");
         };
         assert_eq!(reason, DownReason::NoMemory);
@@ -145,10 +149,14 @@ fn a_message_that_there_is_no_memory_for_ends_its_sender_and_nobody_else() {
     LEVEL.set(Level::Ample);
     for n in 1..3 {
         stage.call(2 + n, n);
-        stage.run(&mut KeepAll);
+        stage.run();
         stage.eager(2 + n, n.into(), &[3; 8]);
-        stage.run(&mut KeepAll);
-        let done = stage.node.poll_completion().expect("it is served");
+        stage.run();
+        let done = stage
+            .node
+            .owner_mut()
+            .next_completion()
+            .expect("it is served");
         assert_eq!((done.context, done.status), (n.into(), Status::Success));
     }
     assert_eq!(stage.node.partners(), 3);

@@ -2,12 +2,12 @@
 
 use super::pair::{self, Pair, Side};
 use super::{EXACT, bits, connected};
-use mx_proto::{Event, KeepAll, Kind, PartnerId, SendMode, Status};
+use mx_proto::{Down, Kind, PartnerId, SendMode, Status};
 
 /// How a's or b's only completion ended.
 macro_rules! ended {
     ($node:expr) => {{
-        let done = $node.poll_completion().expect("it has ended");
+        let done = $node.owner_mut().next_completion().expect("it has ended");
         assert_eq!(done.kind, Kind::Connect);
         (done.status, done.partner)
     }};
@@ -40,10 +40,7 @@ fn the_end_of_one_of_two_links_loses_nothing_of_the_other() {
         }
         pair.a.close();
         pair.run();
-        assert!(matches!(
-            pair.b.poll_event(),
-            Some(Event::PartnerDown { .. })
-        ));
+        assert!(matches!(pair.b.owner_mut().next_down(), Some(Down { .. })));
         for tag in 1..=3 {
             assert!(
                 pair.b.probe(bits(tag), EXACT).is_some(),
@@ -82,13 +79,13 @@ fn called_off_after(steps: u32, newest_first: bool, again: Again) {
     let (a, b) = (pair.target(Side::A), pair.target(Side::B));
     let called_off = pair.a.connect(b, pair::KEY, bits(0), 1).unwrap();
     if steps % 2 == 0 {
-        pair.b.progress(&mut KeepAll);
+        pair.b.progress();
     }
     pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
     for step in 0..steps {
         match (steps >> (step % 4)) & 1 {
-            0 => pair.a.progress(&mut KeepAll),
-            _ => pair.b.progress(&mut KeepAll),
+            0 => pair.a.progress(),
+            _ => pair.b.progress(),
         };
     }
     pair.a.cancel_unmatched(called_off);
@@ -96,7 +93,7 @@ fn called_off_after(steps: u32, newest_first: bool, again: Again) {
         let second = pair.a.connect(b, pair::KEY, bits(0), 2).unwrap();
         if again == Again::AndCalledOff {
             for _ in 0..steps % 3 {
-                pair.a.progress(&mut KeepAll);
+                pair.a.progress();
             }
             pair.a.cancel_unmatched(second);
         }
@@ -136,7 +133,7 @@ fn a_connect_that_meets_the_end_of_a_session_goes_to_the_next() {
         let after = pair.b.partner_identity(new).unwrap();
         assert_eq!((after.nic, after.endpoint), (before.nic, before.endpoint));
         assert_ne!(after.session, before.session);
-        assert!(pair.b.poll_completion().is_none());
+        assert!(pair.b.owner_mut().next_completion().is_none());
     }
 }
 
@@ -160,5 +157,5 @@ fn a_connect_that_goes_on_can_be_cancelled() {
     let id = pair.b.connect(a, pair::KEY, bits(0), 5).unwrap();
     assert!(pair.b.cancel_unmatched(id));
     pair.run();
-    assert!(pair.b.poll_completion().is_none());
+    assert!(pair.b.owner_mut().next_completion().is_none());
 }

@@ -10,13 +10,13 @@ use super::pair::{self, Node, Pair, Shared, Side};
 use super::{EXACT, bits};
 use mx_proto::port::LinkDown;
 use mx_proto::{
-    Completion, DownReason, Event, Kind, PartnerId, Received, RequestId, SendMode, Status, Target,
+    Completion, Down, DownReason, Kind, PartnerId, Received, RequestId, SendMode, Status, Target,
 };
 use mx_sim::Rng;
 
 /// How a node's connects have ended, the oldest first.
 fn connected(node: &mut Node) -> Vec<(Status, PartnerId)> {
-    std::iter::from_fn(|| node.poll_completion())
+    std::iter::from_fn(|| node.owner_mut().next_completion())
         .filter(|done| done.kind == Kind::Connect)
         .map(|done| (done.status, done.partner))
         .collect()
@@ -24,8 +24,8 @@ fn connected(node: &mut Node) -> Vec<(Status, PartnerId)> {
 
 /// Why its partners have gone.
 fn gone(node: &mut Node) -> Vec<DownReason> {
-    std::iter::from_fn(|| node.poll_event())
-        .map(|Event::PartnerDown { reason, .. }| reason)
+    std::iter::from_fn(|| node.owner_mut().next_down())
+        .map(|Down { reason, .. }| reason)
         .collect()
 }
 
@@ -165,8 +165,8 @@ struct Caller {
 impl Caller {
     /// Takes in what has happened.
     fn look(&mut self, node: &mut Node, what: &str) {
-        while let Some(event) = node.poll_event() {
-            let Event::PartnerDown {
+        while let Some(event) = node.owner_mut().next_down() {
+            let Down {
                 partner, reason, ..
             } = event;
             let ours = matches!(
@@ -176,7 +176,7 @@ impl Caller {
             assert!(ours, "down: {reason}; {what}");
             self.partners.retain(|known| *known != partner);
         }
-        while let Some(done) = node.poll_completion() {
+        while let Some(done) = node.owner_mut().next_completion() {
             self.connects.retain(|connect| *connect != done.request);
             let lives = node.partner_identity(done.partner).is_some();
             if done.kind == Kind::Connect && done.status == Status::Success && lives {
@@ -269,7 +269,9 @@ fn anything_crosses(seed: u64, orphans: usize, secret: Option<&str>) {
         receive_all(&mut pair.b);
         pair.run();
     }
-    while pair.a.poll_completion().is_some() || pair.b.poll_completion().is_some() {}
+    while pair.a.owner_mut().next_completion().is_some()
+        || pair.b.owner_mut().next_completion().is_some()
+    {}
     talk(&mut pair, of_a, of_b, &what);
     assert_eq!((gone(&mut pair.a), gone(&mut pair.b)), (vec![], vec![]));
 }

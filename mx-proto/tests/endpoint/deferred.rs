@@ -1,25 +1,12 @@
 //! Messages whose fate is decided later: nothing overtakes them, nothing is lost, credit is exact.
 
-use super::pair::{self, Pair, Shared};
+use super::pair::{self, Pair, defer};
 use super::{EXACT, bits, completions, connected, pattern, pending, waiting};
 use mx_proto::{
-    Arrival, Clock, Decision, Deferred, Handler, KeepAll, MatchMask, PartnerId, Received,
-    RequestId, SendMode, Source, Status, Verdict,
+    Clock, Decision, Deferred, MatchMask, PartnerId, Received, RequestId, SendMode, Status,
 };
+use mx_sim::CallOff;
 use std::time::Duration;
-
-/// Defers everything it is asked about, and counts how often that is.
-#[derive(Default)]
-struct DeferAll {
-    asked: usize,
-}
-
-impl Handler<Shared> for DeferAll {
-    fn unexpected<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict<Shared> {
-        self.asked += 1;
-        Verdict::Defer
-    }
-}
 
 /// Two endpoints that know each other, and what a calls b.
 fn acquainted() -> (Pair, PartnerId) {
@@ -38,7 +25,7 @@ fn send(pair: &mut Pair, to: PartnerId, tag: u64, data: Vec<u8>) -> Option<Reque
 }
 
 fn arrive(pair: &mut Pair) {
-    pair.run_with(&mut DeferAll::default());
+    pair.run_with(defer);
 }
 
 fn next(pair: &mut Pair) -> Deferred {
@@ -54,8 +41,8 @@ fn nothing_is_taken_in_before_a_deferred_message_is_decided() {
     send(&mut pair, b, 2, vec![2]);
     waiting(pair.b.recv(bits(2), EXACT, pair.shared(1), 2).unwrap());
     arrive(&mut pair);
-    assert!(!pair.b.progress(&mut DeferAll::default()));
-    assert_eq!(pair.b.poll_completion(), None);
+    assert!(!pair.b_works(defer));
+    assert_eq!(pair.b.owner_mut().next_completion(), None);
     let first = next(&mut pair);
     assert_eq!(
         (first.arrival.bits, first.body()),
@@ -64,11 +51,11 @@ fn nothing_is_taken_in_before_a_deferred_message_is_decided() {
     // It is still undecided, and it is the only one to be had.
     assert!(pair.b.next_deferred().is_none());
     assert_eq!(pair.b.undecided(), 1);
-    assert!(!pair.b.progress(&mut DeferAll::default()));
+    assert!(!pair.b_works(defer));
     pair.b.decide(first, Decision::Finished);
     assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (0, 0));
     arrive(&mut pair);
-    assert_eq!(pair.b.poll_completion().unwrap().bits, bits(2));
+    assert_eq!(pair.b.owner_mut().next_completion().unwrap().bits, bits(2));
 }
 
 #[test]
@@ -93,8 +80,11 @@ fn posting_cancelling_and_sending_go_on_while_a_message_is_being_decided() {
     assert_eq!((pair.a.posted_receives(), pair.b.requests()), (0, 1));
     pair.b.decide(message, Decision::Continue);
     arrive(&mut pair);
-    assert_eq!(pair.a.poll_completion().unwrap().context, 3);
-    assert_eq!(pair.b.poll_completion().unwrap().request, answer);
+    assert_eq!(pair.a.owner_mut().next_completion().unwrap().context, 3);
+    assert_eq!(
+        pair.b.owner_mut().next_completion().unwrap().request,
+        answer
+    );
 }
 
 #[test]
@@ -121,7 +111,7 @@ fn continue_leaves_a_message_as_unexpected_unless_a_receive_was_posted_meanwhile
             }
             arrive(&mut pair);
             let late = posted_meanwhile || len == 100_000;
-            assert_eq!(pair.b.poll_completion().is_some(), late);
+            assert_eq!(pair.b.owner_mut().next_completion().is_some(), late);
             assert_eq!(buffer.bytes(), pattern(len, 7));
             assert_eq!(pair.b.unexpected_bytes() + pair.a.requests(), 0);
         }
@@ -141,10 +131,10 @@ fn the_sender_of_a_message_finished_later_learns_it() {
         arrive(&mut pair);
         let message = next(&mut pair);
         assert!(message.body().is_none());
-        assert_eq!(pair.a.poll_completion(), None);
+        assert_eq!(pair.a.owner_mut().next_completion(), None);
         pair.b.decide(message, Decision::Finished);
         arrive(&mut pair);
-        assert_eq!(pair.a.poll_completion().unwrap().status, status);
+        assert_eq!(pair.a.owner_mut().next_completion().unwrap().status, status);
         assert!(pair.b.probe(bits(1), EXACT).is_none());
     }
 }
@@ -158,18 +148,17 @@ fn messages_of_one_poll_are_deferred_without_asking_again_and_decided_in_order()
         send(&mut pair, b, n.into(), vec![n; large + 1]);
     }
     send(&mut pair, b, 50, vec![50]);
-    let mut handler = DeferAll::default();
-    pair.run_with(&mut handler);
-    assert_eq!((handler.asked, pair.b.undecided()), (1, 5));
+    pair.run_with(defer);
+    assert_eq!((pair.b.owner().asked.len(), pair.b.undecided()), (1, 5));
     for n in 0..4 {
         let message = next(&mut pair);
         assert_eq!(message.arrival.bits, bits(n));
         pair.b.decide(message, Decision::Continue);
     }
     // One for which a receive was posted has its turn like others, but is not shown.
-    assert_eq!(pair.b.poll_completion(), None);
+    assert_eq!(pair.b.owner_mut().next_completion(), None);
     assert!(pair.b.next_deferred().is_none());
-    assert_eq!(pair.b.poll_completion().unwrap().context, 50);
+    assert_eq!(pair.b.owner_mut().next_completion().unwrap().context, 50);
     for n in 0..4 {
         let oldest = pair.b.probe(bits(0), MatchMask(0)).unwrap();
         assert_eq!(oldest.bits, bits(n));
@@ -190,10 +179,13 @@ fn a_receive_does_not_get_its_message_before_one_that_waits_to_be_decided() {
         // The program takes the second for a proof of the first, which it has asked for meanwhile.
         let first = pair.shared(5);
         waiting(pair.b.recv(bits(1), EXACT, first.clone(), 1).unwrap());
-        assert_eq!((pair.b.undecided(), pair.b.poll_completion()), (2, None));
+        assert_eq!(
+            (pair.b.undecided(), pair.b.owner_mut().next_completion()),
+            (2, None)
+        );
         assert!(pair.b.next_deferred().is_none(), "both are received");
         arrive(&mut pair);
-        let ends: Vec<_> = std::iter::from_fn(|| pair.b.poll_completion()).collect();
+        let ends: Vec<_> = std::iter::from_fn(|| pair.b.owner_mut().next_completion()).collect();
         let contexts: Vec<_> = ends.iter().map(|end| end.context).collect();
         assert_eq!(contexts, [1, 2]);
         assert_eq!(
@@ -298,18 +290,22 @@ fn a_receive_whose_message_was_withdrawn_gets_what_lies_there_oldest_first() {
         waiting(pair.b.recv(bits(1), EXACT, buffer.clone(), 1).unwrap());
         let offer = send(&mut pair, b, 1, vec![1; 50_000]).unwrap();
         // Only b works, so that a does not hear that it is asked for the bytes.
-        pair.b.progress(&mut KeepAll);
+        pair.b.progress();
         assert_eq!(pair.b.posted_receives(), 0);
         if unexpected_first {
             send(&mut pair, b, 1, vec![2]);
-            pair.b.progress(&mut KeepAll);
+            pair.b.progress();
         }
         send(&mut pair, b, 1, vec![3]);
         pair.a.cancel(offer);
-        pair.b.progress(&mut DeferAll::default());
+        pair.b_works(defer);
         assert_eq!(pair.b.undecided(), 1);
         let shown = pair.b.next_deferred();
-        let done = pair.b.poll_completion().expect("it has another message");
+        let done = pair
+            .b
+            .owner_mut()
+            .next_completion()
+            .expect("it has another message");
         assert_eq!((done.context, done.length), (1, 1));
         assert_eq!(buffer.bytes()[0], if unexpected_first { 2 } else { 3 });
         assert_eq!(shown.is_some(), unexpected_first);

@@ -4,7 +4,7 @@ use super::bits;
 use super::pair::{self, Pair, Side};
 use mx_proto::origin::{Address, Proof};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
-use mx_proto::{DownReason, Event, NicId, Status, Target};
+use mx_proto::{Down, DownReason, NicId, Status, Target};
 use std::time::Duration;
 
 /// An introduction as that interface, endpoint 3, in that life, to b.
@@ -52,7 +52,13 @@ fn a_claim_to_a_living_peers_place_changes_nothing_for_it() {
         assert_eq!(pair.b.stats().intruders, attempt);
         pair.talk(b);
     }
-    assert_eq!((pair.a.poll_event(), pair.b.poll_event()), (None, None));
+    assert_eq!(
+        (
+            pair.a.owner_mut().next_down(),
+            pair.b.owner_mut().next_down()
+        ),
+        (None, None)
+    );
     assert_eq!(pair.b.partners(), 1);
     pair.advance(Duration::from_secs(5));
     pair.talk(b);
@@ -68,17 +74,14 @@ fn a_peer_whose_link_is_down_is_replaced_at_once() {
     pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
     pair.run();
     // Nothing has been heard of the end yet.
-    assert_eq!(pair.a.poll_completion(), None);
+    assert_eq!(pair.a.owner_mut().next_completion(), None);
     pair.hold(&[]);
     pair.run();
     assert_eq!(
-        pair.a.poll_completion().map(|done| done.status),
+        pair.a.owner_mut().next_completion().map(|done| done.status),
         Some(Status::Success)
     );
-    assert!(matches!(
-        pair.b.poll_event(),
-        Some(Event::PartnerDown { .. })
-    ));
+    assert!(matches!(pair.b.owner_mut().next_down(), Some(Down { .. })));
     assert_eq!(pair.b.partners(), 1);
 }
 
@@ -93,8 +96,8 @@ fn who_has_a_silent_peers_address_by_now_replaces_it_at_once() {
     let b = pair.connected();
     pair.talk(b);
     assert!(matches!(
-        pair.b.poll_event(),
-        Some(Event::PartnerDown {
+        pair.b.owner_mut().next_down(),
+        Some(Down {
             reason: DownReason::Restarted,
             ..
         })
@@ -129,7 +132,13 @@ fn who_claims_a_silent_peers_place_and_has_not_its_address_does_not_hurry_its_en
     pair.run();
     assert_eq!(replies(&mut pair, forger), (vec![3], true));
     pair.talk(b);
-    assert_eq!((pair.a.poll_event(), pair.b.poll_event()), (None, None));
+    assert_eq!(
+        (
+            pair.a.owner_mut().next_down(),
+            pair.b.owner_mut().next_down()
+        ),
+        (None, None)
+    );
     let stats = pair.b.stats();
     assert_eq!((stats.unproven, stats.intruders), (2, 1));
     assert_eq!(pair.b.partners(), 1);
@@ -158,7 +167,13 @@ fn whoever_knows_a_peers_session_can_neither_end_it_nor_join_it() {
         );
         pair.talk(b);
     }
-    assert_eq!((pair.a.poll_event(), pair.b.poll_event()), (None, None));
+    assert_eq!(
+        (
+            pair.a.owner_mut().next_down(),
+            pair.b.owner_mut().next_down()
+        ),
+        (None, None)
+    );
     assert_eq!((pair.b.partners(), pair.b.stats().unproven), (1, 4));
 }
 
@@ -265,7 +280,7 @@ fn who_has_overheard_a_hello_is_not_confirmed_to_have_said_it() {
     let target = pair.target(Side::B);
     pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
     pair.run();
-    let done = pair.a.poll_completion().map(|done| done.status);
+    let done = pair.a.owner_mut().next_completion().map(|done| done.status);
     assert_eq!(done, Some(Status::Success));
 }
 
@@ -309,7 +324,7 @@ fn a_peer_that_says_it_is_another_known_one_is_not_taken_for_it() {
     header.body_len = body.len() as u32;
     pair.inject(link, header.emit(), body);
     pair.run();
-    let done = pair.b.poll_completion().expect("it ends");
+    let done = pair.b.owner_mut().next_completion().expect("it ends");
     assert_ne!(done.status, Status::Success);
     assert_eq!(pair.b.partners(), 1, "a is still there");
 }
@@ -351,8 +366,8 @@ fn one_source_has_its_share_of_the_places_and_others_get_in() {
     pair.inject(links[1], bye.emit(), Vec::new());
     pair.run();
     assert!(matches!(
-        pair.b.poll_event(),
-        Some(Event::PartnerDown {
+        pair.b.owner_mut().next_down(),
+        Some(Down {
             reason: DownReason::Disconnected,
             ..
         })

@@ -15,10 +15,10 @@ mod waiting;
 
 use mx_proto::wire::{Header, Kind as Packet};
 use mx_proto::{
-    Arrival, Cancelled, Completion, DownReason, Event, Handler, KeepAll, Kind, MatchBits,
-    MatchMask, PartnerId, PostError, Posted, Received, RequestId, SendMode, Source, Status,
-    Verdict,
+    Completion, Down, DownReason, Kind, MatchBits, MatchMask, PartnerId, PostError, Posted,
+    Received, RequestId, SendMode, Status,
 };
+use mx_sim::{CallOff, Cancelled};
 use pair::{Pair, Side};
 use std::time::Duration;
 
@@ -39,7 +39,11 @@ fn connected(pair: &mut Pair) -> (PartnerId, PartnerId) {
     let target = pair.target(Side::B);
     pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
     pair.run();
-    let done = pair.a.poll_completion().expect("a connect completes");
+    let done = pair
+        .a
+        .owner_mut()
+        .next_completion()
+        .expect("a connect completes");
     assert_eq!(
         (done.kind, done.status, done.context),
         (Kind::Connect, Status::Success, 1)
@@ -58,7 +62,11 @@ fn connected(pair: &mut Pair) -> (PartnerId, PartnerId) {
         panic!("nothing can be there yet")
     };
     pair.run();
-    let first = pair.b.poll_completion().expect("the first message arrives");
+    let first = pair
+        .b
+        .owner_mut()
+        .next_completion()
+        .expect("the first message arrives");
     (done.partner, first.partner)
 }
 
@@ -77,7 +85,7 @@ fn waiting(received: Received) -> RequestId {
 }
 
 fn completions(endpoint: &mut pair::Node) -> Vec<Completion> {
-    std::iter::from_fn(|| endpoint.poll_completion()).collect()
+    std::iter::from_fn(|| endpoint.owner_mut().next_completion()).collect()
 }
 
 #[test]
@@ -96,13 +104,13 @@ fn messages_of_every_size_arrive_whole_whichever_side_is_first() {
                 .unwrap();
             pair.run();
             let done = if receive_first {
-                pair.b.poll_completion()
+                pair.b.owner_mut().next_completion()
             } else {
                 match pair.b.recv(bits(5), EXACT, buffer.clone(), 9).unwrap() {
                     Received::Complete(done) => Some(done),
                     Received::Pending(_) => {
                         pair.run();
-                        pair.b.poll_completion()
+                        pair.b.owner_mut().next_completion()
                     }
                 }
             };
@@ -138,11 +146,11 @@ fn a_short_receive_is_truncated_and_both_sides_learn_it() {
             )
             .unwrap();
         pair.run();
-        let done = pair.b.poll_completion().unwrap();
+        let done = pair.b.owner_mut().next_completion().unwrap();
         assert_eq!(done.status, Status::Truncated);
         assert_eq!((done.length, done.transferred), (len as u32, room as u32));
         assert_eq!(buffer.bytes(), pattern(len, 1)[..room]);
-        if let Some(sent) = pair.a.poll_completion() {
+        if let Some(sent) = pair.a.owner_mut().next_completion() {
             assert_eq!(
                 (sent.status, sent.transferred),
                 (Status::Truncated, room as u32)
@@ -194,11 +202,14 @@ fn a_synchronous_send_waits_for_its_receive() {
             .unwrap(),
     );
     pair.run();
-    assert_eq!(pair.a.poll_completion(), None);
+    assert_eq!(pair.a.owner_mut().next_completion(), None);
     let buffer = pair.shared(1);
     waiting(pair.b.recv(bits(2), EXACT, buffer.clone(), 0).unwrap());
     pair.run();
-    assert_eq!(pair.a.poll_completion().unwrap().status, Status::Success);
+    assert_eq!(
+        pair.a.owner_mut().next_completion().unwrap().status,
+        Status::Success
+    );
     assert_eq!(buffer.bytes(), [7]);
 }
 
@@ -228,13 +239,16 @@ fn whoever_has_no_byte_credit_offers_and_nothing_stalls() {
         )
         .unwrap();
     pair.run();
-    assert_eq!(pair.b.poll_completion().unwrap().bits, bits(7));
+    assert_eq!(pair.b.owner_mut().next_completion().unwrap().bits, bits(7));
     for n in 0..300u32 {
         let buffer = pair.shared(10_000);
         let received = pair.b.recv(bits(6), EXACT, buffer.clone(), 0).unwrap();
         pair.run();
         if let Received::Pending(_) = received {
-            assert_eq!(pair.b.poll_completion().unwrap().status, Status::Success);
+            assert_eq!(
+                pair.b.owner_mut().next_completion().unwrap().status,
+                Status::Success
+            );
         }
         assert_eq!(buffer.bytes(), pattern(10_000, n as u8), "message {n}");
     }
@@ -261,7 +275,7 @@ fn without_message_credit_sends_wait_in_order() {
         let received = pair.b.recv(bits(6), EXACT, buffer.clone(), 0).unwrap();
         pair.run();
         if let Received::Pending(_) = received {
-            assert!(pair.b.poll_completion().is_some());
+            assert!(pair.b.owner_mut().next_completion().is_some());
         }
         assert_eq!(buffer.bytes(), n.to_le_bytes());
     }
@@ -288,12 +302,12 @@ fn a_cancelled_offer_puts_its_receive_back() {
     data.forbid();
     pair.hold_data = false;
     pair.run();
-    assert_eq!(pair.b.poll_completion(), None);
+    assert_eq!(pair.b.owner_mut().next_completion(), None);
     pair.a
         .send(b, bits(1), pair.filled(vec![9; 5]), 0, SendMode::Standard)
         .unwrap();
     pair.run();
-    let done = pair.b.poll_completion().unwrap();
+    let done = pair.b.owner_mut().next_completion().unwrap();
     assert_eq!((done.context, done.transferred), (1, 5));
     assert_eq!(pair.a.cancel(send), Cancelled::Unknown);
     assert_eq!(completions(&mut pair.a), []);
@@ -328,7 +342,7 @@ fn a_cancelled_offer_that_was_there_first_leaves_its_receive_posted() {
         .send(b, bits(1), pair.filled(vec![9; 5]), 0, SendMode::Standard)
         .unwrap();
     pair.run();
-    let done = pair.b.poll_completion().unwrap();
+    let done = pair.b.owner_mut().next_completion().unwrap();
     assert_eq!((done.context, done.transferred), (1, 5));
 }
 
@@ -350,8 +364,11 @@ fn cancelling_a_matched_receive_tells_the_sender_and_frees_the_buffer() {
     buffer.forbid();
     pair.hold_data = false;
     pair.run();
-    assert_eq!(pair.b.poll_completion(), None);
-    assert_eq!(pair.a.poll_completion().unwrap().status, Status::Aborted);
+    assert_eq!(pair.b.owner_mut().next_completion(), None);
+    assert_eq!(
+        pair.a.owner_mut().next_completion().unwrap().status,
+        Status::Aborted
+    );
     // The session goes on.
     pair.a
         .send(b, bits(2), pair.filled(vec![1]), 0, SendMode::Standard)
@@ -374,7 +391,7 @@ fn unmatched_receives_are_cancelled_without_a_trace() {
         .send(b, bits(1), pair.filled(vec![1]), 0, SendMode::Standard)
         .unwrap();
     pair.run();
-    assert_eq!(pair.b.poll_completion(), None);
+    assert_eq!(pair.b.owner_mut().next_completion(), None);
     assert_eq!(pair.b.posted_receives(), 0);
 }
 
@@ -402,13 +419,13 @@ fn disconnect_ends_everything_on_both_sides_and_a_new_connect_starts_afresh() {
         (done.len(), done[0].context, done[0].status),
         (1, 5, Status::Unreachable)
     );
-    assert_eq!(pair.a.poll_event(), None);
-    let Some(Event::PartnerDown {
+    assert_eq!(pair.a.owner_mut().next_down(), None);
+    let Some(Down {
         partner,
         context,
         reason,
         ..
-    }) = pair.b.poll_event()
+    }) = pair.b.owner_mut().next_down()
     else {
         panic!("b is told")
     };
@@ -443,11 +460,11 @@ fn whoever_parts_and_comes_back_at_once_is_not_parted_from_again() {
     let target = pair.target(Side::B);
     pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
     pair.run();
-    let done = pair.a.poll_completion().unwrap();
+    let done = pair.a.owner_mut().next_completion().unwrap();
     assert_eq!(done.status, Status::Success);
-    let Some(Event::PartnerDown {
+    let Some(Down {
         partner, reason, ..
-    }) = pair.b.poll_event()
+    }) = pair.b.owner_mut().next_down()
     else {
         panic!("the old acquaintance is over")
     };
@@ -460,9 +477,18 @@ fn whoever_parts_and_comes_back_at_once_is_not_parted_from_again() {
             .unwrap();
         waiting(pair.b.recv(bits(2), EXACT, pair.shared(4), 0).unwrap());
         pair.run();
-        assert_eq!(pair.b.poll_completion().unwrap().status, Status::Success);
+        assert_eq!(
+            pair.b.owner_mut().next_completion().unwrap().status,
+            Status::Success
+        );
     }
-    assert_eq!((pair.a.poll_event(), pair.b.poll_event()), (None, None));
+    assert_eq!(
+        (
+            pair.a.owner_mut().next_down(),
+            pair.b.owner_mut().next_down()
+        ),
+        (None, None)
+    );
 }
 
 #[test]
@@ -484,19 +510,13 @@ fn a_lost_link_fails_the_partner_on_both_sides() {
     pair.cut();
     pair.run();
     assert_eq!(
-        pair.a.poll_completion().unwrap().status,
+        pair.a.owner_mut().next_completion().unwrap().status,
         Status::Unreachable
     );
-    assert!(matches!(
-        pair.a.poll_event(),
-        Some(Event::PartnerDown { .. })
-    ));
-    assert!(matches!(
-        pair.b.poll_event(),
-        Some(Event::PartnerDown { .. })
-    ));
+    assert!(matches!(pair.a.owner_mut().next_down(), Some(Down { .. })));
+    assert!(matches!(pair.b.owner_mut().next_down(), Some(Down { .. })));
     // A receive that nothing matched stays: it belongs to no partner.
-    assert_eq!(pair.b.poll_completion(), None);
+    assert_eq!(pair.b.owner_mut().next_completion(), None);
     assert_eq!(pair.b.posted_receives(), 1);
 }
 
@@ -506,7 +526,7 @@ fn a_wrong_key_is_refused_and_an_absent_peer_is_closed() {
     let target = pair.target(Side::B);
     pair.a.connect(target, pair::KEY + 1, bits(9), 4).unwrap();
     pair.run();
-    let done = pair.a.poll_completion().unwrap();
+    let done = pair.a.owner_mut().next_completion().unwrap();
     assert_eq!(
         (done.status, done.context, done.bits),
         (Status::BadKey, 4, bits(9))
@@ -517,7 +537,7 @@ fn a_wrong_key_is_refused_and_an_absent_peer_is_closed() {
         .unwrap();
     pair.run();
     assert_eq!(
-        pair.a.poll_completion().unwrap().status,
+        pair.a.owner_mut().next_completion().unwrap().status,
         Status::EndpointClosed
     );
     assert_eq!(pair.a.partners(), 0);
@@ -530,8 +550,8 @@ fn connecting_at_the_same_time_makes_one_partner_on_each_side() {
     pair.a.connect(to_b, pair::KEY, bits(0), 1).unwrap();
     pair.b.connect(to_a, pair::KEY, bits(0), 2).unwrap();
     pair.run();
-    let b = pair.a.poll_completion().unwrap();
-    let a = pair.b.poll_completion().unwrap();
+    let b = pair.a.owner_mut().next_completion().unwrap();
+    let a = pair.b.owner_mut().next_completion().unwrap();
     assert_eq!((a.status, b.status), (Status::Success, Status::Success));
     assert_eq!((pair.a.partners(), pair.b.partners()), (1, 1));
     for len in [1, 100_000] {
@@ -574,7 +594,7 @@ fn one_peer_under_two_addresses_is_one_partner() {
     let alias = pair.alias_of_b();
     pair.a.connect(alias, pair::KEY, bits(3), 6).unwrap();
     pair.run();
-    let done = pair.a.poll_completion().unwrap();
+    let done = pair.a.owner_mut().next_completion().unwrap();
     assert_eq!((done.status, done.partner), (Status::Success, b));
     assert_eq!((pair.a.partners(), pair.b.partners()), (1, 1));
 }
@@ -588,12 +608,15 @@ fn a_restarted_peer_is_a_new_partner_and_the_old_one_goes_down() {
     pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
     pair.run();
     // The old one has not been heard of its end: it is asked, and has a second.
-    assert_eq!(pair.a.poll_completion(), None);
+    assert_eq!(pair.a.owner_mut().next_completion(), None);
     pair.advance(Duration::from_millis(900));
-    assert_eq!(pair.a.poll_completion(), None);
+    assert_eq!(pair.a.owner_mut().next_completion(), None);
     pair.advance(Duration::from_millis(200));
-    assert_eq!(pair.a.poll_completion().unwrap().status, Status::Success);
-    let Some(Event::PartnerDown { reason, .. }) = pair.b.poll_event() else {
+    assert_eq!(
+        pair.a.owner_mut().next_completion().unwrap().status,
+        Status::Success
+    );
+    let Some(Down { reason, .. }) = pair.b.owner_mut().next_down() else {
         panic!("told")
     };
     assert_eq!(reason, DownReason::Restarted);
@@ -618,9 +641,12 @@ fn a_silent_peer_times_requests_out() {
     );
     pair.run();
     pair.advance(pair::TIMEOUT / 2);
-    assert_eq!(pair.a.poll_completion(), None);
+    assert_eq!(pair.a.owner_mut().next_completion(), None);
     pair.advance(pair::TIMEOUT);
-    assert_eq!(pair.a.poll_completion().unwrap().status, Status::Timeout);
+    assert_eq!(
+        pair.a.owner_mut().next_completion().unwrap().status,
+        Status::Timeout
+    );
     pair.freeze_b = false;
     pair.run();
     // The offer was withdrawn: nothing is left of it at b.
@@ -628,31 +654,10 @@ fn a_silent_peer_times_requests_out() {
     assert_eq!(pair.a.requests(), 0);
 }
 
-struct Consume(Vec<(u32, Vec<u8>)>, Option<pair::Shared>);
-
-impl Handler<pair::Shared> for Consume {
-    fn unexpected<B: Source + ?Sized>(
-        &mut self,
-        arrival: &Arrival,
-        body: Option<&B>,
-    ) -> Verdict<pair::Shared> {
-        self.0
-            .push((arrival.length, body.map(Source::to_vec).unwrap_or_default()));
-        match self.1.take() {
-            Some(memory) => Verdict::Receive {
-                memory,
-                context: 99,
-            },
-            None => Verdict::Finished,
-        }
-    }
-}
-
 #[test]
-fn the_handler_may_consume_receive_or_keep() {
+fn the_owner_may_consume_receive_or_keep() {
     let mut pair = Pair::new();
     let (b, _) = connected(&mut pair);
-    let mut handler = Consume(Vec::new(), None);
     pair.a
         .send(b, bits(1), pair.filled(vec![1, 2]), 0, SendMode::Standard)
         .unwrap();
@@ -665,12 +670,15 @@ fn the_handler_may_consume_receive_or_keep() {
             SendMode::Standard,
         )
         .unwrap();
-    pair.run_with(&mut handler);
-    assert_eq!(handler.0, [(2, vec![1, 2]), (50_000, vec![])]);
-    assert_eq!(pair.a.poll_completion().unwrap().status, Status::Truncated);
+    pair.run_with(pair::finish);
+    assert_eq!(pair.b.owner().asked, [(2, vec![1, 2]), (50_000, vec![])]);
+    assert_eq!(
+        pair.a.owner_mut().next_completion().unwrap().status,
+        Status::Truncated
+    );
     for len in [10, 50_000] {
         let buffer = pair.shared(len);
-        handler.1 = Some(buffer.clone());
+        pair.b.owner_mut().buffer = Some(buffer.clone());
         pair.a
             .send(
                 b,
@@ -680,15 +688,15 @@ fn the_handler_may_consume_receive_or_keep() {
                 SendMode::Standard,
             )
             .unwrap();
-        pair.run_with(&mut handler);
-        let done = pair.b.poll_completion().unwrap();
+        pair.run_with(pair::finish);
+        let done = pair.b.owner_mut().next_completion().unwrap();
         assert_eq!((done.context, done.status), (99, Status::Success));
         assert_eq!(buffer.bytes(), pattern(len, 5));
     }
     pair.a
         .send(b, bits(8), pair.filled(vec![5]), 0, SendMode::Standard)
         .unwrap();
-    pair.run_with(&mut KeepAll);
+    pair.run();
     let arrival = pair.b.probe(bits(8), EXACT).unwrap();
     assert_eq!((arrival.length, arrival.bits), (1, bits(8)));
     assert!(matches!(
@@ -702,7 +710,7 @@ fn who_introduces_itself_for_ever_and_reads_no_answer_is_failed() {
     let mut pair = Pair::new();
     let target = pair.target(Side::B);
     pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
-    pair.a.progress(&mut KeepAll);
+    pair.a.progress();
     let (header, body) = pair.next_for_b().expect("an introduction is under way");
     pair.run();
     assert_eq!(pair.b.partners(), 1);
@@ -710,7 +718,7 @@ fn who_introduces_itself_for_ever_and_reads_no_answer_is_failed() {
     while pair.b.partners() == 1 {
         assert!(answered < 10_000, "its answers are kept for ever");
         pair.inject_from_a(header, body.clone());
-        pair.b.progress(&mut KeepAll);
+        pair.b.progress();
         answered += 1;
     }
     assert!(answered > 256, "some impatience is nobody's fault");
@@ -750,8 +758,8 @@ fn nonsense_packets_end_the_link_and_nothing_else() {
         assert_eq!(pair.b.stats().malformed, 1);
         assert_eq!(pair.b.partners(), 0);
         assert!(matches!(
-            pair.b.poll_event(),
-            Some(Event::PartnerDown {
+            pair.b.owner_mut().next_down(),
+            Some(Down {
                 reason: DownReason::Protocol(_),
                 ..
             })
@@ -802,8 +810,5 @@ fn closing_completes_whatever_is_left() {
             .all(|done| done.status == Status::EndpointClosed)
     );
     pair.run();
-    assert!(matches!(
-        pair.b.poll_event(),
-        Some(Event::PartnerDown { .. })
-    ));
+    assert!(matches!(pair.b.owner_mut().next_down(), Some(Down { .. })));
 }

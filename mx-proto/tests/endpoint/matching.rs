@@ -12,22 +12,18 @@ use super::naive::{DEFER, FINISH, Message, Naive, Receive};
 use super::pair::{Pair, Shared};
 use super::{bits, connected};
 use mx_proto::{
-    Arrival, Cancelled, Completion, Decision, Deferred, Handler, Kind, MatchMask, PartnerId,
-    Posted, Received, RequestId, SendMode, Source, Status, Verdict,
+    Arrival, Completion, Decision, Deferred, Kind, MatchMask, PartnerId, Posted, Received,
+    RequestId, SendMode, Status, Verdict,
 };
-use mx_sim::{Rng, seeds};
+use mx_sim::{CallOff, Cancelled, Rng, seeds};
 use std::collections::BTreeMap;
 
 /// Does with a message what its bits say.
-struct ByBits;
-
-impl Handler<Shared> for ByBits {
-    fn unexpected<B: Source + ?Sized>(&mut self, it: &Arrival, _: Option<&B>) -> Verdict<Shared> {
-        match it.bits.0 {
-            bits if bits & DEFER != 0 => Verdict::Defer,
-            bits if bits & FINISH != 0 => Verdict::Finished,
-            _ => Verdict::Continue,
-        }
+fn by_bits(it: &Arrival) -> Verdict<Shared> {
+    match it.bits.0 {
+        bits if bits & DEFER != 0 => Verdict::Defer,
+        bits if bits & FINISH != 0 => Verdict::Finished,
+        _ => Verdict::Continue,
     }
 }
 
@@ -153,7 +149,7 @@ impl Run {
 
     /// B takes in everything that is under way, unless it has something to decide first.
     fn poll(&mut self) {
-        let busy = self.pair.b.progress(&mut ByBits);
+        let busy = self.pair.b_works(by_bits);
         if self.model.out.is_some() || !self.model.undecided.is_empty() {
             assert!(!busy, "something was taken in before the rest was decided");
             return;
@@ -264,10 +260,10 @@ impl Run {
             self.compare();
         }
         self.log.push("settle".into());
-        self.pair.run_with(&mut ByBits);
+        self.pair.run_with(by_bits);
         let fetched = std::mem::take(&mut self.model.matched);
         self.model.done.extend(fetched);
-        while let Some(done) = self.pair.a.poll_completion() {
+        while let Some(done) = self.pair.a.owner_mut().next_completion() {
             assert_eq!(done.kind, Kind::Send);
             self.offers.remove(&(done.context as u32));
         }
@@ -291,7 +287,8 @@ impl Run {
     }
 
     fn compare(&mut self) {
-        let done: Vec<_> = std::iter::from_fn(|| self.pair.b.poll_completion()).collect();
+        let done: Vec<_> =
+            std::iter::from_fn(|| self.pair.b.owner_mut().next_completion()).collect();
         self.completed(&done);
         let undecided = self.model.undecided.len() + usize::from(self.model.out.is_some());
         assert_eq!(self.pair.b.undecided(), undecided);

@@ -1,10 +1,9 @@
 //! Messages whose sender has gone: received as if it were still there, and no more of them than allowed.
 
-use super::pair::{self, Pair, Shared, Side};
+use super::pair::{self, Pair, Side, defer};
 use super::{EXACT, bits, completions, connected, waiting};
 use mx_proto::{
-    Arrival, Decision, Event, Handler, MatchMask, PartnerId, PostError, Received, SendMode, Source,
-    Status, Verdict,
+    Arrival, Decision, Down, MatchMask, PartnerId, PostError, Received, SendMode, Status,
 };
 
 /// Two endpoints that know each other, and what b calls a.
@@ -31,8 +30,8 @@ fn sent_and_gone(pair: &mut Pair, to: PartnerId, count: u8) {
     pair.a.close();
     pair.run();
     assert!(matches!(
-        pair.b.poll_event(),
-        Some(Event::PartnerDown { context: 42, .. })
+        pair.b.owner_mut().next_down(),
+        Some(Down { context: 42, .. })
     ));
 }
 
@@ -91,7 +90,7 @@ fn no_more_than_allowed_stay_and_the_oldest_do() {
         let target = pair.target(Side::B);
         pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
         pair.run();
-        let done = pair.a.poll_completion().unwrap();
+        let done = pair.a.owner_mut().next_completion().unwrap();
         (done.partner, ())
     };
     send(&mut pair, b, 4, vec![4; 4]);
@@ -156,21 +155,13 @@ fn nobody_is_reached_by_the_name_on_an_orphan() {
     assert_eq!(pair.b.partners(), 0);
 }
 
-struct DeferAll;
-
-impl Handler<Shared> for DeferAll {
-    fn unexpected<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict<Shared> {
-        Verdict::Defer
-    }
-}
-
 #[test]
 fn a_deferred_message_outlives_a_sender_that_goes_in_the_same_poll() {
     let (mut pair, b, _) = acquainted(8);
     send(&mut pair, b, 1, vec![1]);
     send(&mut pair, b, 2, vec![2, 2]);
     pair.a.close();
-    pair.run_with(&mut DeferAll);
+    pair.run_with(defer);
     let first = pair.b.next_deferred().expect("the first is shown");
     assert_eq!(
         (first.arrival.bits, first.body()),

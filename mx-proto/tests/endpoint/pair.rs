@@ -1,16 +1,18 @@
 //! Two endpoints joined by queues, and a way to meddle with them.
 
 use mx_proto::origin::{Address, Claim, Proof, Source};
+use mx_proto::owner::Queue;
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
 };
 use mx_proto::secret::Secret;
 use mx_proto::wire::Kind;
 use mx_proto::{
-    Clock, Config, Endpoint, EndpointId, Handler, Identity, Instant, KeepAll, Key, LinkId,
-    MatchBits, MatchMask, Memory, NicId, PartnerId, Received, Route, SendMode, SessionId, Status,
-    Target,
+    Arrival, Clock, Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, Key, LinkId,
+    MatchBits, MatchMask, Memory, NicId, Owner, PartnerId, Received, RequestId, Route, SendMode,
+    SessionId, Status, Target, Verdict,
 };
+use mx_sim::Queued;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -21,7 +23,107 @@ pub(crate) const KEY: u32 = 0x7076_6673;
 pub(crate) const UNEXPECTED_MAX: usize = 300_000;
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(crate) type Node = Endpoint<QueuePort, Shared, VirtualClock>;
+/// Keeps what it is told, and answers as a test wants.
+pub(crate) struct Desk {
+    queue: Queue<Shared>,
+    /// What becomes of a message that no receive accepts.
+    pub(crate) answer: Answer,
+    /// The next one is received here, instead.
+    pub(crate) buffer: Option<Shared>,
+    /// Messages that have arrived: the sender's word, match bits.
+    pub(crate) heard: Vec<(u64, u64)>,
+    /// Those that it was asked about: length, and the bytes that came.
+    pub(crate) asked: Vec<(u32, Vec<u8>)>,
+    /// Sends that wait no more.
+    pub(crate) departed: Vec<RequestId>,
+}
+
+pub(crate) type Answer = fn(&Arrival) -> Verdict<Shared>;
+
+pub(crate) fn keep(_: &Arrival) -> Verdict<Shared> {
+    Verdict::Continue
+}
+
+pub(crate) fn finish(_: &Arrival) -> Verdict<Shared> {
+    Verdict::Finished
+}
+
+pub(crate) fn defer(_: &Arrival) -> Verdict<Shared> {
+    Verdict::Defer
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self {
+            queue: Queue::default(),
+            answer: keep,
+            buffer: None,
+            heard: Vec::new(),
+            asked: Vec::new(),
+            departed: Vec::new(),
+        }
+    }
+
+    pub(crate) fn next_completion(&mut self) -> Option<Completion> {
+        self.queue.next_completion()
+    }
+
+    pub(crate) fn next_down(&mut self) -> Option<Down> {
+        self.queue.next_down()
+    }
+}
+
+impl Queued for Desk {
+    fn queue(&mut self) -> &mut Queue<Shared> {
+        &mut self.queue
+    }
+}
+
+impl Owner for Desk {
+    type Memory = Shared;
+
+    fn completed(&mut self, completion: Completion) {
+        self.queue.completed(completion);
+    }
+
+    fn down(&mut self, down: Down) {
+        self.queue.down(down);
+    }
+
+    fn arriving(&mut self, source_context: u64, bits: MatchBits) {
+        self.heard.push((source_context, bits.0));
+    }
+
+    fn arrived<B: mx_proto::Source + ?Sized>(
+        &mut self,
+        it: &Arrival,
+        body: Option<&B>,
+    ) -> Verdict<Shared> {
+        assert!(
+            self.heard.len() > self.asked.len(),
+            "asked before it was told"
+        );
+        let body = body.map(mx_proto::Source::to_vec).unwrap_or_default();
+        self.asked.push((it.length, body));
+        match self.buffer.take() {
+            Some(memory) => Verdict::Receive {
+                memory,
+                context: 99,
+            },
+            None => (self.answer)(it),
+        }
+    }
+
+    fn departed(&mut self, send: RequestId) {
+        self.departed.push(send);
+    }
+
+    fn has_news(&self) -> bool {
+        self.queue.has_news()
+    }
+}
+
+pub(crate) type Node = Endpoint<QueuePort, VirtualClock, Desk>;
 
 /// A buffer that the test can look into while the endpoint has it.
 #[derive(Clone, Debug)]
@@ -394,7 +496,7 @@ fn node(
         hub: hub.clone(),
         node: number,
     };
-    Endpoint::new(config, identity, KEY, port, clock.clone())
+    Endpoint::new(config, identity, KEY, port, clock.clone(), Desk::new())
 }
 
 impl Pair {
@@ -452,7 +554,11 @@ impl Pair {
         let target = self.target(Side::B);
         self.a.connect(target, KEY, MatchBits(0), 1).unwrap();
         self.run();
-        let done = self.a.poll_completion().expect("it ends at once");
+        let done = self
+            .a
+            .owner_mut()
+            .next_completion()
+            .expect("it ends at once");
         (done.status, done.partner)
     }
 
@@ -548,17 +654,18 @@ impl Pair {
 
     /// Lets both sides work until nothing happens any more.
     pub(crate) fn run(&mut self) {
-        self.run_with(&mut KeepAll);
+        self.run_with(keep);
     }
 
-    /// The same with a handler at b.
-    pub(crate) fn run_with<H: Handler<Shared>>(&mut self, handler: &mut H) {
+    /// The same with b's answer to what no receive accepts.
+    pub(crate) fn run_with(&mut self, answer: Answer) {
+        self.b.owner_mut().answer = answer;
         self.hub.borrow_mut().hold_data = self.hold_data;
         let mut quiet = 0;
         for _ in 0..100_000 {
-            let mut busy = self.a.progress(&mut KeepAll);
+            let mut busy = self.a.progress();
             if !self.freeze_b {
-                busy |= self.b.progress(handler);
+                busy |= self.b.progress();
             }
             quiet = if busy { 0 } else { quiet + 1 };
             if quiet == 3 {
@@ -566,6 +673,14 @@ impl Pair {
             }
         }
         panic!("the endpoints never come to rest");
+    }
+
+    /// B alone works once, and answers so.
+    pub(crate) fn b_works(&mut self, answer: Answer) -> bool {
+        self.b.owner_mut().answer = answer;
+        let busy = self.b.progress();
+        self.b.owner_mut().answer = keep;
+        busy
     }
 
     /// Lets time pass in steps.
@@ -593,8 +708,8 @@ impl Pair {
         let others: Vec<_> = (0..self.links()).filter(|other| *other != link).collect();
         self.hold(&others);
         match side {
-            Side::A => self.a.progress(&mut KeepAll),
-            Side::B => self.b.progress(&mut KeepAll),
+            Side::A => self.a.progress(),
+            Side::B => self.b.progress(),
         };
         self.hold(&[]);
     }

@@ -36,7 +36,13 @@ fn packet(kind: Kind, aux: u32, body: Vec<u8>) -> Packet {
 fn nobody(pair: &mut Pair) {
     assert_eq!((pair.a.partners(), pair.b.partners()), (0, 0));
     assert_eq!((pair.a.requests(), pair.b.requests()), (0, 0));
-    assert_eq!((pair.a.poll_event(), pair.b.poll_event()), (None, None));
+    assert_eq!(
+        (
+            pair.a.owner_mut().next_down(),
+            pair.b.owner_mut().next_down()
+        ),
+        (None, None)
+    );
 }
 
 /// A calls an interface where somebody without the secret is: the link, and what a has said.
@@ -69,7 +75,7 @@ fn recorded(pair: &mut Pair) -> [Packet; 3] {
     pair.a.disconnect(b.unwrap());
     pair.run();
     assert_eq!(
-        pair.a.poll_completion().map(|done| done.status),
+        pair.a.owner_mut().next_completion().map(|done| done.status),
         Some(Status::Unreachable)
     );
     nobody(pair);
@@ -97,7 +103,7 @@ fn another_secret_or_none_ends_the_connect_at_once() {
         let mut pair = pair(a, b);
         for _ in 0..3 {
             assert_eq!(pair.call().0, Status::BadSecret, "{a:?} {b:?}");
-            while pair.b.poll_event().is_some() {}
+            while pair.b.owner_mut().next_down().is_some() {}
             nobody(&mut pair);
         }
     }
@@ -143,7 +149,7 @@ fn nothing_recorded_is_worth_anything_again() {
     pair.run();
     assert_eq!(pair.said(link), []);
     assert_eq!(
-        pair.a.poll_completion().map(|done| done.status),
+        pair.a.owner_mut().next_completion().map(|done| done.status),
         Some(Status::BadSecret)
     );
     nobody(&mut pair);
@@ -198,7 +204,7 @@ fn what_comes_behind_a_wrong_proof_does_not_keep_the_link() {
     pair.run();
     assert_eq!(pair.said(link), []);
     assert!(pair.left(link), "closed by who called");
-    let done = pair.a.poll_completion().map(|done| done.status);
+    let done = pair.a.owner_mut().next_completion().map(|done| done.status);
     assert_eq!(done, Some(Status::BadSecret));
     nobody(&mut pair);
 }
@@ -236,7 +242,11 @@ fn who_is_called_and_does_not_know_it_is_believed_nothing_but_a_refusal() {
         header[8..16].copy_from_slice(&said.0[8..16]);
         pair.answer(link, header, body);
         pair.run();
-        let done = pair.a.poll_completion().expect("it ends at once");
+        let done = pair
+            .a
+            .owner_mut()
+            .next_completion()
+            .expect("it ends at once");
         assert_eq!(done.status, status, "answer {n}");
         nobody(&mut pair);
     }
@@ -274,7 +284,11 @@ fn who_lets_another_prove_the_secret_is_not_believed_to_know_it() {
     body[16..24].copy_from_slice(&pair::IMPOSTOR.to_le_bytes());
     pair.answer(link, header, body);
     pair.run();
-    let done = pair.a.poll_completion().expect("it ends at once");
+    let done = pair
+        .a
+        .owner_mut()
+        .next_completion()
+        .expect("it ends at once");
     assert_eq!(done.status, Status::BadSecret);
     nobody(&mut pair);
 }
@@ -291,7 +305,11 @@ fn a_message_before_the_handshake_is_none() {
         header[16..20].copy_from_slice(&8u32.to_le_bytes());
         pair.answer(link, header, body);
         pair.run();
-        let done = pair.a.poll_completion().expect("it ends at once");
+        let done = pair
+            .a
+            .owner_mut()
+            .next_completion()
+            .expect("it ends at once");
         assert_eq!((done.status, pair.a.unexpected_bytes()), (status, 0));
         nobody(&mut pair);
     }
@@ -313,7 +331,7 @@ fn our_own_words_passed_back_to_us_open_nothing() {
     pair.run();
     assert_eq!(pair.said(called), []);
     assert_eq!(
-        pair.b.poll_completion().map(|done| done.status),
+        pair.b.owner_mut().next_completion().map(|done| done.status),
         Some(Status::BadSecret)
     );
     nobody(&mut pair);
@@ -351,9 +369,9 @@ fn both_call_at_once_and_each_proves_it_on_its_link() {
         pair.run();
         pair.hold(&[]);
         pair.run();
-        let done = pair.a.poll_completion().expect("a's call ends");
+        let done = pair.a.owner_mut().next_completion().expect("a's call ends");
         assert_eq!(done.status, Status::Success);
-        let status = pair.b.poll_completion().map(|done| done.status);
+        let status = pair.b.owner_mut().next_completion().map(|done| done.status);
         assert_eq!(status, Some(Status::Success));
         assert_eq!((pair.a.partners(), pair.b.partners()), (1, 1));
         pair.talk(done.partner);
@@ -365,7 +383,7 @@ fn both_call_at_once_and_each_proves_it_on_its_link() {
     pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
     pair.run();
     for node in [&mut pair.a, &mut pair.b] {
-        let status = node.poll_completion().map(|done| done.status);
+        let status = node.owner_mut().next_completion().map(|done| done.status);
         assert_eq!(status, Some(Status::BadSecret));
     }
     nobody(&mut pair);
@@ -381,7 +399,7 @@ fn several_connects_on_a_link_are_asked_once() {
             pair.a.connect(target, key, bits(0), n).unwrap();
         }
         pair.run();
-        let mut ends: Vec<_> = std::iter::from_fn(|| pair.a.poll_completion())
+        let mut ends: Vec<_> = std::iter::from_fn(|| pair.a.owner_mut().next_completion())
             .map(|done| (done.context, done.status))
             .collect();
         ends.sort_by_key(|(n, _)| *n);

@@ -2,7 +2,8 @@
 
 use super::pair::{Pair, Shared, TIMEOUT};
 use super::{EXACT, bits, completions, connected, pattern, pending, waiting};
-use mx_proto::{Cancelled, Completion, PartnerId, RequestId, SendMode, Status};
+use mx_proto::{Completion, PartnerId, RequestId, SendMode, Status};
+use mx_sim::{CallOff, Cancelled};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -69,7 +70,7 @@ fn a_send_with_a_limit_is_withdrawn_and_its_partner_stays() {
         completions(&mut pair.b);
         assert_eq!(pair.a.cancel(other), Cancelled::Unknown);
     }
-    assert_eq!(pair.a.poll_event(), None);
+    assert_eq!(pair.a.owner_mut().next_down(), None);
 }
 
 #[test]

@@ -32,7 +32,7 @@ impl<P: Port<Buffer>> Node<P> {
         }
         if let Some(message) = self.endpoint.next_deferred() {
             assert!(self.endpoint.next_deferred().is_none(), "two at once");
-            self.judge.book.borrow_mut().count("deferred");
+            self.endpoint.owner().book.borrow_mut().count("deferred");
             let longest = self.habits.deliberates.unwrap_or_default();
             let until = now.after(self.rng().span(longest));
             self.thought = Some(Thought { message, until });
@@ -43,18 +43,23 @@ impl<P: Port<Buffer>> Node<P> {
     fn make_up_its_mind(&mut self, message: Deferred) {
         let arrival = message.arrival;
         let (bits, len) = (arrival.bits, arrival.length as usize);
-        let from = self.judge.book.borrow().life_of(arrival.identity.session);
+        let from = self
+            .endpoint
+            .owner()
+            .book
+            .borrow()
+            .life_of(arrival.identity.session);
         let Some(from) = from else {
             panic!("a message from a session nobody ever had")
         };
         let shown = message.body().map(|body| {
             assert_eq!(body.len(), len);
-            let mut book = self.judge.book.borrow_mut();
+            let mut book = self.endpoint.owner().book.borrow_mut();
             book.shown(self.life, from, bits, body)
         });
         let decision = match shown {
             Some(serial) if bits.0 & FOR_HANDLER != 0 && self.rng().chance(0.5) => {
-                self.judge.book.borrow_mut().arrived(serial);
+                self.endpoint.owner().book.borrow_mut().arrived(serial);
                 Decision::Finished
             }
             _ => {
@@ -78,6 +83,6 @@ impl<P: Port<Buffer>> Node<P> {
             self.endpoint.decide(thought.message, Decision::Continue);
         }
         assert_eq!(self.endpoint.undecided(), 0, "messages survived the end");
-        assert_eq!(self.endpoint.poll_completion(), None);
+        assert_eq!(self.next_completion(), None);
     }
 }

@@ -1,17 +1,20 @@
-//! The unexpected handler of a simulated application.
+//! What owns the endpoint's reports in a simulated application, and decides about unexpected messages.
 //!
-//! Owns: what the endpoint's borrow keeps from the node while it runs.
+//! Owns: what the endpoint has of the node.
 
 use super::{FOR_HANDLER, Mood, Op, Siege, What};
 use crate::buffer::Buffer;
+use crate::calling_off::Queued;
 use crate::check::{Book, LifeId, Selector};
 use crate::rng::Rng;
-use mx_proto::{Arrival, Handler, Instant, Source, Verdict};
+use mx_proto::owner::Queue;
+use mx_proto::{Arrival, Completion, Down, Instant, Owner, Source, Verdict};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Decides about unexpected messages, and keeps what the endpoint's borrow keeps from the node.
-pub(super) struct Judge {
+/// Keeps what the endpoint reports, and decides about unexpected messages.
+pub struct Judge {
+    pub(super) queue: Queue<Buffer>,
     pub(super) rng: Rng,
     pub(super) book: Rc<RefCell<Book>>,
     pub(super) life: LifeId,
@@ -23,6 +26,12 @@ pub(super) struct Judge {
     pub(super) siege: Option<Siege>,
 }
 
+impl std::fmt::Debug for Judge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Judge").finish_non_exhaustive()
+    }
+}
+
 impl Judge {
     pub(super) fn next_context(&mut self) -> u64 {
         self.next_context += 1;
@@ -30,8 +39,28 @@ impl Judge {
     }
 }
 
-impl Handler<Buffer> for Judge {
-    fn unexpected<B: Source + ?Sized>(
+impl Queued for Judge {
+    fn queue(&mut self) -> &mut Queue<Buffer> {
+        &mut self.queue
+    }
+}
+
+impl Owner for Judge {
+    type Memory = Buffer;
+
+    fn completed(&mut self, completion: Completion) {
+        self.queue.completed(completion);
+    }
+
+    fn down(&mut self, down: Down) {
+        self.queue.down(down);
+    }
+
+    fn has_news(&self) -> bool {
+        self.queue.has_news()
+    }
+
+    fn arrived<B: Source + ?Sized>(
         &mut self,
         arrival: &Arrival,
         body: Option<&B>,

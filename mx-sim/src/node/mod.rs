@@ -24,11 +24,12 @@ use crate::cluster::Drive;
 use crate::rng::Rng;
 use crate::world::{NodeId, World};
 use deliberation::Thought;
-use judge::Judge;
+pub use judge::Judge;
+use mx_proto::owner::Queue;
 use mx_proto::port::Port;
 use mx_proto::{
-    Config, Endpoint, EndpointId, Identity, Instant, NicId, PartnerId, RequestId, Route, SessionId,
-    Target,
+    Completion, Config, Endpoint, EndpointId, Identity, Instant, NicId, PartnerId, RequestId,
+    Route, SessionId, Target,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -117,7 +118,7 @@ impl Default for Habits {
 /// A node.
 pub struct Node<P> {
     /// The endpoint, for tests that want to look at it.
-    pub endpoint: Endpoint<P, Buffer, VirtualClock>,
+    pub endpoint: Endpoint<P, VirtualClock, Judge>,
     /// What it does.
     pub mood: Mood,
     habits: Habits,
@@ -125,7 +126,6 @@ pub struct Node<P> {
     life: LifeId,
     nodes: usize,
     world: World,
-    judge: Judge,
     thought: Option<Thought>,
     ops: BTreeMap<u64, Op>,
     peers: Vec<PartnerId>,
@@ -182,6 +182,7 @@ impl<P: Port<Buffer>> Node<P> {
         let unexpected_max = config.unexpected_bytes;
         let limit = config.request_timeout.unwrap_or(Duration::from_secs(20)) * 3;
         let judge = Judge {
+            queue: Queue::default(),
             rng,
             book: Rc::clone(book),
             life,
@@ -194,14 +195,13 @@ impl<P: Port<Buffer>> Node<P> {
         };
         world.note(id, format!("life {life} begins, session {:x}", session.0));
         Self {
-            endpoint: Endpoint::new(config, identity, KEY, port, world.clock()),
+            endpoint: Endpoint::new(config, identity, KEY, port, world.clock(), judge),
             mood: Mood::Busy,
             habits,
             id,
             life,
             nodes,
             world: world.clone(),
-            judge,
             thought: None,
             ops: BTreeMap::new(),
             peers: Vec::new(),
@@ -286,9 +286,13 @@ impl<P: Port<Buffer>> Node<P> {
     pub fn close(&mut self) {
         self.endpoint.close();
         for life in self.everybody() {
-            self.judge.book.borrow_mut().parted(self.life, life);
+            self.endpoint
+                .owner()
+                .book
+                .borrow_mut()
+                .parted(self.life, life);
         }
-        while let Some(completion) = self.endpoint.poll_completion() {
+        while let Some(completion) = self.next_completion() {
             self.on_completion(completion);
         }
         assert!(
@@ -301,14 +305,18 @@ impl<P: Port<Buffer>> Node<P> {
         self.peers.clear();
     }
 
+    fn next_completion(&mut self) -> Option<Completion> {
+        self.endpoint.owner_mut().queue.next_completion()
+    }
+
     fn everybody(&self) -> Vec<LifeId> {
-        (0..self.judge.book.borrow().lives().len())
+        (0..self.endpoint.owner().book.borrow().lives().len())
             .filter(|life| *life != self.life)
             .collect()
     }
 
     fn rng(&mut self) -> &mut Rng {
-        &mut self.judge.rng
+        &mut self.endpoint.owner_mut().rng
     }
 
     fn note(&self, text: impl Into<String>) {
@@ -316,7 +324,7 @@ impl<P: Port<Buffer>> Node<P> {
     }
 
     fn post(&mut self, what: What, buffer: &Buffer) -> u64 {
-        let context = self.judge.next_context();
+        let context = self.endpoint.owner_mut().next_context();
         let op = Op {
             what,
             request: None,
@@ -350,7 +358,7 @@ impl<P: Port<Buffer>> Node<P> {
         );
         let (used, limit) = self.endpoint.unexpected_usage();
         assert!(used <= limit, "{used} of {limit} bytes are promised");
-        let (book, now) = (self.judge.book.borrow(), self.world.now());
+        let (book, now) = (self.endpoint.owner().book.borrow(), self.world.now());
         for (context, op) in &self.ops {
             let (What::Send { to, .. } | What::Copied { to, .. }) = op.what else {
                 continue;
@@ -369,17 +377,17 @@ impl<P: Port<Buffer>> Node<P> {
 
 impl<P: Port<Buffer>> Drive for Node<P> {
     fn progress(&mut self) -> bool {
-        self.judge.mood = self.mood;
-        let mut busy = self.endpoint.progress(&mut self.judge);
-        for (context, op) in self.judge.adopted.drain(..) {
+        self.endpoint.owner_mut().mood = self.mood;
+        let mut busy = self.endpoint.progress();
+        for (context, op) in self.endpoint.owner_mut().adopted.drain(..) {
             self.ops.insert(context, op);
         }
-        while let Some(completion) = self.endpoint.poll_completion() {
+        while let Some(completion) = self.next_completion() {
             self.on_completion(completion);
             busy = true;
         }
-        while let Some(event) = self.endpoint.poll_event() {
-            self.on_event(event);
+        while let Some(down) = self.endpoint.owner_mut().queue.next_down() {
+            self.on_down(down);
             busy = true;
         }
         busy |= self.deliberate();

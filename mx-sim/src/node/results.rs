@@ -5,14 +5,14 @@ use crate::buffer::Buffer;
 use crate::check::Selector;
 use crate::world::NodeId;
 use mx_proto::port::Port;
-use mx_proto::{Completion, DownReason, EndpointId, Event, Kind, MatchBits, PartnerId, Status};
+use mx_proto::{Completion, Down, DownReason, EndpointId, Kind, MatchBits, PartnerId, Status};
 
 impl<P: Port<Buffer>> Node<P> {
     pub(super) fn on_completion(&mut self, completion: Completion) {
         let context = completion.context;
         self.note(format!("completion of {context}: {:?}", completion.status));
         let ended = format!("{:?} {:?}", completion.kind, completion.status);
-        self.judge.book.borrow_mut().count(ended);
+        self.endpoint.owner().book.borrow_mut().count(ended);
         let Some(op) = self.ops.remove(&context) else {
             panic!("a completion for what has completed or never was: {completion:?}");
         };
@@ -25,10 +25,10 @@ impl<P: Port<Buffer>> Node<P> {
             } => {
                 assert_eq!(completion.kind, Kind::Send);
                 let len = op.buffer.bytes().len();
-                if let Some(siege) = &self.judge.siege {
+                if let Some(siege) = &self.endpoint.owner().siege {
                     siege.check_send(completion.status);
                 }
-                let mut book = self.judge.book.borrow_mut();
+                let mut book = self.endpoint.owner().book.borrow_mut();
                 match completion.status {
                     Status::Success => {
                         assert_eq!(completion.transferred as usize, len);
@@ -52,7 +52,7 @@ impl<P: Port<Buffer>> Node<P> {
                     Status::Unreachable | Status::EndpointClosed | Status::Timeout => {
                         let receiver = self.endpoint.partner_identity(completion.partner);
                         assert_eq!(receiver, None, "complete, and given up");
-                        self.judge.book.borrow_mut().send_lost(serial);
+                        self.endpoint.owner().book.borrow_mut().send_lost(serial);
                     }
                     other => panic!("a send that was complete cannot end as {other:?}"),
                 }
@@ -64,12 +64,12 @@ impl<P: Port<Buffer>> Node<P> {
             What::Connect { to, key } => {
                 assert_eq!(completion.kind, Kind::Connect);
                 assert_eq!(completion.bits, MatchBits(context));
-                if let Some(siege) = self.judge.siege.as_ref().filter(|_| key == KEY) {
+                if let Some(siege) = self.endpoint.owner().siege.as_ref().filter(|_| key == KEY) {
                     let took = self.world.now().since(op.posted_at);
                     siege.check_connect(to, completion.status, took);
                 }
                 if completion.status == Status::Success {
-                    let siege = self.judge.siege.as_ref();
+                    let siege = self.endpoint.owner().siege.as_ref();
                     let any = siege.is_some_and(|siege| siege.doubts(to));
                     assert!(any || key == KEY, "a wrong key was accepted");
                     self.on_connected(to, completion.partner);
@@ -96,16 +96,16 @@ impl<P: Port<Buffer>> Node<P> {
             other => panic!("a receive cannot end as {other:?}"),
         }
         let identity = self.endpoint.partner_identity(completion.partner);
-        if let Some(siege) = &self.judge.siege
+        if let Some(siege) = &self.endpoint.owner().siege
             && Siege::is_hostile(completion.bits)
         {
-            self.judge.book.borrow_mut().count("hostile");
+            self.endpoint.owner().book.borrow_mut().count("hostile");
             // It may have gone since.
             return identity.iter().for_each(|name| siege.judge(name));
         }
-        let mut book = self.judge.book.borrow_mut();
+        let mut book = self.endpoint.owner().book.borrow_mut();
         let from = identity.and_then(|peer| book.life_of(peer.session));
-        let posted = (context, self.judge.next_context + 1, selector);
+        let posted = (context, self.endpoint.owner().next_context + 1, selector);
         book.received_by(self.life, posted, from, completion.bits, len, &bytes[..got]);
     }
 
@@ -114,8 +114,19 @@ impl<P: Port<Buffer>> Node<P> {
         let Some(identity) = self.endpoint.partner_identity(partner) else {
             return;
         };
-        let life = self.judge.book.borrow().life_of(identity.session);
-        if let Some(siege) = self.judge.siege.as_ref().filter(|siege| siege.doubts(to)) {
+        let life = self
+            .endpoint
+            .owner()
+            .book
+            .borrow()
+            .life_of(identity.session);
+        if let Some(siege) = self
+            .endpoint
+            .owner()
+            .siege
+            .as_ref()
+            .filter(|siege| siege.doubts(to))
+        {
             let honest = self.is_honest(&identity);
             assert!(!honest, "connected to n{to}, which is {identity:?}");
             return siege.judge(&identity);
@@ -130,20 +141,20 @@ impl<P: Port<Buffer>> Node<P> {
         }
     }
 
-    pub(super) fn on_event(&mut self, event: Event) {
-        let Event::PartnerDown {
+    pub(super) fn on_down(&mut self, down: Down) {
+        let Down {
             partner,
             context,
             identity,
             reason,
-        } = event;
+        } = down;
         self.note(format!("partner {partner:?} is down: {reason}"));
         assert_eq!(
             self.endpoint.partner_identity(partner),
             None,
             "down, but still known"
         );
-        let siege = self.judge.siege.as_ref();
+        let siege = self.endpoint.owner().siege.as_ref();
         if siege.is_some() && !self.is_honest(&identity) {
             return;
         }
@@ -152,7 +163,7 @@ impl<P: Port<Buffer>> Node<P> {
             !matches!(reason, DownReason::Protocol(_)),
             "an endpoint of ours was taken for none of ours: {reason}"
         );
-        let mut book = self.judge.book.borrow_mut();
+        let mut book = self.endpoint.owner().book.borrow_mut();
         book.count(format!("down: {reason}"));
         let Some(life) = book.life_of(identity.session) else {
             panic!("a session nobody ever had is down")

@@ -86,12 +86,12 @@ impl Siege {
 impl<P: Port<Buffer>> Node<P> {
     /// Others attack it from now on.
     pub fn besiege(&mut self, siege: &Siege) {
-        self.judge.siege = Some(siege.clone());
+        self.endpoint.owner_mut().siege = Some(siege.clone());
     }
 
     /// The attack is over: receives are called off from now on.
     pub fn relieve(&mut self) {
-        if let Some(siege) = &mut self.judge.siege {
+        if let Some(siege) = &mut self.endpoint.owner_mut().siege {
             siege.over = true;
         }
     }
@@ -107,7 +107,7 @@ impl<P: Port<Buffer>> Node<P> {
 
     /// That is what an honest node calls itself.
     pub(super) fn is_honest(&self, identity: &Identity) -> bool {
-        let book = self.judge.book.borrow();
+        let book = self.endpoint.owner().book.borrow();
         let life = book.life_of(identity.session);
         life.is_some_and(|life| {
             let node = book.lives()[life].node;

@@ -8,12 +8,12 @@
 
 use super::{FOR_HANDLER, KEY, Node, TAG_MASK, WRONG_KEY, What, home, target};
 use crate::buffer::Buffer;
+use crate::calling_off::{CallOff, Cancelled};
 use crate::check::Selector;
 use crate::world::NodeId;
 use mx_proto::port::Port;
 use mx_proto::{
-    Cancelled, MatchBits, MatchMask, PartnerId, PostError, Posted, Received, RequestId, SendMode,
-    Target,
+    MatchBits, MatchMask, PartnerId, PostError, Posted, Received, RequestId, SendMode, Target,
 };
 
 impl<P: Port<Buffer>> Node<P> {
@@ -36,12 +36,13 @@ impl<P: Port<Buffer>> Node<P> {
     }
 
     fn random_connect(&mut self) {
-        let to = self.judge.rng.index(self.nodes);
+        let to = self.endpoint.owner_mut().rng.index(self.nodes);
         if to == self.id && self.rng().chance(0.8) {
             return;
         }
         // A call with a wrong one may end another of our own on the same link.
-        let wrong = self.judge.rng.chance(0.05) && self.judge.siege.is_none();
+        let wrong =
+            self.endpoint.owner_mut().rng.chance(0.05) && self.endpoint.owner().siege.is_none();
         let key = if wrong { WRONG_KEY } else { KEY };
         self.connect(to, key);
     }
@@ -94,7 +95,7 @@ impl<P: Port<Buffer>> Node<P> {
         if self.peers.is_empty() {
             return self.random_connect();
         }
-        let index = self.judge.rng.index(self.peers.len());
+        let index = self.endpoint.owner_mut().rng.index(self.peers.len());
         let (partner, len) = (self.peers[index], self.random_len());
         let bits = self.random_bits();
         self.send(partner, bits, len);
@@ -103,7 +104,8 @@ impl<P: Port<Buffer>> Node<P> {
     /// Posts a send.
     pub fn send(&mut self, partner: PartnerId, bits: u64, len: usize) {
         let identity = self.endpoint.partner_identity(partner);
-        let to = identity.and_then(|peer| self.judge.book.borrow().life_of(peer.session));
+        let to =
+            identity.and_then(|peer| self.endpoint.owner().book.borrow().life_of(peer.session));
         let Some(to) = to else {
             assert!(
                 identity.is_none(),
@@ -114,7 +116,8 @@ impl<P: Port<Buffer>> Node<P> {
         };
         let bits = MatchBits(bits);
         let (serial, bytes) = self
-            .judge
+            .endpoint
+            .owner()
             .book
             .borrow_mut()
             .compose(self.life, to, bits, len);
@@ -145,11 +148,19 @@ impl<P: Port<Buffer>> Node<P> {
             .send(partner, bits, buffer.share(), context, mode)
         {
             Ok(Posted::Complete) => {
-                self.judge.book.borrow_mut().count("Send at once");
+                self.endpoint
+                    .owner()
+                    .book
+                    .borrow_mut()
+                    .count("Send at once");
                 assert!(!synchronous, "a synchronous send completed at once");
                 buffer.give_back();
                 self.ops.remove(&context);
-                self.judge.book.borrow_mut().send_done(serial, false);
+                self.endpoint
+                    .owner()
+                    .book
+                    .borrow_mut()
+                    .send_done(serial, false);
             }
             Ok(Posted::Pending(request)) => {
                 self.pending(context, request);
@@ -160,7 +171,7 @@ impl<P: Port<Buffer>> Node<P> {
             Err(error) => {
                 assert_eq!(error, PostError::UnknownPartner);
                 self.ops.remove(&context);
-                self.judge.book.borrow_mut().unposted(serial);
+                self.endpoint.owner().book.borrow_mut().unposted(serial);
                 self.peers.retain(|peer| *peer != partner);
             }
         }
@@ -182,7 +193,7 @@ impl<P: Port<Buffer>> Node<P> {
             op.buffer.give_back();
             (op.buffer, op.what) = (copy, What::Copied { serial, to });
             self.endpoint.set_timeout_of(request, None);
-            let mut book = self.judge.book.borrow_mut();
+            let mut book = self.endpoint.owner().book.borrow_mut();
             book.send_done(serial, false);
             book.count("Send from a copy");
             drop(book);
@@ -235,7 +246,7 @@ impl<P: Port<Buffer>> Node<P> {
         if !self.habits.cancels || self.ops.is_empty() {
             return;
         }
-        let index = self.judge.rng.index(self.ops.len());
+        let index = self.endpoint.owner_mut().rng.index(self.ops.len());
         let context = self.ops.keys().copied().nth(index);
         if let Some(context) = context {
             self.cancel(context);
@@ -252,7 +263,7 @@ impl<P: Port<Buffer>> Node<P> {
         let outcome = self.endpoint.cancel(request);
         self.note(format!("cancel {context}: {outcome:?}"));
         let cancelled = format!("cancel {outcome:?}");
-        self.judge.book.borrow_mut().count(cancelled);
+        self.endpoint.owner().book.borrow_mut().count(cancelled);
         if outcome == Cancelled::Unknown {
             // Its completion waits to be fetched, or it never gets one and the run's end tells.
             return;
@@ -262,7 +273,7 @@ impl<P: Port<Buffer>> Node<P> {
         };
         op.buffer.give_back();
         match op.what {
-            What::Send { serial, .. } => self.judge.book.borrow_mut().send_given(serial),
+            What::Send { serial, .. } => self.endpoint.owner().book.borrow_mut().send_given(serial),
             What::Copied { .. } | What::Recv { .. } | What::Connect { .. } => {}
         }
         let again = self.endpoint.cancel(request);
@@ -273,7 +284,7 @@ impl<P: Port<Buffer>> Node<P> {
         if !self.habits.disconnects || self.peers.is_empty() {
             return;
         }
-        let index = self.judge.rng.index(self.peers.len());
+        let index = self.endpoint.owner_mut().rng.index(self.peers.len());
         self.disconnect(self.peers[index]);
     }
 
@@ -281,9 +292,18 @@ impl<P: Port<Buffer>> Node<P> {
     pub fn disconnect(&mut self, partner: PartnerId) {
         self.note(format!("disconnect {partner:?}"));
         if let Some(identity) = self.endpoint.partner_identity(partner) {
-            let life = self.judge.book.borrow().life_of(identity.session);
+            let life = self
+                .endpoint
+                .owner()
+                .book
+                .borrow()
+                .life_of(identity.session);
             if let Some(life) = life {
-                self.judge.book.borrow_mut().parted(self.life, life);
+                self.endpoint
+                    .owner()
+                    .book
+                    .borrow_mut()
+                    .parted(self.life, life);
             }
         }
         self.endpoint.disconnect(partner);

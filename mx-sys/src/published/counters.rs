@@ -21,7 +21,7 @@ use crate::ports::tcp::TcpStats;
 use crate::progress::WaitStats;
 use mx_proto::port::Port;
 use mx_proto::reliability::ReliableStats;
-use mx_proto::{Clock, Endpoint, Memory, Stats};
+use mx_proto::{Clock, Endpoint, Owner, Stats};
 
 /// What an endpoint has at the moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -86,8 +86,8 @@ pub struct Sample<'a> {
 impl<'a> Sample<'a> {
     /// Of this endpoint. Its ports' figures and those of who waits for it are the caller's to add, and
     /// those of its method.
-    pub fn of<M: Memory, P: Port<M>, C: Clock>(
-        endpoint: &Endpoint<P, M, C>,
+    pub fn of<P: Port<O::Memory>, C: Clock, O: Owner>(
+        endpoint: &Endpoint<P, C, O>,
         ports: PortView<'a>,
         waits: WaitStats,
     ) -> Self {

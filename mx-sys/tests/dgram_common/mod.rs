@@ -1,7 +1,7 @@
 //! What holds for endpoints over datagrams, whatever carries them and however peers are found.
 
 use crate::node::{LONG, Node, NotConnected, pattern, pending};
-use mx_proto::{DownReason, Event, Route, Status};
+use mx_proto::{Down, DownReason, Route, Status};
 use mx_sys::{EndpointChoice, ROUTE_DGRAM, ROUTE_TCP};
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ pub(crate) fn a_successor_is_another_one(
     let endpoint = b.identity.endpoint;
     drop(b);
     assert_ne!(a.done(1).status, Status::Success);
-    let Event::PartnerDown { reason, .. } = a.event();
+    let Down { reason, .. } = a.event();
     assert!(!matches!(reason, DownReason::Protocol(_)), "{reason:?}");
     let b = open(EndpointChoice::Exact(endpoint));
     let to_b = a.connect(b.target(Route::AUTO)).unwrap();

@@ -1,17 +1,19 @@
 //! Endpoints over the rdm port, all in one thread, over whatever provider this machine has.
 
 use super::{DirectPort, Directory};
+use mx_proto::owner::Queue;
 use mx_proto::{
-    Cancelled, Completion, Config, Endpoint, EndpointId, Identity, KeepAll, MatchBits, MatchMask,
-    NicId, PartnerId, Posted, Received, RequestId, Route, SendMode, SessionId, Status, Target,
+    Completion, Config, Endpoint, EndpointId, Identity, MatchBits, MatchMask, NicId, PartnerId,
+    Posted, Received, RequestId, Route, SendMode, SessionId, Status, Target,
 };
+use mx_sim::{CallOff, Cancelled};
 use mx_sys::UserMemory;
 use mx_sys::clock::MonotonicClock;
 use mx_sys::ports::rdm::{RdmError, RdmOptions};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
-pub(crate) type Ends = Endpoint<DirectPort, UserMemory, MonotonicClock>;
+pub(crate) type Ends = Endpoint<DirectPort, MonotonicClock, Queue<UserMemory>>;
 
 const KEY: u32 = 0x6d78;
 /// Reaching it means that something hangs.
@@ -86,7 +88,14 @@ impl Nodes {
             session: SessionId(self.sessions),
         };
         let config = self.config.clone();
-        Some(Endpoint::new(config, identity, KEY, port, MonotonicClock))
+        Some(Endpoint::new(
+            config,
+            identity,
+            KEY,
+            port,
+            MonotonicClock,
+            Queue::default(),
+        ))
     }
 
     /// The node is gone from one moment to the next, without a word.
@@ -108,8 +117,8 @@ impl Nodes {
     pub(crate) fn turn(&mut self) {
         for (end, done) in self.ends.iter_mut().zip(&mut self.done) {
             let Some(end) = end else { continue };
-            end.progress(&mut KeepAll);
-            while let Some(completion) = end.poll_completion() {
+            end.progress();
+            while let Some(completion) = end.owner_mut().next_completion() {
                 done.push(completion);
             }
         }

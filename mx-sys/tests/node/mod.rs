@@ -1,7 +1,7 @@
 //! A whole endpoint for tests: protocol, ports, lock and helper thread.
 //!
 //! ```text
-//!   Node --> Shared< Engine { mx_proto::Endpoint<HostPorts, UserMemory, MonotonicClock> } >
+//!   Node --> Shared< Engine { mx_proto::Endpoint<HostPorts, MonotonicClock, Queue> } >
 //!               `-- Helper thread: looks after it while the test looks after another node
 //! ```
 
@@ -9,11 +9,13 @@
 
 pub(crate) mod traffic;
 
+use mx_proto::owner::Queue;
 use mx_proto::port::{ConnectError, WakeDescriptors};
 use mx_proto::{
-    Cancelled, Completion, Config, Endpoint, EndpointId, Event, Identity, Instant, KeepAll, Kind,
-    MatchBits, MatchMask, PartnerId, Posted, Received, RequestId, Route, SendMode, Status, Target,
+    Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, Kind, MatchBits, MatchMask,
+    PartnerId, Posted, Received, RequestId, Route, SendMode, Status, Target,
 };
+use mx_sim::{CallOff, Cancelled};
 use mx_sys::clock::MonotonicClock;
 use mx_sys::{
     EndpointChoice, Helper, HostPorts, Interest, OpenError, OpenOptions, Progress, Shared, Tuning,
@@ -26,25 +28,25 @@ use std::time::Duration;
 /// Reaching it means that something hangs.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-pub(crate) type Ends = Endpoint<HostPorts, UserMemory, MonotonicClock>;
+pub(crate) type Ends = Endpoint<HostPorts, MonotonicClock, Queue<UserMemory>>;
 
 /// An endpoint, and what came out of it.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) endpoint: Ends,
     pub(crate) done: VecDeque<Completion>,
-    pub(crate) events: VecDeque<Event>,
+    pub(crate) events: VecDeque<Down>,
     produced: Interest,
     open: bool,
 }
 
 impl Engine {
     fn collect(&mut self) {
-        while let Some(completion) = self.endpoint.poll_completion() {
+        while let Some(completion) = self.endpoint.owner_mut().next_completion() {
             self.done.push_back(completion);
             self.produced |= 1;
         }
-        while let Some(event) = self.endpoint.poll_event() {
+        while let Some(event) = self.endpoint.owner_mut().next_down() {
             self.events.push_back(event);
             self.produced |= 2;
         }
@@ -53,7 +55,7 @@ impl Engine {
 
 impl Progress for Engine {
     fn progress(&mut self) -> bool {
-        let some = self.open && self.endpoint.progress(&mut KeepAll);
+        let some = self.open && self.endpoint.progress();
         self.collect();
         some
     }
@@ -136,7 +138,14 @@ impl Node {
         tuning: Tuning,
     ) -> Result<Self, OpenError> {
         let (ports, identity) = HostPorts::open(options)?;
-        let endpoint = Endpoint::new(config, identity, KEY, ports, MonotonicClock);
+        let endpoint = Endpoint::new(
+            config,
+            identity,
+            KEY,
+            ports,
+            MonotonicClock,
+            Queue::default(),
+        );
         let engine = Engine {
             endpoint,
             done: VecDeque::new(),
@@ -200,7 +209,7 @@ impl Node {
     }
 
     /// The next event.
-    pub(crate) fn event(&self) -> Event {
+    pub(crate) fn event(&self) -> Down {
         self.shared
             .wait_for(2, Some(LONG), |engine| engine.events.pop_front())
             .expect("an event")

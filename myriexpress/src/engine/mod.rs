@@ -30,20 +30,21 @@ pub use context_ids::{CONTEXT_ID_BITS_MAX, ContextIds};
 pub use turns::{UnexpectedFunction, UnexpectedHandler};
 
 pub(crate) use context_ids::COMPLETIONS;
-pub(crate) use turns::Turn;
+pub(crate) use turns::{Door, Turn};
 
 use crate::error::{Code, Error};
 use crate::handles::{Address, EndpointHandle, PeerKey, RequestHandle, RequestKey};
 use crate::status::{Status, StatusCode};
+use mx_proto::owner::Queue;
 use mx_proto::port::{Port, WakeDescriptors};
 use mx_proto::supply::Claim;
-use mx_proto::{Clock, Endpoint, Event, Identity, Instant, MatchIndex, PartnerId};
+use mx_proto::{Clock, Down, Endpoint, Identity, Instant, MatchIndex, PartnerId};
 use mx_sys::{Interest, UserMemory};
 use peers::{Lookup, Peers};
 use post::ToSelf;
 use requests::{Owner, Requests, Stage};
 use std::time::Duration;
-use turns::{Door, Handling};
+use turns::Handling;
 
 /// An unexpected message has come (see [`Engine::probe`]).
 pub(crate) const UNEXPECTED: Interest = 1 << 60;
@@ -70,7 +71,7 @@ pub(crate) struct Options {
 /// An open endpoint over port `P` with clock `C`.
 #[derive(Debug)]
 pub(crate) struct Engine<P, C> {
-    endpoint: Endpoint<P, UserMemory, C>,
+    endpoint: Endpoint<P, C, Door>,
     options: Options,
     requests: Requests,
     /// Room for one more of them.
@@ -78,7 +79,6 @@ pub(crate) struct Engine<P, C> {
     /// The requests that have ended and wait to be tested, oldest first.
     done: MatchIndex<RequestKey>,
     peers: Peers,
-    door: Door,
     handling: Handling,
     to_self: ToSelf,
     /// Bytes of small sends that are done for the program and have not left.
@@ -94,7 +94,7 @@ pub(crate) struct Engine<P, C> {
 
 impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// An engine that uses `endpoint`.
-    pub(crate) fn new(endpoint: Endpoint<P, UserMemory, C>, options: Options) -> Self {
+    pub(crate) fn new(endpoint: Endpoint<P, C, Door>, options: Options) -> Self {
         let own = endpoint.identity();
         Self {
             room: Claim::new(endpoint.supply(), REQUEST_COST),
@@ -103,7 +103,6 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             requests: Requests::new(options.generation),
             done: MatchIndex::default(),
             peers: Peers::new(own),
-            door: Door::default(),
             handling: Handling::default(),
             to_self: ToSelf::default(),
             copies: 0,
@@ -121,12 +120,12 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     }
 
     /// The protocol endpoint.
-    pub(crate) fn endpoint(&self) -> &Endpoint<P, UserMemory, C> {
+    pub(crate) fn endpoint(&self) -> &Endpoint<P, C, Door> {
         &self.endpoint
     }
 
     /// The protocol endpoint, to arm and disarm it and to reach its port.
-    pub(crate) fn endpoint_mut(&mut self) -> &mut Endpoint<P, UserMemory, C> {
+    pub(crate) fn endpoint_mut(&mut self) -> &mut Endpoint<P, C, Door> {
         &mut self.endpoint
     }
 
@@ -153,7 +152,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         if self.halted() {
             return self.keep_alive();
         }
-        let busy = self.endpoint.progress(&mut self.door);
+        let busy = self.endpoint.progress();
         busy | self.drain()
     }
 
@@ -181,7 +180,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// [`WAKEUP`].
     #[inline]
     pub(crate) fn take_produced(&mut self) -> Interest {
-        std::mem::take(&mut self.produced) | std::mem::take(&mut self.door.produced)
+        std::mem::take(&mut self.produced) | std::mem::take(&mut self.endpoint.owner_mut().produced)
     }
 
     /// See [`mx_sys::Progress::arm`].
@@ -318,8 +317,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// Ends everything: peers are told, requests are gone without a completion.
     pub(crate) fn close(&mut self) {
         self.endpoint.close();
-        while self.endpoint.poll_completion().is_some() {}
-        while self.endpoint.poll_event().is_some() {}
+        self.endpoint.owner_mut().ends = Queue::default();
     }
 
     /// Takes in everything the protocol endpoint has to say. Returns whether there was anything.
@@ -327,14 +325,14 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     fn drain(&mut self) -> bool {
         let mut busy = false;
         loop {
-            while let Some(event) = self.endpoint.poll_event() {
-                self.on_event(event);
+            while let Some(down) = self.endpoint.owner_mut().ends.next_down() {
+                self.on_down(&down);
                 busy = true;
             }
-            if !self.door.newcomers.is_empty() {
+            if !self.endpoint.owner().newcomers.is_empty() {
                 self.greet();
             }
-            match self.endpoint.poll_completion() {
+            match self.endpoint.owner_mut().ends.next_completion() {
                 Some(completion) => self.on_completion(&completion),
                 None => break,
             }
@@ -347,13 +345,13 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     }
 
     #[cold]
-    fn on_event(&mut self, event: Event) {
-        let Event::PartnerDown {
+    fn on_down(&mut self, down: &Down) {
+        let &Down {
             partner,
             identity,
             reason,
             ..
-        } = event;
+        } = down;
         log::debug!(
             "endpoint {}: peer {identity:?} is gone: {reason}",
             self.identity().endpoint.0
@@ -365,7 +363,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// Makes peers of those whose first message has come.
     #[cold]
     fn greet(&mut self) {
-        for partner in std::mem::take(&mut self.door.newcomers) {
+        for partner in std::mem::take(&mut self.endpoint.owner_mut().newcomers) {
             self.peer_of_partner(partner);
         }
     }

@@ -13,8 +13,11 @@
 
 use super::{Engine, HANDLER, UNEXPECTED};
 use crate::handles::Address;
+use mx_proto::owner::Queue;
 use mx_proto::port::Port;
-use mx_proto::{Arrival, Clock, Decision, Deferred, Handler, PartnerId, Source, Verdict};
+use mx_proto::{
+    Arrival, Clock, Completion, Decision, Deferred, Down, Owner, PartnerId, Source, Verdict,
+};
 use mx_sys::{Interest, UserMemory};
 use std::ffi::c_void;
 
@@ -40,9 +43,11 @@ pub(crate) struct Turn {
     pub(crate) deferred: Deferred,
 }
 
-/// What decides about messages while the protocol endpoint is busy.
+/// The engine's owner of its protocol endpoint: keeps what that reports, and decides about messages
+/// while it is busy.
 #[derive(Debug, Default)]
-pub(super) struct Door {
+pub(crate) struct Door {
+    pub(super) ends: Queue<UserMemory>,
     /// A handler is registered.
     deferring: bool,
     pub(super) produced: Interest,
@@ -62,9 +67,25 @@ pub(super) struct Handling {
     closing: bool,
 }
 
-impl Handler<UserMemory> for Door {
+impl Owner for Door {
+    type Memory = UserMemory;
+
     #[inline]
-    fn unexpected<B: Source + ?Sized>(
+    fn completed(&mut self, completion: Completion) {
+        self.ends.completed(completion);
+    }
+
+    #[inline]
+    fn down(&mut self, down: Down) {
+        self.ends.down(down);
+    }
+
+    fn has_news(&self) -> bool {
+        self.ends.has_news()
+    }
+
+    #[inline]
+    fn arrived<B: Source + ?Sized>(
         &mut self,
         arrival: &Arrival,
         _: Option<&B>,
@@ -85,7 +106,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// Registers a handler, or none. A turn that is under way goes on; see [`Self::running`].
     pub(crate) fn set_handler(&mut self, handler: Option<UnexpectedHandler>) {
         self.handling.handler = handler;
-        self.door.deferring = handler.is_some();
+        self.endpoint.owner_mut().deferring = handler.is_some();
         if handler.is_none() {
             self.keep_deferred();
         }

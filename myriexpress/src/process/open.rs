@@ -11,10 +11,10 @@
 use super::slot::{About, HostEngine, Open, Slot};
 use super::table::{Reserved, find, open_endpoints, release};
 use super::wait::this_thread;
-use crate::engine::{ContextIds, Engine, HANDLER, Options};
+use crate::engine::{ContextIds, Door, Engine, HANDLER, Options};
 use crate::error::{Code, Error};
 use crate::handles::EndpointHandle;
-use mx_proto::{Endpoint, EndpointId, KeepAll};
+use mx_proto::{Endpoint, EndpointId};
 use mx_sys::published::Publisher;
 use mx_sys::{
     EndpointChoice, Helper, HostPorts, Lingering, MonotonicClock, OpenError, OpenOptions, Settings,
@@ -64,7 +64,14 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
         config.unexpected_bytes = bytes;
     }
     let eager_max = config.eager_max;
-    let endpoint = Endpoint::new(config, identity, params.key, ports, MonotonicClock);
+    let endpoint = Endpoint::new(
+        config,
+        identity,
+        params.key,
+        ports,
+        MonotonicClock,
+        Door::default(),
+    );
     let board = params.board.or_else(|| nic::board_number(identity.nic));
     let about = About {
         board: board.unwrap_or_default(),
@@ -196,7 +203,7 @@ fn leave(engine: &mut HostEngine) {
     linger(LINGER, || {
         if endpoint.port().link_count() == 0 {
             Lingering::Over
-        } else if endpoint.progress(&mut KeepAll) {
+        } else if endpoint.progress() {
             Lingering::Busy
         } else {
             Lingering::Idle(endpoint.descriptors())

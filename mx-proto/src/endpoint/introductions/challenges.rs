@@ -20,7 +20,7 @@ use crate::endpoint::Core;
 use crate::endpoint::aside::After;
 use crate::event::Identity;
 use crate::ids::{LinkId, NicId, PartnerId, SessionId};
-use crate::memory::Memory;
+use crate::owner::Owner;
 use crate::partner::Partner;
 use crate::queues::Control;
 use crate::secret::{self, Binding, Purpose, Role, Words};
@@ -93,7 +93,7 @@ impl Challenges {
     }
 }
 
-impl<M: Memory> Core<M> {
+impl<O: Owner> Core<O> {
     /// Asks a stranger for the site's secret, if there is one and it has not proven it. False: it need
     /// not prove anything.
     pub(super) fn challenge(&mut self, link: LinkId, binding: Binding) -> bool {

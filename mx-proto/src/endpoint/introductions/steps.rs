@@ -14,10 +14,9 @@ use crate::config::Place;
 use crate::endpoint::aside::After;
 use crate::endpoint::inbound::Inbound;
 use crate::endpoint::{Core, Endpoint, Errand};
-use crate::event::Handler;
 use crate::ids::{EndpointId, LinkId, NicId, PartnerId, Route, Target};
-use crate::memory::Memory;
 use crate::origin::{Address, Claim, Proof};
+use crate::owner::Owner;
 use crate::port::{Close, LinkDown, Port, Sink};
 use crate::queues::Control;
 use crate::request::NOBODY;
@@ -27,13 +26,10 @@ use crate::wire::{self, ConfirmBody, Header, Hello};
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 
-impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Goes on with all introductions that can.
     #[cold]
-    pub(in crate::endpoint) fn see_to_introductions<H: Handler<M>>(
-        &mut self,
-        handler: &mut H,
-    ) -> bool {
+    pub(in crate::endpoint) fn see_to_introductions(&mut self) -> bool {
         let now = self.clock.now();
         let introductions = &mut self.core.introductions;
         while let Some((end, _)) = introductions.ends.expired(now) {
@@ -46,28 +42,28 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         while let Some(due) = self.core.introductions.due.pop_front() {
             busy = true;
             match due {
-                Due::Look(link) => self.look_at(link, now, handler),
+                Due::Look(link) => self.look_at(link, now),
                 Due::Confirm(link, asked) => {
                     let port = &self.port;
                     self.core
                         .confirm(link, &asked, |address| port.has_address(address));
                 }
-                Due::Trust(link) => self.trusted(link, now, handler),
+                Due::Trust(link) => self.trusted(link, now),
                 Due::Challenge(link, from, body) => {
                     let binding = self.port.binding(link);
                     self.core.answer_challenge(link, from, binding, &body);
                 }
-                Due::Asked(ours, answer) => self.asked(ours, answer, now, handler),
+                Due::Asked(ours, answer) => self.asked(ours, answer, now),
                 Due::AskElsewhere(ours, route) => self.ask_elsewhere(ours, route, now),
                 Due::Doubt(old) => self.core.ask_old(old, None, now),
-                Due::Answered(old, alive) => self.old_answered(old, alive, now, handler),
+                Due::Answered(old, alive) => self.old_answered(old, alive, now),
             }
         }
         busy
     }
 
     /// A link has a hello.
-    fn look_at<H: Handler<M>>(&mut self, link: LinkId, now: Instant, handler: &mut H) {
+    fn look_at(&mut self, link: LinkId, now: Instant) {
         let Some(claim) = self.core.claim_on(link) else {
             return;
         };
@@ -77,27 +73,21 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         }
         let binding = self.port.binding(link);
         if !self.core.challenge(link, binding) {
-            self.examine(link, &claim, now, handler);
+            self.examine(link, &claim, now);
         }
     }
 
     /// Its peer has proven the site's secret.
-    fn trusted<H: Handler<M>>(&mut self, link: LinkId, now: Instant, handler: &mut H) {
+    fn trusted(&mut self, link: LinkId, now: Instant) {
         if let Some(claim) = self.core.claim_on(link) {
-            self.examine(link, &claim, now, handler);
+            self.examine(link, &claim, now);
         }
     }
 
     /// What does the network say about a claim?
-    fn examine<H: Handler<M>>(
-        &mut self,
-        link: LinkId,
-        claim: &Claim,
-        now: Instant,
-        handler: &mut H,
-    ) {
+    fn examine(&mut self, link: LinkId, claim: &Claim, now: Instant) {
         match self.port.proof(link, claim) {
-            Proof::Proven => self.proven(link, now, handler),
+            Proof::Proven => self.proven(link, now),
             Proof::Refuted => self.refute(link, "but it comes from elsewhere"),
             Proof::Ask(target, from) => {
                 if let Some(introduction) = self.core.introductions.waiting.get_mut(&link) {
@@ -160,13 +150,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     }
 
     /// A claimed address has answered, or does not: `None`.
-    fn asked<H: Handler<M>>(
-        &mut self,
-        ours: LinkId,
-        answer: Option<bool>,
-        now: Instant,
-        handler: &mut H,
-    ) {
+    fn asked(&mut self, ours: LinkId, answer: Option<bool>, now: Instant) {
         let Some((link, introduction)) = self.core.introductions.ended_asking(ours) else {
             return;
         };
@@ -175,7 +159,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         self.core.session_out.forget(ours);
         self.port.close(ours, Close::Now);
         match answer {
-            Some(true) => self.proven(link, now, handler),
+            Some(true) => self.proven(link, now),
             Some(false) => self.refute(link, "but whoever is there knows nothing of it"),
             // A newcomer waits for what the old one says.
             None if stage != Stage::Asking => {}
@@ -184,7 +168,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     }
 
     /// The peer of a link is who it says.
-    fn proven<H: Handler<M>>(&mut self, link: LinkId, now: Instant, handler: &mut H) {
+    fn proven(&mut self, link: LinkId, now: Instant) {
         let Some(introduction) = self.core.introductions.waiting.get(&link) else {
             return;
         };
@@ -228,7 +212,6 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
             }
             let mut sink = Inbound {
                 core: &mut self.core,
-                handler,
                 clock: &self.clock,
             };
             sink.on_packet(link, owner.to_word(), &header, &body[..]);
@@ -260,13 +243,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     }
 
     /// An old partner is there, or it is not.
-    fn old_answered<H: Handler<M>>(
-        &mut self,
-        old: PartnerId,
-        alive: bool,
-        now: Instant,
-        handler: &mut H,
-    ) {
+    fn old_answered(&mut self, old: PartnerId, alive: bool, now: Instant) {
         let Some(doubt) = self.core.introductions.doubts.remove(&old) else {
             return;
         };
@@ -284,7 +261,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
         }
         for link in newcomers {
             if !alive {
-                self.proven(link, now, handler);
+                self.proven(link, now);
                 continue;
             }
             self.core.stats.intruders += 1;
@@ -295,7 +272,7 @@ impl<P: Port<M>, M: Memory, C: Clock> Endpoint<P, M, C> {
     }
 }
 
-impl<M: Memory> Core<M> {
+impl<O: Owner> Core<O> {
     /// A stranger introduces itself.
     pub(in crate::endpoint) fn come(&mut self, link: LinkId, header: &Header, hello: Hello) {
         let Some(introduction) = self.introductions.waiting.get_mut(&link) else {

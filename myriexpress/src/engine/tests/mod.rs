@@ -104,7 +104,14 @@ impl Net {
         let port = SimPort::open(&self.fabric, node, NIC, identity.endpoint, self.profile);
         let port = port.expect("a free name");
         let clock = self.world.clock();
-        let endpoint = Endpoint::new(self.config.clone(), identity, KEY, port, clock);
+        let endpoint = Endpoint::new(
+            self.config.clone(),
+            identity,
+            KEY,
+            port,
+            clock,
+            super::Door::default(),
+        );
         let options = Options {
             handle: EndpointHandle::new(node, self.lives),
             key: KEY,

@@ -1,0 +1,119 @@
+//! The layer above an endpoint.
+//!
+//! ```text
+//!   Owner ---- send recv end connect progress ----> Endpoint
+//!     ^                                                |
+//!     '--- completed down arriving arrived departed ---'
+//! ```
+//!
+//! The endpoint owns it and tells it what happens, in the call in which it happens: also in one that
+//! posts or calls off. None of its functions can reach the endpoint, so nothing calls back in; what
+//! follows for the endpoint is done by whoever called it, afterwards.
+
+use crate::event::{Arrival, Completion, Down, Verdict};
+use crate::ids::{MatchBits, RequestId};
+use crate::memory::{Memory, Source};
+use std::collections::VecDeque;
+use std::fmt;
+use std::marker::PhantomData;
+
+/// What an endpoint tells the layer above it.
+pub trait Owner {
+    /// Memory of operations.
+    type Memory: Memory + fmt::Debug;
+
+    /// An operation is over: once for every request that was `Pending`, but for those that
+    /// [`cancel_unmatched`](crate::Endpoint::cancel_unmatched) takes back. Its memory is let go of,
+    /// though a port may still have to be told: that has been done when the call returns in which
+    /// this happens.
+    fn completed(&mut self, completion: Completion);
+
+    /// A partner is gone, not by our own [`disconnect`](crate::Endpoint::disconnect). Its operations
+    /// have completed; the id is stale.
+    fn down(&mut self, down: Down);
+
+    /// A message has arrived, with its data or as an offer, and its sender had the credit for it.
+    /// Called once for each, before anything else becomes of it, also when it finds a posted receive
+    /// or is deferred; not again when a deferred one is decided. `source_context` is the word
+    /// attached to its sender, 0 if none.
+    #[inline]
+    fn arriving(&mut self, _source_context: u64, _bits: MatchBits) {}
+
+    /// No posted receive accepts a message. `body` is there for messages that came with their data,
+    /// not for offered ones.
+    fn arrived<B: Source + ?Sized>(
+        &mut self,
+        arrival: &Arrival,
+        body: Option<&B>,
+    ) -> Verdict<Self::Memory>;
+
+    /// A send that [waited for its turn](crate::Endpoint::is_queued) does so no more, whatever became
+    /// of it.
+    #[inline]
+    fn departed(&mut self, _send: RequestId) {}
+
+    /// Does something of what it has been told wait to be looked at? Then it is no time to sleep.
+    fn has_news(&self) -> bool;
+}
+
+/// An owner that keeps what it is told until somebody asks, and every message for a receive to come.
+#[derive(Debug)]
+pub struct Queue<M> {
+    completions: VecDeque<Completion>,
+    downs: VecDeque<Down>,
+    memory: PhantomData<M>,
+}
+
+impl<M> Default for Queue<M> {
+    fn default() -> Self {
+        Self {
+            completions: VecDeque::new(),
+            downs: VecDeque::new(),
+            memory: PhantomData,
+        }
+    }
+}
+
+impl<M> Queue<M> {
+    /// The oldest completion that has not been fetched.
+    #[inline]
+    pub fn next_completion(&mut self) -> Option<Completion> {
+        self.completions.pop_front()
+    }
+
+    /// The oldest loss of a partner that has not been fetched.
+    #[inline]
+    pub fn next_down(&mut self) -> Option<Down> {
+        self.downs.pop_front()
+    }
+
+    /// The completion of one operation, out of its turn.
+    pub fn take(&mut self, request: RequestId) -> Option<Completion> {
+        let mut all = self.completions.iter();
+        let at = all.position(|completion| completion.request == request)?;
+        self.completions.remove(at)
+    }
+}
+
+impl<M: Memory + fmt::Debug> Owner for Queue<M> {
+    type Memory = M;
+
+    #[inline]
+    fn completed(&mut self, completion: Completion) {
+        self.completions.push_back(completion);
+    }
+
+    #[inline]
+    fn down(&mut self, down: Down) {
+        self.downs.push_back(down);
+    }
+
+    fn arrived<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict<M> {
+        Verdict::Continue
+    }
+
+    #[inline]
+    fn has_news(&self) -> bool {
+        !(self.completions.is_empty() && self.downs.is_empty())
+    }
+}

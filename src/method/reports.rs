@@ -1,0 +1,73 @@
+//! What the endpoint has reported and the method has not looked at.
+//!
+//! Owns: the inbox, completions, lost partners, and which sends wait no more.
+//! Knows nothing of: peers and operations, which are the method's.
+
+use super::Settings;
+use crate::unexpected::Inbox;
+use mx_proto::owner::Queue;
+use mx_proto::{Arrival, Completion, Down, MatchBits, Owner, RequestId, Source, Verdict};
+use mx_sys::UserMemory;
+
+/// The method's owner of its endpoint.
+#[derive(Debug)]
+pub struct Reports {
+    pub(crate) inbox: Inbox,
+    pub(super) ends: Queue<UserMemory>,
+    /// Sends that waited for their turn and do so no more, in no particular order.
+    pub(super) departed: Vec<RequestId>,
+    /// Messages are of no interest any more.
+    pub(super) deaf: bool,
+}
+
+impl Reports {
+    /// Nothing yet.
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            inbox: Inbox::new(settings.credits, settings.unexpected_max),
+            ends: Queue::default(),
+            departed: Vec::new(),
+            deaf: false,
+        }
+    }
+}
+
+impl Owner for Reports {
+    type Memory = UserMemory;
+
+    #[inline]
+    fn completed(&mut self, completion: Completion) {
+        self.ends.completed(completion);
+    }
+
+    #[inline]
+    fn down(&mut self, down: Down) {
+        self.ends.down(down);
+    }
+
+    #[inline]
+    fn arriving(&mut self, source_context: u64, bits: MatchBits) {
+        self.inbox.arriving(source_context, bits);
+    }
+
+    #[inline]
+    fn arrived<B: Source + ?Sized>(
+        &mut self,
+        arrival: &Arrival,
+        body: Option<&B>,
+    ) -> Verdict<UserMemory> {
+        match self.deaf {
+            true => Verdict::Finished,
+            false => self.inbox.arrived(arrival, body),
+        }
+    }
+
+    #[inline]
+    fn departed(&mut self, send: RequestId) {
+        self.departed.push(send);
+    }
+
+    fn has_news(&self) -> bool {
+        self.ends.has_news()
+    }
+}
