@@ -19,12 +19,13 @@ TOOLS_TARGET := $(CARGO_TARGET)/tools
 
 # Copied only when it changed, so that what is linked against it is not linked again.
 define place_static
-@cmp -s $(CARGO_TARGET)/release/lib$(1).a $(LIBDIR)/lib$(1).a || \
-    install -m 644 $(CARGO_TARGET)/release/lib$(1).a $(LIBDIR)/lib$(1).a
+@cmp -s $(TOOLS_TARGET)/lib$(1).a $(LIBDIR)/lib$(1).a || \
+    install -m 644 $(TOOLS_TARGET)/lib$(1).a $(LIBDIR)/lib$(1).a
 
 endef
 
 define place_shared
+$(CARGO) rustc --release -p $(subst _,-,$(1)) --lib --crate-type cdylib --features reserve
 @cmp -s $(CARGO_TARGET)/release/lib$(1).so $(LIBDIR)/$(realname) || \
     install -m 755 $(CARGO_TARGET)/release/lib$(1).so $(LIBDIR)/$(realname)
 @ln -sfn $(realname) $(LIBDIR)/$(soname)
@@ -32,18 +33,13 @@ define place_shared
 
 endef
 
-# One kind at a time: beside an rlib nothing is optimised across crates. The shared ones have an allocator
-# of their own (mx_sys::reserve); a program that is linked with both static ones can have only one.
-define build_library
-$(CARGO) rustc --release -p $(subst _,-,$(1)) --lib --crate-type staticlib
-$(call place_static,$(1))
-$(CARGO) rustc --release -p $(subst _,-,$(1)) --lib --crate-type cdylib --features reserve
-$(call place_shared,$(1))
-endef
-
+# Shared: each by itself, because beside an rlib nothing is optimised across crates, and with an allocator of
+# its own (mx_sys::reserve). Static: neither, so that a program can be linked with both.
 lib:
 	@mkdir -p $(LIBDIR)
-	$(foreach library,$(LIBRARIES),$(call build_library,$(library)))
+	$(CARGO) build --profile tools -p bmi-mx -p myriexpress --lib
+	$(foreach library,$(LIBRARIES),$(call place_static,$(library)))
+	$(foreach library,$(LIBRARIES),$(call place_shared,$(library)))
 
 header:
 	$(CARGO) run -q -p gen_header -- .
