@@ -1,7 +1,7 @@
 //! What the log has been told already, so that what happens over and over is a few lines.
 //!
 //! Owns: how often each thing has happened. Knows nothing of: what it is.
-//! Cost: one hash each time; at most [`TOLD_MAX`] things are remembered.
+//! Cost: one hash each time; at most `TOLD_MAX` things are remembered.
 
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
