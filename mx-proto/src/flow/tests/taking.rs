@@ -248,6 +248,29 @@ fn who_uses_little_of_much_is_asked_while_somebody_has_less_than_its_share() {
 }
 
 #[test]
+fn who_has_just_been_lent_some_is_not_asked_for_it() {
+    let mut town = rich(6);
+    for remote in 0..4 {
+        // Nothing is to be had from them.
+        town.send(remote, 200);
+    }
+    town.miss(4, 40);
+    assert_eq!(town.settle(), []);
+    town.epochs(1);
+    // What the first has above its share, which is 160, comes free; the rest it uses again.
+    town.take(0, Paid::Credits(200));
+    town.tell(0);
+    town.send(0, 160);
+    assert_eq!(town.settle(), [(4, Say::Credit)]);
+    assert_eq!(town.loan(4), 40);
+    town.epochs(1);
+    // Its wish is two epochs old, its loan one. The first is busy all the time.
+    assert_eq!(town.send(0, 1), Paid::Slot(Lane::Unexpected));
+    assert_eq!(town.want(5, 8), []);
+    assert_eq!((town.loan(4), town.loan(5)), (40, 0));
+}
+
+#[test]
 fn a_wish_is_forgotten_when_its_remote_is_not_heard_of_for_two_epochs() {
     let mut town = rich(7);
     for remote in 0..4 {
