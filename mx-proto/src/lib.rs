@@ -22,6 +22,7 @@ mod config;
 mod credit;
 mod endpoint;
 mod event;
+pub mod flow;
 pub mod ids;
 pub mod ledger;
 mod matching;

@@ -1,0 +1,287 @@
+//! What one remote lends us: how much we may send it unasked.
+//!
+//! ```text
+//!   sent ................ allowed            running totals, modulo 2^32
+//!     |<----- free ------->|
+//!     |<- low ->|                            the least that was free in this epoch of the lender's, and
+//!                                            in the one before: what was never needed
+//!
+//!   Free --- means: no, wanted: some ---> Short --- a header allows more ---> Free
+//! ```
+//!
+//! A message is paid for when it leaves, or when it is copied and reported complete; so a send that is
+//! called off before that has cost nothing, and a copy always has its credits. A Revoke gets what
+//! was not needed in two epochs, and nothing while something waits.
+//!
+//! How much more is wanted stands in a header when it is more than what was said since the lender's
+//! epoch began: a want that lasts is renewed once an epoch.
+//!
+//! Whatever the lender says costs nothing here: what it allows too much of only goes out sooner.
+//!
+//! Cost: 24 bytes a remote; `means` and `pay` together are a subtraction, a comparison, a minimum and
+//! an addition.
+
+use super::slots::{Lane, Slots};
+use super::terms::{Paid, Terms};
+
+/// The credits one remote has lent us. The default is one that has lent us none: there are its slots.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Borrower {
+    /// What all our messages may have cost, and what they have.
+    allowed: u32,
+    sent: u32,
+    /// The least that was free: in the epoch before, and in this one. Neither is above what is free.
+    low: [u32; 2],
+    /// What has been said to be wanted in this epoch.
+    said: u32,
+    /// The lender's, as it was last told.
+    epoch: u8,
+    /// Messages that went in slots, and those the remote has taken.
+    slots_sent: Slots,
+    slots_taken: Slots,
+}
+
+impl Borrower {
+    /// The remote said, when it introduced itself or answered, what it lends us first.
+    pub fn open(opening: u32) -> Self {
+        let allowed = opening.min(FREE_MAX);
+        Self {
+            allowed,
+            low: [allowed; 2],
+            ..Self::default()
+        }
+    }
+
+    /// Credits that may be used now.
+    #[inline]
+    pub fn free(&self) -> u32 {
+        self.allowed.wrapping_sub(self.sent)
+    }
+
+    /// How a message that costs `cost` can be paid for now, if it can: by credits, or else, if it costs
+    /// one, by the slot of its lane. A message that is only announced costs one.
+    #[inline]
+    pub fn means(&self, cost: u32, lane: Lane) -> Option<Paid> {
+        if cost <= self.free() {
+            return Some(Paid::Credits(cost));
+        }
+        self.slot(cost, lane)
+    }
+
+    #[cold]
+    fn slot(&self, cost: u32, lane: Lane) -> Option<Paid> {
+        let free = cost == 1 && self.slots_sent.agree(self.slots_taken, lane);
+        free.then_some(Paid::Slot(lane))
+    }
+
+    /// The message has left, or been copied. To be called with what [`Self::means`] has just given.
+    #[inline]
+    pub fn pay(&mut self, paid: Paid) {
+        match paid {
+            Paid::Credits(cost) => {
+                debug_assert!(cost <= self.free());
+                self.sent = self.sent.wrapping_add(cost);
+                self.low[1] = self.low[1].min(self.free());
+            }
+            Paid::Slot(lane) => self.slots_sent.count(lane),
+        }
+    }
+
+    /// How many credits the next header is to say that we want, when what waits for its turn, the
+    /// message that goes with this header included, costs `waiting` altogether. 0: nothing new.
+    #[inline]
+    pub fn wanted(&self, waiting: u32) -> u32 {
+        if waiting <= self.free() {
+            return 0;
+        }
+        let missing = (waiting - self.free()).min(WANTED_MAX);
+        if missing > self.said { missing } else { 0 }
+    }
+
+    /// A header that said so has left.
+    #[inline]
+    pub fn on_said(&mut self, wanted: u32) {
+        if wanted > 0 {
+            self.said = wanted;
+            self.low[1] = 0;
+        }
+    }
+
+    /// A header of the remote's. True when more may be sent than before.
+    #[inline]
+    pub fn on_terms(&mut self, terms: &Terms) -> bool {
+        let news = terms.epoch != self.epoch || terms.slots != self.slots_taken;
+        let freed = news && self.on_news(terms);
+        if terms.credit == self.allowed {
+            return freed;
+        }
+        // Totals only grow: anything else is older, or no sense.
+        let free = terms.credit.wrapping_sub(self.sent);
+        let more = free > self.free() && free <= FREE_MAX;
+        if more {
+            self.allowed = terms.credit;
+        }
+        more || freed
+    }
+
+    /// True when a slot is free again.
+    #[cold]
+    fn on_news(&mut self, terms: &Terms) -> bool {
+        let free = self.free();
+        match terms.epoch.wrapping_sub(self.epoch) {
+            0 => {}
+            1 => (self.low, self.said) = ([self.low[1], free], 0),
+            // Who has heard nothing for a whole epoch has not sent enough to be heard of.
+            _ => (self.low, self.said) = ([free; 2], 0),
+        }
+        self.epoch = terms.epoch;
+        let freed = self.slots_taken != terms.slots;
+        self.slots_taken = terms.slots;
+        freed
+    }
+
+    /// The remote asks for so many back, while what waits to go there costs `waiting`. What it gets is
+    /// the answer, 0 too.
+    pub fn give_back(&mut self, asked: u32, waiting: u32) -> u32 {
+        if waiting > 0 {
+            return 0;
+        }
+        let back = asked.min(self.low[0]).min(self.low[1]);
+        self.sent = self.sent.wrapping_add(back);
+        self.low = self.low.map(|low| low - back);
+        back
+    }
+}
+
+/// What a header has bits for.
+pub const WANTED_MAX: u32 = (1 << 24) - 1;
+
+/// What a lender can allow at once: more than any honest one does, which makes an older total of a
+/// larger one.
+const FREE_MAX: u32 = (1 << 24) - 1;
+
+#[cfg(test)]
+impl Borrower {
+    /// The same with other totals; and what it has used.
+    pub(super) fn shifted(self, by: u32) -> Self {
+        Self {
+            allowed: self.allowed.wrapping_add(by),
+            sent: self.sent.wrapping_add(by),
+            ..self
+        }
+    }
+
+    pub(super) fn sent(&self) -> u32 {
+        self.sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terms(credit: u32, epoch: u8, slots: u8) -> Terms {
+        Terms {
+            credit,
+            epoch,
+            slots: Slots::from_byte(slots),
+            wanted: 0,
+        }
+    }
+
+    fn spend(us: &mut Borrower, cost: u32) {
+        assert_eq!(us.means(cost, Lane::Matched), Some(Paid::Credits(cost)));
+        us.pay(Paid::Credits(cost));
+    }
+
+    #[test]
+    fn credits_are_used_first_and_then_the_slot_of_each_lane() {
+        let mut us = Borrower::open(3);
+        spend(&mut us, 2);
+        assert_eq!(us.means(2, Lane::Matched), None, "a slot has one credit");
+        spend(&mut us, 1);
+        for lane in Lane::ALL {
+            assert_eq!(us.means(1, lane), Some(Paid::Slot(lane)));
+            us.pay(Paid::Slot(lane));
+            assert_eq!(us.means(1, lane), None);
+        }
+        assert!(us.on_terms(&terms(3, 0, 0x10)));
+        assert_eq!(us.means(1, Lane::Matched), None);
+        assert_eq!(
+            us.means(1, Lane::Unexpected),
+            Some(Paid::Slot(Lane::Unexpected))
+        );
+        assert!(us.on_terms(&terms(4, 0, 0x10)) && !us.on_terms(&terms(4, 0, 0x10)));
+        spend(&mut us, 1);
+        assert!(size_of::<Borrower>() <= 24);
+    }
+
+    #[test]
+    fn totals_only_grow_across_their_wrap_and_no_sense_is_left_out() {
+        let near = u32::MAX - 2;
+        let mut us = Borrower {
+            allowed: near,
+            sent: near,
+            ..Borrower::default()
+        };
+        for n in 1..10u32 {
+            assert!(us.on_terms(&terms(near.wrapping_add(n), 0, 0)));
+            assert!(!us.on_terms(&terms(near.wrapping_add(n).wrapping_sub(1), 0, 0)));
+            spend(&mut us, 1);
+            assert_eq!(us.free(), 0);
+        }
+        let sent = us.sent;
+        assert!(!us.on_terms(&terms(sent.wrapping_add(FREE_MAX + 1), 0, 0)));
+        assert!(!us.on_terms(&terms(sent.wrapping_sub(1), 0, 0)));
+        assert!(us.on_terms(&terms(sent.wrapping_add(FREE_MAX), 0, 0)));
+        assert_eq!(us.free(), FREE_MAX);
+        assert_eq!(Borrower::open(u32::MAX).free(), FREE_MAX);
+    }
+
+    #[test]
+    fn what_is_missing_is_said_once_an_epoch_or_when_it_is_more() {
+        let mut us = Borrower::open(10);
+        assert_eq!((us.wanted(10), us.wanted(13)), (0, 3));
+        us.on_said(3);
+        assert_eq!((us.wanted(13), us.wanted(14)), (0, 4));
+        us.on_said(4);
+        assert_eq!(us.wanted(12), 0);
+        assert!(!us.on_terms(&terms(10, 1, 0)), "an epoch allows no more");
+        assert_eq!(us.wanted(12), 2);
+        assert_eq!(us.wanted(u32::MAX), WANTED_MAX);
+    }
+
+    #[test]
+    fn a_revoke_gets_what_was_not_needed_in_two_epochs() {
+        let mut us = Borrower::open(100);
+        spend(&mut us, 60);
+        us.on_terms(&terms(160, 0, 0));
+        // 40 were free at the least in this epoch, 100 in the one before.
+        assert_eq!(us.give_back(10, 1), 0, "something waits");
+        assert_eq!(us.give_back(10, 0), 10);
+        us.on_terms(&terms(160, 1, 0));
+        spend(&mut us, 1);
+        assert_eq!(us.give_back(1000, 0), 30);
+        assert_eq!(us.give_back(1000, 0), 0);
+        assert_eq!(us.free(), 59);
+        us.on_terms(&terms(160, 2, 0));
+        assert_eq!(us.give_back(1000, 0), 59, "one was needed, and is gone");
+        assert_eq!((us.free(), us.low), (0, [0, 0]));
+    }
+
+    #[test]
+    fn who_was_short_keeps_everything_for_an_epoch_and_who_missed_two_nothing() {
+        let mut us = Borrower::open(8);
+        us.on_said(us.wanted(9));
+        assert_eq!(us.give_back(8, 0), 0);
+        us.on_terms(&terms(8, 1, 0));
+        assert_eq!(us.give_back(8, 0), 0);
+        us.on_terms(&terms(8, 2, 0));
+        assert_eq!(us.give_back(5, 0), 5);
+        spend(&mut us, 3);
+        us.on_terms(&terms(20, 2, 0));
+        assert_eq!(us.give_back(12, 0), 0);
+        us.on_terms(&terms(20, 2u8.wrapping_add(255), 0));
+        assert_eq!(us.give_back(100, 0), 12);
+    }
+}

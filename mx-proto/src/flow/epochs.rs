@@ -1,0 +1,112 @@
+//! Epochs: who has been active lately, without looking at anybody.
+//!
+//! ```text
+//!   messages  |...... 4096, or 4 a remote ......|..............................|.......
+//!   number    7                                 8                              9
+//!   active    those that sent in 6, in 7        in 7, in 8
+//! ```
+//!
+//! An epoch ends after so many messages, or when the endpoint says that [time](super::EPOCH_TIME) has
+//! passed while somebody waits for credits.
+
+use super::settings::{AT_ONCE, EPOCH, EPOCH_EACH, FIRST};
+
+/// The epochs of a lender.
+#[derive(Debug)]
+pub(super) struct Epochs {
+    number: u32,
+    /// The count of messages at which this one ends.
+    pub(super) until: u64,
+    pub(super) remotes: u32,
+    /// Remotes that used something in the last epoch, and in this one.
+    active: (u32, u32),
+}
+
+impl Epochs {
+    pub(super) fn new() -> Self {
+        Self {
+            number: 0,
+            until: EPOCH,
+            remotes: 0,
+            active: (0, 0),
+        }
+    }
+
+    /// As accounts remember it.
+    #[inline]
+    pub(super) fn number(&self) -> u16 {
+        self.number as u16
+    }
+
+    /// As headers say it.
+    #[inline]
+    pub(super) fn byte(&self) -> u8 {
+        self.number as u8
+    }
+
+    /// The next one begins.
+    pub(super) fn end(&mut self, messages: u64) {
+        self.number = self.number.wrapping_add(1);
+        self.until = messages + EPOCH.max(EPOCH_EACH * u64::from(self.remotes));
+        self.active = (self.active.1, 0);
+    }
+
+    /// Another remote has used something in this one.
+    pub(super) fn on_active(&mut self) {
+        self.active.1 += 1;
+    }
+
+    /// Remotes that are active, one at least.
+    pub(super) fn active(&self) -> u32 {
+        self.active.0.max(self.active.1).max(1)
+    }
+
+    /// What may be on its way at once from each of them.
+    pub(super) fn at_once(&self) -> u32 {
+        (AT_ONCE / self.active()).max(FIRST.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_many_remotes_an_epoch_has_four_messages_for_each() {
+        let mut epochs = Epochs::new();
+        assert_eq!(epochs.until, 4096);
+        epochs.end(4096);
+        assert_eq!((epochs.number(), epochs.until), (1, 8192));
+        epochs.remotes = 10_000;
+        epochs.end(5000);
+        assert_eq!(epochs.until, 45_000);
+    }
+
+    #[test]
+    fn the_number_wraps() {
+        let mut epochs = Epochs::new();
+        epochs.number = u32::MAX;
+        assert_eq!((epochs.number(), epochs.byte()), (u16::MAX, u8::MAX));
+        epochs.end(0);
+        assert_eq!((epochs.number(), epochs.byte()), (0, 0));
+    }
+
+    #[test]
+    fn what_may_be_on_its_way_is_divided_among_those_that_were_active() {
+        let mut epochs = Epochs::new();
+        assert_eq!(epochs.at_once(), 4096);
+        for _ in 0..10 {
+            epochs.on_active();
+        }
+        assert_eq!((epochs.active(), epochs.at_once()), (10, 409));
+        epochs.end(0);
+        assert_eq!(epochs.at_once(), 409);
+        for _ in 0..100 {
+            epochs.on_active();
+        }
+        assert_eq!(epochs.at_once(), 80);
+        epochs.end(0);
+        epochs.end(0);
+        assert_eq!(epochs.at_once(), 4096);
+    }
+}

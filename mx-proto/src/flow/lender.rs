@@ -1,0 +1,340 @@
+//! What we lend one remote.
+//!
+//! ```text
+//!   taken ........ arrived ........ told ........ taken + loan       running totals, modulo 2^32
+//!     |<- waiting ->|<-- unused -->|<--- due --->|
+//!     |<------------------- loan --------------->|                   what the pool counts
+//! ```
+//!
+//! *Unused* it may send at any time; *waiting* are its messages here; *due* it will be told of, as
+//! much as may be on its way at once. The remote's own view of unused is behind by what is on its way,
+//! never ahead. Messages in slots are outside of all this.
+//!
+//! Knows nothing of: the pool, other remotes; [`super::Flow`] keeps both true.
+//!
+//! Cost: 32 bytes a remote. `arrive` is a subtraction, a comparison and an addition.
+
+use super::lists::Lists;
+use super::slots::{Lane, Slots};
+use super::terms::{Paid, Violation};
+
+/// The account of one remote. The default is one that has been lent nothing, and is not open.
+#[derive(Clone, Copy, Debug)]
+pub struct Lender {
+    /// What it may have used, what its messages and what it gave back make, and what of that is over.
+    pub(super) told: u32,
+    pub(super) arrived: u32,
+    pub(super) taken: u32,
+    /// Neighbours in its list; see `lists`.
+    pub(super) before: u32,
+    pub(super) next: u32,
+    pub(super) loan: u16,
+    /// How many more it wants; not 0 exactly while it is in a list of those who want.
+    pub(super) wanted: u16,
+    /// A Revoke for so many is under way.
+    pub(super) asked: u16,
+    /// The epoch, modulo 2^16, in which a message of its last came, or a wish.
+    pub(super) used: u16,
+    /// Its messages in slots that have been taken, and what it has been told of that.
+    slots_taken: Slots,
+    slots_told: Slots,
+    pub(super) place: Place,
+    marks: Marks,
+}
+
+/// Slots whose messages wait here, a bit for each lane; and whether the remote waits for what is due.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Marks(u8);
+
+impl Marks {
+    const TELL: u8 = 1 << 2;
+
+    fn lane(lane: Lane) -> u8 {
+        1 << lane as u8
+    }
+}
+
+/// The list that an account is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum Place {
+    /// Quiet, with more than the minimum; front: longest not used.
+    Above,
+    /// Quiet, with some.
+    Within,
+    /// Has its share, and wants more; front: longest waiting.
+    Wanting,
+    /// Has some, less than its share, and wants more.
+    Short,
+    /// Has none and wants some.
+    Poor,
+    /// None: it has nothing, or is being asked.
+    Nowhere,
+}
+
+impl Default for Lender {
+    fn default() -> Self {
+        Self {
+            told: 0,
+            arrived: 0,
+            taken: 0,
+            before: Lists::NOBODY,
+            next: Lists::NOBODY,
+            loan: 0,
+            wanted: 0,
+            asked: 0,
+            used: 0,
+            slots_taken: Slots::default(),
+            slots_told: Slots::default(),
+            place: Place::Nowhere,
+            marks: Marks::default(),
+        }
+    }
+}
+
+impl Lender {
+    /// The account of a remote that has been told this loan, and has used nothing since that epoch.
+    pub(super) fn open(loan: u16, used: u16) -> Self {
+        Self {
+            told: loan.into(),
+            loan,
+            used,
+            ..Self::default()
+        }
+    }
+
+    /// Credits that have been lent to it, wherever they are.
+    pub fn loan(&self) -> u32 {
+        self.loan.into()
+    }
+
+    /// Of these, what its messages hold that wait here.
+    #[inline]
+    pub fn waiting(&self) -> u32 {
+        self.arrived.wrapping_sub(self.taken)
+    }
+
+    /// Of these, what it may send at any time.
+    #[inline]
+    pub fn unused(&self) -> u32 {
+        self.told.wrapping_sub(self.arrived)
+    }
+
+    /// Of these, what it has not been told of.
+    #[inline]
+    pub fn due(&self) -> u32 {
+        let most = self.taken.wrapping_add(self.loan.into());
+        most.wrapping_sub(self.told)
+    }
+
+    /// How many more it wants and waits for.
+    pub fn wanted(&self) -> u32 {
+        self.wanted.into()
+    }
+
+    /// Messages of its in slots that wait here.
+    pub fn in_slots(&self) -> u32 {
+        (self.marks.0 & !Marks::TELL).count_ones()
+    }
+
+    /// Messages that nobody has taken make up most of what it may leave here.
+    pub fn is_over_quota(&self) -> bool {
+        let waiting = self.waiting();
+        waiting + self.in_slots() > 0 && 4 * waiting >= 3 * self.loan()
+    }
+
+    /// A message came.
+    #[inline]
+    pub(super) fn arrive(&mut self, paid: Paid) -> Result<(), Violation> {
+        match paid {
+            Paid::Credits(cost) if cost <= self.unused() => {
+                self.arrived = self.arrived.wrapping_add(cost);
+                Ok(())
+            }
+            Paid::Credits(_) => Err(Violation::NoCredit),
+            Paid::Slot(lane) => self.arrive_in(lane),
+        }
+    }
+
+    /// A slot is free again when its remote has been told so: who reads nothing has one message.
+    #[cold]
+    fn arrive_in(&mut self, lane: Lane) -> Result<(), Violation> {
+        let bit = Marks::lane(lane);
+        if self.marks.0 & bit != 0 || !self.slots_told.agree(self.slots_taken, lane) {
+            return Err(Violation::NoSlot);
+        }
+        self.marks.0 |= bit;
+        Ok(())
+    }
+
+    /// One of its messages is over.
+    #[inline]
+    pub(super) fn take(&mut self, paid: Paid) {
+        match paid {
+            Paid::Credits(cost) => {
+                debug_assert!(cost <= self.waiting(), "taken {cost} of {self:?}");
+                self.taken = self.taken.wrapping_add(cost);
+            }
+            Paid::Slot(lane) => {
+                debug_assert!(self.marks.0 & Marks::lane(lane) != 0);
+                self.marks.0 &= !Marks::lane(lane);
+                self.slots_taken.count(lane);
+            }
+        }
+    }
+
+    /// What more it could be told, when so many of one remote's may be on their way at once.
+    #[inline]
+    fn tellable(&self, at_once: u32) -> u32 {
+        self.due().min(at_once.saturating_sub(self.unused()))
+    }
+
+    /// The total for a header that leaves now, and the slots.
+    #[inline]
+    pub(super) fn total(&self, at_once: u32) -> (u32, Slots) {
+        let total = self.told.wrapping_add(self.tellable(at_once));
+        (total, self.slots_taken)
+    }
+
+    /// Those of the header before.
+    pub(super) fn same_total(&self) -> (u32, Slots) {
+        (self.told, self.slots_told)
+    }
+
+    /// A header that says so has left.
+    #[inline]
+    pub(super) fn on_told(&mut self, total: u32, slots: Slots) {
+        (self.told, self.slots_told) = (total, slots);
+        self.marks.0 &= !Marks::TELL;
+    }
+
+    /// The remote waits for what more it can be told, if there is anything.
+    pub(super) fn hurry(&mut self, at_once: u32) -> bool {
+        let more = self.tellable(at_once) > 0;
+        self.marks.0 |= if more { Marks::TELL } else { 0 };
+        more
+    }
+
+    /// Ought the remote to be told even if nothing else goes there? When more is due than is left to it,
+    /// and that is little; when a slot is free again; and when it waits for it.
+    #[inline]
+    pub(super) fn is_overdue(&self, at_once: u32) -> bool {
+        self.marks.0 & Marks::TELL != 0
+            || self.slots_told != self.slots_taken
+            || (self.due() > self.unused() && self.has_little(at_once))
+    }
+
+    /// Is little left to it, of what may be on its way?
+    #[inline]
+    pub(super) fn has_little(&self, at_once: u32) -> bool {
+        self.unused() < at_once / 4
+    }
+
+    /// Has nothing come of it for so many epochs, when this is the number of the present one?
+    #[inline]
+    pub(super) fn is_idle_for(&self, epochs: u16, epoch: u16) -> bool {
+        epoch.wrapping_sub(self.used) >= epochs
+    }
+
+    pub(super) fn wants(&self) -> bool {
+        self.wanted > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lent(loan: u16, near: u32) -> Lender {
+        Lender {
+            told: near.wrapping_add(loan.into()),
+            arrived: near,
+            taken: near,
+            loan,
+            ..Lender::default()
+        }
+    }
+
+    #[test]
+    fn an_account_is_32_bytes() {
+        assert_eq!(size_of::<Lender>(), 32);
+    }
+
+    #[test]
+    fn the_first_message_beyond_what_was_told_is_a_violation_across_the_wrap() {
+        for near in [0, u32::MAX - 5, u32::MAX - 10] {
+            let mut them = lent(10, near);
+            assert_eq!(them.arrive(Paid::Credits(11)), Err(Violation::NoCredit));
+            assert_eq!(
+                them.arrive(Paid::Credits(u32::MAX)),
+                Err(Violation::NoCredit)
+            );
+            for n in 1..=10 {
+                assert_eq!(them.arrive(Paid::Credits(1)), Ok(()));
+                assert_eq!((them.waiting(), them.unused(), them.due()), (n, 10 - n, 0));
+            }
+            assert_eq!(them.arrive(Paid::Credits(1)), Err(Violation::NoCredit));
+            // What is taken is due, and no right before it has been told.
+            them.take(Paid::Credits(4));
+            assert_eq!(them.arrive(Paid::Credits(1)), Err(Violation::NoCredit));
+            assert!(them.is_overdue(80));
+            let (total, slots) = them.total(80);
+            assert_eq!(total, near.wrapping_add(14));
+            them.on_told(total, slots);
+            assert!(!them.is_overdue(80));
+            assert_eq!((them.waiting(), them.unused(), them.due()), (6, 4, 0));
+        }
+    }
+
+    #[test]
+    fn a_slot_holds_one_message_until_it_is_taken_and_that_is_told_at_once() {
+        let mut them = Lender::default();
+        for n in 1..=40u32 {
+            for lane in Lane::ALL {
+                assert_eq!(them.arrive(Paid::Slot(lane)), Ok(()));
+                assert_eq!(them.arrive(Paid::Slot(lane)), Err(Violation::NoSlot));
+            }
+            them.on_told(0, them.slots_taken);
+            assert!(them.in_slots() == 2 && them.is_over_quota() && !them.is_overdue(80));
+            them.take(Paid::Slot(Lane::Unexpected));
+            assert!(them.is_overdue(80));
+            // Before it is told it is not free again.
+            assert_eq!(them.same_total(), (0, them.slots_told));
+            let early = them.arrive(Paid::Slot(Lane::Unexpected));
+            assert_eq!(early, Err(Violation::NoSlot));
+            them.on_told(0, them.slots_taken);
+            assert!(!them.is_overdue(80));
+            them.take(Paid::Slot(Lane::Matched));
+            them.on_told(0, them.slots_taken);
+            assert_eq!(u32::from(them.slots_taken.byte()), n % 16 * 0x11);
+        }
+        assert!(!them.is_over_quota());
+    }
+
+    #[test]
+    fn every_header_says_what_there_is_and_who_has_less_than_that_is_told_by_itself() {
+        let mut them = lent(80, 0);
+        for n in 1..=61u32 {
+            them.arrive(Paid::Credits(1)).unwrap();
+            them.take(Paid::Credits(1));
+            assert_eq!(them.total(80).0, 80 + n, "{n}");
+            assert_eq!(them.is_overdue(400), n > 40, "{n}");
+            // Where little may be on its way, a quarter of that is still enough.
+            assert_eq!(them.is_overdue(80), n > 60, "{n}");
+        }
+    }
+
+    #[test]
+    fn no_more_than_so_many_are_on_their_way_at_once() {
+        let mut them = lent(1000, 0);
+        them.told = 80;
+        assert_eq!((them.unused(), them.due()), (80, 920));
+        assert_eq!(them.total(80).0, 80);
+        them.arrive(Paid::Credits(60)).unwrap();
+        assert!(!them.is_overdue(80) && them.total(80).0 == 140);
+        them.arrive(Paid::Credits(1)).unwrap();
+        assert!(them.is_overdue(80) && them.total(80).0 == 141);
+        // With more active remotes it becomes less.
+        assert_eq!((them.total(10).0, them.is_overdue(10)), (80, false));
+    }
+}

@@ -1,0 +1,159 @@
+//! Remotes in order: whom to ask for credits, and whom to lend some.
+//!
+//! ```text
+//!   Above    more than the minimum         front: longest not used     asked first
+//!   Within   the minimum or less           front: longest not used     asked when somebody has none
+//!   Wanting  its share, and wants more     front: longest waiting      served last
+//!   Short    less than that                front: longest waiting      served second
+//!   Poor     none at all                   front: longest waiting      served first
+//! ```
+//!
+//! Links lie in the accounts; a remote is in one list at most. Every call is O(1).
+//!
+//! Knows nothing of: who belongs where, where accounts lie.
+
+use super::Accounts;
+use super::lender::Place;
+
+/// Front, back and length of every list.
+#[derive(Debug)]
+pub(super) struct Lists {
+    ends: [Ends; 5],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    front: u32,
+    back: u32,
+    len: u32,
+}
+
+impl Lists {
+    /// No remote: a table does not grow so far.
+    pub(super) const NOBODY: u32 = u32::MAX;
+
+    pub(super) fn new() -> Self {
+        let empty = Ends {
+            front: Self::NOBODY,
+            back: Self::NOBODY,
+            len: 0,
+        };
+        Self { ends: [empty; 5] }
+    }
+
+    /// The first of a list.
+    pub(super) fn front(&self, place: Place) -> Option<u32> {
+        let ends = self.ends.get(place as usize)?;
+        (ends.front != Self::NOBODY).then_some(ends.front)
+    }
+
+    pub(super) fn len(&self, place: Place) -> u32 {
+        self.ends.get(place as usize).map_or(0, |ends| ends.len)
+    }
+
+    /// Puts a remote at the back of a list, or in none, out of the one that it was in.
+    pub(super) fn put(&mut self, all: &mut impl Accounts, remote: u32, place: Place) {
+        self.remove(all, remote);
+        let Some((account, _)) = all.account(remote) else {
+            return;
+        };
+        account.place = place;
+        let Some(ends) = self.ends.get_mut(place as usize) else {
+            return;
+        };
+        let back = std::mem::replace(&mut ends.back, remote);
+        ends.len += 1;
+        (account.before, account.next) = (back, Self::NOBODY);
+        match all.account(back) {
+            Some((before, _)) => before.next = remote,
+            None => ends.front = remote,
+        }
+    }
+
+    /// Takes a remote out of the list that it is in.
+    fn remove(&mut self, all: &mut impl Accounts, remote: u32) {
+        let Some((account, _)) = all.account(remote) else {
+            return;
+        };
+        let place = std::mem::replace(&mut account.place, Place::Nowhere);
+        let (before, next) = (account.before, account.next);
+        let Some(ends) = self.ends.get_mut(place as usize) else {
+            return;
+        };
+        ends.len -= 1;
+        match all.account(before) {
+            Some((account, _)) => account.next = next,
+            None => ends.front = next,
+        }
+        match all.account(next) {
+            Some((account, _)) => account.before = before,
+            None => ends.back = before,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::Lender;
+    use crate::origin::Source;
+
+    struct All(Vec<Lender>);
+
+    impl Accounts for All {
+        fn account(&mut self, remote: u32) -> Option<(&mut Lender, Source)> {
+            let account = self.0.get_mut(remote as usize)?;
+            Some((account, Source::TRUSTED))
+        }
+    }
+
+    const LISTS: [Place; 5] = [
+        Place::Above,
+        Place::Within,
+        Place::Wanting,
+        Place::Short,
+        Place::Poor,
+    ];
+
+    fn drain(lists: &mut Lists, all: &mut All, place: Place) -> Vec<u32> {
+        let mut order = Vec::new();
+        while let Some(remote) = lists.front(place) {
+            order.push(remote);
+            lists.put(all, remote, Place::Nowhere);
+        }
+        assert_eq!(lists.len(place), 0);
+        order
+    }
+
+    #[test]
+    fn a_list_keeps_the_order_of_entry_whoever_leaves() {
+        let (mut lists, mut all) = (Lists::new(), All(vec![Lender::default(); 8]));
+        for remote in 0..8 {
+            lists.put(&mut all, remote, Place::Above);
+        }
+        for remote in [0, 7, 3, 3] {
+            lists.put(&mut all, remote, Place::Nowhere);
+            assert_eq!(all.0[remote as usize].place, Place::Nowhere);
+        }
+        lists.put(&mut all, 2, Place::Above);
+        assert_eq!(lists.len(Place::Above), 5);
+        assert_eq!(drain(&mut lists, &mut all, Place::Above), [1, 4, 5, 6, 2]);
+    }
+
+    #[test]
+    fn a_remote_is_in_one_list_only() {
+        let (mut lists, mut all) = (Lists::new(), All(vec![Lender::default(); 3]));
+        for place in LISTS {
+            for remote in 0..3 {
+                lists.put(&mut all, remote, place);
+                assert_eq!(all.0[remote as usize].place, place);
+            }
+        }
+        let filled: Vec<u32> = LISTS.iter().map(|place| lists.len(*place)).collect();
+        assert_eq!(filled, [0, 0, 0, 0, 3]);
+        assert_eq!(drain(&mut lists, &mut all, Place::Poor), [0, 1, 2]);
+        // Somebody that is not there is put nowhere.
+        lists.put(&mut all, 3, Place::Poor);
+        assert_eq!(lists.front(Place::Poor), None);
+    }
+}

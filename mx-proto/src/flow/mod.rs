@@ -1,0 +1,319 @@
+//! Flow control: what remotes may send unasked, and we them.
+//!
+//! ```text
+//!   remote                                                     us
+//!   Borrower: means, pay --- message, Paid --->  arrived --> waiting --> taken --> due
+//!             wanted ------- any header ------>  wants -.                           |
+//!             on_terms <---- any header ------------ terms <------------------------'
+//!             give_back <--- Revoke ------- poll <------+--- lists <-- epochs
+//!                      `---- Return ------------> returned --> Pool
+//! ```
+//!
+//! One currency, [credits](CREDIT), for every message that comes before somebody has taken it; one
+//! pool of them, whose size is set. Of it remotes are lent some when they are met, and more when they
+//! say that they miss some. Whoever has used none for more than an epoch is asked for what it has,
+//! while others want; with nobody quiet, who has more than its share is not told again of what has been
+//! taken from it. So a pattern that stays settles, and then nothing moves. (The policy is that of
+//! GASNet's Portals conduit.)
+//!
+//! Nobody depends on any of this to get through: beside its credits every remote has a
+//! [slot](Slots) in each lane, for one message of at most one credit. It is free again as soon as that
+//! message is taken.
+//!
+//! A credit's life:
+//!
+//! ```text
+//!   free --open, wants--> due --terms--> told --pay--> under way --arrives--> waiting --taken--> due
+//!    ^ ^                   |               |                                     |
+//!    | `--quiet, narrowed--'               |                         remote gone |--> estate --settle--> free
+//!    `------------------------- Return ----'
+//!    <--> drawn: fetching what was announced      <--> copies of our own sends
+//! ```
+//!
+//! All totals are running ones, and links keep their order: nothing can be lost or counted twice, what
+//! one side has been told is never taken from it without its Return, and an honest remote never errs.
+//! The first violation ends a link.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `pool` | what a message costs; the balance; shares of sources |
+//! | `lender`, `borrower` | one remote: what we lend it, what it lends us |
+//! | `slots`, `terms` | what needs no credit; what a header says |
+//! | `lists`, `epochs` | who wants, who is quiet, who is active |
+//! | `moves` | lending, asking, narrowing |
+//! | `settings`, `stats` | constants and limits; counters |
+//!
+//! Knows nothing of: messages, links, clocks, where accounts lie. Cost: 56 bytes a remote; a message
+//! costs a few comparisons and additions, and once an epoch a place in a list.
+
+mod borrower;
+mod epochs;
+mod lender;
+mod lists;
+mod moves;
+mod pool;
+mod settings;
+mod slots;
+mod stats;
+mod terms;
+
+pub use borrower::{Borrower, WANTED_MAX};
+pub use lender::Lender;
+pub use pool::{CREDIT, OVERHEAD, cost};
+pub use settings::{AT_ONCE, FIRST, Settings};
+pub use slots::{Lane, Slots};
+pub use stats::FlowStats;
+pub use terms::{Paid, Terms, Violation};
+
+use crate::origin::Source;
+use epochs::Epochs;
+use lender::Place;
+use lists::Lists;
+use pool::Pool;
+use std::time::Duration;
+
+/// Where the accounts of remotes lie.
+pub trait Accounts {
+    /// The account at this place of the table, and in whose share it counts; `None` when there is no
+    /// remote.
+    fn account(&mut self, remote: u32) -> Option<(&mut Lender, Source)>;
+}
+
+/// Something to send to a remote.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Say {
+    /// Its [terms](Flow::terms), in a Credit if nothing else goes.
+    Credit,
+    /// A Revoke of so many.
+    Revoke(u32),
+}
+
+/// What all remotes have in common.
+///
+/// Order of calls for one account: `open`, then anything, then `close`. `taken` follows every message
+/// that `arrived`, exactly once, before `close`; what is left then is settled afterwards.
+#[derive(Debug)]
+pub struct Flow {
+    pool: Pool,
+    lists: Lists,
+    epochs: Epochs,
+    /// The largest and the first loan.
+    most: u32,
+    first: u32,
+    /// What may be on its way at once from each.
+    at_once: u32,
+    /// The sum of what all accounts want.
+    wanted: u64,
+    /// Remotes that have been asked in this epoch, and how much is expected of them.
+    asked: u32,
+    expected: u32,
+    /// Something has happened that may move credits.
+    ready: bool,
+    /// Nobody is quiet and somebody has less than its share.
+    narrowing: bool,
+    /// Only its counts: the balance is where it belongs.
+    counts: FlowStats,
+}
+
+impl Flow {
+    /// Everything is free.
+    pub fn new(settings: &Settings) -> Self {
+        let epochs = Epochs::new();
+        Self {
+            pool: Pool::new(settings),
+            lists: Lists::new(),
+            most: settings.most(),
+            first: settings.first(),
+            at_once: epochs.at_once(),
+            epochs,
+            wanted: 0,
+            asked: 0,
+            expected: 0,
+            ready: false,
+            narrowing: false,
+            counts: FlowStats::default(),
+        }
+    }
+
+    /// What a remote from this source is lent first. When half of what there is for this has been lent,
+    /// loans shrink with the room that is left, so that who comes late gets something too.
+    pub fn first_loan(&self, source: Source) -> u32 {
+        let most = (self.pool.total / 2).min(self.pool.lendable());
+        let room = most.saturating_sub(self.pool.lent);
+        let room = room.min(self.pool.room(source));
+        let loan = u64::from(self.first) * u64::from(room) / u64::from((most / 2).max(1));
+        // At most `first` or `room`.
+        loan.max(1).min(self.first.into()).min(room.into()) as u32
+    }
+
+    /// A remote is there, or has been promised this loan if it comes: it counts as told. False when
+    /// there is no room for it; then nothing has happened. The account is a new one.
+    pub fn open(&mut self, all: &mut impl Accounts, remote: u32, loan: u32) -> bool {
+        let Some((account, source)) = all.account(remote) else {
+            return false;
+        };
+        if loan > self.most || loan > self.pool.room(source) {
+            return false;
+        }
+        self.pool.lend(source, loan);
+        // An epoch from now it is quiet. A loan is at most `most`.
+        *account = Lender::open(loan as u16, self.epochs.number().wrapping_sub(1));
+        self.epochs.remotes += 1;
+        self.file(all, remote);
+        true
+    }
+
+    /// A remote goes. What it was lent is free, but for what its waiting messages hold. They stay until
+    /// they are [settled](Self::settle); false when those in slots cannot, for want of room. What it has
+    /// only announced, and nobody can fetch any more, is to be `taken` before.
+    pub fn close(&mut self, all: &mut impl Accounts, remote: u32) -> bool {
+        self.lists.put(all, remote, Place::Nowhere);
+        let Some((account, source)) = all.account(remote) else {
+            return true;
+        };
+        self.set_wanted(account, 0);
+        let gone = std::mem::take(account);
+        if gone.asked > 0 {
+            self.forget_asked(gone.asked);
+        }
+        self.pool.take_back(source, gone.loan() - gone.waiting());
+        // They are in its source's share all the time.
+        self.pool.bequeath(gone.waiting());
+        self.epochs.remotes -= 1;
+        self.wake();
+        self.pool.inherit(source, gone.in_slots())
+    }
+
+    /// A message came. When true, [`Self::note_use`] has to follow: it is the remote's first of an
+    /// epoch, or the last one of all.
+    #[inline]
+    pub fn arrived(&mut self, account: &mut Lender, paid: Paid) -> Result<bool, Violation> {
+        if let Err(violation) = account.arrive(paid) {
+            self.counts.violations += 1;
+            return Err(violation);
+        }
+        self.counts.messages += 1;
+        if let Paid::Slot(_) = paid {
+            self.counts.in_slots += 1;
+        }
+        let news =
+            account.used != self.epochs.number() || self.counts.messages >= self.epochs.until;
+        Ok(news)
+    }
+
+    /// A message has been taken: by a receive, by whoever asked, or it is thrown away. When true, the
+    /// remote ought to be told even if nothing else goes there.
+    #[inline]
+    pub fn taken(&mut self, account: &mut Lender, source: Source, paid: Paid) -> bool {
+        account.take(paid);
+        if self.narrowing {
+            self.narrow(account, source, paid);
+        }
+        account.is_overdue(self.at_once)
+    }
+
+    /// Ought the remote to be told even if nothing else goes there? To be asked when a message of its
+    /// is kept; [`Self::taken`] says so itself.
+    #[inline]
+    pub fn is_overdue(&self, account: &Lender) -> bool {
+        account.is_overdue(self.at_once)
+    }
+
+    /// The part about credits of a header that goes now; `waiting` is what messages for the remote cost
+    /// that wait for their turn, the one that goes included.
+    #[inline]
+    pub fn terms(&self, account: &Lender, borrower: &Borrower, waiting: u32) -> Terms {
+        let (credit, slots) = account.total(self.at_once);
+        Terms {
+            credit,
+            slots,
+            epoch: self.epochs.byte(),
+            wanted: borrower.wanted(waiting),
+        }
+    }
+
+    /// The same, but nothing more is allowed than before: for who does not read what it is answered.
+    pub fn same_terms(&self, account: &Lender, borrower: &Borrower, waiting: u32) -> Terms {
+        let (credit, slots) = account.same_total();
+        let terms = self.terms(account, borrower, waiting);
+        Terms {
+            credit,
+            slots,
+            ..terms
+        }
+    }
+
+    /// The header has left.
+    #[inline]
+    pub fn on_told(account: &mut Lender, borrower: &mut Borrower, terms: &Terms) {
+        account.on_told(terms.credit, terms.slots);
+        borrower.on_said(terms.wanted);
+    }
+
+    /// Takes credits to fetch a message that was announced; false when there are not enough. There are
+    /// when messages are taken; who asked first is to ask first then.
+    pub fn draw(&mut self, credits: u32) -> bool {
+        let drawn = self.pool.draw(credits);
+        self.counts.draws_refused += u64::from(!drawn);
+        drawn
+    }
+
+    /// A message that was fetched has been taken, or fetching it failed.
+    pub fn undraw(&mut self, credits: u32) {
+        self.pool.undraw(credits);
+        self.wake();
+    }
+
+    /// Takes credits for a copy of a send of ours; false when there are not enough, or copies have what
+    /// they may.
+    pub fn copy(&mut self, credits: u32) -> bool {
+        self.pool.copy(credits)
+    }
+
+    /// A copy has gone.
+    pub fn uncopy(&mut self, credits: u32) {
+        self.pool.uncopy(credits);
+        self.wake();
+    }
+
+    /// A message has been taken whose sender has been closed, and was from here.
+    pub fn settle(&mut self, source: Source, paid: Paid) {
+        let credits = match paid {
+            Paid::Credits(cost) => cost,
+            Paid::Slot(_) => 1,
+        };
+        self.pool.settle(source, credits);
+        self.wake();
+    }
+
+    /// Is [`EPOCH_TIME`] to be measured, and [`Self::end_epoch`] called after it? While somebody waits
+    /// for credits.
+    #[inline]
+    pub fn is_waited_for(&self) -> bool {
+        self.wanted > 0
+    }
+
+    /// The balance, and how often what happened.
+    pub fn stats(&self) -> FlowStats {
+        let waiting = [Place::Wanting, Place::Short, Place::Poor];
+        FlowStats {
+            total: self.pool.total,
+            free: self.pool.free(),
+            lent: self.pool.lent,
+            drawn: self.pool.drawn,
+            copies: self.pool.copies,
+            estates: self.pool.estates,
+            remotes: self.epochs.remotes,
+            waiting: waiting.iter().map(|place| self.lists.len(*place)).sum(),
+            poor: self.lists.len(Place::Poor),
+            asked: self.asked,
+            ..self.counts
+        }
+    }
+}
+
+/// An epoch, where somebody waits for credits and few messages come.
+pub const EPOCH_TIME: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+//! Where all credits are.
+//!
+//! ```text
+//!                lend                  bequeath (the remote is gone, its messages wait)
+//!         .-----------> lent ---------------------.
+//!       free <----------'  take back              v
+//!        | ^ <--------------------------------- estates     settle
+//!        | |`---------> drawn     fetching what was only announced, until it is taken
+//!        | `----------> copies    of our own sends, until they have gone
+//!        v
+//!       total = free + lent + drawn + copies + estates                       always
+//!       lent + copies <= total - reserve                                     when lending, copying
+//! ```
+//!
+//! The reserve is never lent, and what is drawn or an estate comes back when messages are taken: so a
+//! draw of up to the reserve always comes through in time.
+//!
+//! One source borrows at most its [share](Shares) of what the others leave, what the messages of its
+//! gone remotes hold included. Knows nothing of: remotes.
+
+use super::settings::Settings;
+use crate::origin::Source;
+use crate::shares::Shares;
+
+/// Bytes of one credit: the small messages of a request and its answer, with what the tables have
+/// for a message ([`OVERHEAD`]).
+pub const CREDIT: usize = 512;
+
+/// Bytes that a waiting message takes besides its contents; `tests/bounds` measures them.
+pub const OVERHEAD: usize = 320;
+
+/// Credits of a message of `len` bytes that comes with its data: one at least. One that is only
+/// announced costs one.
+#[inline]
+pub fn cost(len: u32) -> u32 {
+    const BESIDES: u64 = (OVERHEAD + CREDIT - 1) as u64;
+    // At most 2^23 + 2.
+    ((u64::from(len) + BESIDES) / CREDIT as u64) as u32
+}
+
+/// The balance.
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub(super) total: u32,
+    reserve: u32,
+    pub(super) lent: u32,
+    pub(super) drawn: u32,
+    pub(super) copies: u32,
+    pub(super) estates: u32,
+    shares: Shares,
+}
+
+impl Pool {
+    /// Everything is free.
+    pub(super) fn new(settings: &Settings) -> Self {
+        let (total, reserve) = (settings.total(), settings.reserve());
+        Self {
+            total,
+            reserve,
+            lent: 0,
+            drawn: 0,
+            copies: 0,
+            estates: 0,
+            shares: Shares::new((total - reserve) as usize, settings.source_share),
+        }
+    }
+
+    pub(super) fn free(&self) -> u32 {
+        self.total - self.lent - self.drawn - self.copies - self.estates
+    }
+
+    /// What could be lent if nobody had anything.
+    pub(super) fn lendable(&self) -> u32 {
+        self.total - self.reserve
+    }
+
+    /// What can be lent.
+    #[inline]
+    pub(super) fn available(&self) -> u32 {
+        let unlent = self.total - self.lent - self.copies;
+        unlent.saturating_sub(self.reserve).min(self.free())
+    }
+
+    /// And to somebody from there.
+    pub(super) fn room(&self, source: Source) -> u32 {
+        let available = self.available();
+        if source == Source::TRUSTED {
+            return available;
+        }
+        let share = self.shares.share(source);
+        let left = share.saturating_sub(self.shares.of(source));
+        available.min(left.try_into().unwrap_or(u32::MAX))
+    }
+
+    /// Lends what there is [room](Self::room) for.
+    pub(super) fn lend(&mut self, source: Source, credits: u32) {
+        debug_assert!(credits <= self.room(source));
+        self.lent += credits;
+        self.shares.take(source, credits as usize);
+    }
+
+    /// Credits of a loan are here again.
+    pub(super) fn take_back(&mut self, source: Source, credits: u32) {
+        self.lent -= credits;
+        self.shares.give_back(source, credits as usize);
+    }
+
+    /// Credits of a loan are held by messages of nobody from now on.
+    pub(super) fn bequeath(&mut self, credits: u32) {
+        self.lent -= credits;
+        self.estates += credits;
+    }
+
+    /// Messages that had come in slots are nobody's from now on. False: there is no room for them.
+    pub(super) fn inherit(&mut self, source: Source, credits: u32) -> bool {
+        if credits > self.free() {
+            return false;
+        }
+        self.estates += credits;
+        self.shares.take(source, credits as usize);
+        true
+    }
+
+    /// A message of nobody has been taken.
+    pub(super) fn settle(&mut self, source: Source, credits: u32) {
+        debug_assert!(credits <= self.estates, "settled {credits} of {self:?}");
+        let credits = credits.min(self.estates);
+        self.estates -= credits;
+        self.shares.give_back(source, credits as usize);
+    }
+
+    /// Takes credits for a message that is fetched; false when there are not enough.
+    pub(super) fn draw(&mut self, credits: u32) -> bool {
+        let there = credits <= self.free();
+        self.drawn += if there { credits } else { 0 };
+        there
+    }
+
+    /// A message that was fetched has been taken, or fetching it failed.
+    pub(super) fn undraw(&mut self, credits: u32) {
+        debug_assert!(credits <= self.drawn, "undrawn {credits} of {self:?}");
+        self.drawn -= credits.min(self.drawn);
+    }
+
+    /// Credits for a copy of a send of ours. An eighth of all may be copies.
+    pub(super) fn copy(&mut self, credits: u32) -> bool {
+        let most = (self.total / 8).saturating_sub(self.copies);
+        let there = credits <= most.min(self.available());
+        self.copies += if there { credits } else { 0 };
+        there
+    }
+
+    /// A copy has gone.
+    pub(super) fn uncopy(&mut self, credits: u32) {
+        debug_assert!(credits <= self.copies, "uncopied {credits} of {self:?}");
+        self.copies -= credits.min(self.copies);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Source = Source(1);
+    const B: Source = Source(2);
+
+    /// 1000 credits, of which 125 are reserve.
+    fn pool() -> Pool {
+        Pool::new(&Settings {
+            bytes: 1000 * CREDIT,
+            ..Settings::default()
+        })
+    }
+
+    #[test]
+    fn a_message_costs_its_bytes_and_its_bookkeeping_in_whole_credits() {
+        for (len, credits) in [
+            (0, 1),
+            (8, 1),
+            (192, 1),
+            (193, 2),
+            (704, 2),
+            (705, 3),
+            (1024, 3),
+            (4096, 9),
+            (u32::MAX, (1 << 23) + 1),
+        ] {
+            assert_eq!(cost(len), credits, "{len}");
+        }
+    }
+
+    #[test]
+    fn the_reserve_is_for_draws_and_estates_and_is_never_lent() {
+        let mut pool = pool();
+        assert_eq!(
+            (pool.lendable(), pool.available(), pool.free()),
+            (875, 875, 1000)
+        );
+        pool.lend(Source::TRUSTED, 875);
+        assert_eq!((pool.available(), pool.free()), (0, 125));
+        assert!(pool.draw(100) && !pool.draw(26) && pool.draw(25));
+        assert!(!pool.inherit(A, 1));
+        pool.undraw(25);
+        assert!(pool.inherit(A, 2));
+        pool.take_back(Source::TRUSTED, 100);
+        // What is drawn, and estates, count in the reserve.
+        assert_eq!((pool.available(), pool.free()), (100, 123));
+        pool.settle(A, 2);
+        pool.undraw(100);
+        assert_eq!((pool.available(), pool.free()), (100, 225));
+        // Draws may have what could be lent.
+        assert!(pool.draw(225));
+        assert_eq!(pool.available(), 0);
+    }
+
+    #[test]
+    fn copies_are_an_eighth_and_no_more_than_could_be_lent() {
+        let mut pool = pool();
+        assert!(!pool.copy(126) && pool.copy(125) && !pool.copy(1));
+        assert_eq!((pool.available(), pool.free()), (750, 875));
+        pool.uncopy(125);
+        pool.lend(Source::TRUSTED, 865);
+        assert!(!pool.copy(11) && pool.copy(10));
+        assert_eq!(pool.available(), 0);
+    }
+
+    #[test]
+    fn one_source_borrows_half_of_what_the_others_leave() {
+        let mut pool = pool();
+        assert_eq!(pool.room(A), 437);
+        pool.lend(A, 437);
+        assert_eq!((pool.room(A), pool.room(B)), (0, 219));
+        pool.lend(B, 219);
+        assert_eq!(pool.room(Source::TRUSTED), 875 - 437 - 219);
+        // What its remotes leave behind stays in its share.
+        pool.bequeath(400);
+        assert_eq!(pool.room(A), 0);
+        pool.settle(A, 400);
+        // What may be lent now has to be lendable as well.
+        assert_eq!(pool.room(A), 291);
+        pool.take_back(A, 37);
+        pool.take_back(B, 219);
+        assert_eq!(
+            (pool.available(), pool.free(), pool.room(A)),
+            (875, 1000, 437)
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! What every header says about credits, and what is said about one message.
+//!
+//! ```text
+//!   byte 1   epoch (8)                     the sender's, as a lender
+//!   24..28   credit (32)                   running total that the other side may have used
+//!   28..32   slots (2 x 4) | wanted (24)   slot messages taken; what is missing, once
+//!   aux      of an Eager or Offer: bit 0 or 1 when it came in the slot of the matched or unexpected lane
+//! ```
+
+use super::borrower::WANTED_MAX;
+use super::slots::{Lane, Slots};
+use std::fmt;
+
+/// The part of a header about credits.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Terms {
+    /// What the other side's messages may have cost, running.
+    pub credit: u32,
+    /// Its messages in slots that have been taken.
+    pub slots: Slots,
+    /// Our epoch, as a lender.
+    pub epoch: u8,
+    /// Credits that we miss; 0: nothing new.
+    pub wanted: u32,
+}
+
+impl Terms {
+    /// The words of a header, and its byte for the epoch.
+    #[inline]
+    pub fn words(&self) -> (u32, u32, u8) {
+        let wanted = self.wanted.min(WANTED_MAX);
+        (
+            self.credit,
+            u32::from(self.slots.byte()) << 24 | wanted,
+            self.epoch,
+        )
+    }
+
+    /// The inverse.
+    #[inline]
+    pub fn from_words(credit: u32, more: u32, epoch: u8) -> Self {
+        Self {
+            credit,
+            slots: Slots::from_byte((more >> 24) as u8),
+            epoch,
+            wanted: more & WANTED_MAX,
+        }
+    }
+}
+
+/// How a message was paid for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Paid {
+    /// By so many credits.
+    Credits(u32),
+    /// It is in the slot of this lane.
+    Slot(Lane),
+}
+
+impl Paid {
+    /// Of a message that arrived: `aux` of its header, and what it costs by its length (an announced
+    /// one 1).
+    #[inline]
+    pub fn of(aux: u32, cost: u32) -> Result<Self, Violation> {
+        match aux & 3 {
+            0 => Ok(Self::Credits(cost)),
+            1 if cost == 1 => Ok(Self::Slot(Lane::Matched)),
+            2 if cost == 1 => Ok(Self::Slot(Lane::Unexpected)),
+            _ => Err(Violation::NoSlot),
+        }
+    }
+
+    /// The inverse: bits of `aux`.
+    #[inline]
+    pub fn aux(self) -> u32 {
+        match self {
+            Self::Credits(_) => 0,
+            Self::Slot(lane) => 1 << lane as u32,
+        }
+    }
+}
+
+/// What no remote does that keeps the rules. Its link ends.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Violation {
+    /// A message that it had no credits for.
+    NoCredit,
+    /// A message in a slot that is in use, that is too large for one, or in two.
+    NoSlot,
+    /// It gave credits back that nobody had asked for.
+    NotAsked,
+    /// It gave back more than it had.
+    NotHad,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoCredit => "a message it had no credit for",
+            Self::NoSlot => "a message it had no slot for",
+            Self::NotAsked => "credits given back that nobody asked for",
+            Self::NotHad => "more credits given back than it had",
+        })
+    }
+}
+
+impl std::error::Error for Violation {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_are_two_words_and_a_byte_of_a_header() {
+        let mut slots = Slots::default();
+        slots.count(Lane::Unexpected);
+        let terms = Terms {
+            credit: u32::MAX,
+            slots,
+            epoch: 255,
+            wanted: 0x12_3456,
+        };
+        let (credit, more, epoch) = terms.words();
+        assert_eq!((credit, more, epoch), (u32::MAX, 0x1012_3456, 255));
+        assert_eq!(Terms::from_words(credit, more, epoch), terms);
+        let much = Terms {
+            wanted: u32::MAX,
+            ..terms
+        };
+        assert_eq!(much.words().1, 0x10ff_ffff);
+    }
+
+    #[test]
+    fn a_slot_has_room_for_one_credit_and_a_message_is_in_one_of_them() {
+        for paid in [Paid::Slot(Lane::Matched), Paid::Slot(Lane::Unexpected)] {
+            assert_eq!(Paid::of(paid.aux(), 1), Ok(paid));
+            assert_eq!(Paid::of(paid.aux(), 2), Err(Violation::NoSlot));
+        }
+        assert_eq!(Paid::of(Paid::Credits(7).aux(), 7), Ok(Paid::Credits(7)));
+        assert_eq!(Paid::of(3, 1), Err(Violation::NoSlot));
+    }
+}

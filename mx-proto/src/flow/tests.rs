@@ -1,0 +1,169 @@
+//! The rules of a lender and all its remotes, one by one; and random programs.
+//!
+//! ```text
+//!   lending    first loans, wants, who is served first, slots, draws, estates, shares of sources
+//!   taking     the quiet: who is asked, for how much, when again; epochs; what is narrowed
+//!   model      many lenders and borrowers, honest and hostile, any order of events
+//! ```
+
+mod lending;
+mod model;
+mod taking;
+
+use super::*;
+
+/// 1000 credits, of which 200 are never lent; loans up to 200. Nobody gets any at connect.
+fn scarce() -> Settings {
+    Settings {
+        bytes: 1000 * CREDIT,
+        // 200 credits.
+        largest: 102_080,
+        first: 0,
+        source_share: 50,
+    }
+}
+
+struct Table(Vec<(Lender, Source)>);
+
+impl Accounts for Table {
+    fn account(&mut self, remote: u32) -> Option<(&mut Lender, Source)> {
+        let (account, source) = self.0.get_mut(remote as usize)?;
+        Some((account, *source))
+    }
+}
+
+/// A lender and its remotes, which are told at once.
+struct Town {
+    flow: Flow,
+    all: Table,
+    remotes: Vec<Borrower>,
+}
+
+impl Town {
+    fn new(settings: &Settings, remotes: u32) -> Self {
+        let mut town = Self {
+            flow: Flow::new(settings),
+            all: Table(Vec::new()),
+            remotes: Vec::new(),
+        };
+        for _ in 0..remotes {
+            town.open(Source::TRUSTED);
+        }
+        town
+    }
+
+    fn open(&mut self, source: Source) -> u32 {
+        let remote = self.remotes.len() as u32;
+        let loan = self.flow.first_loan(source);
+        self.all.0.push((Lender::default(), source));
+        assert!(self.flow.open(&mut self.all, remote, loan));
+        self.remotes.push(Borrower::open(loan));
+        remote
+    }
+
+    fn account(&self, remote: u32) -> &Lender {
+        &self.all.0[remote as usize].0
+    }
+
+    fn loan(&self, remote: u32) -> u32 {
+        self.account(remote).loan()
+    }
+
+    fn free(&self, remote: u32) -> u32 {
+        self.remotes[remote as usize].free()
+    }
+
+    /// A packet from us to the remote.
+    fn tell(&mut self, remote: u32) -> Terms {
+        let (account, _) = &mut self.all.0[remote as usize];
+        let mut ours = Borrower::default();
+        let terms = self.flow.terms(account, &ours, 0);
+        Flow::on_told(account, &mut ours, &terms);
+        self.remotes[remote as usize].on_terms(&terms);
+        terms
+    }
+
+    /// It sends a message that it can pay for, and that arrives.
+    fn send(&mut self, remote: u32, cost: u32) -> Paid {
+        let borrower = &mut self.remotes[remote as usize];
+        let paid = borrower.means(cost, Lane::Unexpected).expect("enough");
+        borrower.pay(paid);
+        self.arrive(remote, paid).expect("honest");
+        paid
+    }
+
+    fn arrive(&mut self, remote: u32, paid: Paid) -> Result<(), Violation> {
+        let account = &mut self.all.0[remote as usize].0;
+        if self.flow.arrived(account, paid)? {
+            self.flow.note_use(&mut self.all, remote);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, remote: u32, paid: Paid) -> bool {
+        let (account, source) = &mut self.all.0[remote as usize];
+        self.flow.taken(account, *source, paid)
+    }
+
+    /// A message that is taken and answered.
+    fn message(&mut self, remote: u32, cost: u32) {
+        let paid = self.send(remote, cost);
+        self.take(remote, paid);
+        self.tell(remote);
+    }
+
+    /// It misses so many; nothing follows yet.
+    fn miss(&mut self, remote: u32, credits: u32) {
+        let borrower = &mut self.remotes[remote as usize];
+        let wanted = borrower.wanted(borrower.free() + credits);
+        borrower.on_said(wanted);
+        assert!(wanted > 0);
+        self.flow.wants(&mut self.all, remote, wanted);
+    }
+
+    /// The same, and all that follows.
+    fn want(&mut self, remote: u32, credits: u32) -> Vec<(u32, Say)> {
+        self.miss(remote, credits);
+        self.settle()
+    }
+
+    /// Says all there is to say, and remotes answer.
+    fn settle(&mut self) -> Vec<(u32, Say)> {
+        let mut said = Vec::new();
+        while let Some((remote, say)) = self.flow.poll(&mut self.all) {
+            said.push((remote, say));
+            self.tell(remote);
+            if let Say::Revoke(credits) = say {
+                let back = self.remotes[remote as usize].give_back(credits, 0);
+                let answer = self.flow.returned(&mut self.all, remote, back);
+                assert_eq!(answer, Ok(()));
+            }
+        }
+        said
+    }
+
+    /// So many epochs pass in which nothing happens.
+    fn epochs(&mut self, count: u32) {
+        for _ in 0..count {
+            self.flow.end_epoch();
+        }
+    }
+
+    /// What it costs is had in vain.
+    fn revoked(said: &[(u32, Say)]) -> Vec<(u32, u32)> {
+        let revoke = |(remote, say): &(u32, Say)| match say {
+            Say::Revoke(credits) => Some((*remote, *credits)),
+            Say::Credit => None,
+        };
+        said.iter().filter_map(revoke).collect()
+    }
+}
+
+#[test]
+fn a_remote_costs_less_than_it_did_with_two_flow_controls() {
+    // The ledger's record, which has 32 bytes, besides what can be named here.
+    let before = size_of::<crate::credit::Credit>() + size_of::<crate::ledger::Borrower>() + 32;
+    let now = size_of::<Lender>() + size_of::<Borrower>();
+    assert_eq!(now, 56);
+    assert!(now <= before, "{before}");
+}

@@ -1,0 +1,616 @@
+//! Random programs of a few nodes, each a lender and a borrower of every other.
+//!
+//! ```text
+//!   node: lanes -> Borrower --- packets with terms, in order, delayed ---> Lender -> here -> taken
+//!         some are hostile: any message, any terms, any Return, at any time
+//! ```
+//!
+//! After every step: no credit is made or lost, what is here is within what was lent and two slots a
+//! remote, and both ends agree but for what is under way. No honest node ever breaks a rule, and the
+//! first breach of a hostile one ends its link. At the end every lane moves in every round.
+
+use super::*;
+use mx_sim::{Rng, seeds};
+use std::collections::VecDeque;
+
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    number: u32,
+    cost: u32,
+    lane: Lane,
+    /// It has been copied and paid for.
+    copied: Option<Paid>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// With `aux` of its header; what of it is to be fetched.
+    Message {
+        message: Message,
+        aux: u32,
+        fetch: u32,
+    },
+    Revoke(u32),
+    Return(u32),
+    Credit,
+}
+
+/// A message that waits.
+#[derive(Clone, Copy, Debug)]
+struct Here {
+    paid: Paid,
+    fetch: u32,
+}
+
+/// What a node has for another one.
+#[derive(Default)]
+struct Side {
+    open: bool,
+    borrower: Borrower,
+    lanes: [VecDeque<Message>; 2],
+    next: u32,
+    /// The last of each lane that has come from there.
+    seen: [u32; 2],
+    out: VecDeque<(What, Terms)>,
+    here: Vec<Here>,
+    revoke: Option<u32>,
+    answer: Option<u32>,
+    credit: bool,
+}
+
+impl Side {
+    /// What waits for its turn and has not been paid for.
+    fn waiting(&self) -> u32 {
+        let plain = |message: &&Message| message.copied.is_none();
+        let all = self.lanes.iter().flatten().filter(plain);
+        all.map(|message| message.cost).sum()
+    }
+}
+
+struct Node {
+    flow: Flow,
+    settings: Settings,
+    all: Table,
+    sides: Vec<Side>,
+    hostile: bool,
+    /// What messages of the gone hold, and draws for nothing.
+    gone: Vec<(Source, Paid)>,
+    drawn: Vec<u32>,
+}
+
+struct Program {
+    rng: Rng,
+    nodes: Vec<Node>,
+    taken: u64,
+}
+
+impl Program {
+    fn new(seed: u64, hostile: bool) -> Self {
+        let mut rng = Rng::new(seed);
+        let count = rng.within(2..=5);
+        let mut nodes: Vec<Node> = (0..count).map(|_| Node::new(&mut rng, count)).collect();
+        // One is honest at least.
+        for node in nodes.iter_mut().skip(1) {
+            node.hostile = hostile && rng.chance(0.5);
+        }
+        let mut program = Self {
+            rng,
+            nodes,
+            taken: 0,
+        };
+        for a in 0..count {
+            for b in 0..a {
+                program.meet(a, b);
+            }
+        }
+        program
+    }
+
+    /// Two make an acquaintance: each lends to the other.
+    fn meet(&mut self, a: usize, b: usize) {
+        for (from, to) in [(a, b), (b, a)] {
+            let node = &mut self.nodes[from];
+            let loan = node.flow.first_loan(node.all.0[to].1);
+            assert!(node.flow.open(&mut node.all, to as u32, loan));
+            // Totals are about to wrap, sometimes.
+            let near = self.rng.pick(&[0, u32::MAX - 10, u32::MAX - 200]);
+            let account = &mut node.all.0[to].0;
+            for total in [&mut account.told, &mut account.arrived, &mut account.taken] {
+                *total = total.wrapping_add(near);
+            }
+            let side = &mut self.nodes[to].sides[from];
+            side.open = true;
+            side.borrower = Borrower::open(loan).shifted(near);
+            side.seen = [0; 2];
+        }
+    }
+
+    /// And end it.
+    fn part(&mut self, a: usize, b: usize) {
+        for (from, to) in [(a, b), (b, a)] {
+            let node = &mut self.nodes[from];
+            let side = &mut node.sides[to];
+            if !std::mem::take(&mut side.open) {
+                continue;
+            }
+            let copies = side.lanes.iter().flatten();
+            for message in copies.filter(|message| message.copied.is_some()) {
+                node.flow.uncopy(message.cost);
+            }
+            for lane in &mut side.lanes {
+                lane.retain(|message| message.copied.is_none());
+            }
+            (side.revoke, side.answer, side.credit) = (None, None, false);
+            side.out.clear();
+            let (account, source) = &mut node.all.0[to];
+            // Nobody can fetch these any more.
+            let (fetch, stay): (Vec<Here>, Vec<Here>) =
+                side.here.drain(..).partition(|here| here.fetch > 0);
+            for here in fetch {
+                node.flow.taken(account, *source, here.paid);
+            }
+            let source = *source;
+            let all = node.flow.close(&mut node.all, to as u32);
+            let stay = stay
+                .into_iter()
+                .filter(|here| all || matches!(here.paid, Paid::Credits(_)));
+            node.gone.extend(stay.map(|here| (source, here.paid)));
+        }
+    }
+
+    fn step(&mut self) {
+        let a = self.rng.index(self.nodes.len());
+        let b = (a + 1 + self.rng.index(self.nodes.len() - 1)) % self.nodes.len();
+        match self.rng.below(100) {
+            0..15 => self.post(a, b),
+            15..40 => _ = self.transmit(a, b),
+            40..65 => _ = self.deliver(a, b),
+            65..80 => _ = self.take(a, b),
+            80..88 => self.poll(a),
+            88..90 => self.nodes[a].flow.end_epoch(),
+            90..92 => self.draw(a),
+            92..94 => self.settle(a),
+            94 if self.rng.chance(0.2) => {
+                let open = self.nodes[a].sides[b].open;
+                self.part(a, b);
+                // Who has broken a rule does not come back.
+                if open && self.rng.chance(0.9) {
+                    self.meet(a, b);
+                }
+            }
+            _ if self.nodes[a].hostile => self.lie(a, b),
+            _ => {}
+        }
+        for node in &self.nodes {
+            node.check();
+        }
+        self.agree(a, b);
+        self.agree(b, a);
+    }
+
+    fn post(&mut self, a: usize, b: usize) {
+        let cost = self.rng.pick(&[1, 1, 1, 2, 3, 9, 12]);
+        let lane = self.rng.pick(&Lane::ALL);
+        let node = &mut self.nodes[a];
+        let side = &mut node.sides[b];
+        if !side.open || side.lanes[lane as usize].len() > 30 {
+            return;
+        }
+        let paid = side.borrower.means(cost, lane);
+        let copied = paid.filter(|paid| matches!(paid, Paid::Credits(_)) && self.rng.chance(0.2));
+        let copied = copied.filter(|_| node.flow.copy(cost));
+        if let Some(paid) = copied {
+            side.borrower.pay(paid);
+        }
+        side.next += 1;
+        side.lanes[lane as usize].push_back(Message {
+            number: side.next,
+            cost,
+            lane,
+            copied,
+        });
+    }
+
+    /// The next packet leaves, if there is one.
+    fn transmit(&mut self, a: usize, b: usize) -> bool {
+        let node = &mut self.nodes[a];
+        let side = &mut node.sides[b];
+        if !side.open {
+            return false;
+        }
+        let waiting = side.waiting();
+        let account = &mut node.all.0[b].0;
+        let terms = node.flow.terms(account, &side.borrower, waiting);
+        let what = if let Some(credits) = side.revoke.take() {
+            What::Revoke(credits)
+        } else if let Some(credits) = side.answer.take() {
+            What::Return(credits)
+        } else if let Some(message) = side.next_message() {
+            if let What::Message { message, .. } = message
+                && message.copied.is_some()
+            {
+                node.flow.uncopy(message.cost);
+            }
+            message
+        } else if side.credit || terms.wanted > 0 {
+            What::Credit
+        } else {
+            return false;
+        };
+        side.credit = false;
+        Flow::on_told(account, &mut side.borrower, &terms);
+        side.out.push_back((what, terms));
+        true
+    }
+
+    /// The oldest packet from a node to another arrives.
+    fn deliver(&mut self, a: usize, b: usize) -> bool {
+        let Some((what, terms)) = self.nodes[a].sides[b].out.pop_front() else {
+            return false;
+        };
+        let (credit, more, epoch) = terms.words();
+        assert_eq!(Terms::from_words(credit, more, epoch), terms);
+        if let Err(violation) = self.nodes[b].receive(a, what, &terms) {
+            // Who is lied to about its credits may be found by the liar.
+            let honest = !self.nodes[a].hostile && !self.nodes[b].hostile;
+            assert!(!honest, "{violation}: {what:?}");
+            self.part(a, b);
+        }
+        true
+    }
+
+    fn take(&mut self, a: usize, b: usize) -> bool {
+        let at = self.rng.index(self.nodes[a].sides[b].here.len());
+        let done = self.nodes[a].take(b, at);
+        self.taken += u64::from(done);
+        done
+    }
+
+    fn poll(&mut self, a: usize) {
+        let node = &mut self.nodes[a];
+        for _ in 0..8 {
+            let Some((remote, say)) = node.flow.poll(&mut node.all) else {
+                return;
+            };
+            let side = &mut node.sides[remote as usize];
+            assert!(side.open);
+            match say {
+                Say::Credit => side.credit = true,
+                Say::Revoke(credits) => assert_eq!(side.revoke.replace(credits), None),
+            }
+        }
+    }
+
+    fn draw(&mut self, a: usize) {
+        let node = &mut self.nodes[a];
+        if self.rng.chance(0.5) && !node.drawn.is_empty() {
+            let at = self.rng.index(node.drawn.len());
+            node.flow.undraw(node.drawn.swap_remove(at));
+        } else {
+            let credits = 1 + self.rng.below(20) as u32;
+            if node.flow.draw(credits) {
+                node.drawn.push(credits);
+            }
+        }
+    }
+
+    /// A message of somebody that is gone is taken.
+    fn settle(&mut self, a: usize) {
+        let node = &mut self.nodes[a];
+        if !node.gone.is_empty() {
+            let at = self.rng.index(node.gone.len());
+            let (source, paid) = node.gone.swap_remove(at);
+            node.flow.settle(source, paid);
+        }
+    }
+
+    /// A packet that nobody honest sends, or anything else in one that somebody might.
+    fn lie(&mut self, a: usize, b: usize) {
+        if !self.nodes[a].sides[b].open {
+            return;
+        }
+        let any = |rng: &mut Rng| {
+            let any = rng.bits() as u32;
+            rng.pick(&[0, 1, 2, 3, 50, 1000, 1 << 24, u32::MAX, any])
+        };
+        let rng = &mut self.rng;
+        let (bits, credit) = (rng.bits(), any(rng));
+        let terms = Terms::from_words(credit, any(rng), bits as u8);
+        let message = Message {
+            number: u32::MAX,
+            cost: any(rng).max(1),
+            lane: rng.pick(&Lane::ALL),
+            copied: None,
+        };
+        let what = match rng.below(4) {
+            0 => What::Message {
+                message,
+                aux: rng.below(5) as u32,
+                fetch: 0,
+            },
+            1 => What::Return(any(rng)),
+            2 => What::Revoke(any(rng)),
+            _ => What::Credit,
+        };
+        self.nodes[a].sides[b].out.push_back((what, terms));
+    }
+
+    /// What a borrower has used, and what its lender knows of it, differ by what is under way.
+    fn agree(&self, a: usize, b: usize) {
+        let (side, lender) = (&self.nodes[a].sides[b], &self.nodes[b]);
+        if !side.open || self.nodes[a].hostile || lender.hostile {
+            return;
+        }
+        let account = &lender.all.0[a].0;
+        let spent = |(what, _): &(What, Terms)| match what {
+            What::Message {
+                message,
+                aux,
+                fetch,
+            } if *aux == 0 => {
+                if *fetch > 0 {
+                    1
+                } else {
+                    message.cost
+                }
+            }
+            What::Return(credits) => *credits,
+            _ => 0,
+        };
+        let under_way: u32 = side.out.iter().map(spent).sum();
+        let copied = side.lanes.iter().flatten().filter(|m| m.copied.is_some());
+        let kept = copied.map(|m| m.cost).sum::<u32>() + side.answer.unwrap_or(0);
+        let ahead = side.borrower.sent().wrapping_sub(account.arrived);
+        assert_eq!(ahead, under_way + kept);
+        // It never uses more than it has been told.
+        assert!(ahead + side.borrower.free() <= account.unused());
+    }
+
+    /// Everything that can happen by itself does, again and again: every lane moves in every round.
+    fn finish(&mut self) {
+        let count = self.nodes.len();
+        for node in &mut self.nodes {
+            for credits in node.drawn.drain(..) {
+                node.flow.undraw(credits);
+            }
+            node.settle_all();
+        }
+        let pairs: Vec<(usize, usize)> = (0..count)
+            .flat_map(|a| (0..count).map(move |b| (a, b)))
+            .filter(|(a, b)| a != b)
+            .collect();
+        let lanes = self.nodes.iter().flat_map(|node| &node.sides);
+        let longest = lanes.flat_map(|side| &side.lanes).map(VecDeque::len).max();
+        for round in 0..longest.unwrap_or(0) + 3 {
+            // What has been told since the last round is known before the next one begins.
+            for (a, b) in pairs.iter().chain(&pairs) {
+                while self.transmit(*a, *b) {}
+                while self.deliver(*a, *b) {}
+            }
+            for (a, b) in &pairs {
+                while self.nodes[*a].take(*b, 0) {
+                    self.taken += 1;
+                }
+            }
+            for a in 0..count {
+                self.poll(a);
+                self.nodes[a].check();
+            }
+            if round % 4 == 0 {
+                self.nodes[0].flow.end_epoch();
+            }
+        }
+        for (a, b) in pairs {
+            let (node, other) = (&self.nodes[a], &self.nodes[b]);
+            if !node.hostile && !other.hostile {
+                let left: usize = node.sides[b].lanes.iter().map(VecDeque::len).sum();
+                assert!(left == 0 || !node.sides[b].open, "{left} left");
+                self.agree(a, b);
+            }
+        }
+        let honest = self.nodes.iter().all(|node| !node.hostile);
+        for node in self.nodes.iter_mut().filter(|node| !node.hostile) {
+            assert!(node.sides.iter().all(|side| side.here.is_empty()));
+            node.settle_all();
+            let stats = node.flow.stats();
+            assert_eq!((stats.drawn, stats.estates), (0, 0));
+            // A hostile one may hold up what is for it.
+            assert!(stats.copies == 0 || !honest);
+        }
+    }
+}
+
+impl Side {
+    /// The message whose turn it is: of the two lanes that which was posted first, or the other if that
+    /// cannot go.
+    fn next_message(&mut self) -> Option<What> {
+        let mut heads: Vec<Message> = self
+            .lanes
+            .iter()
+            .filter_map(|lane| lane.front().copied())
+            .collect();
+        heads.sort_by_key(|message| message.number);
+        for message in heads {
+            let Message { cost, lane, .. } = message;
+            let borrower = &mut self.borrower;
+            let whole = message.copied.or_else(|| borrower.means(cost, lane));
+            let (paid, fetch) = match whole {
+                Some(paid) => (paid, 0),
+                None => match borrower.means(1, lane) {
+                    Some(paid) => (paid, cost - 1),
+                    None => continue,
+                },
+            };
+            if message.copied.is_none() {
+                borrower.pay(paid);
+            }
+            self.lanes[lane as usize].pop_front();
+            return Some(What::Message {
+                message,
+                aux: paid.aux(),
+                fetch,
+            });
+        }
+        None
+    }
+}
+
+impl Node {
+    fn new(rng: &mut Rng, count: usize) -> Self {
+        let settings = Settings {
+            bytes: CREDIT * rng.within(16..=400),
+            largest: 11 * CREDIT as u32,
+            first: rng.pick(&[0, 1, 8, 80]),
+            source_share: rng.pick(&[10, 50, 100]),
+        };
+        let account = |_| (Lender::default(), Source(rng.below(3)));
+        Self {
+            flow: Flow::new(&settings),
+            all: Table((0..count).map(account).collect()),
+            sides: (0..count).map(|_| Side::default()).collect(),
+            settings,
+            hostile: false,
+            gone: Vec::new(),
+            drawn: Vec::new(),
+        }
+    }
+
+    fn receive(&mut self, from: usize, what: What, terms: &Terms) -> Result<(), Violation> {
+        let side = &mut self.sides[from];
+        side.borrower.on_terms(terms);
+        match what {
+            What::Message {
+                message,
+                aux,
+                fetch,
+            } => {
+                let cost = if fetch > 0 { 1 } else { message.cost };
+                let paid = Paid::of(aux, cost)?;
+                let account = &mut self.all.0[from].0;
+                let news = self.flow.arrived(account, paid)?;
+                if message.number != u32::MAX {
+                    let seen = &mut side.seen[message.lane as usize];
+                    assert!(message.number > std::mem::replace(seen, message.number));
+                }
+                side.here.push(Here { paid, fetch });
+                side.credit |= self.flow.is_overdue(account);
+                if news {
+                    self.flow.note_use(&mut self.all, from as u32);
+                }
+            }
+            What::Revoke(credits) => {
+                if side.answer.is_none() {
+                    let waiting = side.waiting();
+                    side.answer = Some(side.borrower.give_back(credits, waiting));
+                }
+            }
+            What::Return(credits) => {
+                self.flow.returned(&mut self.all, from as u32, credits)?;
+            }
+            What::Credit => {}
+        }
+        if terms.wanted > 0 {
+            self.sides[from].credit |= self.flow.wants(&mut self.all, from as u32, terms.wanted);
+        }
+        Ok(())
+    }
+
+    /// Whatever the gone have left is taken.
+    fn settle_all(&mut self) {
+        for (source, paid) in self.gone.drain(..) {
+            self.flow.settle(source, paid);
+        }
+    }
+
+    /// A message that waits is taken, if there is one and what it needs.
+    fn take(&mut self, from: usize, at: usize) -> bool {
+        let side = &mut self.sides[from];
+        let Some(here) = side.here.get(at).copied() else {
+            return false;
+        };
+        if here.fetch > 0 && !self.flow.draw(here.fetch) {
+            return false;
+        }
+        side.here.remove(at);
+        let (account, source) = &mut self.all.0[from];
+        side.credit |= self.flow.taken(account, *source, here.paid);
+        self.flow.undraw(here.fetch);
+        true
+    }
+
+    /// No credit is made or lost, and all that is here is within what was lent.
+    fn check(&self) {
+        let stats = self.flow.stats();
+        assert_eq!(
+            stats.free + stats.lent + stats.drawn + stats.copies + stats.estates,
+            stats.total
+        );
+        assert!(stats.lent + stats.copies <= self.settings.total() - self.settings.reserve());
+        assert_eq!(stats.drawn, self.drawn.iter().sum());
+        let credits = |paid: &Paid| match paid {
+            Paid::Credits(cost) => *cost,
+            Paid::Slot(_) => 0,
+        };
+        let gone = self.gone.iter().map(|(_, paid)| credits(paid).max(1));
+        assert_eq!(stats.estates, gone.sum());
+        let (mut lent, mut wanted, mut open) = (0, 0, 0);
+        for ((account, _), side) in self.all.0.iter().zip(&self.sides) {
+            let here = side
+                .here
+                .iter()
+                .map(|here| credits(&here.paid))
+                .sum::<u32>();
+            assert_eq!(account.waiting(), here);
+            let in_slots = side
+                .here
+                .iter()
+                .filter(|here| credits(&here.paid) == 0)
+                .count();
+            assert_eq!(account.in_slots() as usize, in_slots);
+            let (unused, due) = (account.unused(), account.due());
+            assert_eq!(
+                u64::from(account.loan()),
+                u64::from(here) + u64::from(unused) + u64::from(due)
+            );
+            assert!(account.loan() <= self.settings.most());
+            assert!(side.open || account.loan() == 0);
+            assert!(side.borrower.free() < 1 << 24);
+            lent += account.loan();
+            wanted += u64::from(account.wanted());
+            open += u32::from(side.open);
+        }
+        assert_eq!(
+            (stats.lent, stats.remotes, self.flow.wanted),
+            (lent, open, wanted)
+        );
+    }
+}
+
+/// Programs of so many steps; how many messages were taken, and violations found.
+fn run(seed: u64, hostile: bool, steps: u32) -> (u64, u64) {
+    let mut program = Program::new(seed, hostile);
+    for _ in 0..steps {
+        program.step();
+    }
+    program.finish();
+    let found = |node: &Node| node.flow.stats().violations;
+    (program.taken, program.nodes.iter().map(found).sum())
+}
+
+#[test]
+fn honest_nodes_keep_every_rule_and_nobody_starves() {
+    let mut taken = 0;
+    seeds::each(2_000, |seed| {
+        let (messages, violations) = run(seed, false, 1_000);
+        assert_eq!(violations, 0);
+        taken += messages;
+    });
+    assert!(taken > 100_000, "{taken}");
+}
+
+#[test]
+fn hostile_nodes_are_found_at_their_first_violation_and_cost_nobody_else() {
+    let mut found = 0;
+    seeds::each(2_000, |seed| found += run(seed, true, 1_000).1);
+    assert!(found > 500, "{found}");
+}

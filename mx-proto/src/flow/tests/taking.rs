@@ -1,0 +1,329 @@
+//! Taking back: from whom, when, how much.
+
+use super::*;
+
+/// Remotes of which the first four have what may be lent.
+fn rich(remotes: u32) -> Town {
+    let mut town = Town::new(&scarce(), remotes);
+    for remote in 0..4 {
+        town.want(remote, 200);
+    }
+    assert_eq!(town.flow.stats().lent, 800);
+    town
+}
+
+#[test]
+fn nothing_moves_while_nobody_wants() {
+    let mut town = rich(6);
+    for _ in 0..10_000 {
+        town.message(5, 1);
+    }
+    town.epochs(10);
+    assert_eq!(town.settle(), []);
+    let stats = town.flow.stats();
+    assert_eq!((stats.revoked, stats.narrowed, stats.granted), (0, 0, 800));
+    assert_eq!(stats.epochs, 12);
+}
+
+#[test]
+fn the_longest_quiet_is_asked_for_what_is_above_the_minimum() {
+    let mut town = rich(6);
+    town.epochs(1);
+    for remote in [0, 2, 3] {
+        town.message(remote, 1);
+    }
+    town.epochs(1);
+    // The second has used nothing since the first epoch: it is the only quiet one. As another one has
+    // none, it keeps none.
+    let said = town.want(4, 20);
+    assert_eq!(Town::revoked(&said), [(1, 200)]);
+    assert_eq!((town.loan(1), town.loan(4)), (0, 24));
+    // There are some left over, and nobody else is asked.
+    assert_eq!(town.want(4, 170), [(4, Say::Credit)]);
+    assert_eq!((town.loan(4), town.flow.stats().free), (200, 200));
+}
+
+#[test]
+fn the_minimum_is_left_to_the_quiet_where_nobody_has_none() {
+    let settings = Settings {
+        first: 8,
+        ..scarce()
+    };
+    let mut town = Town::new(&settings, 5);
+    for (remote, credits) in [(0, 192), (1, 192), (2, 192), (3, 184)] {
+        assert_eq!(town.want(remote, credits), [(remote, Say::Credit)]);
+    }
+    town.epochs(2);
+    for remote in 1..4 {
+        town.message(remote, 1);
+    }
+    let said = town.want(4, 20);
+    assert_eq!(said, [(0, Say::Revoke(196)), (4, Say::Credit)]);
+    assert_eq!((town.loan(0), town.loan(4)), (4, 32));
+}
+
+#[test]
+fn who_has_few_is_asked_when_somebody_has_none_and_by_nobody_else() {
+    let settings = Settings {
+        first: 4,
+        ..scarce()
+    };
+    let mut town = Town::new(&settings, 100);
+    let poor = 99;
+    let loans: u32 = (0..100).map(|remote| town.loan(remote)).sum();
+    assert!(town.loan(0) == 4 && town.loan(98) > 0 && loans == town.flow.stats().lent);
+    // There is nothing else.
+    town.flow.draw(1000 - loans);
+    town.epochs(2);
+    assert_eq!(town.want(50, 20), [], "it has some");
+    town.flow.set_wanted(&mut town.all.0[50].0, 0);
+    town.flow.file(&mut town.all, 50);
+    town.all.0[poor].0 = Lender::default();
+    town.flow.pool.take_back(Source::TRUSTED, 1);
+    town.flow.draw(1);
+    town.remotes[poor] = Borrower::default();
+    let said = town.want(poor as u32, 3);
+    // With the first of them it has some.
+    assert_eq!(Town::revoked(&said), [(0, 4)]);
+    assert_eq!((town.loan(0), town.loan(poor as u32)), (0, 4));
+}
+
+#[test]
+fn who_needed_it_keeps_it_and_is_asked_again_when_it_is_quiet_again() {
+    let mut town = rich(5);
+    town.epochs(2);
+    for remote in 1..4 {
+        town.message(remote, 1);
+    }
+    // The first has something that it cannot send, and answers so.
+    town.miss(4, 16);
+    assert_eq!(town.flow.poll(&mut town.all), Some((0, Say::Revoke(200))));
+    town.tell(0);
+    assert_eq!(town.remotes[0].give_back(200, 1), 0);
+    assert_eq!(town.flow.returned(&mut town.all, 0, 0), Ok(()));
+    for _ in 0..2 {
+        assert_eq!(town.settle(), []);
+        town.epochs(1);
+        for remote in 1..4 {
+            town.message(remote, 1);
+        }
+        town.flow.note_use(&mut town.all, 4);
+    }
+    let said = town.settle();
+    assert_eq!(Town::revoked(&said), [(0, 200)]);
+    assert_eq!((town.loan(0), town.loan(4)), (0, 16));
+}
+
+#[test]
+fn who_does_not_answer_is_asked_once_and_holds_up_nobody() {
+    let settings = Settings {
+        bytes: 4000 * CREDIT,
+        first: 5,
+        ..Settings::default()
+    };
+    let mut town = Town::new(&settings, 100);
+    assert!(town.flow.draw(3500));
+    town.epochs(2);
+    town.miss(99, 100);
+    let ask = |town: &mut Town| {
+        let mut asked = Vec::new();
+        while let Some((remote, say)) = town.flow.poll(&mut town.all) {
+            assert!(matches!(say, Say::Revoke(_)));
+            asked.push(remote);
+        }
+        asked
+    };
+    assert_eq!(ask(&mut town), (0..32).collect::<Vec<_>>());
+    assert_eq!(town.flow.stats().asked, 32);
+    // One answers: one more is asked.
+    assert_eq!(town.flow.returned(&mut town.all, 7, 0), Ok(()));
+    assert_eq!(ask(&mut town), [32]);
+    // Then another epoch, and others.
+    town.miss(99, 110);
+    town.flow.end_epoch();
+    assert_eq!(ask(&mut town), (33..65).collect::<Vec<_>>());
+    // Much later it does answer.
+    assert_eq!(town.flow.returned(&mut town.all, 0, 1), Ok(()));
+    assert_eq!(town.loan(0), 4);
+    assert_eq!(
+        town.flow.returned(&mut town.all, 0, 0),
+        Err(Violation::NotAsked)
+    );
+}
+
+#[test]
+fn what_is_given_back_was_asked_for_and_there() {
+    let mut town = rich(5);
+    let unasked = town.flow.returned(&mut town.all, 0, 1);
+    assert_eq!(unasked, Err(Violation::NotAsked));
+    town.epochs(2);
+    for remote in [0, 2, 3] {
+        town.message(remote, 1);
+    }
+    town.miss(4, 8);
+    assert_eq!(town.flow.poll(&mut town.all), Some((1, Say::Revoke(200))));
+    for much in [201, u32::MAX] {
+        let answer = town.flow.returned(&mut town.all, 1, much);
+        assert_eq!(answer, Err(Violation::NotHad));
+    }
+    assert_eq!(town.loan(1), 200, "nothing has happened");
+    assert_eq!(
+        (town.flow.stats().lent, town.flow.stats().violations),
+        (800, 3)
+    );
+    assert_eq!(town.flow.returned(&mut town.all, 1, 200), Ok(()));
+    assert_eq!(town.settle(), [(4, Say::Credit)]);
+}
+
+#[test]
+fn with_nobody_quiet_what_is_above_a_share_is_not_told_again() {
+    let mut town = rich(8);
+    town.epochs(1);
+    // All eight are active: a share is 100. The first four use what they have.
+    for remote in 0..8 {
+        town.message(remote, 1);
+    }
+    for remote in 0..4 {
+        town.send(remote, 60);
+        town.send(remote, 140);
+    }
+    for remote in 4..8 {
+        town.miss(remote, 200);
+    }
+    assert_eq!(town.settle(), []);
+    for remote in 0..4 {
+        town.take(remote, Paid::Credits(60));
+        assert_eq!((town.loan(remote), town.account(remote).due()), (140, 0));
+    }
+    let said = town.settle();
+    assert_eq!(said, [(4, Say::Credit), (5, Say::Credit), (6, Say::Credit)]);
+    assert_eq!(
+        [4, 5, 6, 7].map(|remote| town.loan(remote)),
+        [100, 100, 40, 0]
+    );
+    for remote in 0..4 {
+        town.take(remote, Paid::Credits(140));
+        town.tell(remote);
+    }
+    town.settle();
+    // All have their share; they want more than there is, and nothing moves for that.
+    assert_eq!(
+        [0, 1, 2, 3, 4, 5, 6, 7].map(|remote| town.loan(remote)),
+        [100; 8]
+    );
+    for remote in 0..8 {
+        town.message(remote, 1);
+    }
+    assert_eq!(town.settle(), []);
+    let stats = town.flow.stats();
+    assert_eq!((stats.narrowed, stats.lent, stats.revoked), (400, 800, 0));
+    assert_eq!((stats.waiting, stats.poor), (4, 0));
+}
+
+#[test]
+fn who_uses_little_of_much_is_asked_while_somebody_has_less_than_its_share() {
+    let mut town = rich(5);
+    town.epochs(1);
+    for remote in 0..4 {
+        town.message(remote, 1);
+    }
+    town.epochs(1);
+    town.message(3, 1);
+    // Nobody is quiet. A share is 200 with four active ones, and 160 with five.
+    town.message(4, 1);
+    for _ in 0..2 {
+        town.tell(0);
+        town.tell(1);
+    }
+    assert_eq!(town.want(4, 70), []);
+    town.epochs(1);
+    for remote in 0..5 {
+        town.message(remote, 1);
+    }
+    town.epochs(1);
+    town.message(4, 1);
+    let said = town.want(4, 71);
+    assert_eq!(Town::revoked(&said), [(0, 40), (1, 40)]);
+    assert_eq!([0, 1, 4].map(|remote| town.loan(remote)), [160, 160, 72]);
+}
+
+#[test]
+fn who_has_just_been_lent_some_is_not_asked_for_it() {
+    let mut town = rich(6);
+    for remote in 0..4 {
+        // Nothing is to be had from them.
+        town.send(remote, 200);
+    }
+    town.miss(4, 40);
+    assert_eq!(town.settle(), []);
+    town.epochs(1);
+    // What the first has above its share, which is 160, comes free; the rest it uses again.
+    town.take(0, Paid::Credits(200));
+    town.tell(0);
+    town.send(0, 160);
+    assert_eq!(town.settle(), [(4, Say::Credit)]);
+    assert_eq!(town.loan(4), 40);
+    town.epochs(1);
+    // Its wish is two epochs old, its loan one. The first is busy all the time.
+    assert_eq!(town.send(0, 1), Paid::Slot(Lane::Unexpected));
+    assert_eq!(town.want(5, 8), []);
+    assert_eq!((town.loan(4), town.loan(5)), (40, 0));
+}
+
+#[test]
+fn a_wish_is_forgotten_when_its_remote_is_not_heard_of_for_two_epochs() {
+    let mut town = rich(7);
+    for remote in 0..4 {
+        // Nothing is to be had from them.
+        town.send(remote, 200);
+    }
+    for remote in 4..7 {
+        town.miss(remote, 50);
+    }
+    assert_eq!(town.settle(), []);
+    town.epochs(1);
+    town.message(5, 1);
+    assert_eq!(town.settle(), []);
+    assert_eq!(town.flow.stats().waiting, 3);
+    town.epochs(1);
+    assert_eq!(town.settle(), []);
+    // The one behind the first is alive; what is behind it is looked at when it is its turn.
+    assert_eq!((town.flow.stats().waiting, town.flow.wanted), (2, 112));
+    town.epochs(1);
+    assert_eq!(town.settle(), []);
+    assert_eq!((town.flow.stats().waiting, town.flow.wanted), (0, 0));
+    assert!(!town.flow.is_waited_for());
+}
+
+#[test]
+fn an_epoch_ends_after_so_many_messages_and_is_told() {
+    let mut town = Town::new(&scarce(), 2);
+    for n in 0..4096u32 {
+        assert_eq!(town.flow.stats().epochs, 0, "{n}");
+        town.message(0, 1);
+    }
+    assert_eq!(town.flow.stats().epochs, 1);
+    assert_eq!(town.tell(1).epoch, 1);
+    town.epochs(255);
+    assert_eq!(town.tell(1).epoch, 0);
+}
+
+#[test]
+fn with_many_active_each_has_less_on_its_way() {
+    let settings = Settings {
+        bytes: 64 << 20,
+        first: 0,
+        ..Settings::default()
+    };
+    let mut town = Town::new(&settings, 20);
+    town.want(0, 4096);
+    assert_eq!((town.loan(0), town.free(0)), (4096, 4096));
+    for remote in 1..20 {
+        town.message(remote, 1);
+    }
+    town.want(1, 4096);
+    assert_eq!((town.loan(1), town.free(1)), (4096, 204));
+    town.send(1, 200);
+    town.tell(1);
+    assert_eq!(town.free(1), 204);
+}

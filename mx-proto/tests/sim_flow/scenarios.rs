@@ -1,0 +1,184 @@
+//! What crowds do, and what is measured of it.
+//!
+//! ```text
+//!   static   some peers keep a window of requests going, the others do nothing
+//!   moving   the same, but others take over, again and again
+//!   all      everybody keeps a few requests going
+//!   storm    everybody connects and sends one request at once; later, once more
+//! ```
+//!
+//! Knows nothing of: how the figures are shown.
+
+use super::crowd::{Crowd, Settling};
+use mx_proto::flow::Settings;
+use std::fmt;
+
+/// The columns of a [`Row`].
+pub(crate) const HEADER: &str = "workload    peers  settled after: epochs   messages       ms  \
+     controls  granted  returned  | still moving   updates  longest wait: messages  fewest .. most served";
+
+/// What one crowd did.
+pub(crate) struct Row {
+    pub(crate) workload: &'static str,
+    pub(crate) peers: u32,
+    /// `None`: it had not settled after [`EPOCHS_MAX`].
+    pub(crate) settling: Option<Settling>,
+    /// Control messages in the five epochs after that.
+    pub(crate) controls_after: u64,
+    /// Packets in these epochs that only told a running total, and the messages that the host took.
+    pub(crate) updates: (u64, u64),
+    /// The longest that a peer with no message under way waited: messages that the host took meanwhile.
+    pub(crate) longest_wait: u64,
+    /// Messages of an active peer that the host took in these epochs: the fewest and the most.
+    pub(crate) served: (u32, u32),
+}
+
+/// Some peers are busy for good.
+pub(crate) fn still(settings: &Settings, peers: u32) -> Row {
+    let mut crowd = Crowd::new(settings, peers, COST);
+    for peer in 0..hot(peers) {
+        crowd.keep_going(peer, WINDOW);
+    }
+    let settling = crowd.run_until_settled(EPOCHS_MAX);
+    Row::of("static", &mut crowd, settling)
+}
+
+/// Others take over, [`MOVES`] times. What it took to settle is the worst of all moves.
+pub(crate) fn moving(settings: &Settings, peers: u32) -> Row {
+    let mut crowd = Crowd::new(settings, peers, COST);
+    let hot = hot(peers);
+    let mut worst: Option<Settling> = None;
+    for turn in 0..MOVES {
+        for peer in 0..hot {
+            if turn > 0 {
+                crowd.keep_going(((turn - 1) * hot + peer) % peers, 0);
+            }
+            crowd.keep_going((turn * hot + peer) % peers, WINDOW);
+        }
+        let settling = crowd.run_until_settled(EPOCHS_MAX);
+        worst = match (worst, settling) {
+            (None, first) => first,
+            (Some(_), None) => return Row::of("moving", &mut crowd, None),
+            (Some(worst), Some(this)) => Some(worst.or_worse(this)),
+        };
+    }
+    Row::of("moving", &mut crowd, worst)
+}
+
+/// Everybody is busy. With more peers than there is memory for, it cannot settle.
+pub(crate) fn all(settings: &Settings, peers: u32) -> Row {
+    let mut crowd = Crowd::new(settings, peers, COST);
+    for peer in 0..peers {
+        crowd.keep_going(peer, 16);
+    }
+    let settling = crowd.run_until_settled(10);
+    Row::of("all", &mut crowd, settling)
+}
+
+/// Everybody connects and sends one message, and a second one when all first ones are through.
+/// Settled means: all have come.
+pub(crate) fn storm(settings: &Settings, peers: u32) -> Row {
+    let mut crowd = Crowd::new(settings, 0, COST);
+    for _ in 0..peers {
+        let peer = crowd.connect();
+        crowd.send_one(peer);
+    }
+    let all = |crowd: &Crowd| crowd.taken >= u64::from(peers);
+    crowd.run_until(all);
+    assert!(all(&crowd));
+    let (time, stats, controls) = (crowd.now(), crowd.stats(), crowd.controls);
+    for peer in 0..peers {
+        crowd.send_one(peer);
+    }
+    crowd.run_until(|crowd| crowd.taken >= 2 * u64::from(peers));
+    assert_eq!(crowd.taken, 2 * u64::from(peers));
+    let settling = Settling {
+        epochs: stats.epochs,
+        messages: u64::from(peers),
+        time: time.since(mx_proto::Instant(1)),
+        controls,
+        granted: stats.granted,
+        returned: stats.returned + stats.narrowed,
+    };
+    let mut row = Row::of("storm", &mut crowd, Some(settling));
+    row.controls_after = crowd.controls - controls;
+    row
+}
+
+impl Row {
+    fn of(workload: &'static str, crowd: &mut Crowd, settling: Option<Settling>) -> Self {
+        let (before, updates, taken) = (crowd.controls, crowd.updates, crowd.taken);
+        crowd.count_served();
+        crowd.run_epochs(5);
+        let stats = crowd.stats();
+        assert_eq!(stats.violations, 0);
+        Self {
+            workload,
+            peers: stats.remotes,
+            settling,
+            controls_after: crowd.controls - before,
+            updates: (crowd.updates - updates, crowd.taken - taken),
+            longest_wait: crowd.longest_wait,
+            served: crowd.served(),
+        }
+    }
+}
+
+impl Settling {
+    fn or_worse(self, other: Self) -> Self {
+        Self {
+            epochs: self.epochs.max(other.epochs),
+            messages: self.messages.max(other.messages),
+            time: self.time.max(other.time),
+            controls: self.controls.max(other.controls),
+            granted: self.granted.max(other.granted),
+            returned: self.returned.max(other.returned),
+        }
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:8} {:8}", self.workload, self.peers)?;
+        match &self.settling {
+            Some(s) => write!(
+                f,
+                "  {:20} {:10} {:8.1} {:9} {:8} {:9}",
+                s.epochs,
+                s.messages,
+                s.time.as_secs_f64() * 1e3,
+                s.controls,
+                s.granted,
+                s.returned
+            )?,
+            None => write!(
+                f,
+                "  {:>20} {:>10} {:>8} {:>9} {:>8} {:>9}",
+                "never", "", "", "", "", ""
+            )?,
+        }
+        let (fewest, most) = self.served;
+        write!(
+            f,
+            "  | {:12}  {:8}  {:22}  {fewest:6} .. {most}",
+            self.controls_after, self.updates.0, self.longest_wait
+        )
+    }
+}
+
+/// Peers that are busy at once.
+fn hot(peers: u32) -> u32 {
+    (peers / 2).min(200)
+}
+
+/// Credits of a message: 1 KiB.
+const COST: u32 = 3;
+
+/// Messages that a busy peer keeps going.
+const WINDOW: u16 = 128;
+
+/// How often others take over.
+const MOVES: u32 = 8;
+
+/// More is not waited for.
+const EPOCHS_MAX: u64 = 100;
