@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { FAILED_TO_LEAVE = 9 };
+enum { FAILED_TO_LEAVE = 9, CONTEXT = 1 };
 
 static int entries(const char *path)
 {
@@ -134,6 +134,25 @@ static _Noreturn void leave(const char *status)
     _exit(FAILED_TO_LEAVE);
 }
 
+/* In a forked child, whose instance has no context yet. */
+static bool reaches(struct bmi_method_addr *peer)
+{
+    bmi_op_id_t id, done;
+    bmi_error_code_t error = -1;
+    bmi_size_t size;
+    void *user;
+    int outcount = 0, sent;
+
+    if (ops->open_context(CONTEXT) != 0)
+        return false;
+    sent = ops->post_sendunexpected(&id, peer, "x", 1, BMI_EXT_ALLOC, 1, NULL, CONTEXT, NULL);
+    for (deadline_t deadline = deadline_in(PATIENCE_MS); sent == 0 && outcount == 0;)
+        if (deadline_over(deadline) ||
+            ops->testcontext(1, &done, &outcount, &error, &size, &user, 10, CONTEXT) < 0)
+            return false;
+    return sent == 1 || (outcount == 1 && error == 0);
+}
+
 static void forks(struct side *side)
 {
     struct bmi_method_addr *self;
@@ -157,7 +176,13 @@ static void forks(struct side *side)
         if (ops->testunexpected(1, &outcount, &info, 0) != -BMI_ENODEV)
             leave("2");
         (void)ops->finalize();
-        leave("0");
+        /* In an instance of its own the parent's object is still that server's, and nobody else's. */
+        (void)ops->method_addr_lookup("mx://localhost:0:6");
+        if (ops->initialize(NULL, METHOD_ID, 0, NULL) != 0)
+            leave("3");
+        if (ops->method_addr_lookup("mx://localhost:0:6") == NULL)
+            leave("4");
+        leave(reaches(self) ? "0" : "5");
     }
     for (deadline_t deadline = deadline_in(PATIENCE_MS); waitpid(child, &status, WNOHANG) == 0;) {
         if (deadline_over(deadline)) {

@@ -225,8 +225,9 @@ pub fn remove(addr: *const bmi_method_addr) -> bool {
     known.is_some()
 }
 
-/// The host's number for this method, for all objects there are and will be.
-pub fn set_method_type(method_type: c_int) {
+/// The method starts: its number with the host, for all objects there are and will be. None stands for a
+/// peer yet; in a child of fork they did, for peers of its parent's.
+pub fn begin(method_type: c_int) {
     let mut registry = REGISTRY.lock();
     registry.method_type = method_type;
     for (place, _) in registry
@@ -235,9 +236,13 @@ pub fn set_method_type(method_type: c_int) {
         .enumerate()
         .filter(|(_, known)| known.is_some())
     {
+        let object = at(place);
         // SAFETY: a live object. The host writes this field too, but not while it initializes the
         // method (BMI-HOST-ABI.md section 3).
-        unsafe { (*(*at(place)).addr.get()).method_type = method_type };
+        unsafe {
+            (*(*object).addr.get()).method_type = method_type;
+            (*object).peer.store(0, Ordering::Relaxed);
+        }
     }
 }
 

@@ -247,7 +247,7 @@ fn start(
         reports,
     );
     let mut method = Method::new(settings, own.to_string(), endpoint);
-    address::set_method_type(method_id);
+    address::begin(method_id);
     if let Some((addr, address)) = &listen {
         // Whatever its host is called, it is this one.
         address.set_nic(identity.nic);
