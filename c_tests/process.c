@@ -11,9 +11,7 @@
 #include "support/wire.h"
 
 #include <dirent.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,62 +195,6 @@ static void forks(struct side *side)
     host_stop();
 }
 
-static atomic_bool over;
-
-static void *starts_and_ends(void *nothing)
-{
-    (void)nothing;
-    while (!atomic_load(&over))
-        if (ops->initialize(NULL, METHOD_ID, 0, NULL) == 0)
-            CHECK_THAT(ops->finalize(), ==, 0);
-    return NULL;
-}
-
-static void *looks_up(void *nothing)
-{
-    (void)nothing;
-    while (!atomic_load(&over))
-        ops->set_info(BMI_DROP_ADDR, ops->method_addr_lookup("mx://localhost:0:5"));
-    return NULL;
-}
-
-/* A child has no use for what another thread of its parent was in the middle of. */
-static void forks_meanwhile(struct side *side)
-{
-    pthread_t starter, looker;
-
-    (void)side;
-    host_start_client();
-    host_stop();
-    atomic_store(&over, false);
-    CHECK_THAT(pthread_create(&starter, NULL, starts_and_ends, NULL), ==, 0);
-    CHECK_THAT(pthread_create(&looker, NULL, looks_up, NULL), ==, 0);
-    for (int i = 0; i < 30; i++) {
-        int status = -1;
-        pid_t child = fork();
-
-        CHECK(child >= 0);
-        if (child == 0) {
-            struct bmi_method_addr *addr;
-
-            alarm(PATIENCE_MS / 1000);
-            addr = ops->method_addr_lookup("mx://localhost:0:6");
-            if (addr == NULL || ops->set_info(BMI_DROP_ADDR, addr) != 0)
-                _exit(1);
-            if (ops->initialize(NULL, METHOD_ID, 0, NULL) != 0)
-                _exit(2);
-            _exit(ops->finalize() == 0 ? 0 : 3);
-        }
-        CHECK_THAT(waitpid(child, &status, 0), ==, child);
-        if (WIFSIGNALED(status))
-            FAIL("the forked child hangs");
-        CHECK_THAT(WEXITSTATUS(status), ==, 0);
-    }
-    atomic_store(&over, true);
-    pthread_join(starter, NULL);
-    pthread_join(looker, NULL);
-}
-
 /* Otherwise a program the server starts would keep its connections open after its death. */
 static void execs(struct side *side)
 {
@@ -372,7 +314,6 @@ static const struct scenario scenarios[] = {
     SOLO(threads_of_the_library_block_signals, threads_block_signals),
     SOLO(signals_do_not_disturb_blocked_calls, signals_interrupt_nothing),
     SOLO(a_forked_child_gets_errors_and_the_parent_goes_on, forks),
-    SOLO(a_child_forked_while_others_start_and_look_up_is_not_stuck, forks_meanwhile),
     SOLO(descriptors_are_closed_on_exec, execs),
     PAIR(finalize_leaves_no_thread_descriptor_or_ring, partner, leaves_nothing),
     PAIR(clients_that_left_leave_nothing_at_the_server, patient_server, comes_and_goes),
