@@ -182,14 +182,7 @@ fn recover_alone() -> Level {
         }
         return Level::Ample;
     }
-    // A piece for the C library: this thread may not be prepared.
-    // SAFETY: the size is not 0.
-    let some = unsafe { Reserve.alloc(SOME) };
-    if !some.is_null() {
-        // SAFETY: from right above.
-        unsafe { Reserve.dealloc(some, SOME) };
-        tell("memory has run out: nothing new is taken on");
-    }
+    tell("memory has run out: nothing new is taken on");
     by_missing()
 }
 
@@ -206,7 +199,16 @@ fn tell(what: &str) {
     let now = MonotonicClock.now().0.max(1);
     let told = TOLD.load(Ordering::Relaxed);
     let often = told != 0 && Instant(now).since(Instant(told)) < TELL_EVERY;
-    if !often && TOLD.swap(now, Ordering::Relaxed) == told {
+    if often || TOLD.swap(now, Ordering::Relaxed) != told {
+        return;
+    }
+    // A piece for the C library: this thread may not be prepared. Not each time somebody asks for the
+    // level, or whoever asks would use up everything.
+    // SAFETY: the size is not 0.
+    let some = unsafe { Reserve.alloc(SOME) };
+    if !some.is_null() {
+        // SAFETY: from right above.
+        unsafe { Reserve.dealloc(some, SOME) };
         log::warn!("{what}");
     }
 }
