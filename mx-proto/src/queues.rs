@@ -3,17 +3,22 @@
 //! ```text
 //!   partial   rest of a packet the link took half of: before everything
 //!   control   replies, pulls, notifies            first
-//!   pending   messages, in the order posted       then these two
+//!   lanes     messages, in the order posted       then these two
 //!   streams   parts of offered messages           take turns
 //! ```
+//!
+//! A lane's messages keep their order, and both are served in the order posted; but neither waits for
+//! credits, or the slot, of the other.
 //!
 //! Only partners for which something waits have them: who is quiet keeps one empty place. A few sets
 //! are kept for whoever needs one next, so that traffic allocates nothing.
 //!
 //! Knows nothing of: requests' contents, credits, the port.
 
+use crate::flow::Lane;
 use crate::ids::RequestId;
 use crate::port::HeaderBytes;
+use crate::request::Turn;
 use crate::wire::{CONTROL_MAX, Header, Kind};
 use std::collections::VecDeque;
 
@@ -22,13 +27,37 @@ use std::collections::VecDeque;
 pub(crate) struct Queues {
     pub(crate) partial: Option<Partial>,
     pub(crate) control: VecDeque<Control>,
-    /// Some of them may be over; see [`Self::on_over`].
-    pub(crate) pending: VecDeque<RequestId>,
+    pub(crate) lanes: [Line; 2],
+    /// The number of the message that joined a lane last.
+    last: u64,
+    /// What waits in the lanes costs so much.
+    pub(crate) cost: u32,
+    /// Of that, what is kept for those that are taken for complete, and one credit for each before
+    /// the last of them.
+    reserved: u32,
+    /// The number of that last one, and how many wait behind it.
+    covered: u64,
+    uncovered: u32,
+    pub(crate) streams: VecDeque<Stream>,
+}
+
+/// The messages of one lane.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    /// Some of them may be over; see [`Queues::on_over`].
+    pub(crate) queue: VecDeque<RequestId>,
     /// At least so many of them are.
     over: usize,
-    /// Bytes of credit that belong to those of them that are taken for complete.
-    pub(crate) reserved: u32,
-    pub(crate) streams: VecDeque<Stream>,
+}
+
+/// What a message in a lane is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    /// Its number among all that were posted to this partner while something waited.
+    pub(crate) number: u64,
+    /// Credits it takes, with its data if it may go so.
+    pub(crate) cost: u32,
+    pub(crate) turn: Turn,
 }
 
 /// The rest of a data packet's body that the link has not taken yet.
@@ -78,11 +107,20 @@ impl Control {
     }
 }
 
+impl Place {
+    /// Of one that stands in no lane, or not yet.
+    pub(crate) const NOWHERE: Self = Self {
+        number: 0,
+        cost: 0,
+        turn: Turn::Standard,
+    };
+}
+
 impl Queues {
     pub(crate) fn is_empty(&self) -> bool {
         self.partial.is_none()
             && self.control.is_empty()
-            && self.pending.is_empty()
+            && !self.has_messages()
             && self.streams.is_empty()
     }
 
@@ -117,31 +155,109 @@ impl Queues {
         self.streams.retain(|stream| stream.request != request);
     }
 
-    /// Messages that wait for their turn.
-    pub(crate) fn waiting(&self) -> usize {
-        self.pending.len().saturating_sub(self.over)
+    /// Does anything wait in a lane?
+    #[inline]
+    pub(crate) fn has_messages(&self) -> bool {
+        self.lanes.iter().any(|line| !line.queue.is_empty())
     }
 
-    /// A pending message was called off. It keeps its place until many have been, or its turn comes.
-    pub(crate) fn on_over(&mut self, is_live: impl Fn(RequestId) -> bool) {
-        self.over += 1;
-        if self.over > OVER_LEAST && self.over > self.pending.len() / 2 {
-            self.pending.retain(|id| is_live(*id));
-            self.over = 0;
+    /// A message joins a lane.
+    pub(crate) fn join(&mut self, lane: Lane, id: RequestId, turn: Turn, cost: u32) -> Place {
+        if !self.has_messages() {
+            (self.last, self.covered) = (0, 0);
+        }
+        self.last += 1;
+        self.cost += cost;
+        self.uncovered += 1;
+        self.lanes[lane as usize].queue.push_back(id);
+        Place {
+            number: self.last,
+            cost,
+            turn,
         }
     }
 
-    /// The first in line is one that was called off.
-    pub(crate) fn pop_over(&mut self) {
-        self.pending.pop_front();
-        self.over = self.over.saturating_sub(1);
+    /// It has left, or is over.
+    pub(crate) fn leave(&mut self, place: Place) {
+        self.cost -= place.cost;
+        self.reserved -= self.own(place);
+        if place.number > self.covered {
+            self.uncovered -= 1;
+        }
+    }
+
+    /// What is kept for it of what is reserved.
+    fn own(&self, place: Place) -> u32 {
+        match place.turn {
+            Turn::Reserved => place.cost,
+            _ => u32::from(place.number <= self.covered),
+        }
+    }
+
+    /// What is kept for others than this one.
+    pub(crate) fn others(&self, place: Place) -> u32 {
+        self.reserved - self.own(place)
+    }
+
+    /// May this message be taken for complete? Its credits are kept for it then, and one for each
+    /// before it, so that it goes in its turn whatever becomes of the others. Not if that is more than
+    /// is `free`, or if it is not the last.
+    pub(crate) fn may_reserve(&self, place: Place, free: u32) -> bool {
+        place.number == self.last && self.reserved_with(place) <= free
+    }
+
+    fn reserved_with(&self, place: Place) -> u32 {
+        self.reserved + place.cost + self.uncovered.saturating_sub(1)
+    }
+
+    /// It is.
+    pub(crate) fn reserve(&mut self, place: &mut Place) {
+        self.reserved = self.reserved_with(*place);
+        (self.covered, self.uncovered) = (place.number, 0);
+        place.turn = Turn::Reserved;
+    }
+
+    /// Messages that wait for their turn.
+    pub(crate) fn waiting(&self) -> usize {
+        let lines = self.lanes.iter();
+        lines.map(|line| line.queue.len().saturating_sub(line.over)).sum()
+    }
+
+    /// A message was called off that had joined a lane. It keeps its place until many have been, or
+    /// its turn comes.
+    pub(crate) fn on_over(&mut self, lane: Lane, is_live: impl Fn(RequestId) -> bool) {
+        let line = &mut self.lanes[lane as usize];
+        line.over += 1;
+        if line.over > OVER_LEAST && line.over > line.queue.len() / 2 {
+            line.queue.retain(|id| is_live(*id));
+            line.over = 0;
+        }
+    }
+
+    /// The first of a lane; not one that is over.
+    pub(crate) fn first(
+        &mut self,
+        lane: Lane,
+        is_live: impl Fn(RequestId) -> bool,
+    ) -> Option<RequestId> {
+        let line = &mut self.lanes[lane as usize];
+        while let Some(first) = line.queue.front() {
+            if is_live(*first) {
+                return Some(*first);
+            }
+            line.queue.pop_front();
+            line.over = line.over.saturating_sub(1);
+        }
+        None
     }
 
     /// Gives back what a burst has made it grow to.
     fn shrink(&mut self) {
-        self.over = 0;
         self.control.shrink_to(CONTROL_KEPT);
-        self.pending.shrink_to(QUEUE_KEPT);
+        for line in &mut self.lanes {
+            line.over = 0;
+            line.queue.shrink_to(QUEUE_KEPT);
+        }
         self.streams.shrink_to(QUEUE_KEPT);
     }
 }
@@ -162,7 +278,11 @@ impl Spares {
         let Some(mut queues) = place.take_if(|queues| queues.is_empty()) else {
             return;
         };
-        debug_assert_eq!(queues.reserved, 0, "credit for messages that are gone");
+        debug_assert_eq!(
+            (queues.cost, queues.reserved + queues.uncovered),
+            (0, 0),
+            "credits for messages that are gone"
+        );
         if self.0.len() < SPARES_KEPT {
             queues.shrink();
             self.0.push(queues);
@@ -211,20 +331,52 @@ mod tests {
     }
 
     #[test]
+    fn what_is_taken_for_complete_has_its_credits_and_all_before_it_one() {
+        let mut queues = Queues::default();
+        let join = |queues: &mut Queues, lane, cost| {
+            queues.join(lane, RequestId::new(0, 1), Turn::Standard, cost)
+        };
+        let first = join(&mut queues, Lane::Unexpected, 9);
+        let second = join(&mut queues, Lane::Matched, 1);
+        let mut copied = join(&mut queues, Lane::Matched, 4);
+        assert!(!queues.may_reserve(copied, 5) && queues.may_reserve(copied, 6));
+        queues.reserve(&mut copied);
+        let behind = join(&mut queues, Lane::Unexpected, 2);
+        assert!(!queues.may_reserve(second, 100), "not the last");
+        let kept = |queues: &Queues, places: [Place; 4]| places.map(|place| queues.others(place));
+        assert_eq!(kept(&queues, [first, second, copied, behind]), [5, 5, 2, 6]);
+        // One that is called off gives back what was kept for it.
+        queues.leave(first);
+        let mut last = join(&mut queues, Lane::Matched, 3);
+        assert!(!queues.may_reserve(last, 8) && queues.may_reserve(last, 9));
+        queues.reserve(&mut last);
+        assert_eq!((queues.cost, queues.others(behind)), (10, 8));
+        for place in [second, copied, behind, last] {
+            queues.leave(place);
+        }
+        assert_eq!((queues.cost, queues.reserved, queues.uncovered), (0, 0, 0));
+    }
+
+    #[test]
     fn an_empty_set_goes_to_the_next_partner_without_what_a_burst_left() {
         let mut spares = Spares::default();
         let (mut one, mut other) = (None, None);
         for n in 0..1000 {
             let queues = spares.fill(&mut one);
-            queues.pending.push_back(RequestId::new(n, 1));
+            queues.join(Lane::Matched, RequestId::new(n, 1), Turn::Standard, 2);
         }
         spares.tidy(&mut one);
         assert!(one.is_some(), "something waits in it");
-        spares.fill(&mut one).pending.clear();
+        let queues = spares.fill(&mut one);
+        for number in 1..=1000 {
+            let (cost, turn) = (2, Turn::Standard);
+            queues.leave(Place { number, cost, turn });
+        }
+        assert_eq!(queues.first(Lane::Matched, |_| false), None);
         spares.tidy(&mut one);
         assert!(one.is_none());
         let queues = spares.fill(&mut other);
-        assert!(queues.is_empty() && queues.pending.capacity() <= 2 * QUEUE_KEPT);
+        assert!(queues.is_empty() && queues.lanes[0].queue.capacity() <= 2 * QUEUE_KEPT);
         assert!(spares.0.is_empty());
     }
 }

@@ -19,6 +19,7 @@ use crate::ids::{MatchBits, PartnerId, RequestId};
 use crate::matching::{Position, PostedKey};
 use crate::moves::{self, Stage};
 use crate::port::RemoteKey;
+use crate::queues::Place;
 use crate::table::Table;
 use crate::timer::TimerId;
 use foldhash::fast::RandomState;
@@ -100,7 +101,10 @@ pub(crate) enum Turn {
 #[derive(Debug)]
 pub(crate) enum State {
     /// A send waiting for its turn.
-    Queued { to: PartnerId, turn: Turn },
+    Queued {
+        to: PartnerId,
+        place: Place,
+    },
     /// A send whose message the port has taken, but whose memory it still reads.
     Draining { to: PartnerId },
     /// A send the receiver knows of.
@@ -413,7 +417,6 @@ mod tests {
             let mut ids = Vec::new();
             for n in 0..rng.below(100) {
                 let to = partner(rng.below(3));
-                let turn = Turn::Standard;
                 let pulling = |from| {
                     let position = None;
                     State::Pulling(Pulling::new(from, (n, None), bits, 0, position))
@@ -436,7 +439,7 @@ mod tests {
                     }
                     _ => {
                         let state = match rng.below(3) {
-                            0 => State::Queued { to, turn },
+                            0 => State::Queued { to, place: Place::NOWHERE },
                             1 => State::Connecting { to, key: 0 },
                             _ => pulling(to),
                         };

@@ -3,6 +3,7 @@
 use super::sessions::Manner;
 use super::{Core, Endpoint};
 use crate::event::{Completion, Down};
+use crate::flow::{self, Flow};
 use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId, Route, Target};
 use crate::matching::{Payload, Waiting};
 use crate::memory::Memory;
@@ -10,7 +11,7 @@ use crate::origin::Source;
 use crate::owner::Owner;
 use crate::partner::{Link, Partner};
 use crate::port::{Body, Close, ConnectError, LinkDown, Port, SendError, Sent};
-use crate::queues::Queues;
+use crate::queues::{Place, Queues};
 use crate::request::{NOBODY, Patience, Pulling, State, TimeOuts, Turn};
 use crate::status::{DownReason, Kind, Status};
 use crate::time::Clock;
@@ -81,22 +82,21 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let len = u32::try_from(memory.len()).map_err(|_| PostError::TooLarge(memory.len()))?;
         let Core {
             partners,
-            budget,
+            flow,
             stats,
             ..
         } = &mut self.core;
         let partner = partners.of_mut(to).ok_or(PostError::UnknownPartner)?;
+        let cost = flow::cost(len);
         if mode == SendMode::Standard
             && len <= partner.eager_max
             && partner.is_clear()
-            && partner.credit.message_allowed()
-            && partner.credit.bytes_allowed(len)
             && let Some(link) = partner.tx
+            && let Some(paid) = partner.borrows.means(cost, O::lane(bits))
         {
             let mut header = wire::Header::new(wire::Kind::Eager, bits.0, len);
-            header.body_len = len;
-            let terms = partner.credit.terms(budget, false);
-            terms.put(&mut header);
+            (header.body_len, header.aux) = (len, paid.aux());
+            header.terms = flow.terms(&partner.lends, &partner.borrows, cost);
             let body = Body::Memory {
                 memory: &memory,
                 offset: 0,
@@ -104,8 +104,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
             match self.port.send(link, &header.emit(), body) {
                 Ok(sent) => {
-                    partner.credit.on_told(terms, budget);
-                    partner.credit.on_sent(len);
+                    Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
+                    partner.borrows.pay(paid);
                     stats.packets_out += 1;
                     stats.eager_out += 1;
                     let Sent::Held(token) = sent else {
@@ -156,7 +156,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             SendMode::Standard => Turn::Standard,
             SendMode::Synchronous => Turn::Synchronous,
         };
-        let state = State::Queued { to, turn };
+        let small = mode == SendMode::Standard && memory.len() <= self.core.config.eager_max;
+        // Not above the largest eager one.
+        let cost = if small { flow::cost(memory.len() as u32) } else { 1 };
+        let place = Place::NOWHERE;
+        let state = State::Queued { to, place };
         let timeouts = self.core.timeouts;
         let requests = &mut self.core.requests;
         let id = requests.add(context, bits, Some(memory), timeouts, state);
@@ -164,7 +168,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.core.start_timer(id, now);
         if let Some(partner) = self.core.partners.of_mut(to) {
             let queues = partner.fill_queues(&mut self.core.spares);
-            queues.pending.push_back(id);
+            let place = queues.join(O::lane(bits), id, turn, cost);
+            if let Some(request) = self.core.requests.of_mut(id) {
+                request.state = State::Queued { to, place };
+            }
         }
         self.core.make_ready(to);
         self.settle();
@@ -190,7 +197,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let core = &mut self.core;
         let placeholder = State::Queued {
             to: NOBODY,
-            turn: Turn::Standard,
+            place: Place::NOWHERE,
         };
         let timeouts = core.timeouts.of_receive();
         let requests = &mut core.requests;
@@ -242,13 +249,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             source,
             bits,
             length,
-            payload,
+            ref payload,
+            ..
         } = waiting;
+        self.core.let_go(&waiting);
+        self.core.consumed(source, waiting.paid());
         let done = match payload {
             Payload::Eager(data) => {
                 let transferred = memory.fill(0, data.len(), &data[..], 0) as u32;
-                self.core.budget.held = self.core.budget.held.saturating_sub(data.len());
-                self.core.consumed(source, length);
                 let status = inbound_status(transferred, length);
                 Received::Complete(Completion {
                     request: RequestId::new(u32::MAX, 0),
@@ -264,13 +272,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 })
             }
             Payload::Offer { send_id, key } => {
-                self.core.consumed(source, 0);
                 let position = wanted.map(|(bits, mask)| self.core.posted.reserve(bits, mask));
-                let offer = (send_id, key);
+                let offer = (*send_id, *key);
                 let pulling = Pulling::new(source, offer, bits, length, position);
                 let placeholder = State::Queued {
                     to: NOBODY,
-                    turn: Turn::Standard,
+                    place: Place::NOWHERE,
                 };
                 let timeouts = self.core.timeouts.of_receive();
                 let requests = &mut self.core.requests;
@@ -318,9 +325,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// Lets a small send that waits for its turn go on from a `copy`, with another word in its
-    /// completion: it may be taken for complete. Credit for its bytes is reserved, so that it goes with
-    /// them and everything sent later comes after them. False, and nothing has changed, when there is
-    /// no such credit or no copy, and for a send that is large, [`Synchronous`](SendMode::Synchronous)
+    /// completion: it may be taken for complete. Its credits are reserved, so that it goes with its
+    /// bytes and everything sent later comes after them. False, and nothing has changed, when there
+    /// are no such credits or no copy, and for a send that is large, [`Synchronous`](SendMode::Synchronous)
     /// or has had its turn.
     pub fn buffer(
         &mut self,
@@ -334,29 +341,29 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(request) = requests.of_mut(send) else {
             return false;
         };
-        let (State::Queued { to, turn }, Some(memory)) = (&mut request.state, &mut request.memory)
+        let (State::Queued { to, place }, Some(memory)) = (&mut request.state, &mut request.memory)
         else {
             return false;
         };
-        let Some(partner) = partners.of_mut(*to).filter(|_| *turn == Turn::Standard) else {
+        let Some(partner) = partners
+            .of_mut(*to)
+            .filter(|_| place.turn == Turn::Standard)
+        else {
             return false;
         };
-        let (len, eager_max) = (memory.len() as u32, partner.eager_max);
-        let credit = &partner.credit;
+        let small = memory.len() <= partner.eager_max as usize;
+        let free = partner.borrows.free();
         let Some(queues) = &mut partner.queues else {
             return false;
         };
-        let reserved = queues.reserved.checked_add(len);
-        let covered = |all: &u32| len <= eager_max && credit.bytes_allowed(*all);
-        let Some(reserved) = reserved.filter(covered) else {
+        if !small || !queues.may_reserve(*place, free) {
             return false;
-        };
+        }
         let Some(copy) = copy(memory) else {
             return false;
         };
         debug_assert_eq!(copy.len(), memory.len());
-        queues.reserved = reserved;
-        *turn = Turn::Reserved;
+        queues.reserve(place);
         *memory = copy;
         request.context = context;
         true
@@ -491,11 +498,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return Err(ConnectError::NoResources);
         }
         let link = self.port.connect(target, &self.clock)?;
-        let credit = self.core.new_credit();
-        let id = self
-            .core
-            .partners
-            .add(target.nic, target.endpoint, credit, Source::TRUSTED);
+        let partners = &mut self.core.partners;
+        let id = partners.add(target.nic, target.endpoint, Source::TRUSTED);
+        self.core.lend_first(id);
         self.attach(id, link);
         Ok(id)
     }
@@ -579,15 +584,16 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 impl<O: Owner> Core<O> {
     /// Takes a partner out of everything; its operations complete with `status`.
     pub(super) fn dissolve(&mut self, id: PartnerId, status: Status) -> Option<Partner> {
-        self.dissolve_but(id, status, &[])
+        self.dissolve_but(id, status, &[], false)
     }
 
-    /// The same, but for the `spared` connects.
+    /// The same, but for the `spared` connects. Its messages stay if `keep`, those that may.
     fn dissolve_but(
         &mut self,
         id: PartnerId,
         status: Status,
         spared: &[RequestId],
+        keep: bool,
     ) -> Option<Partner> {
         let connects = self.partners.of(id)?.connects.clone();
         let transfers = self.requests.with_partner(id);
@@ -596,16 +602,13 @@ impl<O: Owner> Core<O> {
                 self.complete(request, status, 0);
             }
         }
-        let freed = self.unexpected.forget(id) + self.undecided.forget(id);
-        self.budget.held = self.budget.held.saturating_sub(freed);
-        let mut partner = self.partners.take(id)?;
-        self.forget_partner(id, &mut partner);
+        self.close_account(id, keep);
+        let partner = self.partners.take(id)?;
+        self.controls -= partner.queues().map_or(0, |queues| queues.control.len());
         self.watch.forget(partner.vigil.timer);
         self.introductions.gone(id);
-        partner.credit.dissolve(&mut self.budget);
         if partner.gone {
             self.orphans.gone(partner.orphans);
-            self.budget.orphans_gone(partner.orphans as usize);
         } else if partner.session.is_some() {
             self.stats.partners_down += 1;
         }
@@ -634,9 +637,8 @@ impl<O: Owner> Core<O> {
 
     /// A partner is gone, for a reason of its own.
     pub(super) fn fail_partner(&mut self, id: PartnerId, reason: DownReason) {
-        self.leave_orphans(id);
         let again = self.to_connect_again(id, reason);
-        if let Some(partner) = self.end_partner(id, reason, &again) {
+        if let Some(partner) = self.end_partner(id, reason, &again, true) {
             self.leave_to_others(&partner, again);
         }
     }
@@ -665,8 +667,9 @@ impl<O: Owner> Core<O> {
         id: PartnerId,
         reason: DownReason,
         spared: &[RequestId],
+        keep: bool,
     ) -> Option<Partner> {
-        let partner = self.dissolve_but(id, reason.status(), spared)?;
+        let partner = self.dissolve_but(id, reason.status(), spared, keep)?;
         let identity = partner.identity();
         log::debug!("partner {id:?} ({identity:?}) is down: {reason}");
         if partner.session.is_some() {

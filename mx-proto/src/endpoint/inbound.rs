@@ -14,6 +14,7 @@ use super::commands::inbound_status;
 use super::introductions::UNASKED;
 use super::outbound::{notify_code, notify_status};
 use crate::event::{Arrival, Completion, Verdict};
+use crate::flow::{self, CREDIT};
 use crate::ids::{LinkId, MatchBits, PartnerId, RequestId};
 use crate::matching::{Payload, Position, Waiting};
 use crate::memory::{Memory, Source};
@@ -95,14 +96,13 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
                 return self.core.violation(link, cookie, what);
             }
         }
-        // Which acquaintance these are of, and so what their credit is worth, is seen when they are read.
-        if !matches!(header.kind, wire::Kind::Connect | wire::Kind::Reply)
-            && partner
-                .credit
-                .on_allowance(header.credit_bytes, header.credit_messages)
-            && partner.has_pending()
-        {
-            self.core.make_ready(from);
+        if header.kind.says_terms() {
+            if partner.borrows.on_terms(&header.terms) && partner.has_pending() {
+                self.core.make_ready(from);
+            }
+            if header.terms.wanted > 0 {
+                self.core.note_wish(from, &header.terms);
+            }
         }
         match header.kind {
             wire::Kind::Eager => self.eager(link, cookie, from, &header, body),
@@ -152,11 +152,13 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         };
         let from = self.core.partner_of(link, cookie);
         if let Some(partner) = self.core.partners.of_mut(from)
-            && partner
-                .credit
-                .on_allowance(header.credit_bytes, header.credit_messages)
         {
-            self.core.make_ready(from);
+            if partner.borrows.on_terms(&header.terms) {
+                self.core.make_ready(from);
+            }
+            if header.terms.wanted > 0 {
+                self.core.note_wish(from, &header.terms);
+            }
         }
         let id = RequestId::from_word(header.word);
         match self
@@ -281,28 +283,31 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         body: &B,
     ) {
         let len = header.body_len;
-        let accepted = (header.length == len).then(|| self.core.received(from, len));
-        let Some(context) = accepted.flatten() else {
+        if header.length != len {
             return self
                 .core
-                .violation(link, cookie, "a message it had no credit for");
+                .violation(link, cookie, "a message of another length");
+        }
+        let (paid, context) = match self.core.received(from, header.aux, flow::cost(len)) {
+            Ok(received) => received,
+            Err(violation) => return self.core.violation(link, cookie, violation.text()),
         };
         let bits = MatchBits(header.word);
         self.core.owner.arriving(context, bits);
         let deferred = match self.fate(link, from, header, Some(body)) {
             Fate::Posted(id, _) => {
-                self.core.consumed(from, len);
+                self.core.consumed(from, paid);
                 return self.core.fill_posted(id, from, bits, body);
             }
             Fate::Over => return,
-            Fate::Judged(Verdict::Finished) => return self.core.consumed(from, len),
+            Fate::Judged(Verdict::Finished) => return self.core.consumed(from, paid),
             Fate::Judged(Verdict::Receive {
                 mut memory,
                 context,
             }) => {
                 let transferred = memory.fill(0, len as usize, body, 0) as u32;
                 drop(memory);
-                self.core.consumed(from, len);
+                self.core.consumed(from, paid);
                 self.core.owner.completed(Completion {
                     request: RequestId::new(u32::MAX, 0),
                     kind: Kind::Recv,
@@ -324,6 +329,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             source: from,
             bits,
             length: len,
+            slot: paid.slot(),
             payload: Payload::Eager(body.to_vec()),
         };
         self.core.keep(waiting, deferred);
@@ -333,18 +339,16 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         let Some(OfferBody { send_id, key }) = OfferBody::parse(body) else {
             return self.core.violation(link, cookie, "a malformed offer");
         };
-        let Some(context) = self.core.received(from, 0) else {
-            return self
-                .core
-                .violation(link, cookie, "an offer it had no credit for");
+        let (paid, context) = match self.core.received(from, header.aux, 1) {
+            Ok(received) => received,
+            Err(violation) => return self.core.violation(link, cookie, violation.text()),
         };
         let bits = MatchBits(header.word);
         self.core.owner.arriving(context, bits);
-        self.core.note_wish(from, header.length);
         let offered = |position| Pulling::new(from, (send_id, key), bits, header.length, position);
         let deferred = match self.fate::<[u8]>(link, from, header, None) {
             Fate::Posted(id, position) => {
-                self.core.consumed(from, 0);
+                self.core.consumed(from, paid);
                 return self
                     .core
                     .match_offer(id, offered(Some(position)), self.clock.now());
@@ -352,10 +356,11 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             Fate::Over => return,
             Fate::Judged(Verdict::Finished) => {
                 let told = inbound_status(0, header.length);
+                self.core.consumed(from, paid);
                 return self.core.finish_offer(from, send_id, told);
             }
             Fate::Judged(Verdict::Receive { memory, context }) => {
-                self.core.consumed(from, 0);
+                self.core.consumed(from, paid);
                 let state = State::Pulling(offered(None));
                 let timeouts = self.core.timeouts;
                 let requests = &mut self.core.requests;
@@ -369,6 +374,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             source: from,
             bits,
             length: header.length,
+            slot: paid.slot(),
             payload: Payload::Offer { send_id, key },
         };
         self.core.keep(waiting, deferred);
@@ -463,8 +469,8 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                 let what = "a proof that nobody has asked for";
                 self.core.violation(link, cookie, what);
             }
-            wire::Kind::Reclaim => self.core.on_reclaim(from, header),
-            wire::Kind::Yield => self.core.on_yield(link, cookie, from, header),
+            wire::Kind::Revoke => self.core.on_revoke(from, header),
+            wire::Kind::Return => self.core.on_return(link, cookie, from, header),
             // These two never get here; see `on_packet`.
             wire::Kind::Eager | wire::Kind::Data => {}
         }
@@ -509,8 +515,9 @@ impl<O: Owner> Core<O> {
         bytes: &HeaderBytes,
         body: &B,
     ) {
-        let most = self.config.first_window_bytes as usize
-            + (self.config.first_window_messages as usize + 64) * 256;
+        let partner = self.partners.of(self.partner_of(link, cookie));
+        let opening = partner.map_or(0, |partner| partner.opening as usize);
+        let most = (opening + 2) * CREDIT + 64 * 256;
         if !self.introductions.put_behind(link, bytes, body, most) {
             self.violation(
                 link,
@@ -547,24 +554,6 @@ impl<O: Owner> Core<O> {
         self.stats.out_of_memory += 1;
         self.errands.push(super::Errand::Close(link, Close::Now));
         self.fail_partner(from, DownReason::NoMemory);
-    }
-
-    /// A message came with `len` bytes of data: its sender's word, or `None` when it had no right
-    /// to send it.
-    #[inline]
-    fn received(&mut self, from: PartnerId, len: u32) -> Option<u64> {
-        let Self {
-            partners, budget, ..
-        } = self;
-        let partner = partners.of_mut(from)?;
-        if !partner.credit.on_received(len, budget) {
-            return None;
-        }
-        let context = partner.context;
-        if self.reclaim.is_news(partner, self.stats.packets_in) {
-            self.note_use(from);
-        }
-        Some(context)
     }
 
     pub(super) fn arrival(
@@ -704,11 +693,8 @@ impl<O: Owner> Core<O> {
     /// it was, as if the message had never been.
     fn on_withdraw(&mut self, from: PartnerId, header: &Header, now: Instant) {
         let unmatched = self.unexpected.withdraw(from, header.word);
-        if unmatched
-            .or_else(|| self.undecided.withdraw(from, header.word))
-            .is_some()
-        {
-            return self.consumed(from, 0);
+        if let Some(waiting) = unmatched.or_else(|| self.undecided.withdraw(from, header.word)) {
+            return self.consumed(from, waiting.paid());
         }
         let Some(id) = self.requests.pulling(from, header.word) else {
             self.stats.stale += 1;

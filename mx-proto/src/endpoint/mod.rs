@@ -21,19 +21,19 @@
 mod aside;
 mod commands;
 mod deferred;
+mod flow;
 mod inbound;
 mod introductions;
 mod orphans;
 mod outbound;
-mod reclaim;
 mod sessions;
 mod watch;
 
 pub use commands::{PostError, Posted, Received, SendMode};
 
 use crate::config::Config;
-use crate::credit::{Budget, Windows};
 use crate::event::{Arrival, Completion, Identity};
+use crate::flow::Flow;
 use crate::ids::{
     EndpointId, LinkId, MatchBits, MatchMask, NicId, PartnerId, RequestId, Route, Target,
 };
@@ -44,7 +44,7 @@ use crate::owner::Owner;
 use crate::partner::{Partner, Partners, Reach};
 use crate::port::{Close, LinkDown, Port, RemoteKey, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
-use crate::request::{NOBODY, Patience, Pulling, Request, Requests, State, TimeOuts, Turn};
+use crate::request::{NOBODY, Patience, Pulling, Request, Requests, State, TimeOuts};
 use crate::shares::Shares;
 use crate::stats::Stats;
 use crate::status::{DownReason, Kind, Status};
@@ -84,8 +84,11 @@ struct Core<O: Owner> {
     orphans: orphans::Orphans,
     /// The time-outs of what is posted from now on.
     timeouts: TimeOuts,
-    budget: Budget,
-    reclaim: reclaim::Reclaim,
+    flow: Flow,
+    /// While somebody waits for credits: when the present epoch ends.
+    epoch_end: Option<Instant>,
+    /// Bytes of messages that wait here.
+    kept_bytes: usize,
     wheel: Wheel<RequestId>,
     watch: watch::Watch,
     /// Partners with something to send and room to send it; each at most once.
@@ -132,14 +135,8 @@ enum Errand<M> {
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Opens an endpoint that calls itself `identity`, lets in whoever knows `key` and tells `owner`.
     pub fn new(config: Config, identity: Identity, key: u32, port: P, clock: C, owner: O) -> Self {
-        let windows = Windows {
-            first_bytes: config.first_window_bytes,
-            first_messages: config.first_window_messages,
-            max_bytes: config.partner_window_bytes,
-            max_messages: config.partner_window_messages,
-        };
-        let budget = Budget::new(config.unexpected_bytes, windows);
         let share = config.source_share;
+        let flow = Flow::new(&config.flow());
         let places = Shares::new(config.max_partners, share);
         let supply = config.supply;
         let core = Core {
@@ -160,8 +157,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             unexpected: matching::Unexpected::default(),
             undecided: matching::Undecided::default(),
             orphans: orphans::Orphans::default(),
-            budget,
-            reclaim: reclaim::Reclaim::new(),
+            flow,
+            epoch_end: None,
+            kept_bytes: 0,
             wheel: Wheel::new(LATENESS),
             ready: VecDeque::new(),
             session_out: aside::Aside::default(),
@@ -215,6 +213,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if self.core.watch.is_due() {
             busy |= self.look_after();
         }
+        if self.core.flow.is_waited_for() || self.core.epoch_end.is_some() {
+            busy |= self.measure_epoch();
+        }
         if self.has_work() {
             busy |= self.settle();
         }
@@ -231,6 +232,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.core.wheel.next(),
             self.core.watch.next(),
             self.core.introductions.next(),
+            self.core.epoch_end,
         ];
         let all = ours.into_iter().chain([self.port.deadline()]);
         all.flatten().min()
@@ -252,7 +254,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         !self.core.owner.has_news()
             && self.core.errands.is_empty()
             && self.core.ready.is_empty()
-            && !self.core.can_relieve()
+            && !self.core.flow.is_ready()
             && !self.core.undecided.waits()
             && !self.core.introductions.is_due()
             && self.port.arm()
@@ -305,17 +307,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.core.posted.len()
     }
 
-    /// Bytes of unexpected and undecided messages that wait here with their data.
-    pub fn unexpected_bytes(&self) -> usize {
-        self.core.budget.held
-    }
-
-    /// Bytes that are promised to partners or taken by their messages, bookkeeping included, and the
-    /// limit ([`Config::unexpected_bytes`]). Beyond it there are at most four messages of each partner.
-    pub fn unexpected_usage(&self) -> (usize, usize) {
-        self.core.budget.usage()
-    }
-
     /// Remote endpoints known.
     pub fn partners(&self) -> usize {
         self.core.partners.len()
@@ -344,12 +335,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             bits,
             length,
         })
-    }
-
-    /// Does a partner's every message count, because those that nobody has received take up most of
-    /// what it may leave here? When that is used up, nothing comes from it any more.
-    pub fn is_crowded_by(&self, partner: PartnerId) -> bool {
-        self.core.partners.is_crowded_by(partner)
     }
 
     /// The layer above, and [`Self::is_crowded_by`].
@@ -392,14 +377,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         !self.core.errands.is_empty()
             || !self.core.ready.is_empty()
             || !self.core.session_out.is_empty()
-            || self.core.can_relieve()
+            || self.core.flow.is_ready()
     }
 
     /// Carries out what has been noted: errands first, they free memory and links.
     #[inline(never)]
     fn settle(&mut self) -> bool {
         let mut busy = self.run_errands();
-        busy |= self.core.relieve();
+        busy |= self.core.move_credits();
         busy |= self.transmit();
         busy | self.run_errands()
     }
@@ -550,13 +535,9 @@ impl<O: Owner> Core<O> {
             });
         }
         match request.state {
-            State::Queued {
-                to,
-                turn: Turn::Reserved,
-            } => {
-                let len = request.memory.as_ref().map_or(0, Memory::len) as u32;
+            State::Queued { to, place } => {
                 if let Some(queues) = self.partners.of_mut(to).and_then(Partner::queues_mut) {
-                    queues.reserved = queues.reserved.saturating_sub(len);
+                    queues.leave(place);
                 }
             }
             State::Posted { key } => self.posted.remove(key),
@@ -628,11 +609,11 @@ impl<O: Owner> Core<O> {
                 self.drop_if_unwanted(to);
             }
             State::Queued { to, .. } => {
-                let to = *to;
+                let (to, lane) = (*to, O::lane(request.bits));
                 self.complete(id, status, 0);
                 if let Some(queues) = self.partners.of_mut(to).and_then(Partner::queues_mut) {
                     let requests = &self.requests;
-                    queues.on_over(|id| requests.of(id).is_some());
+                    queues.on_over(lane, |id| requests.of(id).is_some());
                 }
             }
             State::Draining { .. } | State::Posted { .. } => self.complete(id, status, 0),
@@ -673,24 +654,6 @@ impl<O: Owner> Core<O> {
         {
             partner.ready = true;
             self.ready.push_back(id);
-        }
-    }
-
-    /// A message from `source` with `len` bytes of data takes no more room here.
-    fn consumed(&mut self, source: PartnerId, len: u32) {
-        let Some(partner) = self.partners.of_mut(source) else {
-            return;
-        };
-        if partner.gone {
-            return self.orphan_left(source);
-        }
-        partner.credit.on_consumed(len, &mut self.budget);
-        let overdue = !partner.credit_queued && partner.credit.overdue(&self.budget);
-        if self.anybody_lacks() {
-            self.share_out(source, len);
-        }
-        if overdue {
-            self.replenish(source, 0);
         }
     }
 }

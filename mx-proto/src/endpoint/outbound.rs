@@ -10,13 +10,14 @@
 
 use super::aside::After;
 use super::{Core, Endpoint, Errand};
+use crate::flow::{Borrower, Flow, Lane, Paid};
 use crate::ids::{LinkId, PartnerId, RequestId};
 use crate::memory::Memory;
 use crate::owner::Owner;
 use crate::partner::Partner;
 use crate::port::{Body, Close, LinkDown, Port, RemoteRead, SendError, Sent};
-use crate::queues::{Partial, Stream};
-use crate::request::{State, Turn};
+use crate::queues::{Partial, Place, Queues, Stream};
+use crate::request::{Requests, State, Turn};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::wire::{self, Header, OfferBody, PullBody};
@@ -30,6 +31,54 @@ enum Burst {
     More,
     /// The link has no room.
     Blocked,
+}
+
+/// The message whose turn it is.
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    id: RequestId,
+    lane: Lane,
+    place: Place,
+    paid: Paid,
+    /// It goes with its data.
+    eager: bool,
+}
+
+impl Next {
+    /// Of the first ones of both lanes the one that was posted first, or the other, if for that there
+    /// are neither credits nor its slot. `most`: bytes of the largest that goes with its data.
+    fn of<O: Owner>(
+        queues: &mut Queues,
+        requests: &Requests<O::Memory>,
+        borrows: &Borrower,
+        most: u32,
+    ) -> Option<Self> {
+        let mut heads = Lane::ALL.map(|lane| {
+            let id = queues.first(lane, |id| requests.of(id).is_some())?;
+            let request = requests.of(id)?;
+            let State::Queued { place, .. } = request.state else {
+                return None;
+            };
+            let len = request.memory.as_ref().map_or(0, Memory::len);
+            Some((id, lane, place, len))
+        });
+        heads.sort_unstable_by_key(|head| head.map_or(u64::MAX, |(_, _, place, _)| place.number));
+        heads.into_iter().flatten().find_map(|(id, lane, place, len)| {
+            let others = queues.others(place);
+            let small = place.turn != Turn::Synchronous && len <= most as usize;
+            let whole = small.then(|| borrows.means_beside(others, place.cost, lane));
+            let whole = whole.flatten();
+            let paid = whole.or_else(|| borrows.means_beside(others, 1, lane))?;
+            let eager = whole.is_some();
+            Some(Self {
+                id,
+                lane,
+                place,
+                paid,
+                eager,
+            })
+        })
+    }
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
@@ -85,13 +134,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     fn burst(&mut self, id: PartnerId) -> Burst {
         for turn in 0..self.core.config.burst {
-            let Some(partner) = self.core.partners.of(id) else {
+            let Core {
+                partners, requests, ..
+            } = &mut self.core;
+            let Some(partner) = partners.of_mut(id) else {
                 return Burst::Done;
             };
-            let Some(link) = partner.tx else {
-                return Burst::Done;
-            };
-            let Some(queues) = partner.queues() else {
+            let (Some(link), Some(queues)) = (partner.tx, partner.queues.as_deref_mut()) else {
                 return Burst::Done;
             };
             let sent = if let Some(partial) = queues.partial {
@@ -99,13 +148,17 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             } else if !queues.control.is_empty() {
                 self.send_control(id, link)
             } else {
-                let message = !queues.pending.is_empty() && partner.credit.message_allowed();
+                let (borrows, most) = (&partner.borrows, partner.eager_max);
+                let message = Next::of::<O>(queues, requests, borrows, most);
                 match (message, queues.streams.is_empty()) {
-                    (false, true) => return Burst::Done,
-                    (true, true) => self.send_message(id, link),
-                    (false, false) => self.send_data(id, link),
-                    (true, false) if turn % 2 == 0 => self.send_message(id, link),
-                    (true, false) => self.send_data(id, link),
+                    (None, true) if partner.borrows.wanted(queues.cost) > 0 => {
+                        self.core.tell(id);
+                        Ok(())
+                    }
+                    (None, true) => return Burst::Done,
+                    (Some(next), true) => self.send_message(id, link, next),
+                    (Some(next), false) if turn % 2 == 0 => self.send_message(id, link, next),
+                    (_, false) => self.send_data(id, link),
                 }
             };
             if sent.is_err() {
@@ -120,7 +173,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let unread_max = self.core.unread_max();
         let Core {
             partners,
-            budget,
+            flow,
             stats,
             controls,
             ..
@@ -131,24 +184,33 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(queues) = &mut partner.queues else {
             return Ok(());
         };
-        // Who reads no answers is allowed nothing more that would be answered.
         let unread = queues.control.len() > unread_max;
         let Some(control) = queues.control.front_mut() else {
             return Ok(());
         };
-        // What a Connect promises was settled when it was made.
-        let opens = control.header.kind == wire::Kind::Connect;
-        let terms = partner.credit.terms(budget, unread || opens);
-        if !opens {
-            terms.put(&mut control.header);
+        let kind = control.header.kind;
+        let (lends, borrows) = (&mut partner.lends, &mut partner.borrows);
+        let mut news = true;
+        if kind.says_terms() {
+            // Who reads no answers is allowed nothing more that would be answered.
+            let terms = match unread {
+                true => flow.same_terms(lends, borrows, queues.cost),
+                false => flow.terms(lends, borrows, queues.cost),
+            };
+            control.header.terms = terms;
+            news = kind != wire::Kind::Credit || Flow::is_news(lends, &terms);
         }
-        let (header, body) = control.parts();
-        self.port.send(link, &header, Body::Bytes(body))?;
-        partner.credit.on_told(terms, budget);
-        stats.packets_out += 1;
-        match control.header.kind {
+        if news {
+            let (header, body) = control.parts();
+            self.port.send(link, &header, Body::Bytes(body))?;
+            stats.packets_out += 1;
+        }
+        if kind.says_terms() {
+            Flow::on_told(lends, borrows, &control.header.terms);
+        }
+        match kind {
             wire::Kind::Credit => partner.credit_queued = false,
-            wire::Kind::Yield => partner.yield_queued = false,
+            wire::Kind::Return => partner.return_queued = false,
             wire::Kind::Ping => partner.vigil.ping_queued = false,
             wire::Kind::Pong => partner.vigil.pong_queued = false,
             _ => {}
@@ -158,12 +220,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(())
     }
 
-    fn send_message(&mut self, id: PartnerId, link: LinkId) -> Result<(), SendError> {
+    fn send_message(&mut self, id: PartnerId, link: LinkId, next: Next) -> Result<(), SendError> {
         let expose_from = self.core.config.eager_max;
         let Core {
             partners,
             requests,
-            budget,
+            flow,
             stats,
             ..
         } = &mut self.core;
@@ -173,33 +235,28 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(queues) = &mut partner.queues else {
             return Ok(());
         };
-        let Some(&send_id) = queues.pending.front() else {
-            return Ok(());
-        };
+        let Next {
+            id: send_id,
+            lane,
+            place,
+            paid,
+            eager,
+        } = next;
         let Some(request) = requests.of_mut(send_id) else {
-            // Cancelled or timed out meanwhile.
-            queues.pop_over();
             return Ok(());
         };
-        let (State::Queued { turn, .. }, Some(memory)) = (&request.state, &request.memory) else {
-            queues.pending.pop_front();
+        let Some(memory) = &request.memory else {
             return Ok(());
         };
-        let (turn, len) = (*turn, memory.len() as u32);
-        let small = turn != Turn::Synchronous && len <= partner.eager_max;
-        // What is reserved for others behind it is not its own.
-        let own = if turn == Turn::Reserved { len } else { 0 };
-        let others = queues.reserved.saturating_sub(own);
-        // A reservation is lost only with the acquaintance it was made in: the peer had parted.
-        let eager = small && partner.credit.bytes_allowed(len.saturating_add(others));
+        let len = memory.len() as u32;
         let kind = if eager {
             wire::Kind::Eager
         } else {
             wire::Kind::Offer
         };
         let mut header = Header::new(kind, request.bits.0, len);
-        let terms = partner.credit.terms(budget, false);
-        terms.put(&mut header);
+        header.aux = paid.aux();
+        header.terms = flow.terms(&partner.lends, &partner.borrows, queues.cost);
         if eager {
             header.body_len = len;
             let body = Body::Memory {
@@ -208,14 +265,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 len: len as usize,
             };
             let sent = self.port.send(link, &header.emit(), body)?;
-            partner.credit.on_told(terms, budget);
-            partner.credit.on_sent(len);
-            queues.pending.pop_front();
+            Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
+            partner.borrows.pay(paid);
+            queues.lanes[lane as usize].queue.pop_front();
             stats.packets_out += 1;
             stats.eager_out += 1;
             match sent {
                 Sent::Held(token) => {
-                    queues.reserved = others;
+                    queues.leave(place);
                     requests.change(send_id, State::Draining { to: id });
                     self.core.owner.departed(send_id);
                     self.core.held.insert((link, token), send_id);
@@ -250,12 +307,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             return Err(error);
         }
-        partner.credit.on_told(terms, budget);
-        partner.credit.on_sent(0);
-        queues.pending.pop_front();
-        queues.reserved = others;
+        Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
+        partner.borrows.pay(paid);
+        queues.lanes[lane as usize].queue.pop_front();
+        queues.leave(place);
         stats.packets_out += 1;
         stats.offers_out += 1;
+        let small = place.turn != Turn::Synchronous && len <= partner.eager_max;
         stats.offered_for_credit += u64::from(small);
         requests.change(send_id, State::Offered { to: id, exposed });
         self.core.owner.departed(send_id);
@@ -266,7 +324,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Core {
             partners,
             requests,
-            budget,
+            flow,
             stats,
             held,
             ..
@@ -292,15 +350,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         // Offsets of a message stay below 2^32, and so do parts of it.
         let mut header = Header::new(wire::Kind::Data, stream.recv_id, stream.at as u32);
         header.body_len = len as u32;
-        let terms = partner.credit.terms(budget, false);
-        terms.put(&mut header);
+        header.terms = flow.terms(&partner.lends, &partner.borrows, queues.cost);
         let body = Body::Memory {
             memory,
             offset: stream.at,
             len,
         };
         let sent = self.port.send(link, &header.emit(), body)?;
-        partner.credit.on_told(terms, budget);
+        Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
         stats.packets_out += 1;
         request.touched = true;
         match sent {

@@ -243,6 +243,11 @@ impl Flow {
         }
     }
 
+    /// Would these terms tell the remote anything?
+    pub fn is_news(account: &Lender, terms: &Terms) -> bool {
+        terms.wanted > 0 || (terms.credit, terms.slots) != account.same_total()
+    }
+
     /// The header has left.
     #[inline]
     pub fn on_told(account: &mut Lender, borrower: &mut Borrower, terms: &Terms) {

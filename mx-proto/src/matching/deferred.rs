@@ -8,6 +8,7 @@
 //! Owns: their bytes, but for those of the one that is out. Knows nothing of: what is decided.
 //! Cost: a few messages, those of one poll, so everything but the ends is a linear search.
 
+use crate::flow::Paid;
 use crate::ids::PartnerId;
 use crate::matching::Waiting;
 use std::collections::VecDeque;
@@ -16,8 +17,9 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub(crate) struct Undecided {
     queue: VecDeque<Waiting>,
-    /// One has been handed out and has not come back.
-    out: bool,
+    /// One has been handed out and has not come back: whose it is, and how it was paid for. `None` in
+    /// it: its sender has gone.
+    out: Option<Option<(PartnerId, Paid)>>,
     /// All of them. Every call of progress asks whether it is 0.
     count: usize,
 }
@@ -36,7 +38,7 @@ impl Undecided {
 
     /// One waits and can be handed out.
     pub(crate) fn waits(&self) -> bool {
-        !self.out && !self.queue.is_empty()
+        self.out.is_none() && !self.queue.is_empty()
     }
 
     pub(crate) fn add(&mut self, waiting: Waiting) {
@@ -46,7 +48,7 @@ impl Undecided {
 
     /// Takes out the oldest; `None` while one is out.
     pub(crate) fn next(&mut self) -> Option<Waiting> {
-        if self.out {
+        if self.out.is_some() {
             return None;
         }
         let next = self.queue.pop_front();
@@ -55,15 +57,15 @@ impl Undecided {
     }
 
     /// What [`Self::next`] gave is about to be decided elsewhere.
-    pub(crate) fn hand_out(&mut self) {
-        debug_assert!(!self.out, "two messages are being decided");
-        self.out = true;
+    pub(crate) fn hand_out(&mut self, source: PartnerId, paid: Paid) {
+        debug_assert!(self.out.is_none(), "two messages are being decided");
+        self.out = Some(Some((source, paid)));
         self.recount();
     }
 
     /// It is decided. False when none was out.
     pub(crate) fn take_back(&mut self) -> bool {
-        let was_out = std::mem::take(&mut self.out);
+        let was_out = self.out.take().is_some();
         self.recount();
         was_out
     }
@@ -94,21 +96,35 @@ impl Undecided {
         }
     }
 
-    /// Throws away everything from `source`; tells how many bytes of messages that were.
-    pub(crate) fn forget(&mut self, source: PartnerId) -> usize {
-        let mut bytes = 0;
-        self.queue.retain(|waiting| {
-            let keep = waiting.source != source;
-            if !keep {
-                bytes += waiting.held();
+    /// Takes out everything from `source` that is `wanted`.
+    pub(crate) fn forget(
+        &mut self,
+        source: PartnerId,
+        wanted: impl Fn(&Waiting) -> bool,
+    ) -> Vec<Waiting> {
+        let goes = |waiting: &Waiting| waiting.source == source && wanted(waiting);
+        let mut gone = Vec::new();
+        for _ in 0..self.queue.len() {
+            if let Some(waiting) = self.queue.pop_front() {
+                match goes(&waiting) {
+                    true => gone.push(waiting),
+                    false => self.queue.push_back(waiting),
+                }
             }
-            keep
-        });
+        }
         self.recount();
-        bytes
+        gone
+    }
+
+    /// The sender of the message that is being decided has gone: how it was paid for, if it is from
+    /// `source`.
+    pub(crate) fn forget_out(&mut self, source: PartnerId) -> Option<Paid> {
+        let out = self.out.as_mut()?;
+        let (_, paid) = out.take_if(|(of, _)| *of == source)?;
+        Some(paid)
     }
 
     fn recount(&mut self) {
-        self.count = self.queue.len() + usize::from(self.out);
+        self.count = self.queue.len() + usize::from(self.out.is_some());
     }
 }
