@@ -7,18 +7,17 @@
 //!   streams   parts of offered messages           take turns
 //! ```
 //!
-//! A lane's messages keep their order, and both are served in the order posted; but neither waits for
-//! credits, or the slot, of the other.
+//! A lane's messages keep their order, and both lanes are served in the order posted; but neither waits
+//! for credits, or the slot, of the other.
 //!
 //! Only partners for which something waits have them: who is quiet keeps one empty place. A few sets
 //! are kept for whoever needs one next, so that traffic allocates nothing.
 //!
-//! Knows nothing of: requests' contents, credits, the port.
+//! Knows nothing of: operations' contents, whose credits they are, the port.
 
-use crate::flow::Lane;
 use crate::ids::RequestId;
+use crate::ops::{List, Turn};
 use crate::port::HeaderBytes;
-use crate::request::Turn;
 use crate::wire::{CONTROL_MAX, Header, Kind};
 use std::collections::VecDeque;
 
@@ -27,7 +26,8 @@ use std::collections::VecDeque;
 pub(crate) struct Queues {
     pub(crate) partial: Option<Partial>,
     pub(crate) control: VecDeque<Control>,
-    pub(crate) lanes: [Line; 2],
+    /// Sends that are [queued](crate::ops::State::Queued).
+    pub(crate) lanes: [List; 2],
     /// The number of the message that joined a lane last.
     last: u64,
     /// What waits in the lanes costs so much.
@@ -41,18 +41,9 @@ pub(crate) struct Queues {
     pub(crate) streams: VecDeque<Stream>,
 }
 
-/// The messages of one lane.
-#[derive(Debug, Default)]
-pub(crate) struct Line {
-    /// Some of them may be over; see [`Queues::on_over`].
-    pub(crate) queue: VecDeque<RequestId>,
-    /// At least so many of them are.
-    over: usize,
-}
-
 /// What a message in a lane is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Stand {
     /// Its number among all that were posted to this partner while something waited.
     pub(crate) number: u64,
     /// Credits it takes, with its data if it may go so.
@@ -107,8 +98,8 @@ impl Control {
     }
 }
 
-impl Place {
-    /// Of one that stands in no lane, or not yet.
+impl Stand {
+    /// Of one that has not joined a lane yet.
     pub(crate) const NOWHERE: Self = Self {
         number: 0,
         cost: 0,
@@ -158,107 +149,74 @@ impl Queues {
     /// Does anything wait in a lane?
     #[inline]
     pub(crate) fn has_messages(&self) -> bool {
-        self.lanes.iter().any(|line| !line.queue.is_empty())
+        self.lanes.iter().any(|lane| !lane.is_empty())
     }
 
-    /// A message joins a lane.
-    pub(crate) fn join(&mut self, lane: Lane, id: RequestId, turn: Turn, cost: u32) -> Place {
-        if !self.has_messages() {
+    /// A message is about to join a lane.
+    pub(crate) fn enter(&mut self, turn: Turn, cost: u32) -> Stand {
+        // Each costs something.
+        if self.cost == 0 {
             (self.last, self.covered) = (0, 0);
         }
         self.last += 1;
         self.cost += cost;
         self.uncovered += 1;
-        self.lanes[lane as usize].queue.push_back(id);
-        Place {
+        Stand {
             number: self.last,
             cost,
             turn,
         }
     }
 
-    /// It has left, or is over.
-    pub(crate) fn leave(&mut self, place: Place) {
-        self.cost -= place.cost;
-        self.reserved -= self.own(place);
-        if place.number > self.covered {
+    /// It is about to leave.
+    pub(crate) fn exit(&mut self, stand: Stand) {
+        self.reserved -= self.own(stand);
+        self.cost -= stand.cost;
+        if stand.number > self.covered {
             self.uncovered -= 1;
         }
     }
 
     /// What is kept for it of what is reserved.
-    fn own(&self, place: Place) -> u32 {
-        match place.turn {
-            Turn::Reserved => place.cost,
-            _ => u32::from(place.number <= self.covered),
+    fn own(&self, stand: Stand) -> u32 {
+        match stand.turn {
+            Turn::Reserved => stand.cost,
+            _ => u32::from(stand.number <= self.covered),
         }
     }
 
     /// What is kept for others than this one.
-    pub(crate) fn others(&self, place: Place) -> u32 {
-        self.reserved - self.own(place)
+    pub(crate) fn others(&self, stand: Stand) -> u32 {
+        self.reserved - self.own(stand)
     }
 
     /// May this message be taken for complete? Its credits are kept for it then, and one for each
     /// before it, so that it goes in its turn whatever becomes of the others. Not if that is more than
     /// is `free`, or if it is not the last.
-    pub(crate) fn may_reserve(&self, place: Place, free: u32) -> bool {
-        place.number == self.last && self.reserved_with(place) <= free
+    pub(crate) fn may_reserve(&self, stand: Stand, free: u32) -> bool {
+        stand.number == self.last && self.reserved_with(stand) <= free
     }
 
-    fn reserved_with(&self, place: Place) -> u32 {
-        self.reserved + place.cost + self.uncovered.saturating_sub(1)
+    fn reserved_with(&self, stand: Stand) -> u32 {
+        self.reserved + stand.cost + self.uncovered.saturating_sub(1)
     }
 
     /// It is.
-    pub(crate) fn reserve(&mut self, place: &mut Place) {
-        self.reserved = self.reserved_with(*place);
-        (self.covered, self.uncovered) = (place.number, 0);
-        place.turn = Turn::Reserved;
+    pub(crate) fn reserve(&mut self, stand: &mut Stand) {
+        self.reserved = self.reserved_with(*stand);
+        (self.covered, self.uncovered) = (stand.number, 0);
+        stand.turn = Turn::Reserved;
     }
 
     /// Messages that wait for their turn.
     pub(crate) fn waiting(&self) -> usize {
-        let lines = self.lanes.iter();
-        lines.map(|line| line.queue.len().saturating_sub(line.over)).sum()
-    }
-
-    /// A message was called off that had joined a lane. It keeps its place until many have been, or
-    /// its turn comes.
-    pub(crate) fn on_over(&mut self, lane: Lane, is_live: impl Fn(RequestId) -> bool) {
-        let line = &mut self.lanes[lane as usize];
-        line.over += 1;
-        if line.over > OVER_LEAST && line.over > line.queue.len() / 2 {
-            line.queue.retain(|id| is_live(*id));
-            line.over = 0;
-        }
-    }
-
-    /// The first of a lane; not one that is over.
-    pub(crate) fn first(
-        &mut self,
-        lane: Lane,
-        is_live: impl Fn(RequestId) -> bool,
-    ) -> Option<RequestId> {
-        let line = &mut self.lanes[lane as usize];
-        while let Some(first) = line.queue.front() {
-            if is_live(*first) {
-                return Some(*first);
-            }
-            line.queue.pop_front();
-            line.over = line.over.saturating_sub(1);
-        }
-        None
+        self.lanes.iter().map(List::len).sum()
     }
 
     /// Gives back what a burst has made it grow to.
     fn shrink(&mut self) {
         self.control.shrink_to(CONTROL_KEPT);
-        for line in &mut self.lanes {
-            line.over = 0;
-            line.queue.shrink_to(QUEUE_KEPT);
-        }
-        self.streams.shrink_to(QUEUE_KEPT);
+        self.streams.shrink_to(STREAMS_KEPT);
     }
 }
 
@@ -293,13 +251,11 @@ impl Spares {
 /// Parts of one message that may wait. A receiver of ours asks for two, and for no third before
 /// it has the first.
 const PARTS_MAX: usize = 4;
-/// Pending messages that may be over before anybody looks for them.
-const OVER_LEAST: usize = 32;
 /// Sets kept for the next partners: as many as are busy at once without one waiting for the other.
 const SPARES_KEPT: usize = 64;
 /// Entries of memory an empty queue of a kept set has: 64 sets have at most 100 KiB.
 const CONTROL_KEPT: usize = 8;
-const QUEUE_KEPT: usize = 16;
+const STREAMS_KEPT: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -333,26 +289,24 @@ mod tests {
     #[test]
     fn what_is_taken_for_complete_has_its_credits_and_all_before_it_one() {
         let mut queues = Queues::default();
-        let join = |queues: &mut Queues, lane, cost| {
-            queues.join(lane, RequestId::new(0, 1), Turn::Standard, cost)
-        };
-        let first = join(&mut queues, Lane::Unexpected, 9);
-        let second = join(&mut queues, Lane::Matched, 1);
-        let mut copied = join(&mut queues, Lane::Matched, 4);
+        let enter = |queues: &mut Queues, cost| queues.enter(Turn::Standard, cost);
+        let first = enter(&mut queues, 9);
+        let second = enter(&mut queues, 1);
+        let mut copied = enter(&mut queues, 4);
         assert!(!queues.may_reserve(copied, 5) && queues.may_reserve(copied, 6));
         queues.reserve(&mut copied);
-        let behind = join(&mut queues, Lane::Unexpected, 2);
+        let behind = enter(&mut queues, 2);
         assert!(!queues.may_reserve(second, 100), "not the last");
-        let kept = |queues: &Queues, places: [Place; 4]| places.map(|place| queues.others(place));
-        assert_eq!(kept(&queues, [first, second, copied, behind]), [5, 5, 2, 6]);
+        let kept = [first, second, copied, behind].map(|stand| queues.others(stand));
+        assert_eq!(kept, [5, 5, 2, 6]);
         // One that is called off gives back what was kept for it.
-        queues.leave(first);
-        let mut last = join(&mut queues, Lane::Matched, 3);
+        queues.exit(first);
+        let mut last = enter(&mut queues, 3);
         assert!(!queues.may_reserve(last, 8) && queues.may_reserve(last, 9));
         queues.reserve(&mut last);
         assert_eq!((queues.cost, queues.others(behind)), (10, 8));
-        for place in [second, copied, behind, last] {
-            queues.leave(place);
+        for stand in [second, copied, behind, last] {
+            queues.exit(stand);
         }
         assert_eq!((queues.cost, queues.reserved, queues.uncovered), (0, 0, 0));
     }
@@ -362,21 +316,15 @@ mod tests {
         let mut spares = Spares::default();
         let (mut one, mut other) = (None, None);
         for n in 0..1000 {
-            let queues = spares.fill(&mut one);
-            queues.join(Lane::Matched, RequestId::new(n, 1), Turn::Standard, 2);
+            spares.fill(&mut one).streams.push_back(part(n, 0, 1));
         }
         spares.tidy(&mut one);
         assert!(one.is_some(), "something waits in it");
-        let queues = spares.fill(&mut one);
-        for number in 1..=1000 {
-            let (cost, turn) = (2, Turn::Standard);
-            queues.leave(Place { number, cost, turn });
-        }
-        assert_eq!(queues.first(Lane::Matched, |_| false), None);
+        spares.fill(&mut one).streams.clear();
         spares.tidy(&mut one);
         assert!(one.is_none());
         let queues = spares.fill(&mut other);
-        assert!(queues.is_empty() && queues.lanes[0].queue.capacity() <= 2 * QUEUE_KEPT);
+        assert!(queues.is_empty() && queues.streams.capacity() <= 2 * STREAMS_KEPT);
         assert!(spares.0.is_empty());
     }
 }

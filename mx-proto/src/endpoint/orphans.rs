@@ -43,7 +43,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 partner.gone && (partner.nic, partner.endpoint) == (nic, endpoint)
             });
             if ghost {
-                self.core.dissolve(id, Status::Unreachable);
+                self.core.dissolve(id, Status::Unreachable, false);
             }
         }
     }

@@ -9,15 +9,15 @@
 //! the round until the port says that there is room.
 
 use super::aside::After;
-use super::{Core, Endpoint, Errand};
+use super::{Core, Endpoint, Errand, read_token};
 use crate::flow::{Borrower, Flow, Lane, Paid};
 use crate::ids::{LinkId, PartnerId, RequestId};
 use crate::memory::Memory;
+use crate::ops::{Ops, State, Strand, Turn};
 use crate::owner::Owner;
 use crate::partner::Partner;
 use crate::port::{Body, Close, LinkDown, Port, RemoteRead, SendError, Sent};
-use crate::queues::{Partial, Place, Queues, Stream};
-use crate::request::{Requests, State, Turn};
+use crate::queues::{Partial, Queues, Stream};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::wire::{self, Header, OfferBody, PullBody};
@@ -36,9 +36,8 @@ enum Burst {
 /// The message whose turn it is.
 #[derive(Clone, Copy, Debug)]
 struct Next {
-    id: RequestId,
+    send: RequestId,
     lane: Lane,
-    place: Place,
     paid: Paid,
     /// It goes with its data.
     eager: bool,
@@ -47,35 +46,26 @@ struct Next {
 impl Next {
     /// Of the first ones of both lanes the one that was posted first, or the other, if for that there
     /// are neither credits nor its slot. `most`: bytes of the largest that goes with its data.
-    fn of<O: Owner>(
-        queues: &mut Queues,
-        requests: &Requests<O::Memory>,
-        borrows: &Borrower,
-        most: u32,
-    ) -> Option<Self> {
-        let mut heads = Lane::ALL.map(|lane| {
-            let id = queues.first(lane, |id| requests.of(id).is_some())?;
-            let request = requests.of(id)?;
-            let State::Queued { place, .. } = request.state else {
-                return None;
-            };
-            let len = request.memory.as_ref().map_or(0, Memory::len);
-            Some((id, lane, place, len))
-        });
-        heads.sort_unstable_by_key(|head| head.map_or(u64::MAX, |(_, _, place, _)| place.number));
-        heads.into_iter().flatten().find_map(|(id, lane, place, len)| {
-            let others = queues.others(place);
-            let small = place.turn != Turn::Synchronous && len <= most as usize;
-            let whole = small.then(|| borrows.means_beside(others, place.cost, lane));
+    fn of<O: Owner>(queues: &Queues, ops: &Ops<O>, borrows: &Borrower, most: u32) -> Option<Self> {
+        let head = |lane: Lane| {
+            let send = ops.first(&queues.lanes[lane as usize])?;
+            match &ops.record(send.index()).state {
+                State::Queued { memory, stand } => Some((send, lane, *stand, memory.len())),
+                _ => None,
+            }
+        };
+        let mut heads = Lane::ALL.map(head);
+        heads.sort_unstable_by_key(|head| head.map_or(u64::MAX, |(_, _, stand, _)| stand.number));
+        heads.into_iter().flatten().find_map(|(send, lane, stand, len)| {
+            let others = queues.others(stand);
+            let small = stand.turn != Turn::Synchronous && len <= most as usize;
+            let whole = small.then(|| borrows.means_beside(others, stand.cost, lane));
             let whole = whole.flatten();
-            let paid = whole.or_else(|| borrows.means_beside(others, 1, lane))?;
-            let eager = whole.is_some();
             Some(Self {
-                id,
+                send,
                 lane,
-                place,
-                paid,
-                eager,
+                paid: whole.or_else(|| borrows.means_beside(others, 1, lane))?,
+                eager: whole.is_some(),
             })
         })
     }
@@ -134,13 +124,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     fn burst(&mut self, id: PartnerId) -> Burst {
         for turn in 0..self.core.config.burst {
-            let Core {
-                partners, requests, ..
-            } = &mut self.core;
-            let Some(partner) = partners.of_mut(id) else {
+            let Core { partners, ops, .. } = &self.core;
+            let Some(partner) = partners.of(id) else {
                 return Burst::Done;
             };
-            let (Some(link), Some(queues)) = (partner.tx, partner.queues.as_deref_mut()) else {
+            let (Some(link), Some(queues)) = (partner.tx, partner.queues()) else {
                 return Burst::Done;
             };
             let sent = if let Some(partial) = queues.partial {
@@ -148,8 +136,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             } else if !queues.control.is_empty() {
                 self.send_control(id, link)
             } else {
-                let (borrows, most) = (&partner.borrows, partner.eager_max);
-                let message = Next::of::<O>(queues, requests, borrows, most);
+                let message = Next::of(queues, ops, &partner.borrows, partner.eager_max);
                 match (message, queues.streams.is_empty()) {
                     (None, true) if partner.borrows.wanted(queues.cost) > 0 => {
                         self.core.tell(id);
@@ -224,7 +211,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let expose_from = self.core.config.eager_max;
         let Core {
             partners,
-            requests,
+            ops,
             flow,
             stats,
             ..
@@ -235,29 +222,24 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(queues) = &mut partner.queues else {
             return Ok(());
         };
-        let Next {
-            id: send_id,
-            lane,
-            place,
-            paid,
-            eager,
-        } = next;
-        let Some(request) = requests.of_mut(send_id) else {
+        let Next { send, lane, .. } = next;
+        let place = send.index();
+        let record = ops.record_mut(place);
+        let State::Queued { memory, stand } = &record.state else {
+            debug_assert!(false, "{send:?} has no turn");
+            ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
             return Ok(());
         };
-        let Some(memory) = &request.memory else {
-            return Ok(());
-        };
-        let len = memory.len() as u32;
-        let kind = if eager {
+        let (stand, len) = (*stand, memory.len() as u32);
+        let kind = if next.eager {
             wire::Kind::Eager
         } else {
             wire::Kind::Offer
         };
-        let mut header = Header::new(kind, request.bits.0, len);
-        header.aux = paid.aux();
+        let mut header = Header::new(kind, record.bits.0, len);
+        header.aux = next.paid.aux();
         header.terms = flow.terms(&partner.lends, &partner.borrows, queues.cost);
-        if eager {
+        if next.eager {
             header.body_len = len;
             let body = Body::Memory {
                 memory,
@@ -266,21 +248,21 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
             let sent = self.port.send(link, &header.emit(), body)?;
             Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
-            partner.borrows.pay(paid);
-            queues.lanes[lane as usize].queue.pop_front();
+            partner.borrows.pay(next.paid);
             stats.packets_out += 1;
             stats.eager_out += 1;
             match sent {
                 Sent::Held(token) => {
-                    queues.leave(place);
-                    requests.change(send_id, State::Draining { to: id });
-                    self.core.owner.departed(send_id);
-                    self.core.held.insert((link, token), send_id);
-                    self.core.serving(send_id, &self.clock);
+                    queues.exit(stand);
+                    record.become_next(|memory| State::Draining { memory });
+                    ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
+                    self.core.owner.departed(send);
+                    self.core.held.insert((link, token), send);
+                    self.core.serving(send, &self.clock);
                 }
                 Sent::Whole | Sent::Part(_) => {
                     debug_assert_eq!(sent, Sent::Whole, "a small body is taken whole");
-                    self.core.complete(send_id, Status::Success, len);
+                    self.core.complete(send, Status::Success, len);
                 }
             }
             return Ok(());
@@ -288,12 +270,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let exposed = match partner.reach {
             // A small one is soon pulled.
             Some(reach) if reach.remote_read && len as usize > expose_from => {
-                self.port.expose(link, memory, send_id.to_word())
+                self.port.expose(link, memory, send.to_word())
             }
             _ => None,
         };
         let (body, body_len) = OfferBody {
-            send_id: send_id.to_word(),
+            send_id: send.to_word(),
             key: exposed,
         }
         .emit();
@@ -308,22 +290,22 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return Err(error);
         }
         Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
-        partner.borrows.pay(paid);
-        queues.lanes[lane as usize].queue.pop_front();
-        queues.leave(place);
+        partner.borrows.pay(next.paid);
+        queues.exit(stand);
         stats.packets_out += 1;
         stats.offers_out += 1;
-        let small = place.turn != Turn::Synchronous && len <= partner.eager_max;
+        let small = stand.turn != Turn::Synchronous && len <= partner.eager_max;
         stats.offered_for_credit += u64::from(small);
-        requests.change(send_id, State::Offered { to: id, exposed });
-        self.core.owner.departed(send_id);
+        record.become_next(|memory| State::Offered { memory, exposed });
+        ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
+        self.core.owner.departed(send);
         Ok(())
     }
 
     fn send_data(&mut self, id: PartnerId, link: LinkId) -> Result<(), SendError> {
         let Core {
             partners,
-            requests,
+            ops,
             flow,
             stats,
             held,
@@ -338,11 +320,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(&stream) = queues.streams.front() else {
             return Ok(());
         };
-        let Some(request) = requests.of_mut(stream.request) else {
+        let record = ops.get_mut(stream.request);
+        let Some((memory, touched)) = record.and_then(|record| {
+            let memory = record.state.memory()?;
+            Some((memory, &mut record.touched))
+        }) else {
             queues.streams.pop_front();
-            return Ok(());
-        };
-        let Some(memory) = &request.memory else {
             return Ok(());
         };
         let data_max = partner.reach.map_or(u32::MAX, |reach| reach.data_max);
@@ -359,7 +342,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let sent = self.port.send(link, &header.emit(), body)?;
         Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
         stats.packets_out += 1;
-        request.touched = true;
+        *touched = true;
         match sent {
             Sent::Whole => {}
             Sent::Part(taken) => {
@@ -395,15 +378,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         link: LinkId,
         partial: Partial,
     ) -> Result<(), SendError> {
-        let Core {
-            partners, requests, ..
-        } = &mut self.core;
+        let Core { partners, ops, .. } = &mut self.core;
         let Some(queues) = partners.of_mut(id).and_then(Partner::queues_mut) else {
             return Ok(());
         };
-        let memory = requests.of_mut(partial.request).and_then(|request| {
-            request.touched = true;
-            request.memory.as_ref()
+        let memory = ops.get_mut(partial.request).and_then(|record| {
+            record.touched = true;
+            record.state.memory()
         });
         let Some(memory) = memory else {
             // `release` takes care of what a request leaves behind, so this is a fault of ours;
@@ -434,25 +415,24 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Reads a message that its sender has exposed.
     pub(super) fn read_remote(&mut self, id: RequestId) {
         let core = &mut self.core;
-        let Some(request) = core.requests.of_mut(id) else {
+        let Some(record) = core.ops.get_mut(id) else {
             return;
         };
-        let State::Pulling(pulling) = &mut request.state else {
+        let State::Pulling(pulling) = &mut record.state else {
             return;
         };
-        if pulling.read.is_some() {
+        if pulling.reading {
             // Its message was withdrawn and another took its place before this errand was run:
             // there are two of them, and the first has begun.
             return;
         }
-        let (Some(key), Some(memory)) = (pulling.key, &mut request.memory) else {
+        let Some(key) = pulling.key.as_deref().copied() else {
             return;
         };
-        let (len, token) = (pulling.wanted as usize, core.next_read);
-        let link = core
-            .partners
-            .of(pulling.from)
-            .and_then(|partner| partner.tx);
+        let (len, token) = (pulling.wanted as usize, read_token(id));
+        let memory = &mut pulling.memory;
+        let partner = core.partners.of(record.remote);
+        let link = partner.and_then(|partner| partner.tx);
         let started = link.is_some_and(|link| {
             let read = RemoteRead {
                 key,
@@ -465,9 +445,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.port.read_remote(link, read).is_ok()
         });
         if started {
-            core.next_read += 1;
-            pulling.read = Some(token);
-            core.reads.insert(token, id);
+            pulling.reading = true;
         } else {
             pulling.key = None;
             pulling.requested = 0;
@@ -488,10 +466,10 @@ impl<O: Owner> Core<O> {
 
     /// A send has been matched: the time-out of transfers counts from now on, if it is another one.
     pub(super) fn serving(&mut self, id: RequestId, clock: &impl Clock) {
-        if let Some(request) = self.requests.of_mut(id)
-            && request.waiting != request.patience
+        if let Some(record) = self.ops.get_mut(id)
+            && record.waiting != record.patience
         {
-            request.touched = false;
+            record.touched = false;
             self.start_timer(id, clock.now());
         }
     }
@@ -505,30 +483,28 @@ impl<O: Owner> Core<O> {
         clock: &impl Clock,
     ) {
         let id = RequestId::from_word(header.word);
-        let Some(request) = self.requests.of_mut(id) else {
+        let asked = self.ops.get_mut(id).filter(|asked| asked.remote == from);
+        let Some(record) = asked else {
             self.stats.stale += 1;
             return;
         };
-        let exposed = match request.state {
-            State::Offered { to, exposed } | State::Serving { to, exposed } if to == from => {
-                exposed
-            }
+        let (first, exposed) = match record.state {
+            State::Offered { exposed, .. } => (true, exposed),
+            State::Serving { exposed, .. } => (false, exposed),
             _ => {
                 self.stats.stale += 1;
                 return;
             }
         };
-        let len = request.memory.as_ref().map_or(0, Memory::len);
         let at = header.length as usize;
         let end = at + pull.len as usize;
-        if pull.len == 0 || end > len {
+        if pull.len == 0 || end > record.state.room() as usize {
             self.stats.stale += 1;
             return;
         }
-        let first = request.state.is_waiting();
-        request.become_next(State::Serving { to: from, exposed });
-        request.touched = true;
+        record.touched = true;
         if first {
+            record.become_next(|memory| State::Serving { memory, exposed });
             self.serving(id, clock);
         }
         let Some(partner) = self.partners.of_mut(from) else {
