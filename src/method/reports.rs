@@ -4,7 +4,9 @@
 //! Knows nothing of: peers and operations, which are the method's.
 
 use super::Settings;
+use crate::match_layout::MessageType;
 use crate::unexpected::Inbox;
+use mx_proto::flow::Lane;
 use mx_proto::ops::{Chunks, Ops};
 use mx_proto::owner::Queue;
 use mx_proto::{Arrival, Down, MatchBits, Outcome, Owner, RequestId, Source, Verdict};
@@ -37,6 +39,16 @@ impl Owner for Reports {
     type Memory = UserMemory;
     type Word = u64;
     type Places = Chunks<UserMemory, u64>;
+
+    /// Handshakes and what is about credits are taken as they arrive, like requests; only messages that
+    /// a host posts receives for may wait for long.
+    #[inline]
+    fn lane(bits: MatchBits) -> Lane {
+        match bits.0 >> 60 == MessageType::Expected as u64 {
+            true => Lane::Matched,
+            false => Lane::Unexpected,
+        }
+    }
 
     #[inline]
     fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {

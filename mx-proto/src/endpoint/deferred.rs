@@ -60,12 +60,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// gone meanwhile is dropped.
     pub fn decide(&mut self, deferred: Deferred, decision: Decision) {
         let waiting = deferred.waiting;
-        if !self.core.undecided.take_back() {
+        let Some(out) = self.core.undecided.take_back() else {
             debug_assert!(false, "a message of another endpoint");
             return;
-        }
+        };
         if self.core.partners.of(waiting.source).is_none() {
             self.core.let_go(&waiting);
+            if let Some(source) = out.estate {
+                self.core.flow.settle(source, out.paid);
+            }
         } else {
             match decision {
                 Decision::Finished => {

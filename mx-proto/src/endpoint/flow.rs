@@ -201,19 +201,25 @@ impl<O: Owner> Core<O> {
         for waiting in self.undecided.forget(id, |_| true) {
             self.drop_waiting(id, &waiting);
         }
-        let out = self.undecided.forget_out(id);
-        let Self { partners, flow, .. } = self;
+        let Self {
+            partners,
+            flow,
+            undecided,
+            ..
+        } = self;
         let Some(partner) = partners.of_mut(id) else {
             return;
         };
-        if partner.gone {
-            if let Some(paid) = out {
-                flow.settle(partner.source, paid);
+        // One that is being decided goes when it has been.
+        if let Some(out) = undecided.out_of(id) {
+            if partner.gone || out.paid.slot().is_none() {
+                out.estate = Some(partner.source);
+            } else {
+                flow.taken(&mut partner.lends, partner.source, out.paid);
             }
-            return;
         }
-        if let Some(paid) = out {
-            flow.taken(&mut partner.lends, partner.source, paid);
+        if partner.gone {
+            return;
         }
         if !flow.close(partners, id.index())
             && let Some(ghost) = ghost

@@ -11,15 +11,24 @@
 use crate::flow::Paid;
 use crate::ids::PartnerId;
 use crate::matching::Waiting;
+use crate::origin::Source;
 use std::collections::VecDeque;
+
+/// A message that is being decided elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Out {
+    from: PartnerId,
+    pub(crate) paid: Paid,
+    /// Its sender has gone, and what it costs is an estate from there.
+    pub(crate) estate: Option<Source>,
+}
 
 /// All undecided messages of one endpoint. Every one is younger than every unexpected message.
 #[derive(Debug, Default)]
 pub(crate) struct Undecided {
     queue: VecDeque<Waiting>,
-    /// One has been handed out and has not come back: whose it is, and how it was paid for. `None` in
-    /// it: its sender has gone.
-    out: Option<Option<(PartnerId, Paid)>>,
+    /// One has been handed out and has not come back.
+    out: Option<Out>,
     /// All of them. Every call of progress asks whether it is 0.
     count: usize,
 }
@@ -59,13 +68,17 @@ impl Undecided {
     /// What [`Self::next`] gave is about to be decided elsewhere.
     pub(crate) fn hand_out(&mut self, source: PartnerId, paid: Paid) {
         debug_assert!(self.out.is_none(), "two messages are being decided");
-        self.out = Some(Some((source, paid)));
+        self.out = Some(Out {
+            from: source,
+            paid,
+            estate: None,
+        });
         self.recount();
     }
 
-    /// It is decided. False when none was out.
-    pub(crate) fn take_back(&mut self) -> bool {
-        let was_out = self.out.take().is_some();
+    /// It is decided. `None` when none was out.
+    pub(crate) fn take_back(&mut self) -> Option<Out> {
+        let was_out = self.out.take();
         self.recount();
         was_out
     }
@@ -116,12 +129,9 @@ impl Undecided {
         gone
     }
 
-    /// The sender of the message that is being decided has gone: how it was paid for, if it is from
-    /// `source`.
-    pub(crate) fn forget_out(&mut self, source: PartnerId) -> Option<Paid> {
-        let out = self.out.as_mut()?;
-        let (_, paid) = out.take_if(|(of, _)| *of == source)?;
-        Some(paid)
+    /// The message that is being decided, if it is from `source`.
+    pub(crate) fn out_of(&mut self, source: PartnerId) -> Option<&mut Out> {
+        self.out.as_mut().filter(|out| out.from == source)
     }
 
     fn recount(&mut self) {

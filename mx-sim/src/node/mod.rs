@@ -356,7 +356,7 @@ impl<P: Port<Buffer>> Node<P> {
         // A credit has fewer bytes of contents; two messages of every partner need none.
         let slots = 2 * CREDIT * self.endpoint.partners();
         assert!(
-            held <= self.unexpected_max + slots,
+            held <= self.unexpected_max.max(CREDIT) + slots,
             "{held} bytes of unexpected messages"
         );
         let (used, limit) = self.endpoint.unexpected_usage();

@@ -315,7 +315,6 @@ pub fn check_tally(tally: &Tally) {
         "deferred",
         "a message in a slot",
         "credits lent later",
-        "credits given back",
         "down: connection reset",
         "down: disconnected by the peer",
     ];
