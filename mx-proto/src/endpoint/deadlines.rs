@@ -92,11 +92,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 impl<O: Owner> Core<O> {
     /// An operation's time is over. False: it goes on.
     fn end_late(&mut self, id: RequestId, now: Instant) -> bool {
-        let Some(request) = self.requests.of_mut(id) else {
+        let Some(record) = self.ops.get_mut(id) else {
             return false;
         };
-        request.timer = None;
-        if std::mem::take(&mut request.touched) {
+        record.timer = None;
+        if std::mem::take(&mut record.touched) {
             self.start_timer(id, now);
             return false;
         }
