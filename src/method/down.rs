@@ -31,19 +31,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let (before, after) = (peer.state.is_wait(), next.is_wait());
         peer.state.become_next(next);
         if after && !before {
-            self.waiting += 1;
             if let Some(span) = self.settings.connect_timeout {
                 let until = self.endpoint.clock().now().after(span);
-                peer.wait_until = Some(until);
-                self.waits.push_back((until, key));
+                peer.wait_until = Some((until, self.endpoint.remind(until, key.to_word())));
             }
-        } else if before && !after {
-            peer.wait_until = None;
-            self.waiting -= 1;
-            if self.waiting == 0 {
-                // Nobody reads the clock for entries that mean nothing any more.
-                self.waits.clear();
-            }
+        } else if before
+            && !after
+            && let Some((_, reminder)) = peer.wait_until.take()
+        {
+            self.endpoint.forget_reminder(reminder, key.to_word());
         }
         if let State::Disconnect { .. } = next {
             peer.conversation.on_loss();

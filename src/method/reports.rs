@@ -19,6 +19,8 @@ pub struct Reports {
     pub(super) ends: Queue<UserMemory>,
     /// Sends that waited for their turn and do so no more, in no particular order.
     pub(super) departed: Vec<RequestId>,
+    /// What was to be remembered by now, see [`Method::on_due`](super::Method::on_due).
+    pub(super) due: Vec<u64>,
     /// Messages are of no interest any more.
     pub(super) deaf: bool,
 }
@@ -30,8 +32,15 @@ impl Reports {
             inbox: Inbox::new(settings.credits, settings.unexpected_max),
             ends: Queue::default(),
             departed: Vec::new(),
+            due: Vec::new(),
             deaf: false,
         }
+    }
+
+    /// Something waits to be looked at.
+    #[inline]
+    pub(super) fn has_todo(&self) -> bool {
+        self.ends.has_news() || !self.departed.is_empty() || self.inbox.has_todo()
     }
 }
 
@@ -82,7 +91,11 @@ impl Owner for Reports {
         self.departed.push(send);
     }
 
+    fn due(&mut self, word: u64) {
+        self.due.push(word);
+    }
+
     fn has_news(&self) -> bool {
-        self.ends.has_news()
+        self.ends.has_news() || !self.due.is_empty()
     }
 }

@@ -4,7 +4,8 @@ use crate::match_layout::{MessageType, bits};
 use crate::peer::handshake::REQUEST_MAX;
 use mx_proto::ledger::{self, CREDIT_COST, Control, ControlWord, CreditByte};
 use mx_proto::{
-    Arrival, EndpointId, Identity, Kind, MatchBits, NicId, Outcome, SessionId, Status, Verdict,
+    Arrival, EndpointId, Identity, Kind, MatchBits, Memory, NicId, Outcome, SessionId, Status,
+    Verdict,
 };
 use mx_sys::UserMemory;
 

@@ -615,7 +615,9 @@ impl<O: Owner> Core<O> {
         self.close_account(id, keep);
         let partner = self.partners.take(id)?;
         self.controls -= partner.queues().map_or(0, |queues| queues.control.len());
-        self.watch.forget(partner.vigil.timer);
+        if let Some(timer) = partner.vigil.timer {
+            self.wheel.clear(timer);
+        }
         self.introductions.gone(id);
         if partner.gone {
             self.orphans.gone(partner.orphans);

@@ -10,6 +10,7 @@
 //! Owns nothing: accounts lie in their partners, all else in [`Flow`](crate::flow::Flow). What is waited
 //! for has its time measured here, while somebody waits.
 
+use super::deadlines::Deadline;
 use super::{Core, Endpoint};
 use crate::flow::{Accounts, CREDIT, EPOCH_TIME, FlowStats, Lender, Paid, Say, Terms, Violation};
 use crate::ids::{LinkId, PartnerId};
@@ -18,7 +19,7 @@ use crate::origin::Source;
 use crate::owner::Owner;
 use crate::partner::Partners;
 use crate::port::Port;
-use crate::time::Clock;
+use crate::time::{Clock, Instant};
 use crate::wire::{Header, Kind};
 
 impl Accounts for Partners {
@@ -53,20 +54,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub fn is_crowded_by(&self, partner: PartnerId) -> bool {
         self.core.partners.is_crowded_by(partner)
     }
-
-    /// While somebody waits for credits, epochs end by time as well.
-    #[cold]
-    pub(super) fn measure_epoch(&mut self) -> bool {
-        let now = self.clock.now();
-        let core = &mut self.core;
-        match core.epoch_end {
-            Some(end) if end > now => return false,
-            Some(_) => core.flow.end_epoch(),
-            None => {}
-        }
-        core.epoch_end = core.flow.is_waited_for().then(|| now.after(EPOCH_TIME));
-        core.flow.is_ready()
-    }
 }
 
 impl<O: Owner> Core<O> {
@@ -80,6 +67,23 @@ impl<O: Owner> Core<O> {
         partner.opening = loan;
         let lent = self.flow.open(&mut self.partners, id.index(), loan);
         debug_assert!(lent, "there is room for as much as there is room for");
+    }
+
+    /// Somebody waits for credits: the present epoch ends by time, too.
+    #[cold]
+    pub(super) fn begin_epoch(&mut self, now: Instant) {
+        self.epoch_ends = true;
+        let end = now.after(EPOCH_TIME);
+        self.wheel.set(now, end, Deadline::Epoch);
+    }
+
+    /// That time is over.
+    pub(super) fn end_epoch(&mut self, now: Instant) {
+        self.epoch_ends = false;
+        if self.flow.is_waited_for() {
+            self.flow.end_epoch();
+            self.begin_epoch(now);
+        }
     }
 
     /// What a partner's header says about credits, other than that more may be sent.
