@@ -299,12 +299,7 @@ impl Partners {
     }
 
     /// A new acquaintance.
-    pub(crate) fn add(
-        &mut self,
-        nic: NicId,
-        endpoint: EndpointId,
-        source: Source,
-    ) -> PartnerId {
+    pub(crate) fn add(&mut self, nic: NicId, endpoint: EndpointId, source: Source) -> PartnerId {
         let epoch = self.next_epoch;
         self.next_epoch = epoch.checked_add(1).unwrap_or(1);
         self.add_as(epoch, nic, endpoint, source)

@@ -162,7 +162,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let small = mode == SendMode::Standard && memory.len() <= self.core.config.eager_max;
         // Not above the largest eager one.
-        let cost = if small { flow::cost(memory.len() as u32) } else { 1 };
+        let cost = if small {
+            flow::cost(memory.len() as u32)
+        } else {
+            1
+        };
         let state = State::Queued {
             memory,
             stand: Stand::NOWHERE,

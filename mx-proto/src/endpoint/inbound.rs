@@ -150,8 +150,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             return;
         };
         let from = self.core.partner_of(link, cookie);
-        if let Some(partner) = self.core.partners.of_mut(from)
-        {
+        if let Some(partner) = self.core.partners.of_mut(from) {
             if partner.borrows.on_terms(&header.terms) {
                 self.core.make_ready(from);
             }

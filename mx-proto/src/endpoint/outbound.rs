@@ -56,18 +56,21 @@ impl Next {
         };
         let mut heads = Lane::ALL.map(head);
         heads.sort_unstable_by_key(|head| head.map_or(u64::MAX, |(_, _, stand, _)| stand.number));
-        heads.into_iter().flatten().find_map(|(send, lane, stand, len)| {
-            let others = queues.others(stand);
-            let small = stand.turn != Turn::Synchronous && len <= most as usize;
-            let whole = small.then(|| borrows.means_beside(others, stand.cost, lane));
-            let whole = whole.flatten();
-            Some(Self {
-                send,
-                lane,
-                paid: whole.or_else(|| borrows.means_beside(others, 1, lane))?,
-                eager: whole.is_some(),
+        heads
+            .into_iter()
+            .flatten()
+            .find_map(|(send, lane, stand, len)| {
+                let others = queues.others(stand);
+                let small = stand.turn != Turn::Synchronous && len <= most as usize;
+                let whole = small.then(|| borrows.means_beside(others, stand.cost, lane));
+                let whole = whole.flatten();
+                Some(Self {
+                    send,
+                    lane,
+                    paid: whole.or_else(|| borrows.means_beside(others, 1, lane))?,
+                    eager: whole.is_some(),
+                })
             })
-        })
     }
 }
 

@@ -437,9 +437,7 @@ impl<O: Owner> Core<O> {
                 if !self.partners.may_add(source) {
                     return None;
                 }
-                let id = self
-                    .partners
-                    .add(identity.nic, identity.endpoint, source);
+                let id = self.partners.add(identity.nic, identity.endpoint, source);
                 self.lend_first(id);
                 id
             }

@@ -170,7 +170,10 @@ impl Unexpected {
     ) -> Vec<Waiting> {
         let theirs = self.of(source).filter(|(_, waiting)| wanted(waiting));
         let theirs: Vec<_> = theirs.map(|(id, _)| id).collect();
-        theirs.into_iter().filter_map(|id| self.remove(id)).collect()
+        theirs
+            .into_iter()
+            .filter_map(|id| self.remove(id))
+            .collect()
     }
 }
 

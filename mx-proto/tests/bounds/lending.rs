@@ -240,7 +240,10 @@ fn a_slot_holds_one_small_message_and_everything_else_in_it_ends_the_link() {
         };
         let ended = |mut stage: Stage| {
             stage.run();
-            assert_eq!((stage.node.stats().malformed, stage.node.partners()), (1, 1));
+            assert_eq!(
+                (stage.node.stats().malformed, stage.node.partners()),
+                (1, 1)
+            );
         };
         // Another one while that waits.
         let stage = fresh();
@@ -263,7 +266,9 @@ fn a_slot_holds_one_small_message_and_everything_else_in_it_ends_the_link() {
         ended(stage);
         // It is free again when that has been told, and it is told at once.
         let mut stage = fresh();
-        let taken = stage.node.recv(MatchBits(5), MatchMask::EXACT, vec![0; 1], 0);
+        let taken = stage
+            .node
+            .recv(MatchBits(5), MatchMask::EXACT, vec![0; 1], 0);
         assert!(matches!(taken, Ok(Received::Complete(_))));
         stage.run();
         assert_eq!(stage.sent(Kind::Credit).len(), 1);
@@ -273,7 +278,9 @@ fn a_slot_holds_one_small_message_and_everything_else_in_it_ends_the_link() {
         // Not before: here nobody reads.
         let mut stage = fresh();
         stage.deafen(2);
-        let taken = stage.node.recv(MatchBits(5), MatchMask::EXACT, vec![0; 1], 0);
+        let taken = stage
+            .node
+            .recv(MatchBits(5), MatchMask::EXACT, vec![0; 1], 0);
         assert!(matches!(taken, Ok(Received::Complete(_))));
         small(&stage, slot);
         ended(stage);

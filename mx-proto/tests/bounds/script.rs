@@ -6,8 +6,8 @@
 //!
 //! Peer `n` has link `n` and the name `n + 1`. It says what the test says, true or not.
 
-use mx_proto::ops::{Chunks, Ops};
 use mx_proto::flow::{Borrower, Lane, Paid, cost};
+use mx_proto::ops::{Chunks, Ops};
 use mx_proto::owner::Queue;
 use mx_proto::port::{Body, Close, ConnectError, HeaderBytes, Limits, Port, SendError, Sent, Sink};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
