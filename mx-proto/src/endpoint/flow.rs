@@ -43,10 +43,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Bytes that are lent to partners or taken by their messages, bookkeeping included, and the
     /// limit ([`Config::unexpected_bytes`](crate::Config::unexpected_bytes)). Beyond it there are at
     /// most two messages of a credit each of every partner.
+    #[inline]
     pub fn unexpected_usage(&self) -> (usize, usize) {
-        let stats = self.core.flow.stats();
-        let bytes = |credits: u32| credits as usize * CREDIT;
-        (bytes(stats.total - stats.free), bytes(stats.total))
+        let (used, total) = self.core.flow.used();
+        (used as usize * CREDIT, total as usize * CREDIT)
     }
 
     /// Does a partner's every message count, because those that nobody has received take up most of

@@ -298,6 +298,12 @@ impl Flow {
         self.wanted > 0
     }
 
+    /// Credits that are lent or held by something, and all there are.
+    #[inline]
+    pub fn used(&self) -> (u32, u32) {
+        (self.pool.total - self.pool.free(), self.pool.total)
+    }
+
     /// The balance, and how often what happened.
     pub fn stats(&self) -> FlowStats {
         let waiting = [Place::Wanting, Place::Short, Place::Poor];

@@ -1,9 +1,10 @@
 //! Credits over the wire: they go where they are used, and who takes what is not its own is gone.
 
-use super::script::Stage;
-use mx_proto::flow::{FIRST, Lane, Paid};
-use mx_proto::wire::{Header, Kind};
-use mx_proto::{Arrival, Config, MatchBits, MatchMask, Received, Verdict};
+use super::script::{Stage, UNEXPECTED};
+use mx_proto::flow::{FIRST, Lane, Paid, Slots, Terms};
+use mx_proto::origin::Source;
+use mx_proto::wire::{Header, Kind, VERSION};
+use mx_proto::{Arrival, Config, MatchBits, MatchMask, PartnerId, Received, SendMode, Verdict};
 
 /// Peers that want more than there is, together.
 const BUSY: u32 = 6;
@@ -312,6 +313,110 @@ fn a_lane_whose_slot_is_taken_does_not_keep_the_other_from_moving() {
         stage.run();
         assert_eq!(stage.node.stats().malformed, 0);
     }
+}
+
+#[test]
+fn what_we_send_in_one_lane_passes_what_waits_in_the_other_and_only_then() {
+    for full in Lane::ALL {
+        let mut stage = Stage::new(Config::default());
+        stage.wires(|wires| wires.listen = true);
+        // It lends nothing, so there are the slots.
+        stage.call_as(0, 0, VERSION, 0);
+        stage.run();
+        let to = PartnerId::from_word(stage.wires(|wires| wires.cookie_of(0)));
+        let bits = |lane| MatchBits([0, UNEXPECTED][lane as usize]);
+        let other = Lane::ALL[1 - full as usize];
+        for (number, lane) in [full, full, other, full, other].into_iter().enumerate() {
+            let sent = stage
+                .node
+                .send(to, bits(lane), vec![number as u8], 0, SendMode::Standard);
+            sent.unwrap();
+        }
+        stage.run();
+        let went = |stage: &Stage| {
+            let sent = stage.sent(Kind::Eager);
+            let each = sent.iter().map(|(_, header, body)| {
+                assert!([1, 2].contains(&header.aux), "in a slot");
+                body[0]
+            });
+            each.collect::<Vec<u8>>()
+        };
+        assert_eq!(went(&stage), [0, 2]);
+        // The other lane's message is taken, twice; nothing of the full one moves.
+        let taken = |stage: &mut Stage, lane: Lane, count: u8| {
+            let mut header = Header::new(Kind::Credit, 0, 0);
+            let counts = [0, 4].map(|shift| (count as u32) << (24 + shift));
+            header.terms = Terms::from_words(0, counts[lane as usize], 0);
+            stage.say(0, header, &[]);
+            stage.run();
+        };
+        taken(&mut stage, other, 1);
+        assert_eq!(went(&stage), [4]);
+        assert_eq!(stage.node.queued_for(to), 2);
+        // With credits the rest goes as it was posted, the large one only if it can.
+        let mut header = Header::new(Kind::Credit, 0, 0);
+        header.terms.credit = 2;
+        header.terms.slots = Slots::from_byte([0x10, 0x01][full as usize]);
+        stage.say(0, header, &[]);
+        stage.run();
+        let sent = stage.sent(Kind::Eager);
+        let paid: Vec<_> = sent
+            .iter()
+            .map(|(_, header, body)| (body[0], header.aux))
+            .collect();
+        assert_eq!(paid, [(1, 0), (3, 0)]);
+        assert_eq!(stage.node.requests(), 0);
+    }
+}
+
+#[test]
+fn who_speaks_the_version_before_is_told_so_in_a_header_that_it_can_read() {
+    let mut stage = listening(1 << 20, 1);
+    stage.call_as(1, 1, VERSION - 1, 1 << 30);
+    stage.run();
+    let replies = stage.sent(Kind::Reply);
+    assert!(matches!(&replies[..], [(_, told, _)] if told.aux == 2));
+    // There its second byte had to be zero.
+    let [(_, told, _)] = &replies[..] else { return };
+    assert_eq!(told.emit()[1], 0);
+    assert_eq!((stage.node.partners(), stage.node.stats().refused), (1, 1));
+}
+
+#[test]
+fn what_one_machine_borrows_leaves_others_as_much() {
+    let peers = 300;
+    let mut stage = Stage::new(Config {
+        unexpected_bytes: 1 << 20,
+        ..Config::default()
+    });
+    stage.wires(|wires| {
+        wires.listen = true;
+        wires.sources = vec![Source(5); peers as usize];
+        wires.sources.push(Source(6));
+    });
+    for n in 0..peers {
+        stage.call(n, n);
+    }
+    stage.run();
+    stage.backlog = 1_000;
+    for n in 0..20_000 {
+        stage.send_honestly(n % peers, 1, &[]);
+        stage.run();
+    }
+    let flow = stage.node.flow_stats();
+    let lendable = flow.total - flow.total / 8;
+    assert!(flow.lent <= lendable / 2, "{flow:?}");
+    assert!(flow.lent > lendable / 3, "{flow:?}");
+    // Whoever comes from elsewhere finds as much.
+    stage.call(peers, peers);
+    stage.run();
+    for _ in 0..1_000 {
+        stage.send_honestly(peers, 1, &[]);
+        stage.run();
+    }
+    let more = stage.node.flow_stats().lent - flow.lent;
+    assert!(more > 300, "{more}");
+    check(&stage);
 }
 
 #[test]

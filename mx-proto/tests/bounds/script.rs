@@ -13,7 +13,7 @@ use mx_proto::port::{Body, Close, ConnectError, HeaderBytes, Limits, Port, SendE
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{
     Arrival, Clock, Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, LinkId,
-    NicId, Outcome, Owner, RequestId, SessionId, Source, Target, Verdict,
+    MatchBits, NicId, Outcome, Owner, RequestId, SessionId, Source, Target, Verdict,
 };
 use mx_sim::Queued;
 use std::cell::RefCell;
@@ -21,6 +21,9 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 pub(crate) const KEY: u32 = 7;
+
+/// Messages of the endpoint with these bits, or larger ones, are for whoever asks.
+pub(crate) const UNEXPECTED: u64 = 1 << 63;
 
 /// A clock that stands still.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +45,8 @@ pub(crate) struct Wires {
     cookies: Vec<u64>,
     /// What each peer has been lent, as it counts that itself.
     credits: Vec<Borrower>,
+    /// Where links come from; those that are not here are trusted.
+    pub(crate) sources: Vec<mx_proto::origin::Source>,
     /// Links whose peers read nothing.
     pub(crate) deaf: Vec<bool>,
     /// What the endpoint has sent, if anybody wants to know.
@@ -70,6 +75,12 @@ impl Port<Vec<u8>> for Script {
             pull_block: 96 << 10,
             remote_read: false,
         }
+    }
+
+    fn source(&self, link: LinkId) -> mx_proto::origin::Source {
+        let wires = self.0.borrow();
+        let source = wires.sources.get(link.index() as usize).copied();
+        source.unwrap_or(mx_proto::origin::Source::TRUSTED)
     }
 
     fn connect(&mut self, _: Target, _: &dyn Clock) -> Result<LinkId, ConnectError> {
@@ -200,6 +211,10 @@ impl Owner for Desk {
     type Word = u64;
     type Places = Chunks<Vec<u8>, u64>;
 
+    fn lane(bits: MatchBits) -> Lane {
+        Lane::ALL[usize::from(bits.0 >= UNEXPECTED)]
+    }
+
     fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
         self.queue.keep(ops, op, how);
     }
@@ -259,19 +274,23 @@ impl Stage {
         self.wires.borrow_mut().inbound.push_back(packet);
     }
 
-    /// A peer introduces itself: on `link`, under the name of peer `name`.
+    /// A peer introduces itself: on `link`, under the name of peer `name`. It lends everything.
     pub(crate) fn call(&self, link: u32, name: u32) {
+        self.call_as(link, name, VERSION, 1 << 30);
+    }
+
+    /// The same by one that speaks that version, and lends so many credits.
+    pub(crate) fn call_as(&self, link: u32, name: u32, version: u16, credits: u32) {
         let mut hello = [0; HELLO_LEN];
         hello[0..4].copy_from_slice(b"MXs1");
-        hello[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        hello[4..6].copy_from_slice(&version.to_le_bytes());
         hello[6..8].copy_from_slice(&1u16.to_le_bytes());
         hello[8..12].copy_from_slice(&KEY.to_le_bytes());
         hello[12..16].copy_from_slice(&2u32.to_le_bytes());
         hello[16..24].copy_from_slice(&(u64::from(name) + 1).to_le_bytes());
         hello[24..32].copy_from_slice(&5u64.to_le_bytes());
         let mut header = Header::new(Kind::Connect, 1, 0);
-        // What we let it send: everything.
-        header.terms.credit = 1 << 30;
+        header.terms.credit = credits;
         self.say(link, header, &hello);
     }
 
