@@ -6,23 +6,25 @@
 //!    72  addr    struct bmi_method_addr *                             read by the host
 //!    80  Op      everything else
 //!
-//!   chunk 0: 64 blocks   chunk 1: 128   chunk 2: 256 ...    index = place in this sequence
+//!   [ 64 blocks | 64 | 128 | 256 ...  | reserved        ]     index = place in this row
 //! ```
 //!
 //! The host takes an operation id for a pointer and reads the words at 0 and 72 without asking
 //! (BMI-HOST-ABI.md section 6.2), also for stale ids. So blocks are never unmapped: an arena that
-//! goes hands its chunks to the next one.
+//! goes hands its blocks to the next one. No id is followed before it has been compared with the range.
 //!
-//! Owns: chunks. Knows nothing of: what an operation is for.
-//! Cost: finding a block by id looks at one range a chunk, at most 20 of them.
+//! Owns: the blocks, and their address space. Knows nothing of: what an operation is for.
+//! Cost: whether an id is one of ours takes two comparisons and one load.
 
 use super::table::Op;
 use crate::abi::types::bmi_method_addr;
 use mx_sys::UserMemory;
 use mx_sys::fork::ForkLock;
+use mx_sys::places::Reservation;
 use std::cell::UnsafeCell;
 use std::mem::{offset_of, size_of};
 use std::ptr;
+use std::slice;
 use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
 
 /// One operation's memory.
@@ -44,64 +46,85 @@ const _: () = {
     assert!(size_of::<Block>() >= 128);
 };
 
-// SAFETY: the cells are reached only through the one `Arena` that holds the block's chunk, by
+// SAFETY: the cells are reached only through the one `Arena` that holds the block, by
 // `&self` for reading and `&mut self` for writing; everybody else sees the two atomics only.
 unsafe impl Sync for Block {}
 
-type Chunk = &'static [Block];
+/// Blocks no arena holds. They are free: every `op_id` in them is 0.
+static SPARE: ForkLock<Vec<Row>> = ForkLock::new(Vec::new());
 
-/// Chunks no arena holds, by size class. They are free: every `op_id` in them is 0.
-static SPARE: ForkLock<[Vec<Chunk>; CLASSES]> = ForkLock::new([const { Vec::new() }; CLASSES]);
-
-/// Blocks of the first chunk; each next one has twice as many.
+/// Blocks that an arena begins with; then it has twice as many each time.
 const FIRST: usize = 64;
-/// Chunks at most: 64 million operations.
-const CLASSES: usize = 20;
+/// Blocks at most: as many as operations, and 16 GiB of addresses.
+const MOST: usize = 64 << 20;
+
+/// Blocks side by side.
+struct Row {
+    reservation: Reservation,
+    /// So many from its beginning on are blocks.
+    made: usize,
+}
+
+impl Row {
+    fn new() -> Option<Self> {
+        let reservation = Reservation::new(MOST * size_of::<Block>())?;
+        Some(Self {
+            reservation,
+            made: 0,
+        })
+    }
+
+    /// Has at least `len` blocks from now on, if it can.
+    fn reach(&mut self, len: usize) -> bool {
+        let more = (len * size_of::<Block>()).saturating_sub(self.reservation.open());
+        if !self.reservation.grow(more) {
+            return false;
+        }
+        let start = self.reservation.start().cast::<Block>();
+        for index in self.made..len {
+            // SAFETY: within what is open, at a place of its own, which nobody has seen yet.
+            unsafe { start.add(index).write(Block::new()) };
+        }
+        self.made = self.made.max(len);
+        true
+    }
+}
 
 /// The blocks of one table of operations.
 #[derive(Default)]
 pub(super) struct Arena {
-    chunks: Vec<Chunk>,
+    row: Option<Row>,
+    /// Of its blocks, those that are used.
+    len: usize,
 }
 
 impl Arena {
     /// Blocks there are.
+    #[inline]
     pub(super) fn len(&self) -> u32 {
-        // The sum of the first n classes; at most 2^26.
-        (FIRST * ((1 << self.chunks.len()) - 1)) as u32
+        self.len as u32
     }
 
-    /// Adds a chunk. False when there can be no more.
+    /// Adds as many again. False when there can be no more.
     pub(super) fn grow(&mut self) -> bool {
-        let class = self.chunks.len();
-        if class >= CLASSES {
-            return false;
+        if self.row.is_none() {
+            self.row = SPARE.lock().pop().or_else(Row::new);
         }
-        let spare = SPARE.lock()[class].pop();
-        let chunk = spare.unwrap_or_else(|| {
-            let blocks: Vec<Block> = (0..FIRST << class).map(|_| Block::new()).collect();
-            Vec::leak(blocks)
-        });
-        self.chunks.push(chunk);
-        true
+        let len = (2 * self.len).max(FIRST);
+        let grown = self.row.as_mut().is_some_and(|row| row.reach(len));
+        if grown {
+            self.len = len;
+        }
+        grown
     }
 
     /// The index of the block with this address; `None` when it is not in this arena.
     #[inline]
     pub(super) fn index_of(&self, id: i64) -> Option<u32> {
-        let address = usize::try_from(id).ok()?;
-        for (class, chunk) in self.chunks.iter().enumerate() {
-            let start = chunk.as_ptr() as usize;
-            let offset = address.wrapping_sub(start);
-            if offset < size_of_val(*chunk) {
-                let slot = offset / size_of::<Block>();
-                if offset % size_of::<Block>() != 0 {
-                    return None;
-                }
-                return Some((FIRST * ((1 << class) - 1) + slot) as u32);
-            }
-        }
-        None
+        let row = self.blocks();
+        let offset = (id as usize).wrapping_sub(row.as_ptr().addr());
+        let known = offset < size_of_val(row) && offset % size_of::<Block>() == 0;
+        known.then_some((offset / size_of::<Block>()) as u32)
     }
 
     /// The block's address, as an id.
@@ -140,13 +163,13 @@ impl Arena {
 
     #[inline]
     pub(super) fn op(&self, index: u32) -> &Op {
-        // SAFETY: `&self` excludes `op_mut`, and no other arena holds this chunk.
+        // SAFETY: `&self` excludes `op_mut`, and no other arena holds this block.
         unsafe { &*self.block(index).op.get() }
     }
 
     #[inline]
     pub(super) fn op_mut(&mut self, index: u32) -> &mut Op {
-        // SAFETY: `&mut self` excludes every other reference, and no other arena holds this chunk.
+        // SAFETY: `&mut self` excludes every other reference, and no other arena holds this block.
         unsafe { &mut *self.block(index).op.get() }
     }
 
@@ -159,9 +182,18 @@ impl Arena {
     /// Panics, like a slice does, for an index that is not below `len`: they all come from here.
     #[inline]
     fn block(&self, index: u32) -> &'static Block {
-        let place = index as usize + FIRST;
-        let class = (place / FIRST).ilog2() as usize;
-        &self.chunks[class][place - (FIRST << class)]
+        &self.blocks()[index as usize]
+    }
+
+    #[inline]
+    fn blocks(&self) -> &'static [Block] {
+        match &self.row {
+            None => &[],
+            // SAFETY: so many have been written there, side by side, and they stay for ever.
+            Some(row) => unsafe {
+                slice::from_raw_parts(row.reservation.start().cast().as_ptr(), self.len)
+            },
+        }
     }
 }
 
@@ -172,10 +204,7 @@ impl Drop for Arena {
             self.memory_mut(index).take();
             *self.op_mut(index) = Op::FREE;
         }
-        let mut spare = SPARE.lock();
-        for (class, chunk) in self.chunks.drain(..).enumerate() {
-            spare[class].push(chunk);
-        }
+        SPARE.lock().extend(self.row.take());
     }
 }
 
@@ -207,7 +236,7 @@ mod tests {
         assert_eq!(arena.len(), 0);
         assert_eq!(arena.index_of(0), None);
         assert!(arena.grow() && arena.grow() && arena.grow());
-        assert_eq!(arena.len(), 64 + 128 + 256);
+        assert_eq!(arena.len(), 256);
         for index in 0..arena.len() {
             let id = arena.id_of(index);
             assert_eq!(arena.index_of(id), Some(index));
@@ -240,14 +269,21 @@ mod tests {
 
     #[test]
     fn memory_of_an_arena_that_is_gone_serves_the_next() {
-        // A class of its own, so that tests beside this one do not take the chunk.
-        let fill = |arena: &mut Arena| (0..9).for_each(|_| assert!(arena.grow()));
-        let mut first = Arena::default();
-        fill(&mut first);
-        let last = first.id_of(first.len() - 1);
+        let grown = || {
+            let mut arena = Arena::default();
+            assert!(arena.grow());
+            arena
+        };
+        let first = grown();
+        let id = first.id_of(5);
         drop(first);
-        let mut second = Arena::default();
-        fill(&mut second);
-        assert_eq!(second.index_of(last), Some(second.len() - 1));
+        // A test beside this one may have taken them meanwhile.
+        let found = (0..10_000).any(|_| {
+            let all: Vec<_> = (0..64).map(|_| grown()).collect();
+            let found = all.iter().any(|arena| arena.index_of(id) == Some(5));
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            found
+        });
+        assert!(found);
     }
 }
