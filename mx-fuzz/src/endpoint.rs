@@ -86,6 +86,8 @@ struct Host {
 
 impl Owner for Host {
     type Memory = Buffer;
+    type Word = u64;
+    type Places = mx_proto::ops::Chunks<Buffer, u64>;
 
     fn completed(&mut self, completion: Completion) {
         self.ends.completed(completion);

@@ -28,6 +28,7 @@ pub mod ledger;
 mod matching;
 pub mod memory;
 pub mod moves;
+pub mod ops;
 pub mod origin;
 pub mod owner;
 mod partner;

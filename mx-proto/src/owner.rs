@@ -13,14 +13,21 @@
 use crate::event::{Arrival, Completion, Down, Verdict};
 use crate::ids::{MatchBits, RequestId};
 use crate::memory::{Memory, Source};
+use crate::ops::{Chunks, Places};
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
 
 /// What an endpoint tells the layer above it.
-pub trait Owner {
+pub trait Owner: Sized {
     /// Memory of operations.
     type Memory: Memory + fmt::Debug;
+
+    /// What the owner keeps with each operation.
+    type Word: Default + fmt::Debug;
+
+    /// Where records of operations lie, with the owner's words beside them.
+    type Places: Places<Self::Memory, Self::Word>;
 
     /// An operation is over: once for every request that was `Pending`, but for those that
     /// [`cancel_unmatched`](crate::Endpoint::cancel_unmatched) takes back. Its memory is let go of,
@@ -97,6 +104,8 @@ impl<M> Queue<M> {
 
 impl<M: Memory + fmt::Debug> Owner for Queue<M> {
     type Memory = M;
+    type Word = u64;
+    type Places = Chunks<M, u64>;
 
     #[inline]
     fn completed(&mut self, completion: Completion) {

@@ -127,6 +127,8 @@ struct Desk {
 
 impl Owner for Desk {
     type Memory = Buffer;
+    type Word = u64;
+    type Places = mx_proto::ops::Chunks<Buffer, u64>;
 
     fn completed(&mut self, completion: Completion) {
         self.queue.completed(completion);

@@ -34,6 +34,8 @@ impl Reports {
 
 impl Owner for Reports {
     type Memory = UserMemory;
+    type Word = u64;
+    type Places = mx_proto::ops::Chunks<UserMemory, u64>;
 
     #[inline]
     fn completed(&mut self, completion: Completion) {

@@ -99,6 +99,8 @@ pub struct Inbox {
 
 impl Owner for Inbox {
     type Memory = UserMemory;
+    type Word = u64;
+    type Places = mx_proto::ops::Chunks<UserMemory, u64>;
 
     fn completed(&mut self, completion: Completion) {
         self.ends.completed(completion);

@@ -192,6 +192,8 @@ impl Queued for Desk {
 
 impl Owner for Desk {
     type Memory = Vec<u8>;
+    type Word = u64;
+    type Places = mx_proto::ops::Chunks<Vec<u8>, u64>;
 
     fn completed(&mut self, completion: Completion) {
         self.queue.completed(completion);

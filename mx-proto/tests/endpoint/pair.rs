@@ -81,6 +81,8 @@ impl Queued for Desk {
 
 impl Owner for Desk {
     type Memory = Shared;
+    type Word = u64;
+    type Places = mx_proto::ops::Chunks<Shared, u64>;
 
     fn completed(&mut self, completion: Completion) {
         self.queue.completed(completion);

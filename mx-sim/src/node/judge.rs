@@ -47,6 +47,8 @@ impl Queued for Judge {
 
 impl Owner for Judge {
     type Memory = Buffer;
+    type Word = u64;
+    type Places = mx_proto::ops::Chunks<Buffer, u64>;
 
     fn completed(&mut self, completion: Completion) {
         self.queue.completed(completion);

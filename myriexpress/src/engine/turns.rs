@@ -69,6 +69,8 @@ pub(super) struct Handling {
 
 impl Owner for Door {
     type Memory = UserMemory;
+    type Word = u64;
+    type Places = mx_proto::ops::Chunks<UserMemory, u64>;
 
     #[inline]
     fn completed(&mut self, completion: Completion) {

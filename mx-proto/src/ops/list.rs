@@ -1,0 +1,74 @@
+//! Lists of records, linked through the records themselves.
+//!
+//! ```text
+//!   List: first, last, len        #4 <-> #7 <-> #2        #n: places
+//! ```
+//!
+//! A record has links for two lists at a time ([`Strand`]): the one that its state says, and its kin,
+//! everything with the same remote. Joining and leaving are O(1) and allocate nothing.
+//!
+//! Whoever has the head of a list says at the table's functions which list it is; a record that is in
+//! another one must not be named.
+
+/// One list: its ends, and how many are in it. Belongs to whoever is in charge of the list; the table
+/// ([`Ops`](super::Ops)) changes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct List {
+    pub(super) first: u32,
+    pub(super) last: u32,
+    pub(super) len: u32,
+}
+
+impl List {
+    /// One with nothing in it.
+    pub const EMPTY: Self = Self {
+        first: NONE,
+        last: NONE,
+        len: 0,
+    };
+
+    /// How many there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// True when there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+/// The neighbours of a record in one list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Links {
+    pub(crate) before: u32,
+    pub(crate) behind: u32,
+}
+
+impl Links {
+    /// Of a record that is in no list, or alone in one.
+    pub(crate) const ALONE: Self = Self {
+        before: NONE,
+        behind: NONE,
+    };
+}
+
+/// Which of a record's links.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Strand {
+    /// Those of the one list that its state says.
+    Own,
+    /// Those of everything with its remote.
+    Kin,
+}
+
+/// No place: there are never so many.
+pub(crate) const NONE: u32 = u32::MAX;

@@ -1,0 +1,29 @@
+//! All operations of an endpoint: one record each, in one table.
+//!
+//! ```text
+//!   places    where records lie: the owner's           record    one operation's life
+//!   table     which are in use, and their end          list      lists of records, linked through them
+//! ```
+//!
+//! Knows nothing of: who the other side is, how messages match, ports.
+
+#![expect(
+    dead_code,
+    unused_imports,
+    reason = "the endpoint moves here with the next commit"
+)]
+
+mod list;
+mod places;
+mod record;
+mod table;
+
+pub use list::List;
+pub(crate) use list::{Links, NONE, Strand};
+pub use places::{Chunks, Places};
+pub use record::Record;
+pub(crate) use record::{Head, Position, Pulling, State};
+pub use table::Ops;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,255 @@
+//! The life of one operation.
+//!
+//! ```text
+//!   send     Queued --offer--> Offered --pull--> Serving --notify--> Done
+//!              |  `--data all taken--> Done
+//!              `-----data taken, memory kept by the port--> Draining --> Done
+//!   receive  Posted --matches an offer--> Pulling --all there--> Done
+//!              ^  `--matches data--> Done    |
+//!              `---- sender withdraws -------'
+//!   connect  Connecting --reply--> Done
+//!
+//!   Done --the owner has seen it--> Free
+//! ```
+//!
+//! [`crate::moves`] has all of them as a table. Memory belongs to the states that need it, so that there
+//! is none without it; it goes with the last of them.
+//!
+//! Knows nothing of: lists' heads, the wire, ports.
+
+use super::list::{Links, Strand};
+use crate::ids::{MatchBits, MatchMask, PartnerId};
+use crate::memory::Memory;
+use crate::moves::{self, Stage};
+use crate::port::RemoteKey;
+use crate::request::{NOBODY, Patience, Turn};
+use crate::timer::TimerId;
+use std::num::NonZeroU64;
+
+/// One operation, or a place for one.
+#[derive(Debug)]
+pub struct Record<M> {
+    /// 0: there is no operation.
+    pub(super) generation: u32,
+    /// In the list that its state says; see [`Strand`].
+    pub(crate) links: Links,
+    pub(crate) kin: Links,
+    /// The other side, [`NOBODY`] while it is not known. Its kin are this one's list, but for connects.
+    pub(crate) remote: PartnerId,
+    pub(crate) timer: Option<TimerId>,
+    /// Once it has been matched, or if it is a connect.
+    pub(crate) patience: Patience,
+    /// Before that: a send's wait for its turn and its receiver, a receive's for a message.
+    pub(crate) waiting: Patience,
+    /// Something has happened since the timer was last looked at.
+    pub(crate) touched: bool,
+    pub(crate) bits: MatchBits,
+    pub(crate) state: State<M>,
+}
+
+/// What an operation is doing.
+#[derive(Debug)]
+pub(crate) enum State<M> {
+    /// There is none.
+    Free,
+    /// A send waiting for its turn, in its remote's queue.
+    Queued { memory: M, turn: Turn },
+    /// A send whose message the port has taken, but whose memory it still reads.
+    Draining { memory: M },
+    /// A send the receiver knows of.
+    Offered {
+        memory: M,
+        exposed: Option<RemoteKey>,
+    },
+    /// A send whose data the receiver has begun to ask for.
+    Serving {
+        memory: M,
+        exposed: Option<RemoteKey>,
+    },
+    /// A receive no message has matched, among those of the same bits.
+    Posted {
+        memory: M,
+        position: Position,
+        head: Head,
+    },
+    /// A receive whose data is on its way.
+    Pulling(Pulling<M>),
+    /// A connect, among its remote's.
+    Connecting { key: u32 },
+    /// It is over, and its owner's to free.
+    Done,
+}
+
+/// Where a receive stands among those that are posted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Position {
+    pub(crate) mask: MatchMask,
+    /// In the order of posting.
+    pub(crate) order: NonZeroU64,
+}
+
+/// What the oldest receive of its bits and mask knows of the others; see `matching/posted.rs`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Head {
+    /// The next oldest one in its bucket.
+    pub(crate) next: u32,
+    /// The youngest of its own bits.
+    pub(crate) last: u32,
+}
+
+/// A receive that has matched an offer.
+#[derive(Debug)]
+pub(crate) struct Pulling<M> {
+    pub(crate) memory: M,
+    /// What the sender calls it.
+    pub(crate) send_id: u64,
+    /// The sender's match bits.
+    pub(crate) bits: MatchBits,
+    /// Bytes of the message.
+    pub(crate) length: u32,
+    /// Bytes we want of it: what fits.
+    pub(crate) wanted: u32,
+    /// Bytes we have asked for.
+    pub(crate) requested: u32,
+    /// Bytes that are there.
+    pub(crate) received: u32,
+    /// Where to read it from by ourselves.
+    pub(crate) key: Option<Box<RemoteKey>>,
+    /// Such a read is under way.
+    pub(crate) reading: bool,
+    /// The sender has called the message off while we are reading it.
+    pub(crate) withdrawn: bool,
+    /// Where it stood among the posted receives; `None` if it was made for this very message.
+    pub(crate) position: Option<Position>,
+}
+
+impl<M> Default for Record<M> {
+    /// A free place.
+    fn default() -> Self {
+        Self {
+            generation: 0,
+            links: Links::ALONE,
+            kin: Links::ALONE,
+            remote: NOBODY,
+            timer: None,
+            patience: Patience::FOR_EVER,
+            waiting: Patience::FOR_EVER,
+            touched: false,
+            bits: MatchBits(0),
+            state: State::Free,
+        }
+    }
+}
+
+impl<M> Record<M> {
+    #[inline]
+    pub(super) fn links_mut(&mut self, strand: Strand) -> &mut Links {
+        match strand {
+            Strand::Own => &mut self.links,
+            Strand::Kin => &mut self.kin,
+        }
+    }
+
+    #[inline]
+    pub(super) fn links(&self, strand: Strand) -> Links {
+        match strand {
+            Strand::Own => self.links,
+            Strand::Kin => self.kin,
+        }
+    }
+
+    /// The time-out that counts in its present state.
+    pub(crate) fn limit(&self) -> Patience {
+        if self.state.is_waiting() {
+            self.waiting
+        } else {
+            self.patience
+        }
+    }
+
+    /// Goes on with the memory that it has. Nothing happens to one that has none.
+    pub(crate) fn become_next(&mut self, next: impl FnOnce(M) -> State<M>) {
+        let stage = self.state.stage();
+        if let Some(memory) = std::mem::replace(&mut self.state, State::Done).into_memory() {
+            self.state = next(memory);
+            moves::note(stage, self.state.stage());
+        } else {
+            debug_assert!(false, "{stage} has no memory");
+        }
+    }
+}
+
+impl<M> State<M> {
+    #[inline]
+    pub(crate) fn memory(&self) -> Option<&M> {
+        match self {
+            Self::Queued { memory, .. }
+            | Self::Draining { memory }
+            | Self::Offered { memory, .. }
+            | Self::Serving { memory, .. }
+            | Self::Posted { memory, .. }
+            | Self::Pulling(Pulling { memory, .. }) => Some(memory),
+            Self::Free | Self::Connecting { .. } | Self::Done => None,
+        }
+    }
+
+    pub(crate) fn into_memory(self) -> Option<M> {
+        match self {
+            Self::Queued { memory, .. }
+            | Self::Draining { memory }
+            | Self::Offered { memory, .. }
+            | Self::Serving { memory, .. }
+            | Self::Posted { memory, .. }
+            | Self::Pulling(Pulling { memory, .. }) => Some(memory),
+            Self::Free | Self::Connecting { .. } | Self::Done => None,
+        }
+    }
+
+    /// Bytes of its memory.
+    #[inline]
+    pub(crate) fn room(&self) -> u32
+    where
+        M: Memory,
+    {
+        let room = self.memory().map_or(0, Memory::len);
+        u32::try_from(room).unwrap_or(u32::MAX)
+    }
+
+    /// Nothing has matched it.
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(
+            self,
+            Self::Queued { .. } | Self::Offered { .. } | Self::Posted { .. }
+        )
+    }
+
+    /// A send that waits for its turn.
+    #[inline]
+    pub(crate) fn is_queued(&self) -> bool {
+        matches!(self, Self::Queued { .. })
+    }
+
+    /// A send that the receiver knows of.
+    pub(crate) fn is_announced(&self) -> bool {
+        matches!(
+            self,
+            Self::Draining { .. } | Self::Offered { .. } | Self::Serving { .. }
+        )
+    }
+
+    /// Its name; `New` for one that is free.
+    #[inline]
+    pub(crate) fn stage(&self) -> Stage {
+        match self {
+            Self::Free => Stage::New,
+            Self::Queued { .. } => Stage::Queued,
+            Self::Draining { .. } => Stage::Draining,
+            Self::Offered { .. } => Stage::Offered,
+            Self::Serving { .. } => Stage::Serving,
+            Self::Posted { .. } => Stage::Posted,
+            Self::Pulling(_) => Stage::Pulling,
+            Self::Connecting { .. } => Stage::Connecting,
+            Self::Done => Stage::Over,
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Which places are in use, and the one way in which an operation ends.
+//!
+//! ```text
+//!   free list --add--> in use: a state --finish--> Done --free--> free list
+//! ```
+//!
+//! Names are a place and a generation, one counter for all: a stale one is of no operation until the
+//! same place has come to the same of 2^31 numbers again.
+//!
+//! Owns: the places. Knows nothing of: heads of lists, which belong to whoever's lists they are.
+//! Cost: everything is O(1) but [`Ops::iter`], and allocates nothing once there are places enough.
+
+use super::list::{Links, List, NONE, Strand};
+use super::places::Places;
+use super::record::{Record, State};
+use crate::ids::{MatchBits, RequestId};
+use crate::moves::{self, Stage};
+use crate::owner::Owner;
+use crate::request::{NOBODY, TimeOuts};
+use std::fmt;
+
+/// All operations of one endpoint: those that have not completed, and those that have and that its owner
+/// has not freed.
+pub struct Ops<O: Owner> {
+    places: O::Places,
+    /// Linked forward only.
+    free: List,
+    /// How many have not completed.
+    under_way: u32,
+    pub(super) next_generation: u32,
+}
+
+impl<O: Owner> Default for Ops<O> {
+    fn default() -> Self {
+        Self {
+            places: O::Places::default(),
+            free: List::EMPTY,
+            under_way: 0,
+            next_generation: 1,
+        }
+    }
+}
+
+impl<O: Owner> fmt::Debug for Ops<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+/// For the owner, which gets the table when an operation has completed.
+impl<O: Owner> Ops<O> {
+    /// Where they lie.
+    #[inline]
+    pub fn places(&self) -> &O::Places {
+        &self.places
+    }
+
+    /// The owner's word for an operation; `None` when there is no such operation (any more).
+    #[inline]
+    pub fn word(&self, id: RequestId) -> Option<&O::Word> {
+        self.of(id)?;
+        Some(self.places.word(id.index()))
+    }
+
+    /// The same to change it.
+    #[inline]
+    pub fn word_mut(&mut self, id: RequestId) -> Option<&mut O::Word> {
+        self.of(id)?;
+        Some(self.places.word_mut(id.index()))
+    }
+
+    /// The operation at a place, if there is one.
+    #[inline]
+    pub fn at(&self, place: u32) -> Option<RequestId> {
+        if place >= self.places.len() {
+            return None;
+        }
+        let generation = self.places.record(place).generation;
+        (generation != 0).then(|| RequestId::new(place, generation))
+    }
+
+    /// Has it completed?
+    #[inline]
+    pub fn is_done(&self, id: RequestId) -> bool {
+        self.of(id)
+            .is_some_and(|record| matches!(record.state, State::Done))
+    }
+
+    /// Its place is for others. False, and nothing has changed, for one that has not completed, and for
+    /// none. It must be in no list.
+    #[inline]
+    pub fn free(&mut self, id: RequestId) -> bool {
+        let done = self.is_done(id);
+        if done {
+            let place = id.index();
+            self.places.on_free(place);
+            let record = self.places.record_mut(place);
+            record.generation = 0;
+            record.state = State::Free;
+            self.put_back(place);
+        }
+        done
+    }
+
+    /// The oldest of a list of operations that have completed.
+    #[inline]
+    pub fn first(&self, list: &List) -> Option<RequestId> {
+        self.at(list.first)
+    }
+
+    /// Puts an operation that has completed at the end of a list of such. False, and nothing has changed,
+    /// for any other one. It must be in no list.
+    #[inline]
+    pub fn append(&mut self, list: &mut List, id: RequestId) -> bool {
+        let done = self.is_done(id);
+        if done {
+            self.join(Strand::Own, list, id.index());
+        }
+        done
+    }
+
+    /// Takes an operation that has completed out of the list that it is in.
+    #[inline]
+    pub fn remove(&mut self, list: &mut List, id: RequestId) {
+        if self.is_done(id) {
+            self.leave(Strand::Own, list, id.index());
+        }
+    }
+}
+
+impl<O: Owner> Ops<O> {
+    /// Operations that have not completed.
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way as usize
+    }
+
+    /// Is there a place for one more, or can there be?
+    #[inline]
+    pub(crate) fn has_room(&mut self) -> bool {
+        if self.free.len() <= O::Places::RESTING as usize {
+            self.grow();
+        }
+        !self.free.is_empty()
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let first = self.places.len();
+        if self.places.grow() {
+            // The lowest is used first.
+            let new = first..self.places.len();
+            match O::Places::RESTING {
+                0 => new.rev().for_each(|place| self.put_back(place)),
+                _ => new.for_each(|place| self.put_back(place)),
+            }
+        }
+    }
+
+    /// A free place.
+    #[inline]
+    fn put_back(&mut self, place: u32) {
+        let free = &mut self.free;
+        let behind = match O::Places::RESTING {
+            0 => std::mem::replace(&mut free.first, place),
+            _ => NONE,
+        };
+        self.places.record_mut(place).links.behind = behind;
+        if O::Places::RESTING != 0 {
+            match std::mem::replace(&mut free.last, place) {
+                NONE => free.first = place,
+                last => self.places.record_mut(last).links.behind = place,
+            }
+        }
+        free.len += 1;
+    }
+
+    /// A new operation. `None` when there can be no more. With `NOBODY` and in no list; its state may
+    /// want both.
+    #[inline(always)]
+    pub(crate) fn add(
+        &mut self,
+        word: O::Word,
+        bits: MatchBits,
+        timeouts: TimeOuts,
+        state: State<O::Memory>,
+    ) -> Option<RequestId> {
+        if !self.has_room() {
+            return None;
+        }
+        moves::note(Stage::New, state.stage());
+        let place = self.free.first;
+        let generation = self.next_generation;
+        self.next_generation = if generation == GENERATIONS {
+            1
+        } else {
+            generation + 1
+        };
+        let (record, its) = self.places.both_mut(place);
+        *its = word;
+        self.free.first = record.links.behind;
+        self.free.len -= 1;
+        if self.free.first == NONE {
+            self.free.last = NONE;
+        }
+        record.generation = generation;
+        record.links = Links::ALONE;
+        record.kin = Links::ALONE;
+        record.remote = NOBODY;
+        record.timer = None;
+        record.patience = timeouts.transfer;
+        record.waiting = timeouts.waiting;
+        record.touched = false;
+        record.bits = bits;
+        record.state = state;
+        self.under_way += 1;
+        self.places.on_use(place);
+        Some(RequestId::new(place, generation))
+    }
+
+    /// One that may have completed.
+    #[inline]
+    fn of(&self, id: RequestId) -> Option<&Record<O::Memory>> {
+        if id.index() >= self.places.len() || id.generation() == 0 {
+            return None;
+        }
+        let record = self.places.record(id.index());
+        (record.generation == id.generation()).then_some(record)
+    }
+
+    /// An operation that has not completed.
+    #[inline]
+    pub(crate) fn get(&self, id: RequestId) -> Option<&Record<O::Memory>> {
+        let record = self.of(id)?;
+        (!matches!(record.state, State::Done)).then_some(record)
+    }
+
+    /// The same to change it.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: RequestId) -> Option<&mut Record<O::Memory>> {
+        self.get(id)?;
+        Some(self.places.record_mut(id.index()))
+    }
+
+    /// The record of an operation that is known to be there.
+    #[inline]
+    pub(crate) fn record(&self, place: u32) -> &Record<O::Memory> {
+        self.places.record(place)
+    }
+
+    /// The same to change it.
+    #[inline]
+    pub(crate) fn record_mut(&mut self, place: u32) -> &mut Record<O::Memory> {
+        self.places.record_mut(place)
+    }
+
+    /// Ends an operation: the only way in which one does. Its memory is let go of, and from now on it is
+    /// its owner's. False when it had ended, or there is none. It must have left all lists.
+    #[inline]
+    pub(crate) fn finish(&mut self, id: RequestId) -> bool {
+        let Some(record) = self.get_mut(id) else {
+            return false;
+        };
+        debug_assert!(record.timer.is_none(), "{id:?} has a timer");
+        moves::note(record.state.stage(), Stage::Over);
+        record.state = State::Done;
+        self.under_way -= 1;
+        true
+    }
+
+    /// Puts a record at the end of a list. It must not be in one of that strand.
+    #[inline]
+    pub(crate) fn join(&mut self, strand: Strand, list: &mut List, place: u32) {
+        let before = std::mem::replace(&mut list.last, place);
+        *self.places.record_mut(place).links_mut(strand) = Links {
+            before,
+            behind: NONE,
+        };
+        match before {
+            NONE => list.first = place,
+            before => self.places.record_mut(before).links_mut(strand).behind = place,
+        }
+        list.len += 1;
+    }
+
+    /// Takes a record out of a list. It must be in that one.
+    #[inline]
+    pub(crate) fn leave(&mut self, strand: Strand, list: &mut List, place: u32) {
+        let links = self.places.record_mut(place).links_mut(strand);
+        let Links { before, behind } = std::mem::replace(links, Links::ALONE);
+        match before {
+            NONE => list.first = behind,
+            before => self.places.record_mut(before).links_mut(strand).behind = behind,
+        }
+        match behind {
+            NONE => list.last = before,
+            behind => self.places.record_mut(behind).links_mut(strand).before = before,
+        }
+        debug_assert!(list.len > 0, "a list that never had {place}");
+        list.len = list.len.saturating_sub(1);
+    }
+
+    /// Everything in a list, oldest first.
+    pub(crate) fn of_list(&self, strand: Strand, list: &List) -> impl Iterator<Item = RequestId> {
+        let mut next = list.first;
+        std::iter::from_fn(move || {
+            let id = self.at(next)?;
+            next = self.places.record(next).links(strand).behind;
+            Some(id)
+        })
+    }
+
+    /// Every operation that has not completed.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (RequestId, &Record<O::Memory>)> {
+        let all = (0..self.places.len()).filter_map(|place| self.at(place));
+        all.filter_map(|id| Some((id, self.get(id)?)))
+    }
+}
+
+/// The highest generation. The bit above is for whoever has to tell an operation's name from another
+/// number.
+const GENERATIONS: u32 = u32::MAX >> 1;

@@ -1,0 +1,275 @@
+use super::{Chunks, List, Ops, Places, Record, State, Strand};
+use crate::event::{Arrival, Completion, Down, Verdict};
+use crate::ids::{MatchBits, RequestId};
+use crate::memory::Source;
+use crate::moves::Stage;
+use crate::owner::Owner;
+use crate::request::{Patience, TimeOuts, Turn};
+use mx_sim::Rng;
+use std::rc::Rc;
+
+const FOR_EVER: TimeOuts = TimeOuts {
+    transfer: Patience::FOR_EVER,
+    waiting: Patience::FOR_EVER,
+};
+
+/// Memory that shows when it is let go of.
+type Memory = Tracked;
+
+#[derive(Debug)]
+struct Tracked(#[expect(dead_code, reason = "it counts")] Rc<()>);
+
+impl crate::memory::Memory for Tracked {
+    fn len(&self) -> usize {
+        1
+    }
+
+    fn visit(&self, _: usize, _: usize, _: impl FnMut(&[u8])) {}
+
+    fn visit_mut(&mut self, _: usize, _: usize, _: impl FnMut(&mut [u8])) {}
+}
+
+/// An owner whose free places rest, or not; it is told nothing here.
+#[derive(Debug)]
+struct Resting<const N: u32>;
+
+impl<const N: u32> Owner for Resting<N> {
+    type Memory = Memory;
+    type Word = u64;
+    type Places = Rested<N>;
+
+    fn completed(&mut self, _: Completion) {}
+
+    fn down(&mut self, _: Down) {}
+
+    fn arrived<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict<Memory> {
+        Verdict::Continue
+    }
+
+    fn has_news(&self) -> bool {
+        false
+    }
+}
+
+/// Chunks that know what is in use, and have an end.
+#[derive(Debug, Default)]
+struct Rested<const N: u32> {
+    chunks: Chunks<Memory, u64>,
+    used: Vec<bool>,
+}
+
+const MOST: u32 = 256;
+
+impl<const N: u32> Places<Memory, u64> for Rested<N> {
+    const RESTING: u32 = N;
+
+    fn len(&self) -> u32 {
+        self.chunks.len()
+    }
+
+    fn grow(&mut self) -> bool {
+        self.len() < MOST && self.chunks.grow()
+    }
+
+    fn record(&self, place: u32) -> &Record<Memory> {
+        self.chunks.record(place)
+    }
+
+    fn record_mut(&mut self, place: u32) -> &mut Record<Memory> {
+        self.chunks.record_mut(place)
+    }
+
+    fn word(&self, place: u32) -> &u64 {
+        self.chunks.word(place)
+    }
+
+    fn word_mut(&mut self, place: u32) -> &mut u64 {
+        self.chunks.word_mut(place)
+    }
+
+    fn both_mut(&mut self, place: u32) -> (&mut Record<Memory>, &mut u64) {
+        self.chunks.both_mut(place)
+    }
+
+    fn on_use(&mut self, place: u32) {
+        self.used.resize(self.len() as usize, false);
+        assert!(!std::mem::replace(&mut self.used[place as usize], true));
+    }
+
+    fn on_free(&mut self, place: u32) {
+        assert!(std::mem::replace(&mut self.used[place as usize], false));
+    }
+}
+
+/// What a list must be: the same in a vector.
+#[derive(Default)]
+struct Model {
+    list: List,
+    all: Vec<RequestId>,
+}
+
+impl Model {
+    fn join<const N: u32>(&mut self, ops: &mut Ops<Resting<N>>, strand: Strand, id: RequestId) {
+        ops.join(strand, &mut self.list, id.index());
+        self.all.push(id);
+    }
+
+    fn leave<const N: u32>(&mut self, ops: &mut Ops<Resting<N>>, strand: Strand, id: RequestId) {
+        let before = self.all.len();
+        self.all.retain(|other| *other != id);
+        if self.all.len() < before {
+            ops.leave(strand, &mut self.list, id.index());
+        }
+    }
+
+    fn check<const N: u32>(&self, ops: &Ops<Resting<N>>, strand: Strand) {
+        assert_eq!(self.list.len(), self.all.len());
+        assert_eq!(self.list.is_empty(), self.all.is_empty());
+        assert!(ops.of_list(strand, &self.list).eq(self.all.iter().copied()));
+        assert_eq!(ops.first(&self.list), self.all.first().copied());
+    }
+}
+
+/// Random steps beside the simplest thing that could be right.
+fn random_steps<const N: u32>(rng: &mut Rng) {
+    let mut ops = Ops::<Resting<N>>::default();
+    let (mut live, mut done, mut stale) = (Vec::new(), Vec::new(), Vec::new());
+    let mut own: [Model; 2] = Default::default();
+    let mut kin: [Model; 2] = Default::default();
+    let mut finished = Model::default();
+    let memory = Rc::new(());
+    let most = rng.below(400);
+    for n in 0..rng.below(600) {
+        let step = rng.below(8);
+        match step {
+            0..3 if live.len() as u64 <= most => {
+                let memory = Tracked(Rc::clone(&memory));
+                let turn = Turn::Standard;
+                let state = State::Queued { memory, turn };
+                let bits = MatchBits(n);
+                let Some(id) = ops.add(n, bits, FOR_EVER, state) else {
+                    assert_eq!(live.len() + done.len(), MOST as usize);
+                    continue;
+                };
+                assert_eq!(ops.word(id), Some(&n));
+                live.push(id);
+                own[rng.index(2)].join(&mut ops, Strand::Own, id);
+                if rng.below(2) == 0 {
+                    kin[rng.index(2)].join(&mut ops, Strand::Kin, id);
+                }
+            }
+            3..5 if !live.is_empty() => {
+                let id = live.swap_remove(rng.index(live.len()));
+                own.iter_mut()
+                    .for_each(|list| list.leave(&mut ops, Strand::Own, id));
+                kin.iter_mut()
+                    .for_each(|list| list.leave(&mut ops, Strand::Kin, id));
+                assert!(!ops.free(id) && !ops.append(&mut finished.list, id));
+                assert!(ops.finish(id) && !ops.finish(id));
+                assert!(ops.get(id).is_none() && ops.is_done(id) && ops.word(id).is_some());
+                assert!(ops.append(&mut finished.list, id));
+                finished.all.push(id);
+                done.push(id);
+            }
+            5..7 if !done.is_empty() => {
+                let id = done.swap_remove(rng.index(done.len()));
+                ops.remove(&mut finished.list, id);
+                finished.all.retain(|other| *other != id);
+                assert!(ops.free(id) && !ops.free(id));
+                stale.push(id);
+            }
+            _ if !live.is_empty() => {
+                // One goes to the end of another list.
+                let id = live[rng.index(live.len())];
+                own.iter_mut()
+                    .for_each(|list| list.leave(&mut ops, Strand::Own, id));
+                own[rng.index(2)].join(&mut ops, Strand::Own, id);
+            }
+            _ => {}
+        }
+        own.iter().for_each(|list| list.check(&ops, Strand::Own));
+        kin.iter().for_each(|list| list.check(&ops, Strand::Kin));
+        finished.check(&ops, Strand::Own);
+        assert_eq!(ops.under_way(), live.len());
+        assert_eq!(Rc::strong_count(&memory), 1 + live.len());
+        let mut all: Vec<_> = ops.iter().map(|(id, _)| id).collect();
+        let mut expected = live.clone();
+        all.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(all, expected);
+        let used = ops.places().used.iter().filter(|used| **used).count();
+        assert_eq!(used, live.len() + done.len());
+        let stale = stale.iter().rev().take(20);
+        assert!(stale.clone().all(|id| ops.word(*id).is_none()));
+        assert!(stale.copied().all(|id| !ops.finish(id) && !ops.free(id)));
+    }
+}
+
+#[test]
+fn operations_and_their_lists_are_what_they_should_be_after_random_steps() {
+    mx_sim::seeds::each(300, |seed| {
+        let mut rng = Rng::new(seed);
+        random_steps::<0>(&mut rng);
+        random_steps::<7>(&mut rng);
+    });
+}
+
+/// One that is over, for which nothing else has been done.
+fn spent<const N: u32>(ops: &mut Ops<Resting<N>>) -> Option<RequestId> {
+    let state = State::Connecting { key: 0 };
+    let id = ops.add(0, MatchBits(0), FOR_EVER, state)?;
+    assert_eq!(
+        ops.get(id).map(|record| record.state.stage()),
+        Some(Stage::Connecting)
+    );
+    assert!(ops.finish(id) && ops.free(id));
+    Some(id)
+}
+
+#[test]
+fn a_place_that_rests_is_used_again_after_as_many_others_and_names_of_none_are_none() {
+    let mut ops = Ops::<Resting<32>>::default();
+    let first = spent(&mut ops).unwrap();
+    for n in 0..200 {
+        let next = spent(&mut ops).unwrap();
+        assert_ne!(next, first);
+        assert!(n >= 32 || next.index() != first.index());
+    }
+    let mut ops = Ops::<Resting<0>>::default();
+    let (first, second) = (spent(&mut ops).unwrap(), spent(&mut ops).unwrap());
+    assert_eq!(first.index(), second.index());
+    for forged in [
+        RequestId::new(first.index(), 0),
+        RequestId::new(u32::MAX, 1),
+        RequestId::new(u32::MAX, 0),
+        RequestId::new(64, 1),
+        first,
+    ] {
+        assert!(ops.get(forged).is_none() && ops.word(forged).is_none());
+        assert!(!ops.finish(forged) && !ops.free(forged));
+    }
+}
+
+#[test]
+fn generations_go_round_without_the_highest_bit_and_without_zero() {
+    let mut ops = Ops::<Resting<0>>::default();
+    ops.next_generation = u32::MAX >> 1;
+    let last = spent(&mut ops).unwrap();
+    let first = spent(&mut ops).unwrap();
+    assert_eq!(last.generation(), u32::MAX >> 1);
+    assert_eq!(first.generation(), 1);
+}
+
+#[test]
+fn records_do_not_move() {
+    let mut places = Chunks::<Memory, u64>::default();
+    assert!(places.is_empty() && places.grow());
+    let at = |places: &Chunks<Memory, u64>| std::ptr::from_ref(places.record(63)).addr();
+    let before = at(&places);
+    for n in 1..100 {
+        assert!(places.grow());
+        assert_eq!(places.len(), (n + 1) * 64);
+        *places.word_mut(n * 64) = n.into();
+    }
+    assert_eq!((at(&places), *places.word(99 * 64)), (before, 99));
+}
