@@ -54,7 +54,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     pub(crate) fn unqueue(&mut self, index: OpIndex) {
         let op = self.ops.get(index);
         let (key, kind) = (op.peer, op.kind);
-        if let Some(peer) = self.peers.get_mut(key) {
+        if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) {
             self.ops.unlink(peer.queue_of(kind), index);
             self.stalls.settle(peer);
         }
@@ -73,7 +73,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// of what it may leave here: in the end it could send nothing any more.
     #[cold]
     pub(crate) fn relieve(&mut self, key: PeerKey) {
-        let Some(partner) = self.peers.get(key).and_then(|peer| peer.state.partner()) else {
+        let Some(partner) = self.peers().get(key).and_then(|peer| peer.state.partner()) else {
             return;
         };
         if !self.endpoint.is_crowded_by(partner) {

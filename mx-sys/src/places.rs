@@ -145,7 +145,7 @@ mod tests {
         // SAFETY: the first byte is open.
         unsafe { first.start().write(7) };
         let pointer = first.start();
-        drop(first);
+        let _ = first;
         // SAFETY: never unmapped.
         assert_eq!(unsafe { pointer.read() }, 7);
         for _ in 0..10 {

@@ -54,7 +54,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// memory.
     #[cold]
     pub(crate) fn bounce(&mut self, key: PeerKey, request: RequestId, len: usize) -> bool {
-        let Some(peer) = self.peers.get_mut(key).filter(|_| len <= LARGEST) else {
+        let Some(peer) = self.peers().get(key).filter(|_| len <= LARGEST) else {
             return false;
         };
         let (size, free) = (len + OVERHEAD, self.bounce.limit - self.bounce.used);
@@ -64,7 +64,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let copy = UserMemory::to_owned_copy;
         let copied = self.endpoint.buffer(request, BOUNCED, copy);
         if copied {
-            peer.bounced += size as u32;
+            if let Some(peer) = self.peers_mut().get_mut(key) {
+                peer.bounced += size as u32;
+            }
             self.bounce.used += size;
         }
         copied
@@ -76,7 +78,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.bounce.used = self.bounce.used.saturating_sub(size);
         let context = self.endpoint.partner_context(completion.partner);
         let key = PeerKey::from_word(context.unwrap_or(0));
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.peers_mut().get_mut(key) else {
             return;
         };
         peer.bounced = peer.bounced.saturating_sub(size as u32);

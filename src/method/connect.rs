@@ -43,7 +43,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         nic: NicId,
         looked_up: bool,
     ) -> Result<PeerKey, Box<Error>> {
-        if let Some(known) = self.peers.of_addr(addr) {
+        if let Some(known) = self.peers().of_addr(addr) {
             return Ok(known);
         }
         let target = Target {
@@ -52,7 +52,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             route: address.name.route,
         };
         let key = self.peer_for(target, || address.name.to_string())?;
-        self.peers.attach(addr, key, looked_up);
+        self.peers_mut().attach(addr, key, looked_up);
         Ok(key)
     }
 
@@ -61,8 +61,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         target: Target,
         name: impl FnOnce() -> String,
     ) -> Result<PeerKey, Box<Error>> {
-        if let Some(key) = self.peers.named((target.nic, target.endpoint)) {
-            if let Some(peer) = self.peers.get_mut(key)
+        if let Some(key) = self.peers().named((target.nic, target.endpoint)) {
+            if let Some(peer) = self.peers_mut().get_mut(key)
                 && target.route != Route::AUTO
             {
                 // For the next connection.
@@ -70,14 +70,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             return Ok(key);
         }
-        let limit = self.peers.limit();
-        let key = self.peers.add(target, name());
+        let limit = self.peers().limit();
+        let key = self.peers_mut().add(target, name());
         Ok(key.ok_or(Error::NoPeerId { limit })?)
     }
 
     /// INIT: reaches out for a peer.
     pub(crate) fn begin_connect(&mut self, key: PeerKey) -> Result<(), Box<Error>> {
-        if let Some(peer) = self.peers.get_mut(key) {
+        if let Some(peer) = self.peers_mut().get_mut(key) {
             peer.retries = 1;
         }
         self.start_connect(key)
@@ -85,7 +85,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// A connection of ours was cut before READY. Tries again; false when that has been done.
     pub(super) fn retry(&mut self, key: PeerKey) -> bool {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.peers_mut().get_mut(key) else {
             return false;
         };
         let ours = matches!(
@@ -101,11 +101,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     fn start_connect(&mut self, key: PeerKey) -> Result<(), Box<Error>> {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(target) = self.peers().get(key).map(|peer| peer.target) else {
             return Ok(());
         };
         let bits = bits(MessageType::IconReq, key.id(), 0);
-        match self.endpoint.connect(peer.target, KEY, bits, key.to_word()) {
+        let connect = self.endpoint.connect(target, KEY, bits, key.to_word());
+        let Some(peer) = self.peers_mut().get_mut(key) else {
+            return Ok(());
+        };
+        match connect {
             Ok(request) => {
                 peer.refs += 1;
                 self.move_to(key, State::Wait(Wait::Connecting { request }));
@@ -122,7 +126,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// A transport connect is over.
     pub(super) fn on_connected(&mut self, completion: &Completion) {
         let key = PeerKey::from_word(completion.context);
-        let Some(peer) = self.peers.get(key) else {
+        let Some(peer) = self.peers().get(key) else {
             return;
         };
         let step = match peer.state {
@@ -156,7 +160,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return self.disconnect(key, Cause::Reset, false);
         };
         let other = PeerKey::from_word(context);
-        if other != key && self.peers.get(other).is_some() {
+        if other != key && self.peers().get(other).is_some() {
             return self.merge(key, other);
         }
         self.know_partner(key, partner);
@@ -173,7 +177,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn know_partner(&mut self, key: PeerKey, partner: PartnerId) {
         self.endpoint.set_partner_context(partner, key.to_word());
         if let Some(Identity { nic, endpoint, .. }) = self.endpoint.partner_identity(partner) {
-            self.peers.set_own_name(key, (nic, endpoint));
+            self.peers_mut().set_own_name(key, (nic, endpoint));
         }
     }
 
@@ -192,7 +196,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         match sent {
             Ok(Posted::Complete) => {}
             Ok(Posted::Pending(_)) => {
-                if let Some(peer) = self.peers.get_mut(key) {
+                if let Some(peer) = self.peers_mut().get_mut(key) {
                     peer.refs += 1;
                     peer.handshake_waits = true;
                 }
@@ -204,7 +208,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// A handshake message that had to wait has gone out, or not.
     pub(super) fn on_handshake_sent(&mut self, completion: &Completion) {
         let key = PeerKey::from_word(completion.context & !HANDSHAKE);
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.peers_mut().get_mut(key) else {
             return;
         };
         peer.handshake_waits = false;
@@ -248,7 +252,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         let context = self.endpoint.partner_context(note.partner).unwrap_or(0);
         let known = PeerKey::from_word(context);
-        let key = match self.peers.get(known) {
+        let key = match self.peers().get(known) {
             Some(_) => known,
             None => {
                 let target = Target {
@@ -274,12 +278,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let (partner, tx_id) = (note.partner, note.fields.id);
         let request = ConnReq::parse(&note.body).ok();
         let told_loan = request.and_then(|request| request.extension?.loan);
-        let Some(state) = self.peers.get(key).map(|peer| peer.state) else {
+        let Some(state) = self.peers().get(key).map(|peer| peer.state) else {
             return;
         };
         match state {
             State::Ready(ready) if ready.partner == partner => {
-                let Some(peer) = self.peers.get_mut(key) else {
+                let Some(peer) = self.peers_mut().get_mut(key) else {
                     return;
                 };
                 let other_half = std::mem::take(&mut peer.answered);
@@ -293,7 +297,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 // It has forgotten us without leaving; what we have with it can go on.
                 // One answer that has not gone out yet is the answer to this, too.
                 let acknowledge = self
-                    .peers
+                    .peers()
                     .get(key)
                     .is_some_and(|peer| !peer.handshake_waits);
                 if acknowledge {
@@ -319,7 +323,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             State::Disconnect { .. } => {
                 // It has returned sooner than its old life is over here. Only the newest counts.
-                if let Some(peer) = self.peers.get_mut(key) {
+                if let Some(peer) = self.peers_mut().get_mut(key) {
                     peer.returning = Some(note);
                 }
                 return;
@@ -348,7 +352,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.know_partner(key, partner);
         match self.endpoint.connect(target, KEY, bits, key.to_word()) {
             Ok(request) => {
-                if let Some(peer) = self.peers.get_mut(key) {
+                if let Some(peer) = self.peers_mut().get_mut(key) {
                     peer.refs += 1;
                 }
                 let wait = Wait::Answering {
@@ -372,7 +376,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// What the handshake says a peer lends us.
     fn note_loan(&mut self, key: PeerKey, told_loan: Option<u16>) {
-        if let Some(peer) = self.peers.get_mut(key) {
+        if let Some(peer) = self.peers_mut().get_mut(key) {
             peer.told_loan = told_loan;
         }
     }
@@ -380,7 +384,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn on_conn_ack(&mut self, note: &Note, identity: Identity) {
         let context = self.endpoint.partner_context(note.partner).unwrap_or(0);
         let key = PeerKey::from_word(context);
-        let Some(peer) = self.peers.get(key) else {
+        let Some(peer) = self.peers().get(key) else {
             log::debug!("{identity:?} answered a connection request nobody made; dropped");
             return;
         };
@@ -392,7 +396,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             (State::Wait(Wait::Requested { partner }), Answer::Accepted { tx_id }) => {
                 let loan = Extension::parse(&note.body).and_then(|extension| extension.loan);
                 self.note_loan(key, loan);
-                if let Some(peer) = self.peers.get_mut(key) {
+                if let Some(peer) = self.peers_mut().get_mut(key) {
                     peer.answered = true;
                 }
                 self.become_ready(key, partner, tx_id, false);
@@ -414,7 +418,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn become_ready(&mut self, key: PeerKey, partner: PartnerId, tx_id: u32, acknowledge: bool) {
         self.know_partner(key, partner);
         self.move_to(key, State::Ready(Ready { partner, tx_id }));
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
             return;
         };
         peer.conversation.on_ready();
@@ -432,17 +436,19 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             self.catch_up(key);
         }
         self.flush(key);
-        if let Some(peer) = self.peers.get_mut(key)
-            && !peer.receives.is_empty()
+        if self
+            .peers()
+            .get(key)
+            .is_some_and(|peer| !peer.receives.is_empty())
         {
             // They may have been posted when it was another partner of ours.
-            peer.watch(&mut self.endpoint);
+            self.watch(key);
         }
     }
 
     /// Gives queued receives to the endpoint, if the peer's state allows it.
     pub(crate) fn post_queued_recvs(&mut self, key: PeerKey) {
-        while let Some(peer) = self.peers.get_mut(key) {
+        while let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) {
             if peer.state.partner().is_none() {
                 return;
             }
@@ -451,19 +457,22 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             };
             let bits = self.ops.get(index).bits;
             let memory = self.ops.take_memory(index).unwrap_or(UserMemory::empty());
+            let state = peer.state;
             match self
                 .endpoint
                 .recv(bits, MATCH, memory, index.number().into())
             {
                 Ok(Received::Pending(request)) => {
                     self.ops.get_mut(index).stage = Stage::Posted(request);
-                    self.ops.push_back(&mut peer.receives, index);
-                    peer.watch(&mut self.endpoint);
+                    if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) {
+                        self.ops.push_back(&mut peer.receives, index);
+                    }
+                    self.watch(key);
                     self.limit_rest(index, request);
                 }
                 Ok(Received::Complete(completion)) => {
                     let error = super::code_of(completion.status);
-                    let error = super::check_source(error, peer.state, &completion);
+                    let error = super::check_source(error, state, &completion);
                     self.finish_op(index, error, i64::from(completion.transferred));
                 }
                 Err(error) => self.finish_op(index, code_of_post(error), 0),
@@ -479,7 +488,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// `from`, which was reaching out, turned out to be `into`.
     fn merge(&mut self, from: PeerKey, into: PeerKey) {
-        let Some(peer) = self.peers.get_mut(from) else {
+        let Some(peer) = self.endpoint.owner_mut().peers.get_mut(from) else {
             return;
         };
         log::debug!(
@@ -500,9 +509,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             },
         );
         self.withdraw(&posted);
-        self.peers.rename(from, into);
+        self.endpoint.owner_mut().peers.rename(from, into);
         self.inbox_mut().rename(from, into);
-        let Some(peer) = self.peers.get_mut(into) else {
+        let Some(peer) = self.endpoint.owner_mut().peers.get_mut(into) else {
             return;
         };
         peer.refs += moved;

@@ -22,7 +22,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// An unexpected message is posted: what the host has posted for its exchange may wait.
     #[inline]
     pub(crate) fn open_conversation(&mut self, key: PeerKey) {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.peers_mut().get_mut(key) else {
             return;
         };
         peer.conversation
@@ -38,7 +38,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// An unexpected message that came over `partner`'s connection is handed out.
     #[inline]
     pub(super) fn on_handed_out(&mut self, key: PeerKey, partner: PartnerId) {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.peers_mut().get_mut(key) else {
             return;
         };
         if peer.conversation == Conversation::Open {
@@ -69,7 +69,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let op = self.ops.get_mut(index);
         op.provisional = true;
         let key = op.peer;
-        if let Some(peer) = self.peers.get_mut(key) {
+        if let Some(peer) = self.peers_mut().get_mut(key) {
             peer.has_provisional = true;
         }
         let limits = [self.settings.recv_timeout, self.endpoint.peer_timeout()];
@@ -88,7 +88,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     fn provisional(&self, key: PeerKey) -> Vec<OpIndex> {
-        let Some(peer) = self.peers.get(key) else {
+        let Some(peer) = self.peers().get(key) else {
             return Vec::new();
         };
         let lists = [&peer.queued_recvs, &peer.receives].into_iter();

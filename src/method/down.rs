@@ -10,7 +10,7 @@
 //!                gone       its id rests, then is given out again
 //! ```
 
-use super::Method;
+use super::{Host, Method};
 use crate::abi::types::bmi_method_addr;
 use crate::op::table::{OpIndex, OpList, Stage};
 use crate::peer::state::{Cause, State};
@@ -24,16 +24,22 @@ use mx_sys::UserMemory;
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Every change of a peer's state.
     pub(crate) fn move_to(&mut self, key: PeerKey, next: State) {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.peers().get(key) else {
             return;
         };
         log::debug!("{} (id {}): {} -> {next}", peer.name, key.id(), peer.state);
         let (before, after) = (peer.state.is_wait(), next.is_wait());
+        let limit = self.settings.connect_timeout;
+        let until = limit.filter(|_| after && !before);
+        let until = until.map(|span| self.endpoint.clock().now().after(span));
+        let Host { peers, inbox, .. } = self.endpoint.owner_mut();
+        let Some(peer) = peers.get_mut(key) else {
+            return;
+        };
         peer.state.become_next(next);
         if after && !before {
             self.waiting += 1;
-            if let Some(span) = self.settings.connect_timeout {
-                let until = self.endpoint.clock().now().after(span);
+            if let Some(until) = until {
                 peer.wait_until = Some(until);
                 self.waits.push_back((until, key));
             }
@@ -47,7 +53,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         if let State::Disconnect { .. } = next {
             peer.conversation.on_loss();
-            self.endpoint.owner_mut().inbox.abandoned.forget(key.id());
+            inbox.abandoned.forget(key.id());
         }
         if next.partner().is_none() {
             // Credits do not outlive the connection, on either side.
@@ -56,7 +62,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             peer.words = Words::default();
             (peer.answered, peer.again) = (false, 0);
             self.stalls.on_end(peer);
-            self.endpoint.owner_mut().inbox.lose(key);
+            inbox.lose(key);
             self.early.retain(|(of, _)| *of != key);
         }
         if let State::Ready(_) = next
@@ -69,7 +75,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Ends what there is with a peer: everything with it completes with `cause`. With `tell`,
     /// the peer is told. Does nothing in INIT and DISCONNECT.
     pub(crate) fn disconnect(&mut self, key: PeerKey, cause: Cause, tell: bool) {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
             return;
         };
         if matches!(peer.state, State::Init | State::Disconnect { .. }) {
@@ -112,7 +118,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// A reference is given back. The last one ends DISCONNECT.
     #[inline]
     pub(crate) fn release(&mut self, key: PeerKey) {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.peers_mut().get_mut(key) else {
             return;
         };
         debug_assert!(peer.refs > 0, "{} has no reference to give back", peer.name);
@@ -128,20 +134,20 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn end_disconnect(&mut self, key: PeerKey) {
         self.move_to(key, State::Init);
         if let Some(note) = self
-            .peers
+            .peers_mut()
             .get_mut(key)
             .and_then(|peer| peer.returning.take())
         {
             self.inbox_mut().defer(note);
         }
-        if self.peers.get(key).is_some_and(|peer| peer.queued() > 0) {
+        if self.peers().get(key).is_some_and(|peer| peer.queued() > 0) {
             if let Err(error) = self.begin_connect(key) {
                 log::warn!("{error}");
                 self.fail_queued(key, error.code());
             }
             return;
         }
-        if let Some(peer) = self.peers.get_mut(key)
+        if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key)
             && let Inbound::Known {
                 name, forgotten, ..
             } = &mut peer.inbound
@@ -155,7 +161,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// INIT, and no connection can be started: what waits for one fails.
     fn fail_queued(&mut self, key: PeerKey, code: i32) {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.peers_mut().get_mut(key) else {
             return;
         };
         let queued = peer.take_queues();
@@ -173,20 +179,23 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// A peer nobody knows and nobody needs is removed.
     pub(crate) fn maybe_remove(&mut self, key: PeerKey) {
-        let Some(peer) = self.peers.get(key) else {
+        let Some(peer) = self.peers().get(key) else {
             return;
         };
         let wanted = !peer.objects.is_empty() || peer.refs > 0 || peer.state != State::Init;
         if !wanted && !self.inbox().holds(key) {
             log::debug!("{} (id {}) is gone", peer.name, key.id());
             self.inbox_mut().abandoned.forget(key.id());
-            self.peers.remove(key);
+            self.peers_mut().remove(key);
         }
     }
 
     /// The host has no more use for an address object. The last one takes its peer with it.
     pub fn drop_addr(&mut self, addr: *mut bmi_method_addr) {
-        if let Some(peer) = self.peers.of_addr(addr).and_then(|key| self.peers.get(key))
+        if let Some(peer) = self
+            .peers()
+            .of_addr(addr)
+            .and_then(|key| self.peers().get(key))
             && let Inbound::Known {
                 addr: known, name, ..
             } = peer.inbound
@@ -195,11 +204,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             // The host has found out by itself, and its name for the peer means nothing any more.
             self.forgotten.retain(|forgotten| *forgotten != name);
         }
-        let Some(key) = self.peers.detach(addr) else {
+        let Some(key) = self.peers_mut().detach(addr) else {
             return;
         };
         let last = self
-            .peers
+            .peers()
             .get(key)
             .is_some_and(|peer| peer.objects.is_empty());
         if last {
@@ -213,7 +222,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// May the host drop the object of a peer that came to us? Yes when it is dead and nothing of
     /// it is left.
     pub fn may_drop(&self, addr: *mut bmi_method_addr) -> bool {
-        let Some(peer) = self.peers.of_addr(addr).and_then(|key| self.peers.get(key)) else {
+        let Some(peer) = self
+            .peers()
+            .of_addr(addr)
+            .and_then(|key| self.peers().get(key))
+        else {
             return false;
         };
         let came = matches!(peer.inbound, Inbound::Known { addr: known, .. } if known == addr);

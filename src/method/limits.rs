@@ -15,11 +15,11 @@
 //! Owns: when which peer's queues are to be looked through.
 //! Knows nothing of: handshakes.
 
-use super::{Method, PostKind, Reports};
+use super::{Method, PostKind};
 use crate::op::table::{OpIndex, OpList};
 use crate::peer::table::{Peer, PeerKey};
 use mx_proto::port::Port;
-use mx_proto::{Clock, Endpoint, Instant, PartnerId, RequestId};
+use mx_proto::{Clock, Instant, PartnerId, RequestId};
 use mx_sys::UserMemory;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -83,7 +83,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// Looks through a peer's queues at `at`, if not before.
     fn look_at(&mut self, key: PeerKey, at: Instant) {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
             return;
         };
         if let Some(planned) = peer.look_at {
@@ -98,7 +98,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// A peer has got operations that were queued with another one.
     pub(super) fn look_through(&mut self, key: PeerKey) {
-        let Some(peer) = self.peers.get(key) else {
+        let Some(peer) = self.peers().get(key) else {
             return;
         };
         let queued = self.queued_of(peer);
@@ -123,7 +123,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         {
             self.looks.pop_first();
             let key = PeerKey::from_word(word);
-            let Some(peer) = self.peers.get_mut(key) else {
+            let Some(peer) = self.peers_mut().get_mut(key) else {
                 continue;
             };
             peer.look_at = None;
@@ -133,7 +133,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     fn expire_queued_of(&mut self, key: PeerKey, now: Instant) -> bool {
-        let Some(peer) = self.peers.get(key) else {
+        let Some(peer) = self.peers().get(key) else {
             return false;
         };
         let (mut soonest, mut late) = (FOR_EVER, Vec::new());
@@ -154,11 +154,32 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         !late.is_empty()
     }
 
+    /// There are receives for the peer's messages: the endpoint watches it, which it has to be told
+    /// once until it asks.
+    #[inline(always)]
+    pub(crate) fn watch(&mut self, key: PeerKey) {
+        if let Some(peer) = self.peers().get(key)
+            && peer.watched != peer.state.partner()
+        {
+            self.begin_watch(key);
+        }
+    }
+
+    #[cold]
+    fn begin_watch(&mut self, key: PeerKey) {
+        if let Some(peer) = self.peers_mut().get_mut(key) {
+            peer.watched = peer.state.partner();
+            if let Some(partner) = peer.watched {
+                self.endpoint.watch(partner, true);
+            }
+        }
+    }
+
     /// The endpoint asks whether a partner still has to be watched for receives' sake.
     #[cold]
     pub(super) fn on_watched(&mut self, partner: PartnerId, context: u64) {
         let key = PeerKey::from_word(context);
-        let peer = self.peers.get_mut(key);
+        let peer = self.peers_mut().get_mut(key);
         let peer = peer.filter(|peer| peer.watched == Some(partner));
         if let Some(peer) = peer {
             if !peer.receives.is_empty() {
@@ -202,30 +223,5 @@ impl Peer {
     #[inline]
     pub(crate) fn queued(&self) -> u32 {
         self.queues().iter().map(|list| list.len() as u32).sum()
-    }
-
-    /// There are receives for the peer's messages: `endpoint` watches it, which it has to be told
-    /// once until it asks.
-    #[inline(always)]
-    pub(crate) fn watch<P: Port<UserMemory>, C: Clock>(
-        &mut self,
-        endpoint: &mut Endpoint<P, C, Reports>,
-    ) {
-        let partner = self.state.partner();
-        if self.watched != partner {
-            self.begin_watch(endpoint, partner);
-        }
-    }
-
-    #[cold]
-    fn begin_watch<P: Port<UserMemory>, C: Clock>(
-        &mut self,
-        endpoint: &mut Endpoint<P, C, Reports>,
-        partner: Option<PartnerId>,
-    ) {
-        self.watched = partner;
-        if let Some(partner) = partner {
-            endpoint.watch(partner, true);
-        }
     }
 }

@@ -31,7 +31,7 @@
 //! behind it waiting. What we send ourselves, credits included, goes in any case.
 //!
 //! Owns: everything of one life of the method. The files beside this one hold its parts:
-//! `reports` what the endpoint has said, `connect` the handshake, `refusals` what nothing comes of,
+//! `host` what the endpoint tells and whom it is about, `connect` the handshake, `refusals` what nothing comes of,
 //! `down` how peers are lost, `conversations` what a lost connection has cut, `limits` how long
 //! operations wait, `sending` what sends wait for, `tickets` who may have another one, `bounce` copies of
 //! small ones, `gauges` what can be seen of all this, `warnings` which limits were hit, `../op/post`
@@ -42,18 +42,19 @@ mod connect;
 mod conversations;
 mod down;
 mod gauges;
+mod host;
 mod inbound;
 mod limits;
 mod refusals;
-mod reports;
+
 mod sending;
 mod tickets;
 mod warnings;
 
 pub use gauges::{PeerGauges, Stalled};
+pub use host::Host;
 pub use inbound::{Handout, Unexpected};
 pub(crate) use limits::FOR_EVER;
-pub use reports::Reports;
 pub(crate) use warnings::{Alarm, Alarms, most_of};
 
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
@@ -183,11 +184,10 @@ impl Default for Settings {
 /// A running method over port `P` with clock `C`.
 #[derive(Debug)]
 pub struct Method<P, C> {
-    pub(crate) endpoint: Endpoint<P, C, Reports>,
+    pub(crate) endpoint: Endpoint<P, C, Host>,
     pub(crate) settings: Settings,
     /// What we call ourselves in CONN_REQ.
     name: String,
-    pub(crate) peers: Peers,
     pub(crate) ops: Ops,
     /// Room for one more of them.
     pub(crate) room: Claim,
@@ -228,8 +228,7 @@ pub const UNEXPECTED_READY: u64 = 1 << 16;
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// A method that calls itself `name` and uses `endpoint`, which must have been made with
     /// [`crate::match_layout::KEY`].
-    pub fn new(settings: Settings, name: String, endpoint: Endpoint<P, C, Reports>) -> Self {
-        let peers = Peers::new(settings.peer_limit);
+    pub fn new(settings: Settings, name: String, endpoint: Endpoint<P, C, Host>) -> Self {
         let room = Claim::new(endpoint.supply(), OPERATION_COST);
         Self {
             early_alarm: most_of(endpoint.unexpected_usage().1),
@@ -241,7 +240,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             early: Vec::new(),
             settings,
             name,
-            peers,
             ops: Ops::default(),
             room,
             done: Completions::default(),
@@ -259,12 +257,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     /// The endpoint below.
-    pub fn endpoint(&self) -> &Endpoint<P, C, Reports> {
+    pub fn endpoint(&self) -> &Endpoint<P, C, Host> {
         &self.endpoint
     }
 
     /// The endpoint below, to arm and disarm it and to reach its port.
-    pub fn endpoint_mut(&mut self) -> &mut Endpoint<P, C, Reports> {
+    pub fn endpoint_mut(&mut self) -> &mut Endpoint<P, C, Host> {
         &mut self.endpoint
     }
 
@@ -282,7 +280,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// The peers, to look at.
     pub fn peers(&self) -> &Peers {
-        &self.peers
+        &self.endpoint.owner().peers
+    }
+
+    #[inline]
+    pub(crate) fn peers_mut(&mut self) -> &mut Peers {
+        &mut self.endpoint.owner_mut().peers
     }
 
     /// Operations posted and not handed out.
@@ -412,9 +415,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     pub fn close(&mut self) {
         self.endpoint.close();
         self.waits.clear();
-        let reports = self.endpoint.owner_mut();
-        reports.ends = Queue::default();
-        reports.deaf = true;
+        let host = self.endpoint.owner_mut();
+        host.ends = Queue::default();
+        host.deaf = true;
     }
 
     /// The only thing to be called after [`Self::close`]: gives out what can go. Whoever comes now is
@@ -487,14 +490,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn tend_credits(&mut self, at: Instant) -> bool {
         self.inbox_mut().now = self.endpoint.clock().now();
         at <= self.inbox_mut().now && {
-            let peers = &self.peers;
-            let (reports, crowds) = self.endpoint.owner_and_crowds();
+            let (host, crowds) = self.endpoint.owner_and_crowds();
+            let peers = &host.peers;
             let crowded = move |id| {
                 let peer = peers.with_id(id).and_then(|key| peers.get(key));
                 let partner = peer.and_then(|peer| peer.state.partner());
                 partner.is_some_and(&crowds)
             };
-            let inbox = &mut reports.inbox;
+            let inbox = &mut host.inbox;
             inbox.lender.tick_unless(inbox.now, crowded);
             self.drain()
         }
@@ -516,7 +519,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn on_down(&mut self, down: &Down) {
         let key = PeerKey::from_word(down.context);
         let of_now = self
-            .peers
+            .peers()
             .get(key)
             .is_some_and(|peer| peer.state.partner() == Some(down.partner));
         let cause = Cause::of_down(down.reason);
@@ -544,7 +547,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if op.kind != PostKind::Recv && !completion.announced {
             self.unstamp(&op);
         }
-        if let Some(peer) = self.peers.get_mut(op.peer) {
+        if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(op.peer) {
             if op.kind == PostKind::Recv {
                 self.ops.unlink(&mut peer.receives, index);
                 error = check_source(error, peer.state, completion);
@@ -623,7 +626,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 break;
             }
             self.waits.pop_front();
-            let late = self.peers.get(key).is_some_and(|peer| {
+            let late = self.peers().get(key).is_some_and(|peer| {
                 peer.state.is_wait() && peer.wait_until.is_some_and(|until| until <= now)
             });
             if late {

@@ -73,7 +73,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     ) -> Option<(CreditByte, SendMode)> {
         match kind {
             PostKind::SendUnexpected => {
-                let peer = self.peers.get_mut(key)?;
+                let peer = self.endpoint.owner_mut().peers.get_mut(key)?;
                 terms(&mut peer.borrower, len, self.settings.eager_max)
             }
             _ => Some((self.inbox_mut().lender.ride(key.id()), SendMode::Standard)),
@@ -84,7 +84,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[cold]
     pub(crate) fn has_ticket(&mut self, key: PeerKey) -> bool {
         self.collect_tickets();
-        let peer = self.peers.get(key);
+        let peer = self.peers().get(key);
         self.tickets.allow(peer.map_or(0, |peer| peer.sends))
     }
 
@@ -92,7 +92,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline]
     pub(crate) fn take_ticket(&mut self, key: PeerKey, request: RequestId) {
         if self.endpoint.is_queued(request)
-            && let Some(peer) = self.peers.get_mut(key)
+            && let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key)
         {
             self.tickets.take(request, key);
             peer.sends += 1;
@@ -104,7 +104,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn collect_tickets(&mut self) {
         while let Some(request) = self.endpoint.owner_mut().departed.pop() {
             if let Some(key) = self.tickets.give_back(request) {
-                let peer = self.peers.get_mut(key);
+                let peer = self.peers_mut().get_mut(key);
                 let sends = peer.map_or(0, |peer| {
                     peer.sends = peer.sends.saturating_sub(1);
                     peer.sends
@@ -119,7 +119,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     pub(crate) fn unstamp(&mut self, op: &Op) {
         let byte = CreditByte::of(op.bits);
         let ready = |peer: &&mut Peer| matches!(peer.state, State::Ready(_));
-        let Some(peer) = self.peers.get_mut(op.peer).filter(ready) else {
+        let Some(peer) = self.peers_mut().get_mut(op.peer).filter(ready) else {
             return;
         };
         match op.kind {
@@ -150,7 +150,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// A peer may have something that can go.
     pub(super) fn line_up(&mut self, key: PeerKey) {
-        if let Some(peer) = self.peers.get_mut(key).filter(|peer| may_line_up(peer)) {
+        if let Some(peer) = self
+            .peers_mut()
+            .get_mut(key)
+            .filter(|peer| may_line_up(peer))
+        {
             peer.in_line = true;
             self.line.push_back(key);
         }
@@ -158,7 +162,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// A peer has found no ticket.
     fn stand_aside(&mut self, key: PeerKey) {
-        if let Some(peer) = self.peers.get_mut(key).filter(|peer| may_line_up(peer)) {
+        if let Some(peer) = self
+            .endpoint
+            .owner_mut()
+            .peers
+            .get_mut(key)
+            .filter(|peer| may_line_up(peer))
+        {
             peer.in_line = true;
             self.tickets.wait(key, peer.sends);
         }
@@ -183,7 +193,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let Some(key) = self.line.pop_front() else {
                 return busy;
             };
-            if let Some(peer) = self.peers.get_mut(key) {
+            if let Some(peer) = self.peers_mut().get_mut(key) {
                 peer.in_line = false;
             }
             match self.turn(key) {
@@ -199,7 +209,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// Sends one message of a peer, if one may go.
     fn turn(&mut self, key: PeerKey) -> Turn {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
             return Turn::Over;
         };
         let State::Ready(ready) = peer.state else {
@@ -208,7 +218,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let heads = [peer.queued_requests.first(), peer.queued_sends.first()];
         for index in heads.into_iter().flatten() {
             if !self.has_ticket(key) {
-                if let Some(peer) = self.peers.get_mut(key) {
+                if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) {
                     self.stalls.on_no_ticket(peer);
                 }
                 self.inbox_mut().alarms.raise(Alarm::Tickets);
@@ -217,7 +227,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let op = self.ops.get(index);
             let (kind, len) = (op.kind, u32::try_from(op.size).unwrap_or(u32::MAX));
             if let Some((byte, mode)) = self.stamp(key, kind, len) {
-                if let Some(peer) = self.peers.get_mut(key) {
+                if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) {
                     self.stalls.on_turn(peer, kind);
                     self.ops.unlink(peer.queue_of(kind), index);
                 }
@@ -257,7 +267,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// An unexpected message of `len` bytes has no credits: its receiver is asked for some.
     #[cold]
     fn want(&mut self, key: PeerKey, len: u32) {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
             return;
         };
         self.stalls.on_no_credits(peer);
@@ -268,7 +278,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// What a peer has said about the credits it lends us.
     pub(super) fn on_tiding(&mut self, key: PeerKey, tiding: Tiding) {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.peers_mut().get_mut(key) else {
             return;
         };
         if !matches!(peer.state, State::Ready(_)) {
@@ -287,7 +297,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     // Nobody asks again before the answer, or answers before it is asked.
                     return;
                 }
-                let Some(peer) = self.peers.get_mut(key) else {
+                let Some(peer) = self.peers_mut().get_mut(key) else {
                     return;
                 };
                 let answer = peer.borrower.on_control(word);
@@ -308,7 +318,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let mut busy = false;
         while let Some((id, word)) = self.inbox_mut().lender.poll_control() {
             busy = true;
-            if let Some(key) = self.peers.with_id(id) {
+            if let Some(key) = self.peers().with_id(id) {
                 if self.is_unsent(key, word.control) {
                     self.fail_for(key, "answers what it has not been sent");
                 } else {
@@ -318,7 +328,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         while let Some((id, fault)) = self.inbox_mut().lender.poll_fault() {
             busy = true;
-            if let Some(key) = self.peers.with_id(id) {
+            if let Some(key) = self.peers().with_id(id) {
                 self.fail_for(key, fault);
             }
         }
@@ -328,7 +338,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Does our last message of this kind to the peer still wait at the endpoint?
     #[cold]
     fn is_unsent(&self, key: PeerKey, kind: Control) -> bool {
-        let last = self.peers.get(key).and_then(|peer| peer.words.last(kind));
+        let last = self.peers().get(key).and_then(|peer| peer.words.last(kind));
         last.is_some_and(|request| self.endpoint.is_queued(request))
     }
 
@@ -340,7 +350,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// A peer is not to be trusted with credits.
     #[cold]
     pub(super) fn fail_for(&mut self, key: PeerKey, fault: impl fmt::Display) {
-        if let Some(peer) = self.peers.get(key) {
+        if let Some(peer) = self.peers().get(key) {
             log::warn!(
                 "{} (id {}) is disconnected: it {fault}",
                 peer.name,
@@ -354,7 +364,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// received first. What it is about begins with the partner, and ends with it.
     #[cold]
     fn keep_early(&mut self, key: PeerKey, early: Early) {
-        let peer = self.peers.get(key);
+        let peer = self.peers().get(key);
         let here = self.early.iter().filter(|(of, _)| *of == key);
         if peer.is_some_and(|peer| peer.state.partner().is_some()) && here.count() < EARLY_MAX {
             self.early.push((key, early));
@@ -377,13 +387,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     fn send_control(&mut self, key: PeerKey, word: ControlWord) {
         let Some(State::Ready(Ready { partner, tx_id })) =
-            self.peers.get(key).map(|peer| peer.state)
+            self.peers().get(key).map(|peer| peer.state)
         else {
             return self.keep_early(key, Early::Word(word));
         };
         let bits = bits(MessageType::Credit, tx_id, word.to_tag());
         let request = self.send_word(partner, bits);
-        if let Some(peer) = self.peers.get_mut(key) {
+        if let Some(peer) = self.peers_mut().get_mut(key) {
             peer.words.on_sent(word.control, request);
         }
     }

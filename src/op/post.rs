@@ -17,7 +17,7 @@
 use super::table::{Op, Stage};
 use crate::error::Error;
 use crate::match_layout::{MATCH, MessageType, bits};
-use crate::method::{Method, OPERATION_COST, Post, PostKind, Posted, check_source, code_of};
+use crate::method::{Host, Method, OPERATION_COST, Post, PostKind, Posted, check_source, code_of};
 use crate::peer::conversation::Conversation;
 use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::PeerKey;
@@ -65,7 +65,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             _ => MessageType::Expected,
         };
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
             return Err(unknown(&post));
         };
         if peer.conversation == Conversation::Cut && post.kind == PostKind::Send {
@@ -100,7 +100,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 if op.kind == PostKind::Send && self.bounce(key, request, size as usize) {
                     return Ok(Posted::Complete { size });
                 }
-                if let Some(peer) = self.peers.get_mut(key) {
+                if let Some(peer) = self.peers_mut().get_mut(key) {
                     peer.refs += 1;
                 }
                 self.ops.commit(index, op, post.addr.as_ptr());
@@ -110,7 +110,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 Ok(Posted::Pending)
             }
             Err(mx::PostError::UnknownPartner) => {
-                let peer = self.peers.get(key);
+                let peer = self.peers().get(key);
                 let name = peer.map_or_else(String::new, |peer| peer.name.clone());
                 self.disconnect(key, Cause::Reset, false);
                 self.drain();
@@ -126,13 +126,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     #[inline]
     fn post_recv(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Host { peers, inbox, .. } = self.endpoint.owner_mut();
+        let Some(peer) = peers.get_mut(key) else {
             return Err(unknown(&post));
         };
         let bits = bits(MessageType::Expected, key.id(), post.tag as u32);
-        let abandoned = &mut self.endpoint.owner_mut().inbox.abandoned;
-        if !abandoned.is_empty() {
-            abandoned.take_back(key.id(), post.tag as u32);
+        if !inbox.abandoned.is_empty() {
+            inbox.abandoned.take_back(key.id(), post.tag as u32);
         }
         if peer.state.partner().is_none() || !peer.queued_recvs.is_empty() {
             return self.queue(key, post, bits, id);
@@ -142,15 +142,17 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return Err(no_memory("an operation", 192));
         };
         let context = index.number().into();
+        let (state, cut) = (peer.state, peer.conversation == Conversation::Cut);
         match self.endpoint.recv(bits, MATCH, post.memory, context) {
             Ok(Received::Pending(request)) => {
-                peer.refs += 1;
                 self.ops.commit(index, op, post.addr.as_ptr());
                 self.ops.get_mut(index).stage = Stage::Posted(request);
-                self.ops.push_back(&mut peer.receives, index);
-                peer.watch(&mut self.endpoint);
+                if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) {
+                    peer.refs += 1;
+                    self.ops.push_back(&mut peer.receives, index);
+                }
+                self.watch(key);
                 *id = self.ops.id(index);
-                let cut = peer.conversation == Conversation::Cut;
                 self.limit_posted(op.kind, request);
                 if cut {
                     self.on_provisional(index);
@@ -159,7 +161,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             Ok(Received::Complete(completion)) => {
                 let size = i64::from(completion.transferred);
-                let error = check_source(code_of(completion.status), peer.state, &completion);
+                let error = check_source(code_of(completion.status), state, &completion);
                 if error == 0 {
                     return Ok(Posted::Complete { size });
                 }
@@ -197,7 +199,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         bits: mx::MatchBits,
         id: &mut i64,
     ) -> Result<Posted, Box<Error>> {
-        let state = self.peers.get(key).map(|peer| peer.state);
+        let state = self.peers().get(key).map(|peer| peer.state);
         if state == Some(State::Init) {
             self.begin_connect(key)?;
         }
@@ -209,7 +211,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.ops.store_memory(index, post.memory);
         *id = self.ops.id(index);
         let mut cut = false;
-        if let Some(peer) = self.peers.get_mut(key) {
+        if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) {
             peer.refs += 1;
             self.ops.push_back(peer.queue_of(op.kind), index);
             cut = peer.conversation == Conversation::Cut;

@@ -1,9 +1,11 @@
-//! What the endpoint has reported and the method has not looked at.
+//! What the method's endpoint tells, and whom it tells it of.
 //!
-//! Owns: the inbox, completions, lost partners, and which sends wait no more.
-//! Knows nothing of: peers and operations, which are the method's.
+//! Owns: the inbox and the peers; completions and lost partners that the method has not looked at, and which
+//! sends wait no more.
+//! Knows nothing of: handshakes.
 
 use super::Settings;
+use crate::peer::table::Peers;
 use crate::unexpected::Inbox;
 use mx_proto::owner::Queue;
 use mx_proto::{Arrival, Completion, Down, MatchBits, Owner, RequestId, Source, Verdict};
@@ -11,8 +13,9 @@ use mx_sys::UserMemory;
 
 /// The method's owner of its endpoint.
 #[derive(Debug)]
-pub struct Reports {
+pub struct Host {
     pub(crate) inbox: Inbox,
+    pub(crate) peers: Peers,
     pub(super) ends: Queue<UserMemory>,
     /// Sends that waited for their turn and do so no more, in no particular order.
     pub(super) departed: Vec<RequestId>,
@@ -20,11 +23,12 @@ pub struct Reports {
     pub(super) deaf: bool,
 }
 
-impl Reports {
+impl Host {
     /// Nothing yet.
     pub fn new(settings: &Settings) -> Self {
         Self {
             inbox: Inbox::new(settings.credits, settings.unexpected_max),
+            peers: Peers::new(settings.peer_limit),
             ends: Queue::default(),
             departed: Vec::new(),
             deaf: false,
@@ -32,7 +36,7 @@ impl Reports {
     }
 }
 
-impl Owner for Reports {
+impl Owner for Host {
     type Memory = UserMemory;
     type Word = u64;
     type Places = mx_proto::ops::Chunks<UserMemory, u64>;
