@@ -15,12 +15,12 @@ use crate::meter::{self, within};
 use crate::peers::{HostileEndpoint, KEY, begin, hello, packet, target};
 use crate::program::{Program, run};
 use mx_proto::memory::Source;
+use mx_proto::ops::{Chunks, Ops};
 use mx_proto::owner::Queue;
 use mx_proto::port::{HEADER_LEN, HeaderBytes, LinkDown};
 use mx_proto::{
-    Arrival, Completion, Config, Decision, Deferred, Down, EndpointId, LinkId, MatchBits,
-    MatchMask, NicId, Owner, PartnerId, Posted, Received, RequestId, Route, SendMode, Status,
-    Verdict,
+    Arrival, Config, Decision, Deferred, Down, EndpointId, LinkId, MatchBits, MatchMask, NicId,
+    Outcome, Owner, PartnerId, Posted, Received, RequestId, Route, SendMode, Status, Verdict,
 };
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -87,10 +87,10 @@ struct Host {
 impl Owner for Host {
     type Memory = Buffer;
     type Word = u64;
-    type Places = mx_proto::ops::Chunks<Buffer, u64>;
+    type Places = Chunks<Buffer, u64>;
 
-    fn completed(&mut self, completion: Completion) {
-        self.ends.completed(completion);
+    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
+        self.ends.keep(ops, op, how);
     }
 
     fn down(&mut self, down: Down) {

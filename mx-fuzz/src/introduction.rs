@@ -16,13 +16,14 @@ use crate::meter::{self, within};
 use crate::peers::{HostileEndpoint, KEY, begin, hello, packet, target};
 use crate::program::{Program, run};
 use mx_proto::memory::Source;
+use mx_proto::ops::{Chunks, Ops};
 use mx_proto::owner::Queue;
 use mx_proto::port::{HeaderBytes, LinkDown, Port};
 use mx_proto::secret::{Purpose, Role, Secret, Words};
 use mx_proto::wire::Kind;
 use mx_proto::{
-    Arrival, Completion, Config, Down, EndpointId, Key, LinkId, MatchBits, NicId, Owner, SessionId,
-    Status, Verdict,
+    Arrival, Config, Down, EndpointId, Key, LinkId, MatchBits, NicId, Outcome, Owner, RequestId,
+    SessionId, Status, Verdict,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -65,10 +66,10 @@ struct Host {
 impl Owner for Host {
     type Memory = Buffer;
     type Word = u64;
-    type Places = mx_proto::ops::Chunks<Buffer, u64>;
+    type Places = Chunks<Buffer, u64>;
 
-    fn completed(&mut self, completion: Completion) {
-        self.ends.completed(completion);
+    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
+        self.ends.keep(ops, op, how);
     }
 
     fn down(&mut self, down: Down) {

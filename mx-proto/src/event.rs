@@ -15,16 +15,11 @@ pub struct Identity {
     pub session: SessionId,
 }
 
-/// The end of one posted operation. Every request that was `Pending` gives exactly one, unless
-/// [`crate::Endpoint::cancel_unmatched`] has taken it back.
+/// How an operation ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Completion {
-    /// Which request. Stale from now on.
-    pub request: RequestId,
+pub struct Outcome {
     /// What kind of operation it was.
     pub kind: Kind,
-    /// The word given when it was posted.
-    pub context: u64,
     /// How it ended.
     pub status: Status,
     /// The other side: destination of a send, source of a receive, peer of a connect.
@@ -40,6 +35,75 @@ pub struct Completion {
     /// A receive that had a message, whole or not. One that is called off without leaves its message,
     /// should it still come, to others.
     pub matched: bool,
+}
+
+/// The end of one operation, for an owner that keeps it until somebody asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// Which request. Stale from now on.
+    pub request: RequestId,
+    /// What kind of operation it was.
+    pub kind: Kind,
+    /// The word given when it was posted.
+    pub context: u64,
+    /// See [`Outcome`].
+    pub status: Status,
+    /// See [`Outcome`].
+    pub partner: PartnerId,
+    /// See [`Outcome`].
+    pub bits: MatchBits,
+    /// See [`Outcome`].
+    pub length: u32,
+    /// See [`Outcome`].
+    pub transferred: u32,
+    /// See [`Outcome`].
+    pub announced: bool,
+    /// See [`Outcome`].
+    pub matched: bool,
+}
+
+impl Outcome {
+    /// That of a receive which has got `transferred` bytes of a message.
+    #[inline]
+    pub(crate) fn received(
+        status: Status,
+        partner: PartnerId,
+        bits: MatchBits,
+        transferred: u32,
+        length: u32,
+    ) -> Self {
+        Self {
+            kind: Kind::Recv,
+            status,
+            partner,
+            bits,
+            length,
+            transferred,
+            announced: true,
+            matched: true,
+        }
+    }
+
+    /// The completion of a receive that got its message when it was posted: it names no request.
+    pub fn at_once(self, context: u64) -> Completion {
+        self.of(RequestId::new(u32::MAX, 0), context)
+    }
+
+    /// The completion of an operation.
+    pub fn of(self, request: RequestId, context: u64) -> Completion {
+        Completion {
+            request,
+            kind: self.kind,
+            context,
+            status: self.status,
+            partner: self.partner,
+            bits: self.bits,
+            length: self.length,
+            transferred: self.transferred,
+            announced: self.announced,
+            matched: self.matched,
+        }
+    }
 }
 
 /// A partner is gone, not by our own [`crate::Endpoint::disconnect`]. Its operations have completed
@@ -73,7 +137,7 @@ pub struct Arrival {
 
 /// What is to become of an [`Arrival`].
 #[derive(Debug)]
-pub enum Verdict<M> {
+pub enum Verdict<M, W = u64> {
     /// It waits for a receive as an unexpected message.
     Continue,
     /// It has been consumed, or nobody wants it.
@@ -82,12 +146,12 @@ pub enum Verdict<M> {
     /// taken in; what the same poll still brings is deferred as well, without asking, so that it does
     /// not overtake this one, even if there is a receive for it.
     Defer,
-    /// It is to be received into `memory`; a completion with `context` follows.
+    /// It is to be received into `memory`; the completion of an operation with this word follows.
     Receive {
         /// The buffer.
         memory: M,
-        /// The word the completion will carry.
-        context: u64,
+        /// The owner's word for the operation.
+        context: W,
     },
 }
 

@@ -6,7 +6,7 @@
 //!        |                                                   ^
 //!        v                                                   |
 //!  +-- endpoint ------------------------------------------------------+
-//!  |  partners (sessions, credits, pending queue)   requests          |
+//!  |  partners (sessions, credits, pending queue)   ops               |
 //!  |  matching (posted, unexpected)                 timers            |
 //!  +-----------------------------|------------------------------------+
 //!                                v  wire
@@ -35,7 +35,6 @@ mod partner;
 pub mod port;
 mod queues;
 pub mod reliability;
-mod request;
 pub mod secret;
 pub mod shares;
 mod stats;
@@ -43,13 +42,14 @@ mod status;
 pub mod supply;
 mod table;
 pub mod time;
+mod timeouts;
 mod timer;
 pub mod told;
 pub mod wire;
 
 pub use config::{Config, Key, Place};
 pub use endpoint::{Endpoint, PostError, Posted, Received, SendMode};
-pub use event::{Arrival, Completion, Decision, Deferred, Down, Identity, Verdict};
+pub use event::{Arrival, Completion, Decision, Deferred, Down, Identity, Outcome, Verdict};
 pub use ids::{
     EndpointId, LinkId, MatchBits, MatchMask, NicId, PartnerId, RequestId, Route, SessionId, Target,
 };

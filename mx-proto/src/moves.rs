@@ -1,10 +1,10 @@
 //! The states of an operation, and how it may go from one to another.
 //!
 //! ```text
-//!   New --> Queued ---> Offered --> Serving --> Over          a send
+//!   New --> Queued ---> Offered --> Serving --> Done          a send
 //!            `--> Draining ---------------------^
-//!   New --> Posted <--> Pulling --------------> Over          a receive
-//!   New --> Connecting -----------------------> Over          a connect
+//!   New --> Posted <--> Pulling --------------> Done          a receive
+//!   New --> Connecting -----------------------> Done          a connect
 //! ```
 //!
 //! `docs/states.md` shows the table; the simulator's random operations make every move, or their
@@ -15,7 +15,7 @@
 
 use std::fmt;
 
-/// Where an operation stands; `request.rs` has what belongs to each.
+/// Where an operation stands; `ops/record.rs` has what belongs to each.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stage {
     /// It is being posted.
@@ -34,8 +34,8 @@ pub enum Stage {
     Pulling,
     /// A connect waits for its answer.
     Connecting,
-    /// It has completed.
-    Over,
+    /// It has completed, and is its owner's.
+    Done,
 }
 
 /// A legal move.
@@ -84,12 +84,12 @@ pub const MOVES: &[Move] = &[
     ),
     legal(
         Stage::Queued,
-        Stage::Over,
+        Stage::Done,
         "its turn, and all of it has gone; called off, time-out; the partner is lost",
     ),
     legal(
         Stage::Draining,
-        Stage::Over,
+        Stage::Done,
         "the port has done with its memory; called off, time-out; the partner is lost",
     ),
     legal(
@@ -99,18 +99,18 @@ pub const MOVES: &[Move] = &[
     ),
     legal(
         Stage::Offered,
-        Stage::Over,
+        Stage::Done,
         "the receiver wants none of it; called off, time-out; the partner is lost",
     ),
     legal(
         Stage::Serving,
-        Stage::Over,
+        Stage::Done,
         "the receiver has it, or does not want it any more; called off, time-out; the partner is lost",
     ),
     legal(Stage::Posted, Stage::Pulling, "an offer matches"),
     legal(
         Stage::Posted,
-        Stage::Over,
+        Stage::Done,
         "a message with its data matches; called off, time-out",
     ),
     legal(
@@ -120,12 +120,12 @@ pub const MOVES: &[Move] = &[
     ),
     legal(
         Stage::Pulling,
-        Stage::Over,
+        Stage::Done,
         "all of it is there; called off, time-out; the partner is lost",
     ),
     legal(
         Stage::Connecting,
-        Stage::Over,
+        Stage::Done,
         "the answer comes; called off, time-out; nobody is there",
     ),
 ];

@@ -10,10 +10,10 @@
 //! posts or calls off. None of its functions can reach the endpoint, so nothing calls back in; what
 //! follows for the endpoint is done by whoever called it, afterwards.
 
-use crate::event::{Arrival, Completion, Down, Verdict};
+use crate::event::{Arrival, Completion, Down, Outcome, Verdict};
 use crate::ids::{MatchBits, RequestId};
 use crate::memory::{Memory, Source};
-use crate::ops::{Chunks, Places};
+use crate::ops::{Chunks, Ops, Places};
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
@@ -32,8 +32,9 @@ pub trait Owner: Sized {
     /// An operation is over: once for every request that was `Pending`, but for those that
     /// [`cancel_unmatched`](crate::Endpoint::cancel_unmatched) takes back. Its memory is let go of,
     /// though a port may still have to be told: that has been done when the call returns in which
-    /// this happens.
-    fn completed(&mut self, completion: Completion);
+    /// this happens. Its record, and the word with it, is the owner's until that [frees](Ops::free) it,
+    /// now or later.
+    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome);
 
     /// A partner is gone, not by our own [`disconnect`](crate::Endpoint::disconnect). Its operations
     /// have completed; the id is stale.
@@ -52,7 +53,7 @@ pub trait Owner: Sized {
         &mut self,
         arrival: &Arrival,
         body: Option<&B>,
-    ) -> Verdict<Self::Memory>;
+    ) -> Verdict<Self::Memory, Self::Word>;
 
     /// A send that [waited for its turn](crate::Endpoint::is_queued) does so no more, whatever became
     /// of it.
@@ -82,6 +83,15 @@ impl<M> Default for Queue<M> {
 }
 
 impl<M> Queue<M> {
+    /// Keeps what an owner whose words are contexts has been told of an operation, and frees that.
+    #[inline]
+    pub fn keep<O: Owner<Word = u64>>(&mut self, ops: &mut Ops<O>, op: RequestId, how: Outcome) {
+        if let Some(context) = ops.word(op).copied() {
+            self.completions.push_back(how.of(op, context));
+            ops.free(op);
+        }
+    }
+
     /// The oldest completion that has not been fetched.
     #[inline]
     pub fn next_completion(&mut self) -> Option<Completion> {
@@ -108,8 +118,8 @@ impl<M: Memory + fmt::Debug> Owner for Queue<M> {
     type Places = Chunks<M, u64>;
 
     #[inline]
-    fn completed(&mut self, completion: Completion) {
-        self.completions.push_back(completion);
+    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
+        self.keep(ops, op, how);
     }
 
     #[inline]

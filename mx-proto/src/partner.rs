@@ -13,7 +13,8 @@
 
 use crate::credit::Credit;
 use crate::event::Identity;
-use crate::ids::{EndpointId, LinkId, NicId, PartnerId, RequestId, SessionId, Target};
+use crate::ids::{EndpointId, LinkId, NicId, PartnerId, SessionId, Target};
+use crate::ops::List;
 use crate::origin::Source;
 use crate::port::Limits;
 use crate::queues::{Queues, Spares};
@@ -71,7 +72,9 @@ pub(crate) struct Partner {
     /// What waits to go out; `None` when nothing does, and sometimes an empty set.
     pub(crate) queues: Option<Box<Queues>>,
     /// Connects that wait for an answer.
-    pub(crate) connects: SmallVec<[RequestId; 1]>,
+    pub(crate) connects: List,
+    /// All other operations with it, in the order in which they became that.
+    pub(crate) kin: List,
     /// Whether it is still there.
     pub(crate) vigil: Vigil,
     /// It is only the name of a sender that has gone ...
@@ -156,7 +159,8 @@ impl Partner {
             eager_max: 0,
             reach: None,
             queues: None,
-            connects: SmallVec::new(),
+            connects: List::EMPTY,
+            kin: List::EMPTY,
             vigil: Vigil::default(),
             gone: false,
             orphans: 0,

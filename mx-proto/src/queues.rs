@@ -13,6 +13,7 @@
 //! Knows nothing of: requests' contents, credits, the port.
 
 use crate::ids::RequestId;
+use crate::ops::List;
 use crate::port::HeaderBytes;
 use crate::wire::{CONTROL_MAX, Header, Kind};
 use std::collections::VecDeque;
@@ -22,10 +23,8 @@ use std::collections::VecDeque;
 pub(crate) struct Queues {
     pub(crate) partial: Option<Partial>,
     pub(crate) control: VecDeque<Control>,
-    /// Some of them may be over; see [`Self::on_over`].
-    pub(crate) pending: VecDeque<RequestId>,
-    /// At least so many of them are.
-    over: usize,
+    /// Sends that are [queued](crate::ops::State::Queued).
+    pub(crate) pending: List,
     /// Bytes of credit that belong to those of them that are taken for complete.
     pub(crate) reserved: u32,
     pub(crate) streams: VecDeque<Stream>,
@@ -117,32 +116,10 @@ impl Queues {
         self.streams.retain(|stream| stream.request != request);
     }
 
-    /// Messages that wait for their turn.
-    pub(crate) fn waiting(&self) -> usize {
-        self.pending.len().saturating_sub(self.over)
-    }
-
-    /// A pending message was called off. It keeps its place until many have been, or its turn comes.
-    pub(crate) fn on_over(&mut self, is_live: impl Fn(RequestId) -> bool) {
-        self.over += 1;
-        if self.over > OVER_LEAST && self.over > self.pending.len() / 2 {
-            self.pending.retain(|id| is_live(*id));
-            self.over = 0;
-        }
-    }
-
-    /// The first in line is one that was called off.
-    pub(crate) fn pop_over(&mut self) {
-        self.pending.pop_front();
-        self.over = self.over.saturating_sub(1);
-    }
-
     /// Gives back what a burst has made it grow to.
     fn shrink(&mut self) {
-        self.over = 0;
         self.control.shrink_to(CONTROL_KEPT);
-        self.pending.shrink_to(QUEUE_KEPT);
-        self.streams.shrink_to(QUEUE_KEPT);
+        self.streams.shrink_to(STREAMS_KEPT);
     }
 }
 
@@ -173,13 +150,11 @@ impl Spares {
 /// Parts of one message that may wait. A receiver of ours asks for two, and for no third before
 /// it has the first.
 const PARTS_MAX: usize = 4;
-/// Pending messages that may be over before anybody looks for them.
-const OVER_LEAST: usize = 32;
 /// Sets kept for the next partners: as many as are busy at once without one waiting for the other.
 const SPARES_KEPT: usize = 64;
 /// Entries of memory an empty queue of a kept set has: 64 sets have at most 100 KiB.
 const CONTROL_KEPT: usize = 8;
-const QUEUE_KEPT: usize = 16;
+const STREAMS_KEPT: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -215,16 +190,15 @@ mod tests {
         let mut spares = Spares::default();
         let (mut one, mut other) = (None, None);
         for n in 0..1000 {
-            let queues = spares.fill(&mut one);
-            queues.pending.push_back(RequestId::new(n, 1));
+            spares.fill(&mut one).streams.push_back(part(n, 0, 1));
         }
         spares.tidy(&mut one);
         assert!(one.is_some(), "something waits in it");
-        spares.fill(&mut one).pending.clear();
+        spares.fill(&mut one).streams.clear();
         spares.tidy(&mut one);
         assert!(one.is_none());
         let queues = spares.fill(&mut other);
-        assert!(queues.is_empty() && queues.pending.capacity() <= 2 * QUEUE_KEPT);
+        assert!(queues.is_empty() && queues.streams.capacity() <= 2 * STREAMS_KEPT);
         assert!(spares.0.is_empty());
     }
 }

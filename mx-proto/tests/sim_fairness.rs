@@ -8,10 +8,11 @@
 //! The simulated port hands packets over in the order in which they arrive, whoever they are from, so
 //! nothing but the endpoint's windows keeps the greedy one's from going before the others'.
 
+use mx_proto::ops::{Chunks, Ops};
 use mx_proto::owner::Queue;
 use mx_proto::{
-    Arrival, Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, MatchBits,
-    MatchMask, NicId, Owner, PartnerId, Posted, Received, Route, SendMode, SessionId, Source,
+    Arrival, Config, Down, Endpoint, EndpointId, Identity, Instant, MatchBits, MatchMask, NicId,
+    Outcome, Owner, PartnerId, Posted, Received, RequestId, Route, SendMode, SessionId, Source,
     Target, Verdict,
 };
 use mx_sim::world::World;
@@ -128,10 +129,10 @@ struct Desk {
 impl Owner for Desk {
     type Memory = Buffer;
     type Word = u64;
-    type Places = mx_proto::ops::Chunks<Buffer, u64>;
+    type Places = Chunks<Buffer, u64>;
 
-    fn completed(&mut self, completion: Completion) {
-        self.queue.completed(completion);
+    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
+        self.queue.keep(ops, op, how);
     }
 
     fn down(&mut self, down: Down) {

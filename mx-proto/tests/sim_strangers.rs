@@ -204,8 +204,8 @@ impl Actor {
         let posted = self
             .endpoint
             .recv(MatchBits(TAG), MatchMask::EXACT, buffer, context);
-        if let Ok(Received::Complete(completion)) = posted {
-            self.on_received(completion);
+        if let Ok(Received::Complete(outcome)) = posted {
+            self.on_received(outcome.at_once(context));
         }
     }
 

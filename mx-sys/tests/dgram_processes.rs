@@ -348,7 +348,7 @@ fn round_trip(node: &Node, to: PartnerId, bytes: &[u8]) -> Vec<u8> {
     let posted = node.post(BACK, &mut got, 1 << 40);
     assert_eq!(node.send_all(to, ECHO, bytes), Status::Success);
     let done = match posted {
-        Received::Complete(done) => done,
+        Received::Complete(done) => done.at_once(1 << 40),
         Received::Pending(_) => node.done(1 << 40),
     };
     let result = (done.status, done.length as usize);
@@ -542,7 +542,7 @@ impl Service {
     /// Takes in what is there, and waits for more.
     fn post(&mut self, node: &Node) {
         while let Received::Complete(done) = node.post(self.bits, &mut self.room, self.bits) {
-            self.take(node, &done);
+            self.take(node, &done.at_once(self.bits));
         }
     }
 

@@ -269,7 +269,7 @@ fn round_trip(node: &Node, to: PartnerId, bits: u64, bytes: &[u8]) -> Vec<u8> {
     let posted = node.post(bits + 1, &mut got, BACK);
     assert_eq!(node.send_all(to, bits, bytes), Status::Success);
     let done = match posted {
-        Received::Complete(done) => done,
+        Received::Complete(done) => done.at_once(BACK),
         Received::Pending(_) => node.done(BACK),
     };
     assert_eq!(
@@ -422,7 +422,7 @@ impl Service {
         while !self.posted {
             match node.post(self.bits, &mut self.buffer, self.bits) {
                 Received::Pending(_) => self.posted = true,
-                Received::Complete(done) => self.answer(node, &done),
+                Received::Complete(done) => self.answer(node, &done.at_once(self.bits)),
             }
         }
     }

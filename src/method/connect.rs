@@ -470,7 +470,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     self.watch(key);
                     self.limit_rest(index, request);
                 }
-                Ok(Received::Complete(completion)) => {
+                Ok(Received::Complete(outcome)) => {
+                    let completion = outcome.at_once(0);
                     let error = super::code_of(completion.status);
                     let error = super::check_source(error, state, &completion);
                     self.finish_op(index, error, i64::from(completion.transferred));
@@ -546,5 +547,10 @@ pub(crate) fn code_of_post(error: PostError) -> i32 {
         }
         .code(),
         PostError::BadMask => Error::Transfer(Status::Aborted).code(),
+        PostError::TooMany => Error::NoMemory {
+            what: "an operation",
+            size: 192,
+        }
+        .code(),
     }
 }

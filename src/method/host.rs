@@ -7,8 +7,9 @@
 use super::Settings;
 use crate::peer::table::Peers;
 use crate::unexpected::Inbox;
+use mx_proto::ops::{Chunks, Ops};
 use mx_proto::owner::Queue;
-use mx_proto::{Arrival, Completion, Down, MatchBits, Owner, RequestId, Source, Verdict};
+use mx_proto::{Arrival, Down, MatchBits, Outcome, Owner, RequestId, Source, Verdict};
 use mx_sys::UserMemory;
 
 /// The method's owner of its endpoint.
@@ -39,11 +40,11 @@ impl Host {
 impl Owner for Host {
     type Memory = UserMemory;
     type Word = u64;
-    type Places = mx_proto::ops::Chunks<UserMemory, u64>;
+    type Places = Chunks<UserMemory, u64>;
 
     #[inline]
-    fn completed(&mut self, completion: Completion) {
-        self.ends.completed(completion);
+    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
+        self.ends.keep(ops, op, how);
     }
 
     #[inline]

@@ -604,10 +604,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             (busy, passed) = (true, 0);
             left -= 1;
             // Only this message: the buffer is made for it, whoever may come next.
-            if let Some(Received::Complete(completion)) =
+            if let Some(Received::Complete(outcome)) =
                 self.endpoint.recv_present(bits, mask, memory, context)
             {
-                self.on_completion(&completion);
+                self.on_completion(&outcome.at_once(context));
             }
         }
         if busy {

@@ -116,6 +116,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.drain();
                 Err(Error::PeerReset(name).into())
             }
+            Err(mx::PostError::TooMany) => Err(no_memory("an operation", 192)),
             Err(_) => Err(Error::MessageTooLarge {
                 size,
                 limit: i64::from(u32::MAX),
@@ -159,7 +160,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 }
                 Ok(Posted::Pending)
             }
-            Ok(Received::Complete(completion)) => {
+            Ok(Received::Complete(outcome)) => {
+                let completion = outcome.at_once(context);
                 let size = i64::from(completion.transferred);
                 let error = check_source(code_of(completion.status), state, &completion);
                 if error == 0 {
@@ -171,6 +173,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.done.push(&mut self.ops, index, error, size);
                 Ok(Posted::Pending)
             }
+            Err(mx::PostError::TooMany) => Err(no_memory("an operation", 192)),
             Err(_) => {
                 debug_assert!(false, "our mask covers our bits");
                 Err(Error::Transfer(mx::Status::Aborted).into())

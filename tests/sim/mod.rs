@@ -19,10 +19,11 @@ use bmi_mx::match_layout::KEY;
 use bmi_mx::method::{self, Handout, Method, Post, PostKind, Posted, Settings};
 use bmi_mx::peer::state::State;
 use bmi_mx::peer_name::PeerName;
+use mx_proto::ops::{Chunks, Ops};
 use mx_proto::owner::Queue;
 use mx_proto::{
-    Arrival, Clock, Completion, Down, Endpoint, EndpointId, Identity, Instant, MatchBits, Memory,
-    NicId, Owner, PartnerId, Route, SendMode, SessionId, Source, Target, Verdict,
+    Arrival, Clock, Down, Endpoint, EndpointId, Identity, Instant, MatchBits, Memory, NicId,
+    Outcome, Owner, PartnerId, RequestId, Route, SendMode, SessionId, Source, Target, Verdict,
 };
 use mx_sim::fabric::Share;
 use mx_sim::world::{NodeId, World};
@@ -100,10 +101,10 @@ pub struct Inbox {
 impl Owner for Inbox {
     type Memory = UserMemory;
     type Word = u64;
-    type Places = mx_proto::ops::Chunks<UserMemory, u64>;
+    type Places = Chunks<UserMemory, u64>;
 
-    fn completed(&mut self, completion: Completion) {
-        self.ends.completed(completion);
+    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
+        self.ends.keep(ops, op, how);
     }
 
     fn down(&mut self, down: Down) {

@@ -2,20 +2,19 @@
 
 use super::sessions::Manner;
 use super::{Core, Endpoint};
-use crate::event::{Completion, Down};
+use crate::event::{Down, Outcome};
 use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId, Route, Target};
 use crate::matching::{Payload, Waiting};
 use crate::memory::Memory;
+use crate::ops::{Head, List, Pulling, State, Strand, Turn};
 use crate::origin::Source;
 use crate::owner::Owner;
 use crate::partner::{Link, Partner};
 use crate::port::{Body, Close, ConnectError, LinkDown, Port, SendError, Sent};
-use crate::queues::Queues;
-use crate::request::{NOBODY, Patience, Pulling, State, TimeOuts, Turn};
-use crate::status::{DownReason, Kind, Status};
+use crate::status::{DownReason, Status};
 use crate::time::Clock;
+use crate::timeouts::{Patience, TimeOuts};
 use crate::wire;
-use smallvec::SmallVec;
 use std::fmt;
 use std::time::Duration;
 
@@ -31,8 +30,8 @@ pub enum Posted {
 /// What became of a posted receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Received {
-    /// A message was there already. No further completion follows.
-    Complete(Completion),
+    /// A message was there already: there is no operation.
+    Complete(Outcome),
     /// A completion follows.
     Pending(RequestId),
 }
@@ -55,6 +54,8 @@ pub enum PostError {
     TooLarge(usize),
     /// The match bits have bits outside the mask.
     BadMask,
+    /// There are as many operations as there can be.
+    TooMany,
 }
 
 impl fmt::Display for PostError {
@@ -63,29 +64,35 @@ impl fmt::Display for PostError {
             Self::UnknownPartner => f.write_str("no such partner"),
             Self::TooLarge(len) => write!(f, "message of {len} bytes exceeds 4294967295"),
             Self::BadMask => f.write_str("match bits lie outside the mask"),
+            Self::TooMany => f.write_str("too many operations"),
         }
     }
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Sends all of `memory` to a partner.
+    /// Sends all of `memory` to a partner. `word`: the owner's, of the operation that it becomes.
     #[inline]
     pub fn send(
         &mut self,
         to: PartnerId,
         bits: MatchBits,
         memory: O::Memory,
-        context: u64,
+        word: O::Word,
         mode: SendMode,
     ) -> Result<Posted, PostError> {
         let len = u32::try_from(memory.len()).map_err(|_| PostError::TooLarge(memory.len()))?;
         let Core {
             partners,
+            ops,
             budget,
             stats,
             ..
         } = &mut self.core;
         let partner = partners.of_mut(to).ok_or(PostError::UnknownPartner)?;
+        // What the port keeps must have a place.
+        if !ops.has_room() {
+            return Err(PostError::TooMany);
+        }
         if mode == SendMode::Standard
             && len <= partner.eager_max
             && partner.is_clear()
@@ -112,7 +119,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                         debug_assert_eq!(sent, Sent::Whole, "a small body is taken whole");
                         return Ok(Posted::Complete);
                     };
-                    return Ok(self.hold(to, bits, memory, context, link, token));
+                    return self.hold(to, bits, (memory, word), link, token);
                 }
                 Err(SendError::WouldBlock | SendError::Down) => partner.writable = false,
             }
@@ -120,7 +127,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if partner.gone {
             return Err(PostError::UnknownPartner);
         }
-        Ok(Posted::Pending(self.queue(to, bits, memory, context, mode)))
+        self.queue(to, bits, (memory, word), mode)
     }
 
     #[cold]
@@ -128,92 +135,99 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         &mut self,
         to: PartnerId,
         bits: MatchBits,
-        memory: O::Memory,
-        context: u64,
+        (memory, word): (O::Memory, O::Word),
         link: LinkId,
         token: u64,
-    ) -> Posted {
-        let state = State::Draining { to };
-        let timeouts = self.core.timeouts;
-        let requests = &mut self.core.requests;
-        let id = requests.add(context, bits, Some(memory), timeouts, state);
+    ) -> Result<Posted, PostError> {
+        let state = State::Draining { memory };
+        let id = self.core.begin(to, bits, word, state);
+        let id = id.ok_or(PostError::TooMany)?;
         self.core.held.insert((link, token), id);
         let now = self.clock.now();
         self.core.start_timer(id, now);
-        Posted::Pending(id)
+        Ok(Posted::Pending(id))
     }
 
     fn queue(
         &mut self,
         to: PartnerId,
         bits: MatchBits,
-        memory: O::Memory,
-        context: u64,
+        (memory, word): (O::Memory, O::Word),
         mode: SendMode,
-    ) -> RequestId {
-        self.core.stats.queued += 1;
+    ) -> Result<Posted, PostError> {
         let turn = match mode {
             SendMode::Standard => Turn::Standard,
             SendMode::Synchronous => Turn::Synchronous,
         };
-        let state = State::Queued { to, turn };
-        let timeouts = self.core.timeouts;
-        let requests = &mut self.core.requests;
-        let id = requests.add(context, bits, Some(memory), timeouts, state);
+        let state = State::Queued { memory, turn };
+        let id = self.core.begin(to, bits, word, state);
+        let id = id.ok_or(PostError::TooMany)?;
+        self.core.stats.queued += 1;
         let now = self.clock.now();
         self.core.start_timer(id, now);
-        if let Some(partner) = self.core.partners.of_mut(to) {
-            let queues = partner.fill_queues(&mut self.core.spares);
-            queues.pending.push_back(id);
+        let Core {
+            ops,
+            partners,
+            spares,
+            ..
+        } = &mut self.core;
+        if let Some(partner) = partners.of_mut(to) {
+            let queues = partner.fill_queues(spares);
+            ops.join(Strand::Own, &mut queues.pending, id.index());
         }
         self.core.make_ready(to);
         self.settle();
-        id
+        Ok(Posted::Pending(id))
     }
 
-    /// Receives the oldest message whose bits agree with `bits` where `mask` has ones.
+    /// Receives the oldest message whose bits agree with `bits` where `mask` has ones. `word`: the
+    /// owner's, of the operation that it becomes.
     #[inline]
     pub fn recv(
         &mut self,
         bits: MatchBits,
         mask: MatchMask,
         memory: O::Memory,
-        context: u64,
+        word: O::Word,
     ) -> Result<Received, PostError> {
         if mask.apply(bits) != bits {
             return Err(PostError::BadMask);
         }
-        if let Some(waiting) = self.core.unexpected.take(bits, mask) {
-            return Ok(self.recv_waiting(waiting, Some((bits, mask)), memory, context));
-        }
-        // The key is filled in right below; the two tables name each other.
         let core = &mut self.core;
-        let placeholder = State::Queued {
-            to: NOBODY,
-            turn: Turn::Standard,
+        if !core.ops.has_room() {
+            return Err(PostError::TooMany);
+        }
+        if let Some(waiting) = core.unexpected.take(bits, mask) {
+            let place = Some((bits, mask));
+            return self.recv_waiting(waiting, place, memory, word);
+        }
+        let state = State::Posted {
+            memory,
+            position: core.posted.reserve(mask),
+            head: Head::NONE,
         };
         let timeouts = core.timeouts.of_receive();
-        let requests = &mut core.requests;
-        let id = requests.add(context, bits, Some(memory), timeouts, placeholder);
-        let key = core.posted.post(bits, mask, id);
-        if let Some(request) = core.requests.of_mut(id) {
-            request.become_next(State::Posted { key });
-        }
+        let id = core.ops.add(word, bits, timeouts, state);
+        let id = id.ok_or(PostError::TooMany)?;
+        core.posted.enter(&mut core.ops, id);
         Ok(Received::Pending(id))
     }
 
     /// Receives the oldest message that is here already and agrees, and no other one: should its
     /// sender withdraw it, this ends as cancelled instead of waiting for the next. `None` when there is
-    /// no such message.
+    /// no such message, or no room for an operation.
     pub fn recv_present(
         &mut self,
         bits: MatchBits,
         mask: MatchMask,
         memory: O::Memory,
-        context: u64,
+        word: O::Word,
     ) -> Option<Received> {
+        if !self.core.ops.has_room() {
+            return None;
+        }
         let waiting = self.core.unexpected.take(bits, mask)?;
-        Some(self.recv_waiting(waiting, None, memory, context))
+        self.recv_waiting(waiting, None, memory, word).ok()
     }
 
     /// Throws away the oldest message that is here already and agrees. The send of one that was only
@@ -236,8 +250,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         waiting: Waiting,
         wanted: Option<(MatchBits, MatchMask)>,
         mut memory: O::Memory,
-        context: u64,
-    ) -> Received {
+        word: O::Word,
+    ) -> Result<Received, PostError> {
         let Waiting {
             source,
             bits,
@@ -250,47 +264,36 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 self.core.budget.held = self.core.budget.held.saturating_sub(data.len());
                 self.core.consumed(source, length);
                 let status = inbound_status(transferred, length);
-                Received::Complete(Completion {
-                    request: RequestId::new(u32::MAX, 0),
-                    kind: Kind::Recv,
-                    context,
-                    status,
-                    partner: source,
-                    bits,
-                    length,
-                    transferred,
-                    announced: true,
-                    matched: true,
-                })
+                let outcome = Outcome::received(status, source, bits, transferred, length);
+                Received::Complete(outcome)
             }
             Payload::Offer { send_id, key } => {
                 self.core.consumed(source, 0);
-                let position = wanted.map(|(bits, mask)| self.core.posted.reserve(bits, mask));
-                let offer = (send_id, key);
-                let pulling = Pulling::new(source, offer, bits, length, position);
-                let placeholder = State::Queued {
-                    to: NOBODY,
-                    turn: Turn::Standard,
+                let (own, position) = match wanted {
+                    Some((bits, mask)) => (bits, Some(self.core.posted.reserve(mask))),
+                    None => (bits, None),
                 };
+                let pulling = Pulling::new(memory, (send_id, key), bits, length, position);
+                let state = State::Pulling(pulling);
                 let timeouts = self.core.timeouts.of_receive();
-                let requests = &mut self.core.requests;
-                let id = requests.add(context, bits, Some(memory), timeouts, placeholder);
+                let id = self.core.ops.add(word, own, timeouts, state);
+                let id = id.ok_or(PostError::TooMany)?;
                 let now = self.clock.now();
-                self.core.match_offer(id, pulling, now);
+                self.core.begin_pull(id, source, now);
                 Received::Pending(id)
             }
         };
         if self.has_work() {
             self.settle();
         }
-        done
+        Ok(done)
     }
 
     /// Calls an operation off. It completes as `status`, and its memory will not be touched again.
     /// The sender of a message that had been matched learns that it was not wanted. False when there
     /// is no such operation: it has completed, or never was.
     pub fn end(&mut self, request: RequestId, status: Status) -> bool {
-        let known = self.core.requests.of(request).is_some();
+        let known = self.core.ops.get(request).is_some();
         if known {
             self.core.end_early(request, status);
             self.settle();
@@ -303,15 +306,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// completion; what ends with it, as sends to a partner whose last connect it was, has its own.
     /// False, and nothing has changed, for any other request.
     pub fn cancel_unmatched(&mut self, request: RequestId) -> bool {
-        let called = match self.core.requests.of(request).map(|request| &request.state) {
-            Some(State::Posted { .. }) => None,
-            Some(State::Connecting { to, .. }) => Some(*to),
-            _ => return false,
+        let Some(record) = self.core.ops.get(request) else {
+            return false;
         };
-        let taken = self.core.take_out(request, Status::Cancelled, 0);
-        debug_assert!(taken.is_some_and(|completion| !completion.matched));
-        if let Some(to) = called {
-            self.core.drop_if_unwanted(to);
+        let remote = record.remote;
+        let connects = matches!(record.state, State::Connecting { .. });
+        if !connects && !matches!(record.state, State::Posted { .. }) {
+            return false;
+        }
+        let taken = self.core.finish_op(request, Status::Cancelled, 0);
+        debug_assert!(taken.is_some_and(|outcome| !outcome.matched));
+        self.core.ops.free(request);
+        if connects {
+            self.core.drop_if_unwanted(remote);
         }
         self.settle();
         true
@@ -325,20 +332,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub fn buffer(
         &mut self,
         send: RequestId,
-        context: u64,
+        word: O::Word,
         copy: impl FnOnce(&O::Memory) -> Option<O::Memory>,
     ) -> bool {
-        let Core {
-            requests, partners, ..
-        } = &mut self.core;
-        let Some(request) = requests.of_mut(send) else {
+        let Core { ops, partners, .. } = &mut self.core;
+        let Some(record) = ops.get_mut(send) else {
             return false;
         };
-        let (State::Queued { to, turn }, Some(memory)) = (&mut request.state, &mut request.memory)
-        else {
+        let State::Queued { memory, turn } = &mut record.state else {
             return false;
         };
-        let Some(partner) = partners.of_mut(*to).filter(|_| *turn == Turn::Standard) else {
+        let partner = partners.of_mut(record.remote);
+        let Some(partner) = partner.filter(|_| *turn == Turn::Standard) else {
             return false;
         };
         let (len, eager_max) = (memory.len() as u32, partner.eager_max);
@@ -358,22 +363,24 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         queues.reserved = reserved;
         *turn = Turn::Reserved;
         *memory = copy;
-        request.context = context;
+        if let Some(its) = ops.word_mut(send) {
+            *its = word;
+        }
         true
     }
 
     /// Does a send wait for its turn? Then the other side has not heard of it, and it is as if it had
     /// never been posted when it is called off. False for anything that is no send under way.
     pub fn is_queued(&self, send: RequestId) -> bool {
-        let request = self.core.requests.of(send);
-        request.is_some_and(|request| request.state.is_queued())
+        let record = self.core.ops.get(send);
+        record.is_some_and(|record| record.state.is_queued())
     }
 
     /// Sends to a partner that wait for their turn, for the link or for credit.
     pub fn queued_for(&self, partner: PartnerId) -> usize {
         let partner = self.core.partners.of(partner);
         let queues = partner.and_then(Partner::queues);
-        queues.map_or(0, Queues::waiting)
+        queues.map_or(0, |queues| queues.pending.len())
     }
 
     /// How long operations posted from now on may go without any progress: sends, whether they
@@ -388,7 +395,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The same for one operation, counted from now. False when it has completed.
     pub fn set_timeout_of(&mut self, request: RequestId, timeout: Option<Duration>) -> bool {
-        let Some(posted) = self.core.requests.of_mut(request) else {
+        let Some(posted) = self.core.ops.get_mut(request) else {
             return false;
         };
         posted.patience = Patience::new(timeout);
@@ -408,7 +415,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// the partner stays. `None`: for ever. A receive whose message is withdrawn waits from the
     /// beginning. False when nothing waits any more: it has been matched or has completed.
     pub fn limit_waiting(&mut self, request: RequestId, limit: Option<Duration>) -> bool {
-        let Some(posted) = self.core.requests.of_mut(request) else {
+        let Some(posted) = self.core.ops.get_mut(request) else {
             return false;
         };
         if !posted.state.is_waiting() {
@@ -427,16 +434,20 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         target: Target,
         key: u32,
         bits: MatchBits,
-        context: u64,
+        word: O::Word,
     ) -> Result<RequestId, ConnectError> {
+        if !self.core.ops.has_room() {
+            return Err(ConnectError::NoResources);
+        }
         let to = match self.core.partners.find_target(target) {
             Some(partner) => partner,
             None => self.new_partner(target)?,
         };
         let timeouts = self.core.timeouts;
-        let state = State::Connecting { to, key };
-        let requests = &mut self.core.requests;
-        let id = requests.add(context, bits, None, timeouts, state);
+        let state = State::Connecting { key };
+        let id = self.core.ops.add(word, bits, timeouts, state);
+        let id = id.ok_or(ConnectError::NoResources)?;
+        self.core.ops.record_mut(id.index()).remote = to;
         let now = self.clock.now();
         self.core.start_timer(id, now);
         self.introduce(to, id);
@@ -446,8 +457,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The connect is told to the partner, now or when a link is up.
     fn introduce(&mut self, to: PartnerId, id: RequestId) {
-        if let Some(partner) = self.core.partners.of_mut(to) {
-            partner.connects.push(id);
+        let Core { ops, partners, .. } = &mut self.core;
+        if let Some(partner) = partners.of_mut(to) {
+            ops.record_mut(id.index()).remote = to;
+            ops.join(Strand::Own, &mut partner.connects, id.index());
             let link = partner
                 .live_tx()
                 .or_else(|| partner.links.iter().find(|l| l.up).map(|l| l.id));
@@ -460,7 +473,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A connect whose partner has gone goes to the endpoint's next life, if there is one.
     pub(super) fn connect_again(&mut self, id: RequestId, target: Target) {
         // It may have been cancelled meanwhile.
-        if self.core.requests.of(id).is_none() {
+        if self.core.ops.get(id).is_none() {
             return;
         }
         let to = match self.core.partners.find_target(target) {
@@ -469,14 +482,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         match to {
             Ok(partner) => {
-                if let Some(request) = self.core.requests.of_mut(id)
-                    && let State::Connecting { to, .. } = &mut request.state
-                {
-                    *to = partner;
-                    self.introduce(partner, id);
-                    let now = self.clock.now();
-                    self.core.watch_over(partner, now);
-                }
+                self.introduce(partner, id);
+                let now = self.clock.now();
+                self.core.watch_over(partner, now);
             }
             Err(error) => {
                 log::debug!("{target:?} once more: {error}");
@@ -520,10 +528,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if let Some(link) = partner.links.iter().find(|link| link.up) {
             // It has called us meanwhile.
             let link = link.id;
-            for connect in partner.connects.clone() {
-                self.core.send_connect(id, link, connect, Manner::Plain);
-            }
-            return;
+            return self.core.introduce_all(id, link);
         }
         let target = Target {
             nic: partner.nic,
@@ -568,7 +573,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         for partner in self.core.partners.ids() {
             self.part(partner, Status::EndpointClosed);
         }
-        let left: Vec<_> = self.core.requests.iter().map(|(id, _)| id).collect();
+        let left: Vec<_> = self.core.ops.iter().map(|(id, _)| id).collect();
         for id in left {
             self.core.complete(id, Status::EndpointClosed, 0);
         }
@@ -577,24 +582,23 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 }
 
 impl<O: Owner> Core<O> {
-    /// Takes a partner out of everything; its operations complete with `status`.
-    pub(super) fn dissolve(&mut self, id: PartnerId, status: Status) -> Option<Partner> {
-        self.dissolve_but(id, status, &[])
+    /// A new operation with a partner, which is no connect. `None`: there can be no more.
+    fn begin(
+        &mut self,
+        to: PartnerId,
+        bits: MatchBits,
+        word: O::Word,
+        state: State<O::Memory>,
+    ) -> Option<RequestId> {
+        let id = self.ops.add(word, bits, self.timeouts, state)?;
+        self.befriend(id, to);
+        Some(id)
     }
 
-    /// The same, but for the `spared` connects.
-    fn dissolve_but(
-        &mut self,
-        id: PartnerId,
-        status: Status,
-        spared: &[RequestId],
-    ) -> Option<Partner> {
-        let connects = self.partners.of(id)?.connects.clone();
-        let transfers = self.requests.with_partner(id);
-        for request in transfers.into_iter().chain(connects) {
-            if !spared.contains(&request) {
-                self.complete(request, status, 0);
-            }
+    /// Takes a partner out of everything; its operations complete with `status`.
+    pub(super) fn dissolve(&mut self, id: PartnerId, status: Status) -> Option<Partner> {
+        while let Some(op) = self.next_of(id) {
+            self.complete(op, status, 0);
         }
         let freed = self.unexpected.forget(id) + self.undecided.forget(id);
         self.budget.held = self.budget.held.saturating_sub(freed);
@@ -612,40 +616,49 @@ impl<O: Owner> Core<O> {
         Some(partner)
     }
 
-    /// Connects that went to a session which turns out to have ended: an endpoint may be opened
-    /// again right after it was closed, and is meant then. None of them was this partner's first,
-    /// so each answers for the end of another session.
-    pub(super) fn to_connect_again(
-        &self,
-        id: PartnerId,
-        reason: DownReason,
-    ) -> SmallVec<[RequestId; 1]> {
-        match self.partners.of(id) {
-            Some(partner)
-                if self.config.connect_again
-                    && (partner.session.is_some() || partner.over.is_some())
-                    && !matches!(reason, DownReason::Protocol(_) | DownReason::Secret) =>
-            {
-                partner.connects.clone()
-            }
-            _ => SmallVec::new(),
-        }
+    /// The oldest of a partner's operations, connects last.
+    fn next_of(&self, id: PartnerId) -> Option<RequestId> {
+        let partner = self.partners.of(id)?;
+        let op = self.ops.first(&partner.kin);
+        op.or_else(|| self.ops.first(&partner.connects))
+    }
+
+    /// Do connects go on that went to a session which turns out to have ended? An endpoint may be
+    /// opened again right after it was closed, and is meant then. None of them was this partner's
+    /// first, so each answers for the end of another session.
+    pub(super) fn connects_again(&self, id: PartnerId, reason: DownReason) -> bool {
+        self.partners.of(id).is_some_and(|partner| {
+            self.config.connect_again
+                && (partner.session.is_some() || partner.over.is_some())
+                && !matches!(reason, DownReason::Protocol(_) | DownReason::Secret)
+        })
     }
 
     /// A partner is gone, for a reason of its own.
     pub(super) fn fail_partner(&mut self, id: PartnerId, reason: DownReason) {
         self.leave_orphans(id);
-        let again = self.to_connect_again(id, reason);
-        if let Some(partner) = self.end_partner(id, reason, &again) {
+        let again = if self.connects_again(id, reason) {
+            self.take_connects(id)
+        } else {
+            List::EMPTY
+        };
+        if let Some(partner) = self.end_partner(id, reason) {
             self.leave_to_others(&partner, again);
         }
     }
 
+    /// A partner's connects, which do not end with it. They must get another one.
+    pub(super) fn take_connects(&mut self, id: PartnerId) -> List {
+        let partner = self.partners.of_mut(id);
+        partner.map_or(List::EMPTY, |partner| std::mem::take(&mut partner.connects))
+    }
+
     /// Closes the links of a partner that has been taken out. These connects to it go to whoever is
     /// there now.
-    pub(super) fn leave_to_others(&mut self, partner: &Partner, again: SmallVec<[RequestId; 1]>) {
+    pub(super) fn leave_to_others(&mut self, partner: &Partner, mut again: List) {
         use super::Errand;
-        for connect in again {
+        while let Some(connect) = self.ops.first(&again) {
+            self.ops.leave(Strand::Own, &mut again, connect.index());
             let target = Target {
                 nic: partner.nic,
                 endpoint: partner.endpoint,
@@ -658,15 +671,9 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// Dissolves a partner that is gone, but for the `spared` connects, and says so. Its links are
-    /// the caller's.
-    pub(super) fn end_partner(
-        &mut self,
-        id: PartnerId,
-        reason: DownReason,
-        spared: &[RequestId],
-    ) -> Option<Partner> {
-        let partner = self.dissolve_but(id, reason.status(), spared)?;
+    /// Dissolves a partner that is gone, and says so. Its links are the caller's.
+    pub(super) fn end_partner(&mut self, id: PartnerId, reason: DownReason) -> Option<Partner> {
+        let partner = self.dissolve(id, reason.status())?;
         let identity = partner.identity();
         log::debug!("partner {id:?} ({identity:?}) is down: {reason}");
         if partner.session.is_some() {

@@ -17,10 +17,9 @@ use super::outbound::notify_code;
 use super::{Core, Endpoint};
 use crate::event::{Decision, Deferred};
 use crate::ids::{PartnerId, RequestId};
-use crate::matching::{Payload, Position, Waiting};
+use crate::matching::{Payload, Waiting};
 use crate::owner::Owner;
 use crate::port::Port;
-use crate::request::Pulling;
 use crate::status::Status;
 use crate::time::{Clock, Instant};
 use crate::wire::{self, Header};
@@ -87,11 +86,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Gives a message to the oldest posted receive that accepts it; back when there is none.
     fn receive(&mut self, waiting: Waiting) -> Option<Waiting> {
-        let Some((id, position)) = self.core.posted.take(waiting.bits) else {
+        let core = &mut self.core;
+        let Some(id) = core.posted.take(&mut core.ops, waiting.bits) else {
             return Some(waiting);
         };
-        self.core
-            .fill_waiting(id, position, waiting, self.clock.now());
+        core.fill_waiting(id, waiting, self.clock.now());
         None
     }
 }
@@ -114,25 +113,18 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// A message that lay here goes into a receive that was posted at `position`.
-    pub(super) fn fill_waiting(
-        &mut self,
-        id: RequestId,
-        position: Position,
-        waiting: Waiting,
-        now: Instant,
-    ) {
+    /// A message that lay here goes into a receive that is in no list.
+    pub(super) fn fill_waiting(&mut self, id: RequestId, waiting: Waiting, now: Instant) {
         let (source, bits, length) = (waiting.source, waiting.bits, waiting.length);
         match waiting.payload {
             Payload::Eager(data) => {
                 self.budget.held = self.budget.held.saturating_sub(data.len());
                 self.consumed(source, length);
-                self.fill_posted(id, source, bits, &data[..]);
+                self.fill_receive(id, source, bits, &data[..]);
             }
             Payload::Offer { send_id, key } => {
                 self.consumed(source, 0);
-                let pulling = Pulling::new(source, (send_id, key), bits, length, Some(position));
-                self.match_offer(id, pulling, now);
+                self.match_offer(id, source, (send_id, key), bits, length, now);
             }
         }
     }

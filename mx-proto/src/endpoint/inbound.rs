@@ -9,19 +9,19 @@
 //! Everything from the wire is checked before it is used. What names a request or partner that is
 //! no more is counted and dropped; what no peer of ours would send ends the link.
 
-use super::Core;
 use super::commands::inbound_status;
 use super::introductions::UNASKED;
 use super::outbound::{notify_code, notify_status};
-use crate::event::{Arrival, Completion, Verdict};
+use super::{Core, reader};
+use crate::event::{Arrival, Outcome, Verdict};
 use crate::ids::{LinkId, MatchBits, PartnerId, RequestId};
-use crate::matching::{Payload, Position, Waiting};
+use crate::matching::{Payload, Waiting};
 use crate::memory::{Memory, Source};
-use crate::moves::{self, Stage};
+use crate::ops::Position;
+use crate::ops::{Head, NOBODY, Pulling, State};
 use crate::owner::Owner;
-use crate::port::{Close, HeaderBytes, LinkDown, Place, RemoteUse, Sink};
-use crate::request::{NOBODY, Pulling, State};
-use crate::status::{DownReason, Kind, Status};
+use crate::port::{Close, HeaderBytes, LinkDown, Place, RemoteKey, RemoteUse, Sink};
+use crate::status::{DownReason, Status};
 use crate::time::{Clock, Instant};
 use crate::wire::{self, Header, OfferBody, PullBody};
 
@@ -32,11 +32,11 @@ pub(super) struct Inbound<'a, O: Owner, C> {
 }
 
 /// What becomes of a message that has come.
-enum Fate<M> {
+enum Fate<M, W> {
     /// It goes into this receive.
-    Posted(RequestId, Position),
+    Posted(RequestId),
     /// No receive accepts it: what the owner says, or that it has to wait for its turn.
-    Judged(Verdict<M>),
+    Judged(Verdict<M, W>),
     /// Its sender's session is over, and it is dropped.
     Over,
 }
@@ -126,21 +126,20 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             return None;
         }
         let id = RequestId::from_word(header.word);
-        let request = self.core.requests.of_mut(id)?;
-        let State::Pulling(pulling) = &request.state else {
+        let record = self.core.ops.get_mut(id)?;
+        let State::Pulling(pulling) = &mut record.state else {
             return None;
         };
-        if pulling.from != from || !pulling.accepts(&header) {
+        if record.remote != from || !pulling.accepts(&header) {
             return None;
         }
-        request.touched = true;
+        record.touched = true;
         if let Some(partner) = self.core.partners.of_mut(from) {
             // A packet of which nothing but parts arrives for long.
             partner.vigil.heard = true;
         }
-        let memory = request.memory.as_mut()?;
         Some(Place {
-            memory,
+            memory: &mut pulling.memory,
             offset: header.length as usize,
         })
     }
@@ -159,17 +158,15 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             self.core.make_ready(from);
         }
         let id = RequestId::from_word(header.word);
-        match self
-            .core
-            .requests
-            .of_mut(id)
-            .map(|request| &mut request.state)
+        if let Some(record) = self.core.ops.get_mut(id)
+            && record.remote == from
+            && let State::Pulling(pulling) = &mut record.state
+            && pulling.accepts(&header)
         {
-            Some(State::Pulling(pulling)) if pulling.from == from && pulling.accepts(&header) => {
-                pulling.received += header.body_len;
-                self.core.continue_pull(id);
-            }
-            _ => self.core.stats.stale += 1,
+            pulling.received += header.body_len;
+            self.core.continue_pull(id);
+        } else {
+            self.core.stats.stale += 1;
         }
     }
 
@@ -187,13 +184,12 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         let Some(id) = self.core.held.remove(&(link, token)) else {
             return;
         };
-        let Some(request) = self.core.requests.of_mut(id) else {
+        let Some(record) = self.core.ops.get_mut(id) else {
             return;
         };
-        request.touched = true;
-        if let (State::Draining { .. }, Some(memory)) = (&request.state, &request.memory)
-            && !self.core.held.values().any(|owner| *owner == id)
-        {
+        record.touched = true;
+        // It was one packet.
+        if let State::Draining { memory } = &record.state {
             let len = memory.len() as u32;
             self.core.complete(id, Status::Success, len);
         }
@@ -201,36 +197,41 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
 
     fn on_remote_activity(&mut self, _link: LinkId, _cookie: u64, what: RemoteUse) {
         let id = match what {
-            RemoteUse::Reading(token) => self.core.reads.get(&token).copied(),
+            RemoteUse::Reading(token) => reader(token),
             RemoteUse::Exposed(token) => Some(RequestId::from_word(token)),
         };
         let Some(id) = id else { return };
-        let Some(request) = self.core.requests.of_mut(id) else {
+        let Some(record) = self.core.ops.get_mut(id) else {
             return;
         };
-        request.touched = true;
-        let from = request.state.partner();
-        if let State::Offered { to, exposed } = request.state {
-            request.become_next(State::Serving { to, exposed });
+        if matches!(what, RemoteUse::Reading(_)) && !record.state.is_reading() {
+            return;
+        }
+        record.touched = true;
+        let from = record.remote;
+        if let State::Offered { exposed, .. } = record.state {
+            record.become_next(|memory| State::Serving { memory, exposed });
             self.core.serving(id, self.clock);
         }
-        if let Some(partner) = from.and_then(|from| self.core.partners.of_mut(from)) {
+        if let Some(partner) = self.core.partners.of_mut(from) {
             partner.vigil.heard = true;
         }
     }
 
     fn on_remote_read(&mut self, _link: LinkId, _cookie: u64, token: u64, ok: bool) {
-        let Some(id) = self.core.reads.remove(&token) else {
+        let id = reader(token).filter(|id| {
+            let record = self.core.ops.get(*id);
+            record.is_some_and(|record| record.state.is_reading())
+        });
+        let record = id.and_then(|id| Some((id, self.core.ops.get_mut(id)?)));
+        let Some((id, record)) = record else {
             self.core.stats.stale += 1;
             return;
         };
-        let Some(request) = self.core.requests.of_mut(id) else {
+        let State::Pulling(pulling) = &mut record.state else {
             return;
         };
-        let State::Pulling(pulling) = &mut request.state else {
-            return;
-        };
-        (pulling.key, pulling.read) = (None, None);
+        (pulling.key, pulling.reading) = (None, false);
         if pulling.withdrawn {
             return self.core.unmatch(id, self.clock.now());
         }
@@ -290,32 +291,20 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         let bits = MatchBits(header.word);
         self.core.owner.arriving(context, bits);
         let deferred = match self.fate(link, from, header, Some(body)) {
-            Fate::Posted(id, _) => {
+            Fate::Posted(id) => {
                 self.core.consumed(from, len);
-                return self.core.fill_posted(id, from, bits, body);
+                return self.core.fill_receive(id, from, bits, body);
             }
             Fate::Over => return,
             Fate::Judged(Verdict::Finished) => return self.core.consumed(from, len),
-            Fate::Judged(Verdict::Receive {
-                mut memory,
-                context,
-            }) => {
-                let transferred = memory.fill(0, len as usize, body, 0) as u32;
-                drop(memory);
+            Fate::Judged(Verdict::Receive { memory, context }) => {
+                let state = State::Pulling(Pulling::new(memory, (0, None), bits, len, None));
+                let timeouts = self.core.timeouts;
+                let Some(id) = self.core.ops.add(context, bits, timeouts, state) else {
+                    return self.core.out_of_room(link, from);
+                };
                 self.core.consumed(from, len);
-                self.core.owner.completed(Completion {
-                    request: RequestId::new(u32::MAX, 0),
-                    kind: Kind::Recv,
-                    context,
-                    status: inbound_status(transferred, len),
-                    partner: from,
-                    bits,
-                    length: len,
-                    transferred,
-                    announced: true,
-                    matched: true,
-                });
-                return;
+                return self.core.fill_receive(id, from, bits, body);
             }
             Fate::Judged(Verdict::Continue) => false,
             Fate::Judged(Verdict::Defer) => true,
@@ -341,13 +330,14 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         let bits = MatchBits(header.word);
         self.core.owner.arriving(context, bits);
         self.core.note_wish(from, header.length);
-        let offered = |position| Pulling::new(from, (send_id, key), bits, header.length, position);
         let deferred = match self.fate::<[u8]>(link, from, header, None) {
-            Fate::Posted(id, position) => {
+            Fate::Posted(id) => {
                 self.core.consumed(from, 0);
+                let offer = (send_id, key);
+                let now = self.clock.now();
                 return self
                     .core
-                    .match_offer(id, offered(Some(position)), self.clock.now());
+                    .match_offer(id, from, offer, bits, header.length, now);
             }
             Fate::Over => return,
             Fate::Judged(Verdict::Finished) => {
@@ -355,12 +345,13 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                 return self.core.finish_offer(from, send_id, told);
             }
             Fate::Judged(Verdict::Receive { memory, context }) => {
+                let pulling = Pulling::new(memory, (send_id, key), bits, header.length, None);
+                let (state, timeouts) = (State::Pulling(pulling), self.core.timeouts);
+                let Some(id) = self.core.ops.add(context, bits, timeouts, state) else {
+                    return self.core.out_of_room(link, from);
+                };
                 self.core.consumed(from, 0);
-                let state = State::Pulling(offered(None));
-                let timeouts = self.core.timeouts;
-                let requests = &mut self.core.requests;
-                let id = requests.add(context, bits, Some(memory), timeouts, state);
-                return self.core.match_offer(id, offered(None), self.clock.now());
+                return self.core.begin_pull(id, from, self.clock.now());
             }
             Fate::Judged(Verdict::Continue) => false,
             Fate::Judged(Verdict::Defer) => true,
@@ -382,13 +373,13 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         from: PartnerId,
         header: &Header,
         body: Option<&B>,
-    ) -> Fate<O::Memory> {
+    ) -> Fate<O::Memory, O::Word> {
         let bits = MatchBits(header.word);
         // What has been deferred is not overtaken, by nothing.
         let defers = !self.core.undecided.is_empty();
-        if !defers && let Some((id, position)) = self.core.posted.take(bits) {
+        if !defers && let Some(id) = self.core.posted.take(&mut self.core.ops, bits) {
             self.core.stats.matched += 1;
-            return Fate::Posted(id, position);
+            return Fate::Posted(id);
         }
         self.core.stats.unmatched += 1;
         if !self.core.has_room() {
@@ -406,20 +397,18 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
 
     fn data<B: Source + ?Sized>(&mut self, from: PartnerId, header: &Header, body: &B) {
         let id = RequestId::from_word(header.word);
-        let Some(request) = self.core.requests.of_mut(id) else {
+        if let Some(record) = self.core.ops.get_mut(id)
+            && record.remote == from
+            && let State::Pulling(pulling) = &mut record.state
+            && pulling.accepts(header)
+        {
+            let memory = &mut pulling.memory;
+            memory.fill(header.length as usize, body.len(), body, 0);
+            pulling.received += header.body_len;
+            record.touched = true;
+            self.core.continue_pull(id);
+        } else {
             self.core.stats.stale += 1;
-            return;
-        };
-        match (&mut request.state, &mut request.memory) {
-            (State::Pulling(pulling), Some(memory))
-                if pulling.from == from && pulling.accepts(header) =>
-            {
-                memory.fill(header.length as usize, body.len(), body, 0);
-                pulling.received += header.body_len;
-                request.touched = true;
-                self.core.continue_pull(id);
-            }
-            _ => self.core.stats.stale += 1,
         }
     }
 
@@ -584,71 +573,73 @@ impl<O: Owner> Core<O> {
         })
     }
 
-    /// The whole of a message goes into a posted receive.
+    /// The whole of a message goes into a receive that is in no list.
     #[inline]
-    pub(super) fn fill_posted<B: Source + ?Sized>(
+    pub(super) fn fill_receive<B: Source + ?Sized>(
         &mut self,
         id: RequestId,
         from: PartnerId,
         bits: MatchBits,
         body: &B,
     ) {
-        // Posted receives hold nothing but their memory.
-        let Some(mut request) = self.requests.take(id) else {
-            return;
-        };
-        moves::note(request.state.stage(), Stage::Over);
-        if let Some(timer) = request.timer {
+        let record = self.ops.record_mut(id.index());
+        let length = body.len() as u32;
+        let memory = record.state.memory_mut();
+        let transferred = memory.map_or(0, |memory| memory.fill(0, body.len(), body, 0));
+        if let Some(timer) = record.timer.take() {
             self.wheel.clear(timer);
         }
-        let length = body.len() as u32;
-        let transferred = request
-            .memory
-            .as_mut()
-            .map_or(0, |memory| memory.fill(0, body.len(), body, 0))
-            as u32;
-        self.owner.completed(Completion {
-            request: id,
-            kind: Kind::Recv,
-            context: request.context,
-            status: inbound_status(transferred, length),
-            partner: from,
-            bits,
-            length,
-            transferred,
-            announced: true,
-            matched: true,
-        });
+        if self.ops.finish(id) {
+            let transferred = transferred as u32;
+            let status = inbound_status(transferred, length);
+            let outcome = Outcome::received(status, from, bits, transferred, length);
+            self.owner.completed(&mut self.ops, id, outcome);
+        }
     }
 
-    /// An offered message goes into a receive.
-    pub(super) fn match_offer(&mut self, id: RequestId, mut pulling: Pulling, now: Instant) {
-        let reach = self
-            .partners
-            .of(pulling.from)
-            .and_then(|partner| partner.reach);
+    /// A message that `from` has offered goes into a receive that is in no list.
+    pub(super) fn match_offer(
+        &mut self,
+        id: RequestId,
+        from: PartnerId,
+        offer: (u64, Option<RemoteKey>),
+        bits: MatchBits,
+        length: u32,
+        now: Instant,
+    ) {
+        let record = self.ops.record_mut(id.index());
+        let position = record.state.position();
+        record.become_next(|memory| {
+            State::Pulling(Pulling::new(memory, offer, bits, length, position))
+        });
+        self.begin_pull(id, from, now);
+    }
+
+    /// The data of a receive that has become `Pulling` is on its way, or will be.
+    pub(super) fn begin_pull(&mut self, id: RequestId, from: PartnerId, now: Instant) {
+        let reach = self.partners.of(from).and_then(|partner| partner.reach);
+        let State::Pulling(pulling) = &mut self.ops.record_mut(id.index()).state else {
+            return;
+        };
         if !reach.is_some_and(|reach| reach.remote_read) {
             pulling.key = None;
         }
-        let Some(request) = self.requests.of_mut(id) else {
-            return;
-        };
-        let room = request.memory.as_ref().map_or(0, Memory::len);
-        pulling.wanted = pulling.length.min(u32::try_from(room).unwrap_or(u32::MAX));
-        self.requests.change(id, State::Pulling(pulling));
+        self.pulls.insert((from, pulling.send_id), id);
+        self.befriend(id, from);
         self.start_timer(id, now);
         self.continue_pull(id);
     }
 
     /// Asks for more of a message, or finishes it.
     pub(super) fn continue_pull(&mut self, id: RequestId) {
-        let Some(request) = self.requests.of_mut(id) else {
+        let Some(record) = self.ops.get_mut(id) else {
             return;
         };
-        let State::Pulling(pulling) = &mut request.state else {
+        let from = record.remote;
+        let State::Pulling(pulling) = &mut record.state else {
             return;
         };
-        let (from, send_id) = (pulling.from, pulling.send_id);
+        let send_id = pulling.send_id;
         if pulling.received == pulling.wanted {
             let mut header = Header::new(wire::Kind::Notify, send_id, pulling.received);
             let status = inbound_status(pulling.received, pulling.length);
@@ -667,7 +658,7 @@ impl<O: Owner> Core<O> {
         }
         let block = reach.map_or(u32::MAX, |reach| reach.pull_block);
         while let Some(State::Pulling(pulling)) =
-            self.requests.of_mut(id).map(|request| &mut request.state)
+            self.ops.get_mut(id).map(|record| &mut record.state)
             && pulling.requested < pulling.wanted
             && pulling.requested - pulling.received < block.saturating_mul(2)
         {
@@ -685,18 +676,14 @@ impl<O: Owner> Core<O> {
 
     fn on_notify(&mut self, from: PartnerId, header: &Header) {
         let id = RequestId::from_word(header.word);
-        let Some(request) = self.requests.of(id) else {
+        if let Some(record) = self.ops.get(id)
+            && record.remote == from
+            && let State::Offered { .. } | State::Serving { .. } = record.state
+            && header.length <= record.state.room()
+        {
+            self.complete(id, notify_status(header.aux), header.length);
+        } else {
             self.stats.stale += 1;
-            return;
-        };
-        let len = request.memory.as_ref().map_or(0, Memory::len) as u32;
-        match request.state {
-            State::Offered { to, .. } | State::Serving { to, .. }
-                if to == from && header.length <= len =>
-            {
-                self.complete(id, notify_status(header.aux), header.length);
-            }
-            _ => self.stats.stale += 1,
         }
     }
 
@@ -710,13 +697,12 @@ impl<O: Owner> Core<O> {
         {
             return self.consumed(from, 0);
         }
-        let Some(id) = self.requests.pulling(from, header.word) else {
+        let Some(id) = self.pulls.get(&(from, header.word)).copied() else {
             self.stats.stale += 1;
             return;
         };
-        if let Some(State::Pulling(pulling)) =
-            self.requests.of_mut(id).map(|request| &mut request.state)
-            && pulling.read.is_some()
+        if let Some(State::Pulling(pulling)) = self.ops.get_mut(id).map(|record| &mut record.state)
+            && pulling.reading
         {
             // The port still writes into its memory; it reports when it has stopped.
             pulling.withdrawn = true;
@@ -727,33 +713,42 @@ impl<O: Owner> Core<O> {
 
     /// Undoes the match of a receive with a message that will not come.
     fn unmatch(&mut self, id: RequestId, now: Instant) {
-        let Some(request) = self.requests.of_mut(id) else {
+        let Some(record) = self.ops.get_mut(id) else {
             return;
         };
-        let State::Pulling(pulling) = &request.state else {
+        let State::Pulling(pulling) = &record.state else {
             return;
         };
         let Some(position) = pulling.position else {
             return self.complete(id, Status::Cancelled, 0);
         };
-        request.touched = false;
+        let name = (record.remote, pulling.send_id);
+        record.touched = false;
+        if self.pulls.get(&name) == Some(&id) {
+            self.pulls.remove(&name);
+        }
+        self.estrange(id);
         self.repost(id, position, now);
     }
 
     /// A receive whose message was withdrawn waits again, unless another message has come
     /// meanwhile that it would have taken. Those that are undecided find it when it is their turn.
     fn repost(&mut self, id: RequestId, position: Position, now: Instant) {
-        let (bits, mask) = (position.bits(), position.mask());
-        let Some(waiting) = self.unexpected.take(bits, mask) else {
-            let key = self.posted.put_back(position, id);
-            self.requests.change(id, State::Posted { key });
-            return self.start_timer(id, now);
-        };
-        self.fill_waiting(id, position, waiting, now);
+        let record = self.ops.record_mut(id.index());
+        if let Some(waiting) = self.unexpected.take(record.bits, position.mask) {
+            return self.fill_waiting(id, waiting, now);
+        }
+        record.become_next(|memory| State::Posted {
+            memory,
+            position,
+            head: Head::NONE,
+        });
+        self.posted.enter(&mut self.ops, id);
+        self.start_timer(id, now);
     }
 }
 
-impl Pulling {
+impl<M> Pulling<M> {
     /// Is this the next part of the message?
     fn accepts(&self, header: &Header) -> bool {
         header.length == self.received

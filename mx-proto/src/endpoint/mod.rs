@@ -11,7 +11,7 @@
 //!        +--> Owner: completed, down, arriving, arrived, departed
 //! ```
 //!
-//! Owns: requests, partners, matching, timers, the port, and its own owner, the layer above. Knows
+//! Owns: operations, partners, matching, timers, the port, and its own owner, the layer above. Knows
 //! nothing of: locks, threads, what lies behind memory, the port, the clock and the owner.
 //!
 //! Order of calls: any. Nothing blocks, and nothing calls back in: an owner cannot reach its
@@ -33,23 +33,23 @@ pub use commands::{PostError, Posted, Received, SendMode};
 
 use crate::config::Config;
 use crate::credit::{Budget, Windows};
-use crate::event::{Arrival, Completion, Identity};
+use crate::event::{Arrival, Identity, Outcome};
 use crate::ids::{
     EndpointId, LinkId, MatchBits, MatchMask, NicId, PartnerId, RequestId, Route, Target,
 };
 use crate::matching;
 use crate::memory::Memory;
-use crate::moves::{self, Stage};
+use crate::ops::{NOBODY, Ops, State, Strand, Turn};
 use crate::owner::Owner;
 use crate::partner::{Partner, Partners, Reach};
 use crate::port::{Close, LinkDown, Port, RemoteKey, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
-use crate::request::{NOBODY, Patience, Pulling, Request, Requests, State, TimeOuts, Turn};
 use crate::shares::Shares;
 use crate::stats::Stats;
 use crate::status::{DownReason, Kind, Status};
 use crate::supply::{Claim, Supply};
 use crate::time::{Clock, Instant};
+use crate::timeouts::{Patience, TimeOuts};
 use crate::timer::Wheel;
 use crate::wire;
 use foldhash::fast::RandomState;
@@ -72,7 +72,8 @@ struct Core<O: Owner> {
     config: Config,
     identity: Identity,
     key: u32,
-    requests: Requests<O::Memory>,
+    /// All operations.
+    ops: Ops<O>,
     partners: Partners,
     /// Queues for partners that have none yet.
     spares: Spares,
@@ -97,10 +98,9 @@ struct Core<O: Owner> {
     controls: usize,
     /// Memory the port still reads, and whose it is.
     held: HashMap<(LinkId, u64), RequestId, RandomState>,
-    /// Reads of remote memory under way, by token. Tokens count from 2^63, so that they are none
-    /// of the port's own.
-    reads: HashMap<u64, RequestId, RandomState>,
-    next_read: u64,
+    /// Receives whose data is on its way, by its sender and the sender's name for it. Should a sender
+    /// give two messages the same name, the younger one has it.
+    pulls: HashMap<(PartnerId, u64), RequestId, RandomState>,
     errands: Vec<Errand<O::Memory>>,
     stats: Stats,
 }
@@ -152,7 +152,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             config,
             identity,
             key,
-            requests: Requests::new(),
+            ops: Ops::default(),
             messages: Claim::new(supply, MESSAGE_COST),
             partners: Partners::new(places, Claim::new(supply, PARTNER_COST)),
             spares: Spares::default(),
@@ -169,8 +169,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             challenges: introductions::Challenges::default(),
             controls: 0,
             held: HashMap::default(),
-            reads: HashMap::default(),
-            next_read: 1 << 63,
+            pulls: HashMap::default(),
             errands: Vec::new(),
             stats: Stats::default(),
         };
@@ -290,6 +289,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         &mut self.core.owner
     }
 
+    /// All operations that have not completed, and those that have and that the owner has not freed.
+    #[inline]
+    pub fn ops(&self) -> &Ops<O> {
+        &self.core.ops
+    }
+
+    /// The layer above and the operations, to take from the lists of those that have completed.
+    #[inline]
+    pub fn split(&mut self) -> (&mut O, &mut Ops<O>) {
+        (&mut self.core.owner, &mut self.core.ops)
+    }
+
     /// The clock.
     pub fn clock(&self) -> &C {
         &self.clock
@@ -328,7 +339,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Operations that have not completed.
     pub fn requests(&self) -> usize {
-        self.core.requests.len()
+        self.core.ops.under_way()
     }
 
     /// Looks at the oldest unexpected message that a receive with `bits` and `mask` would accept.
@@ -456,11 +467,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let now = self.clock.now();
         let mut busy = false;
         while let Some((id, _)) = self.core.wheel.expired(now) {
-            let Some(request) = self.core.requests.of_mut(id) else {
+            let Some(record) = self.core.ops.get_mut(id) else {
                 continue;
             };
-            request.timer = None;
-            if std::mem::take(&mut request.touched) {
+            record.timer = None;
+            if std::mem::take(&mut record.touched) {
                 self.core.start_timer(id, now);
                 continue;
             }
@@ -473,75 +484,106 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 }
 
 impl<O: Owner> Core<O> {
-    /// Starts the time-out that the request has in its present state, if any, afresh; and looks
+    /// Starts the time-out that an operation has in its present state, if any, afresh; and looks
     /// after its partner.
     fn start_timer(&mut self, id: RequestId, now: Instant) {
-        let Some(request) = self.requests.of_mut(id) else {
+        let Some(record) = self.ops.get_mut(id) else {
             return;
         };
-        if let Some(timer) = request.timer.take() {
+        if let Some(timer) = record.timer.take() {
             self.wheel.clear(timer);
         }
-        if let Some(timeout) = request.limit().span() {
-            request.timer = Some(self.wheel.set(now, now.after(timeout), id));
+        if let Some(timeout) = record.limit().span() {
+            record.timer = Some(self.wheel.set(now, now.after(timeout), id));
         }
-        if let Some(partner) = request.state.partner() {
-            self.watch_over(partner, now);
+        let remote = record.remote;
+        if remote != NOBODY {
+            self.watch_over(remote, now);
         }
     }
 
-    /// Takes a request out and reports its end. From here on its memory is not touched.
+    /// An operation, which is no connect, is with a partner from now on.
+    fn befriend(&mut self, id: RequestId, remote: PartnerId) {
+        let Self { ops, partners, .. } = self;
+        ops.record_mut(id.index()).remote = remote;
+        if let Some(partner) = partners.of_mut(remote) {
+            ops.join(Strand::Kin, &mut partner.kin, id.index());
+        }
+    }
+
+    /// The opposite.
+    fn estrange(&mut self, id: RequestId) {
+        let Self { ops, partners, .. } = self;
+        let record = ops.record_mut(id.index());
+        let remote = std::mem::replace(&mut record.remote, NOBODY);
+        if let Some(partner) = partners.of_mut(remote) {
+            ops.leave(Strand::Kin, &mut partner.kin, id.index());
+        }
+    }
+
+    /// Ends an operation and reports it. From here on its memory is not touched.
     fn complete(&mut self, id: RequestId, status: Status, transferred: u32) {
-        if let Some(completion) = self.take_out(id, status, transferred) {
-            self.owner.completed(completion);
+        if let Some(outcome) = self.finish_op(id, status, transferred) {
+            self.owner.completed(&mut self.ops, id, outcome);
         }
     }
 
     /// The same, and its end is the caller's to report.
-    fn take_out(&mut self, id: RequestId, status: Status, transferred: u32) -> Option<Completion> {
-        let request = self.requests.take(id)?;
-        if request.state.is_queued() {
-            self.owner.departed(id);
-        }
-        moves::note(request.state.stage(), Stage::Over);
-        let length = match &request.state {
-            State::Pulling(pulling) => pulling.length,
-            _ => request.memory.as_ref().map_or(0, Memory::len) as u32,
+    fn finish_op(&mut self, id: RequestId, status: Status, transferred: u32) -> Option<Outcome> {
+        let record = self.ops.get(id)?;
+        let state = &record.state;
+        let (kind, length, bits) = match state {
+            State::Pulling(pulling) => (Kind::Recv, pulling.length, pulling.bits),
+            State::Posted { .. } => (Kind::Recv, state.room(), record.bits),
+            State::Connecting { .. } => (Kind::Connect, 0, record.bits),
+            _ => (Kind::Send, state.room(), record.bits),
         };
-        let (kind, partner, bits) = match &request.state {
-            State::Posted { .. } => (Kind::Recv, NOBODY, request.bits),
-            State::Pulling(pulling) => (Kind::Recv, pulling.from, pulling.bits),
-            State::Connecting { to, .. } => (Kind::Connect, *to, request.bits),
-            State::Queued { to, .. }
-            | State::Draining { to }
-            | State::Offered { to, .. }
-            | State::Serving { to, .. } => (Kind::Send, *to, request.bits),
-        };
-        let context = request.context;
-        let announced = status == Status::Success || request.state.is_announced();
-        let matched = matches!(request.state, State::Pulling(_));
-        self.release(id, request);
-        Some(Completion {
-            request: id,
+        let outcome = Outcome {
             kind,
-            context,
             status,
-            partner,
+            partner: record.remote,
             bits,
             length,
             transferred,
-            announced,
-            matched,
-        })
+            announced: status == Status::Success || state.is_announced(),
+            matched: matches!(state, State::Pulling(_)),
+        };
+        let queued = state.is_queued();
+        match self.release(id) {
+            None => drop(self.ops.finish(id)),
+            Some((link, Partial { at, end, .. })) => {
+                let detach = |memory| Errand::Detach {
+                    link,
+                    memory,
+                    at,
+                    len: end - at,
+                };
+                let memory = self.ops.finish_keeping(id);
+                self.errands.extend(memory.map(detach));
+            }
+        }
+        if queued {
+            self.owner.departed(id);
+        }
+        Some(outcome)
     }
 
-    /// Lets go of everything a request that has been taken out still holds.
-    fn release(&mut self, id: RequestId, mut request: Request<O::Memory>) {
-        if let Some(timer) = request.timer {
+    /// Lets go of everything an operation still holds but its memory, and takes it out of all lists.
+    /// Gives what a link has half of, and the link.
+    fn release(&mut self, id: RequestId) -> Option<(LinkId, Partial)> {
+        let Self {
+            ops,
+            partners,
+            spares,
+            errands,
+            ..
+        } = self;
+        let place = id.index();
+        let record = ops.record_mut(place);
+        if let Some(timer) = record.timer.take() {
             self.wheel.clear(timer);
         }
-        if !self.held.is_empty() {
-            let errands = &mut self.errands;
+        if record.state.is_announced() && !self.held.is_empty() {
             self.held.retain(|(link, token), owner| {
                 if *owner == id {
                     errands.push(Errand::Recall(*link, *token));
@@ -549,93 +591,82 @@ impl<O: Owner> Core<O> {
                 *owner != id
             });
         }
-        match request.state {
-            State::Queued {
-                to,
-                turn: Turn::Reserved,
-            } => {
-                let len = request.memory.as_ref().map_or(0, Memory::len) as u32;
-                if let Some(queues) = self.partners.of_mut(to).and_then(Partner::queues_mut) {
-                    queues.reserved = queues.reserved.saturating_sub(len);
-                }
-            }
-            State::Posted { key } => self.posted.remove(key),
-            State::Offered { to, exposed } | State::Serving { to, exposed } => {
-                let partner = self.partners.of_mut(to);
-                let tx = partner.as_ref().and_then(|partner| partner.tx);
-                if let (Some(link), Some(key)) = (tx, exposed) {
-                    self.errands.push(Errand::Conceal(link, key));
-                }
-                let Some(queues) = partner.and_then(Partner::queues_mut) else {
-                    return;
-                };
-                queues.forget(id);
-                let mine = |partial: &mut Partial| partial.request == id;
-                if let Some(Partial { at, end, .. }) = queues.partial.take_if(mine) {
-                    if let (Some(link), Some(memory)) = (tx, request.memory.take()) {
-                        let len = end - at;
-                        self.errands.push(Errand::Detach {
-                            link,
-                            memory,
-                            at,
-                            len,
-                        });
-                    }
-                    self.make_ready(to);
-                }
-            }
-            State::Pulling(Pulling {
-                from,
-                read: Some(token),
-                ..
-            }) => {
-                self.reads.remove(&token);
-                if let Some(link) = self.partners.of(from).and_then(|partner| partner.tx) {
-                    self.errands.push(Errand::Recall(link, token));
-                }
-            }
-            State::Connecting { to, .. } => {
-                if let Some(partner) = self.partners.of_mut(to) {
-                    partner.connects.retain(|connect| *connect != id);
-                }
-            }
-            _ => {}
+        if matches!(record.state, State::Posted { .. }) {
+            self.posted.remove(ops, id);
         }
-    }
-
-    /// Ends a request that has not run its course, and tells the other side what it must know.
-    fn end_early(&mut self, id: RequestId, status: Status) {
-        let Some(request) = self.requests.of(id) else {
-            return;
-        };
-        let word = id.to_word();
-        match &request.state {
-            State::Offered { to, .. } | State::Serving { to, .. } => {
-                let to = *to;
-                self.complete(id, status, 0);
-                self.push_farewell(to, wire::Header::new(wire::Kind::Withdraw, word, 0));
+        let record = ops.record_mut(place);
+        let remote = record.remote;
+        let partner = partners.of_mut(remote)?;
+        let tx = partner.tx;
+        let mut rest = None;
+        match &record.state {
+            State::Queued { memory, turn } => {
+                let reserved = if *turn == Turn::Reserved {
+                    memory.len() as u32
+                } else {
+                    0
+                };
+                if let Some(queues) = partner.queues_mut() {
+                    queues.reserved = queues.reserved.saturating_sub(reserved);
+                    ops.leave(Strand::Own, &mut queues.pending, place);
+                }
+                partner.tidy_queues(spares);
+            }
+            State::Offered { exposed, .. } | State::Serving { exposed, .. } => {
+                if let (Some(link), Some(key)) = (tx, *exposed) {
+                    errands.push(Errand::Conceal(link, key));
+                }
+                if let Some(queues) = partner.queues_mut() {
+                    queues.forget(id);
+                    let mine = |partial: &mut Partial| partial.request == id;
+                    rest = tx.zip(queues.partial.take_if(mine));
+                }
             }
             State::Pulling(pulling) => {
-                let (from, send_id) = (pulling.from, pulling.send_id);
-                self.complete(id, status, 0);
-                let mut header = wire::Header::new(wire::Kind::Notify, send_id, 0);
-                header.aux = outbound::notify_code(Status::Aborted);
-                self.push_farewell(from, header);
-            }
-            State::Connecting { to, .. } => {
-                let to = *to;
-                self.complete(id, status, 0);
-                self.drop_if_unwanted(to);
-            }
-            State::Queued { to, .. } => {
-                let to = *to;
-                self.complete(id, status, 0);
-                if let Some(queues) = self.partners.of_mut(to).and_then(Partner::queues_mut) {
-                    let requests = &self.requests;
-                    queues.on_over(|id| requests.of(id).is_some());
+                let name = (remote, pulling.send_id);
+                if self.pulls.get(&name) == Some(&id) {
+                    self.pulls.remove(&name);
+                }
+                if let (Some(link), true) = (tx, pulling.reading) {
+                    errands.push(Errand::Recall(link, read_token(id)));
                 }
             }
-            State::Draining { .. } | State::Posted { .. } => self.complete(id, status, 0),
+            State::Connecting { .. } => ops.leave(Strand::Own, &mut partner.connects, place),
+            _ => {}
+        }
+        if ops.record(place).state.has_kin() {
+            ops.leave(Strand::Kin, &mut partner.kin, place);
+        }
+        if rest.is_some() {
+            self.make_ready(remote);
+        }
+        rest
+    }
+
+    /// Ends an operation that has not run its course, and tells the other side what it must know.
+    fn end_early(&mut self, id: RequestId, status: Status) {
+        let Some(record) = self.ops.get(id) else {
+            return;
+        };
+        let (word, remote) = (id.to_word(), record.remote);
+        let farewell = match &record.state {
+            State::Offered { .. } | State::Serving { .. } => {
+                Some(wire::Header::new(wire::Kind::Withdraw, word, 0))
+            }
+            State::Pulling(pulling) => {
+                let mut header = wire::Header::new(wire::Kind::Notify, pulling.send_id, 0);
+                header.aux = outbound::notify_code(Status::Aborted);
+                Some(header)
+            }
+            _ => None,
+        };
+        let connects = matches!(record.state, State::Connecting { .. });
+        self.complete(id, status, 0);
+        if let Some(header) = farewell {
+            self.push_farewell(remote, header);
+        }
+        if connects {
+            self.drop_if_unwanted(remote);
         }
     }
 
@@ -694,6 +725,19 @@ impl<O: Owner> Core<O> {
         }
     }
 }
+
+/// The token of an operation's read of remote memory: none of a port's own.
+fn read_token(id: RequestId) -> u64 {
+    READS | id.to_word()
+}
+
+/// The inverse. `None`: it is a port's.
+fn reader(token: u64) -> Option<RequestId> {
+    (token & READS != 0).then(|| RequestId::from_word(token & !READS))
+}
+
+/// Names of operations stay below it.
+const READS: u64 = 1 << 63;
 
 /// What the tables have for a message that waits here, beside its bytes ([`Claim::new`]).
 const MESSAGE_COST: usize = 512;

@@ -9,14 +9,14 @@
 //! the round until the port says that there is room.
 
 use super::aside::After;
-use super::{Core, Endpoint, Errand};
+use super::{Core, Endpoint, Errand, read_token};
 use crate::ids::{LinkId, PartnerId, RequestId};
 use crate::memory::Memory;
+use crate::ops::{State, Strand, Turn};
 use crate::owner::Owner;
 use crate::partner::Partner;
 use crate::port::{Body, Close, LinkDown, Port, RemoteRead, SendError, Sent};
 use crate::queues::{Partial, Stream};
-use crate::request::{State, Turn};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::wire::{self, Header, OfferBody, PullBody};
@@ -162,7 +162,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let expose_from = self.core.config.eager_max;
         let Core {
             partners,
-            requests,
+            ops,
             budget,
             stats,
             ..
@@ -173,16 +173,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(queues) = &mut partner.queues else {
             return Ok(());
         };
-        let Some(&send_id) = queues.pending.front() else {
+        let Some(send_id) = ops.first(&queues.pending) else {
             return Ok(());
         };
-        let Some(request) = requests.of_mut(send_id) else {
-            // Cancelled or timed out meanwhile.
-            queues.pop_over();
-            return Ok(());
-        };
-        let (State::Queued { turn, .. }, Some(memory)) = (&request.state, &request.memory) else {
-            queues.pending.pop_front();
+        let place = send_id.index();
+        let record = ops.record_mut(place);
+        let State::Queued { memory, turn } = &record.state else {
+            debug_assert!(false, "{send_id:?} has no turn");
+            ops.leave(Strand::Own, &mut queues.pending, place);
             return Ok(());
         };
         let (turn, len) = (*turn, memory.len() as u32);
@@ -197,7 +195,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         } else {
             wire::Kind::Offer
         };
-        let mut header = Header::new(kind, request.bits.0, len);
+        let mut header = Header::new(kind, record.bits.0, len);
         let terms = partner.credit.terms(budget, false);
         terms.put(&mut header);
         if eager {
@@ -210,13 +208,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let sent = self.port.send(link, &header.emit(), body)?;
             partner.credit.on_told(terms, budget);
             partner.credit.on_sent(len);
-            queues.pending.pop_front();
             stats.packets_out += 1;
             stats.eager_out += 1;
             match sent {
                 Sent::Held(token) => {
                     queues.reserved = others;
-                    requests.change(send_id, State::Draining { to: id });
+                    record.become_next(|memory| State::Draining { memory });
+                    ops.leave(Strand::Own, &mut queues.pending, place);
                     self.core.owner.departed(send_id);
                     self.core.held.insert((link, token), send_id);
                     self.core.serving(send_id, &self.clock);
@@ -252,12 +250,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         partner.credit.on_told(terms, budget);
         partner.credit.on_sent(0);
-        queues.pending.pop_front();
         queues.reserved = others;
         stats.packets_out += 1;
         stats.offers_out += 1;
         stats.offered_for_credit += u64::from(small);
-        requests.change(send_id, State::Offered { to: id, exposed });
+        record.become_next(|memory| State::Offered { memory, exposed });
+        ops.leave(Strand::Own, &mut queues.pending, place);
         self.core.owner.departed(send_id);
         Ok(())
     }
@@ -265,7 +263,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     fn send_data(&mut self, id: PartnerId, link: LinkId) -> Result<(), SendError> {
         let Core {
             partners,
-            requests,
+            ops,
             budget,
             stats,
             held,
@@ -280,11 +278,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(&stream) = queues.streams.front() else {
             return Ok(());
         };
-        let Some(request) = requests.of_mut(stream.request) else {
+        let record = ops.get_mut(stream.request);
+        let Some((memory, touched)) = record.and_then(|record| {
+            let memory = record.state.memory()?;
+            Some((memory, &mut record.touched))
+        }) else {
             queues.streams.pop_front();
-            return Ok(());
-        };
-        let Some(memory) = &request.memory else {
             return Ok(());
         };
         let data_max = partner.reach.map_or(u32::MAX, |reach| reach.data_max);
@@ -302,7 +301,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let sent = self.port.send(link, &header.emit(), body)?;
         partner.credit.on_told(terms, budget);
         stats.packets_out += 1;
-        request.touched = true;
+        *touched = true;
         match sent {
             Sent::Whole => {}
             Sent::Part(taken) => {
@@ -338,15 +337,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         link: LinkId,
         partial: Partial,
     ) -> Result<(), SendError> {
-        let Core {
-            partners, requests, ..
-        } = &mut self.core;
+        let Core { partners, ops, .. } = &mut self.core;
         let Some(queues) = partners.of_mut(id).and_then(Partner::queues_mut) else {
             return Ok(());
         };
-        let memory = requests.of_mut(partial.request).and_then(|request| {
-            request.touched = true;
-            request.memory.as_ref()
+        let memory = ops.get_mut(partial.request).and_then(|record| {
+            record.touched = true;
+            record.state.memory()
         });
         let Some(memory) = memory else {
             // `release` takes care of what a request leaves behind, so this is a fault of ours;
@@ -377,25 +374,24 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Reads a message that its sender has exposed.
     pub(super) fn read_remote(&mut self, id: RequestId) {
         let core = &mut self.core;
-        let Some(request) = core.requests.of_mut(id) else {
+        let Some(record) = core.ops.get_mut(id) else {
             return;
         };
-        let State::Pulling(pulling) = &mut request.state else {
+        let State::Pulling(pulling) = &mut record.state else {
             return;
         };
-        if pulling.read.is_some() {
+        if pulling.reading {
             // Its message was withdrawn and another took its place before this errand was run:
             // there are two of them, and the first has begun.
             return;
         }
-        let (Some(key), Some(memory)) = (pulling.key, &mut request.memory) else {
+        let Some(key) = pulling.key.as_deref().copied() else {
             return;
         };
-        let (len, token) = (pulling.wanted as usize, core.next_read);
-        let link = core
-            .partners
-            .of(pulling.from)
-            .and_then(|partner| partner.tx);
+        let (len, token) = (pulling.wanted as usize, read_token(id));
+        let memory = &mut pulling.memory;
+        let partner = core.partners.of(record.remote);
+        let link = partner.and_then(|partner| partner.tx);
         let started = link.is_some_and(|link| {
             let read = RemoteRead {
                 key,
@@ -408,9 +404,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.port.read_remote(link, read).is_ok()
         });
         if started {
-            core.next_read += 1;
-            pulling.read = Some(token);
-            core.reads.insert(token, id);
+            pulling.reading = true;
         } else {
             pulling.key = None;
             pulling.requested = 0;
@@ -431,10 +425,10 @@ impl<O: Owner> Core<O> {
 
     /// A send has been matched: the time-out of transfers counts from now on, if it is another one.
     pub(super) fn serving(&mut self, id: RequestId, clock: &impl Clock) {
-        if let Some(request) = self.requests.of_mut(id)
-            && request.waiting != request.patience
+        if let Some(record) = self.ops.get_mut(id)
+            && record.waiting != record.patience
         {
-            request.touched = false;
+            record.touched = false;
             self.start_timer(id, clock.now());
         }
     }
@@ -448,30 +442,28 @@ impl<O: Owner> Core<O> {
         clock: &impl Clock,
     ) {
         let id = RequestId::from_word(header.word);
-        let Some(request) = self.requests.of_mut(id) else {
+        let asked = self.ops.get_mut(id).filter(|asked| asked.remote == from);
+        let Some(record) = asked else {
             self.stats.stale += 1;
             return;
         };
-        let exposed = match request.state {
-            State::Offered { to, exposed } | State::Serving { to, exposed } if to == from => {
-                exposed
-            }
+        let (first, exposed) = match record.state {
+            State::Offered { exposed, .. } => (true, exposed),
+            State::Serving { exposed, .. } => (false, exposed),
             _ => {
                 self.stats.stale += 1;
                 return;
             }
         };
-        let len = request.memory.as_ref().map_or(0, Memory::len);
         let at = header.length as usize;
         let end = at + pull.len as usize;
-        if pull.len == 0 || end > len {
+        if pull.len == 0 || end > record.state.room() as usize {
             self.stats.stale += 1;
             return;
         }
-        let first = request.state.is_waiting();
-        request.become_next(State::Serving { to: from, exposed });
-        request.touched = true;
+        record.touched = true;
         if first {
+            record.become_next(|memory| State::Serving { memory, exposed });
             self.serving(id, clock);
         }
         let Some(partner) = self.partners.of_mut(from) else {

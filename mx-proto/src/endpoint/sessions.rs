@@ -29,12 +29,12 @@ use super::introductions::{REFUSED, UNASKED, UNVOUCHED};
 use crate::credit::Credit;
 use crate::event::Identity;
 use crate::ids::{EndpointId, LinkId, NicId, PartnerId, RequestId};
+use crate::ops::{List, State, Strand};
 use crate::origin::Source;
 use crate::owner::Owner;
 use crate::partner::{Link, Partner};
 use crate::port::{Close, LinkDown};
 use crate::queues::Control;
-use crate::request::State;
 use crate::secret::Nonce;
 use crate::status::{DownReason, Status};
 use crate::wire::{self, Header, Hello, VERSION};
@@ -65,9 +65,8 @@ impl<O: Owner> Core<O> {
     }
 
     /// Sends the Connects of all connects that wait for an answer.
-    fn introduce_all(&mut self, id: PartnerId, link: LinkId) {
-        let connects = self.partners.of(id).map(|partner| partner.connects.clone());
-        for connect in connects.into_iter().flatten() {
+    pub(super) fn introduce_all(&mut self, id: PartnerId, link: LinkId) {
+        for connect in self.connects_to(id) {
             self.send_connect(id, link, connect, Manner::Plain);
         }
     }
@@ -142,35 +141,28 @@ impl<O: Owner> Core<O> {
         leads_on: impl Fn(&Link) -> bool,
     ) -> Option<PartnerId> {
         let partner = self.partners.of(id)?;
-        let (connects, opening) = (partner.connects.clone(), partner.credit.opening());
-        let again = self.to_connect_again(id, reason);
+        let opening = partner.credit.opening();
+        let again = self.connects_again(id, reason);
         // What has been promised comes before what the old one leaves here.
         let promised = Credit::promised(opening, &mut self.budget);
         if promised.is_some() {
             self.leave_orphans(id);
         }
-        let old = self.end_partner(id, reason, &connects)?;
+        let mut connects = self.take_connects(id);
+        let old = self.end_partner(id, reason)?;
         let promised = promised.or_else(|| Credit::promised(opening, &mut self.budget));
         let Some(credit) = promised else {
             log::debug!("{id:?} is over, and there is no room for its next acquaintance");
-            for connect in connects {
-                if !again.contains(&connect) {
-                    self.complete(connect, reason.status(), 0);
-                }
+            while !again && let Some(connect) = self.ops.first(&connects) {
+                self.ops.leave(Strand::Own, &mut connects, connect.index());
+                self.complete(connect, reason.status(), 0);
             }
-            self.leave_to_others(&old, again);
+            self.leave_to_others(&old, connects);
             return None;
         };
         let next = self
             .partners
             .add_as(old.epoch, old.nic, old.endpoint, credit, old.source);
-        for connect in &connects {
-            if let Some(request) = self.requests.of_mut(*connect)
-                && let State::Connecting { to, .. } = &mut request.state
-            {
-                *to = next;
-            }
-        }
         let (kept, gone): (SmallVec<[Link; 1]>, SmallVec<[Link; 1]>) =
             old.links.into_iter().partition(leads_on);
         for link in &kept {
@@ -183,6 +175,9 @@ impl<O: Owner> Core<O> {
         partner.over = old.session.map(|was| Box::new((was, old.peer_epoch)));
         partner.links = kept;
         partner.connects = connects;
+        for connect in self.connects_to(next) {
+            self.ops.record_mut(connect.index()).remote = next;
+        }
         log::debug!("{id:?} is over, our call goes on as {next:?}");
         Some(next)
     }
@@ -195,7 +190,7 @@ impl<O: Owner> Core<O> {
         connect: RequestId,
         manner: Manner,
     ) {
-        let key = match self.requests.of(connect).map(|request| &request.state) {
+        let key = match self.ops.get(connect).map(|record| &record.state) {
             Some(State::Connecting { key, .. }) => *key,
             _ => return,
         };
@@ -418,9 +413,6 @@ impl<O: Owner> Core<O> {
             };
         };
         log::debug!("link {link:?}: {from:?} is {known:?} under another address");
-        if let Some(partner) = self.partners.of_mut(from) {
-            partner.connects.retain(|waiting| *waiting != connect);
-        }
         self.complete_as(connect, known);
         self.drop_if_unwanted(from);
     }
@@ -575,8 +567,7 @@ impl<O: Owner> Core<O> {
             return self.distrust(link, from, Some(hello.identity), REFUSED);
         }
         let connect = RequestId::from_word(header.word);
-        let partner = self.partners.of(from);
-        if partner.is_some_and(|partner| partner.connects.contains(&connect)) {
+        if self.awaits(from, connect) {
             let who = self.config.name(&hello.identity);
             log::info!("{who} refused our connect: {status:?}");
             self.complete(connect, status, 0);
@@ -595,9 +586,8 @@ impl<O: Owner> Core<O> {
         hello: &Hello,
     ) {
         let connect = RequestId::from_word(header.word);
-        let waits = |partner: &Partner| partner.connects.contains(&connect);
         if header.aux == REPLY_KNOWN {
-            if !self.partners.of(from).is_some_and(waits) {
+            if !self.awaits(from, connect) {
                 self.stats.stale += 1;
                 return;
             }
@@ -616,7 +606,7 @@ impl<O: Owner> Core<O> {
             self.establish(id, hello, link);
         }
         self.allow(id, hello, header);
-        if self.partners.of(id).is_some_and(waits) {
+        if self.awaits(id, connect) {
             if status == Status::BadSecret {
                 self.log_distrust(Some(hello.identity), from, REFUSED);
             } else if status != Status::Success {
@@ -691,8 +681,7 @@ impl<O: Owner> Core<O> {
             Some(_) => {}
         }
         log::debug!("link {link:?}: {from:?} is {known:?} under another address");
-        let connects = std::mem::take(&mut self.partners.of_mut(from)?.connects);
-        for connect in connects {
+        for connect in self.connects_to(from) {
             self.complete_as(connect, known);
         }
         self.drop_if_unwanted(from);
@@ -701,12 +690,23 @@ impl<O: Owner> Core<O> {
 
     /// A connect has got to a partner, which is not the one that it went to.
     fn complete_as(&mut self, connect: RequestId, known: PartnerId) {
-        if let Some(request) = self.requests.of_mut(connect)
-            && let State::Connecting { to, .. } = &mut request.state
-        {
-            *to = known;
+        if let Some(mut outcome) = self.finish_op(connect, Status::Success, 0) {
+            outcome.partner = known;
+            self.owner.completed(&mut self.ops, connect, outcome);
         }
-        self.complete(connect, Status::Success, 0);
+    }
+
+    /// Connects that wait for a partner's answer, oldest first.
+    fn connects_to(&self, id: PartnerId) -> SmallVec<[RequestId; 1]> {
+        let partner = self.partners.of(id);
+        let connects = partner.map_or(List::EMPTY, |partner| partner.connects);
+        self.ops.of_list(Strand::Own, &connects).collect()
+    }
+
+    /// Does this connect wait for a partner's answer?
+    fn awaits(&self, id: PartnerId, connect: RequestId) -> bool {
+        let record = self.ops.get(connect).filter(|record| record.remote == id);
+        record.is_some_and(|record| matches!(record.state, State::Connecting { .. }))
     }
 
     /// A partner that never answered and that nobody wants to reach any more is let go.

@@ -185,9 +185,8 @@ impl<O: Owner> Core<O> {
     /// Marks those of the partners whose steps have just ended with which there are operations. One
     /// pass for all of them; partners do not count their operations.
     fn note_busy(&mut self) {
-        for (_, request) in self.requests.iter() {
-            let partner = request.state.partner();
-            if let Some(partner) = partner.and_then(|id| self.partners.of_mut(id)) {
+        for (_, record) in self.ops.iter() {
+            if let Some(partner) = self.partners.of_mut(record.remote) {
                 partner.vigil.busy = partner.vigil.timer.is_none();
             }
         }

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A receive accepts a message when `message & mask == receive & mask`. Receives with the same
-//! mask form a *class* with one hash table; BMI uses one mask, so matching is one look-up however
-//! many receives are posted. Between classes the posting order decides.
+//! mask form a *class*; BMI uses one mask, so matching is one look-up however many receives are
+//! posted. Between classes the posting order decides.
 //!
 //! Knows nothing of: payload, partners' states, the wire.
 
@@ -19,5 +19,5 @@ mod unexpected;
 pub(crate) use deferred::Undecided;
 pub(crate) use index::{Chains, Ends};
 pub use index::{EntryId, MatchIndex};
-pub(crate) use posted::{Position, Posted, PostedKey};
+pub(crate) use posted::Posted;
 pub(crate) use unexpected::{Payload, Unexpected, Waiting};

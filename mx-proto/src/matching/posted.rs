@@ -1,303 +1,454 @@
 //! Posted receives that no message has matched yet.
 //!
 //! ```text
-//!   class (mask) -- hash(bits & mask) --> queue: oldest <-> ... <-> youngest
+//!   class (mask):  bucket  -->  head  -->  head  -->          heads: the oldest receive of its bits
+//!                                |          |  links
+//!                                v          v
+//!                              younger    younger             those behind it have the same bits
 //! ```
 //!
-//! Owns: the order of posting. Cost: post, take and remove are O(1) per mask class in use.
+//! Receives are linked through their records, and nothing but links is made or removed. Looking one up
+//! compares a head or two, however many receives of the same bits there are. Which bits share a bucket is
+//! not for peers to choose: the hash has a seed.
+//!
+//! Owns: the order of posting, and where chains begin. Knows nothing of: what else is in a record.
+//! Cost: post, take and remove are O(1) per mask class in use; buckets are made when there are more
+//! different bits than ever before.
 
 use crate::ids::{MatchBits, MatchMask, RequestId};
+use crate::ops::{Head, Links, NONE, Ops, Position};
+use crate::owner::Owner;
 use foldhash::fast::RandomState;
-use slab::Slab;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-
-/// Names a posted receive for [`Posted::remove`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct PostedKey(u32);
+use std::hash::BuildHasher;
+use std::num::NonZeroU64;
 
 /// All posted receives of one endpoint.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Posted {
     classes: Vec<Class>,
-    nodes: Slab<Node>,
-    next_order: u64,
+    len: usize,
+    last_order: u64,
+    /// Odd, and drawn at random.
+    seed: u64,
 }
 
+/// The receives with one mask.
 #[derive(Debug)]
 struct Class {
     mask: MatchMask,
-    queues: HashMap<u64, Queue, RandomState>,
+    /// The first head of each: a power of two of them.
+    buckets: Vec<u32>,
+    heads: usize,
 }
 
+/// Where a head is, or would be.
 #[derive(Clone, Copy, Debug)]
-struct Queue {
-    oldest: u32,
-    youngest: u32,
+struct Spot {
+    bucket: usize,
+    /// The head before it in its bucket.
+    before: u32,
+    /// `NONE`: there is no receive with these bits.
+    head: u32,
 }
 
-#[derive(Debug)]
-struct Node {
-    request: RequestId,
-    bits: MatchBits,
-    mask: MatchMask,
-    /// Position in the order of posting.
-    order: u64,
-    prev: u32,
-    next: u32,
-}
-
-/// What has to be remembered to put a receive back where it was.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Position {
-    bits: MatchBits,
-    mask: MatchMask,
-    order: u64,
-}
-
-impl Position {
-    pub(crate) fn bits(self) -> MatchBits {
-        self.bits
-    }
-
-    pub(crate) fn mask(self) -> MatchMask {
-        self.mask
+impl Default for Posted {
+    fn default() -> Self {
+        Self {
+            classes: Vec::new(),
+            len: 0,
+            last_order: 0,
+            seed: RandomState::default().hash_one(0) | 1,
+        }
     }
 }
 
 impl Posted {
     pub(crate) fn len(&self) -> usize {
-        self.nodes.len()
+        self.len
     }
 
-    /// Adds the youngest receive. `bits` must lie within `mask`.
+    /// The place of the youngest receive with this mask.
     #[inline]
-    pub(crate) fn post(
-        &mut self,
-        bits: MatchBits,
-        mask: MatchMask,
-        request: RequestId,
-    ) -> PostedKey {
-        let position = self.reserve(bits, mask);
-        self.put_back(position, request)
-    }
-
-    /// The place of a receive that a waiting message has matched before it could be posted.
-    pub(crate) fn reserve(&mut self, bits: MatchBits, mask: MatchMask) -> Position {
-        let order = self.next_order;
-        self.next_order += 1;
-        Position { bits, mask, order }
-    }
-
-    /// Puts a receive that [`Self::take`] or [`Self::reserve`] gave a place back to it.
-    #[inline]
-    pub(crate) fn put_back(&mut self, position: Position, request: RequestId) -> PostedKey {
-        let Position { bits, mask, order } = position;
-        let class = self.class_of(mask);
-        let node = Node {
-            request,
-            bits,
+    pub(crate) fn reserve(&mut self, mask: MatchMask) -> Position {
+        self.last_order += 1;
+        Position {
             mask,
-            order,
-            prev: NONE,
-            next: NONE,
-        };
-        let index = self.nodes.insert(node) as u32;
-        match self.classes[class].queues.entry(bits.0) {
-            Entry::Vacant(empty) => {
-                empty.insert(Queue {
-                    oldest: index,
-                    youngest: index,
-                });
-            }
-            Entry::Occupied(mut queue) => {
-                let queue = queue.get_mut();
-                // Behind every older one: at the end, if it is new; else there are few older ones,
-                // for it was the oldest once.
-                let youngest = &self.nodes[queue.youngest as usize];
-                let mut next = if youngest.order < order {
-                    NONE
-                } else {
-                    queue.oldest
-                };
-                while self
-                    .nodes
-                    .get(next as usize)
-                    .is_some_and(|node| node.order < order)
-                {
-                    next = self.nodes[next as usize].next;
-                }
-                let prev = match self.nodes.get_mut(next as usize) {
-                    Some(node) => std::mem::replace(&mut node.prev, index),
-                    None => std::mem::replace(&mut queue.youngest, index),
-                };
-                match self.nodes.get_mut(prev as usize) {
-                    Some(node) => node.next = index,
-                    None => queue.oldest = index,
-                }
-                self.nodes[index as usize].prev = prev;
-                self.nodes[index as usize].next = next;
-            }
+            order: NonZeroU64::new(self.last_order).unwrap_or(NonZeroU64::MAX),
         }
-        PostedKey(index)
     }
 
-    /// Takes out the oldest receive that accepts a message with `bits`.
+    /// Enters a receive at its position: that of a new one, or where it was before [`Self::take`]. Its
+    /// state must be `Posted`, and its bits within its mask.
     #[inline]
-    pub(crate) fn take(&mut self, bits: MatchBits) -> Option<(RequestId, Position)> {
-        let mut best: Option<(u64, u32)> = None;
-        for class in &self.classes {
-            let Some(queue) = class.queues.get(&class.mask.apply(bits).0) else {
+    pub(crate) fn enter<O: Owner>(&mut self, ops: &mut Ops<O>, id: RequestId) {
+        let place = id.index();
+        let record = ops.record(place);
+        let (bits, Some(position)) = (record.bits, record.state.position()) else {
+            debug_assert!(false, "{id:?} is no posted receive");
+            return;
+        };
+        self.len += 1;
+        let at = self.class_of(position.mask);
+        let (class, seed) = (&mut self.classes[at], self.seed);
+        let spot = class.find(ops, seed, bits);
+        if spot.head == NONE {
+            let next = std::mem::replace(&mut class.buckets[spot.bucket], place);
+            set_head(ops, place, Head { next, last: place });
+            class.heads += 1;
+            if class.heads > class.buckets.len() {
+                class.resize(ops, seed, class.buckets.len() * 2);
+            }
+            return;
+        }
+        let head = head_of(ops, spot.head);
+        if order_of(ops, head.last) < Some(position.order) {
+            ops.record_mut(head.last).links.behind = place;
+            ops.record_mut(place).links.before = head.last;
+            return set_head(
+                ops,
+                spot.head,
+                Head {
+                    last: place,
+                    ..head
+                },
+            );
+        }
+        // There are few older ones, for it was the oldest once.
+        let mut next = spot.head;
+        while order_of(ops, next) < Some(position.order) {
+            next = ops.record(next).links.behind;
+        }
+        let before = ops.record(next).links.before;
+        ops.record_mut(place).links = Links {
+            before,
+            behind: next,
+        };
+        ops.record_mut(next).links.before = place;
+        if before == NONE {
+            set_head(ops, place, head);
+            class.replace(ops, spot, place);
+        } else {
+            ops.record_mut(before).links.behind = place;
+        }
+    }
+
+    /// Takes out the oldest receive that accepts a message with `bits`. It keeps its state.
+    #[inline]
+    pub(crate) fn take<O: Owner>(
+        &mut self,
+        ops: &mut Ops<O>,
+        bits: MatchBits,
+    ) -> Option<RequestId> {
+        let mut best = None;
+        let mut oldest = None;
+        for (at, class) in self.classes.iter().enumerate() {
+            if class.heads == 0 {
                 continue;
-            };
-            let order = self.nodes[queue.oldest as usize].order;
-            if best.is_none_or(|(oldest, _)| order < oldest) {
-                best = Some((order, queue.oldest));
+            }
+            let spot = class.find(ops, self.seed, class.mask.apply(bits));
+            if spot.head == NONE {
+                continue;
+            }
+            let order = order_of(ops, spot.head);
+            if best.is_none() || order < oldest {
+                (best, oldest) = (Some((at, spot)), order);
             }
         }
-        let (_, index) = best?;
-        let node = self.unlink(index)?;
-        Some((
-            node.request,
-            Position {
-                bits: node.bits,
-                mask: node.mask,
-                order: node.order,
-            },
-        ))
+        let (at, spot) = best?;
+        let id = ops.at(spot.head);
+        self.take_head(ops, at, spot);
+        id
     }
 
-    /// Takes out one receive. `key` must be one that is still posted.
-    pub(crate) fn remove(&mut self, key: PostedKey) {
-        self.unlink(key.0);
-    }
-
-    fn unlink(&mut self, index: u32) -> Option<Node> {
-        let node = self.nodes.try_remove(index as usize)?;
-        if let Some(prev) = self.nodes.get_mut(node.prev as usize) {
-            prev.next = node.next;
-        }
-        if let Some(next) = self.nodes.get_mut(node.next as usize) {
-            next.prev = node.prev;
-        }
-        if node.prev == NONE || node.next == NONE {
-            let class = self.class_of(node.mask);
-            let queues = &mut self.classes[class].queues;
-            if node.prev == NONE && node.next == NONE {
-                queues.remove(&node.bits.0);
-            } else if let Some(queue) = queues.get_mut(&node.bits.0) {
-                if node.prev == NONE {
-                    queue.oldest = node.next;
-                } else {
-                    queue.youngest = node.prev;
-                }
+    /// Takes out one receive, which must be one that is posted.
+    pub(crate) fn remove<O: Owner>(&mut self, ops: &mut Ops<O>, id: RequestId) {
+        let place = id.index();
+        let record = ops.record(place);
+        let (bits, Links { before, behind }) = (record.bits, record.links);
+        let Some(position) = record.state.position() else {
+            debug_assert!(false, "{id:?} is no posted receive");
+            return;
+        };
+        let at = self.class_of(position.mask);
+        let is_end = before == NONE || behind == NONE;
+        let spot = is_end.then(|| self.classes[at].find(ops, self.seed, bits));
+        match spot {
+            Some(spot) if before == NONE => return self.take_head(ops, at, spot),
+            Some(spot) => {
+                let head = head_of(ops, spot.head);
+                set_head(
+                    ops,
+                    spot.head,
+                    Head {
+                        last: before,
+                        ..head
+                    },
+                );
             }
+            None => ops.record_mut(behind).links.before = before,
         }
-        Some(node)
+        ops.record_mut(before).links.behind = behind;
+        ops.record_mut(place).links = Links::ALONE;
+        self.len -= 1;
+    }
+
+    /// The one behind a head, if there is one, takes its place.
+    #[inline]
+    fn take_head<O: Owner>(&mut self, ops: &mut Ops<O>, at: usize, spot: Spot) {
+        let class = &mut self.classes[at];
+        let head = head_of(ops, spot.head);
+        let links = &mut ops.record_mut(spot.head).links;
+        let behind = std::mem::replace(links, Links::ALONE).behind;
+        self.len -= 1;
+        if behind != NONE {
+            ops.record_mut(behind).links.before = NONE;
+            set_head(ops, behind, head);
+            return class.replace(ops, spot, behind);
+        }
+        class.replace(ops, spot, head.next);
+        class.heads -= 1;
+        if class.buckets.len() > BUCKETS_KEPT && class.heads < class.buckets.len() / 4 {
+            class.resize(ops, self.seed, class.buckets.len() / 2);
+        }
     }
 
     #[inline]
     fn class_of(&mut self, mask: MatchMask) -> usize {
         match self.classes.iter().position(|class| class.mask == mask) {
             Some(at) => at,
-            None => {
-                // A program with ever new masks would otherwise leave a trail of empty classes.
-                if self.classes.len() >= CLASSES_KEPT {
-                    self.classes.retain(|class| !class.queues.is_empty());
-                }
-                self.classes.push(Class {
-                    mask,
-                    queues: HashMap::default(),
-                });
-                self.classes.len() - 1
+            None => self.new_class(mask),
+        }
+    }
+
+    #[cold]
+    fn new_class(&mut self, mask: MatchMask) -> usize {
+        // A program with ever new masks would otherwise leave a trail of empty classes.
+        if self.classes.len() >= CLASSES_KEPT {
+            self.classes.retain(|class| class.heads != 0);
+        }
+        self.classes.push(Class {
+            mask,
+            buckets: vec![NONE; BUCKETS],
+            heads: 0,
+        });
+        self.classes.len() - 1
+    }
+}
+
+impl Class {
+    #[inline]
+    fn bucket(&self, seed: u64, bits: MatchBits) -> usize {
+        let hash = bits.0.wrapping_mul(seed) >> 32;
+        // The upper bits of the product are the good ones.
+        ((hash * self.buckets.len() as u64) >> 32) as usize
+    }
+
+    #[inline]
+    fn find<O: Owner>(&self, ops: &Ops<O>, seed: u64, bits: MatchBits) -> Spot {
+        let bucket = self.bucket(seed, bits);
+        let (mut before, mut head) = (NONE, self.buckets[bucket]);
+        while head != NONE && ops.record(head).bits != bits {
+            (before, head) = (head, head_of(ops, head).next);
+        }
+        Spot {
+            bucket,
+            before,
+            head,
+        }
+    }
+
+    /// Puts another head, or none, where one was.
+    #[inline]
+    fn replace<O: Owner>(&mut self, ops: &mut Ops<O>, spot: Spot, next: u32) {
+        if spot.before == NONE {
+            self.buckets[spot.bucket] = next;
+        } else {
+            let before = head_of(ops, spot.before);
+            set_head(ops, spot.before, Head { next, ..before });
+        }
+    }
+
+    #[cold]
+    fn resize<O: Owner>(&mut self, ops: &mut Ops<O>, seed: u64, len: usize) {
+        for mut place in std::mem::replace(&mut self.buckets, vec![NONE; len]) {
+            while place != NONE {
+                let head = head_of(ops, place);
+                let bucket = self.bucket(seed, ops.record(place).bits);
+                let next = std::mem::replace(&mut self.buckets[bucket], place);
+                set_head(ops, place, Head { next, ..head });
+                place = head.next;
             }
         }
     }
 }
 
-const NONE: u32 = u32::MAX;
+#[inline]
+fn order_of<O: Owner>(ops: &Ops<O>, place: u32) -> Option<NonZeroU64> {
+    Some(ops.record(place).state.position()?.order)
+}
+
+#[inline]
+fn head_of<O: Owner>(ops: &Ops<O>, place: u32) -> Head {
+    ops.record(place).state.head().unwrap_or(Head::NONE)
+}
+
+#[inline]
+fn set_head<O: Owner>(ops: &mut Ops<O>, place: u32, head: Head) {
+    ops.record_mut(place).state.set_head(head);
+}
+
+/// Buckets of a new class, a quarter of a kilobyte.
+const BUCKETS: usize = 64;
+/// Buckets that stay however few receives there are.
+const BUCKETS_KEPT: usize = 1024;
 /// Classes kept although they may be empty: more masks than any program is known to use.
 const CLASSES_KEPT: usize = 16;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::State;
+    use crate::owner::Queue;
+    use crate::timeouts::{Patience, TimeOuts};
+    use mx_sim::Rng;
 
     const EXACT: MatchMask = MatchMask::EXACT;
     const TOP: MatchMask = MatchMask(0xf000_0000_0000_0000);
 
-    fn id(n: u32) -> RequestId {
-        RequestId::new(n, 1)
+    /// Receives, and beside them the simplest thing that could be right: all in the order of posting.
+    #[derive(Default)]
+    struct Beside {
+        posted: Posted,
+        ops: Ops<Queue<Vec<u8>>>,
+        all: Vec<(u64, MatchBits, MatchMask, RequestId)>,
     }
 
-    fn taken(posted: &mut Posted, bits: u64) -> Option<u32> {
-        posted
-            .take(MatchBits(bits))
-            .map(|(request, _)| request.index())
-    }
-
-    #[test]
-    fn equal_bits_match_in_posting_order() {
-        let mut posted = Posted::default();
-        for n in 0..4 {
-            posted.post(MatchBits(5), EXACT, id(n));
+    impl Beside {
+        fn post(&mut self, bits: u64, mask: MatchMask) -> RequestId {
+            let bits = mask.apply(MatchBits(bits));
+            let position = self.posted.reserve(mask);
+            let state = State::Posted {
+                memory: Vec::new(),
+                position,
+                head: Head::NONE,
+            };
+            let timeouts = TimeOuts {
+                transfer: Patience::FOR_EVER,
+                waiting: Patience::FOR_EVER,
+            };
+            let id = self.ops.add(0, bits, timeouts, state).unwrap();
+            self.posted.enter(&mut self.ops, id);
+            self.all.push((position.order.get(), bits, mask, id));
+            id
         }
-        posted.post(MatchBits(6), EXACT, id(9));
-        let out: Vec<_> = std::iter::from_fn(|| taken(&mut posted, 5)).collect();
-        assert_eq!(out, [0, 1, 2, 3]);
-        assert_eq!(posted.len(), 1);
-    }
 
-    #[test]
-    fn the_oldest_receive_wins_whatever_its_mask() {
-        let mut posted = Posted::default();
-        posted.post(MatchBits(0xe << 60), TOP, id(0));
-        posted.post(MatchBits(0xe << 60 | 1), EXACT, id(1));
-        posted.post(MatchBits(0xe << 60), TOP, id(2));
-        assert_eq!(taken(&mut posted, 0xe << 60 | 1), Some(0));
-        assert_eq!(taken(&mut posted, 0xe << 60 | 1), Some(1));
-        assert_eq!(taken(&mut posted, 0xe << 60 | 1), Some(2));
-        assert_eq!(taken(&mut posted, 0xe << 60 | 1), None);
-    }
-
-    #[test]
-    fn a_receive_put_back_is_where_it_was() {
-        let mut posted = Posted::default();
-        for n in 0..4 {
-            posted.post(MatchBits(5), EXACT, id(n));
+        fn take(&mut self, bits: u64) -> Option<RequestId> {
+            let bits = MatchBits(bits);
+            let accepts =
+                |(_, own, mask, _): &(_, MatchBits, MatchMask, _)| mask.apply(bits) == *own;
+            let expected = self.all.iter().position(accepts);
+            let expected = expected.map(|at| self.all.remove(at).3);
+            let taken = self.posted.take(&mut self.ops, bits);
+            assert_eq!(taken, expected);
+            taken
         }
-        let (zero, first) = posted.take(MatchBits(5)).unwrap();
-        let (one, second) = posted.take(MatchBits(5)).unwrap();
-        posted.put_back(second, one);
-        posted.put_back(first, zero);
-        let out: Vec<_> = std::iter::from_fn(|| taken(&mut posted, 5)).collect();
-        assert_eq!(out, [0, 1, 2, 3]);
-        posted.put_back(first, zero);
-        assert_eq!(taken(&mut posted, 5), Some(0));
+
+        /// Something that was taken is as if it never had been.
+        fn put_back(&mut self, id: RequestId) {
+            let record = self.ops.get(id).unwrap();
+            let position = record.state.position().unwrap();
+            let order = position.order.get();
+            let at = self.all.partition_point(|(other, ..)| *other < order);
+            self.all.insert(at, (order, record.bits, position.mask, id));
+            self.posted.enter(&mut self.ops, id);
+        }
+
+        fn remove(&mut self, id: RequestId) {
+            self.all.retain(|(.., other)| *other != id);
+            self.posted.remove(&mut self.ops, id);
+            assert!(self.ops.finish(id) && self.ops.free(id));
+        }
     }
 
     #[test]
-    fn removing_from_head_middle_and_tail_keeps_the_rest() {
-        let mut posted = Posted::default();
-        let keys: Vec<_> = (0..5)
-            .map(|n| posted.post(MatchBits(1), EXACT, id(n)))
-            .collect();
-        for n in [0, 2, 4] {
-            posted.remove(keys[n]);
+    fn every_message_finds_the_oldest_receive_that_accepts_it() {
+        let masks = [EXACT, TOP, MatchMask(0), MatchMask(0xff), MatchMask(0xf0)];
+        mx_sim::seeds::each(300, |seed| {
+            let mut rng = Rng::new(seed);
+            let mut all = Beside::default();
+            let (kinds, masks) = (1 + rng.below(300), &masks[..1 + rng.index(masks.len())]);
+            let mut out = Vec::new();
+            let posts = 1 + rng.below(8);
+            for _ in 0..rng.below(2000) {
+                let bits = rng.below(kinds) | rng.below(2) << 60;
+                match rng.below(16) {
+                    n if n < posts => {
+                        all.post(bits, masks[rng.index(masks.len())]);
+                    }
+                    n if n < 12 => out.extend(all.take(bits)),
+                    12 | 13 if !out.is_empty() => {
+                        let id = out.swap_remove(rng.index(out.len()));
+                        all.put_back(id);
+                    }
+                    _ if !all.all.is_empty() => {
+                        let (.., id) = all.all[rng.index(all.all.len())];
+                        all.remove(id);
+                    }
+                    _ => {}
+                }
+                assert_eq!(all.posted.len(), all.all.len());
+            }
+            while let Some((.., id)) = all.all.first().copied() {
+                all.remove(id);
+            }
+            assert!(all.posted.classes.iter().all(|class| class.heads == 0));
+            let mut buckets = all.posted.classes.iter().flat_map(|class| &class.buckets);
+            assert!(buckets.all(|bucket| *bucket == NONE));
+        });
+    }
+
+    #[test]
+    fn buckets_follow_the_number_of_different_bits_and_not_that_of_receives() {
+        let mut all = Beside::default();
+        let buckets = |all: &Beside| all.posted.classes[0].buckets.len();
+        for _ in 0..10_000 {
+            all.post(7, EXACT);
         }
-        assert_eq!(taken(&mut posted, 1), Some(1));
-        assert_eq!(taken(&mut posted, 1), Some(3));
-        assert_eq!(taken(&mut posted, 1), None);
-        assert_eq!(posted.len(), 0);
+        assert_eq!(buckets(&all), BUCKETS);
+        for n in 0..10_000 {
+            all.post(n << 32, EXACT);
+        }
+        assert_eq!(buckets(&all), 16_384);
+        for n in (0..10_000).rev() {
+            assert!(all.take(n << 32).is_some());
+        }
+        assert_eq!((buckets(&all), all.posted.len()), (BUCKETS_KEPT, 10_000));
+    }
+
+    #[test]
+    fn bits_that_differ_anywhere_are_spread() {
+        for shift in 0..56 {
+            let mut all = Beside::default();
+            for n in 0..256 {
+                all.post(n << shift, EXACT);
+            }
+            let class = &all.posted.classes[0];
+            let longest = class.buckets.iter().map(|first| {
+                let some = |place: u32| (place != NONE).then_some(place);
+                let next = |place: &u32| some(head_of(&all.ops, *place).next);
+                std::iter::successors(some(*first), next).count()
+            });
+            assert!(longest.max() <= Some(64), "bits from {shift} on");
+        }
     }
 
     #[test]
     fn ever_new_masks_leave_no_trail() {
-        let mut posted = Posted::default();
+        let mut all = Beside::default();
         for n in 0..1000 {
-            let key = posted.post(MatchBits(0), MatchMask(n), id(0));
-            posted.remove(key);
+            let id = all.post(0, MatchMask(n));
+            all.remove(id);
         }
-        assert!(posted.classes.len() <= CLASSES_KEPT + 1);
+        assert!(all.posted.classes.len() <= CLASSES_KEPT + 1);
     }
 }

@@ -7,12 +7,6 @@
 //!
 //! Knows nothing of: who the other side is, how messages match, ports.
 
-#![expect(
-    dead_code,
-    unused_imports,
-    reason = "the endpoint moves here with the next commit"
-)]
-
 mod list;
 mod places;
 mod record;
@@ -22,7 +16,7 @@ pub use list::List;
 pub(crate) use list::{Links, NONE, Strand};
 pub use places::{Chunks, Places};
 pub use record::Record;
-pub(crate) use record::{Head, Position, Pulling, State};
+pub(crate) use record::{Head, NOBODY, Position, Pulling, State, Turn};
 pub use table::Ops;
 
 #[cfg(test)]

@@ -17,14 +17,17 @@
 //!
 //! Knows nothing of: lists' heads, the wire, ports.
 
-use super::list::{Links, Strand};
+use super::list::{Links, NONE, Strand};
 use crate::ids::{MatchBits, MatchMask, PartnerId};
 use crate::memory::Memory;
 use crate::moves::{self, Stage};
 use crate::port::RemoteKey;
-use crate::request::{NOBODY, Patience, Turn};
+use crate::timeouts::Patience;
 use crate::timer::TimerId;
 use std::num::NonZeroU64;
+
+/// The other side of an operation that never had one.
+pub(crate) const NOBODY: PartnerId = PartnerId::new(u32::MAX, 0);
 
 /// One operation, or a place for one.
 #[derive(Debug)]
@@ -45,6 +48,17 @@ pub struct Record<M> {
     pub(crate) touched: bool,
     pub(crate) bits: MatchBits,
     pub(crate) state: State<M>,
+}
+
+/// How a queued message goes when it is its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// With its data if it is small and there is credit, as an offer otherwise.
+    Standard,
+    /// As an offer.
+    Synchronous,
+    /// With its data, for which credit has been reserved: its sender takes it for complete.
+    Reserved,
 }
 
 /// What an operation is doing.
@@ -123,6 +137,41 @@ pub(crate) struct Pulling<M> {
     pub(crate) position: Option<Position>,
 }
 
+impl Head {
+    /// Of one that is not the oldest.
+    pub(crate) const NONE: Self = Self {
+        next: NONE,
+        last: NONE,
+    };
+}
+
+impl<M: Memory> Pulling<M> {
+    /// The beginning: nothing has been asked for. `offer`: what the sender calls it, and where it can be
+    /// read.
+    pub(crate) fn new(
+        memory: M,
+        (send_id, key): (u64, Option<RemoteKey>),
+        bits: MatchBits,
+        length: u32,
+        position: Option<Position>,
+    ) -> Self {
+        let room = u32::try_from(memory.len()).unwrap_or(u32::MAX);
+        Self {
+            memory,
+            send_id,
+            bits,
+            length,
+            wanted: length.min(room),
+            requested: 0,
+            received: 0,
+            key: key.map(Box::new),
+            reading: false,
+            withdrawn: false,
+            position,
+        }
+    }
+}
+
 impl<M> Default for Record<M> {
     /// A free place.
     fn default() -> Self {
@@ -193,6 +242,48 @@ impl<M> State<M> {
         }
     }
 
+    /// The same to write to it.
+    #[inline]
+    pub(crate) fn memory_mut(&mut self) -> Option<&mut M> {
+        match self {
+            Self::Queued { memory, .. }
+            | Self::Draining { memory }
+            | Self::Offered { memory, .. }
+            | Self::Serving { memory, .. }
+            | Self::Posted { memory, .. }
+            | Self::Pulling(Pulling { memory, .. }) => Some(memory),
+            Self::Free | Self::Connecting { .. } | Self::Done => None,
+        }
+    }
+
+    /// Where a receive stands, or stood, among those that are posted.
+    #[inline]
+    pub(crate) fn position(&self) -> Option<Position> {
+        match self {
+            Self::Posted { position, .. } => Some(*position),
+            Self::Pulling(pulling) => pulling.position,
+            _ => None,
+        }
+    }
+
+    /// What a posted receive knows as the oldest of its bits.
+    #[inline]
+    pub(crate) fn head(&self) -> Option<Head> {
+        match self {
+            Self::Posted { head, .. } => Some(*head),
+            _ => None,
+        }
+    }
+
+    /// Changes that. Nothing happens to any other operation.
+    #[inline]
+    pub(crate) fn set_head(&mut self, next: Head) {
+        match self {
+            Self::Posted { head, .. } => *head = next,
+            _ => debug_assert!(false, "{} has no head", self.stage()),
+        }
+    }
+
     pub(crate) fn into_memory(self) -> Option<M> {
         match self {
             Self::Queued { memory, .. }
@@ -223,6 +314,18 @@ impl<M> State<M> {
         )
     }
 
+    /// A port reads its message from where its sender has it.
+    #[inline]
+    pub(crate) fn is_reading(&self) -> bool {
+        matches!(self, Self::Pulling(pulling) if pulling.reading)
+    }
+
+    /// It is known with whom it is, and that shows in its remote's list of kin.
+    #[inline]
+    pub(crate) fn has_kin(&self) -> bool {
+        self.is_queued() || self.is_announced() || matches!(self, Self::Pulling(_))
+    }
+
     /// A send that waits for its turn.
     #[inline]
     pub(crate) fn is_queued(&self) -> bool {
@@ -249,7 +352,7 @@ impl<M> State<M> {
             Self::Posted { .. } => Stage::Posted,
             Self::Pulling(_) => Stage::Pulling,
             Self::Connecting { .. } => Stage::Connecting,
-            Self::Done => Stage::Over,
+            Self::Done => Stage::Done,
         }
     }
 }

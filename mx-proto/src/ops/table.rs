@@ -12,11 +12,11 @@
 
 use super::list::{Links, List, NONE, Strand};
 use super::places::Places;
-use super::record::{Record, State};
+use super::record::{NOBODY, Record, State};
 use crate::ids::{MatchBits, RequestId};
 use crate::moves::{self, Stage};
 use crate::owner::Owner;
-use crate::request::{NOBODY, TimeOuts};
+use crate::timeouts::TimeOuts;
 use std::fmt;
 
 /// All operations of one endpoint: those that have not completed, and those that have and that its owner
@@ -257,14 +257,27 @@ impl<O: Owner> Ops<O> {
     /// its owner's. False when it had ended, or there is none. It must have left all lists.
     #[inline]
     pub(crate) fn finish(&mut self, id: RequestId) -> bool {
-        let Some(record) = self.get_mut(id) else {
-            return false;
-        };
+        let state = self.end(id);
+        let ends = state.is_some();
+        if let Some(state) = state {
+            *state = State::Done;
+        }
+        ends
+    }
+
+    /// The same, and its memory is the caller's.
+    pub(crate) fn finish_keeping(&mut self, id: RequestId) -> Option<O::Memory> {
+        std::mem::replace(self.end(id)?, State::Done).into_memory()
+    }
+
+    #[inline]
+    fn end(&mut self, id: RequestId) -> Option<&mut State<O::Memory>> {
+        let under_way = self.under_way;
+        let record = self.get_mut(id)?;
         debug_assert!(record.timer.is_none(), "{id:?} has a timer");
-        moves::note(record.state.stage(), Stage::Over);
-        record.state = State::Done;
-        self.under_way -= 1;
-        true
+        moves::note(record.state.stage(), Stage::Done);
+        self.under_way = under_way - 1;
+        Some(&mut self.places.record_mut(id.index()).state)
     }
 
     /// Puts a record at the end of a list. It must not be in one of that strand.

@@ -1,10 +1,10 @@
-use super::{Chunks, List, Ops, Places, Record, State, Strand};
-use crate::event::{Arrival, Completion, Down, Verdict};
+use super::{Chunks, List, Ops, Places, Record, State, Strand, Turn};
+use crate::event::{Arrival, Down, Outcome, Verdict};
 use crate::ids::{MatchBits, RequestId};
 use crate::memory::Source;
 use crate::moves::Stage;
 use crate::owner::Owner;
-use crate::request::{Patience, TimeOuts, Turn};
+use crate::timeouts::{Patience, TimeOuts};
 use mx_sim::Rng;
 use std::rc::Rc;
 
@@ -38,7 +38,7 @@ impl<const N: u32> Owner for Resting<N> {
     type Word = u64;
     type Places = Rested<N>;
 
-    fn completed(&mut self, _: Completion) {}
+    fn completed(&mut self, _: &mut Ops<Self>, _: RequestId, _: Outcome) {}
 
     fn down(&mut self, _: Down) {}
 

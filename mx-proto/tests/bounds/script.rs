@@ -6,12 +6,13 @@
 //!
 //! Peer `n` has link `n` and the name `n + 1`. It says what the test says, true or not.
 
+use mx_proto::ops::{Chunks, Ops};
 use mx_proto::owner::Queue;
 use mx_proto::port::{Body, Close, ConnectError, HeaderBytes, Limits, Port, SendError, Sent, Sink};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{
     Arrival, Clock, Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, LinkId,
-    NicId, Owner, SessionId, Source, Target, Verdict,
+    NicId, Outcome, Owner, RequestId, SessionId, Source, Target, Verdict,
 };
 use mx_sim::Queued;
 use std::cell::RefCell;
@@ -193,10 +194,10 @@ impl Queued for Desk {
 impl Owner for Desk {
     type Memory = Vec<u8>;
     type Word = u64;
-    type Places = mx_proto::ops::Chunks<Vec<u8>, u64>;
+    type Places = Chunks<Vec<u8>, u64>;
 
-    fn completed(&mut self, completion: Completion) {
-        self.queue.completed(completion);
+    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
+        self.queue.keep(ops, op, how);
     }
 
     fn down(&mut self, down: Down) {

@@ -38,7 +38,7 @@ fn send(node: &mut Node, to: PartnerId, tag: u64, len: usize) {
 /// Takes out a message that has come.
 fn receive(node: &mut Node, tag: u64) -> Completion {
     match node.recv(bits(tag), EXACT, Shared::from(vec![0; 1000]), tag) {
-        Ok(Received::Complete(done)) => done,
+        Ok(Received::Complete(done)) => done.at_once(tag),
         other => panic!("message {tag} is not there: {other:?}"),
     }
 }

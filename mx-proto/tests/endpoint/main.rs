@@ -107,7 +107,7 @@ fn messages_of_every_size_arrive_whole_whichever_side_is_first() {
                 pair.b.owner_mut().next_completion()
             } else {
                 match pair.b.recv(bits(5), EXACT, buffer.clone(), 9).unwrap() {
-                    Received::Complete(done) => Some(done),
+                    Received::Complete(done) => Some(done.at_once(9)),
                     Received::Pending(_) => {
                         pair.run();
                         pair.b.owner_mut().next_completion()

@@ -176,7 +176,7 @@ impl Run {
         let room = self.pair.shared(1000);
         let posted = self.pair.b.recv(wanted, mask, room, receive.number);
         match posted.expect("its bits lie within its mask") {
-            Received::Complete(done) => self.completed(&[done]),
+            Received::Complete(done) => self.completed(&[done.at_once(receive.number)]),
             Received::Pending(id) => {
                 self.receives.insert(receive.number, id);
             }

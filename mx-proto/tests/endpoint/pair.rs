@@ -1,5 +1,6 @@
 //! Two endpoints joined by queues, and a way to meddle with them.
 
+use mx_proto::ops::{Chunks, Ops};
 use mx_proto::origin::{Address, Claim, Proof, Source};
 use mx_proto::owner::Queue;
 use mx_proto::port::{
@@ -9,8 +10,8 @@ use mx_proto::secret::Secret;
 use mx_proto::wire::Kind;
 use mx_proto::{
     Arrival, Clock, Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, Key, LinkId,
-    MatchBits, MatchMask, Memory, NicId, Owner, PartnerId, Received, RequestId, Route, SendMode,
-    SessionId, Status, Target, Verdict,
+    MatchBits, MatchMask, Memory, NicId, Outcome, Owner, PartnerId, Received, RequestId, Route,
+    SendMode, SessionId, Status, Target, Verdict,
 };
 use mx_sim::Queued;
 use std::cell::{Cell, RefCell};
@@ -82,10 +83,10 @@ impl Queued for Desk {
 impl Owner for Desk {
     type Memory = Shared;
     type Word = u64;
-    type Places = mx_proto::ops::Chunks<Shared, u64>;
+    type Places = Chunks<Shared, u64>;
 
-    fn completed(&mut self, completion: Completion) {
-        self.queue.completed(completion);
+    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
+        self.queue.keep(ops, op, how);
     }
 
     fn down(&mut self, down: Down) {

@@ -7,8 +7,9 @@ use crate::buffer::Buffer;
 use crate::calling_off::Queued;
 use crate::check::{Book, LifeId, Selector};
 use crate::rng::Rng;
+use mx_proto::ops::{Chunks, Ops};
 use mx_proto::owner::Queue;
-use mx_proto::{Arrival, Completion, Down, Instant, Owner, Source, Verdict};
+use mx_proto::{Arrival, Down, Instant, Outcome, Owner, RequestId, Source, Verdict};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -48,10 +49,10 @@ impl Queued for Judge {
 impl Owner for Judge {
     type Memory = Buffer;
     type Word = u64;
-    type Places = mx_proto::ops::Chunks<Buffer, u64>;
+    type Places = Chunks<Buffer, u64>;
 
-    fn completed(&mut self, completion: Completion) {
-        self.queue.completed(completion);
+    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
+        self.queue.keep(ops, op, how);
     }
 
     fn down(&mut self, down: Down) {

@@ -233,10 +233,7 @@ impl<P: Port<Buffer>> Node<P> {
             bits.0, mask.0
         ));
         match self.endpoint.recv(bits, mask, buffer.share(), context) {
-            Ok(Received::Complete(completion)) => {
-                assert_eq!(completion.context, context);
-                self.on_completion(completion);
-            }
+            Ok(Received::Complete(outcome)) => self.on_completion(outcome.at_once(context)),
             Ok(Received::Pending(request)) => self.pending(context, request),
             Err(error) => panic!("a receive with good bits was refused: {error}"),
         }

@@ -207,7 +207,7 @@ impl Nodes {
         let posted = self.end(at).recv(bits, MatchMask::EXACT, memory, context);
         match posted.unwrap() {
             Received::Complete(done) => {
-                self.done[at].push(done);
+                self.done[at].push(done.at_once(context));
                 None
             }
             Received::Pending(id) => Some(id),

@@ -246,7 +246,7 @@ impl Node {
     /// Receives and waits until it is done.
     pub(crate) fn receive(&self, bits: u64, bytes: &mut [u8]) -> Completion {
         match self.post(bits, bytes, 1 << 61 | bits) {
-            Received::Complete(done) => done,
+            Received::Complete(done) => done.at_once(1 << 61 | bits),
             Received::Pending(_) => self.done(1 << 61 | bits),
         }
     }

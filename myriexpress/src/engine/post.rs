@@ -223,8 +223,8 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         let key = self.add(Kind::Recv, Owner::Program, status)?;
         match self.endpoint.recv(bits, mask, memory, to_word(key)) {
             Ok(Received::Pending(id)) => self.pending(key, id),
-            Ok(Received::Complete(completion)) => {
-                self.on_completion(&completion);
+            Ok(Received::Complete(outcome)) => {
+                self.on_completion(&outcome.at_once(to_word(key)));
                 self.drain();
             }
             // The mask has been checked, and a receive has no length.

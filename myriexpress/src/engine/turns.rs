@@ -13,10 +13,11 @@
 
 use super::{Engine, HANDLER, UNEXPECTED};
 use crate::handles::Address;
+use mx_proto::ops::{Chunks, Ops};
 use mx_proto::owner::Queue;
 use mx_proto::port::Port;
 use mx_proto::{
-    Arrival, Clock, Completion, Decision, Deferred, Down, Owner, PartnerId, Source, Verdict,
+    Arrival, Clock, Decision, Deferred, Down, Outcome, Owner, PartnerId, RequestId, Source, Verdict,
 };
 use mx_sys::{Interest, UserMemory};
 use std::ffi::c_void;
@@ -70,11 +71,11 @@ pub(super) struct Handling {
 impl Owner for Door {
     type Memory = UserMemory;
     type Word = u64;
-    type Places = mx_proto::ops::Chunks<UserMemory, u64>;
+    type Places = Chunks<UserMemory, u64>;
 
     #[inline]
-    fn completed(&mut self, completion: Completion) {
-        self.ends.completed(completion);
+    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
+        self.ends.keep(ops, op, how);
     }
 
     #[inline]

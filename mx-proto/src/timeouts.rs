@@ -1,0 +1,63 @@
+//! How long operations may take.
+//!
+//! Knows nothing of: when they began.
+
+use std::time::Duration;
+
+/// How long an operation may go without progress, in four bytes: whole milliseconds, not less than
+/// asked for; 0 stands for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Patience(u32);
+
+impl Patience {
+    pub(crate) const FOR_EVER: Self = Self(0);
+
+    /// Spans of more than 49 days are for ever, those below a millisecond are one.
+    pub(crate) fn new(span: Option<Duration>) -> Self {
+        let millis = span.map(|span| span.as_nanos().div_ceil(1_000_000).max(1));
+        Self(millis.map_or(0, |millis| u32::try_from(millis).unwrap_or(0)))
+    }
+
+    /// `None`: for ever.
+    pub(crate) fn span(self) -> Option<Duration> {
+        (self.0 != 0).then(|| Duration::from_millis(self.0.into()))
+    }
+}
+
+/// The two time-outs of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TimeOuts {
+    /// Of a transfer, or a connect.
+    pub(crate) transfer: Patience,
+    /// Of what waits to be matched.
+    pub(crate) waiting: Patience,
+}
+
+impl TimeOuts {
+    /// What a posted receive begins with: it waits for ever.
+    #[inline]
+    pub(crate) fn of_receive(self) -> Self {
+        Self {
+            waiting: Patience::FOR_EVER,
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_is_never_shorter_than_what_was_asked_for() {
+        let span = |span| Patience::new(Some(span)).span();
+        assert_eq!(Patience::new(None).span(), None);
+        let millis = Duration::from_millis;
+        assert_eq!(span(Duration::ZERO), Some(millis(1)));
+        assert_eq!(span(Duration::from_nanos(1_000_001)), Some(millis(2)));
+        let longest = millis(u32::MAX.into());
+        assert_eq!(span(longest), Some(longest));
+        assert_eq!(span(longest + Duration::from_nanos(1)), None);
+        assert_eq!(span(Duration::MAX), None);
+    }
+}
