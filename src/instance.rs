@@ -16,8 +16,7 @@
 //! Owns: the one instance, its start and its end.
 //! Knows nothing of: the protocol, C's pointers.
 
-pub use crate::completion::Done;
-pub use crate::method::{Post, PostKind, Posted, Unexpected};
+pub use crate::method::{Done, Post, PostKind, Posted, Unexpected};
 
 use crate::abi::constants::BMI_INIT_SERVER;
 use crate::abi::types::bmi_method_addr;

@@ -12,13 +12,13 @@
 
 use super::{Host, Method};
 use crate::abi::types::bmi_method_addr;
-use crate::op::table::{OpIndex, OpList, Stage};
+use crate::op::list::OpList;
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{Inbound, PeerKey};
 use crate::peer::words::Words;
 use mx_proto::ledger::Borrower;
 use mx_proto::port::Port;
-use mx_proto::{Clock, Status};
+use mx_proto::{Clock, RequestId, Status};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
@@ -75,7 +75,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Ends what there is with a peer: everything with it completes with `cause`. With `tell`,
     /// the peer is told. Does nothing in INIT and DISCONNECT.
     pub(crate) fn disconnect(&mut self, key: PeerKey, cause: Cause, tell: bool) {
-        let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
+        let (host, ops) = self.endpoint.split();
+        let Some(peer) = host.peers.get_mut(key) else {
             return;
         };
         if matches!(peer.state, State::Init | State::Disconnect { .. }) {
@@ -86,7 +87,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         // Kept until everything below is done.
         peer.refs += 1;
         let queued = peer.take_queues();
-        let receives = self.ops.list(&peer.receives);
+        let receives = peer.receives.all(ops);
         self.move_to(key, State::Disconnect { cause });
         if let Some(request) = connect
             && self.endpoint.cancel_unmatched(request)
@@ -107,12 +108,18 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     /// Ends posted receives as the operations of a partner that is lost; they complete with its cause.
-    pub(super) fn withdraw(&mut self, receives: &[OpIndex]) {
-        for &index in receives {
-            if let Stage::Posted(request) = self.ops.get(index).stage {
-                self.endpoint.end(request, Status::Unreachable);
-            }
+    pub(super) fn withdraw(&mut self, receives: &[RequestId]) {
+        for &op in receives {
+            self.endpoint.end(op, Status::Unreachable);
         }
+    }
+
+    /// An operation of the host's that the endpoint has and that is in no queue ends with this code.
+    pub(crate) fn fail(&mut self, op: RequestId, code: i32) {
+        if let Some(word) = self.word_mut(op) {
+            word.set_end(code, 0);
+        }
+        self.endpoint.end(op, Status::Unreachable);
     }
 
     /// A reference is given back. The last one ends DISCONNECT.
@@ -123,8 +130,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         debug_assert!(peer.refs > 0, "{} has no reference to give back", peer.name);
         peer.refs = peer.refs.saturating_sub(1);
-        // Those in its queues do not hold up DISCONNECT, they wait for its end.
-        if peer.refs == peer.queued() && matches!(peer.state, State::Disconnect { .. }) {
+        self.look_after(key);
+    }
+
+    /// DISCONNECT is over when nothing refers to the peer but what is in its queues: that waits for it.
+    pub(super) fn look_after(&mut self, key: PeerKey) {
+        if let Some(peer) = self.peers().get(key)
+            && peer.refs == peer.queued()
+            && matches!(peer.state, State::Disconnect { .. })
+        {
             self.end_disconnect(key);
         }
     }
@@ -170,9 +184,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     fn fail_all(&mut self, lists: [OpList; 3], code: i32) {
         for mut list in lists {
-            while let Some(index) = self.ops.pop_front(&mut list) {
-                self.ops.take_memory(index);
-                self.finish_op(index, code, 0);
+            while let Some(op) = list.pop_front(self.endpoint.split().1) {
+                self.fail(op, code);
             }
         }
     }

@@ -88,7 +88,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             },
             queues: QueueGauges {
                 peers: self.peers().len() as u64,
-                operations: self.ops.len() as u64,
+                operations: self.operations() as u64,
                 ready: inbox.len() as u64,
                 coming: inbox.coming() as u64,
                 held_peers: inbox.held() as u64,

@@ -24,15 +24,15 @@
 //! a ticket.
 
 use super::connect::code_of_post;
-use super::{Alarm, HANDSHAKE, Method, PostKind};
+use super::{Alarm, Method, PostKind};
 use crate::match_layout::{MessageType, bits};
-use crate::op::table::{Op, OpIndex, Stage};
+use crate::op::word::{Role, Word};
 use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::{Peer, PeerKey};
 use crate::unexpected::Tiding;
 use mx_proto::ledger::{self, Borrower, Control, ControlWord, CreditByte};
 use mx_proto::port::Port;
-use mx_proto::{Clock, MatchBits, Memory, PartnerId, Posted, RequestId, SendMode};
+use mx_proto::{Clock, MatchBits, PartnerId, Posted, RequestId, SendMode};
 use mx_sys::UserMemory;
 use std::fmt;
 
@@ -114,30 +114,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// A send never went: neither did the credits in its match bits.
-    #[cold]
-    pub(crate) fn unstamp(&mut self, op: &Op) {
-        let byte = CreditByte::of(op.bits);
-        let ready = |peer: &&mut Peer| matches!(peer.state, State::Ready(_));
-        let Some(peer) = self.peers_mut().get_mut(op.peer).filter(ready) else {
-            return;
-        };
-        match op.kind {
-            PostKind::Send => self.inbox_mut().lender.unride(op.peer.id(), byte),
-            PostKind::SendUnexpected => {
-                let full = ledger::cost(u32::try_from(op.size).unwrap_or(u32::MAX));
-                let said = u32::from(byte.count);
-                let paid = match full.min(CreditByte::COUNT_MAX.into()) == said {
-                    true => full,
-                    false => said,
-                };
-                peer.borrower.refund(paid);
-                self.line_up(op.peer);
-            }
-            PostKind::Recv => {}
-        }
-    }
-
     /// A send of a peer that is ready has just been queued as the first of its kind.
     #[cold]
     pub(crate) fn wait_for_turn(&mut self, key: PeerKey) {
@@ -209,14 +185,18 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// Sends one message of a peer, if one may go.
     fn turn(&mut self, key: PeerKey) -> Turn {
-        let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
+        let Some(peer) = self.peers().get(key) else {
             return Turn::Over;
         };
         let State::Ready(ready) = peer.state else {
             return Turn::Over;
         };
-        let heads = [peer.queued_requests.first(), peer.queued_sends.first()];
-        for index in heads.into_iter().flatten() {
+        let ops = self.endpoint.ops();
+        let heads = [
+            peer.queued_requests.first(ops),
+            peer.queued_sends.first(ops),
+        ];
+        for op in heads.into_iter().flatten() {
             if !self.has_ticket(key) {
                 if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) {
                     self.stalls.on_no_ticket(peer);
@@ -224,14 +204,19 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.inbox_mut().alarms.raise(Alarm::Tickets);
                 return Turn::NoTicket;
             }
-            let op = self.ops.get(index);
-            let (kind, len) = (op.kind, u32::try_from(op.size).unwrap_or(u32::MAX));
+            let Some((kind, len)) = self.word(op).and_then(|word| {
+                let len = u32::try_from(word.size).unwrap_or(u32::MAX);
+                Some((word.kind()?, len))
+            }) else {
+                continue;
+            };
             if let Some((byte, mode)) = self.stamp(key, kind, len) {
-                if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) {
+                let (host, ops) = self.endpoint.split();
+                if let Some(peer) = host.peers.get_mut(key) {
                     self.stalls.on_turn(peer, kind);
-                    self.ops.unlink(peer.queue_of(kind), index);
+                    peer.queue_of(kind).remove(ops, op);
                 }
-                self.send_queued(key, index, ready, byte, mode);
+                self.send_queued(key, op, ready, byte, mode);
                 return Turn::Sent;
             }
             self.want(key, len);
@@ -242,25 +227,26 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn send_queued(
         &mut self,
         key: PeerKey,
-        index: OpIndex,
+        op: RequestId,
         Ready { partner, tx_id }: Ready,
         byte: CreditByte,
         mode: SendMode,
     ) {
-        let op = self.ops.get_mut(index);
-        op.bits = byte.put(MatchBits(op.bits.0 | u64::from(tx_id) << 32));
-        let bits = op.bits;
-        let memory = self.ops.take_memory(index).unwrap_or(UserMemory::empty());
-        let size = memory.len() as i64;
-        let context = index.number().into();
-        match self.endpoint.send(partner, bits, memory, context, mode) {
-            Ok(Posted::Complete) => self.finish_op(index, 0, size),
-            Ok(Posted::Pending(request)) => {
-                self.ops.get_mut(index).stage = Stage::Posted(request);
-                self.take_ticket(key, request);
-                self.limit_rest(index, request);
+        let Some(word) = self.word_mut(op) else {
+            return;
+        };
+        word.parked = false;
+        let kind = match word.kind() {
+            Some(PostKind::SendUnexpected) => MessageType::Unexpected,
+            _ => MessageType::Expected,
+        };
+        let bits = byte.put(bits(kind, tx_id, word.tag));
+        match self.endpoint.unpark_send(op, partner, bits, mode) {
+            Ok(()) => {
+                self.take_ticket(key, op);
+                self.limit_rest(op);
             }
-            Err(error) => self.finish_op(index, code_of_post(error), 0),
+            Err(error) => self.fail(op, code_of_post(error)),
         }
     }
 
@@ -403,9 +389,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         // Should it not get through, then nothing else does.
         let memory = UserMemory::empty();
         let standard = SendMode::Standard;
-        let sent = self
-            .endpoint
-            .send(partner, bits, memory, HANDSHAKE, standard);
+        let word = Word::own(Role::Control, PeerKey::NOBODY);
+        let sent = self.endpoint.send(partner, bits, memory, word, standard);
         match sent {
             Ok(Posted::Pending(request)) => Some(request),
             Ok(Posted::Complete) | Err(_) => None,
