@@ -28,6 +28,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
+const LONG_MS: u32 = 60_000;
 
 /// The context whose operations are tested for by their ids.
 const BY_ID: i64 = 5;
@@ -165,12 +166,8 @@ impl Dice {
     }
 }
 
-/// Time-outs of tests: none, one that passes while others work, one that nobody waits for.
-const TIMEOUTS: [Duration; 3] = [
-    Duration::ZERO,
-    Duration::from_micros(50),
-    Duration::from_millis(20),
-];
+/// Time-outs of tests in milliseconds: none, one that passes while others work, one that nobody waits for.
+const TIMEOUTS: [u32; 3] = [0, 1, 20];
 
 /// Messages: within a packet, in one piece with a copy, and larger than that.
 const LENGTHS: [usize; 4] = [0, 60, 3_000, 70_000];
@@ -359,10 +356,10 @@ fn busy_until_the_end(own: Addr, tally: &Tally, role: usize) -> i32 {
     loop {
         let result = match role {
             // Blocked, for good, in each kind of test.
-            0 => instance::test_context(8, 1, LONG, each).map(|_| ()),
-            1 => instance::test_unexpected(1, LONG, |_| ()).map(|_| ()),
+            0 => instance::test_context(8, 1, LONG_MS, each).map(|_| ()),
+            1 => instance::test_unexpected(1, LONG_MS, |_| ()).map(|_| ()),
             // Polling.
-            2 => instance::test_context(6, 3, Duration::ZERO, each).map(|_| ()),
+            2 => instance::test_context(6, 3, 0, each).map(|_| ()),
             // Dozing.
             3 => instance::test_context(7, 3, TIMEOUTS[1], each).map(|_| ()),
             // Posting. Receives stay under way, so that there is something to end.
@@ -375,7 +372,7 @@ fn busy_until_the_end(own: Addr, tally: &Tally, role: usize) -> i32 {
                 let id = tally.post(own, kind, tag, 60, BY_CONTEXT[tag as usize % 2]);
                 match id {
                     Some(id) if dice.below(3) > 0 => instance::cancel(id, 6),
-                    _ => instance::test_context(6, 1, Duration::ZERO, each).map(|_| ()),
+                    _ => instance::test_context(6, 1, 0, each).map(|_| ()),
                 }
             }
         };
@@ -452,7 +449,7 @@ fn of_threads_that_start_or_end_the_method_at_once_one_does() {
                         } else if up.swap(false, Ordering::Relaxed) {
                             instance::finalize().unwrap();
                         }
-                        let tested = instance::test_context(0, 1, Duration::ZERO, |_| ());
+                        let tested = instance::test_context(0, 1, 0, |_| ());
                         if let Err(error) = tested {
                             assert_eq!(error.code(), -BMI_ENODEV, "{error}");
                         }
@@ -501,9 +498,9 @@ fn who_waits_in_one_life_does_not_go_on_in_the_next() {
                     scope.spawn(move || {
                         begun.fetch_add(1, Ordering::Relaxed);
                         let told = match role {
-                            0 => instance::test_context(8, 1, LONG, |_| ()).map(|_| ()),
-                            1 => instance::test_unexpected(1, LONG, |_| ()).map(|_| ()),
-                            _ => instance::test(id, BY_ID, LONG).map(|_| ()),
+                            0 => instance::test_context(8, 1, LONG_MS, |_| ()).map(|_| ()),
+                            1 => instance::test_unexpected(1, LONG_MS, |_| ()).map(|_| ()),
+                            _ => instance::test(id, BY_ID, LONG_MS).map(|_| ()),
                         };
                         ended.fetch_add(1, Ordering::Relaxed);
                         told

@@ -3,7 +3,7 @@
 //! ```text
 //!   Owner ---- send recv end connect progress ----> Endpoint
 //!     ^                                                |
-//!     '--- completed down arriving arrived departed ---'
+//!     '-- completed down arriving arrived departed due -'
 //! ```
 //!
 //! The endpoint owns it and tells it what happens, in the call in which it happens: also in one that
@@ -59,6 +59,10 @@ pub trait Owner: Sized {
     /// of it.
     #[inline]
     fn departed(&mut self, _send: RequestId) {}
+
+    /// A time has come that was set with [`remind`](crate::Endpoint::remind).
+    #[inline]
+    fn due(&mut self, _word: u64) {}
 
     /// Does something of what it has been told wait to be looked at? Then it is no time to sleep.
     fn has_news(&self) -> bool;

@@ -26,6 +26,14 @@ impl Instant {
         Self(self.0.saturating_sub(nanos))
     }
 
+    /// The first multiple of `grain` that is not before it: what need not be exact comes together then.
+    #[inline]
+    #[must_use]
+    pub fn up_to(self, grain: Duration) -> Self {
+        let grain = u64::try_from(grain.as_nanos()).unwrap_or(u64::MAX).max(1);
+        Self(self.0.div_ceil(grain).saturating_mul(grain))
+    }
+
     /// How long it is from `earlier` to `self`; zero when `earlier` is later.
     #[inline]
     pub fn since(self, earlier: Self) -> Duration {
@@ -57,6 +65,13 @@ mod tests {
             Instant(u64::MAX)
         );
         assert_eq!(Instant(0).after(Duration::MAX), Instant(u64::MAX));
+        let grain = Duration::from_nanos(10);
+        assert_eq!(
+            [0, 1, 10, 11].map(|n| Instant(n).up_to(grain).0),
+            [0, 10, 10, 20]
+        );
+        assert_eq!(Instant(u64::MAX).up_to(grain), Instant(u64::MAX));
+        assert_eq!(Instant(7).up_to(Duration::ZERO), Instant(7));
         assert_eq!(Instant(3).since(Instant(5)), Duration::ZERO);
         assert_eq!(Instant(5).since(Instant(3)), Duration::from_nanos(2));
     }

@@ -134,6 +134,18 @@ impl<K: Copy> Wheel<K> {
         }
     }
 
+    /// Forgets an entry that may have come out already, if it is still the one for `key`: its name may be
+    /// another's by now.
+    pub(crate) fn clear_of(&mut self, timer: TimerId, key: K)
+    where
+        K: PartialEq,
+    {
+        let entry = self.entries.get(timer.index());
+        if entry.is_some_and(|entry| entry.key == key) {
+            self.clear(timer);
+        }
+    }
+
     /// Takes out one whose deadline has passed, and says when that was.
     pub(crate) fn expired(&mut self, now: Instant) -> Option<(K, Instant)> {
         let until = now.0 / self.tick;

@@ -100,7 +100,7 @@ impl Ported {
                 }
             };
             while sink.link != Some(link) {
-                port.poll(&MonotonicClock, 64, &mut Hearing(&mut sink));
+                port.poll(0, &MonotonicClock, 64, &mut Hearing(&mut sink));
             }
             link
         } else {
@@ -124,7 +124,7 @@ impl Ported {
         while self.sink.filled < 8 {
             if !self
                 .port
-                .poll(&MonotonicClock, 64, &mut Hearing(&mut self.sink))
+                .poll(1, &MonotonicClock, 64, &mut Hearing(&mut self.sink))
                 && self.port.arm()
             {
                 let fds = self.port.descriptors();
@@ -154,7 +154,7 @@ impl Pipe for Ported {
                 Ok(_) => offset += len,
                 Err(SendError::WouldBlock) => {
                     self.port
-                        .poll(&MonotonicClock, 64, &mut Hearing(&mut self.sink));
+                        .poll(1, &MonotonicClock, 64, &mut Hearing(&mut self.sink));
                 }
                 Err(SendError::Down) => panic!("link down"),
             }
@@ -167,7 +167,7 @@ impl Pipe for Ported {
         let wanted = self.sink.buffer.len();
         while self.sink.filled < wanted {
             self.port
-                .poll(&MonotonicClock, 64, &mut Hearing(&mut self.sink));
+                .poll(1, &MonotonicClock, 64, &mut Hearing(&mut self.sink));
         }
         self.sink.filled -= wanted;
         std::mem::swap(into, &mut self.sink.buffer);

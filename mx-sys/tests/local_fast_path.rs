@@ -106,10 +106,10 @@ impl Talker {
     /// One packet there and one back.
     fn exchange(&mut self, value: u64) {
         self.send(self.link, &value.to_le_bytes());
-        while !self.poll() {}
+        while !(self.port).poll_active::<Vec<u8>, _>(64, &mut Hearing(&mut self.sink)) {}
         let back = self.sink.link.unwrap();
         self.send(back, &value.to_le_bytes());
-        while !self.poll() {}
+        while !(self.port).poll_active::<Vec<u8>, _>(64, &mut Hearing(&mut self.sink)) {}
     }
 }
 

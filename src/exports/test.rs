@@ -23,7 +23,6 @@ use crate::instance::{self, Done};
 use libc::{c_int, c_void};
 use std::ptr::NonNull;
 use std::slice;
-use std::time::Duration;
 
 export! {
     /// Whether one operation is complete. `user_ptr` may be NULL.
@@ -209,7 +208,7 @@ fn capacity(incount: c_int) -> Result<usize, Box<Error>> {
 }
 
 #[inline]
-fn idle_time(ms: c_int) -> Result<Duration, Box<Error>> {
+fn idle_time(ms: c_int) -> Result<u32, Box<Error>> {
     let ms = in_range("max_idle_time_ms", ms, 0, c_int::MAX.into())?;
-    Ok(Duration::from_millis(ms as u64))
+    Ok(ms as u32)
 }

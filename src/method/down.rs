@@ -31,26 +31,20 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let (before, after) = (peer.state.is_wait(), next.is_wait());
         let limit = self.settings.connect_timeout;
         let until = limit.filter(|_| after && !before);
-        let until = until.map(|span| self.endpoint.clock().now().after(span));
+        let until = until.map(|span| {
+            let at = self.endpoint.clock().now().after(span);
+            (at, self.endpoint.remind(at, key.to_word()))
+        });
         let Host { peers, inbox, .. } = self.endpoint.owner_mut();
         let Some(peer) = peers.get_mut(key) else {
             return;
         };
         peer.state.become_next(next);
-        if after && !before {
-            self.waiting += 1;
-            if let Some(until) = until {
-                peer.wait_until = Some(until);
-                self.waits.push_back((until, key));
-            }
-        } else if before && !after {
-            peer.wait_until = None;
-            self.waiting -= 1;
-            if self.waiting == 0 {
-                // Nobody reads the clock for entries that mean nothing any more.
-                self.waits.clear();
-            }
-        }
+        let over = match (before, after) {
+            (false, true) => std::mem::replace(&mut peer.wait_until, until),
+            (true, false) => peer.wait_until.take(),
+            _ => None,
+        };
         if let State::Disconnect { .. } = next {
             peer.conversation.on_loss();
             inbox.abandoned.forget(key.id());
@@ -69,6 +63,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             && let Inbound::Known { forgotten, .. } = &mut peer.inbound
         {
             *forgotten = false;
+        }
+        if let Some((_, reminder)) = over {
+            self.endpoint.forget_reminder(reminder, key.to_word());
         }
     }
 

@@ -66,6 +66,8 @@ pub struct Host {
     pub(super) downs: VecDeque<Down>,
     /// Sends that waited for their turn and do so no more, in no particular order.
     pub(super) departed: Vec<RequestId>,
+    /// What was to be remembered by now, see [`Method::on_due`](super::Method::on_due).
+    pub(super) due: Vec<u64>,
     /// Messages are of no interest any more.
     pub(super) deaf: bool,
 }
@@ -82,8 +84,16 @@ impl Host {
             ends: VecDeque::new(),
             downs: VecDeque::new(),
             departed: Vec::new(),
+            due: Vec::new(),
             deaf: false,
         }
+    }
+
+    /// Something waits to be looked at; `due` is looked at by itself.
+    #[inline]
+    pub(super) fn has_todo(&self) -> bool {
+        let ended = !(self.ends.is_empty() && self.downs.is_empty() && self.todo.is_empty());
+        ended || !self.departed.is_empty() || self.inbox.has_todo()
     }
 
     /// The operation that the host calls so, unless it is over and has been handed out.
@@ -275,7 +285,12 @@ impl Owner for Host {
         self.departed.push(send);
     }
 
+    fn due(&mut self, word: u64) {
+        self.due.push(word);
+    }
+
     fn has_news(&self) -> bool {
-        !(self.ends.is_empty() && self.downs.is_empty() && self.todo.is_empty())
+        let ended = !(self.ends.is_empty() && self.downs.is_empty());
+        ended || !(self.todo.is_empty() && self.due.is_empty())
     }
 }

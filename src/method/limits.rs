@@ -1,7 +1,7 @@
 //! How long operations wait for their counterpart, and with whom they wait.
 //!
 //! ```text
-//!   queued    Op::until --> one entry a peer: when to look through its queues    -BMI_ETIMEDOUT
+//!   queued    Op::until --> one reminder a peer: when to look through its queues    -BMI_ETIMEDOUT
 //!      |  the rest of the time
 //!      v
 //!   posted    the endpoint's timer of that operation                             -BMI_ETIMEDOUT
@@ -12,27 +12,18 @@
 //! The limits are those of the operation's class and none unless they are set; the peer stays. What
 //! has been matched has the endpoint's own time-out.
 //!
-//! Owns: when which peer's queues are to be looked through.
 //! Knows nothing of: handshakes.
 
-use super::{Method, PostKind};
+use super::{Method, PostKind, QUEUES};
 use crate::op::list::OpList;
 use crate::peer::table::{Peer, PeerKey};
 use mx_proto::port::Port;
 use mx_proto::{Clock, Instant, PartnerId, RequestId, Status};
 use mx_sys::UserMemory;
-use std::collections::BTreeSet;
 use std::time::Duration;
-
-/// When which peer's queues may hold an operation that has waited for too long; the time stands in
-/// [`Peer::look_at`] too, so that each peer has one entry.
-pub(super) type Looks = BTreeSet<(Instant, u64)>;
 
 /// For operations without a limit.
 pub(crate) const FOR_EVER: Instant = Instant(u64::MAX);
-
-/// Queues are looked through once for all operations whose time ends within this.
-const GRAIN: Duration = Duration::from_millis(1);
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline]
@@ -85,17 +76,20 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// Looks through a peer's queues at `at`, if not before.
     fn look_at(&mut self, key: PeerKey, at: Instant) {
-        let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
+        let Some(peer) = self.peers().get(key) else {
             return;
         };
-        if let Some(planned) = peer.look_at {
+        let word = key.to_word() | QUEUES;
+        if let Some((planned, reminder)) = peer.look_at {
             if planned <= at {
                 return;
             }
-            self.looks.remove(&(planned, key.to_word()));
+            self.endpoint.forget_reminder(reminder, word);
         }
-        peer.look_at = Some(at);
-        self.looks.insert((at, key.to_word()));
+        let reminder = self.endpoint.remind(at, word);
+        if let Some(peer) = self.peers_mut().get_mut(key) {
+            peer.look_at = Some((at, reminder));
+        }
     }
 
     /// A peer has got operations that were queued with another one.
@@ -117,26 +111,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             .collect()
     }
 
-    /// Ends queued operations that have waited for too long.
-    #[cold]
-    pub(super) fn expire_queued(&mut self) -> bool {
-        let now = self.endpoint.clock().now();
-        let mut busy = false;
-        while let Some((at, word)) = self.looks.first().copied()
-            && at <= now
-        {
-            self.looks.pop_first();
-            let key = PeerKey::from_word(word);
-            let Some(peer) = self.peers_mut().get_mut(key) else {
-                continue;
-            };
-            peer.look_at = None;
-            busy |= self.expire_queued_of(key, now);
-        }
-        busy
-    }
-
-    fn expire_queued_of(&mut self, key: PeerKey, now: Instant) -> bool {
+    /// Ends queued operations of a peer's that have waited for too long.
+    pub(super) fn expire_queued(&mut self, key: PeerKey, now: Instant) -> bool {
         let Some(peer) = self.peers().get(key) else {
             return false;
         };
@@ -148,7 +124,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
         }
         if soonest != FOR_EVER {
-            self.look_at(key, soonest.max(now.after(GRAIN)));
+            self.look_at(key, soonest);
         }
         for op in &late {
             self.call_off(*op, Status::Timeout);

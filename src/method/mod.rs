@@ -204,12 +204,6 @@ pub struct Method<P, C> {
     line: VecDeque<PeerKey>,
     /// What is about credits and waits for the end of a handshake.
     early: Vec<(PeerKey, sending::Early)>,
-    /// When which peer's WAIT is over, soonest first; entries of peers that left WAIT are skipped.
-    waits: VecDeque<(Instant, PeerKey)>,
-    /// Peers in WAIT.
-    waiting: usize,
-    /// When to look for queued operations that have waited for too long.
-    looks: limits::Looks,
     /// Names of dead peers the host has to be told.
     forgotten: Vec<BMI_addr_t>,
     /// A thread is telling the host of a new peer.
@@ -238,9 +232,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             settings,
             name,
             room,
-            waits: VecDeque::new(),
-            waiting: 0,
-            looks: limits::Looks::new(),
             forgotten: Vec::new(),
             registering: false,
         }
@@ -317,7 +308,17 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// happened.
     #[inline]
     pub fn progress(&mut self) -> bool {
-        let mut busy = self.endpoint.progress();
+        let busy = self.endpoint.progress();
+        let todo = busy
+            || self.endpoint.looked_around()
+            || self.endpoint.owner().has_todo()
+            || !self.line.is_empty();
+        todo && self.follow_up(busy)
+    }
+
+    /// What comes after a call of the endpoint, if there is anything. `busy`: it has found something.
+    #[inline(never)]
+    fn follow_up(&mut self, mut busy: bool) -> bool {
         if busy {
             self.watch_memory();
         }
@@ -325,19 +326,18 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if self.inbox().wants_more() {
             busy |= self.pick_up();
         }
-        if let Some(at) = self.inbox().lender.deadline() {
-            busy |= self.tend_credits(at);
-        } else {
-            self.inbox_mut().lender.rest();
+        if self.endpoint.looked_around() {
+            if let Some(at) = self.inbox().lender.deadline() {
+                busy |= self.tend_credits(at);
+            } else {
+                self.inbox_mut().lender.rest();
+            }
         }
         while let Some(key) = self.inbox_mut().pop_crowd() {
             self.relieve(key);
         }
-        if !self.waits.is_empty() {
-            busy |= self.expire();
-        }
-        if !self.looks.is_empty() {
-            busy |= self.expire_queued();
+        while let Some(word) = self.endpoint.owner_mut().due.pop() {
+            busy |= self.on_due(word);
         }
         if self.inbox().alarms.pending() {
             self.warn();
@@ -347,12 +347,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// When [`Self::progress`] wants to be called although nothing arrives.
     pub fn deadline(&self) -> Option<Instant> {
-        let wait = self.waits.front().map(|(at, _)| *at);
-        let look = self.looks.first().map(|(at, _)| *at);
         let credits = self.inbox().lender.deadline();
         let hungry = self.inbox().is_hungry();
         let again = hungry.then(|| self.endpoint.clock().now().after(HUNGER));
-        let all = [self.endpoint.deadline(), wait, look, credits, again];
+        let all = [self.endpoint.deadline(), credits, again];
         all.into_iter().flatten().min()
     }
 
@@ -409,7 +407,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// may still have to leave: that is [`Self::leave`].
     pub fn close(&mut self) {
         self.endpoint.close();
-        self.waits.clear();
         let host = self.endpoint.owner_mut();
         host.ends.clear();
         host.downs.clear();
@@ -585,28 +582,34 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         busy
     }
 
-    /// Ends handshakes that have taken too long.
+    /// The time has come that a peer's reminder was set to. Returns whether anything was late.
     #[cold]
-    fn expire(&mut self) -> bool {
+    fn on_due(&mut self, word: u64) -> bool {
         let now = self.endpoint.clock().now();
-        let mut busy = false;
-        while let Some((at, key)) = self.waits.front().copied() {
-            if at > now {
-                break;
-            }
-            self.waits.pop_front();
-            let late = self.peers().get(key).is_some_and(|peer| {
-                peer.state.is_wait() && peer.wait_until.is_some_and(|until| until <= now)
-            });
-            if late {
-                busy = true;
-                self.disconnect(key, Cause::TimedOut, true);
-                self.drain();
-            }
+        let key = PeerKey::from_word(word & !QUEUES);
+        let Some(peer) = self.peers_mut().get_mut(key) else {
+            return false;
+        };
+        let kept = match word & QUEUES {
+            0 => &mut peer.wait_until,
+            _ => &mut peer.look_at,
+        };
+        // Another one may have been set meanwhile.
+        if kept.take_if(|(at, _)| *at <= now).is_none() {
+            return false;
         }
-        busy
+        if word & QUEUES != 0 {
+            return self.expire_queued(key, now);
+        }
+        self.disconnect(key, Cause::TimedOut, true);
+        self.drain();
+        true
     }
 }
+
+/// A reminder about a peer's queues, by the bit that the words of peers leave free; without it it is about
+/// its handshake.
+const QUEUES: u64 = 1 << 63;
 
 /// Peers that are passed by in one go because too much of theirs waits here: when that is taken, the
 /// next have their turn.

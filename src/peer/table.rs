@@ -26,7 +26,7 @@ use crate::op::list::OpList;
 use crate::unexpected::Note;
 use foldhash::fast::RandomState;
 use mx_proto::ledger::Borrower;
-use mx_proto::{EndpointId, Instant, NicId, PartnerId, Target};
+use mx_proto::{EndpointId, Instant, NicId, PartnerId, Reminder, Target};
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU64;
 
@@ -123,11 +123,11 @@ pub struct Peer {
     /// How often a connection that is cut before READY may be tried again.
     pub retries: u8,
     /// When WAIT is over, if it is limited.
-    pub wait_until: Option<Instant>,
+    pub wait_until: Option<(Instant, Reminder)>,
     /// A handshake message to it has not gone out yet.
     pub handshake_waits: bool,
     /// When its queues are to be looked through for what has waited for too long.
-    pub look_at: Option<Instant>,
+    pub look_at: Option<(Instant, Reminder)>,
     /// The partner that the endpoint watches because receives are posted, until it asks.
     pub watched: Option<PartnerId>,
     /// What it lends us: how many unexpected messages we may send it.

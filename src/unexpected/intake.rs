@@ -47,6 +47,15 @@ impl Inbox {
         (self.room || self.hungry) && !self.held.is_empty()
     }
 
+    /// Is there anything for the method to look at?
+    #[inline]
+    pub fn has_todo(&self) -> bool {
+        !self.notes.is_empty()
+            || !self.tidings.is_empty()
+            || self.lender.has_errands()
+            || self.wants_more()
+    }
+
     /// Is something left there because this process had no memory for it? Nobody tells when it has.
     #[inline]
     pub fn is_hungry(&self) -> bool {

@@ -627,7 +627,9 @@ impl<O: Owner> Core<O> {
         self.budget.held = self.budget.held.saturating_sub(freed);
         let mut partner = self.partners.take(id)?;
         self.forget_partner(id, &mut partner);
-        self.watch.forget(partner.vigil.timer);
+        if let Some(timer) = partner.vigil.timer {
+            self.wheel.clear(timer);
+        }
         self.introductions.gone(id);
         partner.credit.dissolve(&mut self.budget);
         if partner.gone {

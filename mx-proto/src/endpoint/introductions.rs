@@ -28,13 +28,13 @@ mod steps;
 
 pub(super) use challenges::{Challenges, REFUSED, UNASKED, UNVOUCHED};
 
+use super::deadlines::Deadline;
 use crate::ids::{LinkId, PartnerId, Route};
 use crate::memory::Source as Bytes;
 use crate::origin::{Address, Source};
 use crate::port::{HEADER_LEN, HeaderBytes, LinkDown};
 use crate::secret::Binding;
 use crate::shares::Shares;
-use crate::time::Instant;
 use crate::timer::{TimerId, Wheel};
 use crate::told::Told;
 use crate::wire::{ChallengeBody, ConfirmBody, Header, Hello};
@@ -52,7 +52,6 @@ pub(super) struct Introductions {
     doubts: HashMap<PartnerId, Doubt, RandomState>,
     /// What is to be done after the poll.
     due: VecDeque<Due>,
-    ends: Wheel<End>,
     /// Who has how many of the introductions that wait for somebody.
     shares: Shares,
     /// Who has been refused.
@@ -114,8 +113,9 @@ struct Doubt {
     newcomers: Vec<LinkId>,
 }
 
+/// What is to be done about one.
 #[derive(Debug)]
-enum Due {
+pub(super) enum Due {
     Look(LinkId),
     /// Its peer has proven the site's secret.
     Trust(LinkId),
@@ -133,12 +133,6 @@ enum Due {
     Answered(PartnerId, bool),
 }
 
-#[derive(Clone, Copy, Debug)]
-enum End {
-    Ask(LinkId),
-    Doubt(PartnerId),
-}
-
 impl Introductions {
     /// `share`: percent of the places that others leave, for introductions from one source.
     pub(super) fn new(share: u8) -> Self {
@@ -147,18 +141,11 @@ impl Introductions {
             asking: HashMap::default(),
             doubts: HashMap::default(),
             due: VecDeque::new(),
-            ends: Wheel::new(LATENESS),
             shares: Shares::new(WAITING_MAX, share),
             refused: Told::default(),
             versions: Told::default(),
             serial: 0,
         }
-    }
-
-    /// Nothing waits for anybody.
-    #[inline]
-    pub(super) fn is_quiet(&self) -> bool {
-        self.due.is_empty() && self.ends.is_empty()
     }
 
     /// How many links wait.
@@ -167,13 +154,14 @@ impl Introductions {
     }
 
     /// Something is to be done at once.
+    #[inline]
     pub(super) fn is_due(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// When somebody has been waited for long enough.
-    pub(super) fn next(&self) -> Option<Instant> {
-        self.ends.next()
+    /// That is to be done at once.
+    pub(super) fn note(&mut self, due: Due) {
+        self.due.push_back(due);
     }
 
     /// What comes on this link waits for its introduction.
@@ -228,13 +216,17 @@ impl Introductions {
     }
 
     /// Takes an introduction out. The link of ours that was asking about it is to be closed.
-    fn take(&mut self, link: LinkId) -> Option<(Introduction, Option<LinkId>)> {
+    fn take(
+        &mut self,
+        link: LinkId,
+        wheel: &mut Wheel<Deadline>,
+    ) -> Option<(Introduction, Option<LinkId>)> {
         let introduction = self.waiting.remove(&link)?;
         if introduction.placed {
             self.shares.give_back(introduction.source, 1);
         }
         let ours = introduction.asks.map(|(ours, timer)| {
-            self.ends.clear(timer);
+            wheel.clear_of(timer, Deadline::Asking(ours));
             self.asking.remove(&ours);
             ours
         });
@@ -310,20 +302,24 @@ impl Introductions {
         self.waiting.get(&link).is_some_and(|of| of.asks.is_some())
     }
 
-    fn ask_on(&mut self, link: LinkId, ours: LinkId, now: Instant) {
+    /// The claim on `link` is asked about on `ours`, which has until `timer`.
+    fn ask_on(&mut self, link: LinkId, ours: LinkId, timer: TimerId) {
         if let Some(introduction) = self.waiting.get_mut(&link) {
-            let timer = self.ends.set(now, now.after(ASK_TIME), End::Ask(ours));
             introduction.asks = Some((ours, timer));
             self.asking.insert(ours, link);
         }
     }
 
     /// Nobody is asked on that link of ours any more. Whose introduction it was about.
-    fn ended_asking(&mut self, ours: LinkId) -> Option<(LinkId, &mut Introduction)> {
+    fn ended_asking(
+        &mut self,
+        ours: LinkId,
+        wheel: &mut Wheel<Deadline>,
+    ) -> Option<(LinkId, &mut Introduction)> {
         let link = self.asking.remove(&ours)?;
         let introduction = self.waiting.get_mut(&link)?;
         if let Some((_, timer)) = introduction.asks.take_if(|asks| asks.0 == ours) {
-            self.ends.clear(timer);
+            wheel.clear_of(timer, Deadline::Asking(ours));
         }
         Some((link, introduction))
     }
@@ -334,8 +330,6 @@ const ASK_TIME: Duration = Duration::from_secs(3);
 /// How long a partner may take to say that it is still there, when somebody with proof of its name
 /// wants its place.
 const OLD_TIME: Duration = Duration::from_secs(1);
-/// How late these may be.
-const LATENESS: Duration = Duration::from_millis(16);
 /// Introductions that wait for somebody, all sources together.
 const WAITING_MAX: usize = 1024;
 /// Connects that wait behind the first of the same stranger.

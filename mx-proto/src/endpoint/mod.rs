@@ -20,6 +20,7 @@
 
 mod aside;
 mod commands;
+mod deadlines;
 mod deferred;
 mod inbound;
 mod introductions;
@@ -31,6 +32,7 @@ mod sessions;
 mod watch;
 
 pub use commands::{PostError, Posted, Received, SendMode};
+pub use deadlines::Reminder;
 
 use crate::config::Config;
 use crate::credit::{Budget, Windows};
@@ -53,6 +55,7 @@ use crate::time::{Clock, Instant};
 use crate::timeouts::{Patience, TimeOuts};
 use crate::timer::Wheel;
 use crate::wire;
+use deadlines::Deadline;
 use foldhash::fast::RandomState;
 use inbound::Inbound;
 use std::collections::{HashMap, VecDeque};
@@ -64,6 +67,8 @@ pub struct Endpoint<P, C, O: Owner> {
     port: P,
     clock: C,
     core: Core<O>,
+    /// The last poll has looked at everything.
+    looked_around: bool,
 }
 
 /// Everything but port and clock, so that it can be lent to a poll of the port.
@@ -88,7 +93,7 @@ struct Core<O: Owner> {
     timeouts: TimeOuts,
     budget: Budget,
     reclaim: reclaim::Reclaim,
-    wheel: Wheel<RequestId>,
+    wheel: Wheel<Deadline>,
     watch: watch::Watch,
     /// Partners with something to send and room to send it; each at most once.
     ready: VecDeque<PartnerId>,
@@ -163,7 +168,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             orphans: orphans::Orphans::default(),
             budget,
             reclaim: reclaim::Reclaim::new(),
-            wheel: Wheel::new(LATENESS),
+            wheel: Wheel::new(deadlines::TICK),
             ready: VecDeque::new(),
             session_out: aside::Aside::default(),
             introductions: introductions::Introductions::new(share),
@@ -174,7 +179,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             errands: Vec::new(),
             stats: Stats::default(),
         };
-        Self { port, clock, core }
+        Self {
+            port,
+            clock,
+            core,
+            looked_around: true,
+        }
     }
 
     /// Who this endpoint is.
@@ -205,18 +215,35 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             core: &mut self.core,
             clock: &self.clock,
         };
-        let mut busy = self.port.poll(&self.clock, budget, &mut sink);
-        if !self.core.introductions.is_quiet() {
-            busy |= self.see_to_introductions();
-        }
-        if !self.core.wheel.is_empty() {
-            busy |= self.expire();
-        }
-        if self.core.watch.is_due() {
-            busy |= self.look_after();
-        }
+        let active = self.port.poll_active(budget, &mut sink);
+        self.looked_around = active.is_none();
+        let mut busy = match active {
+            Some(busy) => busy,
+            None => self.look_around(budget),
+        };
         if self.has_work() {
             busy |= self.settle();
+        }
+        busy
+    }
+
+    /// Has the last [`Self::progress`] looked at everything, and not only at what is most often active? Then
+    /// it is time for what the layer above does now and then.
+    #[inline]
+    pub fn looked_around(&self) -> bool {
+        self.looked_around
+    }
+
+    /// A poll of everything.
+    #[inline(never)]
+    fn look_around(&mut self, budget: usize) -> bool {
+        let mut sink = Inbound {
+            core: &mut self.core,
+            clock: &self.clock,
+        };
+        let mut busy = self.port.poll(&self.clock, budget, &mut sink);
+        if !self.core.wheel.is_empty() {
+            busy |= self.expire();
         }
         busy
     }
@@ -227,13 +254,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if !self.core.undecided.is_empty() {
             return None;
         }
-        let ours = [
-            self.core.wheel.next(),
-            self.core.watch.next(),
-            self.core.introductions.next(),
-        ];
-        let all = ours.into_iter().chain([self.port.deadline()]);
-        all.flatten().min()
+        let all = [self.core.wheel.next(), self.port.deadline()];
+        all.into_iter().flatten().min()
     }
 
     /// See [`Port::keep_alive_due`].
@@ -404,13 +426,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         !self.core.errands.is_empty()
             || !self.core.ready.is_empty()
             || !self.core.session_out.is_empty()
+            || self.core.introductions.is_due()
             || self.core.can_relieve()
     }
 
     /// Carries out what has been noted: errands first, they free memory and links.
     #[inline(never)]
     fn settle(&mut self) -> bool {
-        let mut busy = self.run_errands();
+        let mut busy = false;
+        if self.core.introductions.is_due() {
+            busy |= self.see_to_introductions();
+        }
+        busy |= self.run_errands();
         busy |= self.core.relieve();
         busy |= self.transmit();
         busy | self.run_errands()
@@ -463,25 +490,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.core.make_ready(id);
         }
     }
-
-    fn expire(&mut self) -> bool {
-        let now = self.clock.now();
-        let mut busy = false;
-        while let Some((id, _)) = self.core.wheel.expired(now) {
-            let Some(record) = self.core.ops.get_mut(id) else {
-                continue;
-            };
-            record.timer = None;
-            if std::mem::take(&mut record.touched) {
-                self.core.start_timer(id, now);
-                continue;
-            }
-            busy = true;
-            self.core.stats.timeouts += 1;
-            self.core.end_early(id, Status::Timeout);
-        }
-        busy
-    }
 }
 
 impl<O: Owner> Core<O> {
@@ -495,7 +503,8 @@ impl<O: Owner> Core<O> {
             self.wheel.clear(timer);
         }
         if let Some(timeout) = record.limit().span() {
-            record.timer = Some(self.wheel.set(now, now.after(timeout), id));
+            let at = now.after(timeout).up_to(deadlines::OPS);
+            record.timer = Some(self.wheel.set(now, at, Deadline::Op(id)));
         }
         let remote = record.remote;
         if remote != NOBODY {
@@ -745,9 +754,6 @@ const READS: u64 = 1 << 63;
 const MESSAGE_COST: usize = 512;
 /// What they have for a partner and its links, those of the port and of the layer above included.
 const PARTNER_COST: usize = 4 << 10;
-
-/// How late a request's time-out may be.
-const LATENESS: Duration = Duration::from_millis(64);
 
 /// What may wait for one partner about operations that are over: half a megabyte.
 const FAREWELLS_MAX: usize = 4096;

@@ -19,77 +19,41 @@
 //! Partners with which nothing is under way have no timer. One that runs is left to run out, and
 //! then looks whether there is still a reason.
 //!
-//! Owns: the steps' ends, and when to read the clock for them.
+//! Owns: how long a step is, and who is asked what.
 //! Knows nothing of: what becomes of a lost partner's operations.
 
+use super::deadlines::Deadline;
 use super::{Core, Endpoint, Errand};
 use crate::ids::PartnerId;
 use crate::owner::Owner;
 use crate::port::{LinkDown, Port};
 use crate::status::DownReason;
 use crate::time::{Clock, Instant};
-use crate::timer::{TimerId, Wheel};
 use crate::wire;
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The timers of partners.
+/// How long partners may be silent.
 #[derive(Debug)]
 pub(super) struct Watch {
     /// `None`: nobody is watched.
     step: Option<Duration>,
-    ends: Wheel<PartnerId>,
-    /// Calls of progress since the clock was read.
-    calls: u32,
-    /// Somebody has asked when to call again, and so is not polling without a pause.
-    pauses: Cell<bool>,
     /// Partners that only the layer above wants watched, which is asked whether it still does.
     questions: VecDeque<PartnerId>,
 }
 
 impl Watch {
     pub(super) fn new(timeout: Option<Duration>) -> Self {
-        let step = timeout.map(|timeout| (timeout / STEPS).max(SHORTEST));
-        let slot = step.map_or(SHORTEST, |step| (step / 8).max(SHORTEST));
         Self {
-            step,
-            ends: Wheel::new(slot),
-            calls: 0,
-            pauses: Cell::new(false),
+            step: timeout.map(|timeout| (timeout / STEPS).max(SHORTEST) / PARTS * PARTS),
             questions: VecDeque::new(),
         }
     }
-
-    /// Is it time to read the clock? Whoever polls without a pause does so now and then.
-    #[inline]
-    pub(super) fn is_due(&mut self) -> bool {
-        if self.ends.is_empty() {
-            return false;
-        }
-        self.calls += 1;
-        if self.calls < CALLS && !self.pauses.get() {
-            return false;
-        }
-        self.calls = 0;
-        self.pauses.set(false);
-        true
-    }
-
-    /// When the next step may end.
-    pub(super) fn next(&self) -> Option<Instant> {
-        let next = self.ends.next()?;
-        self.pauses.set(true);
-        Some(next)
-    }
-
-    /// A partner is no more.
-    pub(super) fn forget(&mut self, timer: Option<TimerId>) {
-        if let Some(timer) = timer {
-            self.ends.clear(timer);
-        }
-    }
 }
+
+/// A partner that said nothing in the step that has ended, when that was to be, and whether the port has
+/// heard of it.
+type Silent = (PartnerId, Instant, bool);
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Says whether a partner is to be watched although the endpoint knows of no operation with it:
@@ -120,40 +84,32 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         None
     }
 
-    /// Ends the steps that are over.
-    #[cold]
-    pub(super) fn look_after(&mut self) -> bool {
-        let now = self.clock.now();
-        let mut silent = Vec::new();
-        let mut busy = false;
-        while let Some((id, due)) = self.core.watch.ends.expired(now) {
-            busy = true;
-            let Some(partner) = self.core.partners.of_mut(id) else {
-                continue;
-            };
-            partner.vigil.timer = None;
-            if std::mem::take(&mut partner.vigil.heard) {
-                partner.vigil.silent = 0;
-                self.core.next_step(id, due, now);
-            } else {
-                let began = due.before(self.core.watch.step.unwrap_or_default());
-                let heard_at = partner.tx.and_then(|link| self.port.heard_at(link));
-                silent.push((id, due, heard_at.is_some_and(|at| at >= began)));
-            }
+    /// A step has ended, which was to be at `due`. Whose it was, if nothing came.
+    pub(super) fn end_step(&mut self, id: PartnerId, due: Instant, now: Instant) -> Option<Silent> {
+        let partner = self.core.partners.of_mut(id)?;
+        partner.vigil.timer = None;
+        if std::mem::take(&mut partner.vigil.heard) {
+            partner.vigil.silent = 0;
+            self.core.next_step(id, due, now);
+            return None;
         }
-        if !silent.is_empty() {
-            // Whoever has not fetched the last ones is asked again in time.
-            self.core.watch.questions.clear();
-            self.core.note_busy();
-        }
-        for (id, due, is_there) in silent {
-            self.core.on_silence(id, due, is_there, now);
-        }
-        busy
+        let began = due.before(self.core.watch.step.unwrap_or_default());
+        let heard_at = partner.tx.and_then(|link| self.port.heard_at(link));
+        Some((id, due, heard_at.is_some_and(|at| at >= began)))
     }
 }
 
 impl<O: Owner> Core<O> {
+    /// Of some partners nothing came in the steps that have just ended.
+    pub(super) fn end_silent_steps(&mut self, silent: Vec<Silent>, now: Instant) {
+        // Whoever has not fetched the last ones is asked again in time.
+        self.watch.questions.clear();
+        self.note_busy();
+        for (id, due, is_there) in silent {
+            self.on_silence(id, due, is_there, now);
+        }
+    }
+
     /// Begins to watch a partner, unless that has been done.
     pub(super) fn watch_over(&mut self, id: PartnerId, now: Instant) {
         let Some(step) = self.watch.step else {
@@ -167,7 +123,8 @@ impl<O: Owner> Core<O> {
             partner.vigil.heard = false;
             partner.vigil.busy = false;
             partner.vigil.silent = 0;
-            partner.vigil.timer = Some(self.watch.ends.set(now, now.after(step), id));
+            let end = now.after(step).up_to(step / PARTS);
+            partner.vigil.timer = Some(self.wheel.set(now, end, Deadline::Silence(id)));
             self.errands.push(Errand::Watch(link, true));
         }
     }
@@ -179,7 +136,8 @@ impl<O: Owner> Core<O> {
         };
         // Small delays must not add up, and a long one must not make the next step a short one.
         let began = if now.since(due) < step / 2 { due } else { now };
-        partner.vigil.timer = Some(self.watch.ends.set(now, began.after(step), id));
+        let end = began.after(step).up_to(step / PARTS);
+        partner.vigil.timer = Some(self.wheel.set(now, end, Deadline::Silence(id)));
     }
 
     /// Marks those of the partners whose steps have just ended with which there are operations. One
@@ -255,9 +213,8 @@ const PING: u32 = 4;
 /// Silent steps after which it is lost. With the one in which it was last heard, a time-out.
 const LOST: u32 = STEPS - 1;
 
+/// A step ends at a multiple of so many parts of it, with those of other partners.
+const PARTS: u32 = 8;
+
 /// The shortest step: timers do not get finer.
 const SHORTEST: Duration = Duration::from_millis(1);
-
-/// Calls of progress without a pause for each look at the clock, which costs as much as half an
-/// empty poll of shared memory.
-const CALLS: u32 = 32;

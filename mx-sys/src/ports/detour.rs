@@ -7,9 +7,8 @@
 //!                              |         unless the address says /dgram
 //!                              `-- is its address known? no: the locator asks, and brings a card
 //!
-//!   every poll        while there are sessions
-//!   every 8th poll    while there is none: strangers may knock
-//!                     or something else is busy: looking costs a system call
+//!   resting           while there is no session: strangers may knock, so a look is worth it
+//!                     only now and then
 //! ```
 //!
 //! A peer that opened no dgram port is found by nobody over UDP, just as one that is not there at
@@ -33,9 +32,6 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 
-/// Polls between two looks when there is something better to do.
-const TURN: u32 = 8;
-
 /// Opens the port, or says in the log why it cannot be had.
 pub(super) type Later = Box<dyn FnOnce() -> Option<DgramPort> + Send>;
 
@@ -46,10 +42,6 @@ pub(super) struct Dgram {
     /// It was opened with the endpoint: it carries what may take any route.
     pub(super) offered: bool,
     later: Option<Later>,
-    /// Polls since the last look.
-    waits: u32,
-    /// The next poll looks, whatever else there is.
-    due: bool,
     /// There was nothing to do at the last look, and no session.
     resting: bool,
     /// The name of what carries its datagrams.
@@ -83,7 +75,6 @@ impl Dgram {
             provider: port.as_ref().map_or_else(String::new, provider),
             port,
             later,
-            due: true,
             ..Self::default()
         }
     }
@@ -134,7 +125,7 @@ impl Dgram {
         };
         let link = Port::<M>::connect(port, target, clock)?;
         self.attempts.insert(link, Attempt { target, strict });
-        (self.resting, self.due) = (false, true);
+        self.resting = false;
         Ok(link)
     }
 
@@ -159,11 +150,13 @@ impl Dgram {
         }
     }
 
-    /// `busy`: something else has found something in this poll.
-    #[inline]
+    /// There is nothing to do but for strangers who may knock.
+    pub(super) fn is_resting(&self) -> bool {
+        self.resting
+    }
+
     pub(super) fn poll<M: Memory, S: Sink<M>>(
         &mut self,
-        busy: bool,
         (clock, budget): (&dyn Clock, usize),
         locator: &mut Locator,
         sink: &mut S,
@@ -171,11 +164,6 @@ impl Dgram {
         let Some(port) = &mut self.port else {
             return false;
         };
-        if !self.due && self.waits < TURN && (busy || self.resting) {
-            self.waits += 1;
-            return false;
-        }
-        (self.waits, self.due) = (0, false);
         let mut sink = Relay {
             sink,
             owner: DGRAM,
@@ -196,8 +184,6 @@ impl Dgram {
     }
 
     pub(super) fn arm<M: Memory>(&mut self) -> bool {
-        // Who wakes up looks.
-        self.due = true;
         self.port.as_mut().is_none_or(Port::<M>::arm)
     }
 
@@ -220,7 +206,7 @@ impl Dgram {
     fn called(&mut self, link: LinkId) -> Option<(&mut FabricDatagrams, Target)> {
         let Attempt { target, .. } = *self.attempts.get(&link)?;
         let backend = self.port.as_mut()?.datagrams_mut().inner_mut();
-        self.due = true;
+        self.resting = false;
         match backend {
             Backend::Fabric(fabric) => Some((fabric, target)),
             Backend::Udp(_) => None,

@@ -68,17 +68,15 @@ const MEMBER_TCP: u8 = 1;
 const MEMBER_LOOPBACK: u8 = 2;
 const MEMBER_DGRAM: u8 = 3;
 
-/// Polls between two looks at the clock, while a port is quiet.
-const CLOCK_EVERY: u32 = 16;
+/// Every so many polls look at everything, and not only at links through shared memory that were active
+/// lately: at other ports, which cost system calls, and what is quiet. Where there are no such links every
+/// poll does so, and then every so many look at what is worth less than that.
+const ROUND: u32 = 16;
 
 /// Time between two looks at quiet ports' control descriptors: the first and the longest. It
 /// doubles while there is nothing to see. Long against the cost of the system call, short against a
 /// connection being made; whoever sleeps on them does not wait for it.
 const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
-
-/// While shared memory is busy, rdm and TCP are polled every so many polls: their polls cost system
-/// calls. So is TCP while rdm is busy.
-const TURN: u32 = 8;
 
 /// The ports of one endpoint. `R` is the one over libfabric, or what stands for it in a test.
 #[derive(Debug)]
@@ -97,12 +95,10 @@ pub struct HostPorts<R = RdmPort> {
     local_quiet: bool,
     tcp_quiet: bool,
     rdm_quiet: bool,
-    /// Polls in which they had to wait for their turn.
-    tcp_waits: u32,
-    rdm_waits: u32,
     /// The next poll looks at the control descriptors.
     look: bool,
-    polls: u32,
+    /// Polls so far. Whoever sleeps begins with one that is a round.
+    turn: u32,
     next_look: Instant,
     look_every: Duration,
     /// All ports that are not quiet are armed ...
@@ -198,10 +194,8 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             local_quiet: true,
             tcp_quiet: true,
             rdm_quiet: true,
-            tcp_waits: 0,
-            rdm_waits: 0,
             look: true,
-            polls: 0,
+            turn: 0,
             next_look: Instant(0),
             look_every: LOOK_EVERY.0,
             armed: false,
@@ -237,6 +231,12 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     /// The control descriptor is readable: the next poll sees to it.
     pub fn note_control(&mut self) {
         self.look = true;
+    }
+
+    /// How many polls there have been; a little more, as some numbers are left out.
+    #[inline]
+    pub fn turn(&self) -> u32 {
+        self.turn
     }
 
     /// The port over shared memory, where there is one.
@@ -375,11 +375,8 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         }
     }
 
-    /// `busy`: something else has found something in this poll.
-    #[inline]
     fn poll_rdm<M: Memory, S: Sink<M>>(
         &mut self,
-        busy: bool,
         clock: &dyn Clock,
         budget: usize,
         sink: &mut S,
@@ -391,11 +388,6 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             self.rdm_quiet = true;
             return false;
         };
-        if busy && self.rdm_waits < TURN {
-            self.rdm_waits += 1;
-            return true;
-        }
-        self.rdm_waits = 0;
         let watch = Settling {
             locator: &mut self.locators.rdm,
             ours: &self.rdm.provider,
@@ -420,7 +412,6 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         ready
     }
 
-    #[inline]
     fn poll_tcp<M: Memory, S: Sink<M>>(
         &mut self,
         clock: &dyn Clock,
@@ -465,6 +456,20 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             }
             Owner::Nobody => Origin::Unknown,
         }
+    }
+
+    fn poll_loopback<M: Memory, S: Sink<M>>(
+        &mut self,
+        clock: &dyn Clock,
+        budget: usize,
+        sink: &mut S,
+    ) -> bool {
+        let mut relay = Relay {
+            sink,
+            owner: LOOPBACK,
+            watch: (),
+        };
+        self.loopback.poll(clock, budget, &mut relay)
     }
 
     /// Polls that are not an everyday matter: looking at what is quiet.
@@ -695,43 +700,41 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     #[inline]
-    fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+    fn poll_active<S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> Option<bool> {
         self.touched = true;
-        self.polls = self.polls.wrapping_add(1);
-        let quiet = self.tcp_quiet || self.local_quiet;
-        if self.look || (quiet && self.polls % CLOCK_EVERY == 0) {
+        self.turn = self.turn.wrapping_add(1);
+        let local = self.local.as_mut().filter(|local| local.is_active())?;
+        if self.turn % ROUND == 0 || self.look || !self.loopback.is_idle() {
+            return None;
+        }
+        Some(local.poll_active(budget, sink))
+    }
+
+    #[inline(never)]
+    fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+        let round = self.turn % ROUND == 0;
+        if self.look || (round && (self.tcp_quiet || self.local_quiet)) {
             self.look_around(clock);
         }
         let mut any = false;
         if !self.loopback.is_idle() {
-            any |= self.loopback.poll(
-                clock,
-                budget,
-                &mut Relay {
-                    sink,
-                    owner: LOOPBACK,
-                    watch: (),
-                },
-            );
+            any |= self.poll_loopback(clock, budget, sink);
         }
         if !self.local_quiet
             && let Some(local) = &mut self.local
         {
-            let some = local.poll(clock, budget, sink);
+            let some = local.poll(self.turn, clock, budget, sink);
             any |= some;
             self.local_quiet = !some && local.link_count() == 0 && local.deadline().is_none();
         }
         if !self.rdm_quiet {
-            any |= self.poll_rdm(any, clock, budget, sink);
+            any |= self.poll_rdm(clock, budget, sink);
         }
-        let locator = &mut self.locators.dgram;
-        any |= self.dgram.poll::<M, S>(any, (clock, budget), locator, sink);
-        if !self.tcp_quiet {
-            if any && self.tcp_waits < TURN {
-                self.tcp_waits += 1;
-                return true;
-            }
-            self.tcp_waits = 0;
+        if round || !(any || self.dgram.is_resting()) {
+            let locator = &mut self.locators.dgram;
+            any |= self.dgram.poll::<M, S>((clock, budget), locator, sink);
+        }
+        if !self.tcp_quiet && (round || !any) {
             any |= self.poll_tcp(clock, budget, sink);
         }
         any
@@ -823,6 +826,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn arm(&mut self) -> bool {
+        self.turn |= ROUND - 1;
         // Who sleeps is relied on to stay armed while others post; arming again costs system calls,
         // and a packet that shared memory took whole changes nothing about it.
         if self.armed && !self.touched && !self.look {
@@ -844,6 +848,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn disarm(&mut self) {
+        self.turn |= ROUND - 1;
         self.armed = false;
         Port::<M>::disarm(&mut self.loopback);
         Port::<M>::disarm(&mut self.tcp);

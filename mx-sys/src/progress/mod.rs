@@ -287,11 +287,17 @@ impl<T: Progress> Shared<T> {
 
     /// Gives the lock back. Everybody gives it back through here, so that sleepers learn what they
     /// have to.
-    #[inline]
-    fn release(&self, mut core: Held<'_, T>) {
+    #[inline(always)]
+    fn release(&self, core: Held<'_, T>) {
         if core.waiting.nobody_sleeps() {
             return;
         }
+        Self::release_to_sleepers(core);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn release_to_sleepers(mut core: Held<'_, T>) {
         let rings = core.settle();
         drop(core);
         rings.ring();

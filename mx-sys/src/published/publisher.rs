@@ -7,8 +7,8 @@
 //!
 //! Owns: the page and its descriptor; both are gone when it is dropped.
 //! Knows nothing of: who reads.
-//! Cost: a call of [`Publisher::due`] is an addition; publishing is some eighty stores, or
-//! a hundred and thirty with those of a method, and no allocation or system call.
+//! Cost: publishing is some eighty stores, or a hundred and thirty with those of a method, and no
+//! allocation or system call.
 
 use super::counters::{COUNT, Sample, labels, values};
 use super::layout::{self, COUNTERS_MAX, word};
@@ -25,12 +25,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(Debug)]
 pub struct Publisher {
     page: Option<Published>,
-    /// Progress calls since it was last due.
-    calls: u32,
     waits: WaitStats,
 }
 
-/// Progress calls between two updates: an update costs about as much as one of them.
+/// Polls between two updates: an update costs about as much as one of them.
 const EVERY: u32 = 1024;
 
 impl Publisher {
@@ -58,21 +56,18 @@ impl Publisher {
     pub fn silent() -> Self {
         Self {
             page: None,
-            calls: 0,
             waits: WaitStats::default(),
         }
     }
 
-    /// To be called at every progress. True when it is time for [`Publisher::publish`].
-    #[inline]
-    pub fn due(&mut self) -> bool {
-        self.calls = self.calls.wrapping_add(1);
-        self.calls >= EVERY
+    /// Whether it is time for [`Publisher::publish`] after the poll of that number
+    /// ([`HostPorts::turn`](crate::ports::host::HostPorts::turn)), if that has looked at everything.
+    pub fn is_due(turn: u32) -> bool {
+        turn % EVERY == 0
     }
 
     /// Shows these figures from now on.
     pub fn publish(&mut self, sample: &Sample<'_>) {
-        self.calls = 0;
         if let Some(page) = &mut self.page {
             page.update(sample);
         }
@@ -192,18 +187,6 @@ const _: () = assert!(COUNT + METHOD_COUNT <= COUNTERS_MAX);
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn it_is_due_after_so_many_calls_and_then_when_it_was_published() {
-        let mut publisher = Publisher::silent();
-        for _ in 1..EVERY {
-            assert!(!publisher.due());
-        }
-        assert!(publisher.due());
-        assert!(publisher.due());
-        publisher.publish(&Sample::default());
-        assert!(!publisher.due());
-    }
 
     #[test]
     fn what_was_noted_of_waiting_threads_is_kept() {

@@ -138,7 +138,8 @@ impl Progress for Slot {
             return false;
         };
         let busy = open.engine.progress();
-        if open.publisher.due() {
+        let endpoint = open.engine.endpoint();
+        if endpoint.looked_around() && Publisher::is_due(endpoint.port().turn()) {
             open.publish();
         }
         busy

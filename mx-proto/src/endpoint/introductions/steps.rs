@@ -9,9 +9,10 @@
 //! Knows nothing of: how a claim is proven, what a partner is.
 
 use super::challenges::SILENT;
-use super::{Doubt, Due, End, Introduction, Introductions, MORE_MAX, OLD_TIME, Stage};
+use super::{ASK_TIME, Doubt, Due, Introduction, Introductions, MORE_MAX, OLD_TIME, Stage};
 use crate::config::Place;
 use crate::endpoint::aside::After;
+use crate::endpoint::deadlines::Deadline;
 use crate::endpoint::inbound::Inbound;
 use crate::endpoint::{Core, Endpoint, Errand};
 use crate::ids::{EndpointId, LinkId, NicId, PartnerId, Route, Target};
@@ -31,13 +32,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[cold]
     pub(in crate::endpoint) fn see_to_introductions(&mut self) -> bool {
         let now = self.clock.now();
-        let introductions = &mut self.core.introductions;
-        while let Some((end, _)) = introductions.ends.expired(now) {
-            introductions.due.push_back(match end {
-                End::Ask(ours) => Due::Asked(ours, None),
-                End::Doubt(old) => Due::Answered(old, false),
-            });
-        }
         let mut busy = false;
         while let Some(due) = self.core.introductions.due.pop_front() {
             busy = true;
@@ -123,7 +117,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 self.core.stats.confirms += 1;
                 // It is nobody's, and no stranger's.
                 self.port.bind(ours, NOBODY.to_word());
-                self.core.introductions.ask_on(link, ours, now);
+                let asking = Deadline::Asking(ours);
+                let timer = self.core.wheel.set(now, now.after(ASK_TIME), asking);
+                self.core.introductions.ask_on(link, ours, timer);
                 true
             }
             Err(error) => {
@@ -134,7 +130,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     fn ask_elsewhere(&mut self, ours: LinkId, route: Route, now: Instant) {
-        let Some((link, introduction)) = self.core.introductions.ended_asking(ours) else {
+        let Core {
+            introductions,
+            wheel,
+            ..
+        } = &mut self.core;
+        let Some((link, introduction)) = introductions.ended_asking(ours, wheel) else {
             return;
         };
         if introduction.stage == Stage::Asking
@@ -151,7 +152,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// A claimed address has answered, or does not: `None`.
     fn asked(&mut self, ours: LinkId, answer: Option<bool>, now: Instant) {
-        let Some((link, introduction)) = self.core.introductions.ended_asking(ours) else {
+        let Core {
+            introductions,
+            wheel,
+            ..
+        } = &mut self.core;
+        let Some((link, introduction)) = introductions.ended_asking(ours, wheel) else {
             return;
         };
         introduction.confirmed = answer == Some(true);
@@ -248,7 +254,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return;
         };
         let introductions = &mut self.core.introductions;
-        introductions.ends.clear(doubt.timer);
+        self.core.wheel.clear_of(doubt.timer, Deadline::Doubt(old));
         let waits = |link: &LinkId| {
             let waits = introductions.waiting.get(link);
             waits.is_some_and(|of| of.stage == Stage::Newcomer(old))
@@ -356,7 +362,6 @@ impl<O: Owner> Core<O> {
         let Introductions {
             waiting,
             doubts,
-            ends,
             serial,
             ..
         } = &mut self.introductions;
@@ -371,7 +376,7 @@ impl<O: Owner> Core<O> {
         *serial += 1;
         let doubt = Doubt {
             serial: *serial,
-            timer: ends.set(now, now.after(OLD_TIME), End::Doubt(old)),
+            timer: (self.wheel).set(now, now.after(OLD_TIME), Deadline::Doubt(old)),
             ours,
             newcomers: newcomer.into_iter().collect(),
         };
@@ -434,7 +439,7 @@ impl<O: Owner> Core<O> {
 
     /// Takes an introduction out. Nobody is asked about it any more.
     fn take_introduction(&mut self, link: LinkId) -> Option<Introduction> {
-        let (introduction, ours) = self.introductions.take(link)?;
+        let (introduction, ours) = self.introductions.take(link, &mut self.wheel)?;
         if let Some(ours) = ours {
             self.session_out.forget(ours);
             self.errands.push(Errand::Close(ours, Close::Now));

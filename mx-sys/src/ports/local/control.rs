@@ -43,7 +43,7 @@ impl LocalPort {
         // Also those of links that every poll looks at: a peer may ask one of them to sleep.
         self.slept = false;
         if self.take_bells() {
-            any = self.poll_rings(budget, sink);
+            any = self.poll_hot(budget, sink, true);
         }
         self.poll_control(clock, sink) | any
     }
@@ -56,8 +56,6 @@ impl LocalPort {
         clock: &dyn Clock,
         sink: &mut S,
     ) -> bool {
-        self.empty_polls = 0;
-        self.polls = 0;
         self.strangers.next_round();
         let ready = self.control.ready();
         // A full batch: there may be more.

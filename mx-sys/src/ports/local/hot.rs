@@ -11,7 +11,7 @@
 //! Knows nothing of: descriptors, links that are not up.
 
 use super::link::{Entry, State};
-use super::{COOL_AFTER, HOT_KEPT, HOT_MAX, LISTEN_EVERY, LocalPort, barrier, ring, ring_bell};
+use super::{COOL_AFTER, HOT_KEPT, HOT_MAX, LocalPort, barrier, ring, ring_bell};
 use mx_proto::port::Sink;
 use mx_proto::{LinkId, Memory, Source};
 use smallvec::SmallVec;
@@ -68,33 +68,27 @@ impl LocalPort {
         }
     }
 
+    /// There is something in the ring of a hot link.
     #[inline]
-    pub(super) fn poll_rings<M: Memory, S: Sink<M>>(
+    pub(super) fn any_hot_ready(&self) -> bool {
+        self.hot.iter().any(|id| {
+            let state = self.links.get(*id).map(|entry| &entry.state);
+            matches!(state, Some(State::Up(link)) if link.consumer.is_ready())
+        })
+    }
+
+    /// Takes packets from the hot links. `all`: also looks for what is not in their rings.
+    #[inline(never)]
+    pub(super) fn poll_hot<M: Memory, S: Sink<M>>(
         &mut self,
         budget: usize,
         sink: &mut S,
+        all: bool,
     ) -> bool {
-        let mut any = self.poll_hot(budget, sink);
-        if self.cold != 0 {
-            // A busy poll counts less: what it found is worth more than what may be elsewhere.
-            self.unheard += if any { 1 } else { HOT_KEPT + self.hot.len() };
-            if self.unheard >= LISTEN_EVERY {
-                self.unheard = 0;
-                if self.take_bells() {
-                    any = true;
-                    self.poll_hot(budget, sink);
-                }
-            }
-        }
-        any
-    }
-
-    #[inline]
-    fn poll_hot<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
         let mut any = false;
         match self.hot.len() {
             0 => {}
-            1 => any = self.visit(self.hot[0], budget, sink) != 0,
+            1 => any = self.visit(self.hot[0], budget, sink, all) != 0,
             n => {
                 let quota = (budget / 4).max(1);
                 let mut left = budget;
@@ -104,7 +98,7 @@ impl LocalPort {
                     let Some(id) = self.hot.get(at).copied() else {
                         break;
                     };
-                    let taken = self.visit(id, quota.min(left), sink);
+                    let taken = self.visit(id, quota.min(left), sink, all);
                     any |= taken != 0;
                     left = left.saturating_sub(taken);
                     if left == 0 {
@@ -119,7 +113,13 @@ impl LocalPort {
 
     /// Takes up to `quota` packets from one link. Returns how many things happened.
     #[inline]
-    fn visit<M: Memory, S: Sink<M>>(&mut self, id: LinkId, quota: usize, sink: &mut S) -> usize {
+    fn visit<M: Memory, S: Sink<M>>(
+        &mut self,
+        id: LinkId,
+        quota: usize,
+        sink: &mut S,
+        all: bool,
+    ) -> usize {
         let Some(entry) = self.links.get_mut(id) else {
             return 0;
         };
@@ -146,13 +146,15 @@ impl LocalPort {
         }
         if taken != 0 {
             link.idle = 0;
-        } else {
+        } else if all {
             link.idle = link.idle.saturating_add(1);
         }
-        if entry.blocked
-            || link.failed
-            || entry.socket.is_none()
-            || (link.idle >= COOL_AFTER && self.hot.len() > HOT_KEPT)
+        // For room the peer's line is pulled over: not while it is busy and has nothing for us.
+        if (all || taken != 0 || link.failed)
+            && (entry.blocked
+                || link.failed
+                || entry.socket.is_none()
+                || (link.idle >= COOL_AFTER && self.hot.len() > HOT_KEPT))
         {
             taken += self.visit_oddity(id, sink);
         }

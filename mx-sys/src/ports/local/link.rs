@@ -112,7 +112,7 @@ pub(super) struct Link {
     pub(super) producer: Producer,
     /// Something was wrong with what the peer wrote.
     pub(super) failed: bool,
-    /// Polls in a row that found nothing.
+    /// Polls of all links in a row that found nothing.
     pub(super) idle: u32,
     /// Packets sent and taken when it was last found to have moved, and when that was.
     pub(super) seen: Option<(Counts, Instant)>,

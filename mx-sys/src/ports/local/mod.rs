@@ -81,8 +81,6 @@ pub struct LocalPort {
     turn: usize,
     /// How many links are past the handshake and not in `hot`.
     cold: usize,
-    /// What polls have cost since the bells of cold links were looked at, in links looked at.
-    unheard: usize,
     /// Handshakes that have a time limit or are to be tried again. May contain stale names.
     timed: Vec<LinkId>,
     /// The shared memory of all links.
@@ -104,10 +102,6 @@ pub struct LocalPort {
     starved: bool,
     /// When accepting is tried again after descriptors ran out.
     accept_again: Option<Instant>,
-    /// Polls in a row that found nothing.
-    empty_polls: u32,
-    /// Polls since the control descriptors were looked at.
-    polls: u32,
     /// The next poll looks at the control descriptors first.
     control_wanted: bool,
     /// The first poll that finds nothing looks at all descriptors: we have slept.
@@ -206,7 +200,6 @@ impl LocalPort {
             hot: Vec::new(),
             turn: 0,
             cold: 0,
-            unheard: 0,
             timed: Vec::new(),
             budget: Budget::new(options.bytes, options.share, options.idle),
             awake: Vec::new(),
@@ -217,8 +210,6 @@ impl LocalPort {
             warned: false,
             starved: false,
             accept_again: None,
-            empty_polls: 0,
-            polls: 0,
             control_wanted: false,
             slept: false,
             armed: false,
@@ -310,32 +301,51 @@ impl LocalPort {
         }
     }
 
-    /// [`Port::poll`].
+    /// There are hot links, and it is known of nothing else that is to be looked at.
     #[inline]
+    pub fn is_active(&self) -> bool {
+        !self.hot.is_empty() && !self.control_wanted && !self.slept
+    }
+
+    /// Takes packets from the hot links.
+    #[inline]
+    pub fn poll_active<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
+        self.any_hot_ready() && self.poll_hot(budget.max(1), sink, false)
+    }
+
+    /// [`Port::poll`], of all links. `turn`: the number of this poll. What costs system calls has its turn
+    /// now and then: with 0 everything has.
     pub fn poll<M: Memory, S: Sink<M>>(
         &mut self,
+        turn: u32,
         clock: &dyn Clock,
         budget: usize,
         sink: &mut S,
     ) -> bool {
+        let budget = budget.max(1);
         let mut any = false;
         if self.control_wanted {
             any = self.poll_control(clock, sink);
         }
-        any |= self.poll_rings(budget.max(1), sink);
-        self.polls = self.polls.wrapping_add(1);
-        if any {
-            self.empty_polls = 0;
-            if self.polls < CONTROL_EVERY {
-                return true;
-            }
+        any |= self.poll_hot(budget, sink, true);
+        let control_every = if any {
+            CONTROL_EVERY
         } else {
-            self.empty_polls += 1;
-            if self.empty_polls < CONTROL_EVERY_EMPTY && !self.slept {
-                return false;
-            }
+            CONTROL_EVERY_EMPTY
+        };
+        if turn % control_every == 0 || (self.slept && !any) {
+            return any | self.poll_descriptors(clock, budget, sink);
         }
-        any | self.poll_descriptors(clock, budget.max(1), sink)
+        let listen_every = if any {
+            LISTEN_EVERY
+        } else {
+            LISTEN_EVERY_EMPTY
+        };
+        if self.cold != 0 && turn % listen_every == 0 && self.take_bells() {
+            any = true;
+            self.poll_hot(budget, sink, false);
+        }
+        any
     }
 
     /// [`Port::close`].
@@ -467,7 +477,7 @@ impl<M: Memory> Port<M> for LocalPort {
 
     #[inline]
     fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
-        self.poll(clock, budget, sink)
+        self.poll(0, clock, budget, sink)
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
@@ -503,22 +513,24 @@ fn ring_bell(socket: &Option<Socket>) {
 /// larger ones keep the receiver waiting longer for the first.
 const DATA_MAX: usize = 32 * 1024;
 
-/// The control descriptors are looked at after this many polls in a row that found nothing ...
+/// Every so many polls look at the control descriptors too, if they find nothing else ...
 const CONTROL_EVERY_EMPTY: u32 = 256;
 
-/// ... and after this many in all, so that a port that is always busy still accepts.
+/// ... and every so many in any case, so that a port that is always busy still accepts.
 const CONTROL_EVERY: u32 = 1 << 16;
 
 /// This many links stay hot, however long they have been idle.
 const HOT_KEPT: usize = 16;
 
-/// Beyond those, a link cools down after this many polls without a packet.
-const COOL_AFTER: u32 = 2048;
+/// Beyond those, a link cools down after this many polls of all links without a packet of it.
+const COOL_AFTER: u32 = 128;
 
 /// With this many hot links, a further one makes the idlest of them cool down.
 const HOT_MAX: usize = 32;
 
-/// The bells of cold links are looked at (one system call for all) after polls have looked at about
-/// this many hot links in vain: often enough to answer a client within microseconds, seldom enough
-/// to cost a fraction of those polls.
-const LISTEN_EVERY: usize = 512;
+/// Every so many polls look at the bells of cold links (one system call for all), if they find nothing
+/// else: often enough to answer a client within microseconds ...
+const LISTEN_EVERY_EMPTY: u32 = 16;
+
+/// ... and every so many in any case: what was found is worth more than what may be elsewhere.
+const LISTEN_EVERY: u32 = 64;

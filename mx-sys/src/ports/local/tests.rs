@@ -99,6 +99,7 @@ pub(super) struct Node {
     pub(super) clock: TestClock,
     pub(super) log: Recorder,
     endpoint: u32,
+    turn: u32,
 }
 
 /// Names of this process's own, each used once.
@@ -136,6 +137,7 @@ impl Node {
             clock: TestClock::default(),
             log: Recorder::default(),
             endpoint,
+            turn: 0,
         }
     }
 
@@ -144,7 +146,7 @@ impl Node {
     }
 
     pub(super) fn poll(&mut self) -> bool {
-        let any = self.port.poll(&self.clock, 64, &mut self.log);
+        let any = self.poll_some(64);
         // As an endpoint binds whoever introduces itself.
         for event in &self.log.events {
             if let Event::Packet(link, _) = event
@@ -155,6 +157,13 @@ impl Node {
             }
         }
         any
+    }
+
+    /// Polls with that budget.
+    pub(super) fn poll_some(&mut self, budget: usize) -> bool {
+        self.turn += 1;
+        self.port
+            .poll(self.turn, &self.clock, budget, &mut self.log)
     }
 
     /// Polls, descriptors included, until nothing happens any more.

@@ -1,7 +1,7 @@
 //! Links that cool down among many.
 
 use super::{Node, link_up, readable};
-use crate::ports::local::{COOL_AFTER, HOT_KEPT, HOT_MAX, LISTEN_EVERY};
+use crate::ports::local::{COOL_AFTER, HOT_KEPT, HOT_MAX, LISTEN_EVERY_EMPTY};
 use mx_proto::LinkId;
 use mx_proto::port::{Close, Sent};
 
@@ -24,7 +24,7 @@ fn idle_links_cool_down_and_their_packets_still_arrive() {
     // Awake: the first packet of a cold link is found soon.
     for (at, (client, link)) in clients.iter_mut().zip(&links).enumerate() {
         client.send(*link, &[at as u8]).unwrap();
-        for _ in 0..LISTEN_EVERY / HOT_KEPT {
+        for _ in 0..LISTEN_EVERY_EMPTY {
             server.poll();
         }
         assert_eq!(server.bodies(), [[at as u8]]);

@@ -59,7 +59,7 @@ fn a_poll_takes_about_its_budget_and_is_fair() {
     b.poll();
     let events = b.take();
     assert!((16..=80).contains(&events.len()), "{}", events.len());
-    b.port.poll(&b.clock, 1, &mut b.log);
+    b.poll_some(1);
     assert_eq!(b.take().len(), 1);
     let mut seen = std::collections::HashMap::new();
     while b.poll() {

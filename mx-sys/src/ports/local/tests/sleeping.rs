@@ -2,7 +2,7 @@
 
 use super::{Event, Node, link_up, linked, readable};
 use crate::ports::local::socket::Received;
-use crate::ports::local::{COOL_AFTER, HOT_KEPT, HOT_MAX, LISTEN_EVERY};
+use crate::ports::local::{COOL_AFTER, HOT_KEPT, HOT_MAX, LISTEN_EVERY_EMPTY};
 use mx_proto::LinkId;
 use mx_proto::port::{Close, SendError};
 
@@ -204,7 +204,7 @@ fn bells_for_a_sleeper(clients: usize) {
         // Awake again: nobody is forgotten, hot or cold.
         for (client, link) in clients.iter_mut().zip(&links) {
             client.send(*link, b"x").unwrap();
-            for _ in 0..LISTEN_EVERY / HOT_KEPT {
+            for _ in 0..LISTEN_EVERY_EMPTY {
                 server.poll();
             }
             assert_eq!(server.bodies(), [b"x"]);

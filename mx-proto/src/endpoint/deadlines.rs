@@ -1,0 +1,107 @@
+//! Everything that has a time: one wheel for the whole endpoint.
+//!
+//! ```text
+//!   operations' time-outs  --.
+//!   silence of partners    --+
+//!   claims that are asked  --+--> wheel --> expire, when everything is looked at
+//!   old lives that are     --+
+//!   what the owner set     --'
+//! ```
+//!
+//! The clock is read when there is a deadline, and only by polls that look at everything.
+//!
+//! Owns: what deadlines there are. Knows nothing of: what then happens.
+
+use super::introductions::Due;
+use super::{Core, Endpoint};
+use crate::ids::{LinkId, PartnerId, RequestId};
+use crate::owner::Owner;
+use crate::port::Port;
+use crate::status::Status;
+use crate::time::{Clock, Instant};
+use crate::timer::TimerId;
+use std::time::Duration;
+
+/// How late anything may be.
+pub(super) const TICK: Duration = Duration::from_millis(1);
+
+/// Operations' time-outs come together so often: nobody wakes up for each of many.
+pub(super) const OPS: Duration = Duration::from_millis(64);
+
+/// What a deadline is about. One that is about something that is gone means nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Deadline {
+    /// An operation has taken too long.
+    Op(RequestId),
+    /// A step of the time ends in which a partner may be silent.
+    Silence(PartnerId),
+    /// A claimed address, asked on that link of ours, has taken too long.
+    Asking(LinkId),
+    /// An old partner has taken too long to say that it is there.
+    Doubt(PartnerId),
+    /// The owner's own.
+    Owner(u64),
+}
+
+/// A deadline of the owner's own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reminder(TimerId);
+
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
+    /// At `at`, or a little later, the owner is told `word` ([`Owner::due`]), once.
+    pub fn remind(&mut self, at: Instant, word: u64) -> Reminder {
+        let now = self.clock.now();
+        Reminder(self.core.wheel.set(now, at, Deadline::Owner(word)))
+    }
+
+    /// The owner need not be told that word any more. It may have been told already; then no other deadline
+    /// may have the same word.
+    pub fn forget_reminder(&mut self, reminder: Reminder, word: u64) {
+        let Reminder(timer) = reminder;
+        self.core.wheel.clear_of(timer, Deadline::Owner(word));
+    }
+
+    /// Does what the time has come for.
+    #[cold]
+    pub(super) fn expire(&mut self) -> bool {
+        let now = self.clock.now();
+        let mut silent = Vec::new();
+        let mut busy = false;
+        while let Some((deadline, due)) = self.core.wheel.expired(now) {
+            match deadline {
+                Deadline::Op(id) => busy |= self.core.end_late(id, now),
+                Deadline::Silence(id) => {
+                    busy = true;
+                    silent.extend(self.end_step(id, due, now));
+                }
+                Deadline::Asking(ours) => self.core.introductions.note(Due::Asked(ours, None)),
+                Deadline::Doubt(old) => self.core.introductions.note(Due::Answered(old, false)),
+                Deadline::Owner(word) => {
+                    busy = true;
+                    self.core.owner.due(word);
+                }
+            }
+        }
+        if !silent.is_empty() {
+            self.core.end_silent_steps(silent, now);
+        }
+        busy
+    }
+}
+
+impl<O: Owner> Core<O> {
+    /// An operation's time is over. False: it goes on.
+    fn end_late(&mut self, id: RequestId, now: Instant) -> bool {
+        let Some(record) = self.ops.get_mut(id) else {
+            return false;
+        };
+        record.timer = None;
+        if std::mem::take(&mut record.touched) {
+            self.start_timer(id, now);
+            return false;
+        }
+        self.stats.timeouts += 1;
+        self.end_early(id, Status::Timeout);
+        true
+    }
+}
