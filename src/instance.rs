@@ -496,14 +496,14 @@ pub fn cancel(id: i64, context: i64) -> Result<(), Box<Error>> {
     shared()?.lock().method()?.cancel(id, context)
 }
 
-/// What `take` finds: at once, after a poll, or while waiting for at most `idle_ms`, in milliseconds. Tells the host of
+/// What `take` finds: at once, after a poll, or while waiting for at most `idle_us` microseconds. Tells the host of
 /// peers that died.
 ///
 /// Who finds something at once does without the poll, but not for ever: others wait for it, too.
 #[inline]
 fn find<R>(
     interest: Interest,
-    idle_ms: u32,
+    idle_us: u64,
     mut take: impl FnMut(&mut HostMethod) -> Result<Option<R>, Box<Error>>,
 ) -> Result<Option<R>, Box<Error>> {
     let shared = shared()?;
@@ -517,8 +517,8 @@ fn find<R>(
             found = take(engine.method()?)?;
         }
     }
-    if found.is_none() && idle_ms != 0 {
-        return wait(shared, engine, interest, idle_ms, take);
+    if found.is_none() && idle_us != 0 {
+        return wait(shared, engine, interest, idle_us, take);
     }
     if engine.method()?.has_forgotten() {
         tell(engine);
@@ -533,10 +533,10 @@ fn wait<R>(
     shared: &Shared<Engine>,
     engine: Guard<'_, Engine>,
     interest: Interest,
-    idle_ms: u32,
+    idle_us: u64,
     mut take: impl FnMut(&mut HostMethod) -> Result<Option<R>, Box<Error>>,
 ) -> Result<Option<R>, Box<Error>> {
-    let idle = Duration::from_millis(idle_ms.into());
+    let idle = Duration::from_micros(idle_us);
     let life = engine.lives;
     let check = |engine: &mut Engine| {
         let method = match engine.lives == life {
@@ -569,8 +569,8 @@ fn tell(mut engine: Guard<'_, Engine>) {
 
 /// The end of one operation.
 #[inline]
-pub fn test(id: i64, context: i64, idle_ms: u32) -> Result<Option<Done>, Box<Error>> {
-    find(1 << context, idle_ms, move |method| {
+pub fn test(id: i64, context: i64, idle_us: u64) -> Result<Option<Done>, Box<Error>> {
+    find(1 << context, idle_us, move |method| {
         method.take_done(id, context)
     })
 }
@@ -581,10 +581,10 @@ pub fn test(id: i64, context: i64, idle_ms: u32) -> Result<Option<Done>, Box<Err
 pub fn test_some(
     ids: &[i64],
     context: i64,
-    idle_ms: u32,
+    idle_us: u64,
     mut out: impl FnMut(usize, Done),
 ) -> Result<usize, Box<Error>> {
-    let found = find(1 << context, idle_ms, move |method| {
+    let found = find(1 << context, idle_us, move |method| {
         let mut count = 0;
         // A wrong id is told before anything is handed out, or what was would be lost.
         for id in ids.iter().filter(|id| **id != 0) {
@@ -609,10 +609,10 @@ pub fn test_some(
 pub fn test_context(
     context: i64,
     max: usize,
-    idle_ms: u32,
+    idle_us: u64,
     mut out: impl FnMut(Done),
 ) -> Result<usize, Box<Error>> {
-    let found = find(1 << context | UNEXPECTED_READY, idle_ms, move |method| {
+    let found = find(1 << context | UNEXPECTED_READY, idle_us, move |method| {
         let mut count = 0;
         while count < max
             && let Some(done) = method.pop_done(context)
@@ -629,12 +629,12 @@ pub fn test_context(
 /// At most `max` unexpected messages: one of each peer in turn, of each its oldest.
 pub fn test_unexpected(
     max: usize,
-    idle_ms: u32,
+    idle_us: u64,
     mut out: impl FnMut(Unexpected),
 ) -> Result<usize, Box<Error>> {
     let mut count = 0;
     loop {
-        let register = find(UNEXPECTED_READY, idle_ms, |method| {
+        let register = find(UNEXPECTED_READY, idle_us, |method| {
             method.inbox_mut().take_news();
             while count < max {
                 match method.next_unexpected() {

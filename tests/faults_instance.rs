@@ -54,7 +54,8 @@ fn code<T: std::fmt::Debug>(result: Result<T, Box<Error>>) -> i32 {
 }
 
 fn wait(id: i64, context: i64) -> Done {
-    instance::test(id, context, 30_000).unwrap().unwrap()
+    let long = 30_000_000;
+    instance::test(id, context, long).unwrap().unwrap()
 }
 
 fn count(of: &str) -> usize {
@@ -83,13 +84,20 @@ fn nothing_works_and_nothing_breaks(addr: Addr) {
     let refused = instance::post(post(PostKind::Send, addr, 1, &mut buffer, 0), &mut id);
     assert_eq!(code(refused), -BMI_ENODEV);
     assert_eq!(id, 7);
-    assert_eq!(code(instance::test(1, 0, 0)), -BMI_ENODEV);
+    let none = 0;
+    assert_eq!(code(instance::test(1, 0, none)), -BMI_ENODEV);
     assert_eq!(
-        code(instance::test_some(&[1], 0, 0, |_, _| ())),
+        code(instance::test_some(&[1], 0, none, |_, _| ())),
         -BMI_ENODEV
     );
-    assert_eq!(code(instance::test_context(0, 1, 0, |_| ())), -BMI_ENODEV);
-    assert_eq!(code(instance::test_unexpected(1, 0, |_| ())), -BMI_ENODEV);
+    assert_eq!(
+        code(instance::test_context(0, 1, none, |_| ())),
+        -BMI_ENODEV
+    );
+    assert_eq!(
+        code(instance::test_unexpected(1, none, |_| ())),
+        -BMI_ENODEV
+    );
     assert_eq!(code(instance::cancel(1, 0)), -BMI_ENODEV);
     assert_eq!(code(instance::open_context(0)), -BMI_ENODEV);
     assert_eq!(code(instance::finalize()), -BMI_ENODEV);
@@ -207,7 +215,7 @@ fn talk_to_myself(listen: Addr, own: Addr, local: Addr) {
             }
             got.push((message.size, message.tag, message.error));
         };
-        instance::test_unexpected(5, 100, each).unwrap();
+        instance::test_unexpected(5, 100_000, each).unwrap();
     }
     assert_eq!(got, [(300 << 10, 6, 0)]);
     if posted == Posted::Pending {
@@ -288,7 +296,7 @@ fn many_threads(addr: Addr) {
                         assert!(done.error == 0 || done.error == -BMI_ECANCEL, "{done:?}");
                         reported.fetch_add(1, Ordering::Relaxed);
                     };
-                    instance::test_context(6, 7, 1, each).unwrap();
+                    instance::test_context(6, 7, 1000, each).unwrap();
                     let all = posting.load(Ordering::Relaxed) == 0
                         && reported.load(Ordering::Relaxed) >= pending.load(Ordering::Relaxed);
                     if all {
@@ -322,8 +330,9 @@ fn a_blocked_thread_is_woken(addr: Addr) {
             false => PostKind::Send,
         };
         let began = Instant::now();
-        let waiting =
-            std::thread::spawn(move || instance::test_context(7, 1, 20_000, |_| ()).unwrap());
+        let waiting = std::thread::spawn(move || {
+            instance::test_context(7, 1, long.as_micros() as u64, |_| ()).unwrap()
+        });
         let mut out = [1; 4];
         let mut send = 0;
         let sending = post(kind, addr, 8, &mut out, 8);

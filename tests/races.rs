@@ -28,7 +28,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
-const LONG_MS: u32 = 60_000;
+const LONG_US: u64 = LONG.as_micros() as u64;
 
 /// The context whose operations are tested for by their ids.
 const BY_ID: i64 = 5;
@@ -166,8 +166,8 @@ impl Dice {
     }
 }
 
-/// Time-outs of tests in milliseconds: none, one that passes while others work, one that nobody waits for.
-const TIMEOUTS: [u32; 3] = [0, 1, 20];
+/// Time-outs of tests in microseconds: none, one that passes while others work, one that nobody waits for.
+const TIMEOUTS: [u64; 3] = [0, 50, 20_000];
 
 /// Messages: within a packet, in one piece with a copy, and larger than that.
 const LENGTHS: [usize; 4] = [0, 60, 3_000, 70_000];
@@ -356,8 +356,8 @@ fn busy_until_the_end(own: Addr, tally: &Tally, role: usize) -> i32 {
     loop {
         let result = match role {
             // Blocked, for good, in each kind of test.
-            0 => instance::test_context(8, 1, LONG_MS, each).map(|_| ()),
-            1 => instance::test_unexpected(1, LONG_MS, |_| ()).map(|_| ()),
+            0 => instance::test_context(8, 1, LONG_US, each).map(|_| ()),
+            1 => instance::test_unexpected(1, LONG_US, |_| ()).map(|_| ()),
             // Polling.
             2 => instance::test_context(6, 3, 0, each).map(|_| ()),
             // Dozing.
@@ -498,9 +498,9 @@ fn who_waits_in_one_life_does_not_go_on_in_the_next() {
                     scope.spawn(move || {
                         begun.fetch_add(1, Ordering::Relaxed);
                         let told = match role {
-                            0 => instance::test_context(8, 1, LONG_MS, |_| ()).map(|_| ()),
-                            1 => instance::test_unexpected(1, LONG_MS, |_| ()).map(|_| ()),
-                            _ => instance::test(id, BY_ID, LONG_MS).map(|_| ()),
+                            0 => instance::test_context(8, 1, LONG_US, |_| ()).map(|_| ()),
+                            1 => instance::test_unexpected(1, LONG_US, |_| ()).map(|_| ()),
+                            _ => instance::test(id, BY_ID, LONG_US).map(|_| ()),
                         };
                         ended.fetch_add(1, Ordering::Relaxed);
                         told

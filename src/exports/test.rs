@@ -207,8 +207,9 @@ fn capacity(incount: c_int) -> Result<usize, Box<Error>> {
     Ok(in_range("incount", incount, 1, c_int::MAX.into())? as usize)
 }
 
+/// In microseconds.
 #[inline]
-fn idle_time(ms: c_int) -> Result<u32, Box<Error>> {
+fn idle_time(ms: c_int) -> Result<u64, Box<Error>> {
     let ms = in_range("max_idle_time_ms", ms, 0, c_int::MAX.into())?;
-    Ok(ms as u32)
+    Ok(ms as u64 * 1000)
 }
