@@ -16,8 +16,7 @@
 //! Owns: the one instance, its start and its end.
 //! Knows nothing of: the protocol, C's pointers.
 
-pub use crate::completion::Done;
-pub use crate::method::{Post, PostKind, Posted, Unexpected};
+pub use crate::method::{Done, Post, PostKind, Posted, Unexpected};
 
 use crate::abi::constants::BMI_INIT_SERVER;
 use crate::abi::types::bmi_method_addr;
@@ -25,7 +24,7 @@ use crate::address::{self, Address};
 use crate::config::Config;
 use crate::error::Error;
 use crate::match_layout::KEY;
-use crate::method::{Handout, Method, PeerGauges, Reports, Settings, UNEXPECTED_READY};
+use crate::method::{Handout, Host, Method, PeerGauges, Settings, UNEXPECTED_READY};
 use crate::peer::table::PeerKey;
 use crate::peer_name::{self, PeerName, ROUTE_DGRAM, ROUTE_RDM};
 use crate::{address_range, host};
@@ -242,15 +241,8 @@ fn start(
         reason,
     })?;
     let settings = Settings::from(&config);
-    let reports = Reports::new(&settings);
-    let endpoint = Endpoint::new(
-        endpoint_config,
-        identity,
-        KEY,
-        ports,
-        MonotonicClock,
-        reports,
-    );
+    let host = Host::new(&settings);
+    let endpoint = Endpoint::new(endpoint_config, identity, KEY, ports, MonotonicClock, host);
     let mut method = Method::new(settings, own.to_string(), endpoint);
     address::begin(method_id);
     if let Some((addr, address)) = &listen {

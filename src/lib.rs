@@ -34,7 +34,6 @@ pub mod abandoned;
 pub mod address;
 pub mod address_range;
 pub mod cancel;
-pub mod completion;
 pub mod method;
 pub mod op;
 pub mod peer;

@@ -340,6 +340,51 @@ fn cancelling_what_is_complete_changes_nothing_and_stale_ids_are_refused() {
     }
 }
 
+/// Every number that is near one of ours, and every state that an operation of it can be in.
+#[test]
+fn only_the_id_of_an_operation_in_its_own_context_names_it() {
+    let mut rig = Rig::new(14);
+    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    // One waits for its connection, later ones are at the endpoint.
+    let parked = rig.host(a).recv(b, 1, 5);
+    let refused = |rig: &mut Rig, id: i64, context: i64| {
+        let method = &mut rig.host(a).method;
+        let error = method.cancel(id, context).unwrap_err();
+        assert_eq!(error.code(), -BMI_EINVAL, "{id:#x} in context {context}");
+        assert!(method.take_done(id, context).is_err());
+    };
+    let check = |rig: &mut Rig, labels: &[u64]| {
+        let of = |label: &u64| (rig.peek(a).id(*label).unwrap(), (label % 16) as i64);
+        let known: Vec<(i64, i64)> = labels.iter().map(of).collect();
+        for &(id, own) in &known {
+            for context in (-1..=16).filter(|context| *context != own) {
+                refused(rig, id, context);
+            }
+            for near in (id - 512..id + 512).filter(|near| known.iter().all(|of| of.0 != *near)) {
+                refused(rig, near, own);
+            }
+            assert_eq!(rig.host(a).method.take_done(id, own).unwrap(), None);
+        }
+    };
+    check(&mut rig, &[parked]);
+    rig.introduce(a, b);
+    let posted: Vec<_> = (0..3).map(|tag| rig.host(a).recv(b, 10 + tag, 5)).collect();
+    let all = [&[parked][..], &posted].concat();
+    check(&mut rig, &all);
+    // Gone, they are none of anybody's; so is a number that another method gave.
+    let gone = rig.peek(a).id(posted[1]).unwrap();
+    rig.host(a)
+        .method
+        .cancel(gone, (posted[1] % 16) as i64)
+        .unwrap();
+    rig.wait(a, posted[1]);
+    refused(&mut rig, gone, (posted[1] % 16) as i64);
+    let other = rig.host(b).recv(a, 1, 5);
+    let theirs = rig.peek(b).id(other).unwrap();
+    refused(&mut rig, theirs, (other % 16) as i64);
+    check(&mut rig, &[parked, posted[0], posted[2]]);
+}
+
 #[test]
 fn dropping_the_last_address_ends_its_operations_and_tells_the_peer() {
     let mut rig = Rig::new(14);

@@ -5,6 +5,7 @@
 //!            `--> Draining ---------------------^
 //!   New --> Posted <--> Pulling --------------> Done          a receive
 //!   New --> Connecting -----------------------> Done          a connect
+//!   New --> Parked --> where New goes, or Done                a send or a receive
 //! ```
 //!
 //! `docs/states.md` shows the table; the simulator's random operations make every move, or their
@@ -20,6 +21,8 @@ use std::fmt;
 pub enum Stage {
     /// It is being posted.
     New,
+    /// Its owner has yet to say with whom it is.
+    Parked,
     /// A send waits for its turn.
     Queued,
     /// A send has gone out, and the port still reads its memory.
@@ -72,6 +75,20 @@ pub const MOVES: &[Move] = &[
         "a receive finds a message that has been offered",
     ),
     legal(Stage::New, Stage::Connecting, "a connect is begun"),
+    legal(
+        Stage::New,
+        Stage::Parked,
+        "it is posted before it is known with whom",
+    ),
+    legal(Stage::Parked, Stage::Queued, "see New; it is a send"),
+    legal(Stage::Parked, Stage::Draining, "see New"),
+    legal(Stage::Parked, Stage::Posted, "see New; it is a receive"),
+    legal(Stage::Parked, Stage::Pulling, "see New"),
+    legal(
+        Stage::Parked,
+        Stage::Done,
+        "all of it goes at once, or a message with its data is there; called off",
+    ),
     legal(
         Stage::Queued,
         Stage::Draining,

@@ -27,6 +27,7 @@ pub mod linger;
 mod literal;
 pub mod nic;
 pub mod peers_file;
+pub mod places;
 pub mod ports;
 pub mod progress;
 pub mod published;

@@ -16,10 +16,11 @@
 //! Knows nothing of: whose link is full.
 
 use super::Method;
+use crate::op::word::{Role, Word};
 use crate::peer::state::Cause;
 use crate::peer::table::PeerKey;
 use mx_proto::port::Port;
-use mx_proto::{Clock, Completion, RequestId, Status};
+use mx_proto::{Clock, Outcome, RequestId, Status};
 use mx_sys::UserMemory;
 
 /// Bytes of copies, of all peers.
@@ -34,9 +35,6 @@ const LARGEST: usize = 4096;
 
 /// What a copy takes beside its bytes: its request at the endpoint.
 const OVERHEAD: usize = 256;
-
-/// The context word of sends from copies: no peer's number is that large.
-pub(super) const BOUNCED: u64 = 1 << 63 | u32::MAX as u64;
 
 impl Bounce {
     pub(super) fn new(limit: usize) -> Self {
@@ -54,7 +52,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// memory.
     #[cold]
     pub(crate) fn bounce(&mut self, key: PeerKey, request: RequestId, len: usize) -> bool {
-        let Some(peer) = self.peers.get_mut(key).filter(|_| len <= LARGEST) else {
+        let Some(peer) = self.peers().get(key).filter(|_| len <= LARGEST) else {
             return false;
         };
         let (size, free) = (len + OVERHEAD, self.bounce.limit - self.bounce.used);
@@ -62,26 +60,30 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return false;
         }
         let copy = UserMemory::to_owned_copy;
-        let copied = self.endpoint.buffer(request, BOUNCED, copy);
+        let word = Word::own(Role::Copy, key);
+        let copied = self.endpoint.buffer(request, word, copy);
         if copied {
-            peer.bounced += size as u32;
+            if let Some(peer) = self.peers_mut().get_mut(key) {
+                peer.bounced += size as u32;
+            }
             self.bounce.used += size;
         }
         copied
     }
 
     /// A copy has gone, or not.
-    pub(super) fn on_bounced(&mut self, completion: &Completion) {
-        let size = completion.length as usize + OVERHEAD;
+    pub(super) fn on_bounced(&mut self, key: PeerKey, how: &Outcome) {
+        let size = how.length as usize + OVERHEAD;
         self.bounce.used = self.bounce.used.saturating_sub(size);
-        let context = self.endpoint.partner_context(completion.partner);
-        let key = PeerKey::from_word(context.unwrap_or(0));
-        let Some(peer) = self.peers.get_mut(key) else {
+        // Of an earlier life nobody knows any more.
+        let of_now = self.endpoint.partner_context(how.partner) == Some(key.to_word());
+        let peer = self.peers_mut().get_mut(key).filter(|_| of_now);
+        let Some(peer) = peer else {
             return;
         };
         peer.bounced = peer.bounced.saturating_sub(size as u32);
-        if completion.status != Status::Success {
-            let (len, name, status) = (completion.length, &peer.name, completion.status);
+        if how.status != Status::Success {
+            let (len, name, status) = (how.length, &peer.name, how.status);
             log::warn!("{len} bytes to {name} that had been copied are lost: {status:?}");
             self.disconnect(key, Cause::TimedOut, true);
         }

@@ -15,12 +15,13 @@
 //! Receives are given to the endpoint as soon as the other side can know our id, sends when we
 //! know theirs.
 
-use super::{HANDSHAKE, Method, PostKind};
+use super::Method;
 use crate::abi::types::bmi_method_addr;
 use crate::address::Address;
 use crate::error::Error;
 use crate::match_layout::{KEY, MATCH, MessageType, Refusal, VERSION, bits};
-use crate::op::table::Stage;
+use crate::op::places::BLOCK;
+use crate::op::word::{Role, Word};
 use crate::peer::handshake::{Answer, ConnReq, Extension};
 use crate::peer::state::{Cause, Ready, State, Wait};
 use crate::peer::table::PeerKey;
@@ -28,8 +29,8 @@ use crate::unexpected::Note;
 use mx_proto::ledger::Borrower;
 use mx_proto::port::Port;
 use mx_proto::{
-    Clock, Completion, EndpointId, Identity, MatchBits, NicId, PartnerId, PostError, Posted,
-    Received, Route, SendMode, Status, Target,
+    Clock, EndpointId, Identity, MatchBits, NicId, Outcome, PartnerId, PostError, Posted,
+    RequestId, Route, SendMode, Status, Target,
 };
 use mx_sys::{MallocBuffer, UserMemory};
 
@@ -43,7 +44,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         nic: NicId,
         looked_up: bool,
     ) -> Result<PeerKey, Box<Error>> {
-        if let Some(known) = self.peers.of_addr(addr) {
+        if let Some(known) = self.peers().of_addr(addr) {
             return Ok(known);
         }
         let target = Target {
@@ -52,7 +53,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             route: address.name.route,
         };
         let key = self.peer_for(target, || address.name.to_string())?;
-        self.peers.attach(addr, key, looked_up);
+        self.peers_mut().attach(addr, key, looked_up);
         Ok(key)
     }
 
@@ -61,8 +62,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         target: Target,
         name: impl FnOnce() -> String,
     ) -> Result<PeerKey, Box<Error>> {
-        if let Some(key) = self.peers.named((target.nic, target.endpoint)) {
-            if let Some(peer) = self.peers.get_mut(key)
+        if let Some(key) = self.peers().named((target.nic, target.endpoint)) {
+            if let Some(peer) = self.peers_mut().get_mut(key)
                 && target.route != Route::AUTO
             {
                 // For the next connection.
@@ -70,14 +71,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             return Ok(key);
         }
-        let limit = self.peers.limit();
-        let key = self.peers.add(target, name());
+        let limit = self.peers().limit();
+        let key = self.peers_mut().add(target, name());
         Ok(key.ok_or(Error::NoPeerId { limit })?)
     }
 
     /// INIT: reaches out for a peer.
     pub(crate) fn begin_connect(&mut self, key: PeerKey) -> Result<(), Box<Error>> {
-        if let Some(peer) = self.peers.get_mut(key) {
+        if let Some(peer) = self.peers_mut().get_mut(key) {
             peer.retries = 1;
         }
         self.start_connect(key)
@@ -85,7 +86,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// A connection of ours was cut before READY. Tries again; false when that has been done.
     pub(super) fn retry(&mut self, key: PeerKey) -> bool {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.peers_mut().get_mut(key) else {
             return false;
         };
         let ours = matches!(
@@ -101,11 +102,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     fn start_connect(&mut self, key: PeerKey) -> Result<(), Box<Error>> {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(target) = self.peers().get(key).map(|peer| peer.target) else {
             return Ok(());
         };
         let bits = bits(MessageType::IconReq, key.id(), 0);
-        match self.endpoint.connect(peer.target, KEY, bits, key.to_word()) {
+        let word = Word::own(Role::Connect, key);
+        let connect = self.endpoint.connect(target, KEY, bits, word);
+        let Some(peer) = self.peers_mut().get_mut(key) else {
+            return Ok(());
+        };
+        match connect {
             Ok(request) => {
                 peer.refs += 1;
                 self.move_to(key, State::Wait(Wait::Connecting { request }));
@@ -120,30 +126,29 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     /// A transport connect is over.
-    pub(super) fn on_connected(&mut self, completion: &Completion) {
-        let key = PeerKey::from_word(completion.context);
-        let Some(peer) = self.peers.get(key) else {
+    pub(super) fn on_connected(&mut self, key: PeerKey, op: RequestId, how: &Outcome) {
+        let Some(peer) = self.peers().get(key) else {
             return;
         };
         let step = match peer.state {
-            State::Wait(wait) if peer.state.connect() == Some(completion.request) => Some(wait),
+            State::Wait(wait) if peer.state.connect() == Some(op) => Some(wait),
             _ => None,
         };
         match step {
             Some(Wait::Connecting { .. })
-                if completion.status == Status::Unreachable && self.retry(key) => {}
-            Some(wait) if completion.status != Status::Success => {
+                if how.status == Status::Unreachable && self.retry(key) => {}
+            Some(wait) if how.status != Status::Success => {
                 let answering = matches!(wait, Wait::Answering { .. });
-                let cause = match completion.status {
+                let cause = match how.status {
                     // It had called us: there was a way, and it is the peer that has gone.
                     Status::Unreachable if answering => Cause::Reset,
                     status => Cause::of_connect(status),
                 };
                 self.disconnect(key, cause, answering);
             }
-            Some(Wait::Connecting { .. }) => self.on_reached(key, completion.partner),
+            Some(Wait::Connecting { .. }) => self.on_reached(key, how.partner),
             Some(Wait::Answering { tx_id, .. }) => {
-                self.become_ready(key, completion.partner, tx_id, true);
+                self.become_ready(key, how.partner, tx_id, true);
             }
             _ => {}
         }
@@ -156,7 +161,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return self.disconnect(key, Cause::Reset, false);
         };
         let other = PeerKey::from_word(context);
-        if other != key && self.peers.get(other).is_some() {
+        if other != key && self.peers().get(other).is_some() {
             return self.merge(key, other);
         }
         self.know_partner(key, partner);
@@ -173,7 +178,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn know_partner(&mut self, key: PeerKey, partner: PartnerId) {
         self.endpoint.set_partner_context(partner, key.to_word());
         if let Some(Identity { nic, endpoint, .. }) = self.endpoint.partner_identity(partner) {
-            self.peers.set_own_name(key, (nic, endpoint));
+            self.peers_mut().set_own_name(key, (nic, endpoint));
         }
     }
 
@@ -185,14 +190,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 None => return self.disconnect(key, Cause::NoRoom, true),
             },
         };
-        let context = HANDSHAKE | key.to_word();
+        let word = Word::own(Role::Handshake, key);
         let sent = self
             .endpoint
-            .send(partner, bits, memory, context, SendMode::Standard);
+            .send(partner, bits, memory, word, SendMode::Standard);
         match sent {
             Ok(Posted::Complete) => {}
             Ok(Posted::Pending(_)) => {
-                if let Some(peer) = self.peers.get_mut(key) {
+                if let Some(peer) = self.peers_mut().get_mut(key) {
                     peer.refs += 1;
                     peer.handshake_waits = true;
                 }
@@ -202,17 +207,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     /// A handshake message that had to wait has gone out, or not.
-    pub(super) fn on_handshake_sent(&mut self, completion: &Completion) {
-        let key = PeerKey::from_word(completion.context & !HANDSHAKE);
-        let Some(peer) = self.peers.get_mut(key) else {
+    pub(super) fn on_handshake_sent(&mut self, key: PeerKey, how: &Outcome) {
+        let Some(peer) = self.peers_mut().get_mut(key) else {
             return;
         };
         peer.handshake_waits = false;
-        let of_now = peer.state.partner() == Some(completion.partner);
+        let of_now = peer.state.partner() == Some(how.partner);
         // That the partner is gone is told as an event of its own.
-        let told = matches!(completion.status, Status::Success | Status::Unreachable);
+        let told = matches!(how.status, Status::Success | Status::Unreachable);
         if of_now && !told {
-            self.disconnect(key, Cause::of_connect(completion.status), true);
+            self.disconnect(key, Cause::of_connect(how.status), true);
         }
         self.release(key);
     }
@@ -248,7 +252,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         let context = self.endpoint.partner_context(note.partner).unwrap_or(0);
         let known = PeerKey::from_word(context);
-        let key = match self.peers.get(known) {
+        let key = match self.peers().get(known) {
             Some(_) => known,
             None => {
                 let target = Target {
@@ -274,12 +278,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let (partner, tx_id) = (note.partner, note.fields.id);
         let request = ConnReq::parse(&note.body).ok();
         let told_loan = request.and_then(|request| request.extension?.loan);
-        let Some(state) = self.peers.get(key).map(|peer| peer.state) else {
+        let Some(state) = self.peers().get(key).map(|peer| peer.state) else {
             return;
         };
         match state {
             State::Ready(ready) if ready.partner == partner => {
-                let Some(peer) = self.peers.get_mut(key) else {
+                let Some(peer) = self.peers_mut().get_mut(key) else {
                     return;
                 };
                 let other_half = std::mem::take(&mut peer.answered);
@@ -293,7 +297,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 // It has forgotten us without leaving; what we have with it can go on.
                 // One answer that has not gone out yet is the answer to this, too.
                 let acknowledge = self
-                    .peers
+                    .peers()
                     .get(key)
                     .is_some_and(|peer| !peer.handshake_waits);
                 if acknowledge {
@@ -319,7 +323,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             State::Disconnect { .. } => {
                 // It has returned sooner than its old life is over here. Only the newest counts.
-                if let Some(peer) = self.peers.get_mut(key) {
+                if let Some(peer) = self.peers_mut().get_mut(key) {
                     peer.returning = Some(note);
                 }
                 return;
@@ -346,9 +350,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         let bits = bits(MessageType::IconAck, key.id(), 0);
         self.know_partner(key, partner);
-        match self.endpoint.connect(target, KEY, bits, key.to_word()) {
+        let word = Word::own(Role::Connect, key);
+        match self.endpoint.connect(target, KEY, bits, word) {
             Ok(request) => {
-                if let Some(peer) = self.peers.get_mut(key) {
+                if let Some(peer) = self.peers_mut().get_mut(key) {
                     peer.refs += 1;
                 }
                 let wait = Wait::Answering {
@@ -372,7 +377,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// What the handshake says a peer lends us.
     fn note_loan(&mut self, key: PeerKey, told_loan: Option<u16>) {
-        if let Some(peer) = self.peers.get_mut(key) {
+        if let Some(peer) = self.peers_mut().get_mut(key) {
             peer.told_loan = told_loan;
         }
     }
@@ -380,7 +385,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn on_conn_ack(&mut self, note: &Note, identity: Identity) {
         let context = self.endpoint.partner_context(note.partner).unwrap_or(0);
         let key = PeerKey::from_word(context);
-        let Some(peer) = self.peers.get(key) else {
+        let Some(peer) = self.peers().get(key) else {
             log::debug!("{identity:?} answered a connection request nobody made; dropped");
             return;
         };
@@ -392,7 +397,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             (State::Wait(Wait::Requested { partner }), Answer::Accepted { tx_id }) => {
                 let loan = Extension::parse(&note.body).and_then(|extension| extension.loan);
                 self.note_loan(key, loan);
-                if let Some(peer) = self.peers.get_mut(key) {
+                if let Some(peer) = self.peers_mut().get_mut(key) {
                     peer.answered = true;
                 }
                 self.become_ready(key, partner, tx_id, false);
@@ -414,7 +419,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn become_ready(&mut self, key: PeerKey, partner: PartnerId, tx_id: u32, acknowledge: bool) {
         self.know_partner(key, partner);
         self.move_to(key, State::Ready(Ready { partner, tx_id }));
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
             return;
         };
         peer.conversation.on_ready();
@@ -432,42 +437,40 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             self.catch_up(key);
         }
         self.flush(key);
-        if let Some(peer) = self.peers.get_mut(key)
-            && !peer.receives.is_empty()
+        if self
+            .peers()
+            .get(key)
+            .is_some_and(|peer| !peer.receives.is_empty())
         {
             // They may have been posted when it was another partner of ours.
-            peer.watch(&mut self.endpoint);
+            self.watch(key);
         }
     }
 
     /// Gives queued receives to the endpoint, if the peer's state allows it.
     pub(crate) fn post_queued_recvs(&mut self, key: PeerKey) {
-        while let Some(peer) = self.peers.get_mut(key) {
+        loop {
+            let (host, ops) = self.endpoint.split();
+            let Some(peer) = host.peers.get_mut(key) else {
+                return;
+            };
             if peer.state.partner().is_none() {
                 return;
             }
-            let Some(index) = self.ops.pop_front(&mut peer.queued_recvs) else {
+            let Some(op) = peer.queued_recvs.pop_front(ops) else {
                 return;
             };
-            let bits = self.ops.get(index).bits;
-            let memory = self.ops.take_memory(index).unwrap_or(UserMemory::empty());
-            match self
-                .endpoint
-                .recv(bits, MATCH, memory, index.number().into())
-            {
-                Ok(Received::Pending(request)) => {
-                    self.ops.get_mut(index).stage = Stage::Posted(request);
-                    self.ops.push_back(&mut peer.receives, index);
-                    peer.watch(&mut self.endpoint);
-                    self.limit_rest(index, request);
+            let Some(word) = ops.word_mut(op) else {
+                return;
+            };
+            word.parked = false;
+            let bits = bits(MessageType::Expected, key.id(), word.tag);
+            match self.endpoint.unpark_recv(op, bits, MATCH) {
+                Ok(()) => {
+                    self.list_receive(key, op);
+                    self.limit_rest(op);
                 }
-                Ok(Received::Complete(outcome)) => {
-                    let completion = outcome.at_once(0);
-                    let error = super::code_of(completion.status);
-                    let error = super::check_source(error, peer.state, &completion);
-                    self.finish_op(index, error, i64::from(completion.transferred));
-                }
-                Err(error) => self.finish_op(index, code_of_post(error), 0),
+                Err(error) => self.fail(op, code_of_post(error)),
             }
         }
     }
@@ -480,7 +483,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// `from`, which was reaching out, turned out to be `into`.
     fn merge(&mut self, from: PeerKey, into: PeerKey) {
-        let Some(peer) = self.peers.get_mut(from) else {
+        let Some(peer) = self.peers().get(from) else {
             return;
         };
         log::debug!(
@@ -489,11 +492,21 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             into.id()
         );
         // Only after a second attempt are there any: they carry an id the other side has forgotten.
-        let posted = self.ops.list(&peer.receives);
+        let posted = peer.receives.all(self.endpoint.ops());
+        let (host, ops) = self.endpoint.split();
+        let Some(peer) = host.peers.get_mut(from) else {
+            return;
+        };
         let (conversation, has_provisional) = (peer.conversation, peer.has_provisional);
         let moved = peer.queued();
-        let queued = peer.take_queues();
+        let mut queued = peer.take_queues();
         peer.refs = peer.refs.saturating_sub(moved);
+        let mut all = Vec::new();
+        for list in &mut queued {
+            while let Some(op) = list.pop_front(ops) {
+                all.push(op);
+            }
+        }
         self.move_to(
             from,
             State::Disconnect {
@@ -501,9 +514,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             },
         );
         self.withdraw(&posted);
-        self.peers.rename(from, into);
+        self.peers_mut().rename(from, into);
         self.inbox_mut().rename(from, into);
-        let Some(peer) = self.peers.get_mut(into) else {
+        let (host, ops) = self.endpoint.split();
+        let Some(peer) = host.peers.get_mut(into) else {
             return;
         };
         peer.refs += moved;
@@ -512,15 +526,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             peer.conversation.on_ready();
         }
         peer.has_provisional |= has_provisional;
-        let queued: Vec<_> = queued.iter().flat_map(|list| self.ops.list(list)).collect();
-        for index in queued {
-            let op = self.ops.get_mut(index);
-            op.peer = into;
-            if op.kind == PostKind::Recv {
-                op.bits = bits(MessageType::Expected, into.id(), op.bits.0 as u32);
+        for op in all {
+            let Some(word) = ops.word_mut(op) else {
+                continue;
+            };
+            word.peer = into;
+            if let Some(kind) = word.kind() {
+                peer.queue_of(kind).push_back(ops, op);
             }
-            let kind = op.kind;
-            self.ops.push_back(peer.queue_of(kind), index);
         }
         self.look_through(into);
         self.post_queued_recvs(into);
@@ -537,11 +550,11 @@ pub(crate) fn code_of_post(error: PostError) -> i32 {
             limit: i64::from(u32::MAX),
         }
         .code(),
-        PostError::BadMask => Error::Transfer(Status::Aborted).code(),
         PostError::TooMany => Error::NoMemory {
             what: "an operation",
-            size: 192,
+            size: BLOCK,
         }
         .code(),
+        PostError::BadMask => Error::Transfer(Status::Aborted).code(),
     }
 }

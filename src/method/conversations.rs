@@ -9,12 +9,11 @@
 //! Knows nothing of: how connections are lost.
 
 use super::Method;
-use crate::op::table::{Op, OpIndex, Stage};
 use crate::peer::conversation::Conversation;
 use crate::peer::state::{Cause, State};
 use crate::peer::table::PeerKey;
 use mx_proto::port::Port;
-use mx_proto::{Clock, PartnerId, Status};
+use mx_proto::{Clock, PartnerId, RequestId, Status};
 use mx_sys::UserMemory;
 use std::time::Duration;
 
@@ -22,15 +21,17 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// An unexpected message is posted: what the host has posted for its exchange may wait.
     #[inline]
     pub(crate) fn open_conversation(&mut self, key: PeerKey) {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.peers_mut().get_mut(key) else {
             return;
         };
         peer.conversation
             .on_post(matches!(peer.state, State::Ready(_)));
         if std::mem::take(&mut peer.has_provisional) {
-            for index in self.provisional(key) {
-                self.ops.get_mut(index).provisional = false;
-                self.limit_recv(index, self.settings.recv_timeout);
+            for op in self.provisional(key) {
+                if let Some(word) = self.word_mut(op) {
+                    word.provisional = false;
+                }
+                self.limit_recv(op, self.settings.recv_timeout);
             }
         }
     }
@@ -38,7 +39,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// An unexpected message that came over `partner`'s connection is handed out.
     #[inline]
     pub(super) fn on_handed_out(&mut self, key: PeerKey, partner: PartnerId) {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.peers_mut().get_mut(key) else {
             return;
         };
         if peer.conversation == Conversation::Open {
@@ -52,59 +53,50 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// An expected send of a conversation that is cut has ended; nothing else of it can go on.
+    /// An expected send of a conversation that is cut ends; nothing else of it can go on.
     #[cold]
-    pub(crate) fn end_cut(&mut self, key: PeerKey, send: OpIndex) {
+    pub(crate) fn end_cut(&mut self, key: PeerKey, send: RequestId) {
         let code = Cause::Reset.code();
-        self.done.push(&mut self.ops, send, code, 0);
-        for index in self.provisional(key) {
+        self.fail(send, code);
+        for op in self.provisional(key) {
             // One that is provisional has the same code when its time is over.
-            self.call_off(index, code, Status::Timeout);
+            self.call_off(op, Status::Timeout);
         }
     }
 
     /// A receive has been posted in a conversation that is cut.
     #[cold]
-    pub(crate) fn on_provisional(&mut self, index: OpIndex) {
-        let op = self.ops.get_mut(index);
-        op.provisional = true;
-        let key = op.peer;
-        if let Some(peer) = self.peers.get_mut(key) {
+    pub(crate) fn on_provisional(&mut self, op: RequestId) {
+        let Some(word) = self.word_mut(op) else {
+            return;
+        };
+        word.provisional = true;
+        let key = word.peer;
+        if let Some(peer) = self.peers_mut().get_mut(key) {
             peer.has_provisional = true;
         }
         let limits = [self.settings.recv_timeout, self.endpoint.peer_timeout()];
-        self.limit_recv(index, limits.into_iter().flatten().min());
+        self.limit_recv(op, limits.into_iter().flatten().min());
     }
 
-    /// Limits how long a receive waits from now on, in its queue and at the endpoint.
-    fn limit_recv(&mut self, index: OpIndex, limit: Option<Duration>) {
-        match self.ops.get(index).stage {
-            Stage::Queued => self.limit_queued_to(index, limit),
-            Stage::Posted(request) => {
-                self.endpoint.limit_waiting(request, limit);
+    /// Limits how long a receive waits from now on, in its queue or at the endpoint.
+    fn limit_recv(&mut self, op: RequestId, limit: Option<Duration>) {
+        match self.word(op).is_some_and(|word| word.parked) {
+            true => self.limit_queued_to(op, limit),
+            false => {
+                self.endpoint.limit_waiting(op, limit);
             }
-            Stage::Free | Stage::Done => {}
         }
     }
 
-    fn provisional(&self, key: PeerKey) -> Vec<OpIndex> {
-        let Some(peer) = self.peers.get(key) else {
+    fn provisional(&self, key: PeerKey) -> Vec<RequestId> {
+        let Some(peer) = self.peers().get(key) else {
             return Vec::new();
         };
         let lists = [&peer.queued_recvs, &peer.receives].into_iter();
-        let mut found: Vec<_> = lists.flat_map(|list| self.ops.list(list)).collect();
-        found.retain(|index| self.ops.get(*index).provisional);
+        let ops = self.endpoint.ops();
+        let mut found: Vec<_> = lists.flat_map(|list| list.all(ops)).collect();
+        found.retain(|op| ops.word(*op).is_some_and(|word| word.provisional));
         found
-    }
-}
-
-impl Op {
-    /// The code of an operation whose time is over.
-    pub(crate) fn timeout_code(&self) -> i32 {
-        if self.provisional {
-            Cause::Reset.code()
-        } else {
-            Cause::TimedOut.code()
-        }
     }
 }

@@ -10,40 +10,44 @@
 //!                gone       its id rests, then is given out again
 //! ```
 
-use super::Method;
+use super::{Host, Method};
 use crate::abi::types::bmi_method_addr;
-use crate::op::table::{OpIndex, OpList, Stage};
+use crate::op::list::OpList;
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{Inbound, PeerKey};
 use crate::peer::words::Words;
 use mx_proto::ledger::Borrower;
 use mx_proto::port::Port;
-use mx_proto::{Clock, Status};
+use mx_proto::{Clock, RequestId, Status};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Every change of a peer's state.
     pub(crate) fn move_to(&mut self, key: PeerKey, next: State) {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.peers().get(key) else {
             return;
         };
         log::debug!("{} (id {}): {} -> {next}", peer.name, key.id(), peer.state);
         let (before, after) = (peer.state.is_wait(), next.is_wait());
+        let limit = self.settings.connect_timeout;
+        let until = limit.filter(|_| after && !before);
+        let until = until.map(|span| {
+            let at = self.endpoint.clock().now().after(span);
+            (at, self.endpoint.remind(at, key.to_word()))
+        });
+        let Host { peers, inbox, .. } = self.endpoint.owner_mut();
+        let Some(peer) = peers.get_mut(key) else {
+            return;
+        };
         peer.state.become_next(next);
-        if after && !before {
-            if let Some(span) = self.settings.connect_timeout {
-                let until = self.endpoint.clock().now().after(span);
-                peer.wait_until = Some((until, self.endpoint.remind(until, key.to_word())));
-            }
-        } else if before
-            && !after
-            && let Some((_, reminder)) = peer.wait_until.take()
-        {
-            self.endpoint.forget_reminder(reminder, key.to_word());
-        }
+        let over = match (before, after) {
+            (false, true) => std::mem::replace(&mut peer.wait_until, until),
+            (true, false) => peer.wait_until.take(),
+            _ => None,
+        };
         if let State::Disconnect { .. } = next {
             peer.conversation.on_loss();
-            self.endpoint.owner_mut().inbox.abandoned.forget(key.id());
+            inbox.abandoned.forget(key.id());
         }
         if next.partner().is_none() {
             // Credits do not outlive the connection, on either side.
@@ -52,7 +56,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             peer.words = Words::default();
             (peer.answered, peer.again) = (false, 0);
             self.stalls.on_end(peer);
-            self.endpoint.owner_mut().inbox.lose(key);
+            inbox.lose(key);
             self.early.retain(|(of, _)| *of != key);
         }
         if let State::Ready(_) = next
@@ -60,12 +64,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         {
             *forgotten = false;
         }
+        if let Some((_, reminder)) = over {
+            self.endpoint.forget_reminder(reminder, key.to_word());
+        }
     }
 
     /// Ends what there is with a peer: everything with it completes with `cause`. With `tell`,
     /// the peer is told. Does nothing in INIT and DISCONNECT.
     pub(crate) fn disconnect(&mut self, key: PeerKey, cause: Cause, tell: bool) {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let (host, ops) = self.endpoint.split();
+        let Some(peer) = host.peers.get_mut(key) else {
             return;
         };
         if matches!(peer.state, State::Init | State::Disconnect { .. }) {
@@ -76,7 +84,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         // Kept until everything below is done.
         peer.refs += 1;
         let queued = peer.take_queues();
-        let receives = self.ops.list(&peer.receives);
+        let receives = peer.receives.all(ops);
         self.move_to(key, State::Disconnect { cause });
         if let Some(request) = connect
             && self.endpoint.cancel_unmatched(request)
@@ -97,24 +105,37 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     /// Ends posted receives as the operations of a partner that is lost; they complete with its cause.
-    pub(super) fn withdraw(&mut self, receives: &[OpIndex]) {
-        for &index in receives {
-            if let Stage::Posted(request) = self.ops.get(index).stage {
-                self.endpoint.end(request, Status::Unreachable);
-            }
+    pub(super) fn withdraw(&mut self, receives: &[RequestId]) {
+        for &op in receives {
+            self.endpoint.end(op, Status::Unreachable);
         }
+    }
+
+    /// An operation of the host's that the endpoint has and that is in no queue ends with this code.
+    pub(crate) fn fail(&mut self, op: RequestId, code: i32) {
+        if let Some(word) = self.word_mut(op) {
+            word.set_end(code, 0);
+        }
+        self.endpoint.end(op, Status::Unreachable);
     }
 
     /// A reference is given back. The last one ends DISCONNECT.
     #[inline]
     pub(crate) fn release(&mut self, key: PeerKey) {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.peers_mut().get_mut(key) else {
             return;
         };
         debug_assert!(peer.refs > 0, "{} has no reference to give back", peer.name);
         peer.refs = peer.refs.saturating_sub(1);
-        // Those in its queues do not hold up DISCONNECT, they wait for its end.
-        if peer.refs == peer.queued() && matches!(peer.state, State::Disconnect { .. }) {
+        self.look_after(key);
+    }
+
+    /// DISCONNECT is over when nothing refers to the peer but what is in its queues: that waits for it.
+    pub(super) fn look_after(&mut self, key: PeerKey) {
+        if let Some(peer) = self.peers().get(key)
+            && peer.refs == peer.queued()
+            && matches!(peer.state, State::Disconnect { .. })
+        {
             self.end_disconnect(key);
         }
     }
@@ -124,20 +145,20 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn end_disconnect(&mut self, key: PeerKey) {
         self.move_to(key, State::Init);
         if let Some(note) = self
-            .peers
+            .peers_mut()
             .get_mut(key)
             .and_then(|peer| peer.returning.take())
         {
             self.inbox_mut().defer(note);
         }
-        if self.peers.get(key).is_some_and(|peer| peer.queued() > 0) {
+        if self.peers().get(key).is_some_and(|peer| peer.queued() > 0) {
             if let Err(error) = self.begin_connect(key) {
                 log::warn!("{error}");
                 self.fail_queued(key, error.code());
             }
             return;
         }
-        if let Some(peer) = self.peers.get_mut(key)
+        if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key)
             && let Inbound::Known {
                 name, forgotten, ..
             } = &mut peer.inbound
@@ -151,7 +172,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// INIT, and no connection can be started: what waits for one fails.
     fn fail_queued(&mut self, key: PeerKey, code: i32) {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.peers_mut().get_mut(key) else {
             return;
         };
         let queued = peer.take_queues();
@@ -160,29 +181,31 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     fn fail_all(&mut self, lists: [OpList; 3], code: i32) {
         for mut list in lists {
-            while let Some(index) = self.ops.pop_front(&mut list) {
-                self.ops.take_memory(index);
-                self.finish_op(index, code, 0);
+            while let Some(op) = list.pop_front(self.endpoint.split().1) {
+                self.fail(op, code);
             }
         }
     }
 
     /// A peer nobody knows and nobody needs is removed.
     pub(crate) fn maybe_remove(&mut self, key: PeerKey) {
-        let Some(peer) = self.peers.get(key) else {
+        let Some(peer) = self.peers().get(key) else {
             return;
         };
         let wanted = !peer.objects.is_empty() || peer.refs > 0 || peer.state != State::Init;
         if !wanted && !self.inbox().holds(key) {
             log::debug!("{} (id {}) is gone", peer.name, key.id());
             self.inbox_mut().abandoned.forget(key.id());
-            self.peers.remove(key);
+            self.peers_mut().remove(key);
         }
     }
 
     /// The host has no more use for an address object. The last one takes its peer with it.
     pub fn drop_addr(&mut self, addr: *mut bmi_method_addr) {
-        if let Some(peer) = self.peers.of_addr(addr).and_then(|key| self.peers.get(key))
+        if let Some(peer) = self
+            .peers()
+            .of_addr(addr)
+            .and_then(|key| self.peers().get(key))
             && let Inbound::Known {
                 addr: known, name, ..
             } = peer.inbound
@@ -191,11 +214,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             // The host has found out by itself, and its name for the peer means nothing any more.
             self.forgotten.retain(|forgotten| *forgotten != name);
         }
-        let Some(key) = self.peers.detach(addr) else {
+        let Some(key) = self.peers_mut().detach(addr) else {
             return;
         };
         let last = self
-            .peers
+            .peers()
             .get(key)
             .is_some_and(|peer| peer.objects.is_empty());
         if last {
@@ -209,7 +232,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// May the host drop the object of a peer that came to us? Yes when it is dead and nothing of
     /// it is left.
     pub fn may_drop(&self, addr: *mut bmi_method_addr) -> bool {
-        let Some(peer) = self.peers.of_addr(addr).and_then(|key| self.peers.get(key)) else {
+        let Some(peer) = self
+            .peers()
+            .of_addr(addr)
+            .and_then(|key| self.peers().get(key))
+        else {
             return false;
         };
         let came = matches!(peer.inbound, Inbound::Known { addr: known, .. } if known == addr);

@@ -87,8 +87,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 tickets: tickets as u64,
             },
             queues: QueueGauges {
-                peers: self.peers.len() as u64,
-                operations: self.ops.len() as u64,
+                peers: self.peers().len() as u64,
+                operations: self.operations() as u64,
                 ready: inbox.len() as u64,
                 coming: inbox.coming() as u64,
                 held_peers: inbox.held() as u64,
@@ -110,7 +110,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// What there is to see of a peer; of one that is gone as if it had never been.
     pub fn peer_gauges(&self, key: PeerKey) -> PeerGauges {
-        let Some(peer) = self.peers.get(key) else {
+        let Some(peer) = self.peers().get(key) else {
             return PeerGauges::NONE;
         };
         let ready = matches!(peer.state, State::Ready(_));

@@ -57,7 +57,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         loop {
             let key = self.inbox().first_peer()?;
-            let Some(peer) = self.peers.get(key) else {
+            let Some(peer) = self.peers().get(key) else {
                 // Its address was dropped: nobody could be named as the sender.
                 drop(self.inbox_mut().pop());
                 continue;
@@ -81,13 +81,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Makes the object of a peer that came to us.
     #[cold]
     fn introduce(&mut self, key: PeerKey) -> NonNull<bmi_method_addr> {
-        let (name, nic) = match self.peers.get(key) {
+        let (name, nic) = match self.peers().get(key) {
             Some(peer) => (name_of(peer), Some(peer.target.nic)),
             None => (nameless(), None),
         };
         let addr = address::create(name, nic);
-        self.peers.attach(addr.as_ptr(), key, false);
-        if let Some(peer) = self.peers.get_mut(key) {
+        self.peers_mut().attach(addr.as_ptr(), key, false);
+        if let Some(peer) = self.peers_mut().get_mut(key) {
             peer.inbound = Inbound::Registering(addr.as_ptr());
         }
         self.registering = true;
@@ -102,14 +102,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let addr = addr.as_ptr();
         if name == 0 {
             log::error!("the host could not take the address of a new peer");
-            self.peers.detach(addr);
+            self.peers_mut().detach(addr);
             address::remove(addr);
             return false;
         }
         let Some(peer) = self
-            .peers
+            .peers()
             .of_addr(addr)
-            .and_then(|key| self.peers.get_mut(key))
+            .and_then(|key| self.peers_mut().get_mut(key))
         else {
             return false;
         };

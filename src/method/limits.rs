@@ -14,11 +14,11 @@
 //!
 //! Knows nothing of: handshakes.
 
-use super::{Method, PostKind, QUEUES, Reports};
-use crate::op::table::{OpIndex, OpList};
+use super::{Method, PostKind, QUEUES};
+use crate::op::list::OpList;
 use crate::peer::table::{Peer, PeerKey};
 use mx_proto::port::Port;
-use mx_proto::{Clock, Endpoint, Instant, PartnerId, RequestId};
+use mx_proto::{Clock, Instant, PartnerId, RequestId, Status};
 use mx_sys::UserMemory;
 use std::time::Duration;
 
@@ -44,37 +44,39 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     /// An operation that has been posted waits in a queue of its peer.
-    pub(crate) fn limit_queued(&mut self, index: OpIndex) {
-        let limit = self.limit(self.ops.get(index).kind);
+    pub(crate) fn limit_queued(&mut self, op: RequestId, kind: PostKind) {
+        let limit = self.limit(kind);
         if limit.is_some() {
-            self.limit_queued_to(index, limit);
+            self.limit_queued_to(op, limit);
         }
     }
 
     /// A queued operation waits for so long from now on.
-    pub(super) fn limit_queued_to(&mut self, index: OpIndex, limit: Option<Duration>) {
+    pub(super) fn limit_queued_to(&mut self, op: RequestId, limit: Option<Duration>) {
         let now = self.endpoint.clock().now();
         let until = limit.map_or(FOR_EVER, |limit| now.after(limit));
-        let op = self.ops.get_mut(index);
-        op.until = until;
-        let key = op.peer;
+        let Some(word) = self.word_mut(op) else {
+            return;
+        };
+        word.until = until;
+        let key = word.peer;
         if until != FOR_EVER {
             self.look_at(key, until);
         }
     }
 
     /// An operation has gone from its queue to the endpoint: it has the rest of its time.
-    pub(super) fn limit_rest(&mut self, index: OpIndex, request: RequestId) {
-        let until = self.ops.get(index).until;
+    pub(super) fn limit_rest(&mut self, op: RequestId) {
+        let until = self.word(op).map_or(FOR_EVER, |word| word.until);
         if until != FOR_EVER {
             let rest = until.since(self.endpoint.clock().now());
-            self.endpoint.limit_waiting(request, Some(rest));
+            self.endpoint.limit_waiting(op, Some(rest));
         }
     }
 
     /// Looks through a peer's queues at `at`, if not before.
     fn look_at(&mut self, key: PeerKey, at: Instant) {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.peers().get(key) else {
             return;
         };
         let word = key.to_word() | QUEUES;
@@ -84,54 +86,92 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             self.endpoint.forget_reminder(reminder, word);
         }
-        peer.look_at = Some((at, self.endpoint.remind(at, word)));
+        let reminder = self.endpoint.remind(at, word);
+        if let Some(peer) = self.peers_mut().get_mut(key) {
+            peer.look_at = Some((at, reminder));
+        }
     }
 
     /// A peer has got operations that were queued with another one.
     pub(super) fn look_through(&mut self, key: PeerKey) {
-        let Some(peer) = self.peers.get(key) else {
+        let Some(peer) = self.peers().get(key) else {
             return;
         };
-        let queued = self.queued_of(peer);
-        let soonest = queued.iter().map(|index| self.ops.get(*index).until).min();
+        let queued = self.queued_of(peer).into_iter();
+        let soonest = queued.filter_map(|op| Some(self.word(op)?.until)).min();
         if let Some(soonest) = soonest.filter(|at| *at != FOR_EVER) {
             self.look_at(key, soonest);
         }
     }
 
-    fn queued_of(&self, peer: &Peer) -> Vec<OpIndex> {
+    fn queued_of(&self, peer: &Peer) -> Vec<RequestId> {
         let lists = peer.queues().into_iter();
-        lists.flat_map(|list| self.ops.list(list)).collect()
+        lists
+            .flat_map(|list| list.all(self.endpoint.ops()))
+            .collect()
     }
 
     /// Ends queued operations of a peer's that have waited for too long.
     pub(super) fn expire_queued(&mut self, key: PeerKey, now: Instant) -> bool {
-        let Some(peer) = self.peers.get(key) else {
+        let Some(peer) = self.peers().get(key) else {
             return false;
         };
         let (mut soonest, mut late) = (FOR_EVER, Vec::new());
-        for index in self.queued_of(peer) {
-            match self.ops.get(index).until {
-                until if until <= now => late.push(index),
+        for op in self.queued_of(peer) {
+            match self.word(op).map_or(FOR_EVER, |word| word.until) {
+                until if until <= now => late.push(op),
                 until => soonest = soonest.min(until),
             }
         }
         if soonest != FOR_EVER {
             self.look_at(key, soonest);
         }
-        for index in &late {
-            self.unqueue(*index);
-            let code = self.ops.get(*index).timeout_code();
-            self.finish_op(*index, code, 0);
+        for op in &late {
+            self.call_off(*op, Status::Timeout);
         }
         !late.is_empty()
+    }
+
+    /// The endpoint has a receive for a peer's messages, unless it is over.
+    #[inline(always)]
+    pub(crate) fn list_receive(&mut self, key: PeerKey, op: RequestId) {
+        let (host, ops) = self.endpoint.split();
+        if ops.is_done(op) {
+            return;
+        }
+        if let (Some(word), Some(peer)) = (ops.word_mut(op), host.peers.get_mut(key)) {
+            word.listed = true;
+            peer.receives.push_back(ops, op);
+        }
+        self.watch(key);
+    }
+
+    /// There are receives for the peer's messages: the endpoint watches it, which it has to be told
+    /// once until it asks.
+    #[inline(always)]
+    pub(crate) fn watch(&mut self, key: PeerKey) {
+        if let Some(peer) = self.peers().get(key)
+            && peer.watched != peer.state.partner()
+        {
+            self.begin_watch(key);
+        }
+    }
+
+    #[cold]
+    fn begin_watch(&mut self, key: PeerKey) {
+        if let Some(peer) = self.peers_mut().get_mut(key) {
+            peer.watched = peer.state.partner();
+            if let Some(partner) = peer.watched {
+                self.endpoint.watch(partner, true);
+            }
+        }
     }
 
     /// The endpoint asks whether a partner still has to be watched for receives' sake.
     #[cold]
     pub(super) fn on_watched(&mut self, partner: PartnerId, context: u64) {
         let key = PeerKey::from_word(context);
-        let peer = self.peers.get_mut(key);
+        let peer = self.peers_mut().get_mut(key);
         let peer = peer.filter(|peer| peer.watched == Some(partner));
         if let Some(peer) = peer {
             if !peer.receives.is_empty() {
@@ -175,30 +215,5 @@ impl Peer {
     #[inline]
     pub(crate) fn queued(&self) -> u32 {
         self.queues().iter().map(|list| list.len() as u32).sum()
-    }
-
-    /// There are receives for the peer's messages: `endpoint` watches it, which it has to be told
-    /// once until it asks.
-    #[inline(always)]
-    pub(crate) fn watch<P: Port<UserMemory>, C: Clock>(
-        &mut self,
-        endpoint: &mut Endpoint<P, C, Reports>,
-    ) {
-        let partner = self.state.partner();
-        if self.watched != partner {
-            self.begin_watch(endpoint, partner);
-        }
-    }
-
-    #[cold]
-    fn begin_watch<P: Port<UserMemory>, C: Clock>(
-        &mut self,
-        endpoint: &mut Endpoint<P, C, Reports>,
-        partner: Option<PartnerId>,
-    ) {
-        self.watched = partner;
-        if let Some(partner) = partner {
-            endpoint.watch(partner, true);
-        }
     }
 }

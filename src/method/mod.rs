@@ -5,33 +5,36 @@
 //!   post    cancel     test*                         lookup  drop
 //!     |       |          ^                              |
 //!     v       v          |                              v
-//!   Ops --- queues --- Completions      Inbox        Peers: states, handshake
+//!   queues            contexts         Inbox        Peers: states, handshake       Host, the owner
 //!     |                  ^               ^              |
 //!     v                  |               |              v
-//!   +------------------ Endpoint (mx-proto) over some port and clock ----+
+//!   +-- records -------- Endpoint (mx-proto) over some port and clock ----+
 //! ```
 //!
 //! It knows no lock, no thread and no C: `instance` puts one behind a lock for the process, and on
 //! the simulator several run in one thread.
 //!
-//! What the endpoint reports is of three classes (GASNet's), each with a limit to what one call of
+//! An operation has one record, the endpoint's, and a word of the method's beside it (`../op`). When it is over
+//! its owner puts it into the list of its context, and that is all until the host asks.
+//!
+//! What else the endpoint reports is of three classes (GASNet's), each with a limit to what one call of
 //! [`Method::progress`] deals with, so that none keeps the others waiting:
 //!
 //! ```text
 //!   SYS   lost partners, the handshake, credits     need nothing; a storm of callers is taken on
 //!   |                                               in portions
-//!   SAFE  completions                               need nothing: their memory is the host's
+//!   SAFE  the ends of what is none of the host's    need nothing
 //!   |
 //!   AM    unexpected messages                       taken in when their credits are there
 //! ```
 //!
 //! What lends and uses credits is counted as it arrives, before everything. Of one partner's,
-//! completions come first, then its loss, then the handshake of its next life, so that nothing is
+//! ends come first, then its loss, then the handshake of its next life, so that nothing is
 //! taken for a new life's that belongs to the old one: what is left over of a class keeps those
 //! behind it waiting. What we send ourselves, credits included, goes in any case.
 //!
 //! Owns: everything of one life of the method. The files beside this one hold its parts:
-//! `reports` what the endpoint has said, `connect` the handshake, `refusals` what nothing comes of,
+//! `host` what the endpoint tells and whom it is about, `connect` the handshake, `refusals` what nothing comes of,
 //! `down` how peers are lost, `conversations` what a lost connection has cut, `limits` how long
 //! operations wait, `sending` what sends wait for, `tickets` who may have another one, `bounce` copies of
 //! small ones, `gauges` what can be seen of all this, `warnings` which limits were hit, `../op/post`
@@ -42,35 +45,35 @@ mod connect;
 mod conversations;
 mod down;
 mod gauges;
+mod host;
 mod inbound;
 mod limits;
 mod refusals;
-mod reports;
+
 mod sending;
 mod tickets;
 mod warnings;
 
 pub use gauges::{PeerGauges, Stalled};
+use host::End;
+pub use host::{CONTEXTS, Done, Host};
 pub use inbound::{Handout, Unexpected};
 pub(crate) use limits::FOR_EVER;
-pub use reports::Reports;
 pub(crate) use warnings::{Alarm, Alarms, most_of};
 
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
-use crate::completion::{Completions, Done};
 use crate::config::{Config, PollLimits, lender_settings};
 use crate::error::Error;
 use crate::match_layout::PEER_ID_MAX;
-use crate::op::table::{OpIndex, Ops, Stage};
+use crate::op::word::{Role, Word};
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{PeerKey, Peers};
-use crate::unexpected::{Inbox, Pick, RECEIVE};
+use crate::unexpected::{Inbox, Pick};
 use libc::c_void;
 use mx_proto::ledger::{Lender, LenderSettings};
-use mx_proto::owner::Queue;
 use mx_proto::port::Port;
 use mx_proto::supply::Claim;
-use mx_proto::{Clock, Completion, Down, Endpoint, Instant, Kind, Received, Status};
+use mx_proto::{Clock, Down, Endpoint, Instant, Outcome, Received, RequestId, Status};
 use mx_sys::UserMemory;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -183,15 +186,12 @@ impl Default for Settings {
 /// A running method over port `P` with clock `C`.
 #[derive(Debug)]
 pub struct Method<P, C> {
-    pub(crate) endpoint: Endpoint<P, C, Reports>,
+    pub(crate) endpoint: Endpoint<P, C, Host>,
     pub(crate) settings: Settings,
     /// What we call ourselves in CONN_REQ.
     name: String,
-    pub(crate) peers: Peers,
-    pub(crate) ops: Ops,
     /// Room for one more of them.
     pub(crate) room: Claim,
-    pub(crate) done: Completions,
     /// Sends that the endpoint has.
     pub(crate) tickets: Tickets,
     /// Copies of small sends.
@@ -213,17 +213,13 @@ pub struct Method<P, C> {
 /// What all tables have for an operation, the endpoint's included ([`Claim::new`]).
 pub(crate) const OPERATION_COST: usize = 2 << 10;
 
-/// Set in the context word of handshake sends.
-const HANDSHAKE: u64 = 1 << 63;
-
 /// The bit of [`Method::take_produced`] for unexpected messages; those below are the contexts.
 pub const UNEXPECTED_READY: u64 = 1 << 16;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// A method that calls itself `name` and uses `endpoint`, which must have been made with
     /// [`crate::match_layout::KEY`].
-    pub fn new(settings: Settings, name: String, endpoint: Endpoint<P, C, Reports>) -> Self {
-        let peers = Peers::new(settings.peer_limit);
+    pub fn new(settings: Settings, name: String, endpoint: Endpoint<P, C, Host>) -> Self {
         let room = Claim::new(endpoint.supply(), OPERATION_COST);
         Self {
             early_alarm: warnings::most_of_lent(endpoint.unexpected_usage().1),
@@ -235,10 +231,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             early: Vec::new(),
             settings,
             name,
-            peers,
-            ops: Ops::default(),
             room,
-            done: Completions::default(),
             forgotten: Vec::new(),
             registering: false,
         }
@@ -250,12 +243,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     /// The endpoint below.
-    pub fn endpoint(&self) -> &Endpoint<P, C, Reports> {
+    pub fn endpoint(&self) -> &Endpoint<P, C, Host> {
         &self.endpoint
     }
 
     /// The endpoint below, to arm and disarm it and to reach its port.
-    pub fn endpoint_mut(&mut self) -> &mut Endpoint<P, C, Reports> {
+    pub fn endpoint_mut(&mut self) -> &mut Endpoint<P, C, Host> {
         &mut self.endpoint
     }
 
@@ -273,12 +266,17 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// The peers, to look at.
     pub fn peers(&self) -> &Peers {
-        &self.peers
+        &self.endpoint.owner().peers
+    }
+
+    #[inline]
+    pub(crate) fn peers_mut(&mut self) -> &mut Peers {
+        &mut self.endpoint.owner_mut().peers
     }
 
     /// Operations posted and not handed out.
     pub fn operations(&self) -> usize {
-        self.ops.len()
+        self.endpoint.ops().places().shown()
     }
 
     /// Unexpected messages that can be had now.
@@ -303,7 +301,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// Completions that wait in a context.
     pub fn done_waiting(&self, context: i64) -> usize {
-        self.done.waiting(context as u8)
+        self.endpoint.owner().done_waiting(context as usize)
     }
 
     /// Takes in what has arrived and gives out what can go. Never blocks. Returns whether anything
@@ -360,8 +358,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// [`UNEXPECTED_READY`].
     #[inline]
     pub fn take_produced(&mut self) -> u64 {
-        let mut produced = self.done.take_produced();
-        if self.inbox_mut().take_produced() {
+        let host = self.endpoint.owner_mut();
+        let mut produced = host.take_produced();
+        if host.inbox.take_produced() {
             produced |= UNEXPECTED_READY;
         }
         produced
@@ -370,17 +369,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// The end of operation `id`, if it has come.
     #[inline]
     pub fn take_done(&mut self, id: i64, context: i64) -> Result<Option<Done>, Box<Error>> {
-        let index = self.find(id, context)?;
-        Ok(match self.ops.get(index).stage {
-            Stage::Done => Some(self.done.take(&mut self.ops, index)),
-            _ => None,
-        })
+        let op = self.find(id, context)?;
+        let (host, ops) = self.endpoint.split();
+        Ok(host.take(ops, op))
     }
 
     /// The oldest completed operation of a context.
     #[inline]
     pub fn pop_done(&mut self, context: i64) -> Option<Done> {
-        self.done.pop(&mut self.ops, context as u8)
+        let (host, ops) = self.endpoint.split();
+        host.pop(ops, context as usize)
     }
 
     /// Completions that nobody picks up any more.
@@ -409,9 +407,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// may still have to leave: that is [`Self::leave`].
     pub fn close(&mut self) {
         self.endpoint.close();
-        let reports = self.endpoint.owner_mut();
-        reports.ends = Queue::default();
-        reports.deaf = true;
+        let host = self.endpoint.owner_mut();
+        host.ends.clear();
+        host.downs.clear();
+        host.todo.clear();
+        host.deaf = true;
     }
 
     /// The only thing to be called after [`Self::close`]: gives out what can go. Whoever comes now is
@@ -426,11 +426,20 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     #[inline]
-    pub(crate) fn find(&self, id: i64, context: i64) -> Result<OpIndex, Box<Error>> {
-        match self.ops.find(id) {
-            Some(index) if i64::from(self.ops.get(index).context) == context => Ok(index),
-            _ => Err(unknown_operation(id, context)),
-        }
+    pub(crate) fn find(&self, id: i64, context: i64) -> Result<RequestId, Box<Error>> {
+        Host::find(self.endpoint.ops(), id, context).ok_or_else(|| unknown_operation(id, context))
+    }
+
+    /// What it keeps of an operation.
+    #[inline]
+    pub(crate) fn word(&self, op: RequestId) -> Option<&Word> {
+        self.endpoint.ops().word(op)
+    }
+
+    /// The same to change it.
+    #[inline]
+    pub(crate) fn word_mut(&mut self, op: RequestId) -> Option<&mut Word> {
+        self.endpoint.split().1.word_mut(op)
     }
 
     /// Takes in everything the endpoint has to say.
@@ -445,17 +454,20 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let mut busy = false;
         loop {
             while limits.safe > 0
-                && let Some(completion) = self.endpoint.owner_mut().ends.next_completion()
+                && let Some(end) = self.endpoint.owner_mut().ends.pop_front()
             {
                 limits.safe -= 1;
-                self.on_completion(&completion);
+                self.on_end(&end);
                 busy = true;
             }
             if limits.safe == 0 {
                 return busy;
             }
-            if let Some(down) = self.endpoint.owner_mut().ends.next_down() {
+            if let Some(down) = self.endpoint.owner_mut().downs.pop_front() {
                 self.on_down(&down);
+            } else if let Some(key) = self.endpoint.owner_mut().todo.pop() {
+                self.line_up(key);
+                self.look_after(key);
             } else if limits.sys > 0
                 && let Some(note) = self.inbox_mut().pop_note()
             {
@@ -484,83 +496,42 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn tend_credits(&mut self, at: Instant) -> bool {
         self.inbox_mut().now = self.endpoint.clock().now();
         at <= self.inbox_mut().now && {
-            let peers = &self.peers;
-            let (reports, crowds) = self.endpoint.owner_and_crowds();
+            let (host, crowds) = self.endpoint.owner_and_crowds();
+            let peers = &host.peers;
             let crowded = move |id| {
                 let peer = peers.with_id(id).and_then(|key| peers.get(key));
                 let partner = peer.and_then(|peer| peer.state.partner());
                 partner.is_some_and(&crowds)
             };
-            let inbox = &mut reports.inbox;
+            let inbox = &mut host.inbox;
             inbox.lender.tick_unless(inbox.now, crowded);
             self.drain()
         }
     }
 
-    #[inline]
-    fn on_completion(&mut self, completion: &Completion) {
-        let context = completion.context;
-        match completion.kind {
-            Kind::Send if context & HANDSHAKE == 0 => self.on_op(completion),
-            Kind::Send if context == bounce::BOUNCED => self.on_bounced(completion),
-            Kind::Recv if context & RECEIVE == 0 => self.on_op(completion),
-            Kind::Recv => self.inbox_mut().on_received(context, completion),
-            Kind::Send => self.on_handshake_sent(completion),
-            Kind::Connect => self.on_connected(completion),
+    /// An operation that is none of the host's is over.
+    #[cold]
+    fn on_end(&mut self, end: &End) {
+        match end.role {
+            Role::Fetch => self.inbox_mut().on_received(end.number, &end.how),
+            Role::Handshake => self.on_handshake_sent(end.peer, &end.how),
+            Role::Connect => self.on_connected(end.peer, end.op, &end.how),
+            Role::Copy => self.on_bounced(end.peer, &end.how),
+            // The other side's loss is told by itself.
+            Role::Control | Role::Posted(_) => {}
         }
     }
 
     fn on_down(&mut self, down: &Down) {
         let key = PeerKey::from_word(down.context);
         let of_now = self
-            .peers
+            .peers()
             .get(key)
             .is_some_and(|peer| peer.state.partner() == Some(down.partner));
         let cause = Cause::of_down(down.reason);
         if of_now && !(cause == Cause::Reset && self.retry(key)) {
             self.disconnect(key, cause, false);
         }
-    }
-
-    /// The endpoint has finished with an operation.
-    #[inline]
-    fn on_op(&mut self, completion: &Completion) {
-        let index = OpIndex::from_number(completion.context as u32);
-        let op = *self.ops.get(index);
-        if op.stage != Stage::Posted(completion.request) {
-            debug_assert!(false, "{completion:?} is about {op:?}");
-            return;
-        }
-        let mut error = code_of(completion.status);
-        if completion.status == Status::Timeout {
-            error = op.timeout_code();
-        }
-        if matches!(completion.status, Status::Timeout | Status::Cancelled) && !completion.matched {
-            self.give_up(&op);
-        }
-        if op.kind != PostKind::Recv && !completion.announced {
-            self.unstamp(&op);
-        }
-        if let Some(peer) = self.peers.get_mut(op.peer) {
-            if op.kind == PostKind::Recv {
-                self.ops.unlink(&mut peer.receives, index);
-                error = check_source(error, peer.state, completion);
-            }
-            if let State::Disconnect { cause } = peer.state
-                && completion.status == Status::Unreachable
-            {
-                error = cause.code();
-            }
-        }
-        self.finish_op(index, error, i64::from(completion.transferred));
-    }
-
-    /// An operation, in none of its peer's lists any more, is over.
-    #[inline]
-    pub(crate) fn finish_op(&mut self, index: OpIndex, error: i32, size: i64) {
-        let key = self.ops.get(index).peer;
-        self.done.push(&mut self.ops, index, error, size);
-        self.release(key);
     }
 
     /// Receives messages that were left at the endpoint, as far as there is room.
@@ -598,10 +569,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             (busy, passed) = (true, 0);
             left -= 1;
             // Only this message: the buffer is made for it, whoever may come next.
-            if let Some(Received::Complete(outcome)) =
-                self.endpoint.recv_present(bits, mask, memory, context)
+            let word = Word::fetch(context);
+            if let Some(Received::Complete(how)) =
+                self.endpoint.recv_present(bits, mask, memory, word)
             {
-                self.on_completion(&outcome.at_once(context));
+                self.inbox_mut().on_received(context, &how);
             }
         }
         if busy {
@@ -615,7 +587,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn on_due(&mut self, word: u64) -> bool {
         let now = self.endpoint.clock().now();
         let key = PeerKey::from_word(word & !QUEUES);
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.peers_mut().get_mut(key) else {
             return false;
         };
         let kept = match word & QUEUES {
@@ -663,7 +635,7 @@ pub(crate) fn code_of(status: Status) -> i32 {
 /// The source is not part of matching. A message from somebody else than the peer the receive was
 /// posted for has been forged with that peer's id, and must not pass for its data.
 #[inline]
-pub(crate) fn check_source(error: i32, state: State, completion: &Completion) -> i32 {
+pub(crate) fn check_source(error: i32, state: State, completion: &Outcome) -> i32 {
     let delivered = matches!(completion.status, Status::Success | Status::Truncated);
     match state.partner() {
         Some(partner) if delivered && partner != completion.partner => {

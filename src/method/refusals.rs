@@ -30,7 +30,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         };
         let key = PeerKey::from_word(context);
-        if self.peers.get(key).is_some() {
+        if self.peers().get(key).is_some() {
             // What it has with us can go on.
             if self.calls_again(key) {
                 return;
@@ -62,7 +62,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// A peer that is connected calls again. True: too often, it has been disconnected.
     pub(super) fn calls_again(&mut self, key: PeerKey) -> bool {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.peers_mut().get_mut(key) else {
             return false;
         };
         peer.again = peer.again.saturating_add(1);

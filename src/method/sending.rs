@@ -24,15 +24,15 @@
 //! a ticket.
 
 use super::connect::code_of_post;
-use super::{Alarm, HANDSHAKE, Method, PostKind};
+use super::{Alarm, Method, PostKind};
 use crate::match_layout::{MessageType, bits};
-use crate::op::table::{Op, OpIndex, Stage};
+use crate::op::word::{Role, Word};
 use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::{Peer, PeerKey};
 use crate::unexpected::Tiding;
 use mx_proto::ledger::{self, Borrower, Control, ControlWord, CreditByte};
 use mx_proto::port::Port;
-use mx_proto::{Clock, MatchBits, Memory, PartnerId, Posted, RequestId, SendMode};
+use mx_proto::{Clock, MatchBits, PartnerId, Posted, RequestId, SendMode};
 use mx_sys::UserMemory;
 use std::fmt;
 
@@ -73,7 +73,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     ) -> Option<(CreditByte, SendMode)> {
         match kind {
             PostKind::SendUnexpected => {
-                let peer = self.peers.get_mut(key)?;
+                let peer = self.endpoint.owner_mut().peers.get_mut(key)?;
                 terms(&mut peer.borrower, len, self.settings.eager_max)
             }
             _ => Some((self.inbox_mut().lender.ride(key.id()), SendMode::Standard)),
@@ -84,7 +84,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[cold]
     pub(crate) fn has_ticket(&mut self, key: PeerKey) -> bool {
         self.collect_tickets();
-        let peer = self.peers.get(key);
+        let peer = self.peers().get(key);
         self.tickets.allow(peer.map_or(0, |peer| peer.sends))
     }
 
@@ -92,7 +92,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline]
     pub(crate) fn take_ticket(&mut self, key: PeerKey, request: RequestId) {
         if self.endpoint.is_queued(request)
-            && let Some(peer) = self.peers.get_mut(key)
+            && let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key)
         {
             self.tickets.take(request, key);
             peer.sends += 1;
@@ -104,37 +104,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn collect_tickets(&mut self) {
         while let Some(request) = self.endpoint.owner_mut().departed.pop() {
             if let Some(key) = self.tickets.give_back(request) {
-                let peer = self.peers.get_mut(key);
+                let peer = self.peers_mut().get_mut(key);
                 let sends = peer.map_or(0, |peer| {
                     peer.sends = peer.sends.saturating_sub(1);
                     peer.sends
                 });
                 self.tickets.move_up(key, sends);
             }
-        }
-    }
-
-    /// A send never went: neither did the credits in its match bits.
-    #[cold]
-    pub(crate) fn unstamp(&mut self, op: &Op) {
-        let byte = CreditByte::of(op.bits);
-        let ready = |peer: &&mut Peer| matches!(peer.state, State::Ready(_));
-        let Some(peer) = self.peers.get_mut(op.peer).filter(ready) else {
-            return;
-        };
-        match op.kind {
-            PostKind::Send => self.inbox_mut().lender.unride(op.peer.id(), byte),
-            PostKind::SendUnexpected => {
-                let full = ledger::cost(u32::try_from(op.size).unwrap_or(u32::MAX));
-                let said = u32::from(byte.count);
-                let paid = match full.min(CreditByte::COUNT_MAX.into()) == said {
-                    true => full,
-                    false => said,
-                };
-                peer.borrower.refund(paid);
-                self.line_up(op.peer);
-            }
-            PostKind::Recv => {}
         }
     }
 
@@ -150,7 +126,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// A peer may have something that can go.
     pub(super) fn line_up(&mut self, key: PeerKey) {
-        if let Some(peer) = self.peers.get_mut(key).filter(|peer| may_line_up(peer)) {
+        if let Some(peer) = self
+            .peers_mut()
+            .get_mut(key)
+            .filter(|peer| may_line_up(peer))
+        {
             peer.in_line = true;
             self.line.push_back(key);
         }
@@ -158,7 +138,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// A peer has found no ticket.
     fn stand_aside(&mut self, key: PeerKey) {
-        if let Some(peer) = self.peers.get_mut(key).filter(|peer| may_line_up(peer)) {
+        if let Some(peer) = self
+            .endpoint
+            .owner_mut()
+            .peers
+            .get_mut(key)
+            .filter(|peer| may_line_up(peer))
+        {
             peer.in_line = true;
             self.tickets.wait(key, peer.sends);
         }
@@ -183,7 +169,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let Some(key) = self.line.pop_front() else {
                 return busy;
             };
-            if let Some(peer) = self.peers.get_mut(key) {
+            if let Some(peer) = self.peers_mut().get_mut(key) {
                 peer.in_line = false;
             }
             match self.turn(key) {
@@ -199,29 +185,38 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// Sends one message of a peer, if one may go.
     fn turn(&mut self, key: PeerKey) -> Turn {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.peers().get(key) else {
             return Turn::Over;
         };
         let State::Ready(ready) = peer.state else {
             return Turn::Over;
         };
-        let heads = [peer.queued_requests.first(), peer.queued_sends.first()];
-        for index in heads.into_iter().flatten() {
+        let ops = self.endpoint.ops();
+        let heads = [
+            peer.queued_requests.first(ops),
+            peer.queued_sends.first(ops),
+        ];
+        for op in heads.into_iter().flatten() {
             if !self.has_ticket(key) {
-                if let Some(peer) = self.peers.get_mut(key) {
+                if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) {
                     self.stalls.on_no_ticket(peer);
                 }
                 self.inbox_mut().alarms.raise(Alarm::Tickets);
                 return Turn::NoTicket;
             }
-            let op = self.ops.get(index);
-            let (kind, len) = (op.kind, u32::try_from(op.size).unwrap_or(u32::MAX));
+            let Some((kind, len)) = self.word(op).and_then(|word| {
+                let len = u32::try_from(word.size).unwrap_or(u32::MAX);
+                Some((word.kind()?, len))
+            }) else {
+                continue;
+            };
             if let Some((byte, mode)) = self.stamp(key, kind, len) {
-                if let Some(peer) = self.peers.get_mut(key) {
+                let (host, ops) = self.endpoint.split();
+                if let Some(peer) = host.peers.get_mut(key) {
                     self.stalls.on_turn(peer, kind);
-                    self.ops.unlink(peer.queue_of(kind), index);
+                    peer.queue_of(kind).remove(ops, op);
                 }
-                self.send_queued(key, index, ready, byte, mode);
+                self.send_queued(key, op, ready, byte, mode);
                 return Turn::Sent;
             }
             self.want(key, len);
@@ -232,32 +227,33 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn send_queued(
         &mut self,
         key: PeerKey,
-        index: OpIndex,
+        op: RequestId,
         Ready { partner, tx_id }: Ready,
         byte: CreditByte,
         mode: SendMode,
     ) {
-        let op = self.ops.get_mut(index);
-        op.bits = byte.put(MatchBits(op.bits.0 | u64::from(tx_id) << 32));
-        let bits = op.bits;
-        let memory = self.ops.take_memory(index).unwrap_or(UserMemory::empty());
-        let size = memory.len() as i64;
-        let context = index.number().into();
-        match self.endpoint.send(partner, bits, memory, context, mode) {
-            Ok(Posted::Complete) => self.finish_op(index, 0, size),
-            Ok(Posted::Pending(request)) => {
-                self.ops.get_mut(index).stage = Stage::Posted(request);
-                self.take_ticket(key, request);
-                self.limit_rest(index, request);
+        let Some(word) = self.word_mut(op) else {
+            return;
+        };
+        word.parked = false;
+        let kind = match word.kind() {
+            Some(PostKind::SendUnexpected) => MessageType::Unexpected,
+            _ => MessageType::Expected,
+        };
+        let bits = byte.put(bits(kind, tx_id, word.tag));
+        match self.endpoint.unpark_send(op, partner, bits, mode) {
+            Ok(()) => {
+                self.take_ticket(key, op);
+                self.limit_rest(op);
             }
-            Err(error) => self.finish_op(index, code_of_post(error), 0),
+            Err(error) => self.fail(op, code_of_post(error)),
         }
     }
 
     /// An unexpected message of `len` bytes has no credits: its receiver is asked for some.
     #[cold]
     fn want(&mut self, key: PeerKey, len: u32) {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
             return;
         };
         self.stalls.on_no_credits(peer);
@@ -268,7 +264,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// What a peer has said about the credits it lends us.
     pub(super) fn on_tiding(&mut self, key: PeerKey, tiding: Tiding) {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.peers_mut().get_mut(key) else {
             return;
         };
         if !matches!(peer.state, State::Ready(_)) {
@@ -287,7 +283,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     // Nobody asks again before the answer, or answers before it is asked.
                     return;
                 }
-                let Some(peer) = self.peers.get_mut(key) else {
+                let Some(peer) = self.peers_mut().get_mut(key) else {
                     return;
                 };
                 let answer = peer.borrower.on_control(word);
@@ -308,7 +304,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let mut busy = false;
         while let Some((id, word)) = self.inbox_mut().lender.poll_control() {
             busy = true;
-            if let Some(key) = self.peers.with_id(id) {
+            if let Some(key) = self.peers().with_id(id) {
                 if self.is_unsent(key, word.control) {
                     self.fail_for(key, "answers what it has not been sent");
                 } else {
@@ -318,7 +314,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         while let Some((id, fault)) = self.inbox_mut().lender.poll_fault() {
             busy = true;
-            if let Some(key) = self.peers.with_id(id) {
+            if let Some(key) = self.peers().with_id(id) {
                 self.fail_for(key, fault);
             }
         }
@@ -328,7 +324,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Does our last message of this kind to the peer still wait at the endpoint?
     #[cold]
     fn is_unsent(&self, key: PeerKey, kind: Control) -> bool {
-        let last = self.peers.get(key).and_then(|peer| peer.words.last(kind));
+        let last = self.peers().get(key).and_then(|peer| peer.words.last(kind));
         last.is_some_and(|request| self.endpoint.is_queued(request))
     }
 
@@ -340,7 +336,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// A peer is not to be trusted with credits.
     #[cold]
     pub(super) fn fail_for(&mut self, key: PeerKey, fault: impl fmt::Display) {
-        if let Some(peer) = self.peers.get(key) {
+        if let Some(peer) = self.peers().get(key) {
             log::warn!(
                 "{} (id {}) is disconnected: it {fault}",
                 peer.name,
@@ -354,7 +350,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// received first. What it is about begins with the partner, and ends with it.
     #[cold]
     fn keep_early(&mut self, key: PeerKey, early: Early) {
-        let peer = self.peers.get(key);
+        let peer = self.peers().get(key);
         let here = self.early.iter().filter(|(of, _)| *of == key);
         if peer.is_some_and(|peer| peer.state.partner().is_some()) && here.count() < EARLY_MAX {
             self.early.push((key, early));
@@ -377,13 +373,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     fn send_control(&mut self, key: PeerKey, word: ControlWord) {
         let Some(State::Ready(Ready { partner, tx_id })) =
-            self.peers.get(key).map(|peer| peer.state)
+            self.peers().get(key).map(|peer| peer.state)
         else {
             return self.keep_early(key, Early::Word(word));
         };
         let bits = bits(MessageType::Credit, tx_id, word.to_tag());
         let request = self.send_word(partner, bits);
-        if let Some(peer) = self.peers.get_mut(key) {
+        if let Some(peer) = self.peers_mut().get_mut(key) {
             peer.words.on_sent(word.control, request);
         }
     }
@@ -393,9 +389,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         // Should it not get through, then nothing else does.
         let memory = UserMemory::empty();
         let standard = SendMode::Standard;
-        let sent = self
-            .endpoint
-            .send(partner, bits, memory, HANDSHAKE, standard);
+        let word = Word::own(Role::Control, PeerKey::NOBODY);
+        let sent = self.endpoint.send(partner, bits, memory, word, standard);
         match sent {
             Ok(Posted::Pending(request)) => Some(request),
             Ok(Posted::Complete) | Err(_) => None,

@@ -1,11 +1,13 @@
 //! Posted operations.
 //!
 //! ```text
-//!   block.rs   where they live: memory the host may look at, never unmapped
-//!   table.rs   id -> operation, lists of operations, stale ids refused
-//!   post.rs    the rules for accepting a send or a receive
+//!   places.rs   where they lie: memory the host may look at, never unmapped
+//!   word.rs     the method's part of one; the other is the endpoint's record
+//!   list.rs     a peer's operations in lists
+//!   post.rs     the rules for accepting a send or a receive
 //! ```
 
-pub mod block;
+pub mod list;
+pub mod places;
 pub mod post;
-pub mod table;
+pub mod word;

@@ -14,15 +14,16 @@
 //!
 //! Knows nothing of: waiting, threads, C's pointers.
 
-use super::table::{Op, Stage};
+use super::places::BLOCK;
+use super::word::Word;
 use crate::error::Error;
 use crate::match_layout::{MATCH, MessageType, bits};
-use crate::method::{Method, OPERATION_COST, Post, PostKind, Posted, check_source, code_of};
+use crate::method::{Host, Method, OPERATION_COST, Post, PostKind, Posted, check_source, code_of};
 use crate::peer::conversation::Conversation;
 use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::PeerKey;
 use mx_proto::port::Port;
-use mx_proto::{self as mx, Clock, Memory, Received};
+use mx_proto::{self as mx, Clock, Memory, Received, RequestId};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
@@ -30,7 +31,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// the operation can complete; on failure nothing has happened.
     #[inline]
     pub fn post(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
-        let waiting = self.ops.len().max(self.endpoint.requests());
+        let waiting = self.operations().max(self.endpoint.requests());
         if !self.room.admits(waiting) && !self.frees_memory(key, &post) {
             return Err(no_memory("one more operation", OPERATION_COST));
         }
@@ -65,181 +66,203 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             _ => MessageType::Expected,
         };
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
             return Err(unknown(&post));
         };
         if peer.conversation == Conversation::Cut && post.kind == PostKind::Send {
-            return self.fail_cut(key, &post, id);
+            return self.fail_cut(key, post, id);
         }
         let State::Ready(Ready { partner, tx_id }) = peer.state else {
-            return self.queue(key, post, bits(kind, 0, 0), id);
+            return self.queue(key, post, id);
         };
         let queue_is_empty = peer.queue_of(post.kind).is_empty();
         let has_ticket = self.tickets.allow(peer.sends);
         if !queue_is_empty || (!has_ticket && !self.has_ticket(key)) {
-            return self.queue(key, post, bits(kind, 0, 0), id);
+            return self.queue(key, post, id);
         }
         let len = u32::try_from(size).unwrap_or(u32::MAX);
         let Some((byte, mode)) = self.stamp(key, post.kind, len) else {
-            return self.queue(key, post, bits(kind, 0, 0), id);
+            return self.queue(key, post, id);
         };
         let bits = byte.put(bits(kind, tx_id, post.tag as u32));
-        let op = new_op(&post, size, bits, key);
-        let Some(index) = self.ops.reserve() else {
-            self.unstamp(&op);
-            return Err(no_memory("an operation", 192));
-        };
-        let context = index.number().into();
-        match self
-            .endpoint
-            .send(partner, bits, post.memory, context, mode)
-        {
-            Ok(mx::Posted::Complete) => Ok(Posted::Complete { size }),
-            Ok(mx::Posted::Pending(request)) => {
-                self.take_ticket(key, request);
-                if op.kind == PostKind::Send && self.bounce(key, request, size as usize) {
+        let word = Word::new(&post, key);
+        self.refer(key);
+        match self.endpoint.send(partner, bits, post.memory, word, mode) {
+            Ok(mx::Posted::Complete) => {
+                self.unrefer(key);
+                Ok(Posted::Complete { size })
+            }
+            Ok(mx::Posted::Pending(op)) => {
+                self.take_ticket(key, op);
+                if post.kind == PostKind::Send && self.bounce(key, op, size as usize) {
+                    self.unrefer(key);
                     return Ok(Posted::Complete { size });
                 }
-                if let Some(peer) = self.peers.get_mut(key) {
-                    peer.refs += 1;
-                }
-                self.ops.commit(index, op, post.addr.as_ptr());
-                self.ops.get_mut(index).stage = Stage::Posted(request);
-                *id = self.ops.id(index);
-                self.limit_posted(op.kind, request);
+                *id = self.id(op);
+                self.limit_posted(post.kind, op);
                 Ok(Posted::Pending)
             }
             Err(mx::PostError::UnknownPartner) => {
-                let peer = self.peers.get(key);
+                self.unrefer(key);
+                let peer = self.peers().get(key);
                 let name = peer.map_or_else(String::new, |peer| peer.name.clone());
                 self.disconnect(key, Cause::Reset, false);
                 self.drain();
                 Err(Error::PeerReset(name).into())
             }
-            Err(mx::PostError::TooMany) => Err(no_memory("an operation", 192)),
-            Err(_) => Err(Error::MessageTooLarge {
-                size,
-                limit: i64::from(u32::MAX),
+            Err(error) => {
+                self.unrefer(key);
+                let host = self.endpoint.owner_mut();
+                host.unstamp(key, post.kind, size, bits);
+                Err(match error {
+                    mx::PostError::TooMany => no_memory("an operation", BLOCK),
+                    _ => Box::new(Error::MessageTooLarge {
+                        size,
+                        limit: i64::from(u32::MAX),
+                    }),
+                })
             }
-            .into()),
         }
     }
 
     #[inline]
     fn post_recv(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
-        let Some(peer) = self.peers.get_mut(key) else {
+        let Host { peers, inbox, .. } = self.endpoint.owner_mut();
+        let Some(peer) = peers.get_mut(key) else {
             return Err(unknown(&post));
         };
         let bits = bits(MessageType::Expected, key.id(), post.tag as u32);
-        let abandoned = &mut self.endpoint.owner_mut().inbox.abandoned;
-        if !abandoned.is_empty() {
-            abandoned.take_back(key.id(), post.tag as u32);
+        if !inbox.abandoned.is_empty() {
+            inbox.abandoned.take_back(key.id(), post.tag as u32);
         }
         if peer.state.partner().is_none() || !peer.queued_recvs.is_empty() {
-            return self.queue(key, post, bits, id);
+            return self.queue(key, post, id);
         }
-        let op = new_op(&post, post.memory.len() as i64, bits, key);
-        let Some(index) = self.ops.reserve() else {
-            return Err(no_memory("an operation", 192));
-        };
-        let context = index.number().into();
-        match self.endpoint.recv(bits, MATCH, post.memory, context) {
-            Ok(Received::Pending(request)) => {
-                peer.refs += 1;
-                self.ops.commit(index, op, post.addr.as_ptr());
-                self.ops.get_mut(index).stage = Stage::Posted(request);
-                self.ops.push_back(&mut peer.receives, index);
-                peer.watch(&mut self.endpoint);
-                *id = self.ops.id(index);
-                let cut = peer.conversation == Conversation::Cut;
-                self.limit_posted(op.kind, request);
+        let (state, cut) = (peer.state, peer.conversation == Conversation::Cut);
+        peer.refs += 1;
+        let word = Word::new(&post, key);
+        match self.endpoint.recv(bits, MATCH, post.memory, word) {
+            Ok(Received::Pending(op)) => {
+                *id = self.id(op);
+                self.list_receive(key, op);
+                self.limit_posted(PostKind::Recv, op);
                 if cut {
-                    self.on_provisional(index);
+                    self.on_provisional(op);
                 }
                 Ok(Posted::Pending)
             }
-            Ok(Received::Complete(outcome)) => {
-                let completion = outcome.at_once(context);
-                let size = i64::from(completion.transferred);
-                let error = check_source(code_of(completion.status), peer.state, &completion);
-                if error == 0 {
-                    return Ok(Posted::Complete { size });
+            Ok(Received::Complete(how)) => {
+                let size = i64::from(how.transferred);
+                match check_source(code_of(how.status), state, &how) {
+                    0 => {
+                        self.unrefer(key);
+                        Ok(Posted::Complete { size })
+                    }
+                    // It failed, but as an operation: it is reported like any other.
+                    code => {
+                        self.unrefer(key);
+                        let memory = UserMemory::empty();
+                        self.end_at_once(key, Post { memory, ..post }, (code, size), id)
+                    }
                 }
-                // It failed, but as an operation: it is reported like any other.
-                self.ops.commit(index, op, post.addr.as_ptr());
-                *id = self.ops.id(index);
-                self.done.push(&mut self.ops, index, error, size);
-                Ok(Posted::Pending)
             }
-            Err(mx::PostError::TooMany) => Err(no_memory("an operation", 192)),
+            Err(mx::PostError::TooMany) => {
+                self.unrefer(key);
+                Err(no_memory("an operation", BLOCK))
+            }
             Err(_) => {
                 debug_assert!(false, "our mask covers our bits");
+                self.unrefer(key);
                 Err(Error::Transfer(mx::Status::Aborted).into())
             }
         }
     }
 
+    /// An operation that is over as soon as it is posted, with that code and size.
+    #[cold]
+    fn end_at_once(
+        &mut self,
+        key: PeerKey,
+        post: Post,
+        (code, size): (i32, i64),
+        id: &mut i64,
+    ) -> Result<Posted, Box<Error>> {
+        let op = self.park(key, post, id)?;
+        if let Some(word) = self.word_mut(op) {
+            word.set_end(code, size);
+        }
+        self.endpoint.end(op, mx::Status::Unreachable);
+        Ok(Posted::Pending)
+    }
+
     /// The conversation with the peer is cut: an expected send ends at once.
     #[cold]
-    fn fail_cut(&mut self, key: PeerKey, post: &Post, id: &mut i64) -> Result<Posted, Box<Error>> {
-        let op = new_op(post, 0, bits(MessageType::Expected, 0, 0), key);
-        let Some(index) = self.ops.alloc(op, post.addr.as_ptr()) else {
-            return Err(no_memory("an operation", 192));
-        };
-        *id = self.ops.id(index);
-        self.end_cut(key, index);
+    fn fail_cut(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
+        let op = self.park(key, post, id)?;
+        self.end_cut(key, op);
         Ok(Posted::Pending)
     }
 
     /// The peer is not ready: the operation waits for it.
     #[cold]
-    fn queue(
-        &mut self,
-        key: PeerKey,
-        post: Post,
-        bits: mx::MatchBits,
-        id: &mut i64,
-    ) -> Result<Posted, Box<Error>> {
-        let state = self.peers.get(key).map(|peer| peer.state);
+    fn queue(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
+        let state = self.peers().get(key).map(|peer| peer.state);
         if state == Some(State::Init) {
             self.begin_connect(key)?;
         }
-        let bits = mx::MatchBits(bits.0 | u64::from(post.tag as u32));
-        let op = new_op(&post, post.memory.len() as i64, bits, key);
-        let Some(index) = self.ops.alloc(op, post.addr.as_ptr()) else {
-            return Err(no_memory("an operation", 192));
-        };
-        self.ops.store_memory(index, post.memory);
-        *id = self.ops.id(index);
+        let kind = post.kind;
+        let op = self.park(key, post, id)?;
         let mut cut = false;
-        if let Some(peer) = self.peers.get_mut(key) {
-            peer.refs += 1;
-            self.ops.push_back(peer.queue_of(op.kind), index);
+        let (host, ops) = self.endpoint.split();
+        if let Some(peer) = host.peers.get_mut(key) {
+            peer.queue_of(kind).push_back(ops, op);
             cut = peer.conversation == Conversation::Cut;
         }
-        self.limit_queued(index);
-        if cut && post.kind == PostKind::Recv {
-            self.on_provisional(index);
+        self.limit_queued(op, kind);
+        if cut && kind == PostKind::Recv {
+            self.on_provisional(op);
         }
-        if post.kind != PostKind::Recv && matches!(state, Some(State::Ready(_))) {
+        if kind != PostKind::Recv && matches!(state, Some(State::Ready(_))) {
             self.wait_for_turn(key);
         }
         self.drain();
         Ok(Posted::Pending)
     }
-}
 
-#[inline]
-fn new_op(post: &Post, size: i64, bits: mx::MatchBits, key: PeerKey) -> Op {
-    // The boundary has checked that the context is one of 16.
-    Op::new(
-        post.kind,
-        post.context as u8,
-        size,
-        bits,
-        key,
-        post.user_ptr,
-    )
+    /// An operation that the endpoint is to do nothing about until it is told.
+    fn park(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<RequestId, Box<Error>> {
+        let receives = post.kind == PostKind::Recv;
+        let mut word = Word::new(&post, key);
+        word.parked = true;
+        let Some(op) = self.endpoint.park(post.memory, receives, word) else {
+            return Err(no_memory("an operation", BLOCK));
+        };
+        *id = self.id(op);
+        self.refer(key);
+        Ok(op)
+    }
+
+    /// What the host calls an operation.
+    #[inline]
+    fn id(&self, op: RequestId) -> i64 {
+        self.endpoint.ops().places().id(op.index())
+    }
+
+    /// A peer has one more operation: to be said before the endpoint has it, which may end it at once.
+    #[inline]
+    fn refer(&mut self, key: PeerKey) {
+        if let Some(peer) = self.peers_mut().get_mut(key) {
+            peer.refs += 1;
+        }
+    }
+
+    /// It has come to none.
+    #[inline]
+    fn unrefer(&mut self, key: PeerKey) {
+        if let Some(peer) = self.peers_mut().get_mut(key) {
+            peer.refs -= 1;
+        }
+    }
 }
 
 /// Memory has run out, or may before all that has been posted is over; or there are as many operations

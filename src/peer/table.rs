@@ -22,7 +22,7 @@ use crate::abi::types::{BMI_addr_t, bmi_method_addr};
 use crate::address;
 use crate::match_layout::PEER_ID_MAX;
 use crate::method::Stalled;
-use crate::op::table::OpList;
+use crate::op::list::OpList;
 use crate::unexpected::Note;
 use foldhash::fast::RandomState;
 use mx_proto::ledger::Borrower;

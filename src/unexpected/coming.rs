@@ -3,7 +3,7 @@
 use super::{Behind, Inbox, Message, Note, Price};
 use crate::match_layout::Fields;
 use crate::peer::table::PeerKey;
-use mx_proto::{Arrival, Completion, PartnerId, Status, Verdict};
+use mx_proto::{Arrival, Outcome, PartnerId, Status, Verdict};
 use mx_sys::{Lent, MallocBuffer, UserMemory};
 
 /// An unexpected message on its way.
@@ -26,9 +26,7 @@ pub(super) struct Asked {
     lent: Lent,
 }
 
-/// Set in the context word of receives that belong to the inbox.
-pub const RECEIVE: u64 = 1 << 63;
-/// Set as well in those of messages of the handshake.
+/// Set in the number of a receive that is for a message of the handshake.
 const HANDSHAKE: u64 = 1 << 62;
 
 impl Inbox {
@@ -49,7 +47,7 @@ impl Inbox {
         self.take_up(len, price);
         let behind = self.behind.entry(peer).or_default();
         behind.push_back(Behind::Coming(slot));
-        Some((memory, RECEIVE | slot as u64))
+        Some((memory, slot as u64))
     }
 
     /// The same for one of the handshake, which has been counted.
@@ -68,15 +66,15 @@ impl Inbox {
         });
         Verdict::Receive {
             memory,
-            context: RECEIVE | HANDSHAKE | slot as u64,
+            context: HANDSHAKE | slot as u64,
         }
     }
 
     /// The receive of a message that was only offered has ended.
-    pub fn on_received(&mut self, context: u64, completion: &Completion) {
-        let slot = (context & !(RECEIVE | HANDSHAKE)) as usize;
+    pub fn on_received(&mut self, context: u64, how: &Outcome) {
+        let slot = (context & !HANDSHAKE) as usize;
         if context & HANDSHAKE != 0 {
-            return self.on_asked(slot, completion);
+            return self.on_asked(slot, how);
         }
         let Some(coming) = self.coming.try_remove(slot) else {
             return;
@@ -88,11 +86,11 @@ impl Inbox {
             price,
             lent,
         } = coming;
-        let complete = completion.status == Status::Success && completion.length as usize == len;
+        let complete = how.status == Status::Success && how.length as usize == len;
         let arrived = match lent.take() {
             Ok(buffer) if complete => Some(Message {
                 peer,
-                partner: completion.partner,
+                partner: how.partner,
                 payer: peer,
                 buffer,
                 tag,
@@ -103,7 +101,7 @@ impl Inbox {
         if arrived.is_none() {
             log::debug!(
                 "an unexpected message of {len} bytes was lost: {:?}",
-                completion.status
+                how.status
             );
         }
         // Without it the peer has been forgotten meanwhile.
@@ -141,12 +139,11 @@ impl Inbox {
         }
     }
 
-    fn on_asked(&mut self, slot: usize, completion: &Completion) {
+    fn on_asked(&mut self, slot: usize, how: &Outcome) {
         let Some(asked) = self.asked.try_remove(slot) else {
             return;
         };
-        let complete =
-            completion.status == Status::Success && completion.length as usize == asked.len;
+        let complete = how.status == Status::Success && how.length as usize == asked.len;
         if let Ok(mut buffer) = asked.lent.take()
             && complete
         {

@@ -29,7 +29,6 @@ mod held;
 mod intake;
 mod ready;
 
-pub use coming::RECEIVE;
 pub use intake::{Pick, Tiding};
 
 use crate::abandoned::Abandoned;

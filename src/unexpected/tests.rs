@@ -102,7 +102,7 @@ fn assert_empty(inbox: &mut Inbox) {
 }
 
 fn received(inbox: &mut Inbox, context: u64, length: usize, status: Status) {
-    let outcome = Outcome {
+    let how = Outcome {
         kind: Kind::Recv,
         status,
         partner: PartnerId::new(0, 0),
@@ -112,7 +112,7 @@ fn received(inbox: &mut Inbox, context: u64, length: usize, status: Status) {
         announced: true,
         matched: true,
     };
-    inbox.on_received(context, &outcome.at_once(context));
+    inbox.on_received(context, &how);
 }
 
 fn tags(inbox: &mut Inbox) -> Vec<i32> {

@@ -16,7 +16,7 @@ mod port;
 use bmi_mx::abi::types::bmi_method_addr;
 use bmi_mx::address;
 use bmi_mx::match_layout::KEY;
-use bmi_mx::method::{Handout, Method, Post, PostKind, Posted, Reports, Settings};
+use bmi_mx::method::{self, Handout, Method, Post, PostKind, Posted, Settings};
 use bmi_mx::peer::state::State;
 use bmi_mx::peer_name::PeerName;
 use mx_proto::ops::{Chunks, Ops};
@@ -589,8 +589,8 @@ impl Rig {
     }
 
     fn host_at(&mut self, node: NodeId, profile: Profile) -> Node {
-        let reports = Reports::new(&self.settings);
-        let endpoint = self.endpoint(node, profile, reports);
+        let owner = method::Host::new(&self.settings);
+        let endpoint = self.endpoint(node, profile, owner);
         let method = Method::new(self.settings.clone(), name(node).to_string(), endpoint);
         Node::Host(Box::new(Host {
             method,

@@ -1,5 +1,6 @@
 //! What the application asks of an endpoint.
 
+use super::parked::Slot;
 use super::sessions::Manner;
 use super::{Core, Endpoint};
 use crate::event::{Down, Outcome};
@@ -82,6 +83,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         word: O::Word,
         mode: SendMode,
     ) -> Result<Posted, PostError> {
+        self.send_as(to, bits, memory, Slot::New(word), mode)
+    }
+
+    #[inline(always)]
+    pub(super) fn send_as(
+        &mut self,
+        to: PartnerId,
+        bits: MatchBits,
+        memory: O::Memory,
+        slot: Slot<O::Word>,
+        mode: SendMode,
+    ) -> Result<Posted, PostError> {
         let len = u32::try_from(memory.len()).map_err(|_| PostError::TooLarge(memory.len()))?;
         let Core {
             partners,
@@ -120,7 +133,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                         debug_assert_eq!(sent, Sent::Whole, "a small body is taken whole");
                         return Ok(Posted::Complete);
                     };
-                    return self.hold(to, bits, (memory, word), link, token);
+                    return self.hold(to, bits, (memory, slot), link, token);
                 }
                 Err(SendError::WouldBlock | SendError::Down) => partner.writable = false,
             }
@@ -128,7 +141,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if partner.gone {
             return Err(PostError::UnknownPartner);
         }
-        self.queue(to, bits, (memory, word), mode)
+        self.queue(to, bits, (memory, slot), mode)
     }
 
     #[cold]
@@ -136,12 +149,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         &mut self,
         to: PartnerId,
         bits: MatchBits,
-        (memory, word): (O::Memory, O::Word),
+        (memory, slot): (O::Memory, Slot<O::Word>),
         link: LinkId,
         token: u64,
     ) -> Result<Posted, PostError> {
         let state = State::Draining { memory };
-        let id = self.core.begin(to, bits, word, state);
+        let id = self.core.begin(to, bits, slot, state);
         let id = id.ok_or(PostError::TooMany)?;
         self.core.held.insert((link, token), id);
         let now = self.clock.now();
@@ -153,7 +166,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         &mut self,
         to: PartnerId,
         bits: MatchBits,
-        (memory, word): (O::Memory, O::Word),
+        (memory, slot): (O::Memory, Slot<O::Word>),
         mode: SendMode,
     ) -> Result<Posted, PostError> {
         let turn = match mode {
@@ -171,7 +184,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             memory,
             stand: Stand::NOWHERE,
         };
-        let id = self.core.begin(to, bits, word, state);
+        let id = self.core.begin(to, bits, slot, state);
         let id = id.ok_or(PostError::TooMany)?;
         self.core.stats.queued += 1;
         let now = self.clock.now();
@@ -205,6 +218,17 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         memory: O::Memory,
         word: O::Word,
     ) -> Result<Received, PostError> {
+        self.recv_as(bits, mask, memory, Slot::New(word))
+    }
+
+    #[inline(always)]
+    pub(super) fn recv_as(
+        &mut self,
+        bits: MatchBits,
+        mask: MatchMask,
+        memory: O::Memory,
+        slot: Slot<O::Word>,
+    ) -> Result<Received, PostError> {
         if mask.apply(bits) != bits {
             return Err(PostError::BadMask);
         }
@@ -214,7 +238,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         if let Some(waiting) = core.unexpected.take(bits, mask) {
             let place = Some((bits, mask));
-            return self.recv_waiting(waiting, place, memory, word);
+            return self.recv_waiting(waiting, place, memory, slot);
         }
         let state = State::Posted {
             memory,
@@ -222,7 +246,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             head: Head::NONE,
         };
         let timeouts = core.timeouts.of_receive();
-        let id = core.ops.add(word, bits, timeouts, state);
+        let id = core.enter(slot, bits, timeouts, state);
         let id = id.ok_or(PostError::TooMany)?;
         core.posted.enter(&mut core.ops, id);
         Ok(Received::Pending(id))
@@ -242,7 +266,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return None;
         }
         let waiting = self.core.unexpected.take(bits, mask)?;
-        self.recv_waiting(waiting, None, memory, word).ok()
+        self.recv_waiting(waiting, None, memory, Slot::New(word))
+            .ok()
     }
 
     /// Throws away the oldest message that is here already and agrees. The send of one that was only
@@ -265,7 +290,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         waiting: Waiting,
         wanted: Option<(MatchBits, MatchMask)>,
         mut memory: O::Memory,
-        word: O::Word,
+        slot: Slot<O::Word>,
     ) -> Result<Received, PostError> {
         let Waiting {
             source,
@@ -291,7 +316,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 let pulling = Pulling::new(memory, (*send_id, *key), bits, length, position);
                 let state = State::Pulling(pulling);
                 let timeouts = self.core.timeouts.of_receive();
-                let id = self.core.ops.add(word, own, timeouts, state);
+                let id = self.core.enter(slot, own, timeouts, state);
                 let id = id.ok_or(PostError::TooMany)?;
                 let now = self.clock.now();
                 self.core.begin_pull(id, source, now);
@@ -375,9 +400,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         debug_assert_eq!(copy.len(), memory.len());
         queues.reserve(stand);
         *memory = copy;
-        if let Some(its) = ops.word_mut(send) {
-            *its = word;
-        }
+        ops.replace_word(send, word);
         true
     }
 
@@ -597,10 +620,10 @@ impl<O: Owner> Core<O> {
         &mut self,
         to: PartnerId,
         bits: MatchBits,
-        word: O::Word,
+        slot: Slot<O::Word>,
         state: State<O::Memory>,
     ) -> Option<RequestId> {
-        let id = self.ops.add(word, bits, self.timeouts, state)?;
+        let id = self.enter(slot, bits, self.timeouts, state)?;
         self.befriend(id, to);
         Some(id)
     }

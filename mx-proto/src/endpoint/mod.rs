@@ -27,6 +27,7 @@ mod inbound;
 mod introductions;
 mod orphans;
 mod outbound;
+mod parked;
 mod sessions;
 mod watch;
 
@@ -532,6 +533,7 @@ impl<O: Owner> Core<O> {
             State::Pulling(pulling) => (Kind::Recv, pulling.length, pulling.bits),
             State::Posted { .. } => (Kind::Recv, state.room(), record.bits),
             State::Connecting { .. } => (Kind::Connect, 0, record.bits),
+            State::Parked { receives: true, .. } => (Kind::Recv, state.room(), record.bits),
             _ => (Kind::Send, state.room(), record.bits),
         };
         let outcome = Outcome {

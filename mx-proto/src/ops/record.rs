@@ -8,6 +8,7 @@
 //!              ^  `--matches data--> Done    |
 //!              `---- sender withdraws -------'
 //!   connect  Connecting --reply--> Done
+//!   parked   Parked --> Queued, Draining, Posted, Pulling or Done
 //!
 //!   Done --the owner has seen it--> Free
 //! ```
@@ -67,6 +68,9 @@ pub(crate) enum Turn {
 pub(crate) enum State<M> {
     /// There is none.
     Free,
+    /// Its owner has yet to say with whom it is. Without memory only while that is being done, or
+    /// has failed.
+    Parked { memory: Option<M>, receives: bool },
     /// A send waiting for its turn, in its remote's queue.
     Queued { memory: M, stand: Stand },
     /// A send whose message the port has taken, but whose memory it still reads.
@@ -239,6 +243,7 @@ impl<M> State<M> {
             | Self::Serving { memory, .. }
             | Self::Posted { memory, .. }
             | Self::Pulling(Pulling { memory, .. }) => Some(memory),
+            Self::Parked { memory, .. } => memory.as_ref(),
             Self::Free | Self::Connecting { .. } | Self::Done => None,
         }
     }
@@ -253,6 +258,7 @@ impl<M> State<M> {
             | Self::Serving { memory, .. }
             | Self::Posted { memory, .. }
             | Self::Pulling(Pulling { memory, .. }) => Some(memory),
+            Self::Parked { memory, .. } => memory.as_mut(),
             Self::Free | Self::Connecting { .. } | Self::Done => None,
         }
     }
@@ -293,6 +299,7 @@ impl<M> State<M> {
             | Self::Serving { memory, .. }
             | Self::Posted { memory, .. }
             | Self::Pulling(Pulling { memory, .. }) => Some(memory),
+            Self::Parked { memory, .. } => memory,
             Self::Free | Self::Connecting { .. } | Self::Done => None,
         }
     }
@@ -346,6 +353,7 @@ impl<M> State<M> {
     pub(crate) fn stage(&self) -> Stage {
         match self {
             Self::Free => Stage::New,
+            Self::Parked { .. } => Stage::Parked,
             Self::Queued { .. } => Stage::Queued,
             Self::Draining { .. } => Stage::Draining,
             Self::Offered { .. } => Stage::Offered,

@@ -217,6 +217,35 @@ impl<O: Owner> Ops<O> {
         Some(RequestId::new(place, generation))
     }
 
+    /// It is another one for its owner from now on.
+    pub(crate) fn replace_word(&mut self, id: RequestId, word: O::Word) {
+        if self.of(id).is_some() {
+            self.places.on_free(id.index());
+            *self.places.word_mut(id.index()) = word;
+            self.places.on_use(id.index());
+        }
+    }
+
+    /// A parked operation becomes what it would have become when it was posted. Its memory must have
+    /// been taken out. Nothing happens to any other.
+    pub(crate) fn unpark(
+        &mut self,
+        id: RequestId,
+        bits: MatchBits,
+        timeouts: TimeOuts,
+        state: State<O::Memory>,
+    ) {
+        let record = self.get_mut(id);
+        let parked = |record: &&mut Record<_>| matches!(record.state, State::Parked { .. });
+        if let Some(record) = record.filter(parked) {
+            moves::note(Stage::Parked, state.stage());
+            record.patience = timeouts.transfer;
+            record.waiting = timeouts.waiting;
+            record.bits = bits;
+            record.state = state;
+        }
+    }
+
     /// One that may have completed.
     #[inline]
     fn of(&self, id: RequestId) -> Option<&Record<O::Memory>> {

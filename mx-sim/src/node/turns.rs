@@ -6,14 +6,17 @@
 //!
 //! Every operation is written down before the endpoint hears of it, as it may end at once.
 
+use super::judge::Judge;
 use super::{FOR_HANDLER, KEY, Node, TAG_MASK, WRONG_KEY, What, home, target};
 use crate::buffer::Buffer;
 use crate::calling_off::{CallOff, Cancelled};
 use crate::check::Selector;
+use crate::clock::VirtualClock;
 use crate::world::NodeId;
 use mx_proto::port::Port;
 use mx_proto::{
-    MatchBits, MatchMask, PartnerId, PostError, Posted, Received, RequestId, SendMode, Target,
+    Endpoint, MatchBits, MatchMask, PartnerId, PostError, Posted, Received, RequestId, SendMode,
+    Target,
 };
 
 impl<P: Port<Buffer>> Node<P> {
@@ -98,11 +101,16 @@ impl<P: Port<Buffer>> Node<P> {
         let index = self.endpoint.owner_mut().rng.index(self.peers.len());
         let (partner, len) = (self.peers[index], self.random_len());
         let bits = self.random_bits();
-        self.send(partner, bits, len);
+        let parks = self.rng().chance(0.1);
+        self.post_send(partner, bits, len, parks);
     }
 
     /// Posts a send.
     pub fn send(&mut self, partner: PartnerId, bits: u64, len: usize) {
+        self.post_send(partner, bits, len, false);
+    }
+
+    fn post_send(&mut self, partner: PartnerId, bits: u64, len: usize, parks: bool) {
         let identity = self.endpoint.partner_identity(partner);
         let to =
             identity.and_then(|peer| self.endpoint.owner().book.borrow().life_of(peer.session));
@@ -143,6 +151,11 @@ impl<P: Port<Buffer>> Node<P> {
             "send {context}: message {serial}, bits {:x}, {len} bytes",
             bits.0
         ));
+        if parks {
+            return self.park(context, &buffer, false, |endpoint, op| {
+                endpoint.unpark_send(op, partner, bits, mode)
+            });
+        }
         match self
             .endpoint
             .send(partner, bits, buffer.share(), context, mode)
@@ -215,11 +228,16 @@ impl<P: Port<Buffer>> Node<P> {
             },
             _ => Selector::exact(bits),
         };
-        self.recv(selector, len);
+        let parks = self.rng().chance(0.1);
+        self.post_recv(selector, len, parks);
     }
 
     /// Posts a receive into a buffer of `len` bytes.
     pub fn recv(&mut self, selector: Selector, len: usize) {
+        self.post_recv(selector, len, false);
+    }
+
+    fn post_recv(&mut self, selector: Selector, len: usize, parks: bool) {
         let seams = if self.habits.pieces && len > 3 {
             vec![2, len / 3]
         } else {
@@ -232,10 +250,32 @@ impl<P: Port<Buffer>> Node<P> {
             "recv {context}: {:x}/{:x}, room for {len}",
             bits.0, mask.0
         ));
+        if parks {
+            return self.park(context, &buffer, true, |endpoint, op| {
+                endpoint.unpark_recv(op, bits, mask)
+            });
+        }
         match self.endpoint.recv(bits, mask, buffer.share(), context) {
             Ok(Received::Complete(outcome)) => self.on_completion(outcome.at_once(context)),
             Ok(Received::Pending(request)) => self.pending(context, request),
             Err(error) => panic!("a receive with good bits was refused: {error}"),
+        }
+    }
+
+    /// Posts an operation before it is said with whom it is; then says so, or calls it off.
+    fn park(
+        &mut self,
+        context: u64,
+        buffer: &Buffer,
+        receives: bool,
+        unpark: impl FnOnce(&mut Endpoint<P, VirtualClock, Judge>, RequestId) -> Result<(), PostError>,
+    ) {
+        let parked = self.endpoint.park(buffer.share(), receives, context);
+        let op = parked.expect("there is no limit");
+        self.pending(context, op);
+        let called_off = self.rng().chance(0.1);
+        if called_off || unpark(&mut self.endpoint, op).is_err() {
+            self.cancel(context);
         }
     }
 

@@ -16,7 +16,7 @@ use bmi_mx::abi::types::bmi_method_addr;
 use bmi_mx::address;
 use bmi_mx::config::Config;
 use bmi_mx::match_layout::KEY;
-use bmi_mx::method::{Method, Post, PostKind, Posted, Reports, Settings};
+use bmi_mx::method::{Host, Method, Post, PostKind, Posted, Settings};
 use bmi_mx::peer::table::PeerKey;
 use bmi_mx::peer_name;
 use mx_proto::port::WakeDescriptors;
@@ -126,15 +126,8 @@ impl Client {
         };
         let endpoint_config = ports.endpoint_config(&config.mx.endpoint);
         let endpoint_config = endpoint_config.map_err(|why| why.to_string())?;
-        let reports = Reports::new(&settings);
-        let endpoint = Endpoint::new(
-            endpoint_config,
-            identity,
-            KEY,
-            ports,
-            MonotonicClock,
-            reports,
-        );
+        let host = Host::new(&settings);
+        let endpoint = Endpoint::new(endpoint_config, identity, KEY, ports, MonotonicClock, host);
         let mut method = Method::new(settings, own.to_string(), endpoint);
         let server = address::create(target.name.clone(), Some(target.nic));
         let known = address::find(server.as_ptr()).ok_or("the address object is gone")?;

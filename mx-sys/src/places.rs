@@ -1,0 +1,182 @@
+//! Address space in which what must never go away lies side by side.
+//!
+//! ```text
+//!   start                open                                           len
+//!     | readable, zero at first | reserved: nobody else's, not readable |
+//!                               '--grow-->
+//! ```
+//!
+//! Whether an address lies in it is one comparison, however large it has grown, and what lies in it never
+//! moves. Reserved costs address space alone; where that is limited, a sixteenth of the limit is taken at
+//! most.
+//!
+//! Owns: the address space, for as long as the process lives.
+//! Knows nothing of: what lies there. Cost: one system call each time it grows.
+
+use std::ptr::{self, NonNull};
+
+/// A range of addresses that is kept until the process ends, also when this value is dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    start: NonNull<u8>,
+    len: usize,
+    open: usize,
+}
+
+// SAFETY: it stands for its range alone, as a `Box` of bytes would.
+unsafe impl Send for Reservation {}
+
+/// What is worth having.
+const LEAST: usize = 1 << 20;
+
+/// Of limited address space, one part in so many.
+const SHARE: usize = 16;
+
+impl Reservation {
+    /// `most` bytes, or as many as can be had. `None` when there is not even a MiB.
+    pub fn new(most: usize) -> Option<Self> {
+        let limit = address_space_limit().map_or(most, |limit| limit / SHARE);
+        let mut len = most.min(limit).next_multiple_of(page());
+        while len >= LEAST {
+            if let Some(start) = map(len) {
+                return Some(Self {
+                    start,
+                    len,
+                    open: 0,
+                });
+            }
+            len = (len / 2).next_multiple_of(page());
+        }
+        log::warn!("no address space: {}", std::io::Error::last_os_error());
+        None
+    }
+
+    /// Where it begins: at a page.
+    #[inline]
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Bytes from there on that can be read and written.
+    #[inline]
+    pub fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Makes `by` bytes more readable and writable, rounded up to pages; they are zero. False, and
+    /// nothing has changed, when there are not so many or no memory.
+    pub fn grow(&mut self, by: usize) -> bool {
+        let by = by.next_multiple_of(page());
+        if by > self.len - self.open {
+            return false;
+        }
+        // SAFETY: within the range of our own, from a page's beginning on; nobody has looked there yet.
+        let code = unsafe {
+            libc::mprotect(
+                self.start.as_ptr().add(self.open).cast(),
+                by,
+                libc::PROT_READ | libc::PROT_WRITE,
+            )
+        };
+        if code == 0 {
+            self.open += by;
+        }
+        code == 0
+    }
+}
+
+fn map(len: usize) -> Option<NonNull<u8>> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a fresh private mapping wherever the kernel likes.
+    let start = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return None;
+    }
+    NonNull::new(start.cast())
+}
+
+/// `RLIMIT_AS`; `None`: no limit.
+fn address_space_limit() -> Option<usize> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is writable.
+    let code = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    (code == 0 && limit.rlim_cur != libc::RLIM_INFINITY)
+        .then(|| usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
+}
+
+fn page() -> usize {
+    // SAFETY: no pointers.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_grows_in_place_up_to_its_end_and_is_zero() {
+        let mut reservation = Reservation::new(LEAST).unwrap();
+        let start = reservation.start();
+        assert_eq!(reservation.open(), 0);
+        assert!(reservation.grow(1));
+        assert_eq!(reservation.open(), page());
+        assert!(!reservation.grow(LEAST) && reservation.open() == page());
+        assert!(reservation.grow(LEAST - page()));
+        assert!(!reservation.grow(1));
+        assert_eq!((reservation.start(), reservation.open()), (start, LEAST));
+        // SAFETY: all of it can be read and written, and nobody else does.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), LEAST) };
+        assert!(bytes.iter().all(|byte| *byte == 0));
+        bytes.fill(1);
+    }
+
+    #[test]
+    fn what_is_dropped_stays_readable_and_nobody_elses() {
+        let mut first = Reservation::new(LEAST).unwrap();
+        assert!(first.grow(1));
+        let (start, end) = (
+            first.start().addr().get(),
+            first.start().addr().get() + first.len,
+        );
+        // SAFETY: the first byte is open.
+        unsafe { first.start().write(7) };
+        let pointer = first.start();
+        let _ = first;
+        // SAFETY: never unmapped.
+        assert_eq!(unsafe { pointer.read() }, 7);
+        for _ in 0..10 {
+            let other = Reservation::new(LEAST).unwrap().start().addr().get();
+            assert!(other + LEAST <= start || other >= end);
+        }
+    }
+
+    #[test]
+    fn a_limit_of_address_space_leaves_nearly_all_of_it_to_the_program() {
+        let in_child = || {
+            let limit = libc::rlimit {
+                rlim_cur: 1 << 30,
+                rlim_max: 1 << 30,
+            };
+            // SAFETY: `limit` is readable.
+            unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
+            let mut reservation = Reservation::new(16 << 30).unwrap();
+            reservation.len == 64 << 20 && reservation.grow(64 << 20)
+        };
+        // SAFETY: the child asks for address space and leaves by `_exit`.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0);
+        if pid == 0 {
+            let code = i32::from(!in_child());
+            // SAFETY: ends the child without running anything of the parent's.
+            unsafe { libc::_exit(code) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is writable.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert_eq!(status, 0);
+    }
+}

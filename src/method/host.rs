@@ -1,0 +1,308 @@
+//! What the method's endpoint tells, and whom it tells it of.
+//!
+//! ```text
+//!   endpoint --completed--> the host's?  yes: its word has code and length,  --> context's list --> test*
+//!                                             it leaves its peer's list          oldest first
+//!                                        no:  kept until the method looks
+//! ```
+//!
+//! Owns: the inbox and the peers; the operations that are over, each in the list of its context; what else has
+//! ended, and lost partners, until the method looks; which sends wait no more.
+//! Knows nothing of: handshakes.
+
+use super::{PostKind, Settings, check_source, code_of};
+use crate::abi::constants::BMI_MAX_CONTEXTS;
+use crate::match_layout::MessageType;
+use crate::op::places::Blocks;
+use crate::op::word::{Role, Word};
+use crate::peer::state::State;
+use crate::peer::table::{PeerKey, Peers};
+use crate::unexpected::Inbox;
+use libc::c_void;
+use mx_proto::flow::Lane;
+use mx_proto::ledger::{self, CreditByte};
+use mx_proto::ops::{List, Ops};
+use mx_proto::{Arrival, Down, MatchBits, Outcome, Owner, RequestId, Source, Status, Verdict};
+use mx_sys::UserMemory;
+use std::collections::VecDeque;
+
+/// Contexts there are.
+pub const CONTEXTS: usize = BMI_MAX_CONTEXTS as usize;
+
+/// The end of one operation, as the host hears of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Done {
+    /// Its id, stale from now on.
+    pub id: i64,
+    /// 0, or a negative BMI code.
+    pub error: i32,
+    /// Bytes transferred.
+    pub size: i64,
+    /// The host's word.
+    pub user_ptr: *mut c_void,
+}
+
+/// The end of an operation that is none of the host's.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) op: RequestId,
+    pub(super) role: Role,
+    pub(super) peer: PeerKey,
+    /// The number in its word.
+    pub(super) number: u64,
+    pub(super) how: Outcome,
+}
+
+/// The method's owner of its endpoint.
+#[derive(Debug)]
+pub struct Host {
+    pub(crate) inbox: Inbox,
+    pub(crate) peers: Peers,
+    /// Operations that are over and that nobody has asked for, of each context.
+    done: [List; CONTEXTS],
+    /// Contexts that have got one since somebody looked, one bit each.
+    produced: u64,
+    /// Peers of which something has ended that the method has to look after.
+    pub(super) todo: Vec<PeerKey>,
+    pub(super) ends: VecDeque<End>,
+    pub(super) downs: VecDeque<Down>,
+    /// Sends that waited for their turn and do so no more, in no particular order.
+    pub(super) departed: Vec<RequestId>,
+    /// What was to be remembered by now, see [`Method::on_due`](super::Method::on_due).
+    pub(super) due: Vec<u64>,
+    /// Messages are of no interest any more.
+    pub(super) deaf: bool,
+}
+
+impl Host {
+    /// Nothing yet.
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            inbox: Inbox::new(settings.credits, settings.unexpected_max),
+            peers: Peers::new(settings.peer_limit),
+            done: Default::default(),
+            produced: 0,
+            todo: Vec::new(),
+            ends: VecDeque::new(),
+            downs: VecDeque::new(),
+            departed: Vec::new(),
+            due: Vec::new(),
+            deaf: false,
+        }
+    }
+
+    /// Something waits to be looked at; `due` is looked at by itself.
+    #[inline]
+    pub(super) fn has_todo(&self) -> bool {
+        let ended = !(self.ends.is_empty() && self.downs.is_empty() && self.todo.is_empty());
+        ended || !self.departed.is_empty() || self.inbox.has_todo()
+    }
+
+    /// The operation that the host calls so, unless it is over and has been handed out.
+    #[inline]
+    pub(crate) fn find(ops: &Ops<Self>, id: i64, context: i64) -> Option<RequestId> {
+        let op = ops.at(ops.places().find(id)?)?;
+        let word = ops.word(op)?;
+        (i64::from(word.context) == context).then_some(op)
+    }
+
+    /// Takes out a context's oldest.
+    #[inline]
+    pub(super) fn pop(&mut self, ops: &mut Ops<Self>, context: usize) -> Option<Done> {
+        let op = ops.first(&self.done[context % CONTEXTS])?;
+        self.take(ops, op)
+    }
+
+    /// Takes out an operation, if it is over.
+    #[inline]
+    pub(super) fn take(&mut self, ops: &mut Ops<Self>, op: RequestId) -> Option<Done> {
+        if !ops.is_done(op) {
+            return None;
+        }
+        let word = ops.word(op)?;
+        let done = Done {
+            id: ops.places().id(op.index()),
+            error: word.error,
+            size: word.size,
+            user_ptr: word.user_ptr,
+        };
+        let context = usize::from(word.context) % CONTEXTS;
+        ops.remove(&mut self.done[context], op);
+        ops.free(op);
+        Some(done)
+    }
+
+    /// Operations that are over and wait in a context.
+    pub(super) fn done_waiting(&self, context: usize) -> usize {
+        self.done[context % CONTEXTS].len()
+    }
+
+    /// The contexts, one bit each, that have got something since the last call.
+    #[inline]
+    pub(super) fn take_produced(&mut self) -> u64 {
+        std::mem::take(&mut self.produced)
+    }
+
+    /// Nobody waits any more for the message that a receive was for.
+    fn give_up(&mut self, key: PeerKey, tag: u32) {
+        self.inbox.abandoned.add(key.id(), tag);
+    }
+
+    /// A send never went: neither did the credits in its match bits.
+    #[cold]
+    pub(crate) fn unstamp(&mut self, key: PeerKey, kind: PostKind, size: i64, bits: MatchBits) {
+        let byte = CreditByte::of(bits);
+        let peer = self.peers.get_mut(key);
+        let Some(peer) = peer.filter(|peer| matches!(peer.state, State::Ready(_))) else {
+            return;
+        };
+        match kind {
+            PostKind::Send => self.inbox.lender.unride(key.id(), byte),
+            PostKind::SendUnexpected => {
+                let full = ledger::cost(u32::try_from(size).unwrap_or(u32::MAX));
+                let said = u32::from(byte.count);
+                let paid = match full.min(CreditByte::COUNT_MAX.into()) == said {
+                    true => full,
+                    false => said,
+                };
+                peer.borrower.refund(paid);
+                // Others may go for it.
+                self.todo.push(key);
+            }
+            PostKind::Recv => {}
+        }
+    }
+
+    /// An operation of the host's is over.
+    #[inline]
+    fn on_op(&mut self, ops: &mut Ops<Self>, op: RequestId, kind: PostKind, how: &Outcome) {
+        let Some(word) = ops.word(op) else {
+            return;
+        };
+        let (key, tag, size) = (word.peer, word.tag, word.size);
+        let (parked, listed) = (word.parked, word.listed);
+        let mut error = match how.status {
+            Status::Timeout => word.timeout_code(),
+            status => code_of(status),
+        };
+        let receives = kind == PostKind::Recv;
+        if error != 0 {
+            let over = matches!(how.status, Status::Timeout | Status::Cancelled);
+            if receives && over && !how.matched {
+                self.give_up(key, tag);
+            }
+            if !receives && !how.announced && !parked {
+                self.unstamp(key, kind, size, how.bits);
+            }
+        }
+        if let Some(peer) = self.peers.get_mut(key) {
+            if listed {
+                peer.receives.remove(ops, op);
+            }
+            if receives {
+                error = check_source(error, peer.state, how);
+            }
+            if let State::Disconnect { cause } = peer.state {
+                if how.status == Status::Unreachable {
+                    error = cause.code();
+                }
+                self.todo.push(key);
+            }
+            debug_assert!(peer.refs > 0, "{} has no such operation", peer.name);
+            peer.refs = peer.refs.saturating_sub(1);
+        }
+        let Some(word) = ops.word_mut(op) else {
+            return;
+        };
+        if word.error == 0 {
+            (word.error, word.size) = (error, i64::from(how.transferred));
+        }
+        let context = usize::from(word.context) % CONTEXTS;
+        self.produced |= 1 << context;
+        ops.append(&mut self.done[context], op);
+    }
+
+    /// One that is none of the host's is over.
+    #[cold]
+    fn on_own(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
+        if let Some(word) = ops.word(op) {
+            let end = End {
+                op,
+                role: word.role,
+                peer: word.peer,
+                number: word.size as u64,
+                how,
+            };
+            self.ends.push_back(end);
+        }
+        ops.free(op);
+    }
+}
+
+impl Owner for Host {
+    type Memory = UserMemory;
+    type Word = Word;
+    type Places = Blocks;
+
+    /// Handshakes and what is about credits are taken as they arrive, like requests; only messages that
+    /// a host posts receives for may wait for long.
+    #[inline]
+    fn lane(bits: MatchBits) -> Lane {
+        match bits.0 >> 60 == MessageType::Expected as u64 {
+            true => Lane::Matched,
+            false => Lane::Unexpected,
+        }
+    }
+
+    #[inline]
+    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
+        match ops.word(op).map(|word| word.role) {
+            Some(Role::Posted(kind)) => self.on_op(ops, op, kind, &how),
+            _ => self.on_own(ops, op, how),
+        }
+    }
+
+    #[inline]
+    fn down(&mut self, down: Down) {
+        self.downs.push_back(down);
+    }
+
+    #[inline]
+    fn arriving(&mut self, source_context: u64, bits: MatchBits) {
+        self.inbox.arriving(source_context, bits);
+    }
+
+    #[inline]
+    fn arrived<B: Source + ?Sized>(
+        &mut self,
+        arrival: &Arrival,
+        body: Option<&B>,
+    ) -> Verdict<UserMemory, Word> {
+        if self.deaf {
+            return Verdict::Finished;
+        }
+        match self.inbox.arrived(arrival, body) {
+            Verdict::Continue => Verdict::Continue,
+            Verdict::Finished => Verdict::Finished,
+            Verdict::Defer => Verdict::Defer,
+            Verdict::Receive { memory, context } => Verdict::Receive {
+                memory,
+                context: Word::fetch(context),
+            },
+        }
+    }
+
+    #[inline]
+    fn departed(&mut self, send: RequestId) {
+        self.departed.push(send);
+    }
+
+    fn due(&mut self, word: u64) {
+        self.due.push(word);
+    }
+
+    fn has_news(&self) -> bool {
+        let ended = !(self.ends.is_empty() && self.downs.is_empty());
+        ended || !(self.todo.is_empty() && self.due.is_empty())
+    }
+}

@@ -1,0 +1,352 @@
+//! Where the method's operations lie, laid out so that the host can read an operation's id and address.
+//!
+//! ```text
+//!     0  op_id   its own address while the host has it, otherwise 0        read by the host
+//!     8  word    the method's part
+//!    72  addr    struct bmi_method_addr *                                  read by the host
+//!    80  record  the endpoint's part
+//!
+//!   [ 64 blocks | 64 | 128 | 256 ...  | reserved        ]     place = number in this row
+//! ```
+//!
+//! The host takes an operation id for a pointer and reads the words at 0 and 72 without asking
+//! (BMI-HOST-ABI.md section 6.2), also for stale ids. So blocks are never unmapped: a row that is not
+//! needed any more serves the next method. No id is followed before it has been compared with the range.
+//!
+//! Owns: the blocks, and their address space. Knows nothing of: what an operation is for.
+//! Cost: whether an id is one of ours takes two comparisons and one load.
+
+use super::word::Word;
+use crate::abi::types::bmi_method_addr;
+use mx_proto::ops::{Places, Record};
+use mx_sys::UserMemory;
+use mx_sys::fork::ForkLock;
+use mx_sys::places::Reservation;
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::mem::{offset_of, size_of};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
+
+/// One operation's memory.
+#[repr(C, align(64))]
+struct Block {
+    op_id: AtomicI64,
+    word: UnsafeCell<Word>,
+    _pad: [u8; ADDR_AT - 8 - size_of::<Word>()],
+    addr: AtomicPtr<bmi_method_addr>,
+    record: UnsafeCell<Record<UserMemory>>,
+}
+
+/// Bytes of a block.
+pub const BLOCK: usize = size_of::<Block>();
+
+/// Where the host looks for the address.
+const ADDR_AT: usize = 72;
+
+const _: () = {
+    assert!(offset_of!(Block, op_id) == 0);
+    assert!(offset_of!(Block, addr) == ADDR_AT);
+    assert!(BLOCK == 256);
+};
+
+/// Rows that nobody has. All blocks in them are free.
+static SPARE: ForkLock<Vec<Row>> = ForkLock::new(Vec::new());
+
+/// Blocks that a row begins with; then it has twice as many each time.
+const FIRST: u32 = 64;
+/// Blocks at most: 16 GiB of addresses.
+const MOST: usize = 64 << 20;
+
+/// Blocks side by side.
+struct Row {
+    reservation: Reservation,
+    /// So many from its beginning on are blocks.
+    made: u32,
+}
+
+impl Row {
+    fn new() -> Option<Self> {
+        let reservation = Reservation::new(MOST * BLOCK)?;
+        Some(Self {
+            reservation,
+            made: 0,
+        })
+    }
+
+    /// Has at least `len` blocks from now on, if it can.
+    fn reach(&mut self, len: u32) -> bool {
+        let more = (len as usize * BLOCK).saturating_sub(self.reservation.open());
+        if !self.reservation.grow(more) {
+            return false;
+        }
+        let start = self.reservation.start().cast::<Block>();
+        for place in self.made..len {
+            // SAFETY: within what is open, at a place of its own, which nobody has seen yet.
+            unsafe { start.add(place as usize).write(Block::new()) };
+        }
+        self.made = self.made.max(len);
+        true
+    }
+}
+
+/// The blocks of one method.
+pub struct Blocks {
+    row: Option<Row>,
+    /// Where its blocks begin; dangling while there is none.
+    start: NonNull<Block>,
+    /// Of them, those that are used.
+    len: u32,
+    /// Those that the host can see.
+    shown: usize,
+}
+
+// SAFETY: it has its row to itself, and what lies in the blocks may be sent.
+unsafe impl Send for Blocks {}
+
+impl Default for Blocks {
+    fn default() -> Self {
+        Self {
+            row: None,
+            start: NonNull::dangling(),
+            len: 0,
+            shown: 0,
+        }
+    }
+}
+
+impl Blocks {
+    /// Operations that the host can see.
+    #[inline]
+    pub fn shown(&self) -> usize {
+        self.shown
+    }
+
+    /// The place of the operation that the host calls so; `None` when there is no such operation any
+    /// more.
+    #[inline]
+    pub fn find(&self, id: i64) -> Option<u32> {
+        let offset = (id as usize).wrapping_sub(self.start.as_ptr().addr());
+        if offset >= self.len as usize * BLOCK || offset % BLOCK != 0 {
+            return None;
+        }
+        let place = (offset / BLOCK) as u32;
+        (self.block(place).op_id.load(Ordering::Relaxed) == id).then_some(place)
+    }
+
+    /// What the host calls the operation at this place.
+    #[inline]
+    pub fn id(&self, place: u32) -> i64 {
+        ptr::from_ref(self.block(place)) as i64
+    }
+
+    #[inline]
+    fn block(&self, place: u32) -> &Block {
+        assert!(place < self.len, "no place {place} of {}", self.len);
+        // SAFETY: so many have been written there, side by side, and they stay for ever.
+        unsafe { self.start.add(place as usize).as_ref() }
+    }
+}
+
+impl Places<UserMemory, Word> for Blocks {
+    /// So that a stale id stays stale for a while.
+    const RESTING: u32 = 32;
+
+    #[inline]
+    fn len(&self) -> u32 {
+        self.len
+    }
+
+    fn grow(&mut self) -> bool {
+        if self.row.is_none() {
+            self.row = SPARE.lock().pop().or_else(Row::new);
+        }
+        let len = self.len.saturating_mul(2).max(FIRST);
+        let Some(row) = &mut self.row else {
+            return false;
+        };
+        let grown = row.reach(len);
+        if grown {
+            (self.start, self.len) = (row.reservation.start().cast(), len);
+        }
+        grown
+    }
+
+    #[inline]
+    fn record(&self, place: u32) -> &Record<UserMemory> {
+        // SAFETY: `&self` excludes those that change it, and nobody else has this row.
+        unsafe { &*self.block(place).record.get() }
+    }
+
+    #[inline]
+    fn record_mut(&mut self, place: u32) -> &mut Record<UserMemory> {
+        // SAFETY: `&mut self` excludes every other reference, and nobody else has this row.
+        unsafe { &mut *self.block(place).record.get() }
+    }
+
+    #[inline]
+    fn word(&self, place: u32) -> &Word {
+        // SAFETY: as in `record`.
+        unsafe { &*self.block(place).word.get() }
+    }
+
+    #[inline]
+    fn word_mut(&mut self, place: u32) -> &mut Word {
+        // SAFETY: as in `record_mut`.
+        unsafe { &mut *self.block(place).word.get() }
+    }
+
+    #[inline]
+    fn both_mut(&mut self, place: u32) -> (&mut Record<UserMemory>, &mut Word) {
+        let block = self.block(place);
+        // SAFETY: as in `record_mut`; these are two cells.
+        unsafe { (&mut *block.record.get(), &mut *block.word.get()) }
+    }
+
+    /// Shows an operation of the host's to it.
+    #[inline]
+    fn on_use(&mut self, place: u32) {
+        let addr = self.word(place).addr;
+        if !addr.is_null() {
+            let (block, id) = (self.block(place), self.id(place));
+            block.addr.store(addr, Ordering::Relaxed);
+            block.op_id.store(id, Ordering::Release);
+            self.shown += 1;
+        }
+    }
+
+    /// Hides it: its id is stale from now on. The address stays, as the host may read it before it looks
+    /// at the id.
+    #[inline]
+    fn on_free(&mut self, place: u32) {
+        let block = self.block(place);
+        if block.op_id.load(Ordering::Relaxed) != 0 {
+            block.op_id.store(0, Ordering::Release);
+            self.shown -= 1;
+        }
+    }
+}
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        for place in 0..self.len {
+            self.on_free(place);
+            let (record, word) = self.both_mut(place);
+            (*record, *word) = Default::default();
+        }
+        SPARE.lock().extend(self.row.take());
+    }
+}
+
+impl fmt::Debug for Blocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Blocks({} of {} shown)", self.shown, self.len)
+    }
+}
+
+impl Block {
+    fn new() -> Self {
+        Self {
+            op_id: AtomicI64::new(0),
+            word: UnsafeCell::default(),
+            _pad: [0; ADDR_AT - 8 - size_of::<Word>()],
+            addr: AtomicPtr::new(ptr::null_mut()),
+            record: UnsafeCell::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn addr(number: usize) -> *mut bmi_method_addr {
+        ptr::without_provenance_mut(number)
+    }
+
+    /// Blocks of which every other one is shown.
+    fn blocks(len: u32) -> Blocks {
+        let mut blocks = Blocks::default();
+        while blocks.len() < len {
+            assert!(blocks.grow());
+        }
+        for place in (0..len).step_by(2) {
+            blocks.word_mut(place).addr = addr(0x1000 + place as usize);
+            blocks.on_use(place);
+        }
+        blocks
+    }
+
+    #[test]
+    fn every_operation_has_an_id_of_its_own_and_no_other_number_is_one() {
+        assert_eq!(Blocks::default().find(0), None);
+        let mut blocks = blocks(200);
+        assert_eq!((blocks.len(), blocks.shown()), (256, 100));
+        // Every byte of all of it, and of as much before and behind.
+        let (first, span) = (blocks.id(0), 256 * BLOCK as i64);
+        for id in first - span..first + 2 * span {
+            let place = u32::try_from((id - first).div_euclid(256)).ok();
+            let whole = (id - first) % 256 == 0;
+            let place = place.filter(|place| whole && *place < 200 && place % 2 == 0);
+            assert_eq!(blocks.find(id), place, "{}", id - first);
+        }
+        for nonsense in [0, -1, 1, i64::MIN, i64::MAX] {
+            assert_eq!(blocks.find(nonsense), None);
+        }
+        // Its own is none any more once it is free, nor by then any of another method's.
+        let (id, other) = (blocks.id(4), self::blocks(64));
+        assert_eq!((blocks.find(id), other.find(id)), (Some(4), None));
+        blocks.on_free(4);
+        assert_eq!((blocks.find(id), blocks.shown()), (None, 99));
+    }
+
+    #[test]
+    fn the_host_reads_id_and_address_at_their_offsets_and_zero_afterwards() {
+        let mut blocks = blocks(64);
+        let words = ptr::with_exposed_provenance::<u64>(blocks.id(6) as usize);
+        // SAFETY: a block, which has 256 bytes and is never unmapped.
+        let read = |at| unsafe { words.add(at).read() };
+        assert_eq!((read(0), read(9)), (blocks.id(6) as u64, 0x1006));
+        blocks.on_free(6);
+        assert_eq!((read(0), read(9)), (0, 0x1006));
+        blocks.on_use(6);
+        assert_ne!(read(0), 0);
+        drop(blocks);
+        assert_eq!(read(0), 0);
+    }
+
+    #[test]
+    fn what_is_none_of_the_hosts_has_no_id() {
+        let mut blocks = blocks(64);
+        blocks.on_use(1);
+        assert_eq!((blocks.find(blocks.id(1)), blocks.shown()), (None, 32));
+        blocks.on_free(1);
+        assert_eq!(blocks.shown(), 32);
+        // Such as what becomes of a send that the host takes for complete.
+        let id = blocks.id(2);
+        blocks.on_free(2);
+        *blocks.word_mut(2) = Word::default();
+        blocks.on_use(2);
+        assert_eq!((blocks.find(id), blocks.shown()), (None, 31));
+    }
+
+    #[test]
+    fn the_row_of_a_method_that_is_gone_serves_the_next() {
+        let first = blocks(64);
+        let id = first.id(2);
+        assert_eq!(first.find(id), Some(2));
+        drop(first);
+        // A test beside this one may have taken it meanwhile.
+        let found = (0..10_000).any(|_| {
+            let mut all: Vec<Blocks> = (0..64).map(|_| Blocks::default()).collect();
+            let found = all.iter_mut().any(|blocks| {
+                assert!(blocks.grow() && blocks.shown() == 0 && blocks.find(id).is_none());
+                blocks.id(2) == id
+            });
+            std::thread::sleep(Duration::from_millis(1));
+            found
+        });
+        assert!(found);
+    }
+}

@@ -1,0 +1,149 @@
+//! What the method keeps of an operation, beside the endpoint's record of it.
+//!
+//! Knows nothing of: where both lie.
+
+use super::list::Links;
+use crate::abi::types::bmi_method_addr;
+use crate::method::{FOR_EVER, Post, PostKind};
+use crate::peer::state::Cause;
+use crate::peer::table::PeerKey;
+use libc::c_void;
+use mx_proto::{Instant, Memory};
+use std::ptr;
+
+/// Whose an operation of the endpoint's is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// The host's.
+    Posted(PostKind),
+    /// A message of the handshake with its peer.
+    Handshake,
+    /// The transport connect to its peer.
+    Connect,
+    /// The receive of a message that was only offered. Which one, [`Word::size`] says.
+    Fetch,
+    /// What goes on of a send that the host takes for complete.
+    Copy,
+    /// A message about credits.
+    Control,
+}
+
+/// The method's part of an operation.
+#[derive(Debug)]
+pub struct Word {
+    /// Whose it is.
+    pub role: Role,
+    /// Where it is reported.
+    pub context: u8,
+    /// A receive posted while the conversation with its peer was cut.
+    pub provisional: bool,
+    /// It waits for its peer, in one of that one's queues.
+    pub parked: bool,
+    /// A receive that is among its peer's at the endpoint.
+    pub listed: bool,
+    /// The code it completes or has completed with, if it is not 0. Before it is over the method has
+    /// set it, and nothing that the endpoint says changes it.
+    pub error: i32,
+    /// Its tag.
+    pub tag: u32,
+    /// With whom.
+    pub peer: PeerKey,
+    /// Its length when posted; what was transferred when done.
+    pub size: i64,
+    /// How long it may wait in its peer's queue.
+    pub until: Instant,
+    /// In the list of its peer's that it is in.
+    pub(super) links: Links,
+    /// The host's word, given back as it is.
+    pub user_ptr: *mut c_void,
+    /// The address it was posted with; null for what is none of the host's.
+    pub addr: *mut bmi_method_addr,
+}
+
+// SAFETY: the pointers are only compared and handed back to the host.
+unsafe impl Send for Word {}
+
+const _: () = assert!(size_of::<Word>() <= 64);
+
+impl Word {
+    /// That of an operation of the host's.
+    #[inline]
+    pub fn new(post: &Post, peer: PeerKey) -> Self {
+        Self {
+            role: Role::Posted(post.kind),
+            // The boundary has checked that it is one of 16.
+            context: post.context as u8,
+            provisional: false,
+            parked: false,
+            listed: false,
+            error: 0,
+            tag: post.tag as u32,
+            peer,
+            size: post.memory.len() as i64,
+            until: FOR_EVER,
+            links: Links::NONE,
+            user_ptr: post.user_ptr,
+            addr: post.addr.as_ptr(),
+        }
+    }
+
+    /// That of an operation which is none of the host's.
+    pub fn own(role: Role, peer: PeerKey) -> Self {
+        Self {
+            role,
+            peer,
+            ..Self::default()
+        }
+    }
+
+    /// That of a receive that the inbox calls so.
+    pub fn fetch(number: u64) -> Self {
+        Self {
+            size: number as i64,
+            ..Self::own(Role::Fetch, PeerKey::NOBODY)
+        }
+    }
+
+    /// Whatever the endpoint says, it ends or has ended so.
+    pub fn set_end(&mut self, error: i32, size: i64) {
+        (self.error, self.size) = (error, size);
+    }
+
+    /// What the host asked for; `None`: it is none of the host's.
+    #[inline]
+    pub fn kind(&self) -> Option<PostKind> {
+        match self.role {
+            Role::Posted(kind) => Some(kind),
+            _ => None,
+        }
+    }
+
+    /// The code of an operation whose time is over.
+    pub fn timeout_code(&self) -> i32 {
+        if self.provisional {
+            Cause::Reset.code()
+        } else {
+            Cause::TimedOut.code()
+        }
+    }
+}
+
+impl Default for Word {
+    fn default() -> Self {
+        Self {
+            role: Role::Control,
+            context: 0,
+            provisional: false,
+            parked: false,
+            listed: false,
+            error: 0,
+            tag: 0,
+            peer: PeerKey::NOBODY,
+            size: 0,
+            until: FOR_EVER,
+            links: Links::NONE,
+            user_ptr: ptr::null_mut(),
+            addr: ptr::null_mut(),
+        }
+    }
+}
