@@ -32,7 +32,7 @@ pub struct Borrower {
     sent: u32,
     /// The least that was free: in the epoch before, and in this one. Neither is above what is free.
     low: [u32; 2],
-    /// What has been said to be wanted in this epoch.
+    /// What has been said to be wanted in this epoch and has not come at once.
     said: u32,
     /// The lender's, as it was last told.
     epoch: u8,
@@ -128,6 +128,10 @@ impl Borrower {
         let free = terms.credit.wrapping_sub(self.sent);
         let more = free > self.free() && free <= FREE_MAX;
         if more {
+            // All that was wanted has come at once: as much may be wanted again.
+            if free - self.free() >= self.said {
+                self.said = 0;
+            }
             self.allowed = terms.credit;
         }
         more || freed
@@ -258,6 +262,20 @@ mod tests {
         assert!(!us.on_terms(&terms(10, 1, 0)), "an epoch allows no more");
         assert_eq!(us.wanted(12), 2);
         assert_eq!(us.wanted(u32::MAX), WANTED_MAX);
+    }
+
+    #[test]
+    fn what_was_wanted_and_has_come_may_be_wanted_again() {
+        let mut us = Borrower::open(1);
+        for total in (1..100).step_by(8) {
+            while us.free() > 0 {
+                spend(&mut us, 1);
+            }
+            assert_eq!(us.wanted(1), 1, "{total}");
+            us.on_said(1);
+            assert_eq!(us.wanted(1), 0);
+            assert!(us.on_terms(&terms(total + 8, 0, 0)));
+        }
     }
 
     #[test]

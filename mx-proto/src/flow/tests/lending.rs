@@ -78,7 +78,7 @@ fn what_it_is_not_told_of_comes_before_what_is_lent() {
     // The header of the next one says that four are missing.
     let borrower = &mut town.remotes[0];
     let wanted = borrower.wanted(24);
-    assert_eq!(wanted, 0, "more than that has been said");
+    assert_eq!(wanted, 4, "all that was said before has come");
     assert!(town.flow.wants(&mut town.all, 0, 4), "it is to be told");
     town.tell(0);
     assert_eq!((town.loan(0), town.free(0)), (40, 40));
