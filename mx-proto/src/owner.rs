@@ -30,9 +30,8 @@ pub trait Owner: Sized {
     type Places: Places<Self::Memory, Self::Word>;
 
     /// An operation is over: once for every request that was `Pending`, but for those that
-    /// [`cancel_unmatched`](crate::Endpoint::cancel_unmatched) takes back. Its memory is let go of,
-    /// though a port may still have to be told: that has been done when the call returns in which
-    /// this happens. Its record, and the word with it, is the owner's until that [frees](Ops::free) it,
+    /// [`cancel_unmatched`](crate::Endpoint::cancel_unmatched) takes back. Its memory is let go of
+    /// when the call returns in which this happens, once a port that has it has been told. Its record, and the word with it, is the owner's until that [frees](Ops::free) it,
     /// now or later.
     fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome);
 

@@ -21,7 +21,7 @@ use mx_proto::{
 use mx_sim::{Buffer, Cluster, Drive, Fabric, Profile, Rng, SimPort, VirtualClock, World, seeds};
 use std::collections::BTreeMap;
 
-const NIC: NicId = NicId(0x0102_0304_0506_0708);
+const NIC: NicId = NicId(0x0304_0506_0708);
 const KEY: u32 = 0x1357_9bdf;
 const TAG: u64 = 0x77;
 const UNEXPECTED: usize = 100_000;

@@ -123,6 +123,8 @@ enum Errand<M> {
         len: usize,
     },
     Recall(LinkId, u64),
+    /// Memory that the port could still touch until it was told what stands before this.
+    LetGo(M),
     Conceal(LinkId, RemoteKey),
     Read(RequestId),
     /// Whether operations wait for the partner behind this link.
@@ -460,6 +462,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     self.port.detach(link, &memory, at, len);
                 }
                 Errand::Recall(link, token) => self.port.recall(link, token),
+                Errand::LetGo(memory) => drop(memory),
                 Errand::Conceal(link, key) => self.port.conceal(link, key),
                 Errand::Read(request) => self.read_remote(request),
                 Errand::Watch(link, wanted) => self.port.watch(link, wanted),
@@ -560,18 +563,22 @@ impl<O: Owner> Core<O> {
             matched: matches!(state, State::Pulling(_)),
         };
         let queued = state.is_queued();
-        match self.release(id) {
-            None => drop(self.ops.finish(id)),
-            Some((link, Partial { at, end, .. })) => {
-                let detach = |memory| Errand::Detach {
+        let noted = self.errands.len();
+        let rest = self.release(id);
+        if rest.is_none() && self.errands.len() == noted {
+            self.ops.finish(id);
+        } else {
+            // The port may go on with it until it has been told.
+            let memory = self.ops.finish_keeping(id);
+            self.errands.extend(memory.map(|memory| match rest {
+                Some((link, Partial { at, end, .. })) => Errand::Detach {
                     link,
                     memory,
                     at,
                     len: end - at,
-                };
-                let memory = self.ops.finish_keeping(id);
-                self.errands.extend(memory.map(detach));
-            }
+                },
+                None => Errand::LetGo(memory),
+            }));
         }
         if queued {
             self.owner.departed(id);

@@ -16,7 +16,7 @@ use mx_proto::{
 use mx_sim::Queued;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 use zeroize::Zeroizing;
 
@@ -219,6 +219,10 @@ struct Hub {
     endpoints: Option<Target>,
     /// Cables of one source.
     sources: Vec<(usize, u64)>,
+    /// The port goes on reading the data of messages, until it is told to stop.
+    reads_on: bool,
+    /// What it reads, by token.
+    read: Vec<Weak<RefCell<(Vec<u8>, bool)>>>,
     /// What has been sent without message data.
     heard: Vec<(HeaderBytes, Vec<u8>)>,
 }
@@ -340,10 +344,23 @@ impl Port<Shared> for QueuePort {
                 len,
             } => {
                 memory.visit(offset, len, |piece| bytes.extend_from_slice(piece));
+                if hub.reads_on {
+                    lane.packets.push_back((*header, bytes));
+                    hub.read.push(Rc::downgrade(&memory.0));
+                    return Ok(Sent::Held(hub.read.len() as u64 - 1));
+                }
             }
         }
         lane.packets.push_back((*header, bytes));
         Ok(Sent::Whole)
+    }
+
+    fn recall(&mut self, _: LinkId, token: u64) {
+        let memory = &self.hub.borrow().read[token as usize];
+        assert!(
+            memory.upgrade().is_some(),
+            "memory went while a port had it"
+        );
     }
 
     fn resume(
@@ -581,6 +598,18 @@ impl Pair {
             .b
             .recv(bits, MatchMask::EXACT, Shared::from(vec![0; 100]), 0);
         assert!(matches!(got, Ok(Received::Complete(_))));
+    }
+
+    /// From now on ports go on reading the data of messages, until they are told to stop.
+    pub(crate) fn read_on(&self) {
+        self.hub.borrow_mut().reads_on = true;
+    }
+
+    /// How much of it is still there.
+    pub(crate) fn being_read(&self) -> usize {
+        let hub = self.hub.borrow();
+        let kept = hub.read.iter().filter(|memory| memory.strong_count() > 0);
+        kept.count()
     }
 
     /// What has been sent on a link by whoever began it.

@@ -178,3 +178,27 @@ fn a_send_departs_once_when_its_turn_comes_or_never_will() {
     expected.sort_unstable();
     assert_eq!(all, expected);
 }
+
+#[test]
+fn memory_goes_only_when_the_port_has_been_told_to_let_go_of_it() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    pair.read_on();
+    let sends: Vec<_> = (0..2)
+        .map(|n| {
+            let memory = pair.filled(vec![7; 100]);
+            pending(
+                pair.a
+                    .send(b, bits(n), memory, n, SendMode::Standard)
+                    .unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(pair.being_read(), 2);
+    // The port holds it against what it is told: see `recall`.
+    assert!(pair.a.end(sends[0], Status::Cancelled));
+    assert_eq!(pair.being_read(), 1);
+    pair.a.disconnect(b);
+    assert_eq!(pair.being_read(), 0);
+    assert_eq!(completions(&mut pair.a).len(), 2);
+}
