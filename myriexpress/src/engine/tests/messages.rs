@@ -519,6 +519,50 @@ fn a_send_without_progress_ends_by_its_time_out() {
 }
 
 #[test]
+fn a_handle_is_stale_once_its_request_was_tested_although_its_copy_waits() {
+    let (mut net, b) = windows(20, 100_000);
+    net.cluster.node(1).unwrap().idle = true;
+    let mut stale = Vec::new();
+    for number in 0..20 {
+        let send = net.isend(0, b, number, &[1; 32_768]);
+        let engine = net.engine(0);
+        assert_eq!(engine.peek().unwrap(), Some(send));
+        match number % 3 {
+            0 => assert!(engine.test(send).unwrap().is_some()),
+            1 => assert!(engine.test_any(number, ALL).unwrap().is_some()),
+            _ => engine.forget(send).unwrap(),
+        }
+        stale.push(send);
+        assert_eq!((engine.requests(), engine.peek().unwrap()), (0, None));
+    }
+    assert!(net.engine(0).last_sends(), "copies wait");
+    let refused = |net: &mut Net| {
+        for send in &stale {
+            let engine = net.engine(0);
+            assert_eq!(engine.test(*send).unwrap_err().code(), Code::BadRequest);
+            let buffered = engine.is_buffered(*send).unwrap_err();
+            assert_eq!(buffered.code(), Code::BadRequest);
+        }
+    };
+    refused(&mut net);
+    net.cluster.node(1).unwrap().idle = false;
+    let recvs: Vec<_> = (0..20)
+        .map(|bits| net.irecv(1, bits, ALL, 32_768))
+        .collect();
+    net.settle();
+    for recv in recvs {
+        assert_eq!(net.code(1, recv.handle), StatusCode::Success);
+    }
+    assert!(!net.engine(0).last_sends());
+    assert_eq!(net.engine(0).endpoint().ops().in_use(), 0);
+    // Their places are used again.
+    let again = net.irecv(0, 1, ALL, 1).handle;
+    assert!(stale.iter().any(|send| send.place() == again.place()));
+    refused(&mut net);
+    assert!(net.engine(0).cancel(again).unwrap());
+}
+
+#[test]
 fn made_up_handles_are_refused_everywhere() {
     let mut net = Net::of(2);
     let recv = net.irecv(1, 0, 0, 1).handle;
