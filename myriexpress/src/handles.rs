@@ -12,6 +12,8 @@
 //!
 //! Knows nothing of: what the numbers name.
 
+use mx_proto::RequestId;
+
 /// Endpoints one process may have open; the slot part of a request holds one more.
 pub const SLOTS_MAX: usize = 1023;
 
@@ -20,7 +22,6 @@ pub const REQUESTS_MAX: usize = 1 << REQUEST_BITS;
 
 const SLOT_BITS: u32 = 10;
 const REQUEST_BITS: u32 = 24;
-const GENERATION_BITS: u32 = 64 - SLOT_BITS - REQUEST_BITS;
 
 /// An open endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -49,27 +50,15 @@ impl EndpointHandle {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RequestHandle(pub u64);
 
-/// What a request is within its endpoint.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct RequestKey {
-    /// Its place, below [`REQUESTS_MAX`].
-    pub index: u32,
-    /// Which use of that place; only the lower bits count (see [`RequestKey::GENERATIONS`]).
-    pub generation: u32,
-}
-
-impl RequestKey {
-    /// Generations are counted modulo this.
-    pub const GENERATIONS: u32 = 1 << GENERATION_BITS;
-}
-
 impl RequestHandle {
-    /// Puts a handle together.
-    pub fn new(slot: usize, key: RequestKey) -> Self {
-        debug_assert!(slot < SLOTS_MAX && (key.index as usize) < REQUESTS_MAX);
-        let generation = u64::from(key.generation % RequestKey::GENERATIONS);
-        let word = generation << (SLOT_BITS + REQUEST_BITS)
-            | u64::from(key.index) << SLOT_BITS
+    /// Puts a handle together: of its endpoint's slot, and of what it is there. Of the generation the
+    /// lower bits count.
+    #[inline]
+    pub fn new(slot: usize, request: RequestId) -> Self {
+        debug_assert!(slot < SLOTS_MAX && (request.index() as usize) < REQUESTS_MAX);
+        // What does not fit falls out at the top.
+        let word = u64::from(request.generation()) << (SLOT_BITS + REQUEST_BITS)
+            | u64::from(request.index()) << SLOT_BITS
             | (slot as u64 + 1);
         Self(word)
     }
@@ -80,12 +69,10 @@ impl RequestHandle {
         (slot as usize).checked_sub(1)
     }
 
-    /// What it is there.
-    pub fn key(self) -> RequestKey {
-        RequestKey {
-            index: (self.0 >> SLOT_BITS) as u32 & ((1 << REQUEST_BITS) - 1),
-            generation: (self.0 >> (SLOT_BITS + REQUEST_BITS)) as u32,
-        }
+    /// Its place among the requests there, below [`REQUESTS_MAX`].
+    #[inline]
+    pub fn place(self) -> u32 {
+        (self.0 >> SLOT_BITS) as u32 & ((1 << REQUEST_BITS) - 1)
     }
 }
 
@@ -139,13 +126,18 @@ mod tests {
         let handle = EndpointHandle::new(SLOTS_MAX - 1, u32::MAX);
         assert_eq!(handle.slot(), Some(SLOTS_MAX - 1));
         assert_eq!(handle.generation(), u32::MAX);
-        let key = RequestKey {
-            index: REQUESTS_MAX as u32 - 1,
-            generation: RequestKey::GENERATIONS - 1,
+        let of = |generation| {
+            let request = RequestId::new(REQUESTS_MAX as u32 - 1, generation);
+            RequestHandle::new(SLOTS_MAX - 1, request)
         };
-        let request = RequestHandle::new(SLOTS_MAX - 1, key);
+        let request = of((1 << 30) - 1);
+        assert_eq!(request, RequestHandle(u64::MAX));
         assert_eq!(request.slot(), Some(SLOTS_MAX - 1));
-        assert_eq!(request.key(), key);
+        assert_eq!(request.place(), REQUESTS_MAX as u32 - 1);
+        for (generation, same) in [((1 << 31) - 1, true), (1 << 29, false), (0, false)] {
+            assert_eq!(of(generation) == request, same);
+            assert_eq!(of(generation).place(), request.place());
+        }
         let peer = PeerKey {
             index: 7,
             generation: 9,

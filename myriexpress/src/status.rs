@@ -32,7 +32,7 @@ pub enum StatusCode {
 }
 
 /// `mx_status_t`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct Status {
     /// `mx_status_code_t`. A plain number, because an error handler may put any into it.

@@ -63,22 +63,23 @@ pub trait Places<M, W>: Default + fmt::Debug {
     fn on_free(&mut self, _place: u32) {}
 }
 
-/// Places in chunks of ordinary memory. What there is stays until all of it goes.
+/// Places in chunks of ordinary memory, as many as fit into `MAX`. What there is stays until all of it
+/// goes.
 #[derive(Debug)]
-pub struct Chunks<M, W>(Vec<Box<Chunk<M, W>>>);
+pub struct Chunks<M, W, const MAX: u32 = { u32::MAX }>(Vec<Box<Chunk<M, W>>>);
 
 type Chunk<M, W> = [(Record<M>, W); CHUNK];
 
 /// Places that are added at a time: about ten kilobytes.
 const CHUNK: usize = 64;
 
-impl<M, W> Default for Chunks<M, W> {
+impl<M, W, const MAX: u32> Default for Chunks<M, W, MAX> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<M, W> Chunks<M, W> {
+impl<M, W, const MAX: u32> Chunks<M, W, MAX> {
     #[inline]
     fn at(&self, place: u32) -> &(Record<M>, W) {
         let place = place as usize;
@@ -92,7 +93,7 @@ impl<M, W> Chunks<M, W> {
     }
 }
 
-impl<M: fmt::Debug, W: Default + fmt::Debug> Places<M, W> for Chunks<M, W> {
+impl<M: fmt::Debug, W: Default + fmt::Debug, const MAX: u32> Places<M, W> for Chunks<M, W, MAX> {
     #[inline]
     fn len(&self) -> u32 {
         // `grow` sees to it.
@@ -100,7 +101,7 @@ impl<M: fmt::Debug, W: Default + fmt::Debug> Places<M, W> for Chunks<M, W> {
     }
 
     fn grow(&mut self) -> bool {
-        let more = self.0.len() < u32::MAX as usize / CHUNK;
+        let more = self.0.len() < MAX as usize / CHUNK;
         if more {
             let chunk: Vec<_> = (0..CHUNK).map(|_| Default::default()).collect();
             // It has exactly so many.

@@ -16,7 +16,7 @@ use super::record::{NOBODY, Record, State};
 use crate::ids::{MatchBits, RequestId};
 use crate::moves::{self, Stage};
 use crate::owner::Owner;
-use crate::timeouts::TimeOuts;
+use crate::timeouts::{Patience, TimeOuts};
 use std::fmt;
 
 /// All operations of one endpoint: those that have not completed, and those that have and that its owner
@@ -100,6 +100,38 @@ impl<O: Owner> Ops<O> {
             self.put_back(place);
         }
         done
+    }
+
+    /// An operation that is over already, for an owner that must have a record of each: one that was done
+    /// when it was posted. It is the owner's like one that has completed. `None` when there can be no
+    /// more; after a post that says it is done there is room.
+    #[inline]
+    pub fn add_done(&mut self, word: O::Word) -> Option<RequestId> {
+        let timeouts = TimeOuts {
+            transfer: Patience::FOR_EVER,
+            waiting: Patience::FOR_EVER,
+        };
+        let id = self.add(word, MatchBits(0), timeouts, State::Free)?;
+        // It never was under way, so there is no move of it.
+        self.places.record_mut(id.index()).state = State::Done;
+        self.under_way -= 1;
+        Some(id)
+    }
+
+    /// Operations, those that have completed and have not been freed included.
+    #[inline]
+    pub fn in_use(&self) -> usize {
+        self.places.len() as usize - self.free.len()
+    }
+
+    /// What [`Self::begin_with`] takes in a table none of whose names is to be one of this.
+    pub fn next_generation(&self) -> u32 {
+        self.next_generation
+    }
+
+    /// The generation of the next operation; from 1 on.
+    pub fn begin_with(&mut self, generation: u32) {
+        self.next_generation = generation.clamp(1, GENERATIONS);
     }
 
     /// The oldest of a list of operations that have completed.

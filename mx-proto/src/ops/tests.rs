@@ -1,9 +1,10 @@
-use super::{Chunks, List, Ops, Places, Record, State, Strand, Turn};
+use super::{Chunks, List, Ops, Places, Record, State, Strand};
 use crate::event::{Arrival, Down, Outcome, Verdict};
 use crate::ids::{MatchBits, RequestId};
 use crate::memory::Source;
 use crate::moves::Stage;
 use crate::owner::Owner;
+use crate::queues::Stand;
 use crate::timeouts::{Patience, TimeOuts};
 use mx_sim::Rng;
 use std::rc::Rc;
@@ -54,7 +55,7 @@ impl<const N: u32> Owner for Resting<N> {
 /// Chunks that know what is in use, and have an end.
 #[derive(Debug, Default)]
 struct Rested<const N: u32> {
-    chunks: Chunks<Memory, u64>,
+    chunks: Chunks<Memory, u64, MOST>,
     used: Vec<bool>,
 }
 
@@ -68,7 +69,7 @@ impl<const N: u32> Places<Memory, u64> for Rested<N> {
     }
 
     fn grow(&mut self) -> bool {
-        self.len() < MOST && self.chunks.grow()
+        self.chunks.grow()
     }
 
     fn record(&self, place: u32) -> &Record<Memory> {
@@ -144,8 +145,8 @@ fn random_steps<const N: u32>(rng: &mut Rng) {
         match step {
             0..3 if live.len() as u64 <= most => {
                 let memory = Tracked(Rc::clone(&memory));
-                let turn = Turn::Standard;
-                let state = State::Queued { memory, turn };
+                let stand = Stand::NOWHERE;
+                let state = State::Queued { memory, stand };
                 let bits = MatchBits(n);
                 let Some(id) = ops.add(n, bits, FOR_EVER, state) else {
                     assert_eq!(live.len() + done.len(), MOST as usize);
@@ -258,6 +259,25 @@ fn generations_go_round_without_the_highest_bit_and_without_zero() {
     let first = spent(&mut ops).unwrap();
     assert_eq!(last.generation(), u32::MAX >> 1);
     assert_eq!(first.generation(), 1);
+    let mut others = Ops::<Resting<0>>::default();
+    others.begin_with(ops.next_generation());
+    assert_eq!(spent(&mut others).unwrap().generation(), 2);
+    others.begin_with(0);
+    assert_eq!(spent(&mut others).unwrap().generation(), 1);
+}
+
+#[test]
+fn what_is_over_when_it_is_posted_takes_a_place_until_it_is_freed_and_is_never_under_way() {
+    let mut ops = Ops::<Resting<0>>::default();
+    let all: Vec<_> = std::iter::from_fn(|| ops.add_done(7)).collect();
+    assert_eq!((all.len(), ops.in_use()), (MOST as usize, MOST as usize));
+    assert_eq!((ops.under_way(), ops.iter().count()), (0, 0));
+    for id in &all {
+        assert!(ops.is_done(*id) && ops.get(*id).is_none() && !ops.finish(*id));
+        assert_eq!(ops.word(*id), Some(&7));
+        assert!(ops.free(*id) && !ops.free(*id));
+    }
+    assert_eq!(ops.in_use(), 0);
 }
 
 #[test]

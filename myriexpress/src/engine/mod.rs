@@ -3,26 +3,24 @@
 //! ```text
 //!   isend irecv iconnect cancel      test test_any peek        probe      disconnect decompose
 //!        |                               ^                       ^             |
-//!        v                               |                       |             v
-//!     Requests ---- completion ------> done (MatchIndex)         |           Peers
-//!        |               ^                                       |             |
-//!        v               |           Door: unexpected messages --'             v
+//!        |          Program:   done (MatchIndex)   unexpected messages   Peers |
+//!        v                               ^                       |             v
 //!   +------------------- Endpoint (mx-proto) over some port and clock -----------+
 //! ```
 //!
 //! It knows no lock, no thread and no C: `process` puts it behind a lock, and on the simulator
-//! several run in one thread. What the protocol endpoint has to say is taken in before a call
-//! returns, its events first, so that a completion from a partner that has gone meanwhile still
-//! finds its name.
+//! several run in one thread. A request is an operation of the protocol endpoint's, which tells
+//! `Program` of its end; what follows for the endpoint is done before a call returns.
 //!
-//! Owns: everything of one endpoint. The files beside this one hold its parts: `post` posting and
-//! cancelling, `results` what comes out, `turns` the unexpected handler's.
+//! Owns: everything of one endpoint. The files beside this one hold its parts: `program` what has
+//! been posted, `post` posting and cancelling, `results` what comes out, `turns` the unexpected
+//! handler's.
 //! Cost: posting and testing a small message allocate nothing once the tables have grown.
 
 mod context_ids;
 mod peers;
 mod post;
-mod requests;
+mod program;
 mod results;
 mod turns;
 
@@ -30,19 +28,18 @@ pub use context_ids::{CONTEXT_ID_BITS_MAX, ContextIds};
 pub use turns::{UnexpectedFunction, UnexpectedHandler};
 
 pub(crate) use context_ids::COMPLETIONS;
-pub(crate) use turns::{Door, Turn};
+pub(crate) use program::Program;
+pub(crate) use turns::Turn;
 
 use crate::error::{Code, Error};
-use crate::handles::{Address, EndpointHandle, PeerKey, RequestHandle, RequestKey};
+use crate::handles::{Address, EndpointHandle, PeerKey, RequestHandle};
 use crate::status::{Status, StatusCode};
-use mx_proto::owner::Queue;
 use mx_proto::port::{Port, WakeDescriptors};
 use mx_proto::supply::Claim;
-use mx_proto::{Clock, Down, Endpoint, Identity, Instant, MatchIndex, PartnerId};
+use mx_proto::{Clock, Endpoint, Identity, Instant, Owner, PartnerId, RequestId, SendMode};
 use mx_sys::{Interest, UserMemory};
 use peers::{Lookup, Peers};
-use post::ToSelf;
-use requests::{Owner, Requests, Stage};
+use program::Word;
 use std::time::Duration;
 use turns::Handling;
 
@@ -53,7 +50,7 @@ pub(crate) const HANDLER: Interest = 1 << 61;
 /// [`Engine::wake_up`] was called.
 pub(crate) const WAKEUP: Interest = 1 << 62;
 
-/// What an engine is made with, beside its protocol endpoint.
+/// What an engine is made with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     /// What the program calls the endpoint.
@@ -71,22 +68,14 @@ pub(crate) struct Options {
 /// An open endpoint over port `P` with clock `C`.
 #[derive(Debug)]
 pub(crate) struct Engine<P, C> {
-    endpoint: Endpoint<P, C, Door>,
-    options: Options,
-    requests: Requests,
-    /// Room for one more of them.
+    endpoint: Endpoint<P, C, Program>,
+    /// Room for one more request.
     room: Claim,
-    /// The requests that have ended and wait to be tested, oldest first.
-    done: MatchIndex<RequestKey>,
-    peers: Peers,
     handling: Handling,
-    to_self: ToSelf,
-    /// Bytes of small sends that are done for the program and have not left.
-    copies: usize,
-    /// Partners that went down since the last completion was taken in.
-    departed: Vec<(PartnerId, Identity)>,
-    /// What has come up since [`Engine::take_produced`] was called last.
-    produced: Interest,
+    /// Sends to oneself that were posted before there was a connection to oneself.
+    to_self: Vec<(RequestId, SendMode)>,
+    /// A connect is under way for them.
+    connecting: bool,
     /// The program has forbidden progress.
     disabled: bool,
     wakeups: u64,
@@ -94,20 +83,15 @@ pub(crate) struct Engine<P, C> {
 
 impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// An engine that uses `endpoint`.
-    pub(crate) fn new(endpoint: Endpoint<P, C, Door>, options: Options) -> Self {
-        let own = endpoint.identity();
+    pub(crate) fn new(mut endpoint: Endpoint<P, C, Program>) -> Self {
+        let (program, ops) = endpoint.split();
+        ops.begin_with(program.options.generation);
         Self {
             room: Claim::new(endpoint.supply(), REQUEST_COST),
             endpoint,
-            options,
-            requests: Requests::new(options.generation),
-            done: MatchIndex::default(),
-            peers: Peers::new(own),
             handling: Handling::default(),
-            to_self: ToSelf::default(),
-            copies: 0,
-            departed: Vec::new(),
-            produced: 0,
+            to_self: Vec::new(),
+            connecting: false,
             disabled: false,
             wakeups: 0,
         }
@@ -116,22 +100,27 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// What the next engine with the same slot is to begin with, so that no handle of a request of
     /// this one fits there.
     pub(crate) fn next_generation(&self) -> u32 {
-        self.requests.next_generation()
+        self.endpoint.ops().next_generation()
     }
 
     /// The protocol endpoint.
-    pub(crate) fn endpoint(&self) -> &Endpoint<P, C, Door> {
+    pub(crate) fn endpoint(&self) -> &Endpoint<P, C, Program> {
         &self.endpoint
     }
 
     /// The protocol endpoint, to arm and disarm it and to reach its port.
-    pub(crate) fn endpoint_mut(&mut self) -> &mut Endpoint<P, C, Door> {
+    pub(crate) fn endpoint_mut(&mut self) -> &mut Endpoint<P, C, Program> {
         &mut self.endpoint
     }
 
     /// The longest message that is small, whatever the ports carry.
     pub(crate) fn eager_max(&self) -> usize {
-        self.options.eager_max
+        self.options().eager_max
+    }
+
+    #[inline]
+    fn options(&self) -> &Options {
+        &self.endpoint.owner().options
     }
 
     /// Who it is.
@@ -142,7 +131,14 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// Requests the program has not taken back.
     #[cfg(test)]
     pub(crate) fn requests(&self) -> usize {
-        self.requests.len()
+        use mx_proto::ops::Places;
+        let ops = self.endpoint.ops();
+        let all = (0..ops.places().len()).filter_map(|place| ops.at(place));
+        all.filter(|op| {
+            let word = ops.word(*op).unwrap();
+            word.has_handle() || !word.has_ended(ops, *op)
+        })
+        .count()
     }
 
     /// Takes in what has arrived and gives out what can go, unless the program's handler has to
@@ -153,7 +149,8 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             return self.keep_alive();
         }
         let busy = self.endpoint.progress();
-        busy | self.drain()
+        self.settle();
+        busy
     }
 
     /// Peers that would take silence for our end hear of us. Never anything to come back for.
@@ -173,14 +170,19 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     pub(crate) fn set_progression(&mut self, on: bool) {
         self.disabled = !on;
         // Who waits must look again: there may be a handler to run.
-        self.produced |= HANDLER;
+        self.produce(HANDLER);
     }
 
     /// What has come up since the last call: see [`COMPLETIONS`], [`UNEXPECTED`], [`HANDLER`],
     /// [`WAKEUP`].
     #[inline]
     pub(crate) fn take_produced(&mut self) -> Interest {
-        std::mem::take(&mut self.produced) | std::mem::take(&mut self.endpoint.owner_mut().produced)
+        std::mem::take(&mut self.endpoint.owner_mut().produced)
+    }
+
+    /// Something has come up.
+    fn produce(&mut self, what: Interest) {
+        self.endpoint.owner_mut().produced |= what;
     }
 
     /// See [`mx_sys::Progress::arm`].
@@ -213,7 +215,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// Every thread that waits for something is to come back.
     pub(crate) fn wake_up(&mut self) {
         self.wakeups += 1;
-        self.produced |= WAKEUP;
+        self.produce(WAKEUP);
     }
 
     /// How often [`Engine::wake_up`] was called.
@@ -233,23 +235,24 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         request: RequestHandle,
         timeout: Option<Duration>,
     ) -> Result<(), Error> {
-        let (_, found) = self.find(request)?;
-        if let Stage::Pending(id) = found.stage {
-            self.endpoint.set_timeout_of(id, timeout);
-            self.drain();
+        let (op, word) = self.find(request)?;
+        let ended = word.has_ended(self.endpoint.ops(), op);
+        if !ended && !self.to_self.iter().any(|(waiting, _)| *waiting == op) {
+            self.endpoint.set_timeout_of(op, timeout);
+            self.settle();
         }
         Ok(())
     }
 
     /// The endpoint's own address.
     pub(crate) fn own_address(&self) -> Address {
-        self.address(Peers::OWN)
+        self.endpoint.owner().address(Peers::OWN)
     }
 
     /// Name and life of a peer.
     pub(crate) fn decompose(&self, address: Address) -> Result<Identity, Error> {
         let key = self.peer_of(address)?;
-        match self.peers.look_up(key) {
+        match self.peers().look_up(key) {
             Lookup::Peer(peer) => Ok(peer.identity),
             _ => Err(disconnected()),
         }
@@ -258,7 +261,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// The pointer attached to a peer, 0 if none was.
     pub(crate) fn peer_context(&self, address: Address) -> Result<usize, Error> {
         let key = self.peer_of(address)?;
-        match self.peers.look_up(key) {
+        match self.peers().look_up(key) {
             Lookup::Peer(peer) => Ok(peer.context),
             _ => Err(disconnected()),
         }
@@ -271,7 +274,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         context: usize,
     ) -> Result<(), Error> {
         let key = self.peer_of(address)?;
-        match self.peers.set_context(key, context) {
+        match self.endpoint.owner_mut().peers.set_context(key, context) {
             true => Ok(()),
             false => Err(disconnected()),
         }
@@ -282,7 +285,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// before is left alone.
     pub(crate) fn disconnect(&mut self, address: Address) -> Result<(), Error> {
         let key = self.peer_of(address)?;
-        let (identity, partner) = match self.peers.look_up(key) {
+        let (identity, partner) = match self.peers().look_up(key) {
             Lookup::Peer(peer) => (peer.identity, peer.partner),
             _ => return Ok(()),
         };
@@ -291,17 +294,16 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             .endpoint
             .partner_of(identity.nic, identity.endpoint)
             .filter(|coming| Some(*coming) != partner);
+        // What ends with it is reported under its name.
         for partner in partner.into_iter().chain(coming) {
-            self.departed.push((partner, identity));
             self.endpoint.disconnect(partner);
         }
         self.endpoint
             .forget_orphans(identity.nic, identity.endpoint);
-        // What ended with it is reported under its name.
-        self.drain();
-        self.peers.remove(key);
+        self.settle();
+        self.endpoint.owner_mut().peers.remove(key);
         if key == Peers::OWN {
-            self.fail_to_self(StatusCode::EndpointUnreachable);
+            self.fail_to_self(mx_proto::Status::Unreachable);
         }
         Ok(())
     }
@@ -311,111 +313,75 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     pub(crate) fn last_sends(&mut self) -> bool {
         self.set_handler(None);
         self.disabled = false;
-        self.copies > 0
+        self.endpoint.owner().copies > 0
     }
 
     /// Ends everything: peers are told, requests are gone without a completion.
     pub(crate) fn close(&mut self) {
         self.endpoint.close();
-        self.endpoint.owner_mut().ends = Queue::default();
     }
 
-    /// Takes in everything the protocol endpoint has to say. Returns whether there was anything.
+    /// What follows from what the protocol endpoint has told.
     #[inline]
-    fn drain(&mut self) -> bool {
-        let mut busy = false;
-        loop {
-            while let Some(down) = self.endpoint.owner_mut().ends.next_down() {
-                self.on_down(&down);
-                busy = true;
-            }
-            if !self.endpoint.owner().newcomers.is_empty() {
-                self.greet();
-            }
-            match self.endpoint.owner_mut().ends.next_completion() {
-                Some(completion) => self.on_completion(&completion),
-                None => break,
-            }
-            busy = true;
+    fn settle(&mut self) {
+        while self.endpoint.owner().has_news() {
+            self.follow_up();
         }
-        if !self.departed.is_empty() {
-            self.departed.clear();
-        }
-        busy
     }
 
     #[cold]
-    fn on_down(&mut self, down: &Down) {
-        let &Down {
-            partner,
-            identity,
-            reason,
-            ..
-        } = down;
-        log::debug!(
-            "endpoint {}: peer {identity:?} is gone: {reason}",
-            self.identity().endpoint.0
-        );
-        self.peers.lost(identity, partner);
-        self.departed.push((partner, identity));
-    }
-
-    /// Makes peers of those whose first message has come.
-    #[cold]
-    fn greet(&mut self) {
-        for partner in std::mem::take(&mut self.endpoint.owner_mut().newcomers) {
-            self.peer_of_partner(partner);
+    fn follow_up(&mut self) {
+        for (op, partner, gone) in std::mem::take(&mut self.endpoint.owner_mut().unnamed) {
+            let key = gone.or_else(|| self.peer_of_partner(partner));
+            let (program, ops) = self.endpoint.split();
+            if let (Some(key), Some(word)) = (key, ops.word_mut(op)) {
+                word.status.source = program.address(key);
+            }
+        }
+        if let Some((partner, how)) = self.endpoint.owner_mut().connected_to_self.take() {
+            self.on_connected_to_self(partner, how);
         }
     }
 
-    /// The peer behind a partner, also behind one that has just gone.
+    #[inline]
+    fn peers(&self) -> &Peers {
+        &self.endpoint.owner().peers
+    }
+
+    /// The peer behind a partner.
     #[inline]
     fn peer_of_partner(&mut self, partner: PartnerId) -> Option<PeerKey> {
-        if let Some(word) = self.endpoint.partner_context(partner)
-            && let Some(key) = peers::from_word(word)
-            && self.peers.get(key).is_some()
-        {
-            return Some(key);
-        }
-        self.new_peer_of_partner(partner)
+        let known = self.peers().of_partner(partner);
+        known.or_else(|| self.new_peer_of_partner(partner))
     }
 
     #[cold]
     fn new_peer_of_partner(&mut self, partner: PartnerId) -> Option<PeerKey> {
-        if let Some(identity) = self.endpoint.partner_identity(partner) {
-            let key = match self.endpoint.is_orphaned(partner) {
-                // What it left behind says nothing about its connection now.
-                true => self.peers.remembered(identity),
-                false => self.peers.connected(identity, partner),
-            };
-            self.endpoint
-                .set_partner_context(partner, peers::to_word(key));
-            return Some(key);
+        let identity = self.endpoint.partner_identity(partner)?;
+        let orphaned = self.endpoint.is_orphaned(partner);
+        let peers = &mut self.endpoint.owner_mut().peers;
+        if !orphaned {
+            return Some(peers.connected(identity, partner));
         }
-        let (_, identity) = self.departed.iter().find(|(gone, _)| *gone == partner)?;
-        Some(self.peers.remembered(*identity))
+        // What it left behind says nothing about its connection now.
+        let key = peers.remembered(identity);
+        peers.ascribe(partner, key);
+        Some(key)
     }
 
     /// The address of the peer behind a partner.
     #[inline]
     fn source(&mut self, partner: PartnerId) -> Address {
-        match self.peer_of_partner(partner) {
-            Some(key) => self.address(key),
-            None => Address::NOBODY,
-        }
-    }
-
-    #[inline]
-    fn address(&self, key: PeerKey) -> Address {
-        Address::new(self.options.handle, key)
+        let key = self.peer_of_partner(partner);
+        key.map_or(Address::NOBODY, |key| self.endpoint.owner().address(key))
     }
 
     /// What an address from the program names here; it need not be connected any more.
     #[inline]
     fn peer_of(&self, address: Address) -> Result<PeerKey, Error> {
-        if address.endpoint() == self.options.handle
+        if address.endpoint() == self.options().handle
             && let Some(key) = address.peer()
-            && !matches!(self.peers.look_up(key), Lookup::Never)
+            && !matches!(self.peers().look_up(key), Lookup::Never)
         {
             return Ok(key);
         }
@@ -426,36 +392,26 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     }
 
     #[inline]
-    fn name(&self, key: RequestKey) -> RequestHandle {
+    fn name(&self, op: RequestId) -> RequestHandle {
         // An engine's handle has been given a slot when it was made.
-        RequestHandle::new(self.options.handle.slot().unwrap_or_default(), key)
+        RequestHandle::new(self.options().handle.slot().unwrap_or_default(), op)
     }
 
     /// The program's request behind a handle.
     #[inline]
-    fn find(&self, handle: RequestHandle) -> Result<(RequestKey, &requests::Request), Error> {
-        let key = handle.key();
-        match self.requests.get(key) {
-            Some(request)
-                if request.owner != Owner::Nobody
-                    && handle.slot() == self.options.handle.slot() =>
-            {
-                Ok((key, request))
-            }
-            _ => Err(Error::new(
-                Code::BadRequest,
-                format!("{:#x} is no request of this endpoint", handle.0),
-            )),
+    fn find(&self, handle: RequestHandle) -> Result<(RequestId, &Word), Error> {
+        let ops = self.endpoint.ops();
+        if let Some(op) = ops.at(handle.place())
+            && self.name(op) == handle
+            && let Some(word) = ops.word(op)
+            && word.has_handle()
+        {
+            return Ok((op, word));
         }
-    }
-
-    /// The interest that stands for completions with these match bits.
-    #[inline]
-    fn class(&self, match_info: u64) -> Interest {
-        match self.options.context_ids {
-            None => 1,
-            Some(ids) => ids.interest(match_info),
-        }
+        Err(Error::new(
+            Code::BadRequest,
+            format!("{:#x} is no request of this endpoint", handle.0),
+        ))
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   (NIC, endpoint id) --by_name--> peer: session, partner, the program's pointer
 //!                                     |  ^
-//!                partner of mx-proto  v  |  its context word
+//!                partner of mx-proto  v  |  by_partner
 //! ```
 //!
 //! A peer is the same one for as long as the endpoint is open, through restarts of the other side:
@@ -48,6 +48,8 @@ pub(crate) struct Peers {
     free: Vec<u32>,
     next_generation: u32,
     by_name: HashMap<(NicId, EndpointId), PeerKey, RandomState>,
+    /// At the place of each partner, the last that was there and whose it was.
+    by_partner: Vec<(PartnerId, PeerKey)>,
     /// Those that died, oldest first, with the death meant.
     dead: VecDeque<(PeerKey, u64)>,
     deaths: u64,
@@ -77,6 +79,7 @@ impl Peers {
             free: Vec::new(),
             next_generation: Self::OWN.generation,
             by_name: HashMap::default(),
+            by_partner: Vec::new(),
             dead: VecDeque::new(),
             deaths: 0,
         };
@@ -181,7 +184,24 @@ impl Peers {
             peer.identity = identity;
             peer.partner = Some(partner);
         }
+        self.ascribe(partner, key);
         key
+    }
+
+    /// That partner is this peer, or is the name on what it has left.
+    pub(crate) fn ascribe(&mut self, partner: PartnerId, key: PeerKey) {
+        let place = partner.index() as usize;
+        if self.by_partner.len() <= place {
+            self.by_partner.resize(place + 1, (partner, key));
+        }
+        self.by_partner[place] = (partner, key);
+    }
+
+    /// The peer behind a partner.
+    #[inline]
+    pub(crate) fn of_partner(&self, partner: PartnerId) -> Option<PeerKey> {
+        let (known, key) = *self.by_partner.get(partner.index() as usize)?;
+        (known == partner && self.get(key).is_some()).then_some(key)
     }
 
     /// The connection of the peer of that name has ended.
@@ -248,21 +268,6 @@ impl Peers {
     }
 }
 
-/// A key as the word attached to a partner; never 0.
-#[inline]
-pub(crate) fn to_word(key: PeerKey) -> u64 {
-    u64::from(key.generation) << 32 | (u64::from(key.index) + 1)
-}
-
-/// The inverse of [`to_word`].
-#[inline]
-pub(crate) fn from_word(word: u64) -> Option<PeerKey> {
-    Some(PeerKey {
-        index: (word as u32).checked_sub(1)?,
-        generation: (word >> 32) as u32,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -310,8 +315,9 @@ mod tests {
             assert!(matches!(peers.look_up(made_up), Lookup::Never));
             assert!(!peers.set_context(made_up, 1));
         }
-        assert_eq!(from_word(to_word(again)), Some(again));
-        assert_eq!(from_word(0), None);
+        assert_eq!(peers.of_partner(partner(1)), None);
+        assert_eq!(peers.of_partner(partner(2)), Some(again));
+        assert_eq!(peers.of_partner(PartnerId::new(2, 2)), None);
     }
 
     #[test]

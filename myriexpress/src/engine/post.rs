@@ -8,38 +8,17 @@
 //!
 //! Posting succeeds whatever the state of the peer; the request tells.
 
-use super::requests::{Owner, Request, Stage, to_word};
+use super::program::{COPIES_MAX, Sort, Whose, Word};
 use super::{Engine, Peers, check_mask, posted};
 use crate::error::{Code, Error};
-use crate::handles::{Address, RequestHandle, RequestKey};
+use crate::handles::{Address, RequestHandle};
 use crate::status::{Status, StatusCode};
 use mx_proto::port::{ConnectError, Port};
 use mx_proto::{
-    Clock, EndpointId, Kind, MatchBits, MatchMask, Memory, NicId, PartnerId, Posted, Received,
-    Route, SendMode, Target,
+    Clock, EndpointId, MatchBits, MatchMask, Memory, NicId, Owner, PartnerId, PostError, Posted,
+    Received, RequestId, Route, SendMode, Target,
 };
 use mx_sys::UserMemory;
-use std::collections::VecDeque;
-
-/// Sends to oneself that were posted before there was a connection to oneself.
-#[derive(Debug, Default)]
-pub(super) struct ToSelf {
-    waiting: VecDeque<(RequestKey, UserMemory, SendMode)>,
-    /// A connect is under way for them.
-    connecting: bool,
-}
-
-/// The context word of the connect to oneself; requests' words are smaller.
-pub(super) const TO_SELF: u64 = u64::MAX;
-
-/// The context word of a small send that has been copied.
-pub(super) const COPIED: u64 = u64::MAX - 1;
-
-/// Bytes of copies at which small sends have to wait like others: as many as 256 of the largest.
-pub(super) const COPIES_MAX: usize = 8 << 20;
-
-/// What a copy counts for at least: the request that holds it.
-const COPY_WEIGHT: usize = 256;
 
 impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// Sends all of `memory`.
@@ -54,99 +33,100 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     ) -> Result<RequestHandle, Error> {
         let length = u32::try_from(memory.len()).map_err(|_| too_long(memory.len()))?;
         let peer = self.peer_of(to)?;
-        let status = posted(to, bits, length, context);
         self.check_room()?;
-        let key = self.add(Kind::Send, Owner::Program, status)?;
-        if mode == SendMode::Standard
-            && length as usize <= self.options.eager_max
-            && let Some(request) = self.requests.get_mut(key)
-        {
-            request.eager = true;
-        }
-        let partner = self.peers.get(peer).and_then(|peer| peer.partner);
-        match partner {
+        let small = mode == SendMode::Standard && length as usize <= self.options().eager_max;
+        let word = Word {
+            status: posted(to, bits, length, context),
+            sort: if small { Sort::Small } else { Sort::Send },
+            whose: Whose::Program,
+            entry: None,
+        };
+        let partner = self.peers().get(peer).and_then(|peer| peer.partner);
+        let op = match partner {
             // What waits for a connection to oneself is not overtaken, whoever else has made one.
-            _ if peer == Peers::OWN && (partner.is_none() || self.to_self.connecting) => {
-                self.send_to_self(key, memory, mode);
+            _ if peer == Peers::OWN && (partner.is_none() || self.connecting) => {
+                self.send_to_self(word, memory, mode)
             }
-            Some(partner) => self.send(key, partner, memory, bits, length, mode),
-            None => self.finish(key, StatusCode::EndpointUnreachable, 0),
-        }
-        Ok(self.name(key))
+            Some(partner) => self.send(word, partner, memory, mode),
+            None => self.over(word, StatusCode::EndpointUnreachable, 0),
+        };
+        self.posted(op)
     }
 
     #[inline]
     fn send(
         &mut self,
-        key: RequestKey,
+        word: Word,
         partner: PartnerId,
         memory: UserMemory,
-        bits: u64,
-        length: u32,
         mode: SendMode,
-    ) {
-        let bits = MatchBits(bits);
-        match self
-            .endpoint
-            .send(partner, bits, memory, to_word(key), mode)
-        {
-            Ok(Posted::Complete) => self.finish(key, StatusCode::Success, length),
-            Ok(Posted::Pending(id)) => match self.copy_small(key, id, length) {
-                true => {
-                    self.finish(key, StatusCode::Success, length);
-                    self.drain();
-                }
-                false => self.pending(key, id),
-            },
+    ) -> Option<RequestId> {
+        let bits = MatchBits(word.status.match_info);
+        match self.endpoint.send(partner, bits, memory, word, mode) {
+            Ok(Posted::Complete) => self.over(word, StatusCode::Success, word.status.msg_length),
+            Ok(Posted::Pending(op)) => {
+                self.copy_small(op);
+                self.settle();
+                Some(op)
+            }
+            Err(PostError::TooMany) => None,
             // The length has been checked, and a send has no mask.
-            Err(_) => self.finish(key, StatusCode::EndpointUnreachable, 0),
+            Err(_) => self.over(word, StatusCode::EndpointUnreachable, 0),
         }
+    }
+
+    /// A request that has ended as soon as it was posted.
+    #[inline]
+    fn over(&mut self, word: Word, code: StatusCode, transferred: u32) -> Option<RequestId> {
+        let (program, ops) = self.endpoint.split();
+        let op = ops.add_done(word)?;
+        program.finish(ops, op, code, transferred);
+        Some(op)
+    }
+
+    /// The handle of a request, if there was a place for it.
+    #[inline]
+    fn posted(&self, op: Option<RequestId>) -> Result<RequestHandle, Error> {
+        op.map(|op| self.name(op)).ok_or_else(|| {
+            let waiting = self.endpoint.ops().in_use();
+            let what = format!("{waiting} requests are waiting to be tested");
+            Error::new(Code::NoResources, what)
+        })
     }
 
     /// A small send is done without its receiver, even if it has to wait for room, a slow peer or
     /// one that has been stopped: programs send to each other, wait for that, and then receive.
     #[cold]
-    fn copy_small(&mut self, key: RequestKey, id: mx_proto::RequestId, length: u32) -> bool {
-        let small = self.requests.get(key).is_some_and(|request| request.eager);
-        // A message without bytes takes up room, too.
-        let weight = (length as usize).max(COPY_WEIGHT);
-        if !small || self.copies + weight > COPIES_MAX {
-            return false;
-        }
-        let copied = self.endpoint.buffer(id, COPIED, UserMemory::to_owned_copy);
-        if copied {
-            // It is out of the program's hands: whatever else is given up, this is not.
-            self.endpoint.set_timeout_of(id, None);
-            self.copies += weight;
-        }
-        copied
-    }
-
-    /// A copy is not needed any more.
-    #[cold]
-    pub(super) fn on_copy_sent(&mut self, length: u32, code: StatusCode) {
-        self.copies = self
-            .copies
-            .saturating_sub((length as usize).max(COPY_WEIGHT));
-        if !matches!(code, StatusCode::Success | StatusCode::Truncated) {
-            log::debug!("a small message of {length} bytes was not delivered: {code:?}");
-        }
-    }
-
-    #[inline]
-    fn pending(&mut self, key: RequestKey, id: mx_proto::RequestId) {
-        if let Some(request) = self.requests.get_mut(key) {
-            request.stage = Stage::Pending(id);
-        }
-        // It may have ended meanwhile.
-        self.drain();
-    }
-
-    #[cold]
-    fn send_to_self(&mut self, key: RequestKey, memory: UserMemory, mode: SendMode) {
-        self.to_self.waiting.push_back((key, memory, mode));
-        if self.to_self.connecting {
+    fn copy_small(&mut self, op: RequestId) {
+        let (program, ops) = self.endpoint.split();
+        let Some(mut word) = ops.word(op).copied() else {
             return;
+        };
+        let copies = program.copies + word.weight();
+        if word.sort != Sort::Small || copies > COPIES_MAX {
+            return;
+        }
+        word.sort = Sort::Copied;
+        if self.endpoint.buffer(op, word, UserMemory::to_owned_copy) {
+            // It is out of the program's hands: whatever else is given up, this is not.
+            self.endpoint.set_timeout_of(op, None);
+            let (program, ops) = self.endpoint.split();
+            program.copies = copies;
+            program.finish(ops, op, StatusCode::Success, word.status.msg_length);
+        }
+    }
+
+    #[cold]
+    fn send_to_self(
+        &mut self,
+        word: Word,
+        memory: UserMemory,
+        mode: SendMode,
+    ) -> Option<RequestId> {
+        let op = self.endpoint.park(memory, false, word)?;
+        self.to_self.push((op, mode));
+        if self.connecting {
+            return Some(op);
         }
         let identity = self.identity();
         let target = Target {
@@ -154,41 +134,48 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             endpoint: identity.endpoint,
             route: Route::AUTO,
         };
-        let own_key = self.options.key;
-        match self
-            .endpoint
-            .connect(target, own_key, MatchBits(0), TO_SELF)
-        {
-            Ok(_) => {
-                self.to_self.connecting = true;
-                self.drain();
+        let key = self.options().key;
+        let word = Word {
+            whose: Whose::Engine,
+            ..Word::default()
+        };
+        self.connecting = true;
+        match self.endpoint.connect(target, key, MatchBits(0), word) {
+            Ok(_) => self.settle(),
+            Err(error) => {
+                self.connecting = false;
+                self.fail_to_self(refusal(error));
             }
-            Err(error) => self.fail_to_self(refusal(error)),
         }
+        Some(op)
     }
 
     /// The connect to oneself has ended.
     #[cold]
-    pub(super) fn on_connected_to_self(&mut self, partner: PartnerId, code: StatusCode) {
-        self.to_self.connecting = false;
-        if code != StatusCode::Success {
-            return self.fail_to_self(code);
+    pub(super) fn on_connected_to_self(&mut self, partner: PartnerId, how: mx_proto::Status) {
+        self.connecting = false;
+        if how != mx_proto::Status::Success {
+            return self.fail_to_self(how);
         }
         self.peer_of_partner(partner);
-        for (key, memory, mode) in std::mem::take(&mut self.to_self.waiting) {
-            let Some(status) = self.requests.get(key).map(|request| request.status) else {
+        for (op, mode) in std::mem::take(&mut self.to_self) {
+            let Some(word) = self.endpoint.ops().word(op) else {
                 continue;
             };
-            let length = status.msg_length;
-            self.send(key, partner, memory, status.match_info, length, mode);
+            let bits = MatchBits(word.status.match_info);
+            match self.endpoint.unpark_send(op, partner, bits, mode) {
+                Ok(()) => self.copy_small(op),
+                Err(_) => {
+                    self.endpoint.end(op, mx_proto::Status::Unreachable);
+                }
+            }
         }
     }
 
     #[cold]
-    pub(super) fn fail_to_self(&mut self, code: StatusCode) {
-        for (key, memory, _) in std::mem::take(&mut self.to_self.waiting) {
-            drop(memory);
-            self.finish(key, code, 0);
+    pub(super) fn fail_to_self(&mut self, how: mx_proto::Status) {
+        for (op, _) in std::mem::take(&mut self.to_self) {
+            self.endpoint.end(op, how);
         }
     }
 
@@ -202,7 +189,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         context: usize,
     ) -> Result<RequestHandle, Error> {
         check_mask(bits, mask)?;
-        if let Some(ids) = self.options.context_ids
+        if let Some(ids) = self.options().context_ids
             && mask & ids.field() != ids.field()
         {
             return Err(Error::new(
@@ -213,24 +200,30 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
                 ),
             ));
         }
-        let status = posted(Address::NOBODY, bits, 0, context);
+        let word = Word {
+            status: posted(Address::NOBODY, bits, 0, context),
+            whose: Whose::Program,
+            ..Word::default()
+        };
         let (bits, mask) = (MatchBits(bits), MatchMask(mask));
         if let Err(refused) = self.check_room()
             && self.endpoint.probe(bits, mask).is_none()
         {
             return Err(refused);
         }
-        let key = self.add(Kind::Recv, Owner::Program, status)?;
-        match self.endpoint.recv(bits, mask, memory, to_word(key)) {
-            Ok(Received::Pending(id)) => self.pending(key, id),
+        let op = match self.endpoint.recv(bits, mask, memory, word) {
+            Ok(Received::Pending(op)) => Some(op),
             Ok(Received::Complete(outcome)) => {
-                self.on_completion(&outcome.at_once(to_word(key)));
-                self.drain();
+                let (program, ops) = self.endpoint.split();
+                let op = ops.add_done(word);
+                op.inspect(|op| program.completed(ops, *op, outcome))
             }
+            Err(PostError::TooMany) => None,
             // The mask has been checked, and a receive has no length.
-            Err(_) => self.finish(key, StatusCode::Aborted, 0),
-        }
-        Ok(self.name(key))
+            Err(_) => self.over(word, StatusCode::Aborted, 0),
+        };
+        self.settle();
+        self.posted(op)
     }
 
     /// Starts talking to an endpoint. Hidden ones are reported to nobody but the call that waits for them.
@@ -246,124 +239,98 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             let what = format!("{:#x} is no NIC id: it has more than 48 bits", nic.0);
             return Err(Error::new(Code::NicNotFound, what));
         }
-        let owner = match hidden {
-            true => Owner::Hidden,
-            false => Owner::Program,
+        let word = Word {
+            status: posted(Address::NOBODY, bits, 0, context),
+            whose: match hidden {
+                true => Whose::Hidden,
+                false => Whose::Program,
+            },
+            ..Word::default()
         };
-        let status = posted(Address::NOBODY, bits, 0, context);
         self.check_room()?;
-        let request = self.add(Kind::Connect, owner, status)?;
         let target = Target {
             nic,
             endpoint: EndpointId(endpoint),
             route: Route::AUTO,
         };
-        match self
-            .endpoint
-            .connect(target, key, MatchBits(bits), to_word(request))
-        {
-            Ok(id) => self.pending(request, id),
+        let op = match self.endpoint.connect(target, key, MatchBits(bits), word) {
+            Ok(op) => Some(op),
             Err(ConnectError::UnknownNic) => {
-                self.requests.remove(request);
                 let what = format!("nobody knows the NIC id {:#x}", nic.0);
                 return Err(Error::new(Code::NicNotFound, what));
             }
             Err(error) => {
                 log::debug!("connect to {:#x} endpoint {endpoint}: {error}", nic.0);
-                self.finish(request, refusal(error), 0);
+                self.over(word, refusal(error).into(), 0)
             }
-        }
-        Ok(self.name(request))
+        };
+        self.settle();
+        self.posted(op)
     }
 
     /// Calls a receive or a connect off. False: something has answered it, it has to be tested.
     /// Sends cannot be called off.
     pub(crate) fn cancel(&mut self, handle: RequestHandle) -> Result<bool, Error> {
-        let (key, request) = self.find(handle)?;
-        if request.kind == Kind::Send {
+        let (op, word) = self.find(handle)?;
+        if word.sort != Sort::Other {
             return Err(Error::new(
                 Code::CancelNotSupported,
                 "sends cannot be cancelled",
             ));
         }
-        Ok(self.call_off(key))
+        let match_info = word.status.match_info;
+        Ok(self.call_off(op, match_info))
     }
 
-    fn call_off(&mut self, key: RequestKey) -> bool {
-        let Some(Stage::Pending(id)) = self.requests.get(key).map(|request| request.stage) else {
-            return false;
-        };
-        let gone = self.endpoint.cancel_unmatched(id);
-        if gone && let Some(request) = self.requests.remove(key) {
-            self.tell_waiters(request.status.match_info);
+    fn call_off(&mut self, op: RequestId, match_info: u64) -> bool {
+        let gone = self.endpoint.cancel_unmatched(op);
+        if gone {
+            self.tell_waiters(match_info);
         }
-        self.drain();
+        self.settle();
         gone
     }
 
     /// Lets a request end without anybody being told, or throws away its end.
     pub(crate) fn forget(&mut self, handle: RequestHandle) -> Result<(), Error> {
-        let (key, request) = self.find(handle)?;
-        let match_info = request.status.match_info;
-        match request.stage {
-            Stage::Done(_) => {
-                self.take(key);
-            }
-            _ => {
-                if let Some(request) = self.requests.get_mut(key) {
-                    request.owner = Owner::Nobody;
-                }
-            }
-        }
+        let (op, word) = self.find(handle)?;
+        let match_info = word.status.match_info;
+        self.give_up(op);
         self.tell_waiters(match_info);
         Ok(())
     }
 
     /// A request has gone without having ended: another thread that waits for it has to look.
     fn tell_waiters(&mut self, match_info: u64) {
-        self.produced |= self.class(match_info);
+        let program = self.endpoint.owner_mut();
+        program.produced |= program.class(match_info);
     }
 
     /// Gives up a hidden request. If it has ended meanwhile, this is how.
     pub(crate) fn abandon(&mut self, handle: RequestHandle) -> Option<Status> {
-        let key = handle.key();
-        if self.call_off(key) {
-            return None;
+        let (op, word) = self.find(handle).ok()?;
+        let match_info = word.status.match_info;
+        match self.call_off(op, match_info) {
+            true => None,
+            false => self.give_up(op),
         }
-        if let Some(Stage::Done(_)) = self.requests.get(key).map(|request| request.stage) {
-            return self.take(key);
-        }
-        if let Some(request) = self.requests.get_mut(key) {
-            request.owner = Owner::Nobody;
-        }
-        None
+    }
+
+    /// Nobody wants to know of a request's end any more. If it has ended, this is how.
+    fn give_up(&mut self, op: RequestId) -> Option<Status> {
+        let ended = self.endpoint.ops().is_done(op);
+        self.take(op).filter(|_| ended)
     }
 
     /// Is there memory for one more request? A receive for a message that lies here needs none: it
     /// gives some back.
     #[inline]
     fn check_room(&mut self) -> Result<(), Error> {
-        let waiting = self.requests.len().max(self.endpoint.requests());
+        let waiting = self.endpoint.ops().in_use();
         match self.room.admits(waiting) {
             true => Ok(()),
             false => Err(no_memory(waiting)),
         }
-    }
-
-    #[inline]
-    fn add(&mut self, kind: Kind, owner: Owner, status: Status) -> Result<RequestKey, Error> {
-        let stage = Stage::Posted;
-        let request = Request {
-            kind,
-            owner,
-            eager: false,
-            stage,
-            status,
-        };
-        self.requests.insert(request).ok_or_else(|| {
-            let what = format!("{} requests are waiting to be tested", self.requests.len());
-            Error::new(Code::NoResources, what)
-        })
     }
 }
 
@@ -379,12 +346,13 @@ fn too_long(len: usize) -> Error {
     Error::new(Code::BadSegList, what)
 }
 
-/// The status of a connect that could not even be started.
-fn refusal(error: ConnectError) -> StatusCode {
+/// The end of a connect that could not even be started.
+fn refusal(error: ConnectError) -> mx_proto::Status {
+    use mx_proto::Status;
     match error {
-        ConnectError::UnknownNic | ConnectError::NoRoute => StatusCode::EndpointUnreachable,
-        ConnectError::BadEndpoint => StatusCode::BadEndpoint,
-        ConnectError::Refused => StatusCode::EndpointClosed,
-        ConnectError::NoResources => StatusCode::NoResources,
+        ConnectError::UnknownNic | ConnectError::NoRoute => Status::Unreachable,
+        ConnectError::BadEndpoint => Status::BadEndpoint,
+        ConnectError::Refused => Status::EndpointClosed,
+        ConnectError::NoResources => Status::NoResources,
     }
 }

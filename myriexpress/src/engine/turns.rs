@@ -1,7 +1,7 @@
 //! The program's handler for unexpected messages: when it is its turn, and what follows.
 //!
 //! ```text
-//!   message without a receive --Door--> deferred (a handler is registered)
+//!   message without a receive --Program--> deferred (a handler is registered)
 //!        next_turn --> Turn: what the handler is told     the lock is given back, C runs
 //!        end_turn(decision) --> receives looked at again, then unexpected | consumed
 //! ```
@@ -13,13 +13,9 @@
 
 use super::{Engine, HANDLER, UNEXPECTED};
 use crate::handles::Address;
-use mx_proto::ops::{Chunks, Ops};
-use mx_proto::owner::Queue;
 use mx_proto::port::Port;
-use mx_proto::{
-    Arrival, Clock, Decision, Deferred, Down, Outcome, Owner, PartnerId, RequestId, Source, Verdict,
-};
-use mx_sys::{Interest, UserMemory};
+use mx_proto::{Clock, Decision, Deferred};
+use mx_sys::UserMemory;
 use std::ffi::c_void;
 
 /// The C function: context, source, match bits, length, data or null. Non-zero: it has consumed the
@@ -44,18 +40,6 @@ pub(crate) struct Turn {
     pub(crate) deferred: Deferred,
 }
 
-/// The engine's owner of its protocol endpoint: keeps what that reports, and decides about messages
-/// while it is busy.
-#[derive(Debug, Default)]
-pub(crate) struct Door {
-    pub(super) ends: Queue<UserMemory>,
-    /// A handler is registered.
-    deferring: bool,
-    pub(super) produced: Interest,
-    /// Those who have sent something and are no peers yet.
-    pub(super) newcomers: Vec<PartnerId>,
-}
-
 /// The handler and its turns.
 #[derive(Debug, Default)]
 pub(super) struct Handling {
@@ -66,43 +50,6 @@ pub(super) struct Handling {
     turns: u64,
     /// No more turns: the endpoint is about to be closed.
     closing: bool,
-}
-
-impl Owner for Door {
-    type Memory = UserMemory;
-    type Word = u64;
-    type Places = Chunks<UserMemory, u64>;
-
-    #[inline]
-    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
-        self.ends.keep(ops, op, how);
-    }
-
-    #[inline]
-    fn down(&mut self, down: Down) {
-        self.ends.down(down);
-    }
-
-    fn has_news(&self) -> bool {
-        self.ends.has_news()
-    }
-
-    #[inline]
-    fn arrived<B: Source + ?Sized>(
-        &mut self,
-        arrival: &Arrival,
-        _: Option<&B>,
-    ) -> Verdict<UserMemory> {
-        if arrival.source_context == 0 && self.newcomers.last() != Some(&arrival.source) {
-            self.newcomers.push(arrival.source);
-        }
-        if self.deferring {
-            self.produced |= HANDLER;
-            return Verdict::Defer;
-        }
-        self.produced |= UNEXPECTED;
-        Verdict::Continue
-    }
 }
 
 impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
@@ -148,7 +95,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
         let deferred = self.endpoint.next_deferred();
         // Receives posted meanwhile may have taken messages.
-        self.drain();
+        self.settle();
         let deferred = deferred?;
         let source = self.source(deferred.arrival.source);
         self.handling.running = Some(thread);
@@ -169,7 +116,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             self.keep_deferred();
         }
         // Others wait for the end of it, or have to run it for the next message.
-        self.produced |= HANDLER;
+        self.produce(HANDLER);
     }
 
     /// Without a handler, messages that wait for it are unexpected ones.
@@ -178,7 +125,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         while let Some(deferred) = self.endpoint.next_deferred() {
             self.decide(deferred, false);
         }
-        self.drain();
+        self.settle();
     }
 
     fn decide(&mut self, deferred: Deferred, consumed: bool) {
@@ -188,8 +135,8 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         };
         self.endpoint.decide(deferred, decision);
         if !consumed {
-            self.produced |= UNEXPECTED;
+            self.produce(UNEXPECTED);
         }
-        self.drain();
+        self.settle();
     }
 }

@@ -11,7 +11,7 @@
 use super::slot::{About, HostEngine, Open, Slot};
 use super::table::{Reserved, find, open_endpoints, release};
 use super::wait::this_thread;
-use crate::engine::{ContextIds, Door, Engine, HANDLER, Options};
+use crate::engine::{ContextIds, Engine, HANDLER, Options, Program};
 use crate::error::{Code, Error};
 use crate::handles::EndpointHandle;
 use mx_proto::{Endpoint, EndpointId};
@@ -64,14 +64,6 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
         config.unexpected_bytes = bytes;
     }
     let eager_max = config.eager_max;
-    let endpoint = Endpoint::new(
-        config,
-        identity,
-        params.key,
-        ports,
-        MonotonicClock,
-        Door::default(),
-    );
     let board = params.board.or_else(|| nic::board_number(identity.nic));
     let about = About {
         board: board.unwrap_or_default(),
@@ -101,8 +93,10 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
             context_ids: params.context_ids,
             generation: requests,
         };
+        let program = Program::new(identity, options);
+        let endpoint = Endpoint::new(config, identity, params.key, ports, MonotonicClock, program);
         slot.put(Open {
-            engine: Engine::new(endpoint, options),
+            engine: Engine::new(endpoint),
             about,
             publisher,
         });

@@ -104,14 +104,6 @@ impl Net {
         let port = SimPort::open(&self.fabric, node, NIC, identity.endpoint, self.profile);
         let port = port.expect("a free name");
         let clock = self.world.clock();
-        let endpoint = Endpoint::new(
-            self.config.clone(),
-            identity,
-            KEY,
-            port,
-            clock,
-            super::Door::default(),
-        );
         let options = Options {
             handle: EndpointHandle::new(node, self.lives),
             key: KEY,
@@ -119,8 +111,16 @@ impl Net {
             context_ids,
             generation: self.lives * 1000,
         };
+        let endpoint = Endpoint::new(
+            self.config.clone(),
+            identity,
+            KEY,
+            port,
+            clock,
+            super::Program::new(identity, options),
+        );
         Node {
-            engine: Engine::new(endpoint, options),
+            engine: Engine::new(endpoint),
             idle: false,
         }
     }

@@ -1,0 +1,274 @@
+//! The engine's part of its protocol endpoint: what the program has posted, and whom it knows.
+//!
+//! ```text
+//!   posted --> record of the endpoint + Word --completed--> done: oldest first --test, test_any--> freed
+//!                 |                             |  `-- hidden (mx_connect): in no order
+//!                 |                             `----- forgotten: freed
+//!                 `-- a small send that waits is copied: done, its record goes on with the copy
+//! ```
+//!
+//! A request's handle is its record's name, so it goes stale with it. What follows for the endpoint
+//! from what it tells is done by [`Engine`](super::Engine) before a call returns.
+//!
+//! Owns: requests, their order, peers. Knows nothing of: the endpoint, threads.
+
+use super::peers::Peers;
+use super::{HANDLER, Options, UNEXPECTED};
+use crate::handles::{Address, PeerKey, REQUESTS_MAX};
+use crate::status::{Status, StatusCode};
+use mx_proto::ops::{Chunks, Ops};
+use mx_proto::{
+    Arrival, Down, EntryId, Identity, Kind, MatchBits, MatchIndex, Outcome, Owner, PartnerId,
+    RequestId, Source, Verdict,
+};
+use mx_sys::{Interest, UserMemory};
+
+/// What is kept with each operation of the protocol endpoint.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Word {
+    /// How it ended; until then, as far as that is known.
+    pub(super) status: Status,
+    pub(super) sort: Sort,
+    pub(super) whose: Whose,
+    /// Its place among those that have ended.
+    pub(super) entry: Option<EntryId>,
+}
+
+/// What a request is, as far as that makes a difference.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Sort {
+    /// A receive or a connect.
+    #[default]
+    Other,
+    /// A send.
+    Send,
+    /// A send that is complete without its receiver, as programs know them by their length.
+    Small,
+    /// A small send that is complete, and of which the endpoint has a copy.
+    Copied,
+}
+
+/// Who wants to know of its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Whose {
+    /// Nobody, or nobody any more.
+    #[default]
+    Nobody,
+    /// The program, by handle or by match bits.
+    Program,
+    /// A call of this library that waits for it.
+    Hidden,
+    /// The engine: it is the connect to oneself.
+    Engine,
+}
+
+/// The owner of the protocol endpoint.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(super) options: Options,
+    pub(super) peers: Peers,
+    /// The requests that have ended and wait to be tested, oldest first.
+    pub(super) done: MatchIndex<RequestId>,
+    /// What has come up since it was asked for last.
+    pub(super) produced: Interest,
+    /// A handler is registered.
+    pub(super) deferring: bool,
+    /// Bytes of small sends that are done for the program and have not left.
+    pub(super) copies: usize,
+    /// Requests that ended with partners that are no peers yet, or have gone since: then as whom.
+    pub(super) unnamed: Vec<(RequestId, PartnerId, Option<PeerKey>)>,
+    /// How the connect to oneself ended.
+    pub(super) connected_to_self: Option<(PartnerId, mx_proto::Status)>,
+}
+
+/// Bytes of copies at which small sends have to wait like others: as many as 256 of the largest.
+pub(super) const COPIES_MAX: usize = 8 << 20;
+
+/// What a copy counts for at least: the request that holds it. A message without bytes takes up room,
+/// too.
+const COPY_WEIGHT: usize = 256;
+
+impl Word {
+    /// Has the request ended?
+    #[inline]
+    pub(super) fn has_ended(&self, ops: &Ops<Program>, op: RequestId) -> bool {
+        self.sort == Sort::Copied || ops.is_done(op)
+    }
+
+    /// Does anybody have a handle of it?
+    #[inline]
+    pub(super) fn has_handle(&self) -> bool {
+        matches!(self.whose, Whose::Program | Whose::Hidden)
+    }
+
+    /// What a copy of its message counts for.
+    pub(super) fn weight(&self) -> usize {
+        (self.status.msg_length as usize).max(COPY_WEIGHT)
+    }
+}
+
+impl Program {
+    /// That of the endpoint with this identity.
+    pub(crate) fn new(own: Identity, options: Options) -> Self {
+        Self {
+            options,
+            peers: Peers::new(own),
+            done: MatchIndex::default(),
+            produced: 0,
+            deferring: false,
+            copies: 0,
+            unnamed: Vec::new(),
+            connected_to_self: None,
+        }
+    }
+
+    /// The interest that stands for completions with these match bits.
+    #[inline]
+    pub(super) fn class(&self, match_info: u64) -> Interest {
+        match self.options.context_ids {
+            None => 1,
+            Some(ids) => ids.interest(match_info),
+        }
+    }
+
+    /// What the program calls a peer.
+    #[inline]
+    pub(super) fn address(&self, key: PeerKey) -> Address {
+        Address::new(self.options.handle, key)
+    }
+
+    /// A request has ended: whoever wants to know of it can.
+    #[inline]
+    pub(super) fn finish(
+        &mut self,
+        ops: &mut Ops<Self>,
+        op: RequestId,
+        code: StatusCode,
+        transferred: u32,
+    ) {
+        let Some(word) = ops.word_mut(op) else {
+            debug_assert!(false, "{op:?} is no request");
+            return;
+        };
+        word.status.code = code as u32;
+        word.status.xfer_length = transferred;
+        let match_info = word.status.match_info;
+        match word.whose {
+            Whose::Program => word.entry = Some(self.done.add(MatchBits(match_info), op)),
+            Whose::Hidden => {}
+            Whose::Nobody | Whose::Engine => {
+                ops.free(op);
+                return;
+            }
+        }
+        self.produced |= self.class(match_info);
+    }
+
+    /// How a request ended, for whoever wants to know. Nobody does from now on.
+    #[inline]
+    pub(super) fn hand_out(&mut self, ops: &mut Ops<Self>, op: RequestId) -> Option<Status> {
+        let word = ops.word_mut(op)?;
+        let status = word.status;
+        word.whose = Whose::Nobody;
+        if let Some(entry) = word.entry.take() {
+            self.done.remove(entry);
+        }
+        // A copy that has not left keeps its record.
+        ops.free(op);
+        Some(status)
+    }
+
+    /// The other side of a request, now or when it is a peer.
+    #[inline]
+    fn name(&mut self, word: &mut Word, op: RequestId, partner: PartnerId) {
+        match self.peers.of_partner(partner) {
+            Some(key) => word.status.source = self.address(key),
+            None => self.unnamed.push((op, partner, None)),
+        }
+    }
+
+    /// A copy is not needed any more.
+    #[cold]
+    fn on_copy_sent(&mut self, ops: &mut Ops<Self>, op: RequestId, word: Word, how: &Outcome) {
+        self.copies = self.copies.saturating_sub(word.weight());
+        let (length, status) = (how.length, how.status);
+        if !matches!(
+            status,
+            mx_proto::Status::Success | mx_proto::Status::Truncated
+        ) {
+            log::debug!("a small message of {length} bytes was not delivered: {status:?}");
+        }
+        if !word.has_handle() {
+            ops.free(op);
+        }
+    }
+}
+
+impl Owner for Program {
+    type Memory = UserMemory;
+    type Word = Word;
+    type Places = Chunks<UserMemory, Word, { REQUESTS_MAX as u32 }>;
+
+    #[inline]
+    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
+        let Some(word) = ops.word_mut(op) else {
+            return;
+        };
+        if word.sort == Sort::Copied {
+            let word = *word;
+            return self.on_copy_sent(ops, op, word, &how);
+        }
+        if word.whose == Whose::Engine {
+            self.connected_to_self = Some((how.partner, how.status));
+        }
+        let mut code = StatusCode::from(how.status);
+        let mut transferred = how.transferred;
+        match how.kind {
+            // The receiver has not taken all of a message. That is no business of who sent a small
+            // one, even if it was offered, for want of credit.
+            Kind::Send if code == StatusCode::Truncated && word.sort == Sort::Small => {
+                code = StatusCode::Success;
+                transferred = word.status.msg_length;
+            }
+            Kind::Recv => {
+                word.status.match_info = how.bits.0;
+                word.status.msg_length = how.length;
+                self.name(word, op, how.partner);
+            }
+            Kind::Connect if code == StatusCode::Success => self.name(word, op, how.partner),
+            Kind::Send | Kind::Connect => {}
+        }
+        self.finish(ops, op, code, transferred);
+    }
+
+    fn down(&mut self, down: Down) {
+        self.peers.lost(down.identity, down.partner);
+        for (_, partner, key) in &mut self.unnamed {
+            if *partner == down.partner {
+                *key = Some(self.peers.remembered(down.identity));
+            }
+        }
+    }
+
+    #[inline]
+    fn arrived<B: Source + ?Sized>(
+        &mut self,
+        arrival: &Arrival,
+        _: Option<&B>,
+    ) -> Verdict<UserMemory, Word> {
+        if self.peers.of_partner(arrival.source).is_none() {
+            self.peers.connected(arrival.identity, arrival.source);
+        }
+        if self.deferring {
+            self.produced |= HANDLER;
+            return Verdict::Defer;
+        }
+        self.produced |= UNEXPECTED;
+        Verdict::Continue
+    }
+
+    #[inline]
+    fn has_news(&self) -> bool {
+        !self.unnamed.is_empty() || self.connected_to_self.is_some()
+    }
+}
