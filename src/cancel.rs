@@ -18,36 +18,16 @@ use crate::match_layout::{MATCH, MessageType, bits};
 use crate::method::Method;
 use crate::peer::table::PeerKey;
 use mx_proto::port::Port;
-use mx_proto::{Clock, RequestId, Status};
+use mx_proto::{Clock, Status};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Calls operation `id` off. Its completion can be had at once.
     pub fn cancel(&mut self, id: i64, context: i64) -> Result<(), Box<Error>> {
         let op = self.find(id, context)?;
-        self.call_off(op, Status::Cancelled);
+        self.endpoint.end(op, Status::Cancelled);
         self.drain();
         Ok(())
-    }
-
-    /// Ends an operation of the host's so, unless it is over.
-    pub(crate) fn call_off(&mut self, op: RequestId, status: Status) {
-        self.unqueue(op);
-        self.endpoint.end(op, status);
-    }
-
-    /// Takes an operation out of its peer's queue, if it is in one.
-    pub(crate) fn unqueue(&mut self, op: RequestId) {
-        let (host, ops) = self.endpoint.split();
-        let Some(word) = ops.word(op).filter(|word| word.parked) else {
-            return;
-        };
-        if let (Some(peer), Some(kind)) = (host.peers.get_mut(word.peer), word.kind())
-            && !ops.is_done(op)
-        {
-            peer.queue_of(kind).remove(ops, op);
-            self.stalls.settle(peer);
-        }
     }
 
     /// Throws away what has come for receives that were given up, if its peer's messages take up most

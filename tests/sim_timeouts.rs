@@ -283,8 +283,8 @@ fn many_queued_operations_time_out_one_after_the_other_and_cancelled_ones_do_not
         }
         let (code, took) = end(&mut rig, a, label, began);
         assert_eq!(code, -BMI_ETIMEDOUT);
-        // Those that are due within the same millisecond end together.
-        assert!(took >= millis(1_000) && took <= millis(1_003), "{took:?}");
+        // Time-outs of operations come together, every 64 ms.
+        assert!(took >= millis(1_000) && took <= millis(1_067), "{took:?}");
     }
     rig.run_for(millis(5_000));
     assert_eq!(rig.peek(a).method.operations(), 0);

@@ -114,6 +114,12 @@ impl<K: Copy> Wheel<K> {
         TimerId::of(index as u32)
     }
 
+    /// When an entry comes out.
+    pub(crate) fn due(&self, timer: TimerId) -> Option<Instant> {
+        let entry = self.entries.get(timer.index())?;
+        Some(entry.deadline)
+    }
+
     /// Forgets an entry.
     #[inline(never)]
     pub(crate) fn clear(&mut self, timer: TimerId) {

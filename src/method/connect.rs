@@ -457,19 +457,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             if peer.state.partner().is_none() {
                 return;
             }
-            let Some(op) = peer.queued_recvs.pop_front(ops) else {
+            let Some(op) = peer.queued_recvs.first(ops) else {
                 return;
             };
-            let Some(word) = ops.word_mut(op) else {
+            peer.dequeue(ops, op);
+            let Some(word) = ops.word(op) else {
                 return;
             };
-            word.parked = false;
             let bits = bits(MessageType::Expected, key.id(), word.tag);
             match self.endpoint.unpark_recv(op, bits, MATCH) {
-                Ok(()) => {
-                    self.list_receive(key, op);
-                    self.limit_rest(op);
-                }
+                Ok(()) => self.list_receive(key, op),
                 Err(error) => self.fail(op, code_of_post(error)),
             }
         }
@@ -499,14 +496,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         let (conversation, has_provisional) = (peer.conversation, peer.has_provisional);
         let moved = peer.queued();
-        let mut queued = peer.take_queues();
+        let queued = peer.take_queued(ops);
         peer.refs = peer.refs.saturating_sub(moved);
-        let mut all = Vec::new();
-        for list in &mut queued {
-            while let Some(op) = list.pop_front(ops) {
-                all.push(op);
-            }
-        }
         self.move_to(
             from,
             State::Disconnect {
@@ -526,16 +517,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             peer.conversation.on_ready();
         }
         peer.has_provisional |= has_provisional;
-        for op in all {
-            let Some(word) = ops.word_mut(op) else {
-                continue;
-            };
-            word.peer = into;
-            if let Some(kind) = word.kind() {
-                peer.queue_of(kind).push_back(ops, op);
+        for op in queued {
+            if let Some(word) = ops.word_mut(op) {
+                word.peer = into;
             }
+            peer.enqueue(ops, op);
         }
-        self.look_through(into);
         self.post_queued_recvs(into);
         self.flush(into);
     }

@@ -15,7 +15,6 @@ use crate::peer::table::PeerKey;
 use mx_proto::port::Port;
 use mx_proto::{Clock, PartnerId, RequestId, Status};
 use mx_sys::UserMemory;
-use std::time::Duration;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// An unexpected message is posted: what the host has posted for its exchange may wait.
@@ -31,7 +30,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 if let Some(word) = self.word_mut(op) {
                     word.provisional = false;
                 }
-                self.limit_recv(op, self.settings.recv_timeout);
+                self.endpoint.limit_waiting(op, self.settings.recv_timeout);
             }
         }
     }
@@ -60,7 +59,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.fail(send, code);
         for op in self.provisional(key) {
             // One that is provisional has the same code when its time is over.
-            self.call_off(op, Status::Timeout);
+            self.endpoint.end(op, Status::Timeout);
         }
     }
 
@@ -76,17 +75,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             peer.has_provisional = true;
         }
         let limits = [self.settings.recv_timeout, self.endpoint.peer_timeout()];
-        self.limit_recv(op, limits.into_iter().flatten().min());
-    }
-
-    /// Limits how long a receive waits from now on, in its queue or at the endpoint.
-    fn limit_recv(&mut self, op: RequestId, limit: Option<Duration>) {
-        match self.word(op).is_some_and(|word| word.parked) {
-            true => self.limit_queued_to(op, limit),
-            false => {
-                self.endpoint.limit_waiting(op, limit);
-            }
-        }
+        let limit = limits.into_iter().flatten().min();
+        self.endpoint.limit_waiting(op, limit);
     }
 
     fn provisional(&self, key: PeerKey) -> Vec<RequestId> {

@@ -12,7 +12,6 @@
 
 use super::{Host, Method};
 use crate::abi::types::bmi_method_addr;
-use crate::op::list::OpList;
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{Inbound, PeerKey};
 use crate::peer::words::Words;
@@ -83,7 +82,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let (partner, connect) = (peer.state.partner(), peer.state.connect());
         // Kept until everything below is done.
         peer.refs += 1;
-        let queued = peer.take_queues();
+        let queued = peer.take_queued(ops);
         let receives = peer.receives.all(ops);
         self.move_to(key, State::Disconnect { cause });
         if let Some(request) = connect
@@ -172,18 +171,17 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// INIT, and no connection can be started: what waits for one fails.
     fn fail_queued(&mut self, key: PeerKey, code: i32) {
-        let Some(peer) = self.peers_mut().get_mut(key) else {
+        let (host, ops) = self.endpoint.split();
+        let Some(peer) = host.peers.get_mut(key) else {
             return;
         };
-        let queued = peer.take_queues();
+        let queued = peer.take_queued(ops);
         self.fail_all(queued, code);
     }
 
-    fn fail_all(&mut self, lists: [OpList; 3], code: i32) {
-        for mut list in lists {
-            while let Some(op) = list.pop_front(self.endpoint.split().1) {
-                self.fail(op, code);
-            }
+    fn fail_all(&mut self, queued: Vec<RequestId>, code: i32) {
+        for op in queued {
+            self.fail(op, code);
         }
     }
 

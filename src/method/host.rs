@@ -178,7 +178,7 @@ impl Host {
             return;
         };
         let (key, tag, size) = (word.peer, word.tag, word.size);
-        let (parked, listed) = (word.parked, word.listed);
+        let (parked, listed, set) = (word.parked, word.listed, word.error != 0);
         let mut error = match how.status {
             Status::Timeout => word.timeout_code(),
             status => code_of(status),
@@ -189,13 +189,17 @@ impl Host {
             if receives && over && !how.matched {
                 self.give_up(key, tag);
             }
-            if !receives && !how.announced && !parked {
+            if !receives && !how.announced && !parked && !set {
                 self.unstamp(key, kind, size, how.bits);
             }
         }
         if let Some(peer) = self.peers.get_mut(key) {
             if listed {
                 peer.receives.remove(ops, op);
+            }
+            if parked {
+                peer.dequeue(ops, op);
+                self.todo.push(key);
             }
             if receives {
                 error = check_source(error, peer.state, how);

@@ -1,12 +1,9 @@
 //! How long operations wait for their counterpart, and with whom they wait.
 //!
 //! ```text
-//!   queued    Op::until --> one reminder a peer: when to look through its queues    -BMI_ETIMEDOUT
-//!      |  the rest of the time
-//!      v
-//!   posted    the endpoint's timer of that operation                             -BMI_ETIMEDOUT
-//!   receives  the endpoint is told that there are any for a partner, and asks now and then
-//!             whether there still are: a silent one is then lost, with everything
+//!   an operation   the endpoint's timer of it, in a queue of its peer's and afterwards    -BMI_ETIMEDOUT
+//!   receives       the endpoint is told that there are any for a partner, and asks now and then
+//!                  whether there still are: a silent one is then lost, with everything
 //! ```
 //!
 //! The limits are those of the operation's class and none unless they are set; the peer stays. What
@@ -14,16 +11,14 @@
 //!
 //! Knows nothing of: handshakes.
 
-use super::{Method, PostKind, QUEUES};
+use super::{Host, Method, PostKind};
 use crate::op::list::OpList;
 use crate::peer::table::{Peer, PeerKey};
+use mx_proto::ops::Ops;
 use mx_proto::port::Port;
-use mx_proto::{Clock, Instant, PartnerId, RequestId, Status};
+use mx_proto::{Clock, PartnerId, RequestId};
 use mx_sys::UserMemory;
 use std::time::Duration;
-
-/// For operations without a limit.
-pub(crate) const FOR_EVER: Instant = Instant(u64::MAX);
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline]
@@ -35,101 +30,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// An operation has gone to the endpoint as soon as it was posted.
+    /// An operation has been posted.
     #[inline]
-    pub(crate) fn limit_posted(&mut self, kind: PostKind, request: RequestId) {
+    pub(crate) fn limit_posted(&mut self, kind: PostKind, op: RequestId) {
         if let Some(limit) = self.limit(kind) {
-            self.endpoint.limit_waiting(request, Some(limit));
+            self.endpoint.limit_waiting(op, Some(limit));
         }
-    }
-
-    /// An operation that has been posted waits in a queue of its peer.
-    pub(crate) fn limit_queued(&mut self, op: RequestId, kind: PostKind) {
-        let limit = self.limit(kind);
-        if limit.is_some() {
-            self.limit_queued_to(op, limit);
-        }
-    }
-
-    /// A queued operation waits for so long from now on.
-    pub(super) fn limit_queued_to(&mut self, op: RequestId, limit: Option<Duration>) {
-        let now = self.endpoint.clock().now();
-        let until = limit.map_or(FOR_EVER, |limit| now.after(limit));
-        let Some(word) = self.word_mut(op) else {
-            return;
-        };
-        word.until = until;
-        let key = word.peer;
-        if until != FOR_EVER {
-            self.look_at(key, until);
-        }
-    }
-
-    /// An operation has gone from its queue to the endpoint: it has the rest of its time.
-    pub(super) fn limit_rest(&mut self, op: RequestId) {
-        let until = self.word(op).map_or(FOR_EVER, |word| word.until);
-        if until != FOR_EVER {
-            let rest = until.since(self.endpoint.clock().now());
-            self.endpoint.limit_waiting(op, Some(rest));
-        }
-    }
-
-    /// Looks through a peer's queues at `at`, if not before.
-    fn look_at(&mut self, key: PeerKey, at: Instant) {
-        let Some(peer) = self.peers().get(key) else {
-            return;
-        };
-        let word = key.to_word() | QUEUES;
-        if let Some((planned, reminder)) = peer.look_at {
-            if planned <= at {
-                return;
-            }
-            self.endpoint.forget_reminder(reminder, word);
-        }
-        let reminder = self.endpoint.remind(at, word);
-        if let Some(peer) = self.peers_mut().get_mut(key) {
-            peer.look_at = Some((at, reminder));
-        }
-    }
-
-    /// A peer has got operations that were queued with another one.
-    pub(super) fn look_through(&mut self, key: PeerKey) {
-        let Some(peer) = self.peers().get(key) else {
-            return;
-        };
-        let queued = self.queued_of(peer).into_iter();
-        let soonest = queued.filter_map(|op| Some(self.word(op)?.until)).min();
-        if let Some(soonest) = soonest.filter(|at| *at != FOR_EVER) {
-            self.look_at(key, soonest);
-        }
-    }
-
-    fn queued_of(&self, peer: &Peer) -> Vec<RequestId> {
-        let lists = peer.queues().into_iter();
-        lists
-            .flat_map(|list| list.all(self.endpoint.ops()))
-            .collect()
-    }
-
-    /// Ends queued operations of a peer's that have waited for too long.
-    pub(super) fn expire_queued(&mut self, key: PeerKey, now: Instant) -> bool {
-        let Some(peer) = self.peers().get(key) else {
-            return false;
-        };
-        let (mut soonest, mut late) = (FOR_EVER, Vec::new());
-        for op in self.queued_of(peer) {
-            match self.word(op).map_or(FOR_EVER, |word| word.until) {
-                until if until <= now => late.push(op),
-                until => soonest = soonest.min(until),
-            }
-        }
-        if soonest != FOR_EVER {
-            self.look_at(key, soonest);
-        }
-        for op in &late {
-            self.call_off(*op, Status::Timeout);
-        }
-        !late.is_empty()
     }
 
     /// The endpoint has a receive for a peer's messages, unless it is over.
@@ -193,6 +99,26 @@ impl Peer {
         }
     }
 
+    /// An operation of the host's waits for the peer from now on, behind those of its kind.
+    pub(crate) fn enqueue(&mut self, ops: &mut Ops<Host>, op: RequestId) {
+        if let Some(word) = ops.word_mut(op)
+            && let Some(kind) = word.kind()
+        {
+            word.parked = true;
+            self.queue_of(kind).push_back(ops, op);
+        }
+    }
+
+    /// It does so no more. Nothing happens to one that does not.
+    pub(crate) fn dequeue(&mut self, ops: &mut Ops<Host>, op: RequestId) {
+        if let Some(word) = ops.word_mut(op)
+            && let Some(kind) = word.kind()
+            && std::mem::take(&mut word.parked)
+        {
+            self.queue_of(kind).remove(ops, op);
+        }
+    }
+
     /// All queues.
     pub(crate) fn queues(&self) -> [&OpList; 3] {
         [
@@ -203,12 +129,16 @@ impl Peer {
     }
 
     /// All operations that wait in them, which are in none afterwards.
-    pub(crate) fn take_queues(&mut self) -> [OpList; 3] {
-        [
-            std::mem::take(&mut self.queued_requests),
-            std::mem::take(&mut self.queued_sends),
-            std::mem::take(&mut self.queued_recvs),
-        ]
+    pub(crate) fn take_queued(&mut self, ops: &mut Ops<Host>) -> Vec<RequestId> {
+        let all: Vec<_> = self
+            .queues()
+            .iter()
+            .flat_map(|list| list.all(ops))
+            .collect();
+        for op in &all {
+            self.dequeue(ops, *op);
+        }
+        all
     }
 
     /// How many that are.

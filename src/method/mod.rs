@@ -58,7 +58,6 @@ pub use gauges::{PeerGauges, Stalled};
 use host::End;
 pub use host::{CONTEXTS, Done, Host};
 pub use inbound::{Handout, Unexpected};
-pub(crate) use limits::FOR_EVER;
 pub(crate) use warnings::{Alarm, Alarms, most_of};
 
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
@@ -467,6 +466,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.on_down(&down);
             } else if let Some(key) = self.endpoint.owner_mut().todo.pop() {
                 self.line_up(key);
+                if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) {
+                    self.stalls.settle(peer);
+                }
                 self.look_after(key);
             } else if limits.sys > 0
                 && let Some(note) = self.inbox_mut().pop_note()
@@ -582,34 +584,21 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         busy
     }
 
-    /// The time has come that a peer's reminder was set to. Returns whether anything was late.
+    /// The time has come that the reminder of a peer's handshake was set to. Returns whether it was late.
     #[cold]
     fn on_due(&mut self, word: u64) -> bool {
         let now = self.endpoint.clock().now();
-        let key = PeerKey::from_word(word & !QUEUES);
-        let Some(peer) = self.peers_mut().get_mut(key) else {
-            return false;
-        };
-        let kept = match word & QUEUES {
-            0 => &mut peer.wait_until,
-            _ => &mut peer.look_at,
-        };
+        let key = PeerKey::from_word(word);
+        let peer = self.peers_mut().get_mut(key);
         // Another one may have been set meanwhile.
-        if kept.take_if(|(at, _)| *at <= now).is_none() {
+        if peer.is_none_or(|peer| peer.wait_until.take_if(|(at, _)| *at <= now).is_none()) {
             return false;
-        }
-        if word & QUEUES != 0 {
-            return self.expire_queued(key, now);
         }
         self.disconnect(key, Cause::TimedOut, true);
         self.drain();
         true
     }
 }
-
-/// A reminder about a peer's queues, by the bit that the words of peers leave free; without it it is about
-/// its handshake.
-const QUEUES: u64 = 1 << 63;
 
 /// Peers that are passed by in one go because too much of theirs waits here: when that is taken, the
 /// next have their turn.

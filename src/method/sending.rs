@@ -214,7 +214,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 let (host, ops) = self.endpoint.split();
                 if let Some(peer) = host.peers.get_mut(key) {
                     self.stalls.on_turn(peer, kind);
-                    peer.queue_of(kind).remove(ops, op);
+                    peer.dequeue(ops, op);
                 }
                 self.send_queued(key, op, ready, byte, mode);
                 return Turn::Sent;
@@ -232,20 +232,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         byte: CreditByte,
         mode: SendMode,
     ) {
-        let Some(word) = self.word_mut(op) else {
+        let Some(word) = self.word(op) else {
             return;
         };
-        word.parked = false;
         let kind = match word.kind() {
             Some(PostKind::SendUnexpected) => MessageType::Unexpected,
             _ => MessageType::Expected,
         };
         let bits = byte.put(bits(kind, tx_id, word.tag));
         match self.endpoint.unpark_send(op, partner, bits, mode) {
-            Ok(()) => {
-                self.take_ticket(key, op);
-                self.limit_rest(op);
-            }
+            Ok(()) => self.take_ticket(key, op),
             Err(error) => self.fail(op, code_of_post(error)),
         }
     }

@@ -215,10 +215,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let mut cut = false;
         let (host, ops) = self.endpoint.split();
         if let Some(peer) = host.peers.get_mut(key) {
-            peer.queue_of(kind).push_back(ops, op);
+            peer.enqueue(ops, op);
             cut = peer.conversation == Conversation::Cut;
         }
-        self.limit_queued(op, kind);
+        self.limit_posted(kind, op);
         if cut && kind == PostKind::Recv {
             self.on_provisional(op);
         }
@@ -232,8 +232,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// An operation that the endpoint is to do nothing about until it is told.
     fn park(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<RequestId, Box<Error>> {
         let receives = post.kind == PostKind::Recv;
-        let mut word = Word::new(&post, key);
-        word.parked = true;
+        let word = Word::new(&post, key);
         let Some(op) = self.endpoint.park(post.memory, receives, word) else {
             return Err(no_memory("an operation", BLOCK));
         };

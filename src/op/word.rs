@@ -4,11 +4,11 @@
 
 use super::list::Links;
 use crate::abi::types::bmi_method_addr;
-use crate::method::{FOR_EVER, Post, PostKind};
+use crate::method::{Post, PostKind};
 use crate::peer::state::Cause;
 use crate::peer::table::PeerKey;
 use libc::c_void;
-use mx_proto::{Instant, Memory};
+use mx_proto::Memory;
 use std::ptr;
 
 /// Whose an operation of the endpoint's is.
@@ -50,8 +50,6 @@ pub struct Word {
     pub peer: PeerKey,
     /// Its length when posted; what was transferred when done.
     pub size: i64,
-    /// How long it may wait in its peer's queue.
-    pub until: Instant,
     /// In the list of its peer's that it is in.
     pub(super) links: Links,
     /// The host's word, given back as it is.
@@ -80,7 +78,6 @@ impl Word {
             tag: post.tag as u32,
             peer,
             size: post.memory.len() as i64,
-            until: FOR_EVER,
             links: Links::NONE,
             user_ptr: post.user_ptr,
             addr: post.addr.as_ptr(),
@@ -140,7 +137,6 @@ impl Default for Word {
             tag: 0,
             peer: PeerKey::NOBODY,
             size: 0,
-            until: FOR_EVER,
             links: Links::NONE,
             user_ptr: ptr::null_mut(),
             addr: ptr::null_mut(),

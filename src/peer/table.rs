@@ -126,8 +126,6 @@ pub struct Peer {
     pub wait_until: Option<(Instant, Reminder)>,
     /// A handshake message to it has not gone out yet.
     pub handshake_waits: bool,
-    /// When its queues are to be looked through for what has waited for too long.
-    pub look_at: Option<(Instant, Reminder)>,
     /// The partner that the endpoint watches because receives are posted, until it asks.
     pub watched: Option<PartnerId>,
     /// What it lends us: how many unexpected messages we may send it.
@@ -251,7 +249,6 @@ impl Peers {
             retries: 0,
             wait_until: None,
             handshake_waits: false,
-            look_at: None,
             watched: None,
             borrower: Borrower::default(),
             told_loan: None,

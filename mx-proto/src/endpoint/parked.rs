@@ -7,7 +7,8 @@
 //!              Queued, Draining, Posted, Pulling, or done at once
 //! ```
 //!
-//! They are in whatever lists the layer above has for them, and are ended like all others.
+//! They are in whatever lists the layer above has for them, and are ended like all others. How long one may
+//! wait is limited as for all others ([`Endpoint::limit_waiting`]); what is left of that goes with it.
 
 use super::commands::{PostError, Posted, Received, SendMode};
 use super::{Core, Endpoint};
@@ -18,8 +19,9 @@ use crate::ops::State;
 use crate::owner::Owner;
 use crate::port::Port;
 use crate::status::{Kind, Status};
-use crate::time::Clock;
+use crate::time::{Clock, Instant};
 use crate::timeouts::TimeOuts;
+use std::time::Duration;
 
 /// What an operation that is being posted becomes.
 pub(super) enum Slot<W> {
@@ -53,6 +55,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(memory) = self.core.take_parked(op) else {
             return Ok(());
         };
+        let due = self.core.stop_timer(op);
         let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
         if let Posted::Complete = self.send_as(to, bits, memory, Slot::Parked(op), mode)? {
             let outcome = Outcome {
@@ -67,6 +70,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
             self.core.end_parked(op, outcome);
         }
+        self.limit_rest(op, due);
         Ok(())
     }
 
@@ -81,10 +85,20 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(memory) = self.core.take_parked(op) else {
             return Ok(());
         };
+        let due = self.core.stop_timer(op);
         if let Received::Complete(outcome) = self.recv_as(bits, mask, memory, Slot::Parked(op))? {
             self.core.end_parked(op, outcome);
         }
+        self.limit_rest(op, due);
         Ok(())
+    }
+
+    fn limit_rest(&mut self, op: RequestId, due: Option<Instant>) {
+        if let Some(due) = due {
+            // In whole milliseconds, and none more than it had.
+            let rest = due.since(self.clock.now()).as_millis() as u64;
+            self.limit_waiting(op, Some(Duration::from_millis(rest)));
+        }
     }
 }
 
@@ -105,6 +119,14 @@ impl<O: Owner> Core<O> {
                 Some(op)
             }
         }
+    }
+
+    /// Tells when it would have run out.
+    fn stop_timer(&mut self, op: RequestId) -> Option<Instant> {
+        let timer = self.ops.get_mut(op)?.timer.take()?;
+        let due = self.wheel.due(timer);
+        self.wheel.clear(timer);
+        due
     }
 
     fn take_parked(&mut self, op: RequestId) -> Option<O::Memory> {

@@ -317,7 +317,7 @@ impl<M> State<M> {
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(
             self,
-            Self::Queued { .. } | Self::Offered { .. } | Self::Posted { .. }
+            Self::Parked { .. } | Self::Queued { .. } | Self::Offered { .. } | Self::Posted { .. }
         )
     }
 
