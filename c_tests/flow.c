@@ -17,7 +17,7 @@ enum {
     FLOOD_SIZE = 20000,
     MANY = 10000,
     MANY_SIZE = 4096,
-    EARLY = 500, /* below MX_WINDOW_MESSAGES, 512: from there on a sender queues everything */
+    EARLY = 500, /* far more than there are credits for */
     CLIENTS = 12,
     REQUESTS = 40,
     AHEAD = 30, /* below the credits that a client is lent when it connects */

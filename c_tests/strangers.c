@@ -161,8 +161,8 @@ static void send_harm(struct world *world)
                                    .word = words[w],
                                    .length = numbers[n],
                                    .status = numbers[(n + w) % 7],
-                                   .credit_bytes = numbers[(n + kind) % 7],
-                                   .credit_messages = numbers[(n + 3) % 7],
+                                   .credit = numbers[(n + kind) % 7],
+                                   .slots_and_wanted = numbers[(n + 3) % 7],
                                    .body_length = (uint32_t)body_size};
                 size_t length = wire_packet(packet, &p, body, body_size);
 

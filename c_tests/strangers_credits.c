@@ -4,7 +4,7 @@
  *     stranger ── a recorded opening, CONN_REQ ──► server ◄── good client
  *              ◄── CONN_ACK: its id, its loan ──
  *              ── lies ──► forgiven sixteen times, then it is disconnected
- *              ── all that its windows let through ──► a server that fetches nothing: bounded
+ *              ── all that its credits let through ──► a server that fetches nothing: bounded
  *
  * And what an administrator can get wrong, and the end of a server with many clients.
  */
@@ -38,7 +38,7 @@ enum {
 
 struct stranger {
     int fd;
-    uint32_t allowed_messages, allowed_bytes, sent_messages, sent_bytes;
+    uint32_t allowed, sent; /* credits of the MX shim */
     uint64_t id; /* the server's for it, where match bits have it; 0: not known yet */
     uint32_t loan;
     unsigned pongs;
@@ -60,8 +60,7 @@ static void say_about(struct stranger *stranger, int kind, uint64_t word, uint32
     struct packet p = {.kind = (unsigned char)kind,
                        .word = word,
                        .length = about,
-                       .credit_bytes = 64 << 20, /* the server may say what it likes */
-                       .credit_messages = 100000,
+                       .credit = 100000, /* the server may say what it likes */
                        .body_length = (uint32_t)size};
 
     if (!wire_say(stranger->fd, packet, wire_packet(packet, &p, body, size)))
@@ -85,8 +84,8 @@ static bool understand(struct stranger *stranger)
     CHECK_THAT(size, <=, BODY_MAX);
     if (stranger->have < WIRE_HEADER + size)
         return false;
-    stranger->allowed_bytes = get32(stranger->heard + 24);
-    stranger->allowed_messages = get32(stranger->heard + 28);
+    if ((int32_t)(get32(stranger->heard + 24) - stranger->allowed) > 0)
+        stranger->allowed = get32(stranger->heard + 24);
     type = get32(stranger->heard + 12) >> 28;
     switch (stranger->heard[0]) {
     case KIND_CONNECT: /* it connects back, to be sure: it is welcome */
@@ -140,18 +139,18 @@ static bool listen_to(struct stranger *stranger, int ms)
     return true;
 }
 
-/* Sends a message as soon as the window lets it; false when that is shut for `ms`. */
+/* Sends a message as soon as there are credits; false when there are too few for `ms`. */
 static bool send_within(struct stranger *stranger, uint64_t word, const void *body, size_t size,
                         int ms)
 {
-    while ((int32_t)(stranger->allowed_messages - stranger->sent_messages) <= 0 ||
-           (int32_t)(stranger->allowed_bytes - stranger->sent_bytes) < (int32_t)size) {
+    uint32_t cost = ((uint32_t)size + 320 + 511) / 512;
+
+    while (stranger->allowed - stranger->sent < cost) {
         if (!listen_to(stranger, ms))
             return false;
     }
     say(stranger, KIND_EAGER, word, body, size);
-    stranger->sent_messages++;
-    stranger->sent_bytes += (uint32_t)size;
+    stranger->sent += cost;
     return !stranger->over;
 }
 

@@ -8,10 +8,11 @@ use mx_sim::Profile;
 use sim::Rig;
 use std::time::Duration;
 
-/// A stranger that gives nobody leave to send it a message, and has a connection to `node`.
+/// A stranger that takes nothing of what it is sent, and has a connection to `node`.
 fn deaf_stranger(rig: &mut Rig, node: usize) -> usize {
-    rig.endpoint.partner_window_messages = 0;
+    rig.lend(1);
     let stranger = rig.add_stranger();
+    rig.stranger(stranger).endpoint.owner_mut().closed = true;
     rig.stranger(stranger).connect(node);
     rig.run("the transport connect", |rig| {
         rig.peek_stranger(stranger).connected.is_some()

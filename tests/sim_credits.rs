@@ -27,6 +27,20 @@ fn server_and(rig: &mut Rig, clients: usize) -> (NodeId, Vec<NodeId>) {
     (server, clients)
 }
 
+/// A server whose link to its client takes no more than so many answers of 100 bytes, or an eighth of
+/// that of 900, until the client reads, which it does in two milliseconds.
+fn narrow_link(rig: &mut Rig, answers: usize) -> (NodeId, NodeId) {
+    let server = rig.add(Profile {
+        room: answers * 132,
+        ..Profile::default()
+    });
+    let client = rig.add(Profile::default());
+    rig.introduce(client, server);
+    rig.peek(server).fetching = false;
+    rig.cluster.stall(client, Duration::from_millis(2));
+    (server, client)
+}
+
 fn waiting(rig: &mut Rig, server: NodeId) -> usize {
     rig.peek(server).method.unexpected()
 }
@@ -452,13 +466,11 @@ fn small_answers_that_have_to_wait_are_copied_within_bounds_and_arrive_in_order(
     let sent_at_once = |bounce_bytes| {
         let mut rig = Rig::new(33);
         rig.settings.bounce_bytes = bounce_bytes;
-        rig.endpoint.partner_window_messages = 32;
-        let (server, clients) = server_and(&mut rig, 1);
-        let client = clients[0];
+        let (server, client) = narrow_link(&mut rig, 32);
         let sends: Vec<_> = (0..200u8)
             .map(|n| rig.host(server).send(client, 3, &[n; 100]))
             .collect();
-        rig.run_for(Duration::from_millis(10));
+        rig.run_for(Duration::from_millis(1));
         let complete = |rig: &mut Rig, label: &u64| rig.peek(server).error(*label).is_some();
         let at_once = sends.iter().filter(|label| complete(&mut rig, label));
         let at_once = at_once.count();
@@ -487,10 +499,9 @@ fn small_answers_that_have_to_wait_are_copied_within_bounds_and_arrive_in_order(
 #[test]
 fn a_copied_answer_that_cannot_be_delivered_ends_its_peer() {
     let mut rig = Rig::new(34);
-    rig.endpoint.partner_window_messages = 8;
     rig.endpoint.waiting_timeout = Some(Duration::from_secs(1));
-    let (server, clients) = server_and(&mut rig, 1);
-    let client = clients[0];
+    let (server, client) = narrow_link(&mut rig, 8);
+    rig.cluster.stall(client, Duration::from_secs(3));
     for n in 0..40 {
         rig.host(server).send(client, n, b"answer");
     }
@@ -500,14 +511,11 @@ fn a_copied_answer_that_cannot_be_delivered_ends_its_peer() {
     assert_eq!(rig.peek(server).method.gauges().memory.bounced, 0);
 }
 
-/// A server whose eight answers of 900 bytes are complete, tags 0 to 7, although its client may only be
-/// sent four; the others were copied. And a receive on either side that has nothing to do with them.
+/// A server whose eight answers of 900 bytes are complete, tags 0 to 7, although its client link has
+/// room for four; the others were copied. And a receive on either side that has nothing to do with them.
 fn waiting_copies(seed: u64) -> (Rig, NodeId, NodeId, [(NodeId, u64); 2]) {
     let mut rig = Rig::new(seed);
-    rig.endpoint.first_window_messages = 4;
-    rig.endpoint.partner_window_messages = 4;
-    let (server, clients) = server_and(&mut rig, 1);
-    let client = clients[0];
+    let (server, client) = narrow_link(&mut rig, 32);
     let others = [
         (server, rig.host(server).recv(client, 77, 5)),
         (client, rig.host(client).recv(server, 77, 5)),
@@ -572,12 +580,12 @@ fn a_receive_that_is_too_short_for_a_copied_answer_costs_only_that() {
 #[test]
 fn an_answer_that_is_only_announced_is_complete_when_it_has_been_received() {
     let mut rig = Rig::new(39);
-    rig.endpoint.first_window_bytes = 1000;
-    rig.endpoint.partner_window_bytes = 1000;
+    // As many as the data of one costs, and to announce the others.
+    rig.lend(10);
     let (server, clients) = server_and(&mut rig, 1);
     let client = clients[0];
     let answers: Vec<_> = (0..4)
-        .map(|tag| rig.host(server).send(client, tag, &[tag as u8; 900]))
+        .map(|tag| rig.host(server).send(client, tag, &[tag as u8; 3000]))
         .collect();
     rig.run_for(Duration::from_millis(10));
     let ends = answers.iter().map(|label| rig.peek(server).error(*label));
@@ -586,7 +594,7 @@ fn an_answer_that_is_only_announced_is_complete_when_it_has_been_received() {
     let small = rig.host(server).send(client, 9, b"done");
     assert_eq!(rig.peek(server).error(small), Some(0));
     for (tag, answer) in (0..).zip(answers) {
-        let recv = rig.host(client).recv(server, tag, 900);
+        let recv = rig.host(client).recv(server, tag, 3000);
         assert_eq!(rig.wait(client, recv), 0);
         assert_eq!(rig.wait(server, answer), 0);
     }

@@ -344,8 +344,7 @@ fn what_is_said_before_a_handshake_is_over_is_not_kept_without_end() {
 #[test]
 fn who_asks_for_credits_and_does_not_take_them_is_failed() {
     let mut rig = Rig::new(14);
-    rig.endpoint.partner_window_messages = 8;
-    rig.endpoint.first_window_messages = 8;
+    rig.lend(8);
     let server = rig.add(Profile::default());
     let (peer, id) = caller(&mut rig, server, Some(64));
     rig.stranger(peer).endpoint.owner_mut().closed = true;
@@ -511,8 +510,7 @@ fn an_honest_peer_whose_link_is_full_is_not_failed() {
     credits.epoch_time = 5 * MS;
     credits.strikes = 4;
     rig.settings.limit_unexpected(200 * 320, 1000);
-    rig.endpoint.partner_window_messages = 8;
-    rig.endpoint.first_window_messages = 8;
+    rig.lend(8);
     let server = rig.add(Profile::default());
     let (quiet, busy) = (rig.add(Profile::default()), rig.add(Profile::default()));
     for client in [quiet, busy] {
@@ -574,8 +572,7 @@ fn a_thousand_clients_are_told_that_a_server_leaves() {
 fn a_ticket_is_found_again_among_many_that_are_stuck() {
     let mut rig = Rig::new(13);
     rig.settings.send_tickets = 16;
-    rig.endpoint.partner_window_messages = 1;
-    rig.endpoint.first_window_messages = 1;
+    rig.lend(1);
     let server = rig.add(Profile::default());
     let clients: Vec<_> = (0..1_000).map(|_| rig.add(Profile::default())).collect();
     for client in &clients {

@@ -354,7 +354,7 @@ fn memory_that_is_nearly_used_up_is_told_once_for_each_class() {
     // Messages for receives that are not posted, of as many peers as it takes.
     let mut clients = Vec::new();
     assert_eq!(warnings_of("MX_UNEXPECTED_BYTES"), [""; 0]);
-    while gauges(&mut rig, server).memory.early_used <= (1 << 20) / 10 * 9 {
+    while gauges(&mut rig, server).memory.early_used <= (1 << 20) / 80 * 63 {
         let client = rig.add(Profile::default());
         rig.introduce(client, server);
         clients.push(client);

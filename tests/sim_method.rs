@@ -519,7 +519,6 @@ fn a_large_unexpected_message_that_is_called_off_takes_no_other_one_with_it() {
 fn a_server_that_has_promised_all_its_room_to_others_still_answers() {
     let mut rig = Rig::new(19);
     rig.endpoint.unexpected_bytes = 64 << 10;
-    rig.endpoint.first_window_bytes = 32 << 10;
     let server = rig.add(Profile::default());
     for _ in 0..5 {
         let client = rig.add(Profile::default());

@@ -46,7 +46,7 @@ fn a_frozen_peer_ends_every_operation_and_the_next_post_reaches_it_again() {
         |rig, a, b| rig.host(a).recv(b, 1, 1 << 20),
         |rig, a, b| rig.host(a).send(b, 2, &[1; 300_000]),
         |rig, a, b| rig.host(a).send_unexpected(b, 3, &[1; 300_000]),
-        // More small ones than there is a window for: the last has to wait.
+        // More small ones than there are credits for: the last has to wait.
         |rig, a, b| {
             let all: Vec<_> = (0..600).map(|_| rig.host(a).send(b, 4, &[1; 10])).collect();
             all[599]

@@ -179,7 +179,6 @@ static void flood_with_messages(struct world *world)
 {
     /* More than there will be. */
     setenv("MX_UNEXPECTED_BYTES", "1G", 1);
-    setenv("MX_WINDOW_BYTES", "64M", 1);
     flood_with(world, "idle", 2, FLOODERS);
 }
 

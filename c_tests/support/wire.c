@@ -274,8 +274,8 @@ size_t wire_packet(unsigned char *out, const struct packet *packet, const void *
     wire_put(out + 12, packet->word >> 32, 4);
     wire_put(out + 16, packet->length, 4);
     wire_put(out + 20, packet->status, 4);
-    wire_put(out + 24, packet->credit_bytes, 4);
-    wire_put(out + 28, packet->credit_messages, 4);
+    wire_put(out + 24, packet->credit, 4);
+    wire_put(out + 28, packet->slots_and_wanted, 4);
     if (body_size > 0)
         memcpy(out + WIRE_HEADER, body, body_size);
     return WIRE_HEADER + body_size;

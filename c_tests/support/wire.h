@@ -51,7 +51,7 @@ void wire_put(unsigned char *at, uint64_t value, int bytes);
 struct packet {
     unsigned char kind;
     uint64_t word;
-    uint32_t length, status, credit_bytes, credit_messages;
+    uint32_t length, status, credit, slots_and_wanted;
     uint32_t body_length; /* what the header announces */
 };
 enum { WIRE_HEADER = 32, WIRE_PREAMBLE = 8, WIRE_HELLO = 72 };

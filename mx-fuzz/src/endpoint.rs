@@ -48,9 +48,7 @@ fn config(flags: u8) -> Config {
     Config {
         eager_max: 4096,
         unexpected_bytes: UNEXPECTED,
-        first_window_bytes: 4096,
-        partner_window_bytes: 16 << 10,
-        partner_window_messages: 16,
+        first_loan: 16,
         request_timeout: (flags & 1 == 0).then_some(Duration::from_secs(20)),
         waiting_timeout: (flags & 2 != 0).then_some(Duration::from_secs(3)),
         max_partners: PARTNERS,

@@ -104,8 +104,7 @@ impl World {
         };
         let config = || Config {
             unexpected_bytes: 64 << 10,
-            first_window_bytes: 1024,
-            first_window_messages: 4,
+            first_loan: 4,
             max_partners: PARTNERS,
             request_timeout: Some(Duration::from_secs(20)),
             connect_again: flags & 2 != 0,

@@ -59,7 +59,6 @@ pub(crate) fn packet(kind: u8, word: u64, length: u32, body: &[u8]) -> (HeaderBy
     put(&mut header, 8, word, 8);
     put(&mut header, 16, length.into(), 4);
     put(&mut header, 24, 1 << 20, 4);
-    put(&mut header, 28, 64, 4);
     debug_assert_eq!(body_len(&header), body.len());
     (header, body.to_vec())
 }

@@ -1,6 +1,7 @@
 //! What can be tuned in an endpoint. The only place these numbers stand in.
 
 use crate::event::Identity;
+use crate::flow;
 use crate::ids::NicId;
 use crate::origin::Source;
 use crate::secret::Secret;
@@ -15,24 +16,13 @@ pub struct Config {
     /// pulled. 32 KiB is MX's limit and programs written for it rely on it.
     pub eager_max: usize,
     /// Memory for messages nobody asked for that all partners together may leave here, 320 bytes of
-    /// bookkeeping for each included; beyond it there are at most four messages of each partner. A
-    /// partner that has used up what it was granted of this offers its messages instead of sending
-    /// them.
+    /// bookkeeping for each included, in credits of 512 bytes. Not in it are two messages of at most
+    /// one credit of every partner. One that has used up what it was lent of this offers its messages
+    /// instead of sending them, or waits.
     pub unexpected_bytes: usize,
-    /// What one partner is granted of that at first while there is much room: one eager message.
-    pub first_window_bytes: u32,
-    /// Messages one partner is granted at first while half of the room is left: a few before it has
-    /// been heard of. Less than half: four.
-    pub first_window_messages: u32,
-    /// What a busy partner's grant grows to. Four times what a ring of the local port holds would
-    /// gain nothing; this is what hides a round trip on a fast network.
-    pub partner_window_bytes: u32,
-    /// Messages (of any size, offers included) one partner may have here unmatched, once it has had
-    /// use for so many and while there is room.
-    pub partner_window_messages: u32,
-    /// Packets of an epoch, at least; with many partners it has eight for each. Who has sent no message
-    /// for more than a whole epoch is quiet, and gives up its window when others lack room.
-    pub epoch_packets: u32,
+    /// Credits one partner is lent of that at first while there is much room: it can send so much
+    /// before anybody has taken anything.
+    pub first_loan: u16,
     /// How long a connect, or a transfer whose message has been matched, may go without any
     /// progress, until [`crate::Endpoint::set_request_timeout`] says otherwise. `None`: for ever,
     /// and so are spans of more than 49 days. 20 s is what the C method sets.
@@ -51,7 +41,8 @@ pub struct Config {
     pub burst: usize,
     /// Partners at the same time; strangers beyond it are refused.
     pub max_partners: usize,
-    /// Percent, 1 to 100, of the places that others leave which partners from one source may have.
+    /// Percent, 1 to 100, of the places and credits that others leave which partners from one source
+    /// may have.
     pub source_share: u8,
     /// Messages that may wait here although their sender has gone, all senders together. Programs
     /// for MX send, exit, and expect the message to be received later; a BMI host takes its
@@ -82,6 +73,16 @@ pub enum Place {
 }
 
 impl Config {
+    /// What flow control is told.
+    pub(crate) fn flow(&self) -> flow::Settings {
+        flow::Settings {
+            bytes: self.unexpected_bytes,
+            largest: 0,
+            first: self.first_loan,
+            source_share: self.source_share,
+        }
+    }
+
     /// How the log names an endpoint.
     pub(crate) fn name(&self, who: &Identity) -> String {
         let nic = (self.name_of)(Place::Nic(who.nic));
@@ -104,11 +105,7 @@ impl Default for Config {
         Self {
             eager_max: 32 * 1024,
             unexpected_bytes: 64 << 20,
-            first_window_bytes: 32 * 1024,
-            first_window_messages: 32,
-            partner_window_bytes: 256 * 1024,
-            partner_window_messages: 512,
-            epoch_packets: 1024,
+            first_loan: flow::FIRST,
             request_timeout: Some(Duration::from_secs(20)),
             waiting_timeout: None,
             peer_timeout: Some(Duration::from_secs(20)),

@@ -19,7 +19,6 @@
 
 mod by_partner;
 mod config;
-mod credit;
 mod endpoint;
 mod event;
 pub mod flow;

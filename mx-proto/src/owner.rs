@@ -11,6 +11,7 @@
 //! follows for the endpoint is done by whoever called it, afterwards.
 
 use crate::event::{Arrival, Completion, Down, Outcome, Verdict};
+use crate::flow::Lane;
 use crate::ids::{MatchBits, RequestId};
 use crate::memory::{Memory, Source};
 use crate::ops::{Chunks, Ops, Places};
@@ -28,6 +29,13 @@ pub trait Owner: Sized {
 
     /// Where records of operations lie, with the owner's words beside them.
     type Places: Places<Self::Memory, Self::Word>;
+
+    /// The lane of a message that we send: one that its receiver posts a receive for, or one for
+    /// whoever asks there. Neither kind waits for the other. Who sends only one kind has one lane.
+    #[inline]
+    fn lane(_bits: MatchBits) -> Lane {
+        Lane::Matched
+    }
 
     /// An operation is over: once for every request that was `Pending`, but for those that
     /// [`cancel_unmatched`](crate::Endpoint::cancel_unmatched) takes back. Its memory is let go of

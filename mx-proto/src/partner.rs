@@ -11,8 +11,8 @@
 //! Knows nothing of: requests' contents, matching, the port. Cost: what a quiet partner takes here
 //! is measured in `tests/bounds`.
 
-use crate::credit::Credit;
 use crate::event::Identity;
+use crate::flow::{Borrower, Lane, Lender};
 use crate::ids::{EndpointId, LinkId, NicId, PartnerId, SessionId, Target};
 use crate::ops::List;
 use crate::origin::Source;
@@ -53,18 +53,14 @@ pub(crate) struct Partner {
     pub(crate) writable: bool,
     /// It stands in the endpoint's queue of partners with something to send.
     pub(crate) ready: bool,
-    /// A credit packet, or a yield, stands in `control`.
+    /// A Credit, or a Return, stands in `control`.
     pub(crate) credit_queued: bool,
-    pub(crate) yield_queued: bool,
-    pub(crate) credit: Credit,
-    /// The epoch of its last message; see `endpoint/reclaim.rs`.
-    pub(crate) used: u32,
-    /// It stands among those whose windows may be reclaimed.
-    pub(crate) listed: bool,
-    /// A part of its window has been asked back, and there is no answer yet.
-    pub(crate) asked: bool,
-    /// It stands among those that lack room.
-    pub(crate) lacking: bool,
+    pub(crate) return_queued: bool,
+    /// What we lend it, and it us.
+    pub(crate) lends: Lender,
+    pub(crate) borrows: Borrower,
+    /// What we have lent it first, as our introductions say.
+    pub(crate) opening: u32,
     /// Largest message that goes with its data; 0 until there is a link.
     pub(crate) eager_max: u32,
     /// What the sending link can do.
@@ -134,7 +130,7 @@ impl Reach {
 }
 
 impl Partner {
-    pub(crate) fn new(nic: NicId, endpoint: EndpointId, epoch: u16, credit: Credit) -> Self {
+    pub(crate) fn new(nic: NicId, endpoint: EndpointId, epoch: u16) -> Self {
         Self {
             nic,
             endpoint,
@@ -150,12 +146,10 @@ impl Partner {
             writable: true,
             ready: false,
             credit_queued: false,
-            yield_queued: false,
-            credit,
-            used: 0,
-            listed: false,
-            asked: false,
-            lacking: false,
+            return_queued: false,
+            lends: Lender::default(),
+            borrows: Borrower::default(),
+            opening: 0,
             eager_max: 0,
             reach: None,
             queues: None,
@@ -171,10 +165,11 @@ impl Partner {
     pub(crate) fn ghost(&self, orphans: u32) -> Self {
         Self {
             session: self.session,
+            source: self.source,
             context: self.context,
             gone: true,
             orphans,
-            ..Self::new(self.nic, self.endpoint, 0, Credit::default())
+            ..Self::new(self.nic, self.endpoint, 0)
         }
     }
 
@@ -214,15 +209,23 @@ impl Partner {
             queues.partial.is_some()
                 || !queues.control.is_empty()
                 || !queues.streams.is_empty()
-                || (!queues.pending.is_empty() && self.credit.message_allowed())
+                || self.may_speak(queues)
         })
+    }
+
+    /// Something in these lanes may be able to go, or is worth a packet that says so.
+    fn may_speak(&self, queues: &Queues) -> bool {
+        let moves = |lane: &Lane| {
+            !queues.lanes[*lane as usize].is_empty() && self.borrows.means(1, *lane).is_some()
+        };
+        Lane::ALL.iter().any(moves) || self.borrows.wanted(queues.cost) > 0
     }
 
     /// A message posted now may go out at once without overtaking another.
     #[inline]
     pub(crate) fn is_clear(&self) -> bool {
         let clear = |queues: &Queues| {
-            queues.pending.is_empty() && queues.partial.is_none() && queues.control.is_empty()
+            !queues.has_messages() && queues.partial.is_none() && queues.control.is_empty()
         };
         self.writable && self.queues.as_deref().is_none_or(clear)
     }
@@ -253,8 +256,7 @@ impl Partner {
     /// Messages wait for their turn.
     #[inline]
     pub(crate) fn has_pending(&self) -> bool {
-        self.queues()
-            .is_some_and(|queues| !queues.pending.is_empty())
+        self.queues().is_some_and(Queues::has_messages)
     }
 
     pub(crate) fn identity(&self) -> Identity {
@@ -297,16 +299,10 @@ impl Partners {
     }
 
     /// A new acquaintance.
-    pub(crate) fn add(
-        &mut self,
-        nic: NicId,
-        endpoint: EndpointId,
-        credit: Credit,
-        source: Source,
-    ) -> PartnerId {
+    pub(crate) fn add(&mut self, nic: NicId, endpoint: EndpointId, source: Source) -> PartnerId {
         let epoch = self.next_epoch;
         self.next_epoch = epoch.checked_add(1).unwrap_or(1);
-        self.add_as(epoch, nic, endpoint, credit, source)
+        self.add_as(epoch, nic, endpoint, source)
     }
 
     /// One that the peer knows, or will know, by this epoch.
@@ -315,10 +311,9 @@ impl Partners {
         epoch: u16,
         nic: NicId,
         endpoint: EndpointId,
-        credit: Credit,
         source: Source,
     ) -> PartnerId {
-        let mut partner = Partner::new(nic, endpoint, epoch, credit);
+        let mut partner = Partner::new(nic, endpoint, epoch);
         partner.source = source;
         self.places.take(source, 1);
         let name = (nic, endpoint);
@@ -345,6 +340,11 @@ impl Partners {
         self.table.get_mut(id.index(), id.generation())
     }
 
+    /// The partner at a place in the table.
+    pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut Partner> {
+        self.table.at_mut(index)
+    }
+
     /// Who has a place in the table.
     pub(crate) fn at(&self, index: u32) -> Option<PartnerId> {
         let generation = self.table.generation_of(index)?;
@@ -354,7 +354,7 @@ impl Partners {
     /// See [`crate::Endpoint::is_crowded_by`].
     pub(crate) fn is_crowded_by(&self, id: PartnerId) -> bool {
         self.of(id)
-            .is_some_and(|partner| partner.credit.is_crowded())
+            .is_some_and(|partner| partner.lends.is_over_quota())
     }
 
     pub(crate) fn find(&self, nic: NicId, endpoint: EndpointId) -> Option<PartnerId> {
@@ -412,7 +412,7 @@ mod tests {
     fn what_is_over_is_known_across_the_wrap_of_epochs() {
         let (session, other) = (SessionId(7), SessionId(8));
         for now in [1, 2, 40_000, u16::MAX] {
-            let mut partner = Partner::new(NicId(1), EndpointId(0), 1, Credit::default());
+            let mut partner = Partner::new(NicId(1), EndpointId(0), 1);
             assert!(!partner.is_over(session, now));
             partner.session = Some(session);
             partner.peer_epoch = now;

@@ -3,17 +3,20 @@
 //! ```text
 //!   partial   rest of a packet the link took half of: before everything
 //!   control   replies, pulls, notifies            first
-//!   pending   messages, in the order posted       then these two
+//!   lanes     messages, in the order posted       then these two
 //!   streams   parts of offered messages           take turns
 //! ```
+//!
+//! A lane's messages keep their order, and both lanes are served in the order posted; but neither waits
+//! for credits, or the slot, of the other.
 //!
 //! Only partners for which something waits have them: who is quiet keeps one empty place. A few sets
 //! are kept for whoever needs one next, so that traffic allocates nothing.
 //!
-//! Knows nothing of: requests' contents, credits, the port.
+//! Knows nothing of: operations' contents, whose credits they are, the port.
 
 use crate::ids::RequestId;
-use crate::ops::List;
+use crate::ops::{List, Turn};
 use crate::port::HeaderBytes;
 use crate::wire::{CONTROL_MAX, Header, Kind};
 use std::collections::VecDeque;
@@ -24,10 +27,28 @@ pub(crate) struct Queues {
     pub(crate) partial: Option<Partial>,
     pub(crate) control: VecDeque<Control>,
     /// Sends that are [queued](crate::ops::State::Queued).
-    pub(crate) pending: List,
-    /// Bytes of credit that belong to those of them that are taken for complete.
-    pub(crate) reserved: u32,
+    pub(crate) lanes: [List; 2],
+    /// The number of the message that joined a lane last.
+    last: u64,
+    /// What waits in the lanes costs so much.
+    pub(crate) cost: u32,
+    /// Of that, what is kept for those that are taken for complete, and one credit for each before
+    /// the last of them.
+    reserved: u32,
+    /// The number of that last one, and how many wait behind it.
+    covered: u64,
+    uncovered: u32,
     pub(crate) streams: VecDeque<Stream>,
+}
+
+/// What a message in a lane is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stand {
+    /// Its number among all that were posted to this partner while something waited.
+    pub(crate) number: u64,
+    /// Credits it takes, with its data if it may go so.
+    pub(crate) cost: u32,
+    pub(crate) turn: Turn,
 }
 
 /// The rest of a data packet's body that the link has not taken yet.
@@ -77,11 +98,20 @@ impl Control {
     }
 }
 
+impl Stand {
+    /// Of one that has not joined a lane yet.
+    pub(crate) const NOWHERE: Self = Self {
+        number: 0,
+        cost: 0,
+        turn: Turn::Standard,
+    };
+}
+
 impl Queues {
     pub(crate) fn is_empty(&self) -> bool {
         self.partial.is_none()
             && self.control.is_empty()
-            && self.pending.is_empty()
+            && !self.has_messages()
             && self.streams.is_empty()
     }
 
@@ -116,6 +146,73 @@ impl Queues {
         self.streams.retain(|stream| stream.request != request);
     }
 
+    /// Does anything wait in a lane?
+    #[inline]
+    pub(crate) fn has_messages(&self) -> bool {
+        self.lanes.iter().any(|lane| !lane.is_empty())
+    }
+
+    /// A message is about to join a lane.
+    pub(crate) fn enter(&mut self, turn: Turn, cost: u32) -> Stand {
+        // Each costs something.
+        if self.cost == 0 {
+            (self.last, self.covered) = (0, 0);
+        }
+        self.last += 1;
+        self.cost += cost;
+        self.uncovered += 1;
+        Stand {
+            number: self.last,
+            cost,
+            turn,
+        }
+    }
+
+    /// It is about to leave.
+    pub(crate) fn exit(&mut self, stand: Stand) {
+        self.reserved -= self.own(stand);
+        self.cost -= stand.cost;
+        if stand.number > self.covered {
+            self.uncovered -= 1;
+        }
+    }
+
+    /// What is kept for it of what is reserved.
+    fn own(&self, stand: Stand) -> u32 {
+        match stand.turn {
+            Turn::Reserved => stand.cost,
+            _ => u32::from(stand.number <= self.covered),
+        }
+    }
+
+    /// What is kept for others than this one.
+    pub(crate) fn others(&self, stand: Stand) -> u32 {
+        self.reserved - self.own(stand)
+    }
+
+    /// May this message be taken for complete? Its credits are kept for it then, and one for each
+    /// before it, so that it goes in its turn whatever becomes of the others. Not if that is more than
+    /// is `free`, or if it is not the last.
+    pub(crate) fn may_reserve(&self, stand: Stand, free: u32) -> bool {
+        stand.number == self.last && self.reserved_with(stand) <= free
+    }
+
+    fn reserved_with(&self, stand: Stand) -> u32 {
+        self.reserved + stand.cost + self.uncovered.saturating_sub(1)
+    }
+
+    /// It is.
+    pub(crate) fn reserve(&mut self, stand: &mut Stand) {
+        self.reserved = self.reserved_with(*stand);
+        (self.covered, self.uncovered) = (stand.number, 0);
+        stand.turn = Turn::Reserved;
+    }
+
+    /// Messages that wait for their turn.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lanes.iter().map(List::len).sum()
+    }
+
     /// Gives back what a burst has made it grow to.
     fn shrink(&mut self) {
         self.control.shrink_to(CONTROL_KEPT);
@@ -139,7 +236,11 @@ impl Spares {
         let Some(mut queues) = place.take_if(|queues| queues.is_empty()) else {
             return;
         };
-        debug_assert_eq!(queues.reserved, 0, "credit for messages that are gone");
+        debug_assert_eq!(
+            (queues.cost, queues.reserved + queues.uncovered),
+            (0, 0),
+            "credits for messages that are gone"
+        );
         if self.0.len() < SPARES_KEPT {
             queues.shrink();
             self.0.push(queues);
@@ -183,6 +284,31 @@ mod tests {
         assert_eq!(queues.streams.len(), PARTS_MAX + 1);
         queues.forget(RequestId::new(1, 1));
         assert_eq!(queues.streams.len(), 1);
+    }
+
+    #[test]
+    fn what_is_taken_for_complete_has_its_credits_and_all_before_it_one() {
+        let mut queues = Queues::default();
+        let enter = |queues: &mut Queues, cost| queues.enter(Turn::Standard, cost);
+        let first = enter(&mut queues, 9);
+        let second = enter(&mut queues, 1);
+        let mut copied = enter(&mut queues, 4);
+        assert!(!queues.may_reserve(copied, 5) && queues.may_reserve(copied, 6));
+        queues.reserve(&mut copied);
+        let behind = enter(&mut queues, 2);
+        assert!(!queues.may_reserve(second, 100), "not the last");
+        let kept = [first, second, copied, behind].map(|stand| queues.others(stand));
+        assert_eq!(kept, [5, 5, 2, 6]);
+        // One that is called off gives back what was kept for it.
+        queues.exit(first);
+        let mut last = enter(&mut queues, 3);
+        assert!(!queues.may_reserve(last, 8) && queues.may_reserve(last, 9));
+        queues.reserve(&mut last);
+        assert_eq!((queues.cost, queues.others(behind)), (10, 8));
+        for stand in [second, copied, behind, last] {
+            queues.exit(stand);
+        }
+        assert_eq!((queues.cost, queues.reserved, queues.uncovered), (0, 0, 0));
     }
 
     #[test]

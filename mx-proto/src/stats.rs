@@ -41,10 +41,4 @@ pub struct Stats {
     pub silenced: u64,
     /// Requests that ran into their time-out.
     pub timeouts: u64,
-    /// Windows that could not grow as they should have, for want of room.
-    pub short: u64,
-    /// Windows of quiet partners that were asked back.
-    pub reclaims: u64,
-    /// Bytes of windows that they gave back.
-    pub yielded: u64,
 }

@@ -75,6 +75,13 @@ impl<T> Table<T> {
         }
     }
 
+    /// The value at `index`, whichever it is.
+    pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.slots
+            .get_mut(index as usize)
+            .map(|slot| &mut slot.value)
+    }
+
     /// The generation of the value at `index`, if there is one.
     pub(crate) fn generation_of(&self, index: u32) -> Option<u32> {
         self.slots.get(index as usize).map(|slot| slot.generation)

@@ -3,13 +3,13 @@
 //! ```text
 //!  0      1      2             4                           8
 //!  +------+------+-------------+---------------------------+
-//!  | kind |  0   | magic "MX"  | body length (u32)         |
+//!  | kind |epoch | magic "MX"  | body length (u32)         |
 //!  +------+------+-------------+---------------------------+
 //!  | word: match bits, or the request this is about (u64)  |
 //!  +---------------------------+---------------------------+
-//!  | length: of message / at   | aux: status               |
+//!  | length: of message / at   | aux: status, or slot      |
 //!  +---------------------------+---------------------------+
-//!  | credit: bytes granted     | credit: messages granted  |
+//!  | credit: running total     | slots (8) | wanted (24)   |
 //!  +---------------------------+---------------------------+
 //!  | body ...                                               32 bytes, little endian
 //! ```
@@ -18,8 +18,8 @@
 //! |------------|--------------|-------------|--------|-------------------------------|
 //! | Connect    | connect id   | 1: afresh   | -      | hello: who I am, my key for you |
 //! | Reply      | connect id   | known epoch | status | hello: who I am               |
-//! | Eager      | match bits   | message len | -      | the message                   |
-//! | Offer      | match bits   | message len | -      | send id, remote key           |
+//! | Eager      | match bits   | message len | slot   | the message                   |
+//! | Offer      | match bits   | message len | slot   | send id, remote key           |
 //! | Pull       | send id      | offset      | -      | receive id, length            |
 //! | Data       | receive id   | offset      | -      | bytes                         |
 //! | Notify     | send id      | transferred | status | -                             |
@@ -28,20 +28,23 @@
 //! | Disconnect | -            | -           | -      | -                             |
 //! | Ping       | question     | -           | -      | -                             |
 //! | Pong       | question     | -           | -      | -                             |
-//! | Reclaim    | -            | bytes       | messages | -                           |
-//! | Yield      | -            | bytes       | messages | -                           |
+//! | Revoke     | -            | credits     | -      | -                             |
+//! | Return     | -            | credits     | -      | -                             |
 //! | Confirm    | -            | -           | -      | whose hello it was, its token, where it came from |
 //! | Confirmed  | -            | 1: yes      | -      | -                             |
 //! | Challenge  | -            | -           | -      | who I am, nonce, proof of the secret |
 //! | Prove      | -            | -           | -      | proof of the secret           |
 //!
-//! Credits are running totals (modulo 2^32) of what the sender of the packet lets the other side
-//! send in all; every packet carries them. A Reclaim asks for a part of what has been allowed and not
-//! used; a Yield, the answer, says how much of that counts as used from now on.
+//! Epoch, credit, slots and wanted are the [`Terms`] of whoever sends the packet: how much the other
+//! side may have sent in all, what it has taken from slots, and what it misses itself. All packets of a
+//! session say them but those of introductions: Connect and Reply say the credits that their sender
+//! begins with, and the others nothing. A Revoke asks for credits that are not used; the answer, a
+//! Return, says how many count as used from now on.
 //!
 //! Knows nothing of: partners, requests, ports.
 
 use crate::event::Identity;
+use crate::flow::Terms;
 use crate::ids::{EndpointId, NicId, SessionId};
 use crate::origin::Address;
 use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, RemoteKey};
@@ -90,7 +93,7 @@ pub enum Kind {
     Notify = 7,
     /// An offered message is called off.
     Withdraw = 8,
-    /// Nothing but the credits of the header.
+    /// Nothing but the terms of the header.
     Credit = 9,
     /// Goodbye.
     Disconnect = 10,
@@ -98,10 +101,10 @@ pub enum Kind {
     Ping = 11,
     /// The answer to that; one to several is enough.
     Pong = 12,
-    /// You are quiet and others lack room: give up so much of your window.
-    Reclaim = 13,
-    /// The answer to that: so much of it is given up, perhaps nothing.
-    Yield = 14,
+    /// Others want credits: give back so many of those that you do not need.
+    Revoke = 13,
+    /// The answer to that: so many are given back, perhaps none.
+    Return = 14,
     /// Somebody at another address says it is you: is it?
     Confirm = 15,
     /// The answer to that.
@@ -127,14 +130,29 @@ impl Kind {
             10 => Self::Disconnect,
             11 => Self::Ping,
             12 => Self::Pong,
-            13 => Self::Reclaim,
-            14 => Self::Yield,
+            13 => Self::Revoke,
+            14 => Self::Return,
             15 => Self::Confirm,
             16 => Self::Confirmed,
             17 => Self::Challenge,
             18 => Self::Prove,
             _ => return None,
         })
+    }
+
+    /// Does its header say what the sender's terms are by now? Those of introductions come before
+    /// there are any, or on another link than all else.
+    #[inline]
+    pub(crate) fn says_terms(self) -> bool {
+        !matches!(
+            self,
+            Self::Connect
+                | Self::Reply
+                | Self::Confirm
+                | Self::Confirmed
+                | Self::Challenge
+                | Self::Prove
+        )
     }
 }
 
@@ -149,12 +167,10 @@ pub struct Header {
     pub word: u64,
     /// Message length, offset or bytes transferred.
     pub length: u32,
-    /// A status, or a number of messages.
+    /// A status; of a message, the slot it is in.
     pub aux: u32,
-    /// Running total of eager bytes granted to the receiver of this packet.
-    pub credit_bytes: u32,
-    /// Running total of messages granted to the receiver of this packet.
-    pub credit_messages: u32,
+    /// What the sender of this packet says about credits.
+    pub terms: Terms,
 }
 
 impl Header {
@@ -167,8 +183,7 @@ impl Header {
             word,
             length,
             aux: 0,
-            credit_bytes: 0,
-            credit_messages: 0,
+            terms: Terms::default(),
         }
     }
 
@@ -176,21 +191,22 @@ impl Header {
     #[inline]
     pub fn emit(&self) -> HeaderBytes {
         let mut bytes = [0; HEADER_LEN];
-        bytes[0] = self.kind as u8;
+        let (credit, more, epoch) = self.terms.words();
+        (bytes[0], bytes[1]) = (self.kind as u8, epoch);
         bytes[2..4].copy_from_slice(&MAGIC);
         bytes[BODY_LEN_AT..8].copy_from_slice(&self.body_len.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.word.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.length.to_le_bytes());
         bytes[20..24].copy_from_slice(&self.aux.to_le_bytes());
-        bytes[24..28].copy_from_slice(&self.credit_bytes.to_le_bytes());
-        bytes[28..32].copy_from_slice(&self.credit_messages.to_le_bytes());
+        bytes[24..28].copy_from_slice(&credit.to_le_bytes());
+        bytes[28..32].copy_from_slice(&more.to_le_bytes());
         bytes
     }
 
     /// `None` when the bytes are no header of ours.
     #[inline]
     pub fn parse(bytes: &HeaderBytes) -> Option<Self> {
-        if bytes[2..4] != MAGIC || bytes[1] != 0 {
+        if bytes[2..4] != MAGIC {
             return None;
         }
         Some(Self {
@@ -199,8 +215,7 @@ impl Header {
             word: u64_at(bytes, 8),
             length: u32_at(bytes, 16),
             aux: u32_at(bytes, 20),
-            credit_bytes: u32_at(bytes, 24),
-            credit_messages: u32_at(bytes, 28),
+            terms: Terms::from_words(u32_at(bytes, 24), u32_at(bytes, 28), bytes[1]),
         })
     }
 }
@@ -453,8 +468,7 @@ mod tests {
             word: 0x1122_3344_5566_7788,
             length: 77,
             aux: 5,
-            credit_bytes: u32::MAX,
-            credit_messages: 9,
+            terms: Terms::from_words(u32::MAX, 0x1234_5678, 7),
         }
     }
 
@@ -470,9 +484,9 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_kind_magic_or_flag_is_no_header() {
+    fn a_wrong_kind_or_magic_is_no_header() {
         let good = header(Kind::Eager).emit();
-        for (at, value) in [(0, 0), (0, 19), (0, 255), (1, 1), (2, b'm'), (3, b'x')] {
+        for (at, value) in [(0, 0), (0, 19), (0, 255), (2, b'm'), (3, b'x')] {
             let mut bad = good;
             bad[at] = value;
             assert_eq!(Header::parse(&bad), None, "byte {at} = {value}");
@@ -513,11 +527,11 @@ mod tests {
         assert_eq!(ChallengeBody::parse(&challenge.emit()[1..]), None);
         // Another version is recognised by what all have.
         let other = Hello {
-            version: 3,
+            version: 4,
             ..hello
         };
         let old = Hello::parse(&other.emit()[..HELLO_LEAST]).unwrap();
-        assert_eq!((old.version, old.identity), (3, hello.identity));
+        assert_eq!((old.version, old.identity), (4, hello.identity));
         assert_eq!(old.token, 0);
         assert!(Hello::parse(&other.emit()[..HELLO_LEAST - 1]).is_err());
         let key = Some(RemoteKey { address: 1, key: 2 });

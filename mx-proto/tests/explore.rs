@@ -133,9 +133,8 @@ impl Endpoints {
             request_timeout: Some(Duration::from_secs(2)),
             waiting_timeout: Some(Duration::from_secs(2)),
             peer_timeout: Some(Duration::from_secs(1)),
-            // It grows with the first message that had to be offered for want of it, as it does with
-            // many in the field.
-            first_window_bytes: 0,
+            // The first goes in its slot, the next waits for it or for what that has asked for.
+            first_loan: 0,
             ..Config::default()
         };
         let habits = Habits {

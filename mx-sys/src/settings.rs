@@ -181,24 +181,6 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 },
             },
             Tunable {
-                name: "MX_WINDOW_BYTES",
-                kind: Kind::Bytes(32 * K, G),
-                about: "bytes of early messages that one busy peer may leave here",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().endpoint.partner_window_bytes = v as u32,
-                    get: |s| s.as_ref().endpoint.partner_window_bytes.into(),
-                },
-            },
-            Tunable {
-                name: "MX_WINDOW_MESSAGES",
-                kind: Kind::Number(8, 65536),
-                about: "early messages that one peer may leave here, whatever their size",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().endpoint.partner_window_messages = v as u32,
-                    get: |s| s.as_ref().endpoint.partner_window_messages.into(),
-                },
-            },
-            Tunable {
                 name: "MX_REQUEST_TIMEOUT_MS",
                 kind: Kind::Number(0, 86_400_000),
                 about: "milliseconds without any progress after which a transfer fails; 0: never",
@@ -508,8 +490,8 @@ impl Settings {
                 request_timeout: None,
                 peer_timeout: None,
                 // Two programs that each send 32 KiB, wait for that and then receive must not wait
-                // for each other, whatever has been consumed without a new grant meanwhile.
-                first_window_bytes: 128 << 10,
+                // for each other, whatever has been taken and not been told meanwhile.
+                first_loan: 4 * mx_proto::flow::FIRST,
                 // Messages, as many as eight peers may leave here.
                 keep_orphans: 4096,
                 connect_again: true,
@@ -711,13 +693,14 @@ mod tests {
         assert_eq!(mx.endpoint.request_timeout, None);
         assert_eq!(mx.endpoint.peer_timeout, None);
         // A send of 32 KiB stands for itself even when all but one byte of another is taken up.
-        assert!(mx.endpoint.first_window_bytes as usize >= 2 * mx.endpoint.eager_max);
+        let largest = mx_proto::flow::cost(mx.endpoint.eager_max as u32);
+        assert!(u32::from(mx.endpoint.first_loan) >= 2 * largest);
         assert!(mx.endpoint.keep_orphans > 0 && mx.endpoint.connect_again);
         let usual = mx_proto::Config::default();
         mx.endpoint.request_timeout = usual.request_timeout;
         mx.endpoint.peer_timeout = usual.peer_timeout;
         assert!(std::mem::take(&mut mx.waiting_counts));
-        mx.endpoint.first_window_bytes = usual.first_window_bytes;
+        mx.endpoint.first_loan = usual.first_loan;
         mx.endpoint.keep_orphans = usual.keep_orphans;
         mx.endpoint.connect_again = usual.connect_again;
         assert_eq!(format!("{mx:?}"), format!("{:?}", Settings::default()));

@@ -12,12 +12,14 @@
 
 use super::{PostKind, Settings, check_source, code_of};
 use crate::abi::constants::BMI_MAX_CONTEXTS;
+use crate::match_layout::MessageType;
 use crate::op::places::Blocks;
 use crate::op::word::{Role, Word};
 use crate::peer::state::State;
 use crate::peer::table::{PeerKey, Peers};
 use crate::unexpected::Inbox;
 use libc::c_void;
+use mx_proto::flow::Lane;
 use mx_proto::ledger::{self, CreditByte};
 use mx_proto::ops::{List, Ops};
 use mx_proto::{Arrival, Down, MatchBits, Outcome, Owner, RequestId, Source, Status, Verdict};
@@ -245,6 +247,16 @@ impl Owner for Host {
     type Memory = UserMemory;
     type Word = Word;
     type Places = Blocks;
+
+    /// Handshakes and what is about credits are taken as they arrive, like requests; only messages that
+    /// a host posts receives for may wait for long.
+    #[inline]
+    fn lane(bits: MatchBits) -> Lane {
+        match bits.0 >> 60 == MessageType::Expected as u64 {
+            true => Lane::Matched,
+            false => Lane::Unexpected,
+        }
+    }
 
     #[inline]
     fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {

@@ -221,7 +221,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     pub fn new(settings: Settings, name: String, endpoint: Endpoint<P, C, Host>) -> Self {
         let room = Claim::new(endpoint.supply(), OPERATION_COST);
         Self {
-            early_alarm: most_of(endpoint.unexpected_usage().1),
+            early_alarm: warnings::most_of_lent(endpoint.unexpected_usage().1),
             endpoint,
             tickets: Tickets::new(settings.send_tickets),
             bounce: bounce::Bounce::new(settings.bounce_bytes),

@@ -73,6 +73,11 @@ const fn bit(alarm: Alarm) -> u8 {
     1 << alarm as u8
 }
 
+/// Nine tenths of what may be lent of `limit`, which is seven eighths.
+pub(super) const fn most_of_lent(limit: usize) -> usize {
+    most_of(limit - limit / 8)
+}
+
 /// Most of `limit`: nine tenths.
 pub(crate) const fn most_of(limit: usize) -> usize {
     limit - limit / 10
@@ -133,8 +138,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 memory,
             ),
             Alarm::Early => (
-                "messages before their receives, and what is promised to peers for them, take up nine \
-                 tenths of what they may",
+                "messages before their receives, and what is lent to peers for them, take up nine tenths \
+                 of what they may",
                 "MX_UNEXPECTED_BYTES",
                 self.endpoint.unexpected_usage().1 as u64,
             ),

@@ -20,15 +20,15 @@ pub struct Plan {
     pub power_fails: bool,
     /// Some are looked up under a second name.
     pub two_names: bool,
-    /// Messages one node may have unmatched at another.
-    pub window: u32,
+    /// Credits that nodes lend each other at first.
+    pub loan: u16,
 }
 
 /// Messages beyond which a program has few nodes and tags.
 const LARGE: usize = 200_000;
 
-/// A window that no program fills.
-pub const WIDE: u32 = 512;
+/// The usual loan; there is room then for more than any program leaves at another node.
+pub const WIDE: u16 = mx_proto::flow::FIRST;
 
 /// What the ports are like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +65,7 @@ impl Plan {
             network: rng.pick(&[Network::Rings, Network::Streams, Network::Any, Network::Any]),
             power_fails: rng.chance(0.3),
             two_names: rng.chance(0.15),
-            window: rng.pick(&[1, 2, 8, WIDE, WIDE, WIDE]),
+            loan: rng.pick(&[0, 2, 8, WIDE, WIDE, WIDE]),
         }
     }
 
@@ -105,12 +105,9 @@ impl Plan {
         endpoint.request_timeout = millis(rng.pick(&[500, 5_000, 20_000]));
         endpoint.peer_timeout = millis(rng.pick(&[0, 500, 5_000, 20_000]));
         let memory = rng.pick(&[10_000, 100_000, 64 << 20]);
-        // Messages take room there too: a wide window is one only with enough of it.
-        let least = if self.window == WIDE { 4 << 20 } else { 0 };
+        let least = if self.loan == WIDE { 64 << 20 } else { 0 };
         endpoint.unexpected_bytes = memory.max(least);
-        endpoint.first_window_bytes = rng.pick(&[1_000, 32 << 10]);
-        endpoint.partner_window_bytes = rng.pick(&[1_000, 256 << 10]);
-        endpoint.partner_window_messages = self.window;
+        endpoint.first_loan = self.loan;
         endpoint.poll_budget = rng.pick(&[1, 3, 64]);
         endpoint.burst = rng.pick(&[1, 16]);
         rig

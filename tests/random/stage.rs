@@ -22,9 +22,6 @@ use std::time::Duration;
 /// Longer than all time-outs of a plan in a row: a connect, a transfer, silence.
 const SETTLE: Duration = Duration::from_secs(120);
 
-/// Room for early messages that no program fills: with less, windows are narrow whatever is allowed.
-const ROOMY: usize = 1 << 20;
-
 /// Tags of the messages at the end, which no step uses.
 const TALK: i32 = 500_000;
 
@@ -225,10 +222,10 @@ impl<'a> Stage<'a> {
         self.pause(SETTLE + thawed.unwrap_or(now).since(now));
     }
 
-    /// No send waits for a receive that waits for it. What holds a place in a narrow window, or in
-    /// what all windows share, may keep others from going, though.
+    /// No send waits for a receive that waits for it. What holds credits may keep others from going,
+    /// though, where there are few.
     fn nothing_left_that_matches(&mut self) {
-        if self.plan.window != WIDE || self.rig.endpoint.unexpected_bytes < ROOMY {
+        if self.plan.loan != WIDE {
             return;
         }
         let mut sends = HashSet::new();

@@ -4,6 +4,7 @@ use super::parked::Slot;
 use super::sessions::Manner;
 use super::{Core, Endpoint};
 use crate::event::{Down, Outcome};
+use crate::flow::{self, Flow};
 use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId, Route, Target};
 use crate::matching::{Payload, Waiting};
 use crate::memory::Memory;
@@ -12,6 +13,7 @@ use crate::origin::Source;
 use crate::owner::Owner;
 use crate::partner::{Link, Partner};
 use crate::port::{Body, Close, ConnectError, LinkDown, Port, SendError, Sent};
+use crate::queues::{Queues, Stand};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::timeouts::{Patience, TimeOuts};
@@ -97,7 +99,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Core {
             partners,
             ops,
-            budget,
+            flow,
             stats,
             ..
         } = &mut self.core;
@@ -106,17 +108,16 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if !ops.has_room() {
             return Err(PostError::TooMany);
         }
+        let cost = flow::cost(len);
         if mode == SendMode::Standard
             && len <= partner.eager_max
             && partner.is_clear()
-            && partner.credit.message_allowed()
-            && partner.credit.bytes_allowed(len)
             && let Some(link) = partner.tx
+            && let Some(paid) = partner.borrows.means(cost, O::lane(bits))
         {
             let mut header = wire::Header::new(wire::Kind::Eager, bits.0, len);
-            header.body_len = len;
-            let terms = partner.credit.terms(budget, false);
-            terms.put(&mut header);
+            (header.body_len, header.aux) = (len, paid.aux());
+            header.terms = flow.terms(&partner.lends, &partner.borrows, cost);
             let body = Body::Memory {
                 memory: &memory,
                 offset: 0,
@@ -124,8 +125,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
             match self.port.send(link, &header.emit(), body) {
                 Ok(sent) => {
-                    partner.credit.on_told(terms, budget);
-                    partner.credit.on_sent(len);
+                    Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
+                    partner.borrows.pay(paid);
                     stats.packets_out += 1;
                     stats.eager_out += 1;
                     let Sent::Held(token) = sent else {
@@ -172,7 +173,17 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             SendMode::Standard => Turn::Standard,
             SendMode::Synchronous => Turn::Synchronous,
         };
-        let state = State::Queued { memory, turn };
+        let small = mode == SendMode::Standard && memory.len() <= self.core.config.eager_max;
+        // Not above the largest eager one.
+        let cost = if small {
+            flow::cost(memory.len() as u32)
+        } else {
+            1
+        };
+        let state = State::Queued {
+            memory,
+            stand: Stand::NOWHERE,
+        };
         let id = self.core.begin(to, bits, slot, state);
         let id = id.ok_or(PostError::TooMany)?;
         self.core.stats.queued += 1;
@@ -186,7 +197,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         } = &mut self.core;
         if let Some(partner) = partners.of_mut(to) {
             let queues = partner.fill_queues(spares);
-            ops.join(Strand::Own, &mut queues.pending, id.index());
+            if let State::Queued { stand, .. } = &mut ops.record_mut(id.index()).state {
+                *stand = queues.enter(turn, cost);
+            }
+            let lane = &mut queues.lanes[O::lane(bits) as usize];
+            ops.join(Strand::Own, lane, id.index());
         }
         self.core.make_ready(to);
         self.settle();
@@ -281,24 +296,24 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             source,
             bits,
             length,
-            payload,
+            ref payload,
+            ..
         } = waiting;
+        self.core.let_go(&waiting);
+        self.core.consumed(source, waiting.paid());
         let done = match payload {
             Payload::Eager(data) => {
                 let transferred = memory.fill(0, data.len(), &data[..], 0) as u32;
-                self.core.budget.held = self.core.budget.held.saturating_sub(data.len());
-                self.core.consumed(source, length);
                 let status = inbound_status(transferred, length);
                 let outcome = Outcome::received(status, source, bits, transferred, length);
                 Received::Complete(outcome)
             }
             Payload::Offer { send_id, key } => {
-                self.core.consumed(source, 0);
                 let (own, position) = match wanted {
                     Some((bits, mask)) => (bits, Some(self.core.posted.reserve(mask))),
                     None => (bits, None),
                 };
-                let pulling = Pulling::new(memory, (send_id, key), bits, length, position);
+                let pulling = Pulling::new(memory, (*send_id, *key), bits, length, position);
                 let state = State::Pulling(pulling);
                 let timeouts = self.core.timeouts.of_receive();
                 let id = self.core.enter(slot, own, timeouts, state);
@@ -350,10 +365,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// Lets a small send that waits for its turn go on from a `copy`, with another word in its
-    /// completion: it may be taken for complete. Credit for its bytes is reserved, so that it goes with
-    /// them and everything sent later comes after them. False, and nothing has changed, when there is
-    /// no such credit or no copy, and for a send that is large, [`Synchronous`](SendMode::Synchronous)
-    /// or has had its turn.
+    /// completion: it may be taken for complete. Its credits are reserved, so that it goes with its
+    /// bytes and everything sent later comes after them. False, and nothing has changed, when there
+    /// are no such credits or no copy, for a send that is large or
+    /// [`Synchronous`](SendMode::Synchronous), and for any but the last one posted to its partner.
     pub fn buffer(
         &mut self,
         send: RequestId,
@@ -364,29 +379,26 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(record) = ops.get_mut(send) else {
             return false;
         };
-        let State::Queued { memory, turn } = &mut record.state else {
+        let State::Queued { memory, stand } = &mut record.state else {
             return false;
         };
         let partner = partners.of_mut(record.remote);
-        let Some(partner) = partner.filter(|_| *turn == Turn::Standard) else {
+        let Some(partner) = partner.filter(|_| stand.turn == Turn::Standard) else {
             return false;
         };
-        let (len, eager_max) = (memory.len() as u32, partner.eager_max);
-        let credit = &partner.credit;
+        let small = memory.len() <= partner.eager_max as usize;
+        let free = partner.borrows.free();
         let Some(queues) = &mut partner.queues else {
             return false;
         };
-        let reserved = queues.reserved.checked_add(len);
-        let covered = |all: &u32| len <= eager_max && credit.bytes_allowed(*all);
-        let Some(reserved) = reserved.filter(covered) else {
+        if !small || !queues.may_reserve(*stand, free) {
             return false;
-        };
+        }
         let Some(copy) = copy(memory) else {
             return false;
         };
         debug_assert_eq!(copy.len(), memory.len());
-        queues.reserved = reserved;
-        *turn = Turn::Reserved;
+        queues.reserve(stand);
         *memory = copy;
         ops.replace_word(send, word);
         true
@@ -403,7 +415,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub fn queued_for(&self, partner: PartnerId) -> usize {
         let partner = self.core.partners.of(partner);
         let queues = partner.and_then(Partner::queues);
-        queues.map_or(0, |queues| queues.pending.len())
+        queues.map_or(0, Queues::waiting)
     }
 
     /// How long operations posted from now on may go without any progress: sends, whether they
@@ -522,11 +534,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return Err(ConnectError::NoResources);
         }
         let link = self.port.connect(target, &self.clock)?;
-        let credit = self.core.new_credit();
-        let id = self
-            .core
-            .partners
-            .add(target.nic, target.endpoint, credit, Source::TRUSTED);
+        let partners = &mut self.core.partners;
+        let id = partners.add(target.nic, target.endpoint, Source::TRUSTED);
+        self.core.lend_first(id);
         self.attach(id, link);
         Ok(id)
     }
@@ -576,7 +586,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     fn part(&mut self, id: PartnerId, status: Status) {
-        let Some(partner) = self.core.dissolve(id, status) else {
+        let Some(partner) = self.core.dissolve(id, status, false) else {
             return;
         };
         // Memory goes back before anybody hears of the end.
@@ -618,23 +628,26 @@ impl<O: Owner> Core<O> {
         Some(id)
     }
 
-    /// Takes a partner out of everything; its operations complete with `status`.
-    pub(super) fn dissolve(&mut self, id: PartnerId, status: Status) -> Option<Partner> {
+    /// Takes a partner out of everything; its operations complete with `status`. Its messages stay if
+    /// `keep`, those that may.
+    pub(super) fn dissolve(
+        &mut self,
+        id: PartnerId,
+        status: Status,
+        keep: bool,
+    ) -> Option<Partner> {
         while let Some(op) = self.next_of(id) {
             self.complete(op, status, 0);
         }
-        let freed = self.unexpected.forget(id) + self.undecided.forget(id);
-        self.budget.held = self.budget.held.saturating_sub(freed);
-        let mut partner = self.partners.take(id)?;
-        self.forget_partner(id, &mut partner);
+        self.close_account(id, keep);
+        let partner = self.partners.take(id)?;
+        self.controls -= partner.queues().map_or(0, |queues| queues.control.len());
         if let Some(timer) = partner.vigil.timer {
             self.wheel.clear(timer);
         }
         self.introductions.gone(id);
-        partner.credit.dissolve(&mut self.budget);
         if partner.gone {
             self.orphans.gone(partner.orphans);
-            self.budget.orphans_gone(partner.orphans as usize);
         } else if partner.session.is_some() {
             self.stats.partners_down += 1;
         }
@@ -661,13 +674,12 @@ impl<O: Owner> Core<O> {
 
     /// A partner is gone, for a reason of its own.
     pub(super) fn fail_partner(&mut self, id: PartnerId, reason: DownReason) {
-        self.leave_orphans(id);
         let again = if self.connects_again(id, reason) {
             self.take_connects(id)
         } else {
             List::EMPTY
         };
-        if let Some(partner) = self.end_partner(id, reason) {
+        if let Some(partner) = self.end_partner(id, reason, true) {
             self.leave_to_others(&partner, again);
         }
     }
@@ -696,9 +708,15 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// Dissolves a partner that is gone, and says so. Its links are the caller's.
-    pub(super) fn end_partner(&mut self, id: PartnerId, reason: DownReason) -> Option<Partner> {
-        let partner = self.dissolve(id, reason.status())?;
+    /// Dissolves a partner that is gone, and says so. Its links are the caller's; its messages stay if
+    /// `keep`, those that may.
+    pub(super) fn end_partner(
+        &mut self,
+        id: PartnerId,
+        reason: DownReason,
+        keep: bool,
+    ) -> Option<Partner> {
+        let partner = self.dissolve(id, reason.status(), keep)?;
         let identity = partner.identity();
         log::debug!("partner {id:?} ({identity:?}) is down: {reason}");
         if partner.session.is_some() {

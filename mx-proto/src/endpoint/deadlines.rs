@@ -5,6 +5,7 @@
 //!   silence of partners    --+
 //!   claims that are asked  --+--> wheel --> expire, when everything is looked at
 //!   old lives that are     --+
+//!   epochs of flow control --+
 //!   what the owner set     --'
 //! ```
 //!
@@ -39,6 +40,8 @@ pub(super) enum Deadline {
     Asking(LinkId),
     /// An old partner has taken too long to say that it is there.
     Doubt(PartnerId),
+    /// An epoch of flow control has lasted long enough.
+    Epoch,
     /// The owner's own.
     Owner(u64),
 }
@@ -76,6 +79,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 }
                 Deadline::Asking(ours) => self.core.introductions.note(Due::Asked(ours, None)),
                 Deadline::Doubt(old) => self.core.introductions.note(Due::Answered(old, false)),
+                Deadline::Epoch => self.core.end_epoch(now),
                 Deadline::Owner(word) => {
                     busy = true;
                     self.core.owner.due(word);

@@ -43,7 +43,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
             let (source, bits) = (waiting.source, waiting.bits);
             if let Some(arrival) = self.core.arrival(source, bits, waiting.length) {
-                self.core.undecided.hand_out();
+                self.core.undecided.hand_out(source, waiting.paid());
                 next = Some(Deferred { arrival, waiting });
                 break;
             }
@@ -60,12 +60,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// gone meanwhile is dropped.
     pub fn decide(&mut self, deferred: Deferred, decision: Decision) {
         let waiting = deferred.waiting;
-        if !self.core.undecided.take_back() {
+        let Some(out) = self.core.undecided.take_back() else {
             debug_assert!(false, "a message of another endpoint");
             return;
-        }
+        };
         if self.core.partners.of(waiting.source).is_none() {
             self.core.let_go(&waiting);
+            if let Some(source) = out.estate {
+                self.core.flow.settle(source, out.paid);
+            }
         } else {
             match decision {
                 Decision::Finished => {
@@ -100,30 +103,27 @@ impl<O: Owner> Core<O> {
     #[inline(never)]
     pub(super) fn keep(&mut self, waiting: Waiting, deferred: bool) {
         let source = waiting.source;
-        self.budget.held += waiting.held();
+        self.kept_bytes += waiting.held();
         if deferred {
             self.undecided.add(waiting);
         } else {
             self.unexpected.add(waiting);
         }
         if let Some(partner) = self.partners.of(source)
-            && partner.credit.starved(&self.budget, partner.credit_queued)
+            && self.flow.is_overdue(&partner.lends)
         {
-            self.replenish(source, 0);
+            self.tell(source);
         }
     }
 
     /// A message that lay here goes into a receive that is in no list.
     pub(super) fn fill_waiting(&mut self, id: RequestId, waiting: Waiting, now: Instant) {
         let (source, bits, length) = (waiting.source, waiting.bits, waiting.length);
+        self.let_go(&waiting);
+        self.consumed(source, waiting.paid());
         match waiting.payload {
-            Payload::Eager(data) => {
-                self.budget.held = self.budget.held.saturating_sub(data.len());
-                self.consumed(source, length);
-                self.fill_receive(id, source, bits, &data[..]);
-            }
+            Payload::Eager(data) => self.fill_receive(id, source, bits, &data[..]),
             Payload::Offer { send_id, key } => {
-                self.consumed(source, 0);
                 self.match_offer(id, source, (send_id, key), bits, length, now);
             }
         }
@@ -133,24 +133,22 @@ impl<O: Owner> Core<O> {
     /// ends with `told`.
     pub(super) fn finish(&mut self, waiting: &Waiting, told: Status) {
         self.let_go(waiting);
-        match waiting.payload {
-            Payload::Eager(_) => self.consumed(waiting.source, waiting.length),
-            Payload::Offer { send_id, .. } => {
-                self.finish_offer(waiting.source, send_id, told);
-            }
+        self.consumed(waiting.source, waiting.paid());
+        if let Payload::Offer { send_id, .. } = waiting.payload {
+            self.finish_offer(waiting.source, send_id, told);
         }
     }
 
     /// The sender of an offer learns that nobody will ask for its bytes, and how its send ends.
     pub(super) fn finish_offer(&mut self, source: PartnerId, send_id: u64, told: Status) {
-        self.consumed(source, 0);
         let mut done = Header::new(wire::Kind::Notify, send_id, 0);
         done.aux = notify_code(told);
         self.push_control(source, done, &[]);
     }
 
     /// The bytes of a message are about to go.
-    fn let_go(&mut self, waiting: &Waiting) {
-        self.budget.held = self.budget.held.saturating_sub(waiting.held());
+    pub(super) fn let_go(&mut self, waiting: &Waiting) {
+        debug_assert!(waiting.held() <= self.kept_bytes);
+        self.kept_bytes = self.kept_bytes.saturating_sub(waiting.held());
     }
 }

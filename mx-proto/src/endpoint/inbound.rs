@@ -14,6 +14,7 @@ use super::introductions::UNASKED;
 use super::outbound::{notify_code, notify_status};
 use super::{Core, reader};
 use crate::event::{Arrival, Outcome, Verdict};
+use crate::flow::{self, CREDIT};
 use crate::ids::{LinkId, MatchBits, PartnerId, RequestId};
 use crate::matching::{Payload, Waiting};
 use crate::memory::{Memory, Source};
@@ -95,14 +96,13 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
                 return self.core.violation(link, cookie, what);
             }
         }
-        // Which acquaintance these are of, and so what their credit is worth, is seen when they are read.
-        if !matches!(header.kind, wire::Kind::Connect | wire::Kind::Reply)
-            && partner
-                .credit
-                .on_allowance(header.credit_bytes, header.credit_messages)
-            && partner.has_pending()
-        {
-            self.core.make_ready(from);
+        if header.kind.says_terms() {
+            if partner.borrows.on_terms(&header.terms) && partner.has_pending() {
+                self.core.make_ready(from);
+            }
+            if header.terms.wanted > 0 {
+                self.core.note_wish(from, &header.terms);
+            }
         }
         match header.kind {
             wire::Kind::Eager => self.eager(link, cookie, from, &header, body),
@@ -150,12 +150,13 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             return;
         };
         let from = self.core.partner_of(link, cookie);
-        if let Some(partner) = self.core.partners.of_mut(from)
-            && partner
-                .credit
-                .on_allowance(header.credit_bytes, header.credit_messages)
-        {
-            self.core.make_ready(from);
+        if let Some(partner) = self.core.partners.of_mut(from) {
+            if partner.borrows.on_terms(&header.terms) {
+                self.core.make_ready(from);
+            }
+            if header.terms.wanted > 0 {
+                self.core.note_wish(from, &header.terms);
+            }
         }
         let id = RequestId::from_word(header.word);
         if let Some(record) = self.core.ops.get_mut(id)
@@ -282,28 +283,31 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         body: &B,
     ) {
         let len = header.body_len;
-        let accepted = (header.length == len).then(|| self.core.received(from, len));
-        let Some(context) = accepted.flatten() else {
+        if header.length != len {
             return self
                 .core
-                .violation(link, cookie, "a message it had no credit for");
+                .violation(link, cookie, "a message of another length");
+        }
+        let (paid, context) = match self.core.received(from, header.aux, flow::cost(len)) {
+            Ok(received) => received,
+            Err(violation) => return self.core.violation(link, cookie, violation.text()),
         };
         let bits = MatchBits(header.word);
         self.core.owner.arriving(context, bits);
         let deferred = match self.fate(link, from, header, Some(body)) {
             Fate::Posted(id) => {
-                self.core.consumed(from, len);
+                self.core.consumed(from, paid);
                 return self.core.fill_receive(id, from, bits, body);
             }
             Fate::Over => return,
-            Fate::Judged(Verdict::Finished) => return self.core.consumed(from, len),
+            Fate::Judged(Verdict::Finished) => return self.core.consumed(from, paid),
             Fate::Judged(Verdict::Receive { memory, context }) => {
                 let state = State::Pulling(Pulling::new(memory, (0, None), bits, len, None));
                 let timeouts = self.core.timeouts;
                 let Some(id) = self.core.ops.add(context, bits, timeouts, state) else {
                     return self.core.out_of_room(link, from);
                 };
-                self.core.consumed(from, len);
+                self.core.consumed(from, paid);
                 return self.core.fill_receive(id, from, bits, body);
             }
             Fate::Judged(Verdict::Continue) => false,
@@ -313,6 +317,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             source: from,
             bits,
             length: len,
+            slot: paid.slot(),
             payload: Payload::Eager(body.to_vec()),
         };
         self.core.keep(waiting, deferred);
@@ -322,17 +327,15 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         let Some(OfferBody { send_id, key }) = OfferBody::parse(body) else {
             return self.core.violation(link, cookie, "a malformed offer");
         };
-        let Some(context) = self.core.received(from, 0) else {
-            return self
-                .core
-                .violation(link, cookie, "an offer it had no credit for");
+        let (paid, context) = match self.core.received(from, header.aux, 1) {
+            Ok(received) => received,
+            Err(violation) => return self.core.violation(link, cookie, violation.text()),
         };
         let bits = MatchBits(header.word);
         self.core.owner.arriving(context, bits);
-        self.core.note_wish(from, header.length);
         let deferred = match self.fate::<[u8]>(link, from, header, None) {
             Fate::Posted(id) => {
-                self.core.consumed(from, 0);
+                self.core.consumed(from, paid);
                 let offer = (send_id, key);
                 let now = self.clock.now();
                 return self
@@ -342,6 +345,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             Fate::Over => return,
             Fate::Judged(Verdict::Finished) => {
                 let told = inbound_status(0, header.length);
+                self.core.consumed(from, paid);
                 return self.core.finish_offer(from, send_id, told);
             }
             Fate::Judged(Verdict::Receive { memory, context }) => {
@@ -350,7 +354,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                 let Some(id) = self.core.ops.add(context, bits, timeouts, state) else {
                     return self.core.out_of_room(link, from);
                 };
-                self.core.consumed(from, 0);
+                self.core.consumed(from, paid);
                 return self.core.begin_pull(id, from, self.clock.now());
             }
             Fate::Judged(Verdict::Continue) => false,
@@ -360,6 +364,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             source: from,
             bits,
             length: header.length,
+            slot: paid.slot(),
             payload: Payload::Offer { send_id, key },
         };
         self.core.keep(waiting, deferred);
@@ -452,8 +457,8 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                 let what = "a proof that nobody has asked for";
                 self.core.violation(link, cookie, what);
             }
-            wire::Kind::Reclaim => self.core.on_reclaim(from, header),
-            wire::Kind::Yield => self.core.on_yield(link, cookie, from, header),
+            wire::Kind::Revoke => self.core.on_revoke(from, header),
+            wire::Kind::Return => self.core.on_return(link, cookie, from, header),
             // These two never get here; see `on_packet`.
             wire::Kind::Eager | wire::Kind::Data => {}
         }
@@ -498,8 +503,9 @@ impl<O: Owner> Core<O> {
         bytes: &HeaderBytes,
         body: &B,
     ) {
-        let most = self.config.first_window_bytes as usize
-            + (self.config.first_window_messages as usize + 64) * 256;
+        let partner = self.partners.of(self.partner_of(link, cookie));
+        let opening = partner.map_or(0, |partner| partner.opening as usize);
+        let most = (opening + 2) * CREDIT + 64 * 256;
         if !self.introductions.put_behind(link, bytes, body, most) {
             self.violation(
                 link,
@@ -536,24 +542,6 @@ impl<O: Owner> Core<O> {
         self.stats.out_of_memory += 1;
         self.errands.push(super::Errand::Close(link, Close::Now));
         self.fail_partner(from, DownReason::NoMemory);
-    }
-
-    /// A message came with `len` bytes of data: its sender's word, or `None` when it had no right
-    /// to send it.
-    #[inline]
-    fn received(&mut self, from: PartnerId, len: u32) -> Option<u64> {
-        let Self {
-            partners, budget, ..
-        } = self;
-        let partner = partners.of_mut(from)?;
-        if !partner.credit.on_received(len, budget) {
-            return None;
-        }
-        let context = partner.context;
-        if self.reclaim.is_news(partner, self.stats.packets_in) {
-            self.note_use(from);
-        }
-        Some(context)
     }
 
     pub(super) fn arrival(
@@ -691,11 +679,8 @@ impl<O: Owner> Core<O> {
     /// it was, as if the message had never been.
     fn on_withdraw(&mut self, from: PartnerId, header: &Header, now: Instant) {
         let unmatched = self.unexpected.withdraw(from, header.word);
-        if unmatched
-            .or_else(|| self.undecided.withdraw(from, header.word))
-            .is_some()
-        {
-            return self.consumed(from, 0);
+        if let Some(waiting) = unmatched.or_else(|| self.undecided.withdraw(from, header.word)) {
+            return self.consumed(from, waiting.paid());
         }
         let Some(id) = self.pulls.get(&(from, header.word)).copied() else {
             self.stats.stale += 1;

@@ -22,12 +22,12 @@ mod aside;
 mod commands;
 mod deadlines;
 mod deferred;
+mod flow;
 mod inbound;
 mod introductions;
 mod orphans;
 mod outbound;
 mod parked;
-mod reclaim;
 mod sessions;
 mod watch;
 
@@ -35,14 +35,13 @@ pub use commands::{PostError, Posted, Received, SendMode};
 pub use deadlines::Reminder;
 
 use crate::config::Config;
-use crate::credit::{Budget, Windows};
 use crate::event::{Arrival, Identity, Outcome};
+use crate::flow::Flow;
 use crate::ids::{
     EndpointId, LinkId, MatchBits, MatchMask, NicId, PartnerId, RequestId, Route, Target,
 };
 use crate::matching;
-use crate::memory::Memory;
-use crate::ops::{NOBODY, Ops, State, Strand, Turn};
+use crate::ops::{NOBODY, Ops, State, Strand};
 use crate::owner::Owner;
 use crate::partner::{Partner, Partners, Reach};
 use crate::port::{Close, LinkDown, Port, RemoteKey, WakeDescriptors};
@@ -91,8 +90,11 @@ struct Core<O: Owner> {
     orphans: orphans::Orphans,
     /// The time-outs of what is posted from now on.
     timeouts: TimeOuts,
-    budget: Budget,
-    reclaim: reclaim::Reclaim,
+    flow: Flow,
+    /// The end of its present epoch is a deadline.
+    epoch_ends: bool,
+    /// Bytes of messages that wait here.
+    kept_bytes: usize,
     wheel: Wheel<Deadline>,
     watch: watch::Watch,
     /// Partners with something to send and room to send it; each at most once.
@@ -140,14 +142,8 @@ enum Errand<M> {
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Opens an endpoint that calls itself `identity`, lets in whoever knows `key` and tells `owner`.
     pub fn new(config: Config, identity: Identity, key: u32, port: P, clock: C, owner: O) -> Self {
-        let windows = Windows {
-            first_bytes: config.first_window_bytes,
-            first_messages: config.first_window_messages,
-            max_bytes: config.partner_window_bytes,
-            max_messages: config.partner_window_messages,
-        };
-        let budget = Budget::new(config.unexpected_bytes, windows);
         let share = config.source_share;
+        let flow = Flow::new(&config.flow());
         let places = Shares::new(config.max_partners, share);
         let supply = config.supply;
         let core = Core {
@@ -168,8 +164,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             unexpected: matching::Unexpected::default(),
             undecided: matching::Undecided::default(),
             orphans: orphans::Orphans::default(),
-            budget,
-            reclaim: reclaim::Reclaim::new(),
+            flow,
+            epoch_ends: false,
+            kept_bytes: 0,
             wheel: Wheel::new(deadlines::TICK),
             ready: VecDeque::new(),
             session_out: aside::Aside::default(),
@@ -223,6 +220,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             Some(busy) => busy,
             None => self.look_around(budget),
         };
+        if self.core.flow.is_waited_for() && !self.core.epoch_ends {
+            let now = self.clock.now();
+            self.core.begin_epoch(now);
+        }
         if self.has_work() {
             busy |= self.settle();
         }
@@ -276,7 +277,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         !self.core.owner.has_news()
             && self.core.errands.is_empty()
             && self.core.ready.is_empty()
-            && !self.core.can_relieve()
+            && !self.core.flow.is_ready()
             && !self.core.undecided.waits()
             && !self.core.introductions.is_due()
             && self.port.arm()
@@ -341,17 +342,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.core.posted.len()
     }
 
-    /// Bytes of unexpected and undecided messages that wait here with their data.
-    pub fn unexpected_bytes(&self) -> usize {
-        self.core.budget.held
-    }
-
-    /// Bytes that are promised to partners or taken by their messages, bookkeeping included, and the
-    /// limit ([`Config::unexpected_bytes`]). Beyond it there are at most four messages of each partner.
-    pub fn unexpected_usage(&self) -> (usize, usize) {
-        self.core.budget.usage()
-    }
-
     /// Remote endpoints known.
     pub fn partners(&self) -> usize {
         self.core.partners.len()
@@ -380,12 +370,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             bits,
             length,
         })
-    }
-
-    /// Does a partner's every message count, because those that nobody has received take up most of
-    /// what it may leave here? When that is used up, nothing comes from it any more.
-    pub fn is_crowded_by(&self, partner: PartnerId) -> bool {
-        self.core.partners.is_crowded_by(partner)
     }
 
     /// The layer above, and [`Self::is_crowded_by`].
@@ -429,7 +413,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             || !self.core.ready.is_empty()
             || !self.core.session_out.is_empty()
             || self.core.introductions.is_due()
-            || self.core.can_relieve()
+            || self.core.flow.is_ready()
     }
 
     /// Carries out what has been noted: errands first, they free memory and links.
@@ -440,7 +424,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             busy |= self.see_to_introductions();
         }
         busy |= self.run_errands();
-        busy |= self.core.relieve();
+        busy |= self.core.move_credits();
         busy |= self.transmit();
         busy | self.run_errands()
     }
@@ -618,15 +602,11 @@ impl<O: Owner> Core<O> {
         let tx = partner.tx;
         let mut rest = None;
         match &record.state {
-            State::Queued { memory, turn } => {
-                let reserved = if *turn == Turn::Reserved {
-                    memory.len() as u32
-                } else {
-                    0
-                };
+            State::Queued { stand, .. } => {
+                let lane = O::lane(record.bits) as usize;
                 if let Some(queues) = partner.queues_mut() {
-                    queues.reserved = queues.reserved.saturating_sub(reserved);
-                    ops.leave(Strand::Own, &mut queues.pending, place);
+                    queues.exit(*stand);
+                    ops.leave(Strand::Own, &mut queues.lanes[lane], place);
                 }
                 partner.tidy_queues(spares);
             }
@@ -722,24 +702,6 @@ impl<O: Owner> Core<O> {
         {
             partner.ready = true;
             self.ready.push_back(id);
-        }
-    }
-
-    /// A message from `source` with `len` bytes of data takes no more room here.
-    fn consumed(&mut self, source: PartnerId, len: u32) {
-        let Some(partner) = self.partners.of_mut(source) else {
-            return;
-        };
-        if partner.gone {
-            return self.orphan_left(source);
-        }
-        partner.credit.on_consumed(len, &mut self.budget);
-        let overdue = !partner.credit_queued && partner.credit.overdue(&self.budget);
-        if self.anybody_lacks() {
-            self.share_out(source, len);
-        }
-        if overdue {
-            self.replenish(source, 0);
         }
     }
 }

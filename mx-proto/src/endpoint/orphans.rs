@@ -10,8 +10,8 @@
 //! A ghost is found by no name and sent to by nobody: the peer's next life is another partner. Our
 //! own [`Endpoint::disconnect`] leaves no ghost.
 //!
-//! Owns: how many such messages there are. They wait where all others do, and their bytes count as
-//! theirs do; what a message takes besides them counts in full, so that without room none is kept.
+//! Owns: how many such messages there are. They wait where all others do, and what they cost is
+//! an estate of the pool's until then.
 
 use super::{Core, Endpoint};
 use crate::ids::{EndpointId, NicId, PartnerId};
@@ -43,7 +43,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 partner.gone && (partner.nic, partner.endpoint) == (nic, endpoint)
             });
             if ghost {
-                self.core.dissolve(id, Status::Unreachable);
+                self.core.dissolve(id, Status::Unreachable, false);
             }
         }
     }
@@ -56,20 +56,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 }
 
 impl<O: Owner> Core<O> {
-    /// A partner is about to be dissolved because it has failed.
-    pub(super) fn leave_orphans(&mut self, id: PartnerId) {
-        let Some(partner) = self.partners.of(id) else {
-            return;
-        };
+    /// A partner is about to be dissolved because it has failed. The name that its messages have from
+    /// now on, as many as may stay, if any do.
+    pub(super) fn leave_orphans(&mut self, id: PartnerId) -> Option<PartnerId> {
         let room = self.config.keep_orphans.saturating_sub(self.orphans.count);
-        let room = room.min(self.budget.room_for_orphans(&partner.credit));
+        let partner = self.partners.of(id).filter(|partner| !partner.gone)?;
         if room == 0 {
-            return;
+            return None;
         }
         let first = self.unexpected.whole_of(id).min(room);
         let then = self.undecided.whole_of(id).min(room - first);
         if first + then == 0 {
-            return;
+            return None;
         }
         // Two messages are not in one slab place, so they are fewer than 2^32.
         let ghost = partner.ghost((first + then) as u32);
@@ -77,14 +75,13 @@ impl<O: Owner> Core<O> {
         self.unexpected.rename(id, ghost, first);
         self.undecided.rename(id, ghost, then);
         self.orphans.count += first + then;
-        self.budget.orphaned(first + then);
+        Some(ghost)
     }
 
     /// One of a ghost's messages has been received.
     #[cold]
     pub(super) fn orphan_left(&mut self, ghost: PartnerId) {
         self.orphans.gone(1);
-        self.budget.orphans_gone(1);
         if let Some(partner) = self.partners.of_mut(ghost)
             && partner.gone
         {

@@ -10,13 +10,14 @@
 
 use super::aside::After;
 use super::{Core, Endpoint, Errand, read_token};
+use crate::flow::{Borrower, Flow, Lane, Paid};
 use crate::ids::{LinkId, PartnerId, RequestId};
 use crate::memory::Memory;
-use crate::ops::{State, Strand, Turn};
+use crate::ops::{Ops, State, Strand, Turn};
 use crate::owner::Owner;
 use crate::partner::Partner;
 use crate::port::{Body, Close, LinkDown, Port, RemoteRead, SendError, Sent};
-use crate::queues::{Partial, Stream};
+use crate::queues::{Partial, Queues, Stream};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::wire::{self, Header, OfferBody, PullBody};
@@ -30,6 +31,47 @@ enum Burst {
     More,
     /// The link has no room.
     Blocked,
+}
+
+/// The message whose turn it is.
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    send: RequestId,
+    lane: Lane,
+    paid: Paid,
+    /// It goes with its data.
+    eager: bool,
+}
+
+impl Next {
+    /// Of the first ones of both lanes the one that was posted first, or the other, if for that there
+    /// are neither credits nor its slot. `most`: bytes of the largest that goes with its data.
+    fn of<O: Owner>(queues: &Queues, ops: &Ops<O>, borrows: &Borrower, most: u32) -> Option<Self> {
+        let head = |lane: Lane| {
+            let send = ops.first(&queues.lanes[lane as usize])?;
+            match &ops.record(send.index()).state {
+                State::Queued { memory, stand } => Some((send, lane, *stand, memory.len())),
+                _ => None,
+            }
+        };
+        let mut heads = Lane::ALL.map(head);
+        heads.sort_unstable_by_key(|head| head.map_or(u64::MAX, |(_, _, stand, _)| stand.number));
+        heads
+            .into_iter()
+            .flatten()
+            .find_map(|(send, lane, stand, len)| {
+                let others = queues.others(stand);
+                let small = stand.turn != Turn::Synchronous && len <= most as usize;
+                let whole = small.then(|| borrows.means_beside(others, stand.cost, lane));
+                let whole = whole.flatten();
+                Some(Self {
+                    send,
+                    lane,
+                    paid: whole.or_else(|| borrows.means_beside(others, 1, lane))?,
+                    eager: whole.is_some(),
+                })
+            })
+    }
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
@@ -85,13 +127,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     fn burst(&mut self, id: PartnerId) -> Burst {
         for turn in 0..self.core.config.burst {
-            let Some(partner) = self.core.partners.of(id) else {
+            let Core { partners, ops, .. } = &self.core;
+            let Some(partner) = partners.of(id) else {
                 return Burst::Done;
             };
-            let Some(link) = partner.tx else {
-                return Burst::Done;
-            };
-            let Some(queues) = partner.queues() else {
+            let (Some(link), Some(queues)) = (partner.tx, partner.queues()) else {
                 return Burst::Done;
             };
             let sent = if let Some(partial) = queues.partial {
@@ -99,13 +139,16 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             } else if !queues.control.is_empty() {
                 self.send_control(id, link)
             } else {
-                let message = !queues.pending.is_empty() && partner.credit.message_allowed();
+                let message = Next::of(queues, ops, &partner.borrows, partner.eager_max);
                 match (message, queues.streams.is_empty()) {
-                    (false, true) => return Burst::Done,
-                    (true, true) => self.send_message(id, link),
-                    (false, false) => self.send_data(id, link),
-                    (true, false) if turn % 2 == 0 => self.send_message(id, link),
-                    (true, false) => self.send_data(id, link),
+                    (None, true) if partner.borrows.wanted(queues.cost) > 0 => {
+                        self.core.tell(id);
+                        Ok(())
+                    }
+                    (None, true) => return Burst::Done,
+                    (Some(next), true) => self.send_message(id, link, next),
+                    (Some(next), false) if turn % 2 == 0 => self.send_message(id, link, next),
+                    (_, false) => self.send_data(id, link),
                 }
             };
             if sent.is_err() {
@@ -120,7 +163,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let unread_max = self.core.unread_max();
         let Core {
             partners,
-            budget,
+            flow,
             stats,
             controls,
             ..
@@ -131,24 +174,33 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(queues) = &mut partner.queues else {
             return Ok(());
         };
-        // Who reads no answers is allowed nothing more that would be answered.
         let unread = queues.control.len() > unread_max;
         let Some(control) = queues.control.front_mut() else {
             return Ok(());
         };
-        // What a Connect promises was settled when it was made.
-        let opens = control.header.kind == wire::Kind::Connect;
-        let terms = partner.credit.terms(budget, unread || opens);
-        if !opens {
-            terms.put(&mut control.header);
+        let kind = control.header.kind;
+        let (lends, borrows) = (&mut partner.lends, &mut partner.borrows);
+        let mut news = true;
+        if kind.says_terms() {
+            // Who reads no answers is allowed nothing more that would be answered.
+            let terms = match unread {
+                true => flow.same_terms(lends, borrows, queues.cost),
+                false => flow.terms(lends, borrows, queues.cost),
+            };
+            control.header.terms = terms;
+            news = kind != wire::Kind::Credit || Flow::is_news(lends, &terms);
         }
-        let (header, body) = control.parts();
-        self.port.send(link, &header, Body::Bytes(body))?;
-        partner.credit.on_told(terms, budget);
-        stats.packets_out += 1;
-        match control.header.kind {
+        if news {
+            let (header, body) = control.parts();
+            self.port.send(link, &header, Body::Bytes(body))?;
+            stats.packets_out += 1;
+        }
+        if kind.says_terms() {
+            Flow::on_told(lends, borrows, &control.header.terms);
+        }
+        match kind {
             wire::Kind::Credit => partner.credit_queued = false,
-            wire::Kind::Yield => partner.yield_queued = false,
+            wire::Kind::Return => partner.return_queued = false,
             wire::Kind::Ping => partner.vigil.ping_queued = false,
             wire::Kind::Pong => partner.vigil.pong_queued = false,
             _ => {}
@@ -158,12 +210,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(())
     }
 
-    fn send_message(&mut self, id: PartnerId, link: LinkId) -> Result<(), SendError> {
+    fn send_message(&mut self, id: PartnerId, link: LinkId, next: Next) -> Result<(), SendError> {
         let expose_from = self.core.config.eager_max;
         let Core {
             partners,
             ops,
-            budget,
+            flow,
             stats,
             ..
         } = &mut self.core;
@@ -173,32 +225,24 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(queues) = &mut partner.queues else {
             return Ok(());
         };
-        let Some(send_id) = ops.first(&queues.pending) else {
-            return Ok(());
-        };
-        let place = send_id.index();
+        let Next { send, lane, .. } = next;
+        let place = send.index();
         let record = ops.record_mut(place);
-        let State::Queued { memory, turn } = &record.state else {
-            debug_assert!(false, "{send_id:?} has no turn");
-            ops.leave(Strand::Own, &mut queues.pending, place);
+        let State::Queued { memory, stand } = &record.state else {
+            debug_assert!(false, "{send:?} has no turn");
+            ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
             return Ok(());
         };
-        let (turn, len) = (*turn, memory.len() as u32);
-        let small = turn != Turn::Synchronous && len <= partner.eager_max;
-        // What is reserved for others behind it is not its own.
-        let own = if turn == Turn::Reserved { len } else { 0 };
-        let others = queues.reserved.saturating_sub(own);
-        // A reservation is lost only with the acquaintance it was made in: the peer had parted.
-        let eager = small && partner.credit.bytes_allowed(len.saturating_add(others));
-        let kind = if eager {
+        let (stand, len) = (*stand, memory.len() as u32);
+        let kind = if next.eager {
             wire::Kind::Eager
         } else {
             wire::Kind::Offer
         };
         let mut header = Header::new(kind, record.bits.0, len);
-        let terms = partner.credit.terms(budget, false);
-        terms.put(&mut header);
-        if eager {
+        header.aux = next.paid.aux();
+        header.terms = flow.terms(&partner.lends, &partner.borrows, queues.cost);
+        if next.eager {
             header.body_len = len;
             let body = Body::Memory {
                 memory,
@@ -206,22 +250,22 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 len: len as usize,
             };
             let sent = self.port.send(link, &header.emit(), body)?;
-            partner.credit.on_told(terms, budget);
-            partner.credit.on_sent(len);
+            Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
+            partner.borrows.pay(next.paid);
             stats.packets_out += 1;
             stats.eager_out += 1;
             match sent {
                 Sent::Held(token) => {
-                    queues.reserved = others;
+                    queues.exit(stand);
                     record.become_next(|memory| State::Draining { memory });
-                    ops.leave(Strand::Own, &mut queues.pending, place);
-                    self.core.owner.departed(send_id);
-                    self.core.held.insert((link, token), send_id);
-                    self.core.serving(send_id, &self.clock);
+                    ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
+                    self.core.owner.departed(send);
+                    self.core.held.insert((link, token), send);
+                    self.core.serving(send, &self.clock);
                 }
                 Sent::Whole | Sent::Part(_) => {
                     debug_assert_eq!(sent, Sent::Whole, "a small body is taken whole");
-                    self.core.complete(send_id, Status::Success, len);
+                    self.core.complete(send, Status::Success, len);
                 }
             }
             return Ok(());
@@ -229,12 +273,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let exposed = match partner.reach {
             // A small one is soon pulled.
             Some(reach) if reach.remote_read && len as usize > expose_from => {
-                self.port.expose(link, memory, send_id.to_word())
+                self.port.expose(link, memory, send.to_word())
             }
             _ => None,
         };
         let (body, body_len) = OfferBody {
-            send_id: send_id.to_word(),
+            send_id: send.to_word(),
             key: exposed,
         }
         .emit();
@@ -248,15 +292,16 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             return Err(error);
         }
-        partner.credit.on_told(terms, budget);
-        partner.credit.on_sent(0);
-        queues.reserved = others;
+        Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
+        partner.borrows.pay(next.paid);
+        queues.exit(stand);
         stats.packets_out += 1;
         stats.offers_out += 1;
+        let small = stand.turn != Turn::Synchronous && len <= partner.eager_max;
         stats.offered_for_credit += u64::from(small);
         record.become_next(|memory| State::Offered { memory, exposed });
-        ops.leave(Strand::Own, &mut queues.pending, place);
-        self.core.owner.departed(send_id);
+        ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
+        self.core.owner.departed(send);
         Ok(())
     }
 
@@ -264,7 +309,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Core {
             partners,
             ops,
-            budget,
+            flow,
             stats,
             held,
             ..
@@ -291,15 +336,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         // Offsets of a message stay below 2^32, and so do parts of it.
         let mut header = Header::new(wire::Kind::Data, stream.recv_id, stream.at as u32);
         header.body_len = len as u32;
-        let terms = partner.credit.terms(budget, false);
-        terms.put(&mut header);
+        header.terms = flow.terms(&partner.lends, &partner.borrows, queues.cost);
         let body = Body::Memory {
             memory,
             offset: stream.at,
             len,
         };
         let sent = self.port.send(link, &header.emit(), body)?;
-        partner.credit.on_told(terms, budget);
+        Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
         stats.packets_out += 1;
         *touched = true;
         match sent {

@@ -26,8 +26,8 @@
 use super::Core;
 use super::aside::After;
 use super::introductions::{REFUSED, UNASKED, UNVOUCHED};
-use crate::credit::Credit;
 use crate::event::Identity;
+use crate::flow::Borrower;
 use crate::ids::{EndpointId, LinkId, NicId, PartnerId, RequestId};
 use crate::ops::{List, State, Strand};
 use crate::origin::Source;
@@ -141,28 +141,25 @@ impl<O: Owner> Core<O> {
         leads_on: impl Fn(&Link) -> bool,
     ) -> Option<PartnerId> {
         let partner = self.partners.of(id)?;
-        let opening = partner.credit.opening();
+        let (opening, source) = (partner.opening, partner.source);
+        let (epoch, nic, endpoint) = (partner.epoch, partner.nic, partner.endpoint);
         let again = self.connects_again(id, reason);
         // What has been promised comes before what the old one leaves here.
-        let promised = Credit::promised(opening, &mut self.budget);
-        if promised.is_some() {
-            self.leave_orphans(id);
-        }
+        let next = self.partners.add_as(epoch, nic, endpoint, source);
+        let promise = |core: &mut Self| core.flow.open(&mut core.partners, next.index(), opening);
+        let promised = promise(self);
         let mut connects = self.take_connects(id);
-        let old = self.end_partner(id, reason)?;
-        let promised = promised.or_else(|| Credit::promised(opening, &mut self.budget));
-        let Some(credit) = promised else {
+        let old = self.end_partner(id, reason, promised)?;
+        if !promised && !promise(self) {
             log::debug!("{id:?} is over, and there is no room for its next acquaintance");
+            self.partners.take(next);
             while !again && let Some(connect) = self.ops.first(&connects) {
                 self.ops.leave(Strand::Own, &mut connects, connect.index());
                 self.complete(connect, reason.status(), 0);
             }
             self.leave_to_others(&old, connects);
             return None;
-        };
-        let next = self
-            .partners
-            .add_as(old.epoch, old.nic, old.endpoint, credit, old.source);
+        }
         let (kept, gone): (SmallVec<[Link; 1]>, SmallVec<[Link; 1]>) =
             old.links.into_iter().partition(leads_on);
         for link in &kept {
@@ -172,6 +169,7 @@ impl<O: Owner> Core<O> {
             self.errands.push(Errand::Close(link.id, Close::Flush));
         }
         let partner = self.partners.of_mut(next)?;
+        partner.opening = opening;
         partner.over = old.session.map(|was| Box::new((was, old.peer_epoch)));
         partner.links = kept;
         partner.connects = connects;
@@ -206,7 +204,7 @@ impl<O: Owner> Core<O> {
             return;
         };
         let mut header = Header::new(wire::Kind::Connect, connect.to_word(), manner as u32);
-        partner.credit.opening().put(&mut header);
+        header.terms.credit = partner.opening;
         if partner.tx == Some(link) {
             return self.push_control(id, header, &hello.emit());
         }
@@ -328,14 +326,7 @@ impl<O: Owner> Core<O> {
 
     /// A partner has called on a link of its.
     fn acquaint(&mut self, id: PartnerId, link: LinkId, header: &Header, hello: &Hello) {
-        // What a Connect promises is for whom it makes acquainted.
-        if self.establish(id, hello, link)
-            && let Some(partner) = self.partners.of_mut(id)
-        {
-            partner
-                .credit
-                .on_allowance(header.credit_bytes, header.credit_messages);
-        }
+        self.establish(id, hello, link, header);
         self.send_reply(Some(id), link, header.word, Status::Success, After::Open);
     }
 
@@ -446,9 +437,9 @@ impl<O: Owner> Core<O> {
                 if !self.partners.may_add(source) {
                     return None;
                 }
-                let credit = self.new_credit();
-                self.partners
-                    .add(identity.nic, identity.endpoint, credit, source)
+                let id = self.partners.add(identity.nic, identity.endpoint, source);
+                self.lend_first(id);
+                id
             }
         };
         self.errands.push(Errand::Bind(link, id.to_word()));
@@ -508,20 +499,21 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// The partner has said who it is, on this link. True when it had not before.
-    fn establish(&mut self, id: PartnerId, hello: &Hello, link: LinkId) -> bool {
+    /// The partner has said who it is, on this link. What it lends us first counts if it had not before.
+    fn establish(&mut self, id: PartnerId, hello: &Hello, link: LinkId, header: &Header) {
         let identity = hello.identity;
         self.partners.rename(id, identity.nic, identity.endpoint);
         let Some(partner) = self.partners.of_mut(id) else {
-            return false;
+            return;
         };
         for known in &mut partner.links {
             known.met |= known.id == link;
         }
         if partner.session.is_some() {
-            return false;
+            return;
         }
         partner.session = Some(identity.session);
+        partner.borrows = Borrower::open(header.terms.credit);
         partner.token = hello.token;
         partner.peer_epoch = hello.epoch;
         partner.tx = Some(link);
@@ -529,8 +521,6 @@ impl<O: Owner> Core<O> {
         // Asked of the port as soon as it is not being polled.
         self.errands.push(Errand::Limits(id, link));
         self.stats.partners_up += 1;
-        self.note_use(id);
-        true
     }
 
     /// The answer to a Connect of ours.
@@ -603,9 +593,8 @@ impl<O: Owner> Core<O> {
             return;
         };
         if status == Status::Success {
-            self.establish(id, hello, link);
+            self.establish(id, hello, link, header);
         }
-        self.allow(id, hello, header);
         if self.awaits(id, connect) {
             if status == Status::BadSecret {
                 self.log_distrust(Some(hello.identity), from, REFUSED);
@@ -622,18 +611,6 @@ impl<O: Owner> Core<O> {
         }
         self.make_ready(id);
         self.drop_if_unwanted(id);
-    }
-
-    /// Takes in what a reply grants, if it is of the acquaintance that the partner stands for.
-    fn allow(&mut self, id: PartnerId, hello: &Hello, header: &Header) {
-        if let Some(partner) = self.partners.of_mut(id)
-            && partner.session == Some(hello.identity.session)
-            && partner.peer_epoch == hello.epoch
-        {
-            partner
-                .credit
-                .on_allowance(header.credit_bytes, header.credit_messages);
-        }
     }
 
     /// A partner's link leads to another life of it. On a link that it has introduced itself on it says
@@ -715,7 +692,7 @@ impl<O: Owner> Core<O> {
             .partners
             .of(id)
             .is_some_and(|partner| partner.session.is_none() && partner.connects.is_empty());
-        if unwanted && let Some(partner) = self.dissolve(id, Status::Unreachable) {
+        if unwanted && let Some(partner) = self.dissolve(id, Status::Unreachable, false) {
             for link in &partner.links {
                 self.errands.push(Errand::Close(link.id, Close::Now));
             }
@@ -737,6 +714,7 @@ impl<O: Owner> Core<O> {
         let hello = self.hello(to, 0, name);
         let mut header = Header::new(wire::Kind::Reply, connect, 0);
         header.aux = reply_code(status);
+        header.terms.credit = partner.map_or(0, |partner| partner.opening);
         self.send_session(to, link, header, &hello.emit(), after);
     }
 
@@ -759,25 +737,15 @@ impl<O: Owner> Core<O> {
         &mut self,
         to: Option<PartnerId>,
         link: LinkId,
-        mut header: Header,
+        header: Header,
         body: &[u8],
         after: After,
     ) {
-        let unread_max = self.unread_max();
-        let Self {
-            partners, budget, ..
-        } = self;
-        if let Some(id) = to
-            && let Some(partner) = partners.of_mut(id)
+        let partner = to.and_then(|id| self.partners.of(id));
+        if let (Some(id), Some(partner)) = (to, partner)
+            && partner.tx == Some(link)
         {
-            if partner.tx == Some(link) {
-                return self.push_control(id, header, body);
-            }
-            let queued = partner.queues().map_or(0, |queues| queues.control.len());
-            let terms = partner.credit.terms(budget, queued > unread_max);
-            terms.put(&mut header);
-            // It goes out, or its link goes down, and with that this grant.
-            partner.credit.on_told(terms, budget);
+            return self.push_control(id, header, body);
         }
         let control = Control::new(header, body);
         self.session_out.push(link, control, after);

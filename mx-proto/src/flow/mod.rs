@@ -243,6 +243,11 @@ impl Flow {
         }
     }
 
+    /// Would these terms tell the remote anything?
+    pub fn is_news(account: &Lender, terms: &Terms) -> bool {
+        terms.wanted > 0 || (terms.credit, terms.slots) != account.same_total()
+    }
+
     /// The header has left.
     #[inline]
     pub fn on_told(account: &mut Lender, borrower: &mut Borrower, terms: &Terms) {
@@ -291,6 +296,12 @@ impl Flow {
     #[inline]
     pub fn is_waited_for(&self) -> bool {
         self.wanted > 0
+    }
+
+    /// Credits that are lent or held by something, and all there are.
+    #[inline]
+    pub fn used(&self) -> (u32, u32) {
+        (self.pool.total - self.pool.free(), self.pool.total)
     }
 
     /// The balance, and how often what happened.

@@ -70,6 +70,15 @@ impl Paid {
         }
     }
 
+    /// The slot, if it is in one.
+    #[inline]
+    pub fn slot(self) -> Option<Lane> {
+        match self {
+            Self::Credits(_) => None,
+            Self::Slot(lane) => Some(lane),
+        }
+    }
+
     /// The inverse: bits of `aux`.
     #[inline]
     pub fn aux(self) -> u32 {
@@ -93,14 +102,21 @@ pub enum Violation {
     NotHad,
 }
 
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Violation {
+    /// For the log.
+    pub fn text(self) -> &'static str {
+        match self {
             Self::NoCredit => "a message it had no credit for",
             Self::NoSlot => "a message it had no slot for",
             Self::NotAsked => "credits given back that nobody asked for",
             Self::NotHad => "more credits given back than it had",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
     }
 }
 

@@ -8,16 +8,27 @@
 //! Owns: their bytes, but for those of the one that is out. Knows nothing of: what is decided.
 //! Cost: a few messages, those of one poll, so everything but the ends is a linear search.
 
+use crate::flow::Paid;
 use crate::ids::PartnerId;
 use crate::matching::Waiting;
+use crate::origin::Source;
 use std::collections::VecDeque;
+
+/// A message that is being decided elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Out {
+    from: PartnerId,
+    pub(crate) paid: Paid,
+    /// Its sender has gone, and what it costs is an estate from there.
+    pub(crate) estate: Option<Source>,
+}
 
 /// All undecided messages of one endpoint. Every one is younger than every unexpected message.
 #[derive(Debug, Default)]
 pub(crate) struct Undecided {
     queue: VecDeque<Waiting>,
     /// One has been handed out and has not come back.
-    out: bool,
+    out: Option<Out>,
     /// All of them. Every call of progress asks whether it is 0.
     count: usize,
 }
@@ -36,7 +47,7 @@ impl Undecided {
 
     /// One waits and can be handed out.
     pub(crate) fn waits(&self) -> bool {
-        !self.out && !self.queue.is_empty()
+        self.out.is_none() && !self.queue.is_empty()
     }
 
     pub(crate) fn add(&mut self, waiting: Waiting) {
@@ -46,7 +57,7 @@ impl Undecided {
 
     /// Takes out the oldest; `None` while one is out.
     pub(crate) fn next(&mut self) -> Option<Waiting> {
-        if self.out {
+        if self.out.is_some() {
             return None;
         }
         let next = self.queue.pop_front();
@@ -55,15 +66,19 @@ impl Undecided {
     }
 
     /// What [`Self::next`] gave is about to be decided elsewhere.
-    pub(crate) fn hand_out(&mut self) {
-        debug_assert!(!self.out, "two messages are being decided");
-        self.out = true;
+    pub(crate) fn hand_out(&mut self, source: PartnerId, paid: Paid) {
+        debug_assert!(self.out.is_none(), "two messages are being decided");
+        self.out = Some(Out {
+            from: source,
+            paid,
+            estate: None,
+        });
         self.recount();
     }
 
-    /// It is decided. False when none was out.
-    pub(crate) fn take_back(&mut self) -> bool {
-        let was_out = std::mem::take(&mut self.out);
+    /// It is decided. `None` when none was out.
+    pub(crate) fn take_back(&mut self) -> Option<Out> {
+        let was_out = self.out.take();
         self.recount();
         was_out
     }
@@ -94,21 +109,32 @@ impl Undecided {
         }
     }
 
-    /// Throws away everything from `source`; tells how many bytes of messages that were.
-    pub(crate) fn forget(&mut self, source: PartnerId) -> usize {
-        let mut bytes = 0;
-        self.queue.retain(|waiting| {
-            let keep = waiting.source != source;
-            if !keep {
-                bytes += waiting.held();
+    /// Takes out everything from `source` that is `wanted`.
+    pub(crate) fn forget(
+        &mut self,
+        source: PartnerId,
+        wanted: impl Fn(&Waiting) -> bool,
+    ) -> Vec<Waiting> {
+        let goes = |waiting: &Waiting| waiting.source == source && wanted(waiting);
+        let mut gone = Vec::new();
+        for _ in 0..self.queue.len() {
+            if let Some(waiting) = self.queue.pop_front() {
+                match goes(&waiting) {
+                    true => gone.push(waiting),
+                    false => self.queue.push_back(waiting),
+                }
             }
-            keep
-        });
+        }
         self.recount();
-        bytes
+        gone
+    }
+
+    /// The message that is being decided, if it is from `source`.
+    pub(crate) fn out_of(&mut self, source: PartnerId) -> Option<&mut Out> {
+        self.out.as_mut().filter(|out| out.from == source)
     }
 
     fn recount(&mut self) {
-        self.count = self.queue.len() + usize::from(self.out);
+        self.count = self.queue.len() + usize::from(self.out.is_some());
     }
 }

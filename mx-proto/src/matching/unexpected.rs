@@ -6,11 +6,12 @@
 //!                                  `-- withdraw, forget: its sender takes it back, or is gone
 //! ```
 //!
-//! Owns: their bytes. Knows nothing of: who may leave how much here (credits see to that).
+//! Owns: their bytes. Knows nothing of: who may leave how much here (`flow` sees to that).
 //! Cost: what a [`MatchIndex`] costs; a sender's messages are found without looking at others', and its
 //! offers by their names.
 
 use crate::by_partner::ByPartner;
+use crate::flow::{self, Lane, Paid};
 use crate::ids::{MatchBits, MatchMask, PartnerId};
 use crate::matching::{EntryId, MatchIndex};
 use crate::port::RemoteKey;
@@ -35,6 +36,8 @@ pub(crate) struct Waiting {
     pub(crate) source: PartnerId,
     pub(crate) bits: MatchBits,
     pub(crate) length: u32,
+    /// It came in this slot of its sender's.
+    pub(crate) slot: Option<Lane>,
     pub(crate) payload: Payload,
 }
 
@@ -45,6 +48,15 @@ impl Waiting {
             Payload::Eager(data) => data.len(),
             Payload::Offer { .. } => 0,
         }
+    }
+
+    /// How its sender has paid for it.
+    pub(crate) fn paid(&self) -> Paid {
+        let cost = match self.payload {
+            Payload::Eager(_) => flow::cost(self.length),
+            Payload::Offer { .. } => 1,
+        };
+        self.slot.map_or(Paid::Credits(cost), Paid::Slot)
     }
 
     /// All of it is here, and `from` has sent it.
@@ -150,11 +162,18 @@ impl Unexpected {
         }
     }
 
-    /// Throws away everything from `source`; tells how many bytes of messages that were.
-    pub(crate) fn forget(&mut self, source: PartnerId) -> usize {
-        let theirs: Vec<_> = self.of(source).map(|(id, _)| id).collect();
-        let gone = theirs.into_iter().filter_map(|id| self.remove(id));
-        gone.map(|waiting| waiting.held()).sum()
+    /// Takes out everything from `source` that is `wanted`.
+    pub(crate) fn forget(
+        &mut self,
+        source: PartnerId,
+        wanted: impl Fn(&Waiting) -> bool,
+    ) -> Vec<Waiting> {
+        let theirs = self.of(source).filter(|(_, waiting)| wanted(waiting));
+        let theirs: Vec<_> = theirs.map(|(id, _)| id).collect();
+        theirs
+            .into_iter()
+            .filter_map(|id| self.remove(id))
+            .collect()
     }
 }
 
@@ -169,6 +188,7 @@ mod tests {
             source: PartnerId::new(source, 1),
             bits: MatchBits(bits),
             length: 1,
+            slot: None,
             payload: Payload::Eager(vec![byte]),
         }
     }
@@ -210,7 +230,7 @@ mod tests {
         for n in 0..6 {
             unexpected.add(message(n % 2, 1, n as u8));
         }
-        assert_eq!(unexpected.forget(PartnerId::new(0, 1)), 3);
+        assert_eq!(unexpected.forget(PartnerId::new(0, 1), |_| true).len(), 3);
         let out: Vec<_> =
             std::iter::from_fn(|| byte(unexpected.take(MatchBits(1), MatchMask::EXACT))).collect();
         assert_eq!(out, [1, 3, 5]);
@@ -292,7 +312,7 @@ mod tests {
                 assert_eq!(unexpected.offers, offers.collect());
             }
             for of in 0..8 {
-                unexpected.forget(source(of));
+                unexpected.forget(source(of), |_| true);
             }
             assert!(unexpected.messages.is_empty() && unexpected.offers.is_empty());
         });

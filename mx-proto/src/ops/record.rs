@@ -23,6 +23,7 @@ use crate::ids::{MatchBits, MatchMask, PartnerId};
 use crate::memory::Memory;
 use crate::moves::{self, Stage};
 use crate::port::RemoteKey;
+use crate::queues::Stand;
 use crate::timeouts::Patience;
 use crate::timer::TimerId;
 use std::num::NonZeroU64;
@@ -71,7 +72,7 @@ pub(crate) enum State<M> {
     /// has failed.
     Parked { memory: Option<M>, receives: bool },
     /// A send waiting for its turn, in its remote's queue.
-    Queued { memory: M, turn: Turn },
+    Queued { memory: M, stand: Stand },
     /// A send whose message the port has taken, but whose memory it still reads.
     Draining { memory: M },
     /// A send the receiver knows of.

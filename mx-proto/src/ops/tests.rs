@@ -1,9 +1,10 @@
-use super::{Chunks, List, Ops, Places, Record, State, Strand, Turn};
+use super::{Chunks, List, Ops, Places, Record, State, Strand};
 use crate::event::{Arrival, Down, Outcome, Verdict};
 use crate::ids::{MatchBits, RequestId};
 use crate::memory::Source;
 use crate::moves::Stage;
 use crate::owner::Owner;
+use crate::queues::Stand;
 use crate::timeouts::{Patience, TimeOuts};
 use mx_sim::Rng;
 use std::rc::Rc;
@@ -144,8 +145,8 @@ fn random_steps<const N: u32>(rng: &mut Rng) {
         match step {
             0..3 if live.len() as u64 <= most => {
                 let memory = Tracked(Rc::clone(&memory));
-                let turn = Turn::Standard;
-                let state = State::Queued { memory, turn };
+                let stand = Stand::NOWHERE;
+                let state = State::Queued { memory, stand };
                 let bits = MatchBits(n);
                 let Some(id) = ops.add(n, bits, FOR_EVER, state) else {
                     assert_eq!(live.len() + done.len(), MOST as usize);

@@ -17,8 +17,8 @@ fn bytes_each(stage: &Stage, before: isize, script: isize, peers: u32) -> isize 
     (live() - before - script) / peers as isize
 }
 
-/// What the script keeps for a peer: its cookie and windows, and room for twice as many.
-const SCRIPT: isize = 48;
+/// What the script keeps for a peer: its cookie and credits, and room for twice as many.
+const SCRIPT: isize = 64;
 
 #[test]
 fn a_quiet_partner_takes_little_memory_whether_it_was_busy_or_not() {
@@ -28,6 +28,7 @@ fn a_quiet_partner_takes_little_memory_whether_it_was_busy_or_not() {
         let config = Config {
             // Everybody's first message finds room.
             unexpected_bytes: 256 << 20,
+            first_loan: 8,
             ..Config::default()
         };
         let mut stage = Stage::with_peers(config, peers);

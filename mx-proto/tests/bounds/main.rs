@@ -9,7 +9,7 @@
 mod early;
 mod hostile;
 mod idle;
-mod reclaim;
+mod lending;
 mod shortage;
 
 mod script;

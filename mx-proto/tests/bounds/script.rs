@@ -6,13 +6,14 @@
 //!
 //! Peer `n` has link `n` and the name `n + 1`. It says what the test says, true or not.
 
+use mx_proto::flow::{Borrower, Lane, Paid, cost};
 use mx_proto::ops::{Chunks, Ops};
 use mx_proto::owner::Queue;
 use mx_proto::port::{Body, Close, ConnectError, HeaderBytes, Limits, Port, SendError, Sent, Sink};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{
     Arrival, Clock, Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, LinkId,
-    NicId, Outcome, Owner, RequestId, SessionId, Source, Target, Verdict,
+    MatchBits, NicId, Outcome, Owner, RequestId, SessionId, Source, Target, Verdict,
 };
 use mx_sim::Queued;
 use std::cell::RefCell;
@@ -20,6 +21,9 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 pub(crate) const KEY: u32 = 7;
+
+/// Messages of the endpoint with these bits, or larger ones, are for whoever asks.
+pub(crate) const UNEXPECTED: u64 = 1 << 63;
 
 /// A clock that stands still.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +43,10 @@ pub(crate) struct Wires {
     inbound: VecDeque<(LinkId, HeaderBytes, Vec<u8>)>,
     writable: VecDeque<LinkId>,
     cookies: Vec<u64>,
-    /// What each peer has been allowed to send, bytes and messages, and what it has sent.
-    windows: Vec<[(u32, u32); 2]>,
+    /// What each peer has been lent, as it counts that itself.
+    credits: Vec<Borrower>,
+    /// Where links come from; those that are not here are trusted.
+    pub(crate) sources: Vec<mx_proto::origin::Source>,
     /// Links whose peers read nothing.
     pub(crate) deaf: Vec<bool>,
     /// What the endpoint has sent, if anybody wants to know.
@@ -71,6 +77,12 @@ impl Port<Vec<u8>> for Script {
         }
     }
 
+    fn source(&self, link: LinkId) -> mx_proto::origin::Source {
+        let wires = self.0.borrow();
+        let source = wires.sources.get(link.index() as usize).copied();
+        source.unwrap_or(mx_proto::origin::Source::TRUSTED)
+    }
+
     fn connect(&mut self, _: Target, _: &dyn Clock) -> Result<LinkId, ConnectError> {
         Err(ConnectError::NoResources)
     }
@@ -81,7 +93,7 @@ impl Port<Vec<u8>> for Script {
         let place = link.index() as usize;
         if cookies.len() <= place {
             cookies.resize(place + 1, 0);
-            wires.windows.resize(place + 1, [(0, 0); 2]);
+            wires.credits.resize(place + 1, Borrower::default());
         }
         wires.cookies[place] = cookie;
     }
@@ -109,8 +121,11 @@ impl Port<Vec<u8>> for Script {
             };
             wires.sent.push_back((link, told, body));
         }
-        if let Some([allowed, _]) = wires.windows.get_mut(link.index() as usize) {
-            *allowed = (told.credit_bytes, told.credit_messages);
+        if let Some(credits) = wires.credits.get_mut(link.index() as usize) {
+            match told.kind {
+                Kind::Reply => *credits = Borrower::open(told.terms.credit),
+                _ => _ = credits.on_terms(&told.terms),
+            }
         }
         Ok(Sent::Whole)
     }
@@ -196,6 +211,10 @@ impl Owner for Desk {
     type Word = u64;
     type Places = Chunks<Vec<u8>, u64>;
 
+    fn lane(bits: MatchBits) -> Lane {
+        Lane::ALL[usize::from(bits.0 >= UNEXPECTED)]
+    }
+
     fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
         self.queue.keep(ops, op, how);
     }
@@ -218,6 +237,8 @@ pub(crate) type Node = Endpoint<Script, StillClock, Desk>;
 /// The endpoint and everybody else.
 pub(crate) struct Stage {
     pub(crate) node: Node,
+    /// What every peer says that its messages cost which wait for their turn.
+    pub(crate) backlog: u32,
     wires: Rc<RefCell<Wires>>,
 }
 
@@ -235,7 +256,11 @@ impl Stage {
             answer: keep,
         };
         let node = Endpoint::new(config, identity, KEY, port, StillClock, desk);
-        Self { node, wires }
+        Self {
+            node,
+            backlog: 0,
+            wires,
+        }
     }
 
     pub(crate) fn wires<T>(&self, look: impl FnOnce(&mut Wires) -> T) -> T {
@@ -249,19 +274,23 @@ impl Stage {
         self.wires.borrow_mut().inbound.push_back(packet);
     }
 
-    /// A peer introduces itself: on `link`, under the name of peer `name`.
+    /// A peer introduces itself: on `link`, under the name of peer `name`. It lends everything.
     pub(crate) fn call(&self, link: u32, name: u32) {
+        self.call_as(link, name, VERSION, 1 << 30);
+    }
+
+    /// The same by one that speaks that version, and lends so many credits.
+    pub(crate) fn call_as(&self, link: u32, name: u32, version: u16, credits: u32) {
         let mut hello = [0; HELLO_LEN];
         hello[0..4].copy_from_slice(b"MXs1");
-        hello[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        hello[4..6].copy_from_slice(&version.to_le_bytes());
         hello[6..8].copy_from_slice(&1u16.to_le_bytes());
         hello[8..12].copy_from_slice(&KEY.to_le_bytes());
         hello[12..16].copy_from_slice(&2u32.to_le_bytes());
         hello[16..24].copy_from_slice(&(u64::from(name) + 1).to_le_bytes());
         hello[24..32].copy_from_slice(&5u64.to_le_bytes());
         let mut header = Header::new(Kind::Connect, 1, 0);
-        // What we let it send: everything.
-        (header.credit_bytes, header.credit_messages) = (1 << 30, 1 << 30);
+        header.terms.credit = credits;
         self.say(link, header, &hello);
     }
 
@@ -279,46 +308,80 @@ impl Stage {
         stage
     }
 
+    /// A peer sends a message without a look at its credits.
     pub(crate) fn eager(&self, link: u32, bits: u64, body: &[u8]) {
         let header = Header::new(Kind::Eager, bits, body.len() as u32);
         self.say(link, header, body);
     }
 
+    /// The same, only offered.
     pub(crate) fn offer(&self, link: u32, bits: u64, len: u32) {
         let header = Header::new(Kind::Offer, bits, len);
         self.say(link, header, &bits.to_le_bytes());
     }
 
-    /// A peer sends `body` if its window allows, offers it if not, and otherwise says nothing.
-    /// False: it may not send a message.
+    /// A peer sends `body` as an endpoint of ours does: with its data, or offered, or in the slot of the
+    /// matched lane; and says what it misses. False: it may not send a message, and has only said so.
     pub(crate) fn send_honestly(&self, link: u32, bits: u64, body: &[u8]) -> bool {
-        let (bytes, messages) = self.window(link);
-        if messages == 0 {
-            return false;
-        }
-        let len = body.len() as u32;
-        let eager = bytes >= len;
-        self.spend(link, if eager { len } else { 0 }, 1);
-        match eager {
-            true => self.eager(link, bits, body),
-            false => self.offer(link, bits, len),
-        }
-        true
+        self.send_in(Lane::Matched, link, bits, body)
     }
 
-    /// What a peer may still send, bytes and messages.
-    pub(crate) fn window(&self, link: u32) -> (u32, u32) {
-        let [allowed, sent] = self.wires(|wires| wires.windows[link as usize]);
-        let left = |allowed: u32, sent: u32| allowed.wrapping_sub(sent);
-        (left(allowed.0, sent.0), left(allowed.1, sent.1))
-    }
-
-    /// A peer counts so much of its window as used.
-    pub(crate) fn spend(&self, link: u32, bytes: u32, messages: u32) {
+    /// The same in a lane.
+    pub(crate) fn send_in(&self, lane: Lane, link: u32, bits: u64, body: &[u8]) -> bool {
+        let (len, price) = (body.len() as u32, cost(body.len() as u32));
+        let credits = self.credits_of(link);
+        let wanted = credits.wanted(price.max(self.backlog));
+        let whole = credits.means(price, lane);
+        let paid = whole.or_else(|| credits.means(1, lane));
+        let kind = match (whole, paid) {
+            (Some(_), _) => Kind::Eager,
+            (None, Some(_)) => Kind::Offer,
+            (None, None) if wanted == 0 => return false,
+            (None, None) => Kind::Credit,
+        };
+        let mut header = Header::new(kind, bits, len);
+        header.aux = paid.map_or(0, Paid::aux);
+        header.terms.wanted = wanted;
+        let name = bits.to_le_bytes();
+        self.say(
+            link,
+            header,
+            match kind {
+                Kind::Eager => body,
+                Kind::Offer => &name,
+                _ => &[],
+            },
+        );
         self.wires(|wires| {
-            let [_, sent] = &mut wires.windows[link as usize];
-            *sent = (sent.0.wrapping_add(bytes), sent.1.wrapping_add(messages));
+            let credits = &mut wires.credits[link as usize];
+            credits.on_said(wanted);
+            if let Some(paid) = paid {
+                credits.pay(paid);
+            }
         });
+        paid.is_some()
+    }
+
+    /// What a peer has been lent.
+    pub(crate) fn credits_of(&self, link: u32) -> Borrower {
+        self.wires(|wires| wires.credits[link as usize])
+    }
+
+    /// What of it a peer may still use.
+    pub(crate) fn free(&self, link: u32) -> u32 {
+        self.credits_of(link).free()
+    }
+
+    /// A peer counts so many credits as used.
+    pub(crate) fn spend(&self, link: u32, credits: u32) {
+        self.wires(|wires| wires.credits[link as usize].pay(Paid::Credits(credits)));
+    }
+
+    /// A peer answers a Revoke, or whatever else says so many, as an endpoint of ours does.
+    pub(crate) fn give_back(&self, link: u32, asked: u32) -> u32 {
+        let back = self.wires(|wires| wires.credits[link as usize].give_back(asked, 0));
+        self.say(link, Header::new(Kind::Return, 0, back), &[]);
+        back
     }
 
     /// The peer reads again.

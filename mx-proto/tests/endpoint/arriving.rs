@@ -65,11 +65,11 @@ fn a_deferred_message_is_not_told_again_when_it_is_decided() {
 }
 
 #[test]
-fn what_the_window_does_not_allow_is_not_told() {
+fn what_there_are_no_credits_for_is_not_told() {
     let (mut pair, _) = named();
-    let mut forged = Header::new(Packet::Eager, 9, 40_000);
-    forged.body_len = 40_000;
-    pair.inject_from_a(forged.emit(), vec![0; 40_000]);
+    let mut forged = Header::new(Packet::Eager, 9, 50_000);
+    forged.body_len = 50_000;
+    pair.inject_from_a(forged.emit(), vec![0; 50_000]);
     pair.run_with(keep);
     assert_eq!(pair.b.owner().heard, []);
     assert_eq!(pair.b.stats().malformed, 1);

@@ -640,10 +640,10 @@ impl Pair {
     }
 
     /// As many messages as ever go to b before it has been heard of.
-    pub(crate) fn with_full_windows() -> Self {
+    pub(crate) fn with_large_loans() -> Self {
         let mut pair = Self::new();
         let config = Config {
-            first_window_messages: 512,
+            first_loan: 4096,
             ..settings(0)
         };
         pair.b = node(&pair.hub, &pair.clock, config, 1, 2);

@@ -302,8 +302,8 @@ impl<P: Port<Buffer>> Hostile<P> {
                     Kind::Pong,
                     Kind::Disconnect,
                     Kind::Credit,
-                    Kind::Yield,
-                    Kind::Reclaim,
+                    Kind::Return,
+                    Kind::Revoke,
                 ];
                 let kind = self.rng.pick(&kinds);
                 self.send(link, &packet(kind, any % 4, 0, 0, Vec::new()));

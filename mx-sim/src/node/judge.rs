@@ -7,9 +7,10 @@ use crate::buffer::Buffer;
 use crate::calling_off::Queued;
 use crate::check::{Book, LifeId, Selector};
 use crate::rng::Rng;
+use mx_proto::flow::Lane;
 use mx_proto::ops::{Chunks, Ops};
 use mx_proto::owner::Queue;
-use mx_proto::{Arrival, Down, Instant, Outcome, Owner, RequestId, Source, Verdict};
+use mx_proto::{Arrival, Down, Instant, MatchBits, Outcome, Owner, RequestId, Source, Verdict};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -50,6 +51,10 @@ impl Owner for Judge {
     type Memory = Buffer;
     type Word = u64;
     type Places = Chunks<Buffer, u64>;
+
+    fn lane(bits: MatchBits) -> Lane {
+        Lane::ALL[usize::from(bits.0 & FOR_HANDLER != 0)]
+    }
 
     fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
         self.queue.keep(ops, op, how);

@@ -25,6 +25,7 @@ use crate::rng::Rng;
 use crate::world::{NodeId, World};
 use deliberation::Thought;
 pub use judge::Judge;
+use mx_proto::flow::CREDIT;
 use mx_proto::owner::Queue;
 use mx_proto::port::Port;
 use mx_proto::{
@@ -352,8 +353,10 @@ impl<P: Port<Buffer>> Node<P> {
     /// Nothing may wait for a dead peer longer than the time-out allows.
     fn check_limits(&self) {
         let held = self.endpoint.unexpected_bytes();
+        // A credit has fewer bytes of contents; two messages of every partner need none.
+        let slots = 2 * CREDIT * self.endpoint.partners();
         assert!(
-            held <= self.unexpected_max,
+            held <= self.unexpected_max.max(CREDIT) + slots,
             "{held} bytes of unexpected messages"
         );
         let (used, limit) = self.endpoint.unexpected_usage();

@@ -20,9 +20,7 @@ fn random_config(rng: &mut Rng, peer_timeout: Option<Duration>) -> Config {
     let mut config = Config {
         eager_max: rng.pick(&[0, 100, 4 << 10, 32 << 10]),
         unexpected_bytes: rng.pick(&[0, 10_000, 100_000, 64 << 20]),
-        first_window_bytes: rng.pick(&[0, 1_000, 32 << 10]),
-        partner_window_bytes: rng.pick(&[1_000, 256 << 10]),
-        partner_window_messages: rng.pick(&[1, 2, 8, 512]),
+        first_loan: rng.pick(&[0, 1, 4, 80]),
         request_timeout: Some(Duration::from_secs(2)),
         waiting_timeout: Some(Duration::from_secs(2)),
         peer_timeout: None,
@@ -36,10 +34,6 @@ fn random_config(rng: &mut Rng, peer_timeout: Option<Duration>) -> Config {
     config.peer_timeout = peer_timeout;
     // Whoever wants the one wants the other; the seeds of old keep what they drew.
     config.connect_again = config.keep_orphans > 0;
-    if config.burst == 1 {
-        // Hardly anybody is busy for long: windows move early.
-        config.epoch_packets = 1;
-    }
     config
 }
 
@@ -280,8 +274,14 @@ impl<N: Network> Run<N> {
             assert_eq!(node.endpoint.requests(), 0);
             assert_eq!(node.endpoint.unexpected_bytes(), 0, "bytes of nobody");
             assert_eq!(node.endpoint.unexpected_usage().0, 0, "room of nobody");
-            if node.endpoint.stats().yielded > 0 {
-                self.book.borrow_mut().count("a window yielded");
+            let flow = node.endpoint.flow_stats();
+            let met = [
+                ("a message in a slot", flow.in_slots),
+                ("credits lent later", flow.granted),
+                ("credits given back", flow.returned),
+            ];
+            for (what, _) in met.iter().filter(|(_, count)| *count > 0) {
+                self.book.borrow_mut().count(*what);
             }
         }
     }
@@ -313,7 +313,8 @@ pub fn check_tally(tally: &Tally) {
         "cancel Withdrawn",
         "cancel Aborted",
         "deferred",
-        "a window yielded",
+        "a message in a slot",
+        "credits lent later",
         "down: connection reset",
         "down: disconnected by the peer",
     ];

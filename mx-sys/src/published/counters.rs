@@ -19,6 +19,7 @@ use crate::ports::local::{LocalPort, LocalStats};
 use crate::ports::rdm::{RdmPort, RdmStats};
 use crate::ports::tcp::TcpStats;
 use crate::progress::WaitStats;
+use mx_proto::flow::FlowStats;
 use mx_proto::port::Port;
 use mx_proto::reliability::ReliableStats;
 use mx_proto::{Clock, Endpoint, Owner, Stats};
@@ -73,6 +74,8 @@ impl<'a> PortView<'a> {
 pub struct Sample<'a> {
     /// The protocol's.
     pub stats: Stats,
+    /// Its flow control's: credits, and what became of them.
+    pub flow: FlowStats,
     /// What there is now.
     pub gauges: Gauges,
     /// Of the threads that wait.
@@ -93,6 +96,7 @@ impl<'a> Sample<'a> {
     ) -> Self {
         Self {
             stats: *endpoint.stats(),
+            flow: endpoint.flow_stats(),
             gauges: Gauges {
                 partners: endpoint.partners() as u64,
                 requests: endpoint.requests() as u64,
@@ -152,7 +156,11 @@ table! {
     "" Stats = sample.stats, {
         packets_out, packets_in, eager_out, offers_out, matched, unmatched, queued,
         offered_for_credit, stale, malformed, partners_up, partners_down, refused, unproven,
-        confirms, intruders, out_of_memory, silenced, timeouts, short, reclaims, yielded
+        confirms, intruders, out_of_memory, silenced, timeouts
+    };
+    "flow_" FlowStats = sample.flow, {
+        total, free, lent, drawn, copies, estates, remotes, waiting, poor, asked, messages, in_slots,
+        violations, wants, granted, revoked, returned, narrowed, draws_refused, epochs
     };
     "" Gauges = sample.gauges, { partners, requests, posted_receives, unexpected_bytes, links };
     "wait_" WaitStats = sample.waits, {

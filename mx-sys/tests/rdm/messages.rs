@@ -128,7 +128,6 @@ fn ten_thousand_unexpected_messages_neither_stall_nor_exceed_the_limit() {
     let limit = 8 << 20;
     let config = Config {
         unexpected_bytes: limit,
-        partner_window_bytes: 4 << 20,
         ..Config::default()
     };
     let Some(mut nodes) = Nodes::with(2, config) else {

@@ -6,6 +6,7 @@ use crate::error::Code;
 use crate::handles::{Address, RequestHandle};
 use crate::status::StatusCode;
 use mx_proto::SendMode;
+use mx_proto::flow::{CREDIT, cost};
 use mx_sim::{Profile, seeds};
 use mx_sys::UserMemory;
 use std::time::Duration;
@@ -69,7 +70,7 @@ fn a_shorter_buffer_is_filled_and_not_overrun() {
     }
 }
 
-/// Two endpoints whose first windows have room for the data of `largest` of the largest messages, and
+/// Two endpoints that lend each other what the data of `largest` of the largest messages costs, and
 /// whose link takes `room` bytes.
 fn windows(largest: u32, room: usize) -> (Net, Address) {
     let profile = Profile {
@@ -77,8 +78,10 @@ fn windows(largest: u32, room: usize) -> (Net, Address) {
         ..Profile::default()
     };
     let mut net = Net::new(1, profile);
-    net.config.first_window_bytes = largest * 32_768;
-    net.config.partner_window_bytes = largest * 32_768;
+    // And one more; never more than that, which is a quarter of what may be lent.
+    let loan = largest * cost(32_768) + 1;
+    net.config.first_loan = loan as u16;
+    net.config.unexpected_bytes = (loan as usize * 4 * 8).div_ceil(7) * CREDIT;
     net.add(None);
     net.add(None);
     let b = net.connect(0, 1);
@@ -140,29 +143,40 @@ fn small_sends_are_done_although_their_peer_takes_nothing_in_as_far_as_credit_re
 
 #[test]
 fn copies_have_a_limit_and_a_time_out_is_not_for_them() {
-    let count = 8 * 32;
-    let (mut net, b) = windows(2 * count, 1);
+    // A peer lends what 63 of them cost at most.
+    let (count, peers) = (8 * 32, 5);
+    let (mut net, first) = windows(63, 1);
+    let mut others = vec![first];
+    for peer in 2..=peers {
+        net.add(None);
+        others.push(net.connect(0, peer));
+    }
     net.engine(0)
         .set_request_timeout(Some(Duration::from_secs(1)));
-    net.cluster.node(1).unwrap().idle = true;
-    let sends: Vec<_> = (0..count + 2)
-        .map(|_| net.isend(0, b, 9, &[1; 32_768]))
+    for peer in 1..=peers {
+        net.cluster.node(peer).unwrap().idle = true;
+    }
+    let sends: Vec<_> = (0..count + 2 * peers)
+        .map(|n| net.isend(0, others[n % peers], 9, &[1; 32_768]))
         .collect();
     let done = |net: &mut Net, send: &RequestHandle| net.engine(0).is_buffered(*send).unwrap();
     let at_once: Vec<_> = sends.iter().filter(|send| done(&mut net, send)).collect();
-    assert!((count as usize..count as usize + 2).contains(&at_once.len()));
+    assert!((count..=count + peers).contains(&at_once.len()));
     // The one that the program still knows of is given up, those that are complete are not.
     net.pass(Duration::from_secs(100));
     let ends: Vec<_> = sends.iter().map(|send| net.code(0, *send)).collect();
     assert_eq!(ends[at_once.len() - 1], StatusCode::Success);
     assert_eq!(ends.last(), Some(&StatusCode::Timeout));
-    net.cluster.node(1).unwrap().idle = false;
     let mut received = 0;
-    while net.engine(1).probe(0, 0).unwrap().is_some() || received == 0 {
-        let recv = net.irecv(1, 9, ALL, 32_768);
+    for peer in 1..=peers {
+        net.cluster.node(peer).unwrap().idle = false;
         net.settle();
-        assert_eq!(net.code(1, recv.handle), StatusCode::Success);
-        received += 1;
+        while net.engine(peer).probe(0, 0).unwrap().is_some() {
+            let recv = net.irecv(peer, 9, ALL, 32_768);
+            net.settle();
+            assert_eq!(net.code(peer, recv.handle), StatusCode::Success);
+            received += 1;
+        }
     }
     assert_eq!(received, at_once.len());
     assert!(!net.engine(0).last_sends());
@@ -180,9 +194,8 @@ fn a_message_received_is_proof_of_all_that_were_complete_before_it() {
             held: 0.0,
             ..Profile::random(&mut rng)
         };
-        net.config.first_window_bytes = rng.pick(&[0, 1_000, 32_768, 100_000]);
-        net.config.partner_window_bytes = rng.pick(&[1_000, 100_000, 256 << 10]);
-        net.config.partner_window_messages = rng.pick(&[4, 512]);
+        net.config.first_loan = rng.pick(&[0, 2, 65, 320]);
+        net.config.unexpected_bytes = rng.pick(&[10_000, 1 << 20, 64 << 20]);
         net.add(None);
         net.add(None);
         let b = net.connect(0, 1);

@@ -1,0 +1,261 @@
+//! Credits: the endpoint's side of [`crate::flow`].
+//!
+//! ```text
+//!   a header -- on_terms, wants --.          .-- tell: a Credit, if nothing else goes before it
+//!   message --- received --- kept |          |
+//!                  `-- consumed --+--> Flow -+-- move_credits: Credits and Revokes, a few a step
+//!   Revoke, Return ---------------'          `-- terms, in every packet that goes
+//! ```
+//!
+//! Owns nothing: accounts lie in their partners, all else in [`Flow`](crate::flow::Flow). What is waited
+//! for has its time measured here, while somebody waits.
+
+use super::deadlines::Deadline;
+use super::{Core, Endpoint};
+use crate::flow::{Accounts, CREDIT, EPOCH_TIME, FlowStats, Lender, Paid, Say, Terms, Violation};
+use crate::ids::{LinkId, PartnerId};
+use crate::matching::Waiting;
+use crate::origin::Source;
+use crate::owner::Owner;
+use crate::partner::Partners;
+use crate::port::Port;
+use crate::time::{Clock, Instant};
+use crate::wire::{Header, Kind};
+
+impl Accounts for Partners {
+    fn account(&mut self, remote: u32) -> Option<(&mut Lender, Source)> {
+        let partner = self.at_mut(remote)?;
+        Some((&mut partner.lends, partner.source))
+    }
+}
+
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
+    /// Where the credits are, and how often what happened to them.
+    pub fn flow_stats(&self) -> FlowStats {
+        self.core.flow.stats()
+    }
+
+    /// Bytes of unexpected and undecided messages that wait here with their data.
+    pub fn unexpected_bytes(&self) -> usize {
+        self.core.kept_bytes
+    }
+
+    /// Bytes that are lent to partners or taken by their messages, bookkeeping included, and the
+    /// limit ([`Config::unexpected_bytes`](crate::Config::unexpected_bytes)). Beyond it there are at
+    /// most two messages of a credit each of every partner.
+    #[inline]
+    pub fn unexpected_usage(&self) -> (usize, usize) {
+        let (used, total) = self.core.flow.used();
+        (used as usize * CREDIT, total as usize * CREDIT)
+    }
+
+    /// Does a partner's every message count, because those that nobody has received take up most of
+    /// what it may leave here? When that is used up, nothing comes from it any more.
+    pub fn is_crowded_by(&self, partner: PartnerId) -> bool {
+        self.core.partners.is_crowded_by(partner)
+    }
+}
+
+impl<O: Owner> Core<O> {
+    /// A new partner gets its first loan. It counts as told at once, so that each of many that come
+    /// together counts with those before it.
+    pub(super) fn lend_first(&mut self, id: PartnerId) {
+        let Some(partner) = self.partners.of_mut(id) else {
+            return;
+        };
+        let loan = self.flow.first_loan(partner.source);
+        partner.opening = loan;
+        let lent = self.flow.open(&mut self.partners, id.index(), loan);
+        debug_assert!(lent, "there is room for as much as there is room for");
+    }
+
+    /// Somebody waits for credits: the present epoch ends by time, too.
+    #[cold]
+    pub(super) fn begin_epoch(&mut self, now: Instant) {
+        self.epoch_ends = true;
+        let end = now.after(EPOCH_TIME);
+        self.wheel.set(now, end, Deadline::Epoch);
+    }
+
+    /// That time is over.
+    pub(super) fn end_epoch(&mut self, now: Instant) {
+        self.epoch_ends = false;
+        if self.flow.is_waited_for() {
+            self.flow.end_epoch();
+            self.begin_epoch(now);
+        }
+    }
+
+    /// What a partner's header says about credits, other than that more may be sent.
+    #[cold]
+    pub(super) fn note_wish(&mut self, from: PartnerId, terms: &Terms) {
+        if self
+            .flow
+            .wants(&mut self.partners, from.index(), terms.wanted)
+        {
+            self.tell(from);
+        }
+    }
+
+    /// A message came: how it was paid for, and its sender's word.
+    #[inline]
+    pub(super) fn received(
+        &mut self,
+        from: PartnerId,
+        aux: u32,
+        cost: u32,
+    ) -> Result<(Paid, u64), Violation> {
+        let Self { partners, flow, .. } = self;
+        let partner = partners.of_mut(from).ok_or(Violation::NoCredit)?;
+        let paid = Paid::of(aux, cost)?;
+        let context = partner.context;
+        if flow.arrived(&mut partner.lends, paid)? {
+            flow.note_use(partners, from.index());
+        }
+        Ok((paid, context))
+    }
+
+    /// A message of `source` takes no more room here.
+    #[inline]
+    pub(super) fn consumed(&mut self, source: PartnerId, paid: Paid) {
+        let Self { partners, flow, .. } = self;
+        let Some(partner) = partners.of_mut(source) else {
+            return;
+        };
+        if partner.gone {
+            flow.settle(partner.source, paid);
+            return self.orphan_left(source);
+        }
+        if flow.taken(&mut partner.lends, partner.source, paid) && !partner.credit_queued {
+            self.tell(source);
+        }
+    }
+
+    /// A partner ought to hear our terms, with a packet of their own if no other goes.
+    #[cold]
+    pub(super) fn tell(&mut self, id: PartnerId) {
+        if let Some(partner) = self.partners.of_mut(id)
+            && !partner.credit_queued
+        {
+            partner.credit_queued = true;
+            self.push_control(id, Header::new(Kind::Credit, 0, 0), &[]);
+        }
+    }
+
+    /// Credits go to who wants them: so many steps of that at most, and more the next time.
+    pub(super) fn move_credits(&mut self) -> bool {
+        let mut busy = false;
+        for _ in 0..MOVES_AT_ONCE {
+            let Some((place, say)) = self.flow.poll(&mut self.partners) else {
+                break;
+            };
+            busy = true;
+            let Some(id) = self.partners.at(place) else {
+                continue;
+            };
+            match say {
+                Say::Credit => self.tell(id),
+                Say::Revoke(credits) => {
+                    self.push_control(id, Header::new(Kind::Revoke, 0, credits), &[]);
+                }
+            }
+        }
+        busy
+    }
+
+    /// A partner would like to have credits back. Who has messages for it keeps them.
+    pub(super) fn on_revoke(&mut self, from: PartnerId, header: &Header) {
+        let Some(partner) = self.partners.of_mut(from) else {
+            return;
+        };
+        if partner.return_queued {
+            // One of ours waits for the answer before it asks again.
+            self.stats.stale += 1;
+            return;
+        }
+        partner.return_queued = true;
+        let waiting = partner.queues().map_or(0, |queues| queues.cost);
+        let credits = partner.borrows.give_back(header.length, waiting);
+        self.push_control(from, Header::new(Kind::Return, 0, credits), &[]);
+    }
+
+    /// A partner has answered a Revoke.
+    pub(super) fn on_return(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        from: PartnerId,
+        header: &Header,
+    ) {
+        let back = self
+            .flow
+            .returned(&mut self.partners, from.index(), header.length);
+        if let Err(violation) = back {
+            self.violation(link, cookie, violation.text());
+        }
+    }
+
+    /// The account of a partner that goes is closed. What it has left here stays as messages of a
+    /// ghost, if `keep` and if there is room, or goes.
+    pub(super) fn close_account(&mut self, id: PartnerId, keep: bool) {
+        let ghost = if keep { self.leave_orphans(id) } else { None };
+        for waiting in self.unexpected.forget(id, |_| true) {
+            self.drop_waiting(id, &waiting);
+        }
+        for waiting in self.undecided.forget(id, |_| true) {
+            self.drop_waiting(id, &waiting);
+        }
+        let Self {
+            partners,
+            flow,
+            undecided,
+            ..
+        } = self;
+        let Some(partner) = partners.of_mut(id) else {
+            return;
+        };
+        // One that is being decided goes when it has been.
+        if let Some(out) = undecided.out_of(id) {
+            if partner.gone || out.paid.slot().is_none() {
+                out.estate = Some(partner.source);
+            } else {
+                flow.taken(&mut partner.lends, partner.source, out.paid);
+            }
+        }
+        if partner.gone {
+            return;
+        }
+        if !flow.close(partners, id.index())
+            && let Some(ghost) = ghost
+        {
+            self.empty_slots(ghost);
+        }
+    }
+
+    /// A message of a partner goes unread, with the partner.
+    fn drop_waiting(&mut self, id: PartnerId, waiting: &Waiting) {
+        self.let_go(waiting);
+        let Self { partners, flow, .. } = self;
+        if let Some(partner) = partners.of_mut(id) {
+            match partner.gone {
+                true => flow.settle(partner.source, waiting.paid()),
+                false => _ = flow.taken(&mut partner.lends, partner.source, waiting.paid()),
+            }
+        }
+    }
+
+    /// There is no room for what a ghost has left in slots.
+    #[cold]
+    fn empty_slots(&mut self, ghost: PartnerId) {
+        let in_slot = |waiting: &Waiting| waiting.slot.is_some();
+        let mut gone = self.unexpected.forget(ghost, in_slot);
+        gone.append(&mut self.undecided.forget(ghost, in_slot));
+        for waiting in gone {
+            self.let_go(&waiting);
+            self.orphan_left(ghost);
+        }
+    }
+}
+
+/// Messages about credits that one step makes.
+const MOVES_AT_ONCE: usize = 8;
