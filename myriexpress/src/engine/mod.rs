@@ -236,8 +236,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         timeout: Option<Duration>,
     ) -> Result<(), Error> {
         let (op, word) = self.find(request)?;
-        let ended = word.has_ended(self.endpoint.ops(), op);
-        if !ended && !self.to_self.iter().any(|(waiting, _)| *waiting == op) {
+        if !word.has_ended(self.endpoint.ops(), op) {
             self.endpoint.set_timeout_of(op, timeout);
             self.settle();
         }

@@ -493,6 +493,23 @@ fn connecting_to_oneself_gives_ones_own_address() {
 }
 
 #[test]
+fn a_send_to_oneself_has_the_time_out_it_got_before_there_was_a_connection() {
+    let mut net = Net::of(1);
+    let own = net.engine(0).own_address();
+    let (short, patient) = (net.issend(0, own, 1, b"x"), net.issend(0, own, 2, b"y"));
+    let second = Duration::from_secs(1);
+    net.engine(0).set_timeout_of(short, Some(second)).unwrap();
+    net.pass(Duration::from_millis(900));
+    assert!(net.pending(0, short));
+    net.pass(second);
+    assert_eq!(net.code(0, short), StatusCode::Timeout);
+    let recv = net.irecv(0, 0, 0, 1);
+    net.settle();
+    assert_eq!(net.done(0, recv.handle).match_info, 2);
+    assert_eq!(net.code(0, patient), StatusCode::Success);
+}
+
+#[test]
 fn a_send_without_progress_ends_by_its_time_out() {
     let mut net = Net::of(2);
     let b = net.connect(0, 1);
