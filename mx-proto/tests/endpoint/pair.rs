@@ -130,7 +130,10 @@ pub(crate) type Node = Endpoint<QueuePort, VirtualClock, Desk>;
 
 /// A buffer that the test can look into while the endpoint has it.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared(Rc<RefCell<(Vec<u8>, bool)>>);
+pub(crate) struct Shared(Rc<RefCell<Bytes>>);
+
+/// And whether they may not be touched any more.
+type Bytes = (Vec<u8>, bool);
 
 impl Shared {
     pub(crate) fn bytes(&self) -> Vec<u8> {
@@ -222,7 +225,7 @@ struct Hub {
     /// The port goes on reading the data of messages, until it is told to stop.
     reads_on: bool,
     /// What it reads, by token.
-    read: Vec<Weak<RefCell<(Vec<u8>, bool)>>>,
+    read: Vec<Weak<RefCell<Bytes>>>,
     /// What has been sent without message data.
     heard: Vec<(HeaderBytes, Vec<u8>)>,
 }
