@@ -141,32 +141,37 @@ static void begin_row(struct round round, int row)
     CHECK(row_op[row].posted >= 0 || round.fate == DEAD);
 }
 
-/* Sends of which some must wait, because nobody receives them. */
+static int fillings_done(int from)
+{
+    int done = 0;
+
+    for (int i = from; i < fillings; i++)
+        done += op_done(&filling_op[i]);
+    return done;
+}
+
+/* Sends that nobody receives, until the last twelve of them wait: the peer lends more for the asking, a
+ * little later. */
 static void fill_up(bmi_size_t size)
 {
-    int waiting = 0, still;
-
     fillings = 0;
     room_lend(&filling_room);
     fill(filling_room.bytes, FILLING_MAX, TAG_FILLING);
-    for (;;) {
-        while (waiting < 4) {
+    for (int in_vain = 0; in_vain < 3; in_vain++) {
+        int first = fillings;
+
+        while (fillings < first + 4) {
             struct op *op = &filling_op[fillings];
 
             if (fillings++ == FILLINGS_MAX)
                 FAIL("%d messages nobody receives, and still room", FILLINGS_MAX);
             memset(op, 0, sizeof *op);
             CHECK_THAT(op_send(op, server, filling_room.bytes, size, TAG_FILLING), >=, 0);
-            waiting = op->posted == 0 ? waiting + 1 : 0;
         }
-        for (int i = 0; i < 10; i++)
+        for (int pumps = 0; pumps < 20 && fillings_done(first) == 0; pumps++)
             host_pump(1);
-        still = 0;
-        for (int i = 0; i < fillings; i++)
-            still += !op_done(&filling_op[i]);
-        if (still >= 4)
-            return;
-        waiting = 0;
+        if (fillings_done(first) > 0)
+            in_vain = -1;
     }
 }
 
