@@ -11,9 +11,10 @@
 //! follows for the endpoint is done by whoever called it, afterwards.
 
 use crate::event::{Arrival, Completion, Down, Outcome, Verdict};
-use crate::ids::{MatchBits, RequestId};
+use crate::ids::{MatchBits, PartnerId, RequestId};
 use crate::memory::{Memory, Source};
 use crate::ops::{Chunks, Ops, Places};
+use crate::status::DownReason;
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
@@ -106,6 +107,12 @@ impl<M> Queue<M> {
     #[inline]
     pub fn next_down(&mut self) -> Option<Down> {
         self.downs.pop_front()
+    }
+
+    /// Why a partner has gone, if its loss has not been fetched.
+    pub fn lost(&self, partner: PartnerId) -> Option<DownReason> {
+        let down = self.downs.iter().find(|down| down.partner == partner)?;
+        Some(down.reason)
     }
 
     /// The completion of one operation, out of its turn.

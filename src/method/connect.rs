@@ -161,7 +161,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         self.know_partner(key, partner);
         self.move_to(key, State::Wait(Wait::Requested { partner }));
-        self.post_queued_recvs(key);
         // Whether it knows what to do with them, its answer says.
         let loan = self.inbox_mut().promise_to(key);
         let body = ConnReq::emit(&self.name, Extension { loan: Some(loan) });
@@ -358,7 +357,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 };
                 self.move_to(key, State::Wait(wait));
                 self.note_loan(key, told_loan);
-                self.post_queued_recvs(key);
             }
             Err(reason) => {
                 self.endpoint.set_partner_context(partner, 0);
@@ -432,40 +430,28 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             self.catch_up(key);
         }
         self.flush(key);
-        if let Some(peer) = self.peers.get_mut(key)
-            && !peer.receives.is_empty()
-        {
-            // They may have been posted when it was another partner of ours.
-            peer.watch(&mut self.endpoint);
-        }
     }
 
-    /// Gives queued receives to the endpoint, if the peer's state allows it.
+    /// Gives queued receives to the endpoint, if the peer is ready.
     pub(crate) fn post_queued_recvs(&mut self, key: PeerKey) {
         while let Some(peer) = self.peers.get_mut(key) {
-            if peer.state.partner().is_none() {
+            let State::Ready(Ready { partner, .. }) = peer.state else {
                 return;
-            }
+            };
             let Some(index) = self.ops.pop_front(&mut peer.queued_recvs) else {
                 return;
             };
             let bits = self.ops.get(index).bits;
             let memory = self.ops.take_memory(index).unwrap_or(UserMemory::empty());
-            match self
-                .endpoint
-                .recv(bits, MATCH, memory, index.number().into())
-            {
+            let word = index.number().into();
+            match self.endpoint.recv_from(partner, bits, MATCH, memory, word) {
                 Ok(Received::Pending(request)) => {
                     self.ops.get_mut(index).stage = Stage::Posted(request);
-                    self.ops.push_back(&mut peer.receives, index);
-                    peer.watch(&mut self.endpoint);
                     self.limit_rest(index, request);
                 }
                 Ok(Received::Complete(outcome)) => {
-                    let completion = outcome.at_once(0);
-                    let error = super::code_of(completion.status);
-                    let error = super::check_source(error, peer.state, &completion);
-                    self.finish_op(index, error, i64::from(completion.transferred));
+                    let error = super::code_of(outcome.status);
+                    self.finish_op(index, error, i64::from(outcome.transferred));
                 }
                 Err(error) => self.finish_op(index, code_of_post(error), 0),
             }
@@ -488,8 +474,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             from.id(),
             into.id()
         );
-        // Only after a second attempt are there any: they carry an id the other side has forgotten.
-        let posted = self.ops.list(&peer.receives);
         let (conversation, has_provisional) = (peer.conversation, peer.has_provisional);
         let moved = peer.queued();
         let queued = peer.take_queues();
@@ -500,7 +484,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 cause: Cause::Reset,
             },
         );
-        self.withdraw(&posted);
         self.peers.rename(from, into);
         self.inbox_mut().rename(from, into);
         let Some(peer) = self.peers.get_mut(into) else {

@@ -91,8 +91,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let Some(peer) = self.peers.get(key) else {
             return Vec::new();
         };
-        let lists = [&peer.queued_recvs, &peer.receives].into_iter();
-        let mut found: Vec<_> = lists.flat_map(|list| self.ops.list(list)).collect();
+        let mut found = self.ops.list(&peer.queued_recvs);
+        if let Some(partner) = peer.state.partner() {
+            let posted = self.endpoint.receives_from(partner);
+            found.extend(posted.map(|word| OpIndex::from_number(*word as u32)));
+        }
         found.retain(|index| self.ops.get(*index).provisional);
         found
     }

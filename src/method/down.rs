@@ -1,7 +1,7 @@
 //! How peers are lost, and found again.
 //!
 //! ```text
-//!   cause ---> DISCONNECT   queued operations complete, posted receives are withdrawn
+//!   cause ---> DISCONNECT   queued operations complete
 //!                  |        (what the endpoint still has completes by itself)
 //!                  v  last reference
 //!                INIT       what was posted meanwhile starts a new connection
@@ -12,13 +12,13 @@
 
 use super::Method;
 use crate::abi::types::bmi_method_addr;
-use crate::op::table::{OpIndex, OpList, Stage};
+use crate::op::table::OpList;
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{Inbound, PeerKey};
 use crate::peer::words::Words;
 use mx_proto::ledger::Borrower;
 use mx_proto::port::Port;
-use mx_proto::{Clock, Status};
+use mx_proto::Clock;
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
@@ -76,7 +76,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         // Kept until everything below is done.
         peer.refs += 1;
         let queued = peer.take_queues();
-        let receives = self.ops.list(&peer.receives);
         self.move_to(key, State::Disconnect { cause });
         if let Some(request) = connect
             && self.endpoint.cancel_unmatched(request)
@@ -84,25 +83,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             self.release(key);
         }
         self.fail_all(queued, cause.code());
-        // First the partner: it would take a withdrawn receive that its message had matched for one
-        // that was not wanted, and its send for failed, before it heard of the end.
         if let Some(partner) = partner {
             self.endpoint.set_partner_context(partner, 0);
             if tell {
                 self.endpoint.disconnect(partner);
             }
         }
-        self.withdraw(&receives);
         self.release(key);
-    }
-
-    /// Ends posted receives as the operations of a partner that is lost; they complete with its cause.
-    pub(super) fn withdraw(&mut self, receives: &[OpIndex]) {
-        for &index in receives {
-            if let Stage::Posted(request) = self.ops.get(index).stage {
-                self.endpoint.end(request, Status::Unreachable);
-            }
-        }
     }
 
     /// A reference is given back. The last one ends DISCONNECT.

@@ -5,8 +5,6 @@
 //!      |  the rest of the time
 //!      v
 //!   posted    the endpoint's timer of that operation                             -BMI_ETIMEDOUT
-//!   receives  the endpoint is told that there are any for a partner, and asks now and then
-//!             whether there still are: a silent one is then lost, with everything
 //! ```
 //!
 //! The limits are those of the operation's class and none unless they are set; the peer stays. What
@@ -14,11 +12,11 @@
 //!
 //! Knows nothing of: handshakes.
 
-use super::{Method, PostKind, QUEUES, Reports};
+use super::{Method, PostKind, QUEUES};
 use crate::op::table::{OpIndex, OpList};
 use crate::peer::table::{Peer, PeerKey};
 use mx_proto::port::Port;
-use mx_proto::{Clock, Endpoint, Instant, PartnerId, RequestId};
+use mx_proto::{Clock, Instant, RequestId};
 use mx_sys::UserMemory;
 use std::time::Duration;
 
@@ -126,21 +124,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         !late.is_empty()
     }
-
-    /// The endpoint asks whether a partner still has to be watched for receives' sake.
-    #[cold]
-    pub(super) fn on_watched(&mut self, partner: PartnerId, context: u64) {
-        let key = PeerKey::from_word(context);
-        let peer = self.peers.get_mut(key);
-        let peer = peer.filter(|peer| peer.watched == Some(partner));
-        if let Some(peer) = peer {
-            if !peer.receives.is_empty() {
-                return;
-            }
-            peer.watched = None;
-        }
-        self.endpoint.watch(partner, false);
-    }
 }
 
 impl Peer {
@@ -175,30 +158,5 @@ impl Peer {
     #[inline]
     pub(crate) fn queued(&self) -> u32 {
         self.queues().iter().map(|list| list.len() as u32).sum()
-    }
-
-    /// There are receives for the peer's messages: `endpoint` watches it, which it has to be told
-    /// once until it asks.
-    #[inline(always)]
-    pub(crate) fn watch<P: Port<UserMemory>, C: Clock>(
-        &mut self,
-        endpoint: &mut Endpoint<P, C, Reports>,
-    ) {
-        let partner = self.state.partner();
-        if self.watched != partner {
-            self.begin_watch(endpoint, partner);
-        }
-    }
-
-    #[cold]
-    fn begin_watch<P: Port<UserMemory>, C: Clock>(
-        &mut self,
-        endpoint: &mut Endpoint<P, C, Reports>,
-        partner: Option<PartnerId>,
-    ) {
-        self.watched = partner;
-        if let Some(partner) = partner {
-            endpoint.watch(partner, true);
-        }
     }
 }

@@ -466,8 +466,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             {
                 // Which came after the notes.
                 self.on_tiding(peer, tiding);
-            } else if let Some((partner, context)) = self.endpoint.poll_watched() {
-                self.on_watched(partner, context);
             } else if self.has_turns() && self.serve_line()
                 || self.inbox().lender.has_errands() && self.lend()
             {
@@ -535,22 +533,20 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if completion.status == Status::Timeout {
             error = op.timeout_code();
         }
-        if matches!(completion.status, Status::Timeout | Status::Cancelled) && !completion.matched {
+        let unmatched = op.kind == PostKind::Recv && !completion.matched;
+        if unmatched && let Some(why) = self.endpoint.owner().ends.lost(completion.partner) {
+            error = Cause::of_down(why).code();
+        } else if matches!(completion.status, Status::Timeout | Status::Cancelled) && unmatched {
             self.give_up(&op);
         }
         if op.kind != PostKind::Recv && !completion.announced {
             self.unstamp(&op);
         }
-        if let Some(peer) = self.peers.get_mut(op.peer) {
-            if op.kind == PostKind::Recv {
-                self.ops.unlink(&mut peer.receives, index);
-                error = check_source(error, peer.state, completion);
-            }
-            if let State::Disconnect { cause } = peer.state
-                && completion.status == Status::Unreachable
-            {
-                error = cause.code();
-            }
+        if completion.status == Status::Unreachable
+            && let Some(peer) = self.peers.get(op.peer)
+            && let State::Disconnect { cause } = peer.state
+        {
+            error = cause.code();
         }
         self.finish_op(index, error, i64::from(completion.transferred));
     }
@@ -657,22 +653,5 @@ pub(crate) fn code_of(status: Status) -> i32 {
     match status {
         Status::Success => 0,
         other => Error::Transfer(other).code(),
-    }
-}
-
-/// The source is not part of matching. A message from somebody else than the peer the receive was
-/// posted for has been forged with that peer's id, and must not pass for its data.
-#[inline]
-pub(crate) fn check_source(error: i32, state: State, completion: &Completion) -> i32 {
-    let delivered = matches!(completion.status, Status::Success | Status::Truncated);
-    match state.partner() {
-        Some(partner) if delivered && partner != completion.partner => {
-            log::warn!(
-                "a message with bits {:#018x} came from another peer than its id says",
-                completion.bits.0
-            );
-            Cause::Protocol.code()
-        }
-        _ => error,
     }
 }

@@ -14,7 +14,7 @@ use mx_sys::UserMemory;
 #[derive(Debug)]
 pub struct Reports {
     pub(crate) inbox: Inbox,
-    pub(super) ends: Queue<UserMemory>,
+    pub(crate) ends: Queue<UserMemory>,
     /// Sends that waited for their turn and do so no more, in no particular order.
     pub(super) departed: Vec<RequestId>,
     /// What was to be remembered by now, see [`Method::on_due`](super::Method::on_due).

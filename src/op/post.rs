@@ -14,16 +14,18 @@
 //!
 //! Knows nothing of: waiting, threads, C's pointers.
 
-use super::table::{Op, Stage};
+use super::table::{Op, OpIndex, Stage};
+use crate::abi::types::bmi_method_addr;
 use crate::error::Error;
 use crate::match_layout::{MATCH, MessageType, bits};
-use crate::method::{Method, OPERATION_COST, Post, PostKind, Posted, check_source, code_of};
+use crate::method::{Method, OPERATION_COST, Post, PostKind, Posted, code_of};
 use crate::peer::conversation::Conversation;
 use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::PeerKey;
 use mx_proto::port::Port;
 use mx_proto::{self as mx, Clock, Memory, Received};
 use mx_sys::UserMemory;
+use std::ptr::NonNull;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Posts an operation with the peer that its address object stands for. `id` is written before
@@ -135,21 +137,19 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if !abandoned.is_empty() {
             abandoned.take_back(key.id(), post.tag as u32);
         }
-        if peer.state.partner().is_none() || !peer.queued_recvs.is_empty() {
+        let State::Ready(Ready { partner, .. }) = peer.state else {
             return self.queue(key, post, bits, id);
-        }
+        };
         let op = new_op(&post, post.memory.len() as i64, bits, key);
         let Some(index) = self.ops.reserve() else {
             return Err(no_memory("an operation", 192));
         };
         let context = index.number().into();
-        match self.endpoint.recv(bits, MATCH, post.memory, context) {
+        match (self.endpoint).recv_from(partner, bits, MATCH, post.memory, context) {
             Ok(Received::Pending(request)) => {
                 peer.refs += 1;
                 self.ops.commit(index, op, post.addr.as_ptr());
                 self.ops.get_mut(index).stage = Stage::Posted(request);
-                self.ops.push_back(&mut peer.receives, index);
-                peer.watch(&mut self.endpoint);
                 *id = self.ops.id(index);
                 let cut = peer.conversation == Conversation::Cut;
                 self.limit_posted(op.kind, request);
@@ -159,17 +159,18 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 Ok(Posted::Pending)
             }
             Ok(Received::Complete(outcome)) => {
-                let completion = outcome.at_once(context);
-                let size = i64::from(completion.transferred);
-                let error = check_source(code_of(completion.status), peer.state, &completion);
+                let size = i64::from(outcome.transferred);
+                let error = code_of(outcome.status);
                 if error == 0 {
                     return Ok(Posted::Complete { size });
                 }
-                // It failed, but as an operation: it is reported like any other.
-                self.ops.commit(index, op, post.addr.as_ptr());
-                *id = self.ops.id(index);
-                self.done.push(&mut self.ops, index, error, size);
-                Ok(Posted::Pending)
+                self.fail_recv((index, op), post.addr, (error, size), id)
+            }
+            Err(mx::PostError::UnknownPartner) => {
+                // It has gone, and the method has not looked at that yet.
+                let why = self.endpoint.owner().ends.lost(partner);
+                let cause = why.map_or(Cause::Reset, Cause::of_down);
+                self.fail_recv((index, op), post.addr, (cause.code(), 0), id)
             }
             Err(mx::PostError::TooMany) => Err(no_memory("an operation", 192)),
             Err(_) => {
@@ -177,6 +178,21 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 Err(Error::Transfer(mx::Status::Aborted).into())
             }
         }
+    }
+
+    /// A receive has failed in its own post, but as an operation: it is reported like any other.
+    #[cold]
+    fn fail_recv(
+        &mut self,
+        (index, op): (OpIndex, Op),
+        addr: NonNull<bmi_method_addr>,
+        (error, size): (i32, i64),
+        id: &mut i64,
+    ) -> Result<Posted, Box<Error>> {
+        self.ops.commit(index, op, addr.as_ptr());
+        *id = self.ops.id(index);
+        self.done.push(&mut self.ops, index, error, size);
+        Ok(Posted::Pending)
     }
 
     /// The conversation with the peer is cut: an expected send ends at once.

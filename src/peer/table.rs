@@ -26,7 +26,7 @@ use crate::op::table::OpList;
 use crate::unexpected::Note;
 use foldhash::fast::RandomState;
 use mx_proto::ledger::Borrower;
-use mx_proto::{EndpointId, Instant, NicId, PartnerId, Reminder, Target};
+use mx_proto::{EndpointId, Instant, NicId, Reminder, Target};
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU64;
 
@@ -128,8 +128,6 @@ pub struct Peer {
     pub handshake_waits: bool,
     /// When its queues are to be looked through for what has waited for too long.
     pub look_at: Option<(Instant, Reminder)>,
-    /// The partner that the endpoint watches because receives are posted, until it asks.
-    pub watched: Option<PartnerId>,
     /// What it lends us: how many unexpected messages we may send it.
     pub borrower: Borrower,
     /// The loan it told of in the handshake; `None`: it knows no credits.
@@ -156,10 +154,8 @@ pub struct Peer {
     pub queued_sends: OpList,
     /// Unexpected sends that wait for READY, for a ticket or for credits.
     pub queued_requests: OpList,
-    /// Receives that wait for the end of DISCONNECT.
+    /// Receives that wait for READY.
     pub queued_recvs: OpList,
-    /// Receives the endpoint has.
-    pub receives: OpList,
 }
 
 // SAFETY: the pointers are only compared and handed back to the host.
@@ -252,7 +248,6 @@ impl Peers {
             wait_until: None,
             handshake_waits: false,
             look_at: None,
-            watched: None,
             borrower: Borrower::default(),
             told_loan: None,
             words: Words::default(),
@@ -267,7 +262,6 @@ impl Peers {
             queued_sends: OpList::default(),
             queued_requests: OpList::default(),
             queued_recvs: OpList::default(),
-            receives: OpList::default(),
         }));
         self.len += 1;
         self.by_name.insert((target.nic, target.endpoint), key);
