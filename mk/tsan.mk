@@ -18,7 +18,7 @@ tsan:
 	@cargo +nightly --version >/dev/null 2>&1 || { \
 	    echo "tsan: no nightly toolchain: rustup toolchain install nightly --profile minimal"; \
 	    exit 1; }
-	$(TSAN_CARGO) -p mx-sys --test progress --test helper --test endpoint_pair
+	$(TSAN_CARGO) -p mx-sys --test progress --test helper --test endpoint
 	$(TSAN_CARGO) -p mx-sys --lib -- ports::local
 	$(TSAN_CARGO) -p bmi-mx --test races --test faults_instance
 	$(TSAN_CARGO) -p myriexpress --test races

@@ -13,15 +13,16 @@
 //! The guard is part of `export!`, the only way a function gets its C name, so that it cannot be
 //! left out.
 //!
-//! Owns: the guard, the checks, what each kind of function answers when it cannot.
+//! Owns: the guard, the range check (pointers and strings: `mx_sys::arguments`), what each kind of function answers when it cannot.
 //! Knows nothing of: what is exported.
 
 use crate::abi::constants::BMI_EIO;
 use crate::error::Error;
-use libc::{c_char, c_int};
+use libc::c_int;
+use mx_sys::arguments::panic_text;
+pub(crate) use mx_sys::arguments::{optional, required, string};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::NonNull;
 
 /// Declares exported functions. The bodies yield `Result<return type, Box<Error>>`.
 ///
@@ -105,50 +106,13 @@ fn refused(function: &str, error: &Error) {
 
 #[cold]
 fn panicked(function: &str, payload: Box<dyn Any + Send>) -> Error {
-    let what = match (
-        payload.downcast_ref::<&str>(),
-        payload.downcast_ref::<String>(),
-    ) {
-        (Some(text), _) => (*text).to_owned(),
-        (_, Some(text)) => text.clone(),
-        _ => "unknown panic".to_owned(),
-    };
-    let error = Error::Panicked(what);
+    let error = Error::Panicked(panic_text(&*payload).to_owned());
     debug_assert_eq!(error.code(), -BMI_EIO);
     let _ = catch_unwind(AssertUnwindSafe(|| {
         log::error!("{function}: {error}");
         drop(payload);
     }));
     error
-}
-
-/// A pointer that must be there.
-#[inline]
-pub(crate) fn required<T>(what: &'static str, pointer: *mut T) -> Result<NonNull<T>, Box<Error>> {
-    match NonNull::new(pointer) {
-        Some(pointer) if pointer.is_aligned() => Ok(pointer),
-        _ => Err(unusable(what, pointer.addr())),
-    }
-}
-
-/// A pointer that may be null.
-#[inline]
-pub(crate) fn optional<T>(
-    what: &'static str,
-    pointer: *mut T,
-) -> Result<Option<NonNull<T>>, Box<Error>> {
-    match pointer.is_aligned() {
-        true => Ok(NonNull::new(pointer)),
-        false => Err(unusable(what, pointer.addr())),
-    }
-}
-
-#[cold]
-fn unusable(what: &'static str, address: usize) -> Box<Error> {
-    Box::new(match address {
-        0 => Error::Null(what),
-        _ => Error::Misaligned { what, address },
-    })
 }
 
 /// A number from `min` to `max`.
@@ -176,35 +140,6 @@ fn out_of_range(what: &'static str, value: i64, min: i64, max: i64) -> Box<Error
     })
 }
 
-/// A string of at most `limit` bytes, its NUL included.
-///
-/// # Safety
-///
-/// `text` is null, or readable up to its NUL or for `limit` bytes.
-pub(crate) unsafe fn string<'a>(
-    what: &'static str,
-    text: *const c_char,
-    limit: usize,
-) -> Result<Option<&'a str>, Box<Error>> {
-    if text.is_null() {
-        return Ok(None);
-    }
-    // SAFETY: readable as far as strnlen looks (the caller's promise).
-    let len = unsafe { libc::strnlen(text, limit) };
-    if len == limit {
-        return Err(Error::StringTooLong { what, limit }.into());
-    }
-    // SAFETY: strnlen has just read these bytes.
-    let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), len) };
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) => {
-            let at = error.valid_up_to();
-            Err(Error::NotUtf8 { what, at }.into())
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,35 +165,6 @@ mod tests {
         }
         let code: c_int = guard("test", || std::panic::panic_any(Bomb));
         assert_eq!(code, -BMI_EIO);
-    }
-
-    #[test]
-    fn pointers_are_checked_for_null_and_alignment() {
-        let mut word = 0_u64;
-        assert!(required("word", &raw mut word).is_ok());
-        let error = required("word", std::ptr::null_mut::<u64>()).unwrap_err();
-        assert_eq!(error.to_string(), "word is null");
-        assert!(
-            optional("word", std::ptr::null_mut::<u64>())
-                .unwrap()
-                .is_none()
-        );
-        let odd = (&raw mut word).cast::<u8>().wrapping_add(1).cast::<u64>();
-        let error = optional("word", odd).unwrap_err();
-        assert!(error.to_string().ends_with("is not aligned"), "{error}");
-    }
-
-    #[test]
-    fn strings_end_within_their_limit_and_are_utf8() {
-        // SAFETY: all of them are NUL-terminated, or longer than the limit.
-        unsafe {
-            assert_eq!(string("id", c"abc".as_ptr(), 4).unwrap(), Some("abc"));
-            assert_eq!(string("id", std::ptr::null(), 4).unwrap(), None);
-            let error = string("id", c"abc".as_ptr(), 3).unwrap_err();
-            assert_eq!(error.to_string(), "id has no end within 3 bytes");
-            let error = string("id", c"ab\xff".as_ptr(), 10).unwrap_err();
-            assert_eq!(error.to_string(), "id is not UTF-8 at byte 2");
-        }
     }
 
     #[test]

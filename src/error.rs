@@ -17,6 +17,7 @@ use crate::peer_name::ParseError;
 use libc::c_int;
 use mx_proto::Status;
 use mx_proto::port::ConnectError;
+use mx_sys::arguments::BadArgument;
 use mx_sys::nic::ResolveError;
 use mx_sys::{OpenError, SegmentError};
 use std::fmt;
@@ -26,29 +27,8 @@ use std::io;
 /// success, and nothing to drop.
 #[derive(Debug)]
 pub enum Error {
-    /// A pointer that must not be null is.
-    Null(&'static str),
-    /// A pointer is not aligned for what it points to.
-    Misaligned {
-        /// Which argument.
-        what: &'static str,
-        /// Its value.
-        address: usize,
-    },
-    /// A string is longer than the host ever passes, or has no end.
-    StringTooLong {
-        /// Which argument.
-        what: &'static str,
-        /// How long it may be.
-        limit: usize,
-    },
-    /// A string is not UTF-8.
-    NotUtf8 {
-        /// Which argument.
-        what: &'static str,
-        /// The first byte that is wrong, from 0.
-        at: usize,
-    },
+    /// An argument cannot be used.
+    Argument(BadArgument),
     /// A number is outside its range.
     OutOfRange {
         /// Which argument.
@@ -187,10 +167,7 @@ impl Error {
     /// The negative BMI code.
     pub fn code(&self) -> c_int {
         let code = match self {
-            Self::Null(_)
-            | Self::Misaligned { .. }
-            | Self::StringTooLong { .. }
-            | Self::NotUtf8 { .. }
+            Self::Argument(_)
             | Self::OutOfRange { .. }
             | Self::TotalMismatch { .. }
             | Self::SegmentSize { .. }
@@ -303,14 +280,7 @@ fn system_code(error: &io::Error) -> c_int {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Null(what) => write!(f, "{what} is null"),
-            Self::Misaligned { what, address } => {
-                write!(f, "{what} {address:#x} is not aligned")
-            }
-            Self::StringTooLong { what, limit } => {
-                write!(f, "{what} has no end within {limit} bytes")
-            }
-            Self::NotUtf8 { what, at } => write!(f, "{what} is not UTF-8 at byte {at}"),
+            Self::Argument(error) => error.fmt(f),
             Self::OutOfRange {
                 what,
                 value,
@@ -395,6 +365,13 @@ impl From<Status> for Error {
             Status::Cancelled => Self::Cancelled,
             other => Self::Transfer(other),
         }
+    }
+}
+
+impl From<BadArgument> for Box<Error> {
+    #[cold]
+    fn from(reason: BadArgument) -> Self {
+        Self::new(Error::Argument(reason))
     }
 }
 

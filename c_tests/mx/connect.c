@@ -16,7 +16,8 @@
 #include "../support/pattern.h"
 #include "../support/port.h"
 
-static const uint64_t NO_NIC = UINT64_C(0x0123456789abcdef);
+static const uint64_t NO_NIC = UINT64_C(0x0123456789ab);
+static const uint64_t TOO_LONG = UINT64_C(1) << 48; /* a NIC id has 48 bits */
 static const uint32_t NO_ID = 70000; /* ids are TCP ports */
 
 static mx_status_t iconnect(mx_endpoint_t ep, uint32_t id, uint32_t key)
@@ -65,10 +66,12 @@ static void connects_are_refused(struct side *side)
     REFUSED(mx_connect(ep, nic, MX_ANY_ENDPOINT, KEY, patience, &address), MX_BAD_ENDPOINT_ID);
     REFUSED(mx_connect(ep, NO_NIC, id, KEY, patience, &address), MX_NIC_NOT_FOUND);
     REFUSED(mx_connect(ep, 0, id, KEY, patience, &address), MX_NIC_NOT_FOUND);
+    REFUSED(mx_connect(ep, TOO_LONG | nic, id, KEY, patience, &address), MX_NIC_NOT_FOUND);
     REFUSED(mx_connect(ep, nic, id, KEY, patience, NULL), MX_FAILURE);
     CHECK(same_address(address, before));
 
     REFUSED(mx_iconnect(ep, NO_NIC, id, KEY, 1, NULL, &request), MX_NIC_NOT_FOUND);
+    REFUSED(mx_iconnect(ep, TOO_LONG, id, KEY, 1, NULL, &request), MX_NIC_NOT_FOUND);
     CHECK(request == was);
     /* Each failure is told to the handler with the code that mx_connect gives. */
     status = iconnect(ep, id, KEY + 1);
@@ -209,6 +212,56 @@ static void addresses_tell_who_it_is(struct side *side)
     CHECK_THAT(again, ==, session); /* what it says of itself */
     succeed(pair.ep, request, sizeof own);
     pair_close(&pair);
+}
+
+/* What programs of the time send each other in their first message, to be called back. */
+struct name {
+    uint16_t nic_high16;
+    uint16_t endpoint_id;
+    uint32_t nic_low32;
+};
+
+static struct name name_of(mx_endpoint_addr_t address)
+{
+    struct name name;
+    uint64_t nic;
+    uint32_t id;
+
+    OK(mx_decompose_endpoint_addr(address, &nic, &id));
+    name.nic_low32 = (uint32_t)(nic & UINT32_MAX);
+    name.nic_high16 = (uint16_t)(nic >> 32);
+    name.endpoint_id = (uint16_t)id;
+    return name;
+}
+
+static mx_endpoint_addr_t call_back(mx_endpoint_t ep, struct name name)
+{
+    uint64_t nic = (uint64_t)name.nic_high16 << 32 | name.nic_low32;
+    uint32_t patience = (uint32_t)(PATIENCE_MS * slower());
+    mx_endpoint_addr_t address;
+
+    OK(mx_connect(ep, nic, name.endpoint_id, KEY, patience, &address));
+    return address;
+}
+
+static void ids_pass_in_two_halves(struct side *side)
+{
+    mx_endpoint_t a = party_open(), b = open_any();
+    struct name own = name_of(address_of(a)), caller;
+    uint64_t nics[64];
+    uint32_t boards;
+
+    (void)side;
+    OK(mx_get_info(NULL, MX_NIC_COUNT, NULL, 0, &boards, sizeof boards));
+    CHECK(boards > 0 && boards < 64);
+    OK(mx_get_info(NULL, MX_NIC_IDS, NULL, 0, nics, (boards + 1) * (uint32_t)sizeof *nics));
+    for (uint32_t board = 0; board < boards; board++)
+        CHECK(nics[board] != 0 && nics[board] >> 48 == 0);
+    succeed(a, send_to(a, connect_to(a, id_of(b)), &own, sizeof own, 1), sizeof own);
+    succeed(b, receive(b, &caller, sizeof caller, 1, EXACTLY), sizeof caller);
+    exchange(b, call_back(b, caller), a, 1000, 2);
+    OK(mx_close_endpoint(b));
+    party_close(a);
 }
 
 /* ---- disconnect ---- */
@@ -431,6 +484,7 @@ int main(int argc, char **argv)
         SOLO(contexts_belong_to_peers_and_to_the_endpoint_that_set_them, contexts_belong_to_peers),
         PAIR(addresses_tell_nic_endpoint_and_session, addresses_tell_who_it_is,
              addresses_tell_who_it_is),
+        SOLO(nic_ids_have_48_bits_and_pass_in_two_halves, ids_pass_in_two_halves),
         SOLO(disconnect_ends_what_is_under_way_and_the_address, disconnect_ends_everything),
         DIRECTED(a_restarted_peer_keeps_its_context_and_shows_a_new_session, restarts,
                  {"survivor", survivor}, {"short", short_life}),

@@ -3,6 +3,7 @@
 use crate::ids::{EndpointId, MatchBits, NicId, PartnerId, RequestId, SessionId};
 use crate::matching::{Payload, Waiting};
 use crate::status::{DownReason, Kind, Status};
+use std::ops::Deref;
 
 /// Who an endpoint is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,24 +43,18 @@ pub struct Outcome {
 pub struct Completion {
     /// Which request. Stale from now on.
     pub request: RequestId,
-    /// What kind of operation it was.
-    pub kind: Kind,
     /// The word given when it was posted.
     pub context: u64,
-    /// See [`Outcome`].
-    pub status: Status,
-    /// See [`Outcome`].
-    pub partner: PartnerId,
-    /// See [`Outcome`].
-    pub bits: MatchBits,
-    /// See [`Outcome`].
-    pub length: u32,
-    /// See [`Outcome`].
-    pub transferred: u32,
-    /// See [`Outcome`].
-    pub announced: bool,
-    /// See [`Outcome`].
-    pub matched: bool,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+impl Deref for Completion {
+    type Target = Outcome;
+
+    fn deref(&self) -> &Outcome {
+        &self.outcome
+    }
 }
 
 impl Outcome {
@@ -93,15 +88,8 @@ impl Outcome {
     pub fn of(self, request: RequestId, context: u64) -> Completion {
         Completion {
             request,
-            kind: self.kind,
             context,
-            status: self.status,
-            partner: self.partner,
-            bits: self.bits,
-            length: self.length,
-            transferred: self.transferred,
-            announced: self.announced,
-            matched: self.matched,
+            outcome: self,
         }
     }
 }

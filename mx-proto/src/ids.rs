@@ -14,9 +14,21 @@
 
 use std::fmt;
 
-/// A network interface of some host, 64 bits, the same number in every process of the cluster.
+/// A network interface of some host, 48 bits, the same number in every process of the cluster. Programs
+/// pass it on in two halves, of 16 and 32 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct NicId(pub u64);
+
+impl NicId {
+    /// The largest.
+    pub const MAX: Self = Self((1 << 48) - 1);
+
+    /// An id from outside. `None` if it has more than 48 bits.
+    #[inline]
+    pub fn new(id: u64) -> Option<Self> {
+        (id <= Self::MAX.0).then_some(Self(id))
+    }
+}
 
 /// An endpoint of a network interface, as in `mx://host:board:endpoint`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

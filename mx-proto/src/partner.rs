@@ -369,6 +369,8 @@ impl Partners {
 
     pub(crate) fn take(&mut self, id: PartnerId) -> Option<Partner> {
         let partner = self.table.remove(id.index(), id.generation())?;
+        let operations = [partner.kin, partner.connects];
+        debug_assert_eq!(operations, [List::EMPTY; 2], "operations with {id:?}");
         self.places.give_back(partner.source, 1);
         let name = (partner.nic, partner.endpoint);
         if self.by_name.get(&name) == Some(&id) {

@@ -48,7 +48,7 @@ use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, RemoteKey};
 use crate::secret::{NONCE_LEN, Nonce, PROOF_LEN, ProofBytes};
 
 /// Version of everything in this file. Peers with another one are refused in the handshake.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 const MAGIC: [u8; 2] = *b"MX";
 const HELLO_MAGIC: u32 = u32::from_le_bytes(*b"MXs1");
@@ -242,8 +242,9 @@ impl Hello {
     }
 
     /// A later version may append to the body; the first 32 bytes keep their meaning, so that
-    /// whoever speaks another version is told so. What its hello lacks counts as zeros.
-    pub(crate) fn parse(body: &[u8]) -> Option<Self> {
+    /// whoever speaks another version is told so. What its hello lacks counts as zeros. The error says
+    /// what is wrong with it.
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, &'static str> {
         let mut bytes = [0; HELLO_LEN];
         let len = body.len().min(HELLO_LEN);
         bytes[..len].copy_from_slice(&body[..len]);
@@ -254,20 +255,25 @@ impl Hello {
             HELLO_LEAST
         };
         if len < least || u32_at(&bytes, 0) != HELLO_MAGIC {
-            return None;
+            return Err("a malformed introduction");
+        }
+        let (nic, to) = (NicId(u64_at(&bytes, 16)), NicId(u64_at(&bytes, 32)));
+        // Those of other versions are longer.
+        if version == VERSION && nic.max(to) > NicId::MAX {
+            return Err("an introduction with a NIC id of more than 48 bits");
         }
         let mut nonce = [0; NONCE_LEN];
         nonce.copy_from_slice(&bytes[56..72]);
-        Some(Self {
+        Ok(Self {
             version,
             epoch: u16::from_le_bytes([bytes[6], bytes[7]]),
             key: u32_at(&bytes, 8),
             identity: Identity {
                 endpoint: EndpointId(u32_at(&bytes, 12)),
-                nic: NicId(u64_at(&bytes, 16)),
+                nic,
                 session: SessionId(u64_at(&bytes, 24)),
             },
-            to: (NicId(u64_at(&bytes, 32)), EndpointId(u32_at(&bytes, 40))),
+            to: (to, EndpointId(u32_at(&bytes, 40))),
             token: u64_at(&bytes, 48),
             nonce,
         })
@@ -310,7 +316,7 @@ impl ChallengeBody {
         proof.copy_from_slice(&bytes[SAID_LEN..]);
         Some(Self {
             identity: Identity {
-                nic: NicId(u64_at(bytes, 0)),
+                nic: NicId::new(u64_at(bytes, 0))?,
                 session: SessionId(u64_at(bytes, 8)),
                 endpoint: EndpointId(u32_at(bytes, 16)),
             },
@@ -349,11 +355,14 @@ impl ConfirmBody {
         let bytes: &[u8; CONFIRM_LEN] = bytes.try_into().ok()?;
         Some(Self {
             identity: Identity {
-                nic: NicId(u64_at(bytes, 0)),
+                nic: NicId::new(u64_at(bytes, 0))?,
                 session: SessionId(u64_at(bytes, 8)),
                 endpoint: EndpointId(u32_at(bytes, 16)),
             },
-            to: (NicId(u64_at(bytes, 24)), EndpointId(u32_at(bytes, 20))),
+            to: (
+                NicId::new(u64_at(bytes, 24))?,
+                EndpointId(u32_at(bytes, 20)),
+            ),
             token: u64_at(bytes, 32),
             from: Address(u128::from_be_bytes(bytes[40..56].try_into().ok()?)),
         })
@@ -485,8 +494,8 @@ mod tests {
             token: 0x1122_3344_5566_7788,
             nonce: [9; NONCE_LEN],
         };
-        assert_eq!(Hello::parse(&hello.emit()), Some(hello));
-        assert_eq!(Hello::parse(&hello.emit()[..HELLO_LEN - 1]), None);
+        assert_eq!(Hello::parse(&hello.emit()), Ok(hello));
+        assert!(Hello::parse(&hello.emit()[..HELLO_LEN - 1]).is_err());
         let confirm = ConfirmBody {
             identity: hello.identity,
             to: hello.to,
@@ -510,7 +519,7 @@ mod tests {
         let old = Hello::parse(&other.emit()[..HELLO_LEAST]).unwrap();
         assert_eq!((old.version, old.identity), (3, hello.identity));
         assert_eq!(old.token, 0);
-        assert_eq!(Hello::parse(&other.emit()[..HELLO_LEAST - 1]), None);
+        assert!(Hello::parse(&other.emit()[..HELLO_LEAST - 1]).is_err());
         let key = Some(RemoteKey { address: 1, key: 2 });
         for offer in [
             OfferBody {
@@ -526,5 +535,44 @@ mod tests {
         let pull = PullBody { recv_id: 8, len: 9 };
         assert_eq!(PullBody::parse(&pull.emit()), Some(pull));
         assert_eq!(PullBody::parse(&[0; 11]), None);
+    }
+
+    #[test]
+    fn nic_ids_of_more_than_48_bits_are_refused_wherever_they_stand() {
+        let name = |nic| Identity {
+            nic: NicId(nic),
+            endpoint: EndpointId(3),
+            session: SessionId(1),
+        };
+        for (nic, to) in [(1 << 48, 7), (7, 1 << 48), (NicId::MAX.0, NicId::MAX.0)] {
+            let fits = nic <= NicId::MAX.0 && to <= NicId::MAX.0;
+            let mut hello = Hello {
+                version: VERSION,
+                epoch: 1,
+                key: 2,
+                identity: name(nic),
+                to: (NicId(to), EndpointId(7)),
+                token: 4,
+                nonce: [5; NONCE_LEN],
+            };
+            let confirm = ConfirmBody {
+                identity: hello.identity,
+                to: hello.to,
+                token: hello.token,
+                from: Address(6),
+            };
+            let challenge = ChallengeBody {
+                identity: hello.identity,
+                nonce: hello.nonce,
+                proof: [8; PROOF_LEN],
+            };
+            assert_eq!(Hello::parse(&hello.emit()).is_ok(), fits);
+            assert_eq!(ConfirmBody::parse(&confirm.emit()).is_some(), fits);
+            let challenged = ChallengeBody::parse(&challenge.emit()).is_some();
+            assert_eq!(challenged, nic <= NicId::MAX.0);
+            // Whoever speaks an older version is to be told so.
+            hello.version = VERSION - 1;
+            assert_eq!(Hello::parse(&hello.emit()), Ok(hello));
+        }
     }
 }

@@ -16,6 +16,7 @@
 //! Protocol lives in `mx-proto`, which is pure; what C programs see lives above. Here are the
 //! sockets, the shared memory, the clock, the threads and the application's pointers.
 
+pub mod arguments;
 pub mod clock;
 mod descriptors;
 pub mod endpoint_port;

@@ -24,6 +24,8 @@ use crate::handler;
 use crate::handles::{Address, EndpointHandle, RequestHandle};
 use libc::c_char;
 use mx_sys::UserMemory;
+use mx_sys::arguments::{self, BadArgument, panic_text};
+pub(crate) use mx_sys::arguments::{optional, required};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
@@ -114,24 +116,11 @@ fn refused(function: &str, owner: Option<EndpointHandle>, error: &Error) -> mx_r
 #[cold]
 fn panicked(function: &str, payload: Box<dyn Any + Send>) -> mx_return_t {
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        let what = match (
-            payload.downcast_ref::<&str>(),
-            payload.downcast_ref::<String>(),
-        ) {
-            (Some(text), _) => text,
-            (_, Some(text)) => text.as_str(),
-            _ => "unknown panic",
-        };
+        let what = panic_text(&*payload);
         log::error!("{function}: panicked: {what}");
         drop(payload);
     }));
     Code::Failure as mx_return_t
-}
-
-/// A pointer that must be there.
-#[inline]
-pub(crate) fn required<T>(what: &'static str, pointer: *mut T) -> Result<NonNull<T>, Error> {
-    required_or(Code::Failure, what, pointer)
 }
 
 /// A pointer that must be there, with a code of its own for when it is not.
@@ -141,30 +130,7 @@ pub(crate) fn required_or<T>(
     what: &'static str,
     pointer: *mut T,
 ) -> Result<NonNull<T>, Error> {
-    match NonNull::new(pointer) {
-        Some(pointer) if pointer.is_aligned() => Ok(pointer),
-        _ => Err(bad_pointer(code, what, pointer.addr())),
-    }
-}
-
-/// A pointer that may be null.
-#[inline]
-pub(crate) fn optional<T>(
-    what: &'static str,
-    pointer: *mut T,
-) -> Result<Option<NonNull<T>>, Error> {
-    match pointer.is_aligned() {
-        true => Ok(NonNull::new(pointer)),
-        false => Err(bad_pointer(Code::Failure, what, pointer.addr())),
-    }
-}
-
-#[cold]
-fn bad_pointer(code: Code, what: &str, address: usize) -> Error {
-    match address {
-        0 => Error::new(code, format!("{what} is null")),
-        _ => Error::new(code, format!("{what} at {address:#x} is not aligned")),
-    }
+    required(what, pointer).map_err(|error| Error::new(code, error.to_string()))
 }
 
 /// A request that C holds: where the handle is, and the handle.
@@ -193,21 +159,10 @@ pub(crate) unsafe fn string<'a>(
     text: *const c_char,
     limit: usize,
 ) -> Result<&'a str, Error> {
-    if text.is_null() {
-        return Err(bad_pointer(code, what, 0));
-    }
-    // SAFETY: readable as far as strnlen looks (the caller's promise).
-    let len = unsafe { libc::strnlen(text, limit) };
-    if len == limit {
-        let text = format!("{what} has no end within {limit} bytes");
-        return Err(Error::new(code, text));
-    }
-    // SAFETY: strnlen has just read these bytes.
-    let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), len) };
-    std::str::from_utf8(bytes).map_err(|error| {
-        let at = error.valid_up_to();
-        Error::new(code, format!("{what} is not UTF-8 at byte {at}"))
-    })
+    // SAFETY: the caller's promise.
+    let text = unsafe { arguments::string(what, text, limit) };
+    let text = text.and_then(|text| text.ok_or(BadArgument::Null(what)));
+    text.map_err(|error| Error::new(code, error.to_string()))
 }
 
 /// A time-out; `None` is for ever.
@@ -287,33 +242,28 @@ mod tests {
     }
 
     #[test]
-    fn pointers_are_checked_for_null_and_alignment() {
-        let mut word = 0_u64;
-        assert!(required("word", &raw mut word).is_ok());
-        let error = required("word", std::ptr::null_mut::<u64>()).unwrap_err();
-        assert_eq!(error.to_string(), "word is null");
-        assert_eq!(error.code(), Code::Failure);
-        let none = optional("word", std::ptr::null_mut::<u64>()).unwrap();
-        assert!(none.is_none());
-        let odd = (&raw mut word).cast::<u8>().wrapping_add(1).cast::<u64>();
-        let error = required_or(Code::BadInfoVal, "word", odd).unwrap_err();
+    fn an_argument_that_cannot_be_used_has_its_codes() {
+        let null = std::ptr::null_mut::<u64>();
+        let error = required_or(Code::BadInfoVal, "word", null).unwrap_err();
         assert_eq!(error.code(), Code::BadInfoVal);
-        assert!(error.to_string().ends_with("is not aligned"), "{error}");
-        assert!(optional("word", odd).is_err());
-    }
-
-    #[test]
-    fn strings_end_within_their_limit_and_are_utf8() {
-        let code = Code::BadHostnameArgs;
-        // SAFETY: all of them are NUL-terminated, or longer than the limit.
-        unsafe {
-            assert_eq!(string(code, "name", c"abc".as_ptr(), 4).unwrap(), "abc");
-            let error = string(code, "name", std::ptr::null(), 4).unwrap_err();
-            assert_eq!(error.to_string(), "name is null");
-            let error = string(code, "name", c"abc".as_ptr(), 3).unwrap_err();
-            assert_eq!(error.to_string(), "name has no end within 3 bytes");
-            let error = string(code, "name", c"ab\xff".as_ptr(), 10).unwrap_err();
-            assert_eq!(error.to_string(), "name is not UTF-8 at byte 2");
+        assert_eq!(error.to_string(), "word is null");
+        let error = Error::from(BadArgument::Null("word"));
+        assert_eq!(error.code(), Code::Failure);
+        // SAFETY: null, and longer than the limit.
+        let strings = unsafe {
+            let code = Code::BadHostnameArgs;
+            [(std::ptr::null(), 4), (c"abc".as_ptr(), 3)]
+                .map(|(text, limit)| string(code, "name", text, limit))
+        };
+        for (string, why) in strings
+            .into_iter()
+            .zip(["name is null", "name has no end within 3 bytes"])
+        {
+            let error = string.unwrap_err();
+            assert_eq!(
+                (error.code(), error.to_string()),
+                (Code::BadHostnameArgs, why.to_owned())
+            );
         }
     }
 

@@ -7,6 +7,7 @@
 //! Knows nothing of: handlers.
 
 use crate::status::StatusCode;
+use mx_sys::arguments::BadArgument;
 use std::fmt;
 
 /// `mx_return_t`, with MX's numbers.
@@ -95,6 +96,13 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// The return code that tells an error handler of a request that failed.
+impl From<BadArgument> for Error {
+    #[cold]
+    fn from(reason: BadArgument) -> Self {
+        Self::new(Code::Failure, reason.to_string())
+    }
+}
+
 impl From<StatusCode> for Code {
     fn from(status: StatusCode) -> Self {
         match status {

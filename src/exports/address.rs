@@ -6,9 +6,9 @@
 use crate::abi::constants::BMI_MAX_ADDR_LEN;
 use crate::abi::types::bmi_method_addr;
 use crate::boundary::{export, in_range, required, string};
-use crate::error::Error;
 use crate::{instance, logging};
 use libc::{c_char, c_int};
+use mx_sys::arguments::BadArgument;
 
 /// An address range's mask, in bits of an IPv6 address.
 const MAX_NETMASK: i64 = 128;
@@ -26,7 +26,7 @@ export! {
         logging::start();
         // SAFETY: null or a C string, which outlives the call.
         let name = unsafe { string("id_string", id_string, BMI_MAX_ADDR_LEN as usize) }?;
-        let name = name.ok_or(Error::Null("id_string"))?;
+        let name = name.ok_or(BadArgument::Null("id_string"))?;
         let found = instance::lookup(name);
         Ok(found.map_or(std::ptr::null_mut(), |addr| addr.as_ptr()))
     }
@@ -55,7 +55,7 @@ export! {
         let addr = required("addr", addr)?;
         // SAFETY: null or a C string, which outlives the call.
         let wildcard = unsafe { string("wildcard", wildcard, BMI_MAX_ADDR_LEN as usize) }?;
-        let wildcard = wildcard.ok_or(Error::Null("wildcard"))?;
+        let wildcard = wildcard.ok_or(BadArgument::Null("wildcard"))?;
         in_range("netmask", netmask, i64::from(c_int::MIN), MAX_NETMASK)?;
         let inside = instance::query_addr_range(addr, wildcard, netmask)?;
         Ok(inside.into())

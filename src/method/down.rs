@@ -16,9 +16,9 @@ use crate::op::table::OpList;
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{Inbound, PeerKey};
 use crate::peer::words::Words;
+use mx_proto::Clock;
 use mx_proto::ledger::Borrower;
 use mx_proto::port::Port;
-use mx_proto::Clock;
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {

@@ -4,8 +4,8 @@ use crate::match_layout::{MessageType, bits};
 use crate::peer::handshake::REQUEST_MAX;
 use mx_proto::ledger::{self, CREDIT_COST, Control, ControlWord, CreditByte};
 use mx_proto::{
-    Arrival, Completion, EndpointId, Identity, Kind, MatchBits, Memory, NicId, RequestId,
-    SessionId, Status, Verdict,
+    Arrival, EndpointId, Identity, Kind, MatchBits, Memory, NicId, Outcome, SessionId, Status,
+    Verdict,
 };
 use mx_sys::UserMemory;
 
@@ -102,10 +102,8 @@ fn assert_empty(inbox: &mut Inbox) {
 }
 
 fn received(inbox: &mut Inbox, context: u64, length: usize, status: Status) {
-    let completion = Completion {
-        request: RequestId::new(0, 0),
+    let outcome = Outcome {
         kind: Kind::Recv,
-        context,
         status,
         partner: PartnerId::new(0, 0),
         bits: MatchBits(0),
@@ -114,7 +112,7 @@ fn received(inbox: &mut Inbox, context: u64, length: usize, status: Status) {
         announced: true,
         matched: true,
     };
-    inbox.on_received(context, &completion);
+    inbox.on_received(context, &outcome.at_once(context));
 }
 
 fn tags(inbox: &mut Inbox) -> Vec<i32> {

@@ -255,12 +255,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(Received::Pending(id))
     }
 
-    fn early_from(
-        &mut self,
-        from: PartnerId,
-        bits: MatchBits,
-        mask: MatchMask,
-    ) -> Option<Waiting> {
+    fn early_from(&mut self, from: PartnerId, bits: MatchBits, mask: MatchMask) -> Option<Waiting> {
         let waiting = self.core.take_early(from, bits, mask);
         if waiting.is_none() && self.has_work() {
             // Others' messages have been refused.
@@ -273,7 +268,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub fn receives_from(&self, partner: PartnerId) -> impl Iterator<Item = &O::Word> {
         let ops = &self.core.ops;
         let partner = self.core.partners.of(partner);
-        let kin = partner.into_iter().flat_map(|of| ops.of_list(Strand::Kin, &of.kin));
+        let kin = partner
+            .into_iter()
+            .flat_map(|of| ops.of_list(Strand::Kin, &of.kin));
         kin.filter(|id| ops.record(id.index()).from_one)
             .filter_map(|id| ops.word(id))
     }
@@ -292,7 +289,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return None;
         }
         let waiting = self.core.unexpected.take(bits, mask)?;
-        self.recv_waiting(waiting, (NOBODY, None), memory, word).ok()
+        self.recv_waiting(waiting, (NOBODY, None), memory, word)
+            .ok()
     }
 
     /// Throws away the oldest message that is here already and agrees. The send of one that was only

@@ -239,9 +239,12 @@ impl<O: Owner> Core<O> {
         header: &Header,
         body: &[u8],
     ) {
-        let Some(hello) = Hello::parse(body) else {
-            let cookie = from.map_or(0, PartnerId::to_word);
-            return self.violation(link, cookie, "a malformed introduction");
+        let hello = match Hello::parse(body) {
+            Ok(hello) => hello,
+            Err(what) => {
+                let cookie = from.map_or(0, PartnerId::to_word);
+                return self.violation(link, cookie, what);
+            }
         };
         if self.unread_sessions(link, from) {
             let cookie = from.map_or(0, PartnerId::to_word);
@@ -532,8 +535,9 @@ impl<O: Owner> Core<O> {
 
     /// The answer to a Connect of ours.
     pub(super) fn on_reply(&mut self, link: LinkId, from: PartnerId, header: &Header, body: &[u8]) {
-        let Some(hello) = Hello::parse(body) else {
-            return self.violation(link, from.to_word(), "a malformed reply");
+        let hello = match Hello::parse(body) {
+            Ok(hello) => hello,
+            Err(what) => return self.violation(link, from.to_word(), what),
         };
         if self.unread_sessions(link, Some(from)) {
             let what = "replies without reading the answers";

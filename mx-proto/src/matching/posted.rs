@@ -100,35 +100,29 @@ impl Posted {
             }
             return;
         }
+        // Behind every older one: at the end, if it is new; else there are few older ones, for it was the
+        // oldest once.
         let head = head_of(ops, spot.head);
-        if order_of(ops, head.last) < Some(position.order) {
-            ops.record_mut(head.last).links.behind = place;
-            ops.record_mut(place).links.before = head.last;
-            return set_head(
-                ops,
-                spot.head,
-                Head {
-                    last: place,
-                    ..head
-                },
-            );
+        let is_older = |other: u32| order_of(ops, other) < Some(position.order);
+        let (mut before, mut behind) = (head.last, NONE);
+        if !is_older(before) {
+            behind = spot.head;
+            while is_older(behind) {
+                behind = ops.record(behind).links.behind;
+            }
+            before = ops.record(behind).links.before;
         }
-        // There are few older ones, for it was the oldest once.
-        let mut next = spot.head;
-        while order_of(ops, next) < Some(position.order) {
-            next = ops.record(next).links.behind;
-        }
-        let before = ops.record(next).links.before;
-        ops.record_mut(place).links = Links {
-            before,
-            behind: next,
-        };
-        ops.record_mut(next).links.before = place;
+        ops.record_mut(place).links = Links { before, behind };
         if before == NONE {
             set_head(ops, place, head);
             class.replace(ops, spot, place);
         } else {
             ops.record_mut(before).links.behind = place;
+        }
+        if behind == NONE {
+            set_last(ops, spot.head, place);
+        } else {
+            ops.record_mut(behind).links.before = place;
         }
     }
 
@@ -174,17 +168,7 @@ impl Posted {
         let spot = is_end.then(|| self.classes[at].find(ops, self.seed, bits));
         match spot {
             Some(spot) if before == NONE => return self.take_head(ops, at, spot),
-            Some(spot) => {
-                let head = head_of(ops, spot.head);
-                set_head(
-                    ops,
-                    spot.head,
-                    Head {
-                        last: before,
-                        ..head
-                    },
-                );
-            }
+            Some(spot) => set_last(ops, spot.head, before),
             None => ops.record_mut(behind).links.before = before,
         }
         ops.record_mut(before).links.behind = behind;
@@ -295,6 +279,11 @@ fn head_of<O: Owner>(ops: &Ops<O>, place: u32) -> Head {
 #[inline]
 fn set_head<O: Owner>(ops: &mut Ops<O>, place: u32, head: Head) {
     ops.record_mut(place).state.set_head(head);
+}
+
+fn set_last<O: Owner>(ops: &mut Ops<O>, head: u32, last: u32) {
+    let known = head_of(ops, head);
+    set_head(ops, head, Head { last, ..known });
 }
 
 /// Buckets of a new class, a quarter of a kilobyte.

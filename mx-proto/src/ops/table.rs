@@ -276,6 +276,8 @@ impl<O: Owner> Ops<O> {
         let under_way = self.under_way;
         let record = self.get_mut(id)?;
         debug_assert!(record.timer.is_none(), "{id:?} has a timer");
+        let lists = [record.links, record.kin];
+        debug_assert_eq!(lists, [Links::ALONE; 2], "{id:?} is in a list");
         moves::note(record.state.stage(), Stage::Done);
         self.under_way = under_way - 1;
         Some(&mut self.places.record_mut(id.index()).state)

@@ -182,7 +182,7 @@ impl<P: Port<Buffer>> Hostile<P> {
         };
         let present = lives.last().copied().unwrap_or(SessionId(1));
         let (own, theirs) = (self.name_of(self.id), home(&self.world, victim));
-        let nowhere = NicId(self.rng.bits());
+        let nowhere = NicId(self.rng.bits() >> 16);
         let of_victim = EndpointId(victim as u32);
         let any = EndpointId(self.rng.below(1 << 20) as u32);
         let former = self.rng.pick(&lives_or(&lives, present));

@@ -1,9 +1,12 @@
-//! The 64-bit id of a network interface, made from its address.
+//! The 48-bit id of a network interface, made from its address.
 //!
 //! ```text
-//!   IPv4:  4d580004 aabbccdd    tag and address: reversible anywhere
-//!   IPv6:  1 hash (63 bits)     only the way there
+//!            47   32      0
+//!   IPv4:    4d58 aabbccdd      tag and address: reversible anywhere
+//!   IPv6:    1 hash (47 bits)   only the way there
 //! ```
+//!
+//! 48 bits are what programs pass on, as `nic_high16` and `nic_low32`.
 //!
 //! Part of the wire format: the same in every process of the cluster, and never changed.
 //!
@@ -13,11 +16,11 @@ use crate::literal::plain_v4;
 use mx_proto::NicId;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The upper half of an IPv4 interface's id: "MX", 4.
-const IPV4_TAG: u64 = 0x4d58_0004 << 32;
+/// The upper 16 bits of an IPv4 interface's id: "MX".
+const IPV4_TAG: u64 = 0x4d58 << 32;
 
 /// Set in every IPv6 interface's id, clear in every IPv4 one's.
-const IPV6_TAG: u64 = 1 << 63;
+const IPV6_TAG: u64 = 1 << 47;
 
 /// The id of the interface with this address.
 pub(super) fn of_address(address: IpAddr) -> NicId {
@@ -26,7 +29,7 @@ pub(super) fn of_address(address: IpAddr) -> NicId {
         IpAddr::V6(v6) => {
             let bits = v6.to_bits();
             let hash = mix(mix(bits as u64) ^ (bits >> 64) as u64);
-            NicId(IPV6_TAG | hash)
+            NicId(IPV6_TAG | hash & (IPV6_TAG - 1))
         }
     }
 }
@@ -53,16 +56,17 @@ mod tests {
 
     #[test]
     fn ids_of_ipv4_addresses_contain_them() {
-        assert_eq!(id("192.0.2.77"), NicId(0x4d58_0004_c000_024d));
+        assert_eq!(id("192.0.2.77"), NicId(0x4d58_c000_024d));
         assert_eq!(id("::ffff:192.0.2.77"), id("192.0.2.77"));
         assert_eq!(v4(id("192.0.2.77")), Some(Ipv4Addr::new(192, 0, 2, 77)));
-        assert_eq!(v4(NicId(0x4d58_0005_c000_024d)), None);
+        assert_eq!(v4(NicId(0x4d59_c000_024d)), None);
     }
 
     #[test]
     fn ids_of_ipv6_addresses_never_change() {
         let nic = id("2001:db8::1");
-        assert_eq!(nic, NicId(IPV6_TAG | mix(mix(1) ^ 0x2001_0db8_0000_0000)));
+        assert_eq!(mix(mix(1) ^ 0x2001_0db8_0000_0000), 0x69e8_05ae_e61d_c0f2);
+        assert_eq!(nic, NicId(0x85ae_e61d_c0f2));
         assert_eq!(mix(1), 0x5692_161d_100b_05e5);
         assert_eq!(v4(nic), None);
     }

@@ -92,7 +92,7 @@ impl Page {
             own_pid,
             board,
             endpoint: EndpointId(endpoint),
-            nic: NicId(word(bytes, layout::NIC_AT)?),
+            nic: NicId::new(word(bytes, layout::NIC_AT)?)?,
             session: SessionId(word(bytes, layout::SESSION_AT)?),
             opened: UNIX_EPOCH.checked_add(opened)?,
             ports: OpenPorts {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 fn identity(session: u64) -> Identity {
     Identity {
-        nic: NicId(0x4d58_0004_c000_0201),
+        nic: NicId(0x4d58_c000_0201),
         endpoint: EndpointId(7),
         session: SessionId(session),
     }

@@ -242,6 +242,10 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         context: usize,
         hidden: bool,
     ) -> Result<RequestHandle, Error> {
+        if nic > NicId::MAX {
+            let what = format!("{:#x} is no NIC id: it has more than 48 bits", nic.0);
+            return Err(Error::new(Code::NicNotFound, what));
+        }
         let owner = match hidden {
             true => Owner::Hidden,
             false => Owner::Program,

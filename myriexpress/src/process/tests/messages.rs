@@ -89,12 +89,21 @@ fn connecting_tells_why_it_failed() {
 #[test]
 fn a_nic_nobody_knows_is_refused_at_once() {
     let a = opened(PortChoice::Tcp);
-    let nowhere = NicId(u64::MAX);
-    assert_eq!(
-        code(iconnect(a.0, nowhere, 0, KEY, 0, 0)),
-        Code::NicNotFound
-    );
-    assert_eq!(code(connect(a.0, nowhere, 0, KEY, LONG)), Code::NicNotFound);
+    for (nowhere, why) in [
+        (
+            NicId(0xffff_1234_5678),
+            "nobody knows the NIC id 0xffff12345678",
+        ),
+        (
+            NicId(1 << 48),
+            "0x1000000000000 is no NIC id: it has more than 48 bits",
+        ),
+    ] {
+        let posted = iconnect(a.0, nowhere, 0, KEY, 0, 0).unwrap_err();
+        assert_eq!(posted.code(), Code::NicNotFound);
+        assert_eq!(posted.to_string(), why);
+        assert_eq!(code(connect(a.0, nowhere, 0, KEY, LONG)), Code::NicNotFound);
+    }
     assert_eq!(test_any(a.0, 0, 0), Ok(None));
 }
 

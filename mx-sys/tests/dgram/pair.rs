@@ -1,16 +1,13 @@
 //! Endpoints over datagrams in one process: kernel UDP on the loopback, with faults and without.
 
-mod dgram_common;
-mod node;
-
-use dgram_common::{
+use crate::dgram_common::{
     a_successor_is_another_one, links, nobody_is_left_where, only_tcp_leads_there, settles,
 };
+use crate::node::traffic::{exchange, stream};
+use crate::node::{Node, pattern};
 use mx_proto::{Config, PartnerId, Route, Status};
 use mx_sys::ports::dgram::faults::FaultPlan;
 use mx_sys::{EndpointChoice, OpenOptions, ROUTE_DGRAM, ROUTE_TCP};
-use node::traffic::{exchange, stream};
-use node::{Node, pattern};
 use std::net::{IpAddr, Ipv4Addr};
 
 fn options(policy: Route, faults: Option<&str>) -> OpenOptions {

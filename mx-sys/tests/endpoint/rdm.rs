@@ -2,14 +2,12 @@
 //!
 //! Needs libfabric1 (`make deps`).
 
-mod node;
-
+use crate::node::traffic::{exchange, stream};
+use crate::node::{LONG, Node, NotConnected, pattern, pending};
 use mx_proto::{Config, Down, DownReason, PartnerId, Route, Status};
 use mx_sys::{
     EndpointChoice, OpenError, OpenOptions, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, RdmOptions,
 };
-use node::traffic::{exchange, stream};
-use node::{LONG, Node, NotConnected, pattern, pending};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 

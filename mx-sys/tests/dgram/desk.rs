@@ -2,18 +2,15 @@
 //! libfabric that is installed, as if its addresses followed from nothing, and cards made up in
 //! memory.
 
-mod dgram_common;
-mod node;
-
-use dgram_common::{
+use crate::dgram_common::{
     a_successor_is_another_one, nobody_is_left_where, only_tcp_leads_there, settles,
 };
+use crate::node::traffic::{exchange, stream};
+use crate::node::{LONG, Node, pattern};
 use libfabric_fake::{Fake, Shape};
 use mx_proto::{Config, PartnerId, Route, Status};
 use mx_sys::ports::dgram::BackendChoice;
 use mx_sys::{EndpointChoice, OpenOptions, ROUTE_DGRAM, ROUTE_TCP};
-use node::traffic::{exchange, stream};
-use node::{LONG, Node, pattern};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 

@@ -1,13 +1,11 @@
 //! What comes over TCP and is none of ours: counted, dropped, nothing lost for anybody else.
 
-mod tcp_common;
-
+use crate::tcp_common::*;
 use mx_proto::port::{LinkDown, Port};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::FromRawFd;
 use std::time::Duration;
-use tcp_common::*;
 
 fn raw(node: &Node) -> TcpStream {
     let socket = TcpStream::connect(("127.0.0.1", node.port.local_port())).unwrap();

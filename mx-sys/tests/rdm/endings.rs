@@ -1,9 +1,7 @@
 //! How the rdm port gives up: registrations that are busy, breakdowns, and peers that are told.
 
-mod direct;
-
-use direct::made_up::{nodes, nodes_with, shapes};
-use direct::nodes::{Nodes, pattern};
+use crate::direct::made_up::{nodes, nodes_with, shapes};
+use crate::direct::nodes::{Nodes, pattern};
 use libfabric_fake::{Fake, Faults, Shape};
 use mx_proto::Status;
 use mx_sys::ports::rdm::RdmOptions;

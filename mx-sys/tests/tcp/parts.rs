@@ -1,13 +1,11 @@
 //! Packets of which a part has come: what a port keeps of them, and what it leaves to the kernel.
 
-mod tcp_common;
-
+use crate::tcp_common::*;
 use mx_proto::port::{Close, LinkDown, Port};
 use mx_sys::ports::tcp::TcpPort;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::time::Duration;
-use tcp_common::*;
 
 const BODY: usize = 32 * 1024;
 

@@ -1,12 +1,10 @@
 //! Endpoints on machines with different fabric hardware, which is made up: who finds whom, and how.
 
-mod node;
-
+use crate::node::{Node, NotConnected, pattern, pending};
 use libfabric_fake::{Fake, Shape};
 use libfabric_sys::Library;
 use mx_proto::{Config, Route, Status};
 use mx_sys::{EndpointChoice, OpenOptions, ROUTE_RDM, RdmOptions};
-use node::{Node, NotConnected, pattern, pending};
 use std::net::{IpAddr, Ipv4Addr};
 
 fn on(library: Library) -> Node {

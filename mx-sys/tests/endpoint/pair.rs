@@ -1,7 +1,7 @@
 //! Two endpoints in one process over each of the ports, and one that talks to itself.
 
-mod node;
-
+use crate::node::traffic::stream;
+use crate::node::{KEY, LONG, Node, NotConnected, pattern, pending, waiting};
 use mx_proto::port::ConnectError;
 use mx_proto::{
     Config, Down, DownReason, EndpointId, MatchBits, NicId, PartnerId, Posted, Route, Status,
@@ -9,8 +9,6 @@ use mx_proto::{
 };
 use mx_sim::Cancelled;
 use mx_sys::{EndpointChoice, OpenError, OpenOptions, PortMap, ROUTE_LOCAL, ROUTE_TCP, nic};
-use node::traffic::stream;
-use node::{KEY, LONG, Node, NotConnected, pattern, pending, waiting};
 use std::time::Duration;
 
 /// Two connected nodes; the partner is the second one as the first one sees it.

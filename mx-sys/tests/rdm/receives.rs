@@ -5,10 +5,8 @@
 //!   node 1 ----------- + --> node 0: [ frame of 1 | half a frame of n: failed | frame of 1 | ...
 //! ```
 
-mod direct;
-
-use direct::made_up::nodes;
-use direct::nodes::pattern;
+use crate::direct::made_up::nodes;
+use crate::direct::nodes::pattern;
 use libfabric_fake::{Death, Fake, Faults, Shape};
 use libfabric_sys::abi::FI_ECONNRESET;
 use mx_proto::Status;

@@ -1,11 +1,9 @@
 //! Small packets over TCP: order, sizes, room, sleeping.
 
-mod tcp_common;
-
+use crate::tcp_common::*;
 use mx_proto::port::{Port, SendError, Sent};
 use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, TcpStream};
-use tcp_common::*;
 
 #[test]
 fn packets_arrive_whole_and_in_order_over_both_families() {

@@ -5,17 +5,14 @@
 //!   Stranger --- HostPorts, no endpoint ---- card over TCP, then packets of its own ---> Node
 //! ```
 
-mod ear;
-mod node;
-
-use ear::{Ear, Hearing};
+use crate::ear::{Ear, Hearing};
+use crate::node::{KEY, LONG, Node};
 use libfabric_fake::{Fake, Shape};
 use libfabric_sys::Library;
 use mx_proto::port::{Body, Close, HeaderBytes, LinkDown, Port};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{Config, Identity, LinkId, NicId, Route, SessionId, Source, Status};
 use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenOptions, ROUTE_RDM, RdmOptions, nic};
-use node::{KEY, LONG, Node};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 

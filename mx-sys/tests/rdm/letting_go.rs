@@ -10,10 +10,8 @@
 //! The made-up provider knows what it was given, and says so when it is asked ([`Fake::holds`]). The
 //! buffer is then overwritten and compared later: what the provider wrote would show.
 
-mod direct;
-
-use direct::made_up::{nodes, shapes};
-use direct::nodes::{Nodes, pattern};
+use crate::direct::made_up::{nodes, shapes};
+use crate::direct::nodes::{Nodes, pattern};
 use libfabric_fake::{Death, Fake, Faults, Shape};
 use mx_proto::{PartnerId, RequestId, Status};
 use mx_sim::Cancelled;

@@ -1,12 +1,10 @@
 //! Endpoints on one host when the shared memory of one of them is used up: the others come over TCP,
 //! and nobody notices.
 
-mod node;
-
+use crate::node::{Node, NotConnected, pattern};
 use mx_proto::{Config, Route, Status};
 use mx_sys::ports::local::{LocalOptions, LocalStats};
 use mx_sys::{EndpointChoice, OpenOptions, ROUTE_LOCAL};
-use node::{Node, NotConnected, pattern};
 use std::time::Duration;
 
 const LIMIT: usize = 4 << 20;
@@ -31,7 +29,7 @@ fn stats(node: &Node) -> LocalStats {
 fn check(from: &Node, to: &Node, partner: mx_proto::PartnerId, bits: u64, len: usize) {
     let sent = pattern(len, bits + 1);
     let mut got = vec![0; len];
-    node::waiting(to.post(bits, &mut got, bits));
+    crate::node::waiting(to.post(bits, &mut got, bits));
     assert_eq!(from.send_all(partner, bits, &sent), Status::Success);
     assert_eq!(to.done(bits).status, Status::Success);
     assert!(got == sent);

@@ -1,9 +1,7 @@
 //! The rdm port over providers this machine does not have, made up, with and without faults.
 
-mod direct;
-
-use direct::made_up::{nodes, shapes};
-use direct::nodes::{Nodes, pattern};
+use crate::direct::made_up::{nodes, shapes};
+use crate::direct::nodes::{Nodes, pattern};
 use libfabric_fake::{Fake, Faults, Shape};
 use mx_proto::Status;
 

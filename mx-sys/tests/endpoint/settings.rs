@@ -1,11 +1,9 @@
 //! Endpoints opened as settings say, and what their messages travel over.
 
-mod node;
-
+use crate::node::Node;
 use libfabric_fake::{Fake, Shape};
 use mx_proto::{Route, Status};
 use mx_sys::{EndpointChoice, OpenOptions, RdmOptions, Settings};
-use node::Node;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// What a program that sets these variables opens.

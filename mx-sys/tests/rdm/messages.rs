@@ -3,9 +3,7 @@
 //! Among them every scenario of libfabric's own functional tests in which one of its providers
 //! hangs, fails or crashes: there each is a test of the provider, here of what we make of it.
 
-mod direct;
-
-use direct::nodes::{Nodes, pattern};
+use crate::direct::nodes::{Nodes, pattern};
 use mx_proto::{Config, MatchBits, MatchMask, Status};
 use mx_sim::Cancelled;
 

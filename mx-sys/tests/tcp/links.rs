@@ -1,7 +1,6 @@
 //! Links over TCP coming and going: dialling, closing, dying.
 
-mod tcp_common;
-
+use crate::tcp_common::*;
 use mx_proto::LinkId;
 use mx_proto::port::{Close, ConnectError, LinkDown, Port, SendError};
 use mx_sys::ports::tcp::TcpPort;
@@ -9,7 +8,6 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
-use tcp_common::*;
 
 #[test]
 fn a_second_port_at_the_same_number_is_refused() {

@@ -1,12 +1,10 @@
 //! Large bodies over TCP: placed directly, in parts, withdrawn and abandoned.
 
-mod tcp_common;
-
+use crate::tcp_common::*;
 use mx_proto::Memory;
 use mx_proto::port::{Body, LinkDown, Port, SendError, Sent};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpStream};
-use tcp_common::*;
 
 const LARGE: usize = 1 << 20;
 

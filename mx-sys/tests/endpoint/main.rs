@@ -1,0 +1,13 @@
+//! Whole endpoints, and how they choose among their ports.
+
+#[path = "../ear/mod.rs"]
+mod ear;
+#[path = "../node/mod.rs"]
+mod node;
+
+mod fabrics;
+mod local_limit;
+mod pair;
+mod rdm;
+mod settings;
+mod strangers;

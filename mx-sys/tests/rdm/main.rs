@@ -1,0 +1,10 @@
+//! The rdm port by itself: over the provider of this machine, and over made-up ones.
+
+#[path = "../direct/mod.rs"]
+mod direct;
+
+mod endings;
+mod letting_go;
+mod messages;
+mod receives;
+mod shapes;
