@@ -91,8 +91,8 @@ impl Owner for Host {
         self.ends.keep(ops, op, how);
     }
 
-    fn down(&mut self, down: Down) {
-        self.ends.down(down);
+    fn down(&mut self, _: &mut Ops<Self>, down: Down) {
+        self.ends.keep_down(down);
     }
 
     fn has_news(&self) -> bool {

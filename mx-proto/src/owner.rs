@@ -45,7 +45,7 @@ pub trait Owner: Sized {
 
     /// A partner is gone, not by our own [`disconnect`](crate::Endpoint::disconnect). Its operations
     /// have completed; the id is stale.
-    fn down(&mut self, down: Down);
+    fn down(&mut self, ops: &mut Ops<Self>, down: Down);
 
     /// A message has arrived, with its data or as an offer, and its sender had the credit for it.
     /// Called once for each, before anything else becomes of it, also when it finds a posted receive
@@ -115,6 +115,12 @@ impl<M> Queue<M> {
         self.downs.pop_front()
     }
 
+    /// Keeps the loss of a partner, for an owner that has this in it.
+    #[inline]
+    pub fn keep_down(&mut self, down: Down) {
+        self.downs.push_back(down);
+    }
+
     /// The completion of one operation, out of its turn.
     pub fn take(&mut self, request: RequestId) -> Option<Completion> {
         let mut all = self.completions.iter();
@@ -134,8 +140,8 @@ impl<M: Memory + fmt::Debug> Owner for Queue<M> {
     }
 
     #[inline]
-    fn down(&mut self, down: Down) {
-        self.downs.push_back(down);
+    fn down(&mut self, _: &mut Ops<Self>, down: Down) {
+        self.keep_down(down);
     }
 
     fn arrived<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict<M> {

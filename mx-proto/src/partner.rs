@@ -84,10 +84,6 @@ pub(crate) struct Partner {
 pub(crate) struct Vigil {
     /// Something has come from it since the last step.
     pub(crate) heard: bool,
-    /// The layer above wants it watched.
-    pub(crate) wanted: bool,
-    /// There are operations with it; only true while that is being found out.
-    pub(crate) busy: bool,
     /// Steps in a row in which nothing came.
     pub(crate) silent: u8,
     /// A ping, or a pong, stands in `control`.

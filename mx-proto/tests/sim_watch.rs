@@ -6,7 +6,8 @@ use mx_proto::port::{LinkDown, Port};
 use mx_proto::reliability::{Reliable, ReliableConfig};
 use mx_proto::{
     Completion, Config, Down, DownReason, Endpoint, EndpointId, Identity, Instant, MatchBits,
-    MatchMask, NicId, PartnerId, Posted, RequestId, Route, SendMode, SessionId, Status, Target,
+    MatchMask, NicId, PartnerId, Posted, Received, RequestId, Route, SendMode, SessionId, Status,
+    Target,
 };
 use mx_sim::scenario::key;
 use mx_sim::world::{NodeId, World};
@@ -25,9 +26,6 @@ struct Side<P = SimPort<Buffer>> {
     endpoint: Endpoint<P, VirtualClock, Queue<Buffer>>,
     completions: Vec<(Instant, Completion)>,
     down: Vec<(Instant, DownReason)>,
-    /// What it answers when it is asked whether it still wants a partner watched.
-    wants: bool,
-    asked: u32,
     world: World,
 }
 
@@ -40,10 +38,6 @@ impl<P: Port<Buffer>> Drive for Side<P> {
         }
         while let Some(Down { reason, .. }) = self.endpoint.owner_mut().next_down() {
             self.down.push((now, reason));
-        }
-        while let Some((partner, _)) = self.endpoint.poll_watched() {
-            self.asked += 1;
-            self.endpoint.watch(partner, self.wants);
         }
         busy
     }
@@ -127,8 +121,6 @@ impl<P: Port<Buffer>> Rig<P> {
                 ),
                 completions: Vec::new(),
                 down: Vec::new(),
-                wants: true,
-                asked: 0,
                 world: world.clone(),
             });
         }
@@ -176,6 +168,17 @@ impl<P: Port<Buffer>> Rig<P> {
         let (bits, mode) = (MatchBits(1), SendMode::Synchronous);
         match self.side(0).endpoint.send(to, bits, memory, 5, mode) {
             Ok(Posted::Pending(request)) => request,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A receive from nobody else, that nothing comes for.
+    fn recv_from(&mut self, node: NodeId, partner: PartnerId) -> RequestId {
+        let memory = Buffer::new(vec![0; 10]);
+        let (bits, mask) = (MatchBits(77), MatchMask::EXACT);
+        let endpoint = &mut self.side(node).endpoint;
+        match endpoint.recv_from(partner, bits, mask, memory, 6) {
+            Ok(Received::Pending(request)) => request,
             other => panic!("{other:?}"),
         }
     }
@@ -321,7 +324,7 @@ fn partners_that_are_both_away_at_times_keep_each_other() {
         let (mut rig, partner) = Rig::new(seed, timeout);
         rig.send(partner, 10);
         let back = rig.side(1).endpoint.partner_of(NIC, EndpointId(0));
-        rig.side(1).endpoint.watch(back.expect("a partner"), true);
+        rig.recv_from(1, back.expect("a partner"));
         let mut rng = rig.world.fork_rng();
         for _ in 0..50 {
             // At the same time, for as long as one likes.
@@ -341,15 +344,13 @@ fn partners_that_are_both_away_at_times_keep_each_other() {
 }
 
 #[test]
-fn a_partner_that_is_watched_for_the_layer_above_is_lost_without_any_operation() {
+fn a_partner_that_only_a_receive_waits_for_is_lost_and_the_receive_with_it() {
     let timeout = millis(320);
     let (mut rig, partner) = Rig::new(3, timeout);
-    rig.side(0).endpoint.watch(partner, true);
+    let receive = rig.recv_from(0, partner);
     rig.run(timeout * 10);
     assert_eq!(rig.side(0).down, []);
-    // Asked in the steps in which nothing came: four of five.
-    let asked = rig.side(0).asked;
-    assert!((100..=160).contains(&asked), "{asked}");
+    assert_eq!(rig.side(0).completions, []);
     let began = rig.world.now();
     rig.cluster.stall(1, timeout * 9);
     rig.run(timeout * 2);
@@ -359,16 +360,18 @@ fn a_partner_that_is_watched_for_the_layer_above_is_lost_without_any_operation()
         (timeout / 2..=timeout + millis(10)).contains(&took),
         "{took:?}"
     );
+    let (_, done) = rig.side(0).completions.pop().expect("it has ended");
+    assert_eq!((done.request, done.status), (receive, Status::Timeout));
+    assert!(!done.matched);
 }
 
 #[test]
-fn a_partner_the_layer_above_wants_no_more_is_left_alone() {
+fn a_partner_whose_receive_was_called_off_is_left_alone() {
     let timeout = millis(320);
     let (mut rig, partner) = Rig::new(3, timeout);
-    rig.side(0).endpoint.watch(partner, true);
-    rig.side(0).wants = false;
+    let receive = rig.recv_from(0, partner);
+    assert!(rig.side(0).endpoint.end(receive, Status::Cancelled));
     rig.run(timeout);
-    assert_eq!(rig.side(0).asked, 1);
     assert_eq!(rig.side(0).endpoint.deadline(), None);
     rig.cluster.stall(1, timeout * 9);
     rig.run(timeout * 3);
@@ -391,7 +394,7 @@ fn a_dead_partner_that_is_waited_for_is_missed_at_once_where_its_machine_says_so
         let idle = [0, 10, 500, 3_000, 30_000][seed as usize % 5];
         rig.run(millis(idle));
         match seed % 3 {
-            0 => rig.side(0).endpoint.watch(partner, true),
+            0 => drop(rig.recv_from(0, partner)),
             1 => drop(rig.send(partner, 10)),
             _ => drop(rig.send(partner, 300_000)),
         }
@@ -410,7 +413,7 @@ fn a_dead_partner_that_is_waited_for_is_missed_at_once_where_its_machine_says_so
 #[test]
 fn a_partner_that_nobody_waits_for_any_more_is_asked_as_seldom_as_before() {
     let (mut rig, partner) = Rig::over_datagrams(1, millis(1_600));
-    rig.side(0).endpoint.watch(partner, true);
+    let receive = rig.recv_from(0, partner);
     rig.run(millis(5_000));
     let sent = |rig: &mut Rig<_>| {
         let side: &mut Side<Reliable<SimDatagrams>> = rig.side(0);
@@ -420,7 +423,7 @@ fn a_partner_that_nobody_waits_for_any_more_is_asked_as_seldom_as_before() {
     rig.run(millis(5_000));
     let watched = sent(&mut rig) - before;
     assert!(watched >= 50, "{watched}");
-    rig.side(0).wants = false;
+    assert!(rig.side(0).endpoint.end(receive, Status::Cancelled));
     rig.run(millis(500));
     let before = sent(&mut rig);
     rig.run(millis(5_000));

@@ -18,11 +18,11 @@
 mod node;
 
 use mx_proto::{
-    Completion, Config, Down, DownReason, EndpointId, Identity, NicId, PartnerId, Received,
-    SessionId, Status, Target,
+    Completion, Config, Down, DownReason, EndpointId, Identity, MatchBits, MatchMask, NicId,
+    PartnerId, Received, SessionId, Status, Target,
 };
 use mx_sys::ports::dgram::BackendChoice;
-use mx_sys::{EndpointChoice, OpenOptions, ROUTE_DGRAM};
+use mx_sys::{EndpointChoice, MallocBuffer, OpenOptions, ROUTE_DGRAM, UserMemory};
 use node::{LONG, Node, NotConnected, pattern, pending};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
@@ -201,7 +201,10 @@ fn a_killed_peer_that_is_only_waited_for(way: Way) {
     };
     let one = |wait: &u64| {
         let (node, server, to) = with_server(way);
-        node.shared.lock().endpoint.watch(to, true);
+        let memory = UserMemory::owned(MallocBuffer::new(8).unwrap()).0;
+        let (bits, mask) = (MatchBits(NOWHERE), MatchMask::EXACT);
+        let receive = (node.shared.lock().endpoint).recv_from(to, bits, mask, memory, 1);
+        assert!(matches!(receive, Ok(Received::Pending(_))));
         std::thread::sleep(Duration::from_millis(*wait));
         let begin = Instant::now();
         server.signal(libc::SIGKILL);

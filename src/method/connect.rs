@@ -166,7 +166,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         self.know_partner(key, partner);
         self.move_to(key, State::Wait(Wait::Requested { partner }));
-        self.post_queued_recvs(key);
         // Whether it knows what to do with them, its answer says.
         let loan = self.inbox_mut().promise_to(key);
         let body = ConnReq::emit(&self.name, Extension { loan: Some(loan) });
@@ -363,7 +362,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 };
                 self.move_to(key, State::Wait(wait));
                 self.note_loan(key, told_loan);
-                self.post_queued_recvs(key);
             }
             Err(reason) => {
                 self.endpoint.set_partner_context(partner, 0);
@@ -437,26 +435,18 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             self.catch_up(key);
         }
         self.flush(key);
-        if self
-            .peers()
-            .get(key)
-            .is_some_and(|peer| !peer.receives.is_empty())
-        {
-            // They may have been posted when it was another partner of ours.
-            self.watch(key);
-        }
     }
 
-    /// Gives queued receives to the endpoint, if the peer's state allows it.
+    /// Gives queued receives to the endpoint, if the peer is ready.
     pub(crate) fn post_queued_recvs(&mut self, key: PeerKey) {
         loop {
             let (host, ops) = self.endpoint.split();
             let Some(peer) = host.peers.get_mut(key) else {
                 return;
             };
-            if peer.state.partner().is_none() {
+            let State::Ready(Ready { partner, .. }) = peer.state else {
                 return;
-            }
+            };
             let Some(op) = peer.queued_recvs.first(ops) else {
                 return;
             };
@@ -465,9 +455,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 return;
             };
             let bits = bits(MessageType::Expected, key.id(), word.tag);
-            match self.endpoint.unpark_recv(op, bits, MATCH) {
-                Ok(()) => self.list_receive(key, op),
-                Err(error) => self.fail(op, code_of_post(error)),
+            if let Err(error) = self.endpoint.unpark_recv(op, Some(partner), bits, MATCH) {
+                self.fail(op, code_of_post(error));
             }
         }
     }
@@ -480,16 +469,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// `from`, which was reaching out, turned out to be `into`.
     fn merge(&mut self, from: PeerKey, into: PeerKey) {
-        let Some(peer) = self.peers().get(from) else {
-            return;
-        };
         log::debug!(
             "peer {} is peer {} under another name",
             from.id(),
             into.id()
         );
-        // Only after a second attempt are there any: they carry an id the other side has forgotten.
-        let posted = peer.receives.all(self.endpoint.ops());
         let (host, ops) = self.endpoint.split();
         let Some(peer) = host.peers.get_mut(from) else {
             return;
@@ -504,7 +488,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 cause: Cause::Reset,
             },
         );
-        self.withdraw(&posted);
         self.peers_mut().rename(from, into);
         self.inbox_mut().rename(from, into);
         let (host, ops) = self.endpoint.split();

@@ -83,9 +83,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let Some(peer) = self.peers().get(key) else {
             return Vec::new();
         };
-        let lists = [&peer.queued_recvs, &peer.receives].into_iter();
         let ops = self.endpoint.ops();
-        let mut found: Vec<_> = lists.flat_map(|list| list.all(ops)).collect();
+        let mut found = peer.queued_recvs.all(ops);
+        if let Some(partner) = peer.state.partner() {
+            found.extend(self.endpoint.receives_from(partner));
+        }
         found.retain(|op| ops.word(*op).is_some_and(|word| word.provisional));
         found
     }

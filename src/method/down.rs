@@ -1,7 +1,7 @@
 //! How peers are lost, and found again.
 //!
 //! ```text
-//!   cause ---> DISCONNECT   queued operations complete, posted receives are withdrawn
+//!   cause ---> DISCONNECT   queued operations complete
 //!                  |        (what the endpoint still has completes by itself)
 //!                  v  last reference
 //!                INIT       what was posted meanwhile starts a new connection
@@ -83,7 +83,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         // Kept until everything below is done.
         peer.refs += 1;
         let queued = peer.take_queued(ops);
-        let receives = peer.receives.all(ops);
         self.move_to(key, State::Disconnect { cause });
         if let Some(request) = connect
             && self.endpoint.cancel_unmatched(request)
@@ -91,23 +90,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             self.release(key);
         }
         self.fail_all(queued, cause.code());
-        // First the partner: it would take a withdrawn receive that its message had matched for one
-        // that was not wanted, and its send for failed, before it heard of the end.
         if let Some(partner) = partner {
             self.endpoint.set_partner_context(partner, 0);
             if tell {
                 self.endpoint.disconnect(partner);
             }
         }
-        self.withdraw(&receives);
         self.release(key);
-    }
-
-    /// Ends posted receives as the operations of a partner that is lost; they complete with its cause.
-    pub(super) fn withdraw(&mut self, receives: &[RequestId]) {
-        for &op in receives {
-            self.endpoint.end(op, Status::Unreachable);
-        }
     }
 
     /// An operation of the host's that the endpoint has and that is in no queue ends with this code.

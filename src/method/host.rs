@@ -10,19 +10,22 @@
 //! ended, and lost partners, until the method looks; which sends wait no more.
 //! Knows nothing of: handshakes.
 
-use super::{PostKind, Settings, check_source, code_of};
+use super::{PostKind, Settings, code_of};
 use crate::abi::constants::BMI_MAX_CONTEXTS;
 use crate::match_layout::MessageType;
 use crate::op::places::Blocks;
 use crate::op::word::{Role, Word};
-use crate::peer::state::State;
+use crate::peer::state::{Cause, State};
 use crate::peer::table::{PeerKey, Peers};
 use crate::unexpected::Inbox;
 use libc::c_void;
 use mx_proto::flow::Lane;
 use mx_proto::ledger::{self, CreditByte};
 use mx_proto::ops::{List, Ops};
-use mx_proto::{Arrival, Down, MatchBits, Outcome, Owner, RequestId, Source, Status, Verdict};
+use mx_proto::{
+    Arrival, Down, DownReason, MatchBits, Outcome, Owner, PartnerId, RequestId, Source, Status,
+    Verdict,
+};
 use mx_sys::UserMemory;
 use std::collections::VecDeque;
 
@@ -66,6 +69,9 @@ pub struct Host {
     pub(super) todo: Vec<PeerKey>,
     pub(super) ends: VecDeque<End>,
     pub(super) downs: VecDeque<Down>,
+    /// Receives that have ended without a message, and for whose: should their partner be told lost next, they
+    /// end with the cause of that.
+    pub(super) ended: Vec<(RequestId, PartnerId)>,
     /// Sends that waited for their turn and do so no more, in no particular order.
     pub(super) departed: Vec<RequestId>,
     /// What was to be remembered by now, see [`Method::on_due`](super::Method::on_due).
@@ -85,6 +91,7 @@ impl Host {
             todo: Vec::new(),
             ends: VecDeque::new(),
             downs: VecDeque::new(),
+            ended: Vec::new(),
             departed: Vec::new(),
             due: Vec::new(),
             deaf: false,
@@ -143,6 +150,12 @@ impl Host {
         std::mem::take(&mut self.produced)
     }
 
+    /// Why a partner is lost whose loss nobody has looked at.
+    pub(crate) fn lost(&self, partner: PartnerId) -> Option<DownReason> {
+        let down = self.downs.iter().rev().find(|down| down.partner == partner);
+        down.map(|down| down.reason)
+    }
+
     /// Nobody waits any more for the message that a receive was for.
     fn give_up(&mut self, key: PeerKey, tag: u32) {
         self.inbox.abandoned.add(key.id(), tag);
@@ -180,7 +193,7 @@ impl Host {
             return;
         };
         let (key, tag, size) = (word.peer, word.tag, word.size);
-        let (parked, listed, set) = (word.parked, word.listed, word.error != 0);
+        let (parked, set) = (word.parked, word.error != 0);
         let mut error = match how.status {
             Status::Timeout => word.timeout_code(),
             status => code_of(status),
@@ -188,23 +201,22 @@ impl Host {
         let receives = kind == PostKind::Recv;
         if error != 0 {
             let over = matches!(how.status, Status::Timeout | Status::Cancelled);
-            if receives && over && !how.matched {
-                self.give_up(key, tag);
+            if receives && !how.matched {
+                if over {
+                    self.give_up(key, tag);
+                }
+                if !set && how.status != Status::Cancelled {
+                    self.ended.push((op, how.partner));
+                }
             }
             if !receives && !how.announced && !parked && !set {
                 self.unstamp(key, kind, size, how.bits);
             }
         }
         if let Some(peer) = self.peers.get_mut(key) {
-            if listed {
-                peer.receives.remove(ops, op);
-            }
             if parked {
                 peer.dequeue(ops, op);
                 self.todo.push(key);
-            }
-            if receives {
-                error = check_source(error, peer.state, how);
             }
             if let State::Disconnect { cause } = peer.state {
                 if how.status == Status::Unreachable {
@@ -267,7 +279,15 @@ impl Owner for Host {
     }
 
     #[inline]
-    fn down(&mut self, down: Down) {
+    fn down(&mut self, ops: &mut Ops<Self>, down: Down) {
+        let cause = Cause::of_down(down.reason).code();
+        for (op, partner) in self.ended.drain(..) {
+            if partner == down.partner
+                && let Some(word) = ops.word_mut(op)
+            {
+                word.error = cause;
+            }
+        }
         self.downs.push_back(down);
     }
 

@@ -2,8 +2,6 @@
 //!
 //! ```text
 //!   an operation   the endpoint's timer of it, in a queue of its peer's and afterwards    -BMI_ETIMEDOUT
-//!   receives       the endpoint is told that there are any for a partner, and asks now and then
-//!                  whether there still are: a silent one is then lost, with everything
 //! ```
 //!
 //! The limits are those of the operation's class and none unless they are set; the peer stays. What
@@ -13,10 +11,10 @@
 
 use super::{Host, Method, PostKind};
 use crate::op::list::OpList;
-use crate::peer::table::{Peer, PeerKey};
+use crate::peer::table::Peer;
 use mx_proto::ops::Ops;
 use mx_proto::port::Port;
-use mx_proto::{Clock, PartnerId, RequestId};
+use mx_proto::{Clock, RequestId};
 use mx_sys::UserMemory;
 use std::time::Duration;
 
@@ -36,56 +34,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if let Some(limit) = self.limit(kind) {
             self.endpoint.limit_waiting(op, Some(limit));
         }
-    }
-
-    /// The endpoint has a receive for a peer's messages, unless it is over.
-    #[inline(always)]
-    pub(crate) fn list_receive(&mut self, key: PeerKey, op: RequestId) {
-        let (host, ops) = self.endpoint.split();
-        if ops.is_done(op) {
-            return;
-        }
-        if let (Some(word), Some(peer)) = (ops.word_mut(op), host.peers.get_mut(key)) {
-            word.listed = true;
-            peer.receives.push_back(ops, op);
-        }
-        self.watch(key);
-    }
-
-    /// There are receives for the peer's messages: the endpoint watches it, which it has to be told
-    /// once until it asks.
-    #[inline(always)]
-    pub(crate) fn watch(&mut self, key: PeerKey) {
-        if let Some(peer) = self.peers().get(key)
-            && peer.watched != peer.state.partner()
-        {
-            self.begin_watch(key);
-        }
-    }
-
-    #[cold]
-    fn begin_watch(&mut self, key: PeerKey) {
-        if let Some(peer) = self.peers_mut().get_mut(key) {
-            peer.watched = peer.state.partner();
-            if let Some(partner) = peer.watched {
-                self.endpoint.watch(partner, true);
-            }
-        }
-    }
-
-    /// The endpoint asks whether a partner still has to be watched for receives' sake.
-    #[cold]
-    pub(super) fn on_watched(&mut self, partner: PartnerId, context: u64) {
-        let key = PeerKey::from_word(context);
-        let peer = self.peers_mut().get_mut(key);
-        let peer = peer.filter(|peer| peer.watched == Some(partner));
-        if let Some(peer) = peer {
-            if !peer.receives.is_empty() {
-                return;
-            }
-            peer.watched = None;
-        }
-        self.endpoint.watch(partner, false);
     }
 }
 

@@ -65,14 +65,14 @@ use crate::config::{Config, PollLimits, lender_settings};
 use crate::error::Error;
 use crate::match_layout::PEER_ID_MAX;
 use crate::op::word::{Role, Word};
-use crate::peer::state::{Cause, State};
+use crate::peer::state::Cause;
 use crate::peer::table::{PeerKey, Peers};
 use crate::unexpected::{Inbox, Pick};
 use libc::c_void;
 use mx_proto::ledger::{Lender, LenderSettings};
 use mx_proto::port::Port;
 use mx_proto::supply::Claim;
-use mx_proto::{Clock, Down, Endpoint, Instant, Outcome, Received, RequestId, Status};
+use mx_proto::{Clock, Down, Endpoint, Instant, Received, RequestId, Status};
 use mx_sys::UserMemory;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -451,6 +451,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline]
     fn drain_within(&mut self, mut limits: PollLimits) -> bool {
         let mut busy = false;
+        self.endpoint.owner_mut().ended.clear();
         loop {
             while limits.safe > 0
                 && let Some(end) = self.endpoint.owner_mut().ends.pop_front()
@@ -480,8 +481,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             {
                 // Which came after the notes.
                 self.on_tiding(peer, tiding);
-            } else if let Some((partner, context)) = self.endpoint.poll_watched() {
-                self.on_watched(partner, context);
             } else if self.has_turns() && self.serve_line()
                 || self.inbox().lender.has_errands() && self.lend()
             {
@@ -618,22 +617,5 @@ pub(crate) fn code_of(status: Status) -> i32 {
     match status {
         Status::Success => 0,
         other => Error::Transfer(other).code(),
-    }
-}
-
-/// The source is not part of matching. A message from somebody else than the peer the receive was
-/// posted for has been forged with that peer's id, and must not pass for its data.
-#[inline]
-pub(crate) fn check_source(error: i32, state: State, completion: &Outcome) -> i32 {
-    let delivered = matches!(completion.status, Status::Success | Status::Truncated);
-    match state.partner() {
-        Some(partner) if delivered && partner != completion.partner => {
-            log::warn!(
-                "a message with bits {:#018x} came from another peer than its id says",
-                completion.bits.0
-            );
-            Cause::Protocol.code()
-        }
-        _ => error,
     }
 }

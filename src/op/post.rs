@@ -18,7 +18,7 @@ use super::places::BLOCK;
 use super::word::Word;
 use crate::error::Error;
 use crate::match_layout::{MATCH, MessageType, bits};
-use crate::method::{Host, Method, OPERATION_COST, Post, PostKind, Posted, check_source, code_of};
+use crate::method::{Host, Method, OPERATION_COST, Post, PostKind, Posted, code_of};
 use crate::peer::conversation::Conversation;
 use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::PeerKey;
@@ -135,16 +135,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if !inbox.abandoned.is_empty() {
             inbox.abandoned.take_back(key.id(), post.tag as u32);
         }
-        if peer.state.partner().is_none() || !peer.queued_recvs.is_empty() {
+        let State::Ready(Ready { partner, .. }) = peer.state else {
             return self.queue(key, post, id);
-        }
-        let (state, cut) = (peer.state, peer.conversation == Conversation::Cut);
+        };
+        let cut = peer.conversation == Conversation::Cut;
         peer.refs += 1;
         let word = Word::new(&post, key);
-        match self.endpoint.recv(bits, MATCH, post.memory, word) {
+        match (self.endpoint).recv_from(partner, bits, MATCH, post.memory, word) {
             Ok(Received::Pending(op)) => {
                 *id = self.id(op);
-                self.list_receive(key, op);
                 self.limit_posted(PostKind::Recv, op);
                 if cut {
                     self.on_provisional(op);
@@ -152,19 +151,24 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 Ok(Posted::Pending)
             }
             Ok(Received::Complete(how)) => {
+                self.unrefer(key);
                 let size = i64::from(how.transferred);
-                match check_source(code_of(how.status), state, &how) {
-                    0 => {
-                        self.unrefer(key);
-                        Ok(Posted::Complete { size })
-                    }
+                match code_of(how.status) {
+                    0 => Ok(Posted::Complete { size }),
                     // It failed, but as an operation: it is reported like any other.
                     code => {
-                        self.unrefer(key);
                         let memory = UserMemory::empty();
                         self.end_at_once(key, Post { memory, ..post }, (code, size), id)
                     }
                 }
+            }
+            Err(mx::PostError::UnknownPartner) => {
+                // It has gone, and the method has not looked at that yet.
+                self.unrefer(key);
+                let why = self.endpoint.owner().lost(partner);
+                let cause = why.map_or(Cause::Reset, Cause::of_down);
+                let memory = UserMemory::empty();
+                self.end_at_once(key, Post { memory, ..post }, (cause.code(), 0), id)
             }
             Err(mx::PostError::TooMany) => {
                 self.unrefer(key);

@@ -39,8 +39,6 @@ pub struct Word {
     pub provisional: bool,
     /// It waits for its peer, in one of that one's queues.
     pub parked: bool,
-    /// A receive that is among its peer's at the endpoint.
-    pub listed: bool,
     /// The code it completes or has completed with, if it is not 0. Before it is over the method has
     /// set it, and nothing that the endpoint says changes it.
     pub error: i32,
@@ -73,7 +71,6 @@ impl Word {
             context: post.context as u8,
             provisional: false,
             parked: false,
-            listed: false,
             error: 0,
             tag: post.tag as u32,
             peer,
@@ -132,7 +129,6 @@ impl Default for Word {
             context: 0,
             provisional: false,
             parked: false,
-            listed: false,
             error: 0,
             tag: 0,
             peer: PeerKey::NOBODY,

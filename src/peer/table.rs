@@ -26,7 +26,7 @@ use crate::op::list::OpList;
 use crate::unexpected::Note;
 use foldhash::fast::RandomState;
 use mx_proto::ledger::Borrower;
-use mx_proto::{EndpointId, Instant, NicId, PartnerId, Reminder, Target};
+use mx_proto::{EndpointId, Instant, NicId, Reminder, Target};
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU64;
 
@@ -126,8 +126,6 @@ pub struct Peer {
     pub wait_until: Option<(Instant, Reminder)>,
     /// A handshake message to it has not gone out yet.
     pub handshake_waits: bool,
-    /// The partner that the endpoint watches because receives are posted, until it asks.
-    pub watched: Option<PartnerId>,
     /// What it lends us: how many unexpected messages we may send it.
     pub borrower: Borrower,
     /// The loan it told of in the handshake; `None`: it knows no credits.
@@ -154,10 +152,8 @@ pub struct Peer {
     pub queued_sends: OpList,
     /// Unexpected sends that wait for READY, for a ticket or for credits.
     pub queued_requests: OpList,
-    /// Receives that wait for the end of DISCONNECT.
+    /// Receives that wait for READY.
     pub queued_recvs: OpList,
-    /// Receives the endpoint has.
-    pub receives: OpList,
 }
 
 // SAFETY: the pointers are only compared and handed back to the host.
@@ -249,7 +245,6 @@ impl Peers {
             retries: 0,
             wait_until: None,
             handshake_waits: false,
-            watched: None,
             borrower: Borrower::default(),
             told_loan: None,
             words: Words::default(),
@@ -264,7 +259,6 @@ impl Peers {
             queued_sends: OpList::default(),
             queued_requests: OpList::default(),
             queued_recvs: OpList::default(),
-            receives: OpList::default(),
         }));
         self.len += 1;
         self.by_name.insert((target.nic, target.endpoint), key);

@@ -8,7 +8,7 @@ use crate::flow::{self, Flow};
 use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId, Route, Target};
 use crate::matching::{Payload, Waiting};
 use crate::memory::Memory;
-use crate::ops::{Head, List, Pulling, State, Strand, Turn};
+use crate::ops::{Head, List, NOBODY, Pulling, State, Strand, Turn};
 use crate::origin::Source;
 use crate::owner::Owner;
 use crate::partner::{Link, Partner};
@@ -218,14 +218,49 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         memory: O::Memory,
         word: O::Word,
     ) -> Result<Received, PostError> {
-        self.recv_as(bits, mask, memory, Slot::New(word))
+        self.receive_from(NOBODY, (bits, mask), memory, Slot::New(word))
+    }
+
+    /// The same of messages from one partner and nobody else: when that goes, this ends too. Who else sends
+    /// a message that it would accept breaks the rules, and is no partner any more.
+    #[inline]
+    pub fn recv_from(
+        &mut self,
+        from: PartnerId,
+        bits: MatchBits,
+        mask: MatchMask,
+        memory: O::Memory,
+        word: O::Word,
+    ) -> Result<Received, PostError> {
+        self.recv_of(from, (bits, mask), memory, Slot::New(word))
     }
 
     #[inline(always)]
-    pub(super) fn recv_as(
+    pub(super) fn recv_of(
         &mut self,
-        bits: MatchBits,
-        mask: MatchMask,
+        from: PartnerId,
+        what: (MatchBits, MatchMask),
+        memory: O::Memory,
+        slot: Slot<O::Word>,
+    ) -> Result<Received, PostError> {
+        let partner = self.core.partners.of(from);
+        let Some(partner) = partner.filter(|partner| !partner.gone) else {
+            return Err(PostError::UnknownPartner);
+        };
+        let watched = partner.vigil.timer.is_some();
+        let received = self.receive_from(from, what, memory, slot);
+        if !watched && let Ok(Received::Pending(_)) = received {
+            self.begin_watch(from);
+        }
+        received
+    }
+
+    /// `from`: [`NOBODY`] for anybody's messages.
+    #[inline(always)]
+    pub(super) fn receive_from(
+        &mut self,
+        from: PartnerId,
+        (bits, mask): (MatchBits, MatchMask),
         memory: O::Memory,
         slot: Slot<O::Word>,
     ) -> Result<Received, PostError> {
@@ -236,10 +271,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if !core.ops.has_room() {
             return Err(PostError::TooMany);
         }
-        if let Some(waiting) = core.unexpected.take(bits, mask) {
+        if core.unexpected.peek(bits, mask).is_some()
+            && let Some(waiting) = self.early_from(from, bits, mask)
+        {
             let place = Some((bits, mask));
-            return self.recv_waiting(waiting, place, memory, slot);
+            return self.recv_waiting(waiting, (from, place), memory, slot);
         }
+        let core = &mut self.core;
         let state = State::Posted {
             memory,
             position: core.posted.reserve(mask),
@@ -249,7 +287,30 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let id = core.enter(slot, bits, timeouts, state);
         let id = id.ok_or(PostError::TooMany)?;
         core.posted.enter(&mut core.ops, id);
+        if from != NOBODY {
+            core.ops.record_mut(id.index()).from_one = true;
+            core.befriend(id, from);
+        }
         Ok(Received::Pending(id))
+    }
+
+    fn early_from(&mut self, from: PartnerId, bits: MatchBits, mask: MatchMask) -> Option<Waiting> {
+        let waiting = self.core.take_early(from, bits, mask);
+        if waiting.is_none() && self.has_work() {
+            // Others' messages have been refused.
+            self.settle();
+        }
+        waiting
+    }
+
+    /// Receives that are for messages of one partner and nobody else, oldest first.
+    pub fn receives_from(&self, partner: PartnerId) -> impl Iterator<Item = RequestId> {
+        let ops = &self.core.ops;
+        let partner = self.core.partners.of(partner);
+        let kin = partner
+            .into_iter()
+            .flat_map(|of| ops.of_list(Strand::Kin, &of.kin));
+        kin.filter(|id| ops.record(id.index()).from_one)
     }
 
     /// Receives the oldest message that is here already and agrees, and no other one: should its
@@ -266,7 +327,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return None;
         }
         let waiting = self.core.unexpected.take(bits, mask)?;
-        self.recv_waiting(waiting, None, memory, Slot::New(word))
+        self.recv_waiting(waiting, (NOBODY, None), memory, Slot::New(word))
             .ok()
     }
 
@@ -284,11 +345,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// `wanted`: what it is posted again for when its message is withdrawn.
+    /// `from`: as of [`Self::receive_from`]. `wanted`: what it is posted again for when its message is
+    /// withdrawn.
     fn recv_waiting(
         &mut self,
         waiting: Waiting,
-        wanted: Option<(MatchBits, MatchMask)>,
+        (from, wanted): (PartnerId, Option<(MatchBits, MatchMask)>),
         mut memory: O::Memory,
         slot: Slot<O::Word>,
     ) -> Result<Received, PostError> {
@@ -318,6 +380,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 let timeouts = self.core.timeouts.of_receive();
                 let id = self.core.enter(slot, own, timeouts, state);
                 let id = id.ok_or(PostError::TooMany)?;
+                if from != NOBODY {
+                    self.core.ops.record_mut(id.index()).from_one = true;
+                    self.core.befriend(id, from);
+                }
                 let now = self.clock.now();
                 self.core.begin_pull(id, source, now);
                 Received::Pending(id)
@@ -720,12 +786,13 @@ impl<O: Owner> Core<O> {
         let identity = partner.identity();
         log::debug!("partner {id:?} ({identity:?}) is down: {reason}");
         if partner.session.is_some() {
-            self.owner.down(Down {
+            let down = Down {
                 partner: id,
                 context: partner.context,
                 identity,
                 reason,
-            });
+            };
+            self.owner.down(&mut self.ops, down);
         }
         Some(partner)
     }

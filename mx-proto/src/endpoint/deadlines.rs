@@ -68,14 +68,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[cold]
     pub(super) fn expire(&mut self) -> bool {
         let now = self.clock.now();
-        let mut silent = Vec::new();
         let mut busy = false;
         while let Some((deadline, due)) = self.core.wheel.expired(now) {
             match deadline {
                 Deadline::Op(id) => busy |= self.core.end_late(id, now),
                 Deadline::Silence(id) => {
                     busy = true;
-                    silent.extend(self.end_step(id, due, now));
+                    self.end_step(id, due, now);
                 }
                 Deadline::Asking(ours) => self.core.introductions.note(Due::Asked(ours, None)),
                 Deadline::Doubt(old) => self.core.introductions.note(Due::Answered(old, false)),
@@ -85,9 +84,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     self.core.owner.due(word);
                 }
             }
-        }
-        if !silent.is_empty() {
-            self.core.end_silent_steps(silent, now);
         }
         busy
     }

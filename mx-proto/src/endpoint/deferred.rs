@@ -13,6 +13,7 @@
 //! posting, cancelling, connecting and disconnecting, also from inside of whatever decides.
 
 use super::commands::inbound_status;
+use super::inbound::Found;
 use super::outbound::notify_code;
 use super::{Core, Endpoint};
 use crate::event::{Decision, Deferred};
@@ -89,11 +90,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Gives a message to the oldest posted receive that accepts it; back when there is none.
     fn receive(&mut self, waiting: Waiting) -> Option<Waiting> {
-        let core = &mut self.core;
-        let Some(id) = core.posted.take(&mut core.ops, waiting.bits) else {
-            return Some(waiting);
-        };
-        core.fill_waiting(id, waiting, self.clock.now());
+        match self.core.find_receive(waiting.source, waiting.bits) {
+            Found::Receive(id) => {
+                let now = self.clock.now();
+                self.core.fill_waiting(id, waiting, now);
+            }
+            Found::Foreign => self.core.refuse_early(&waiting),
+            Found::Nothing => return Some(waiting),
+        }
         None
     }
 }

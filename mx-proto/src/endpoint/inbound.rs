@@ -15,7 +15,7 @@ use super::outbound::{notify_code, notify_status};
 use super::{Core, reader};
 use crate::event::{Arrival, Outcome, Verdict};
 use crate::flow::{self, CREDIT};
-use crate::ids::{LinkId, MatchBits, PartnerId, RequestId};
+use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId};
 use crate::matching::{Payload, Waiting};
 use crate::memory::{Memory, Source};
 use crate::ops::Position;
@@ -382,9 +382,18 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         let bits = MatchBits(header.word);
         // What has been deferred is not overtaken, by nothing.
         let defers = !self.core.undecided.is_empty();
-        if !defers && let Some(id) = self.core.posted.take(&mut self.core.ops, bits) {
-            self.core.stats.matched += 1;
-            return Fate::Posted(id);
+        if !defers {
+            match self.core.find_receive(from, bits) {
+                Found::Receive(id) => {
+                    self.core.stats.matched += 1;
+                    return Fate::Posted(id);
+                }
+                Found::Foreign => {
+                    self.core.violation(link, from.to_word(), FOREIGN);
+                    return Fate::Over;
+                }
+                Found::Nothing => {}
+            }
         }
         self.core.stats.unmatched += 1;
         if !self.core.has_room() {
@@ -577,6 +586,9 @@ impl<O: Owner> Core<O> {
         if let Some(timer) = record.timer.take() {
             self.wheel.clear(timer);
         }
+        if record.from_one {
+            self.estrange(id);
+        }
         if self.ops.finish(id) {
             let transferred = transferred as u32;
             let status = inbound_status(transferred, length);
@@ -613,7 +625,9 @@ impl<O: Owner> Core<O> {
             pulling.key = None;
         }
         self.pulls.insert((from, pulling.send_id), id);
-        self.befriend(id, from);
+        if !self.ops.record(id.index()).from_one {
+            self.befriend(id, from);
+        }
         self.start_timer(id, now);
         self.continue_pull(id);
     }
@@ -709,20 +723,26 @@ impl<O: Owner> Core<O> {
         };
         let name = (record.remote, pulling.send_id);
         record.touched = false;
+        let from_one = record.from_one;
         if self.pulls.get(&name) == Some(&id) {
             self.pulls.remove(&name);
         }
-        self.estrange(id);
+        if !from_one {
+            self.estrange(id);
+        }
         self.repost(id, position, now);
     }
 
     /// A receive whose message was withdrawn waits again, unless another message has come
     /// meanwhile that it would have taken. Those that are undecided find it when it is their turn.
     fn repost(&mut self, id: RequestId, position: Position, now: Instant) {
-        let record = self.ops.record_mut(id.index());
-        if let Some(waiting) = self.unexpected.take(record.bits, position.mask) {
+        let record = self.ops.record(id.index());
+        let (from, bits) = (record.remote, record.bits);
+        if let Some(waiting) = self.take_early(from, bits, position.mask) {
             return self.fill_waiting(id, waiting, now);
         }
+        // Somebody else's link may have ended, but not its own remote's.
+        let record = self.ops.record_mut(id.index());
         record.become_next(|memory| State::Posted {
             memory,
             position,
@@ -730,6 +750,69 @@ impl<O: Owner> Core<O> {
         });
         self.posted.enter(&mut self.ops, id);
         self.start_timer(id, now);
+    }
+}
+
+/// What the posted receives say to a message.
+pub(super) enum Found {
+    /// It is for this one, which is in no list now.
+    Receive(RequestId),
+    /// Its bits are those of a receive from somebody else.
+    Foreign,
+    /// None accepts it.
+    Nothing,
+}
+
+/// What no peer does: the names that make up match bits are given to one remote each.
+pub(super) const FOREIGN: &str = "a message that a receive from somebody else accepts";
+
+impl<O: Owner> Core<O> {
+    /// The oldest posted receive that accepts a message. One that is for another remote's messages stays
+    /// where it is.
+    #[inline]
+    pub(super) fn find_receive(&mut self, from: PartnerId, bits: MatchBits) -> Found {
+        let Some(id) = self.posted.take(&mut self.ops, bits) else {
+            return Found::Nothing;
+        };
+        let record = self.ops.record(id.index());
+        if record.from_one && record.remote != from {
+            self.posted.enter(&mut self.ops, id);
+            return Found::Foreign;
+        }
+        Found::Receive(id)
+    }
+
+    /// The oldest message that is here and accepted by a receive of messages from `from`, [`NOBODY`] for
+    /// anybody's.
+    pub(super) fn take_early(
+        &mut self,
+        from: PartnerId,
+        bits: MatchBits,
+        mask: MatchMask,
+    ) -> Option<Waiting> {
+        loop {
+            let waiting = self.unexpected.take(bits, mask)?;
+            if from == NOBODY || waiting.source == from {
+                return Some(waiting);
+            }
+            self.refuse_early(&waiting);
+        }
+    }
+
+    /// A message that has come before its receive turns out to be from somebody else than it should be.
+    #[cold]
+    pub(super) fn refuse_early(&mut self, waiting: &Waiting) {
+        let source = waiting.source;
+        self.finish(waiting, Status::Aborted);
+        // Of whoever has gone it may be an old life's.
+        if self
+            .partners
+            .of(source)
+            .is_some_and(|partner| !partner.gone)
+        {
+            self.stats.malformed += 1;
+            self.fail_partner(source, DownReason::Protocol(FOREIGN));
+        }
     }
 }
 

@@ -629,11 +629,11 @@ impl<O: Owner> Core<O> {
                     errands.push(Errand::Recall(link, read_token(id)));
                 }
             }
-            State::Connecting { .. } => ops.leave(Strand::Own, &mut partner.connects, place),
             _ => {}
         }
-        if ops.record(place).state.has_kin() {
-            ops.leave(Strand::Kin, &mut partner.kin, place);
+        match ops.record(place).state {
+            State::Connecting { .. } => ops.leave(Strand::Own, &mut partner.connects, place),
+            _ => ops.leave(Strand::Kin, &mut partner.kin, place),
         }
         if rest.is_some() {
             self.make_ready(remote);

@@ -15,7 +15,7 @@ use super::{Core, Endpoint};
 use crate::event::Outcome;
 use crate::ids::{MatchBits, MatchMask, PartnerId, RequestId};
 use crate::memory::Memory;
-use crate::ops::State;
+use crate::ops::{NOBODY, State};
 use crate::owner::Owner;
 use crate::port::Port;
 use crate::status::{Kind, Status};
@@ -74,11 +74,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(())
     }
 
-    /// Receives into what was parked, as [`Self::recv`] does. It may complete within this call. After an
-    /// error it is parked as before, but for its memory.
+    /// Receives into what was parked, as [`Self::recv`] does, or [`Self::recv_from`]. It may complete
+    /// within this call. After an error it is parked as before, but for its memory.
     pub fn unpark_recv(
         &mut self,
         op: RequestId,
+        from: Option<PartnerId>,
         bits: MatchBits,
         mask: MatchMask,
     ) -> Result<(), PostError> {
@@ -86,7 +87,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return Ok(());
         };
         let due = self.core.stop_timer(op);
-        if let Received::Complete(outcome) = self.recv_as(bits, mask, memory, Slot::Parked(op))? {
+        let (what, slot) = ((bits, mask), Slot::Parked(op));
+        let received = match from {
+            Some(from) => self.recv_of(from, what, memory, slot)?,
+            None => self.receive_from(NOBODY, what, memory, slot)?,
+        };
+        if let Received::Complete(outcome) = received {
             self.core.end_parked(op, outcome);
         }
         self.limit_rest(op, due);

@@ -19,7 +19,7 @@
 //! Partners with which nothing is under way have no timer. One that runs is left to run out, and
 //! then looks whether there is still a reason.
 //!
-//! Owns: how long a step is, and who is asked what.
+//! Owns: how long a step is.
 //! Knows nothing of: what becomes of a lost partner's operations.
 
 use super::deadlines::Deadline;
@@ -30,7 +30,6 @@ use crate::port::{LinkDown, Port};
 use crate::status::DownReason;
 use crate::time::{Clock, Instant};
 use crate::wire;
-use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How long partners may be silent.
@@ -38,78 +37,45 @@ use std::time::Duration;
 pub(super) struct Watch {
     /// `None`: nobody is watched.
     step: Option<Duration>,
-    /// Partners that only the layer above wants watched, which is asked whether it still does.
-    questions: VecDeque<PartnerId>,
 }
 
 impl Watch {
     pub(super) fn new(timeout: Option<Duration>) -> Self {
         Self {
             step: timeout.map(|timeout| (timeout / STEPS).max(SHORTEST) / PARTS * PARTS),
-            questions: VecDeque::new(),
         }
     }
 }
 
-/// A partner that said nothing in the step that has ended, when that was to be, and whether the port has
-/// heard of it.
-type Silent = (PartnerId, Instant, bool);
-
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Says whether a partner is to be watched although the endpoint knows of no operation with it:
-    /// receives that only the layer above knows to be for this partner's messages. It may be said
-    /// again. While that is the only reason, [`Self::poll_watched`] asks for it.
-    #[inline]
-    pub fn watch(&mut self, partner: PartnerId, wanted: bool) {
-        let Some(known) = self.core.partners.of_mut(partner) else {
-            return;
-        };
-        known.vigil.wanted = wanted;
-        if wanted && known.vigil.timer.is_none() && self.core.watch.step.is_some() {
+    /// There is something with a partner from now on.
+    #[cold]
+    pub(super) fn begin_watch(&mut self, partner: PartnerId) {
+        if self.core.watch.step.is_some() {
             let now = self.clock.now();
             self.core.watch_over(partner, now);
             self.run_errands();
         }
     }
 
-    /// A silent partner that is watched only because the layer above has wanted it, with its
-    /// context word. It stays so until [`Self::watch`] says otherwise; the question comes again.
-    #[inline]
-    pub fn poll_watched(&mut self) -> Option<(PartnerId, u64)> {
-        while let Some(id) = self.core.watch.questions.pop_front() {
-            if let Some(partner) = self.core.partners.of(id) {
-                return Some((id, partner.context));
-            }
-        }
-        None
-    }
-
-    /// A step has ended, which was to be at `due`. Whose it was, if nothing came.
-    pub(super) fn end_step(&mut self, id: PartnerId, due: Instant, now: Instant) -> Option<Silent> {
-        let partner = self.core.partners.of_mut(id)?;
+    /// A step has ended, which was to be at `due`.
+    pub(super) fn end_step(&mut self, id: PartnerId, due: Instant, now: Instant) {
+        let Some(partner) = self.core.partners.of_mut(id) else {
+            return;
+        };
         partner.vigil.timer = None;
         if std::mem::take(&mut partner.vigil.heard) {
             partner.vigil.silent = 0;
-            self.core.next_step(id, due, now);
-            return None;
+            return self.core.next_step(id, due, now);
         }
         let began = due.before(self.core.watch.step.unwrap_or_default());
         let heard_at = partner.tx.and_then(|link| self.port.heard_at(link));
-        Some((id, due, heard_at.is_some_and(|at| at >= began)))
+        let is_there = heard_at.is_some_and(|at| at >= began);
+        self.core.on_silence(id, due, is_there, now);
     }
 }
 
 impl<O: Owner> Core<O> {
-    /// Of some partners nothing came in the steps that have just ended.
-    pub(super) fn end_silent_steps(&mut self, silent: Vec<Silent>, now: Instant) {
-        // Whoever has not fetched the last ones is asked again in time.
-        self.watch.questions.clear();
-        self.note_busy();
-        for (id, due, is_there) in silent {
-            self.on_silence(id, due, is_there, now);
-        }
-    }
-
     /// Begins to watch a partner, unless that has been done.
     pub(super) fn watch_over(&mut self, id: PartnerId, now: Instant) {
         let Some(step) = self.watch.step else {
@@ -121,7 +87,6 @@ impl<O: Owner> Core<O> {
             && let Some(link) = partner.tx
         {
             partner.vigil.heard = false;
-            partner.vigil.busy = false;
             partner.vigil.silent = 0;
             let end = now.after(step).up_to(step / PARTS);
             partner.vigil.timer = Some(self.wheel.set(now, end, Deadline::Silence(id)));
@@ -140,28 +105,17 @@ impl<O: Owner> Core<O> {
         partner.vigil.timer = Some(self.wheel.set(now, end, Deadline::Silence(id)));
     }
 
-    /// Marks those of the partners whose steps have just ended with which there are operations. One
-    /// pass for all of them; partners do not count their operations.
-    fn note_busy(&mut self) {
-        for (_, record) in self.ops.iter() {
-            if let Some(partner) = self.partners.of_mut(record.remote) {
-                partner.vigil.busy = partner.vigil.timer.is_none();
-            }
-        }
-    }
-
     /// A step has ended in which no packet came from a partner. `is_there`: the port has heard of it.
     fn on_silence(&mut self, id: PartnerId, due: Instant, is_there: bool, now: Instant) {
         let Some(partner) = self.partners.of_mut(id) else {
             return;
         };
-        let vigil = &mut partner.vigil;
-        let busy = std::mem::take(&mut vigil.busy);
-        if !busy && !vigil.wanted {
+        if partner.kin.is_empty() && partner.connects.is_empty() {
             let link = partner.tx.map(|link| Errand::Watch(link, false));
             self.errands.extend(link);
             return;
         }
+        let vigil = &mut partner.vigil;
         vigil.silent = if is_there { 0 } else { vigil.silent + 1 };
         match u32::from(vigil.silent) {
             LOST => {
@@ -173,9 +127,6 @@ impl<O: Owner> Core<O> {
                 self.push_control(id, wire::Header::new(wire::Kind::Ping, 0, 0), &[]);
             }
             _ => {}
-        }
-        if !busy {
-            self.watch.questions.push_back(id);
         }
         self.next_step(id, due, now);
     }

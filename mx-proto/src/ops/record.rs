@@ -39,8 +39,10 @@ pub struct Record<M> {
     /// In the list that its state says; see [`Strand`].
     pub(crate) links: Links,
     pub(crate) kin: Links,
-    /// The other side, [`NOBODY`] while it is not known. Its kin are this one's list, but for connects.
+    /// The other side, [`NOBODY`] while it is not known. It is among its kin, but for connects.
     pub(crate) remote: PartnerId,
+    /// A receive for messages of its remote and of nobody else, whether it has matched one or not.
+    pub(crate) from_one: bool,
     pub(crate) timer: Option<TimerId>,
     /// Once it has been matched, or if it is a connect.
     pub(crate) patience: Patience,
@@ -185,6 +187,7 @@ impl<M> Default for Record<M> {
             links: Links::ALONE,
             kin: Links::ALONE,
             remote: NOBODY,
+            from_one: false,
             timer: None,
             patience: Patience::FOR_EVER,
             waiting: Patience::FOR_EVER,
@@ -326,12 +329,6 @@ impl<M> State<M> {
     #[inline]
     pub(crate) fn is_reading(&self) -> bool {
         matches!(self, Self::Pulling(pulling) if pulling.reading)
-    }
-
-    /// It is known with whom it is, and that shows in its remote's list of kin.
-    #[inline]
-    pub(crate) fn has_kin(&self) -> bool {
-        self.is_queued() || self.is_announced() || matches!(self, Self::Pulling(_))
     }
 
     /// A send that waits for its turn.

@@ -238,6 +238,7 @@ impl<O: Owner> Ops<O> {
         record.links = Links::ALONE;
         record.kin = Links::ALONE;
         record.remote = NOBODY;
+        record.from_one = false;
         record.timer = None;
         record.patience = timeouts.transfer;
         record.waiting = timeouts.waiting;

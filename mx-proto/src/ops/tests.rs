@@ -41,7 +41,7 @@ impl<const N: u32> Owner for Resting<N> {
 
     fn completed(&mut self, _: &mut Ops<Self>, _: RequestId, _: Outcome) {}
 
-    fn down(&mut self, _: Down) {}
+    fn down(&mut self, _: &mut Ops<Self>, _: Down) {}
 
     fn arrived<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict<Memory> {
         Verdict::Continue

@@ -219,8 +219,8 @@ impl Owner for Desk {
         self.queue.keep(ops, op, how);
     }
 
-    fn down(&mut self, down: Down) {
-        self.queue.down(down);
+    fn down(&mut self, _: &mut Ops<Self>, down: Down) {
+        self.queue.keep_down(down);
     }
 
     fn arrived<B: Source + ?Sized>(&mut self, it: &Arrival, _: Option<&B>) -> Verdict<Vec<u8>> {

@@ -89,8 +89,8 @@ impl Owner for Desk {
         self.queue.keep(ops, op, how);
     }
 
-    fn down(&mut self, down: Down) {
-        self.queue.down(down);
+    fn down(&mut self, _: &mut Ops<Self>, down: Down) {
+        self.queue.keep_down(down);
     }
 
     fn arriving(&mut self, source_context: u64, bits: MatchBits) {

@@ -252,7 +252,7 @@ impl<P: Port<Buffer>> Node<P> {
         ));
         if parks {
             return self.park(context, &buffer, true, |endpoint, op| {
-                endpoint.unpark_recv(op, bits, mask)
+                endpoint.unpark_recv(op, None, bits, mask)
             });
         }
         match self.endpoint.recv(bits, mask, buffer.share(), context) {

@@ -241,7 +241,7 @@ impl Owner for Program {
         self.finish(ops, op, code, transferred);
     }
 
-    fn down(&mut self, down: Down) {
+    fn down(&mut self, _: &mut Ops<Self>, down: Down) {
         self.peers.lost(down.identity, down.partner);
         for (_, partner, key) in &mut self.unnamed {
             if *partner == down.partner {

@@ -1,0 +1,290 @@
+//! Receives that are for one partner's messages, and somebody else who sends with the same bits: three
+//! endpoints on the simulated network.
+//!
+//! ```text
+//!   HONEST  --- message ---.
+//!                           >--- receiver: recv_from(HONEST)
+//!   FORGER  --- the same ---'
+//! ```
+
+use mx_proto::owner::Queue;
+use mx_proto::{
+    Completion, Config, Down, DownReason, Endpoint, EndpointId, Identity, Instant, MatchBits,
+    MatchMask, NicId, PartnerId, PostError, Posted, Received, RequestId, Route, SendMode,
+    SessionId, Status, Target,
+};
+use mx_sim::world::{NodeId, World};
+use mx_sim::{Buffer, Cluster, Drive, Fabric, Profile, SimPort, VirtualClock, seeds};
+use std::time::Duration;
+
+const NIC: NicId = NicId(0x77);
+const KEY: u32 = 7;
+const STEPS: u64 = 1_000_000;
+const RECEIVER: NodeId = 0;
+const HONEST: NodeId = 1;
+const FORGER: NodeId = 2;
+const BITS: MatchBits = MatchBits(9);
+/// Goes with its data, and is offered.
+const LENGTHS: [usize; 2] = [10, 300_000];
+
+struct Side {
+    endpoint: Endpoint<SimPort<Buffer>, VirtualClock, Queue<Buffer>>,
+    completions: Vec<Completion>,
+    down: Vec<Down>,
+}
+
+impl Drive for Side {
+    fn progress(&mut self) -> bool {
+        let busy = self.endpoint.progress();
+        let owner = self.endpoint.owner_mut();
+        self.completions
+            .extend(std::iter::from_fn(|| owner.next_completion()));
+        self.down.extend(std::iter::from_fn(|| owner.next_down()));
+        busy
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.endpoint.deadline()
+    }
+}
+
+struct Rig {
+    world: World,
+    cluster: Cluster<Side>,
+    /// What the receiver calls the others.
+    honest: PartnerId,
+    forger: PartnerId,
+}
+
+impl Rig {
+    fn new(seed: u64) -> Self {
+        let world = World::new(seed);
+        seeds::watch(&world);
+        let fabric = Fabric::new(&world, None);
+        let mut cluster = Cluster::new(&world);
+        for node in [RECEIVER, HONEST, FORGER] {
+            let name = EndpointId(node as u32);
+            let port = SimPort::open(&fabric, node, NIC, name, Profile::default());
+            let identity = Identity {
+                nic: NIC,
+                endpoint: name,
+                session: SessionId(0x10 + node as u64),
+            };
+            let config = Config {
+                peer_timeout: Some(Duration::from_millis(400)),
+                request_timeout: None,
+                ..Config::default()
+            };
+            let (port, clock) = (port.expect("a free name"), world.clock());
+            cluster.add(Side {
+                endpoint: Endpoint::new(config, identity, KEY, port, clock, Queue::default()),
+                completions: Vec::new(),
+                down: Vec::new(),
+            });
+        }
+        let nobody = PartnerId::new(0, 0);
+        let mut rig = Self {
+            world,
+            cluster,
+            honest: nobody,
+            forger: nobody,
+        };
+        rig.honest = rig.connect(HONEST);
+        rig.forger = rig.connect(FORGER);
+        rig
+    }
+
+    fn side(&mut self, node: NodeId) -> &mut Side {
+        self.cluster.poke(node);
+        self.cluster.node(node).expect("it is there")
+    }
+
+    /// The same, only to look at: it has no turn for it.
+    fn look(&mut self, node: NodeId) -> &mut Side {
+        self.cluster.node(node).expect("it is there")
+    }
+
+    fn run(&mut self, millis: u64) {
+        let until = self.world.now().after(Duration::from_millis(millis));
+        assert!(self.cluster.run_until(until, STEPS), "too busy");
+    }
+
+    fn connect(&mut self, to: NodeId) -> PartnerId {
+        let target = Target {
+            nic: NIC,
+            endpoint: EndpointId(to as u32),
+            route: Route::AUTO,
+        };
+        let endpoint = &mut self.side(RECEIVER).endpoint;
+        let connect = endpoint.connect(target, KEY, MatchBits(0), 0);
+        connect.expect("it can be started");
+        self.run(20);
+        let done = self.side(RECEIVER).completions.pop().expect("an answer");
+        assert_eq!(done.status, Status::Success);
+        done.partner
+    }
+
+    /// A message to the receiver, every byte of which is the sender's number.
+    fn send(&mut self, from: NodeId, len: usize) {
+        let endpoint = &mut self.side(from).endpoint;
+        let to = endpoint.partner_of(NIC, EndpointId(RECEIVER as u32));
+        let memory = Buffer::new(vec![from as u8; len]);
+        let to = to.expect("a partner");
+        let sent = endpoint.send(to, BITS, memory, 5, SendMode::Standard);
+        sent.expect("it can be sent");
+        self.run(20);
+    }
+
+    fn recv(&mut self, memory: &Buffer) -> Result<Received, PostError> {
+        let (from, memory) = (self.honest, memory.clone());
+        let endpoint = &mut self.side(RECEIVER).endpoint;
+        endpoint.recv_from(from, BITS, MatchMask::EXACT, memory, 6)
+    }
+
+    /// A receive that finds nothing.
+    fn post(&mut self, memory: &Buffer) -> RequestId {
+        match self.recv(memory) {
+            Ok(Received::Pending(request)) => request,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn check_forger_is_lost(&mut self) {
+        let forger = self.forger;
+        let side = self.side(RECEIVER);
+        let down = side.down.pop().expect("the forger is lost");
+        assert_eq!(down.partner, forger);
+        assert!(matches!(down.reason, DownReason::Protocol(_)), "{down:?}");
+        assert!(side.down.is_empty());
+        assert_eq!(side.endpoint.stats().malformed, 1);
+        assert_eq!(self.side(FORGER).down.len(), 1);
+        assert_eq!(self.side(HONEST).down, []);
+    }
+}
+
+#[test]
+fn a_forged_message_ends_its_senders_link_and_the_receive_waits_for_the_honest_one() {
+    for (seed, forged) in LENGTHS.into_iter().enumerate() {
+        for len in LENGTHS {
+            let mut rig = Rig::new(seed as u64);
+            let memory = Buffer::new(vec![0; len]);
+            let receive = rig.post(&memory);
+            rig.send(FORGER, forged);
+            rig.check_forger_is_lost();
+            assert!(memory.bytes().iter().all(|byte| *byte == 0));
+            assert_eq!(rig.side(RECEIVER).completions, []);
+            rig.send(HONEST, len);
+            let done = rig.side(RECEIVER).completions.pop().expect("it has come");
+            assert_eq!((done.request, done.status), (receive, Status::Success));
+            assert_eq!(done.partner, rig.honest);
+            assert!(memory.bytes().iter().all(|byte| *byte == HONEST as u8));
+        }
+    }
+}
+
+#[test]
+fn a_forged_message_that_came_first_is_thrown_away_by_the_receive_it_is_not_for() {
+    for (seed, forged) in LENGTHS.into_iter().enumerate() {
+        let mut rig = Rig::new(seed as u64);
+        let memory = Buffer::new(vec![0; 10]);
+        rig.send(FORGER, forged);
+        assert_eq!(rig.side(RECEIVER).down, []);
+        rig.send(HONEST, 10);
+        // The honest one waits behind it.
+        let received = rig.recv(&memory).expect("good bits");
+        let Received::Complete(outcome) = received else {
+            panic!("{received:?}");
+        };
+        assert_eq!(outcome.partner, rig.honest);
+        assert!(memory.bytes().iter().all(|byte| *byte == HONEST as u8));
+        rig.run(20);
+        rig.check_forger_is_lost();
+        assert_eq!(rig.side(RECEIVER).endpoint.unexpected_bytes(), 0);
+    }
+}
+
+#[test]
+fn receives_end_with_their_partner_and_those_of_others_go_on() {
+    for matched in [false, true] {
+        let mut rig = Rig::new(3);
+        let memory = Buffer::new(vec![0; 300_000]);
+        let receive = rig.post(&memory);
+        let anybodys = Buffer::new(vec![0; 10]);
+        let endpoint = &mut rig.side(RECEIVER).endpoint;
+        let other = endpoint.recv(MatchBits(8), MatchMask::EXACT, anybodys, 7);
+        other.expect("good bits");
+        assert_eq!(endpoint.posted_receives(), 2);
+        let honest = rig.honest;
+        let words = |rig: &mut Rig| -> Vec<u64> {
+            let endpoint = &rig.side(RECEIVER).endpoint;
+            let receives = endpoint.receives_from(honest);
+            receives
+                .filter_map(|op| endpoint.ops().word(op).copied())
+                .collect()
+        };
+        assert_eq!(words(&mut rig), [6]);
+        if matched {
+            // Its data never comes, or not all of it.
+            let endpoint = &mut rig.side(HONEST).endpoint;
+            let to = endpoint.partner_of(NIC, EndpointId(RECEIVER as u32));
+            let memory = Buffer::new(vec![1; 300_000]);
+            let to = to.expect("a partner");
+            endpoint
+                .send(to, BITS, memory, 5, SendMode::Standard)
+                .expect("it can be sent");
+            while rig.look(RECEIVER).endpoint.posted_receives() > 1 {
+                rig.cluster.step();
+            }
+            assert_eq!(words(&mut rig), [6]);
+        }
+        drop(rig.cluster.kill(HONEST));
+        rig.run(1_000);
+        let side = rig.side(RECEIVER);
+        assert_eq!(side.down.pop().expect("it is lost").partner, honest);
+        let done = side.completions.pop().expect("it ends");
+        assert!(side.completions.is_empty());
+        assert_eq!((done.request, done.partner), (receive, honest));
+        assert_eq!(done.matched, matched);
+        assert_ne!(done.status, Status::Success);
+        assert_eq!(side.endpoint.posted_receives(), 1);
+        assert_eq!(words(&mut rig), []);
+        assert!(matches!(rig.recv(&memory), Err(PostError::UnknownPartner)));
+    }
+}
+
+#[test]
+fn a_receive_whose_message_is_withdrawn_is_still_for_nobody_else() {
+    let mut again = 0;
+    // Called off at every moment on its way.
+    for steps in 0..30 {
+        let mut rig = Rig::new(4);
+        let memory = Buffer::new(vec![0; 300_000]);
+        let receive = rig.post(&memory);
+        let endpoint = &mut rig.side(HONEST).endpoint;
+        let to = endpoint.partner_of(NIC, EndpointId(RECEIVER as u32));
+        let (to, data) = (to.expect("a partner"), Buffer::new(vec![1; 300_000]));
+        let sent = endpoint.send(to, BITS, data, 5, SendMode::Standard);
+        let Ok(Posted::Pending(send)) = sent else {
+            panic!("{sent:?}");
+        };
+        for _ in 0..steps {
+            rig.cluster.step();
+        }
+        let matched = rig.look(RECEIVER).endpoint.posted_receives() == 0;
+        rig.side(HONEST).endpoint.end(send, Status::Cancelled);
+        rig.run(20);
+        if !rig.side(RECEIVER).completions.is_empty() {
+            continue;
+        }
+        again += u32::from(matched);
+        rig.send(FORGER, 10);
+        rig.check_forger_is_lost();
+        rig.send(HONEST, 10);
+        let done = rig.side(RECEIVER).completions.pop().expect("it has come");
+        assert_eq!((done.request, done.partner), (receive, rig.honest));
+        let honest = rig.honest;
+        let endpoint = &rig.side(RECEIVER).endpoint;
+        assert_eq!(endpoint.receives_from(honest).count(), 0);
+    }
+    assert!(again > 0, "none had matched");
+}
