@@ -105,9 +105,10 @@ pub struct Blocks {
 unsafe impl Send for Blocks {}
 
 impl Default for Blocks {
+    /// No blocks yet, but the address space for them: later there may be none left.
     fn default() -> Self {
         Self {
-            row: None,
+            row: SPARE.lock().pop().or_else(Row::new),
             start: NonNull::dangling(),
             len: 0,
             shown: 0,
@@ -158,9 +159,6 @@ impl Places<UserMemory, Word> for Blocks {
     }
 
     fn grow(&mut self) -> bool {
-        if self.row.is_none() {
-            self.row = SPARE.lock().pop().or_else(Row::new);
-        }
         let len = self.len.saturating_mul(2).max(FIRST);
         let Some(row) = &mut self.row else {
             return false;
