@@ -13,7 +13,7 @@
 //! Knows nothing of: what a knob turns.
 
 use crate::error::Error;
-use mx_proto::ledger::{self, CREDIT_COST, Impossible, LenderSettings};
+use mx_proto::flow::{CREDIT, cost};
 use mx_sys::Settings;
 use mx_sys::settings;
 use mx_sys::tunable::{self, Access, G, K, Kind, M, Refused, Tunable, millis, of_millis};
@@ -30,19 +30,8 @@ pub struct Config {
     pub unexpected_timeout: Option<Duration>,
     /// How long a receive may wait for its message.
     pub recv_timeout: Option<Duration>,
-    /// Largest unexpected message that may be posted and is accepted.
-    pub unexpected_max: usize,
-    /// Bytes of unexpected messages waiting to be picked up with `testunexpected`, the bookkeeping
-    /// of each included.
-    pub unexpected_memory: usize,
-    /// How that is shared out; `total` and `reserve` follow from the sizes above.
-    pub credits: LenderSettings,
-    /// Sends that may be under way at a time.
-    pub send_tickets: u32,
     /// Bytes of small expected sends that are copied because they have to wait.
     pub bounce_bytes: usize,
-    /// What one progress call deals with of each class of events.
-    pub poll: PollLimits,
     /// How long `finalize` waits for the last messages to leave.
     pub shutdown: Duration,
     /// How long operations may wait for a connection before they fail.
@@ -51,59 +40,8 @@ pub struct Config {
     pub buffer_cache: usize,
 }
 
-/// What bounds a server's memory.
-const UNEXPECTED_MEMORY: &str = "BMI_MX_UNEXPECTED_MEMORY";
-
-/// Credits are counted in 16 bits for each peer.
-const CREDITS_MAX: u64 = u16::MAX as u64;
-
-/// One knob of the ledger.
-const fn credits(
-    name: &'static str,
-    kind: Kind,
-    about: &'static str,
-    set: fn(&mut Config, u64),
-    get: fn(&Config) -> u64,
-) -> Tunable<Config> {
-    Tunable {
-        name,
-        kind,
-        about,
-        access: Access::Number { set, get },
-    }
-}
-
-/// How much of each class one progress call deals with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PollLimits {
-    /// Messages of the handshake.
-    pub sys: u32,
-    /// Completions.
-    pub safe: u32,
-    /// Unexpected messages that had been left at the endpoint.
-    pub am: u32,
-}
-
-impl PollLimits {
-    /// Everything there is.
-    pub const NONE: Self = Self {
-        sys: u32::MAX,
-        safe: u32::MAX,
-        am: u32::MAX,
-    };
-}
-
-/// The ledger for so many bytes of `memory`, of which messages of `largest` bytes can be pulled: as
-/// much as that takes is never lent, and an eighth at least.
-pub fn lender_settings(memory: usize, largest: usize, knobs: LenderSettings) -> LenderSettings {
-    let total = u32::try_from(memory / CREDIT_COST).unwrap_or(u32::MAX);
-    let largest = ledger::cost(u32::try_from(largest).unwrap_or(u32::MAX));
-    LenderSettings {
-        total,
-        reserve: largest.max(total / 8),
-        ..knobs
-    }
-}
+/// What bounds a process's memory for messages that nobody has asked for.
+const UNEXPECTED_BYTES: &str = "MX_UNEXPECTED_BYTES";
 
 /// Milliseconds of a day: nobody has a use for a longer time-out.
 const DAY: u64 = 86_400_000;
@@ -163,122 +101,8 @@ pub static OWN: &[Tunable<Config>] = &[
         kind: Kind::Bytes(16 * K, G),
         about: "largest unexpected message that can be posted and is accepted",
         access: Access::Number {
-            set: |c, v| c.unexpected_max = v as usize,
-            get: |c| c.unexpected_max as u64,
-        },
-    },
-    Tunable {
-        name: UNEXPECTED_MEMORY,
-        kind: Kind::Bytes(64 * K, 64 * G),
-        about: "bytes of unexpected messages waiting for `testunexpected`, 64 for each 256 of them \
-                included; more stay at their senders",
-        access: Access::Number {
-            set: |c, v| c.unexpected_memory = v as usize,
-            get: |c| c.unexpected_memory as u64,
-        },
-    },
-    credits(
-        "BMI_MX_CREDITS_INITIAL",
-        Kind::Number(0, CREDITS_MAX),
-        "credits lent to a peer when it connects, while there are enough",
-        |c, v| c.credits.initial = v as u16,
-        |c| c.credits.initial.into(),
-    ),
-    credits(
-        "BMI_MX_CREDITS_MINIMUM",
-        Kind::Number(0, CREDITS_MAX),
-        "credits that a quiet peer keeps while nobody waits who has none",
-        |c, v| c.credits.minimum = v as u16,
-        |c| c.credits.minimum.into(),
-    ),
-    credits(
-        "BMI_MX_CREDITS_MAXIMUM",
-        Kind::Number(1, CREDITS_MAX),
-        "credits lent to one peer at most",
-        |c, v| c.credits.maximum = v as u16,
-        |c| c.credits.maximum.into(),
-    ),
-    credits(
-        "BMI_MX_CREDITS_LENT",
-        Kind::Number(0, 100),
-        "percent of all credits lent at connect; the rest is banked for those who want more",
-        |c, v| c.credits.lent_percent = v as u8,
-        |c| c.credits.lent_percent.into(),
-    ),
-    credits(
-        "BMI_MX_CREDITS_LOW",
-        Kind::Number(0, 100),
-        "percent of all credits; with fewer in the bank, quiet peers are asked for theirs when \
-         somebody wants some",
-        |c, v| c.credits.low_percent = v as u8,
-        |c| c.credits.low_percent.into(),
-    ),
-    credits(
-        "BMI_MX_CREDITS_LEND_LIMIT",
-        Kind::Number(1, CREDITS_MAX),
-        "credits lent on top to one peer in an epoch",
-        |c, v| c.credits.lend_limit = v as u16,
-        |c| c.credits.lend_limit.into(),
-    ),
-    credits(
-        "BMI_MX_CREDITS_REVOKE_LIMIT",
-        Kind::Number(1, CREDITS_MAX),
-        "credits taken back from one peer in an epoch",
-        |c, v| c.credits.revoke_limit = v as u16,
-        |c| c.credits.revoke_limit.into(),
-    ),
-    credits(
-        "BMI_MX_CREDITS_EPOCH",
-        Kind::Number(1, 1 << 30),
-        "unexpected messages, or four for each peer if that is more, after which what was used, \
-         wanted and taken back counts for a quarter",
-        |c, v| c.credits.epoch_messages = v as u32,
-        |c| c.credits.epoch_messages.into(),
-    ),
-    credits(
-        "BMI_MX_CREDITS_EPOCH_MS",
-        Kind::Number(1, DAY),
-        "milliseconds after which it does so too",
-        |c, v| c.credits.epoch_time = Duration::from_millis(v),
-        |c| c.credits.epoch_time.as_millis() as u64,
-    ),
-    credits(
-        "BMI_MX_CREDITS_SCAVENGE",
-        Kind::Number(1, 256),
-        "quiet peers asked for credits at a time",
-        |c, v| c.credits.scavenge = v as u16,
-        |c| c.credits.scavenge.into(),
-    ),
-    credits(
-        "BMI_MX_CREDITS_REVOKE_MS",
-        Kind::Number(100, DAY),
-        "milliseconds that a peer may take to answer when it is asked for credits",
-        |c, v| c.credits.revoke_timeout = Duration::from_millis(v),
-        |c| c.credits.revoke_timeout.as_millis() as u64,
-    ),
-    credits(
-        "BMI_MX_CREDITS_STRIKES",
-        Kind::Number(1, 255),
-        "lies about credits, and messages sent without any, that a peer is forgiven before its \
-         connection is ended",
-        |c, v| c.credits.strikes = v as u16,
-        |c| c.credits.strikes.into(),
-    ),
-    credits(
-        "BMI_MX_CREDITS_FIXED",
-        Kind::Number(1, CREDITS_MAX),
-        "credits' worth of messages that may wait here from a peer that knows no credits, as the C \
-         method",
-        |c, v| c.credits.fixed = v as u16,
-        |c| c.credits.fixed.into(),
-    ),
-    Tunable {
-        name: "BMI_MX_SEND_TICKETS",
-        kind: Kind::Number(16, 1 << 20),
-        about: "sends under way at a time; a peer may have as many of them as are still free",
-        access: Access::Number {
-            set: |c, v| c.send_tickets = v as u32,
-            get: |c| c.send_tickets.into(),
+            set: |c, v| c.mx.endpoint.fetched_max = v as u32,
+            get: |c| c.mx.endpoint.fetched_max.into(),
         },
     },
     Tunable {
@@ -290,34 +114,6 @@ pub static OWN: &[Tunable<Config>] = &[
         access: Access::Number {
             set: |c, v| c.bounce_bytes = v as usize,
             get: |c| c.bounce_bytes as u64,
-        },
-    },
-    Tunable {
-        name: "BMI_MX_POLL_SYS",
-        kind: Kind::Number(1, 1 << 20),
-        about: "messages of the handshake dealt with by one progress call",
-        access: Access::Number {
-            set: |c, v| c.poll.sys = v as u32,
-            get: |c| c.poll.sys.into(),
-        },
-    },
-    Tunable {
-        name: "BMI_MX_POLL_SAFE",
-        kind: Kind::Number(1, 1 << 20),
-        about: "completions dealt with by one progress call",
-        access: Access::Number {
-            set: |c, v| c.poll.safe = v as u32,
-            get: |c| c.poll.safe.into(),
-        },
-    },
-    Tunable {
-        name: "BMI_MX_POLL_AM",
-        kind: Kind::Number(1, 1 << 20),
-        about: "unexpected messages that one progress call fetches after all, of those that had to \
-                stay with their senders",
-        access: Access::Number {
-            set: |c, v| c.poll.am = v as u32,
-            get: |c| c.poll.am.into(),
         },
     },
     Tunable {
@@ -350,26 +146,12 @@ pub fn tunables() -> impl Iterator<Item = &'static Tunable<Config>> + Clone {
 
 impl Default for Config {
     fn default() -> Self {
+        let mut mx = Settings::default();
+        // Twice the largest request or response of OrangeFS 2.10 (LISTATTR, 2 066 424 bytes).
+        mx.endpoint.fetched_max = 4 * M as u32;
         Self {
-            mx: Settings::default(),
-            // Twice the largest request or response of OrangeFS 2.10 (LISTATTR, 2 066 424 bytes).
-            unexpected_max: 4 * M as usize,
-            unexpected_memory: 64 * M as usize,
-            credits: LenderSettings {
-                // 16 KiB: what OrangeFS sends unexpected when it writes a little.
-                initial: 64,
-                maximum: 8192,
-                lend_limit: 1024,
-                revoke_limit: 1024,
-                ..LenderSettings::default()
-            },
-            send_tickets: 4096,
+            mx,
             bounce_bytes: M as usize,
-            poll: PollLimits {
-                sys: 64,
-                safe: 1024,
-                am: 64,
-            },
             shutdown: Duration::from_secs(1),
             connect_timeout: Some(Duration::from_secs(20)),
             send_timeout: None,
@@ -382,20 +164,15 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How unexpected messages share `unexpected_memory`.
-    pub fn lender(&self) -> LenderSettings {
-        lender_settings(self.unexpected_memory, self.unexpected_max, self.credits)
-    }
-
-    /// What cannot be: limits of memory that contradict each other, or a value of theirs among the
+    /// What cannot be: memory for less than the largest unexpected message, or a value for that among the
     /// `refused`. A limit that is not kept is worse than none; other values only tune.
     pub fn check(&self, refused: &[Refused]) -> Result<(), Box<Error>> {
-        let limits = |name: &str| name == UNEXPECTED_MEMORY || name.starts_with("BMI_MX_CREDITS_");
+        let limit = |refused: &&Refused| refused.name == UNEXPECTED_BYTES;
         if let Some(Refused {
             name,
             value,
             wanted,
-        }) = refused.iter().find(|refused| limits(&refused.name))
+        }) = refused.iter().find(limit)
         {
             return Err(Error::Limit(match wanted {
                 Some(wanted) => format!("{name}={value:?}: not one of {wanted}"),
@@ -403,43 +180,18 @@ impl Config {
             })
             .into());
         }
-        let checked = self.lender().check();
-        checked.map_err(|reason| Error::Limit(self.contradiction(reason)).into())
-    }
-
-    /// What the ledger refuses, in the words of whoever set it.
-    fn contradiction(&self, reason: Impossible) -> String {
-        let (memory, total) = (self.unexpected_memory, self.lender().total);
-        let Impossible::Above {
-            knob,
-            value,
-            bound,
-            limit,
-        } = reason
-        else {
-            return format!("{UNEXPECTED_MEMORY}={memory}: {reason}");
-        };
-        let variable = |knob: &str| format!("BMI_MX_CREDITS_{}", knob.to_uppercase());
-        match (knob, bound) {
-            ("reserve", _) => format!(
-                "{UNEXPECTED_MEMORY}={memory}: messages of BMI_MX_UNEXPECTED_MAX={} need {} at least",
-                self.unexpected_max,
-                (value + 1) * CREDIT_COST as u64
-            ),
-            ("low_percent of total", _) => format!(
-                "BMI_MX_CREDITS_LOW={}: {value} of {total} credits, of which {limit} may be lent",
-                self.credits.low_percent
-            ),
-            (_, "total") => format!(
-                "{}={value}: {UNEXPECTED_MEMORY}={memory} is {limit} credits",
-                variable(knob)
-            ),
-            _ => format!(
-                "{}={value}: not one of 0 to {}={limit}",
-                variable(knob),
-                variable(bound)
-            ),
+        let endpoint = &self.mx.endpoint;
+        let (memory, largest) = (endpoint.unexpected_bytes, endpoint.fetched_max);
+        // An eighth is lent at least.
+        let least = (cost(largest) as usize * CREDIT).div_ceil(7) * 8;
+        if memory < least {
+            return Err(Error::Limit(format!(
+                "{UNEXPECTED_BYTES}={memory}: messages of BMI_MX_UNEXPECTED_MAX={largest} need {least} \
+                 at least"
+            ))
+            .into());
         }
+        Ok(())
     }
 }
 
@@ -684,33 +436,13 @@ mod tests {
         assert_eq!(refused(&[("MX_SPIN_US", "-1")]), Ok(()));
         for (pairs, why) in [
             (
-                &[("BMI_MX_UNEXPECTED_MEMORY", "1K")][..],
-                "BMI_MX_UNEXPECTED_MEMORY=\"1K\": not one of 64K to 64G",
+                &[("MX_UNEXPECTED_BYTES", "1K")][..],
+                "MX_UNEXPECTED_BYTES=\"1K\": not one of 1M to 64G",
             ),
             (
-                &[("BMI_MX_CREDITS_LENT", "101")],
-                "BMI_MX_CREDITS_LENT=\"101\": not one of 0 to 100",
-            ),
-            (
-                &[("BMI_MX_UNEXPECTED_MEMORY", "4M")],
-                "BMI_MX_UNEXPECTED_MEMORY=4194304: messages of BMI_MX_UNEXPECTED_MAX=4194304 need \
-                 5243200 at least",
-            ),
-            (
-                &[("BMI_MX_CREDITS_MAXIMUM", "7")],
-                "BMI_MX_CREDITS_INITIAL=64: not one of 0 to BMI_MX_CREDITS_MAXIMUM=7",
-            ),
-            (
-                &[
-                    ("BMI_MX_UNEXPECTED_MEMORY", "64K"),
-                    ("BMI_MX_UNEXPECTED_MAX", "16K"),
-                    ("BMI_MX_CREDITS_FIXED", "1000"),
-                ],
-                "BMI_MX_CREDITS_FIXED=1000: BMI_MX_UNEXPECTED_MEMORY=65536 is 204 credits",
-            ),
-            (
-                &[("BMI_MX_CREDITS_LOW", "95")],
-                "BMI_MX_CREDITS_LOW=95: 199229 of 209715 credits, of which 183501 may be lent",
+                &[("MX_UNEXPECTED_BYTES", "4M")],
+                "MX_UNEXPECTED_BYTES=4194304: messages of BMI_MX_UNEXPECTED_MAX=4194304 need \
+                 4794003 at least",
             ),
         ] {
             assert_eq!(refused(pairs), Err(why.to_owned()));

@@ -24,7 +24,7 @@ use crate::address::{self, Address};
 use crate::config::Config;
 use crate::error::Error;
 use crate::match_layout::KEY;
-use crate::method::{Handout, Host, Method, PeerGauges, Settings, UNEXPECTED_READY};
+use crate::method::{Handout, Host, Method, MethodReport, PeerGauges, Settings, UNEXPECTED_READY};
 use crate::peer::table::PeerKey;
 use crate::peer_name::{self, PeerName, ROUTE_DGRAM, ROUTE_RDM};
 use crate::{address_range, host};
@@ -34,7 +34,7 @@ use mx_proto::{Endpoint, EndpointId, Instant, NicId, Route};
 use mx_sys::ports::host::HostPorts;
 use mx_sys::ports::open::{EndpointChoice, OpenOptions};
 use mx_sys::progress::{Guard, Tuning, WaitStats};
-use mx_sys::published::{MethodGauges, PortView, Publisher, Sample};
+use mx_sys::published::{PortView, Publisher, Sample};
 use mx_sys::{Helper, Interest, Lingering, MonotonicClock, Progress, Shared, linger, nic, reserve};
 use parking_lot::Mutex;
 use std::cell::Cell;
@@ -620,7 +620,7 @@ pub fn test_context(
             out(done);
             count += 1;
         }
-        let news = method.inbox_mut().take_news();
+        let news = method.arrivals_mut().take_news();
         Ok((count > 0 || news).then_some(count))
     })?;
     Ok(found.unwrap_or(0))
@@ -635,7 +635,7 @@ pub fn test_unexpected(
     let mut count = 0;
     loop {
         let register = find(UNEXPECTED_READY, idle_us, |method| {
-            method.inbox_mut().take_news();
+            method.arrivals_mut().take_news();
             while count < max {
                 match method.next_unexpected() {
                     Some(Handout::Message(message)) => {
@@ -648,7 +648,7 @@ pub fn test_unexpected(
             }
             if method.unexpected() > 0 {
                 // For the next call.
-                method.inbox_mut().set_news();
+                method.arrivals_mut().set_news();
             }
             Ok((count > 0).then_some(None))
         })?;
@@ -710,8 +710,8 @@ pub fn drop_addr_query(addr: NonNull<bmi_method_addr>) -> bool {
 }
 
 /// What the method has and has counted.
-pub fn gauges() -> Result<MethodGauges, Box<Error>> {
-    Ok(shared()?.lock().method()?.gauges())
+pub fn report() -> Result<MethodReport, Box<Error>> {
+    Ok(shared()?.lock().method()?.report())
 }
 
 /// The same of the peer of an address object.

@@ -3,15 +3,10 @@
 //! ```text
 //!    63..60   59..52      51..32        31..0
 //!   +------+----------+-----------+----------------+
-//!   | type | credits  |  peer id  |  BMI tag,      |   credits are masked out of every match
-//!   |      |          |           |  version, or   |
-//!   |      |          |           |  what a CREDIT |
-//!   |      |          |           |  message says  |
+//!   | type |    0     |  peer id  |  BMI tag, or   |   what is 0 is masked out of every match
+//!   |      |          |           |  version       |
 //!   +------+----------+-----------+----------------+
 //! ```
-//!
-//! What the credits in the middle mean is [`mx_proto::ledger`]'s; they are 0 in messages of and to a
-//! peer that knows none.
 //!
 //! The peer id in a message is the number that the *receiver* gave the sender in the handshake. In
 //! CONN_REQ and CONN_ACK it is the number the receiver is to use from now on.
@@ -23,7 +18,6 @@
 //! Owns: the layout (BMI-HOST-ABI.md section 8.1, DESIGN.md "Match bits").
 //! Knows nothing of: who sends what when.
 
-use mx_proto::ledger::CreditByte;
 use mx_proto::{MatchBits, MatchMask};
 use std::fmt;
 
@@ -36,22 +30,16 @@ pub const KEY: u32 = 0x7076_6673;
 /// The largest peer id.
 pub const PEER_ID_MAX: u32 = (1 << 20) - 1;
 
-/// What counts when a receive is matched: everything but the credits.
-pub const MATCH: MatchMask = MatchMask(!CreditByte::MASK);
-
-/// What counts when messages of one type are looked for.
-pub const TYPE: MatchMask = MatchMask(0xf << 60);
+/// What counts when a receive is matched: everything but what is 0.
+pub const MATCH: MatchMask = MatchMask(!(0xff << 52));
 
 /// Set in the version of a refusal.
 const REFUSED: u32 = 1 << 31;
 
-/// What a message is. The values are those of the C method, which has no CREDIT.
+/// What a message is. The values are those of the C method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum MessageType {
-    /// About credits and nothing else: no bytes, and what it says in the tag. Only between peers
-    /// that know credits.
-    Credit = 0x8,
     /// Never a message: the completion key of a transport connect made to answer a CONN_REQ.
     IconAck = 0x9,
     /// The answer to CONN_REQ.
@@ -69,7 +57,6 @@ pub enum MessageType {
 impl MessageType {
     const fn of(bits: MatchBits) -> Option<Self> {
         Some(match bits.0 >> 60 {
-            0x8 => Self::Credit,
             0x9 => Self::IconAck,
             0xa => Self::ConnAck,
             0xb => Self::IconReq,
@@ -110,7 +97,7 @@ pub struct Fields {
     pub kind: Option<MessageType>,
     /// The peer id, 20 bits.
     pub id: u32,
-    /// Tag, version, or what a CREDIT message says.
+    /// Tag or version.
     pub tag: u32,
 }
 
@@ -174,11 +161,11 @@ mod tests {
     }
 
     #[test]
-    fn credits_never_decide_a_match() {
+    fn what_nobody_sets_never_decides_a_match() {
         let plain = bits(MessageType::Expected, 5, 6);
-        let with_credits = MatchBits(plain.0 | 0xff << 52);
-        assert_eq!(MATCH.apply(with_credits), plain);
-        assert_eq!(Fields::of(with_credits), Fields::of(plain));
+        let set = MatchBits(plain.0 | 0xff << 52);
+        assert_eq!(MATCH.apply(set), plain);
+        assert_eq!(Fields::of(set), Fields::of(plain));
     }
 
     #[test]
@@ -190,7 +177,7 @@ mod tests {
                 assert_eq!((fields.id, fields.tag), (id & PEER_ID_MAX, tag));
             }
         }
-        for kind in (0..8).chain([0xf]) {
+        for kind in (0..9).chain([0xf]) {
             assert_eq!(Fields::of(MatchBits(kind << 60)).kind, None);
         }
     }

@@ -1,7 +1,7 @@
 //! A running method, as tools see it.
 
 use bmi_mx::instance;
-use mx_proto::ledger::CREDIT_COST;
+use mx_proto::flow::CREDIT;
 use mx_sys::published::{Page, find_in, labels, method_labels};
 use std::time::{Duration, Instant};
 
@@ -28,12 +28,9 @@ fn the_endpoint_is_seen_from_initialize_to_finalize_and_its_counters_move() {
     assert!(page.ports.tcp && page.nic.0 != 0 && page.endpoint.0 != 0);
     let shown: Vec<&str> = page.counters.iter().map(|(label, _)| &**label).collect();
     assert_eq!(shown, [labels(), method_labels()].concat());
-    let total = counter("credits_total");
-    assert!(total > 0 && counter("credits_bank") == total);
-    assert_eq!(
-        counter("memory_unexpected_limit"),
-        total * CREDIT_COST as u64
-    );
+    let total = counter("flow_total");
+    assert_eq!(total * CREDIT as u64, 64 << 20);
+    assert_eq!((counter("flow_free"), counter("method_peers")), (total, 0));
 
     // A blocked call leaves its mark before it sleeps.
     let sleeps = counter("wait_leader_sleeps");

@@ -5,16 +5,17 @@ mod sim;
 
 use bmi_mx::abi::constants::*;
 use bmi_mx::match_layout::{MessageType, VERSION, bits};
-use bmi_mx::method::PeerGauges;
-use bmi_mx::peer::handshake::{ConnReq, Extension};
-use mx_proto::MatchBits;
-use mx_proto::ledger::CreditByte;
+use bmi_mx::peer::handshake::ConnReq;
+use mx_proto::{Account, PartnerId};
+use mx_proto::flow::FlowStats;
 use mx_sim::Profile;
 use mx_sim::world::NodeId;
-use sim::Rig;
+use sim::{NIC, OTHER_NIC, Rig};
 use std::time::Duration;
 
 const REQUEST: i32 = 7;
+
+const MS: Duration = Duration::from_millis(1);
 
 /// A server that fetches nothing until it is told to, and clients.
 fn server_and(rig: &mut Rig, clients: usize) -> (NodeId, Vec<NodeId>) {
@@ -45,18 +46,27 @@ fn waiting(rig: &mut Rig, server: NodeId) -> usize {
     rig.peek(server).method.unexpected()
 }
 
-/// All of the ledger's credits are where they belong, and none is held by a message.
+/// All credits are where they belong, and none is held by a message.
 fn assert_settled(rig: &mut Rig, node: NodeId) {
-    let stats = rig.peek(node).method.lender().stats();
+    let stats = flow(rig, node);
     assert_eq!((stats.drawn, stats.estates), (0, 0), "{stats:?}");
-    assert_eq!(stats.total, stats.bank + stats.lent, "{stats:?}");
-    assert_eq!((stats.strikes, stats.unpaid), (0, 0), "{stats:?}");
+    assert_eq!(stats.total, stats.free + stats.lent, "{stats:?}");
+    assert_eq!(stats.violations, 0, "{stats:?}");
+}
+
+fn flow(rig: &mut Rig, node: NodeId) -> FlowStats {
+    rig.peek(node).method.endpoint().flow_stats()
+}
+
+/// Bytes of unexpected messages that a node has.
+fn bytes(rig: &mut Rig, node: NodeId) -> usize {
+    rig.peek(node).method.endpoint().inbox_stats().bytes
 }
 
 #[test]
 fn a_sender_without_credits_queues_in_order_and_loses_nothing() {
     let mut rig = Rig::new(1);
-    rig.settings.credits.initial = 5;
+    rig.endpoint.first_loan = 5;
     let (server, clients) = server_and(&mut rig, 1);
     let client = clients[0];
     let sent: Vec<_> = (0..200)
@@ -65,8 +75,8 @@ fn a_sender_without_credits_queues_in_order_and_loses_nothing() {
     rig.run_for(Duration::from_millis(100));
     // More are lent as they are wanted; all of them are paid for.
     let held = waiting(&mut rig, server);
-    let loan = rig.peek(server).method.lender().stats().lent;
-    assert!((5..=loan as usize).contains(&held), "{held} of {loan}");
+    let loan = flow(&mut rig, server).lent;
+    assert!((5..=loan as usize + 1).contains(&held), "{held} of {loan}");
     rig.host(server).fetching = true;
     rig.run("all of them", |rig| rig.peek(server).got.len() == 200);
     let tags: Vec<_> = rig.peek(server).got.iter().map(|got| got.tag).collect();
@@ -83,7 +93,7 @@ fn whatever_clients_send_a_server_holds_no_more_than_was_set() {
     for (seed, len) in [(2, 0), (3, 200), (4, 4_000), (5, 32_000), (6, 100_000)] {
         let mut rig = Rig::new(seed);
         let memory = 300_000;
-        rig.settings.limit_unexpected(memory, 100_000);
+        rig.limit_unexpected(memory, 100_000);
         let (server, clients) = server_and(&mut rig, 40);
         let mut sent = Vec::new();
         for client in &clients {
@@ -95,8 +105,9 @@ fn whatever_clients_send_a_server_holds_no_more_than_was_set() {
         }
         for _ in 0..50 {
             rig.run_for(Duration::from_millis(2));
-            let held = rig.peek(server).method.unexpected_bytes();
-            assert!(held <= memory, "{held} bytes of messages of {len}");
+            // And a credit in each peer's slot.
+            let held = bytes(&mut rig, server);
+            assert!(held <= memory + 40 * 192, "{held} bytes of messages of {len}");
         }
         rig.host(server).fetching = true;
         rig.run("all of them", |rig| rig.peek(server).got.len() == 40 * 50);
@@ -132,7 +143,7 @@ fn who_asks_one_thing_at_a_time_does_not_wait_for_twenty_who_flood() {
         (48, 300_000, 0, 0, 1),
     ] {
         let mut rig = Rig::new(seed);
-        rig.settings.limit_unexpected(memory, 100_000);
+        rig.limit_unexpected(memory, 100_000);
         let (server, clients) = server_and(&mut rig, PEERS);
         let (honest, flooders) = clients.split_last().unwrap();
         for flooder in flooders {
@@ -177,17 +188,19 @@ fn who_asks_one_thing_at_a_time_does_not_wait_for_twenty_who_flood() {
 #[test]
 fn expected_messages_pass_requests_that_have_no_credits() {
     let mut rig = Rig::new(7);
-    rig.settings.credits.initial = 1;
-    rig.settings.credits.maximum = 1;
+    rig.lend(1);
     let (server, clients) = server_and(&mut rig, 1);
     let client = clients[0];
-    let first = rig.host(client).send_unexpected(server, 1, b"taken");
+    // With a credit, and in the slot.
+    for _ in 0..2 {
+        let taken = rig.host(client).send_unexpected(server, 1, b"taken");
+        assert_eq!(rig.wait(client, taken), 0);
+    }
     let second = rig.host(client).send_unexpected(server, 2, b"waits");
     let data = rig.host(client).send(server, 3, b"data");
     let receive = rig.host(server).recv(client, 3, 10);
     assert_eq!(rig.wait(server, receive), 0);
     assert_eq!(rig.wait(client, data), 0);
-    assert_eq!(rig.wait(client, first), 0);
     assert_eq!(rig.peek(client).error(second), None);
     rig.host(server).fetching = true;
     assert_eq!(rig.wait(client, second), 0);
@@ -196,9 +209,7 @@ fn expected_messages_pass_requests_that_have_no_credits() {
 #[test]
 fn a_request_that_is_called_off_while_it_waits_takes_no_credits_with_it() {
     let mut rig = Rig::new(8);
-    rig.settings.credits.initial = 2;
-    rig.settings.credits.minimum = 2;
-    rig.settings.credits.maximum = 2;
+    rig.lend(2);
     let (server, clients) = server_and(&mut rig, 1);
     let client = clients[0];
     for round in 0..30 {
@@ -234,7 +245,7 @@ fn a_request_that_is_called_off_while_it_waits_takes_no_credits_with_it() {
 #[test]
 fn replies_take_credits_home_so_that_a_client_at_work_never_stalls() {
     let mut rig = Rig::new(9);
-    rig.settings.credits.initial = 4;
+    rig.endpoint.first_loan = 4;
     let (server, clients) = server_and(&mut rig, 1);
     let client = clients[0];
     rig.host(server).fetching = true;
@@ -245,135 +256,8 @@ fn replies_take_credits_home_so_that_a_client_at_work_never_stalls() {
         rig.host(server).send(client, n, b"answer");
         assert_eq!(rig.wait(client, answer), 0);
     }
-    let stats = rig.peek(server).method.lender().stats();
-    assert_eq!((stats.wants, stats.controls), (0, 0), "{stats:?}");
-}
-
-#[test]
-fn busy_clients_get_the_credits_of_quiet_ones_and_then_nothing_moves() {
-    let mut rig = Rig::new(10);
-    let credits = &mut rig.settings.credits;
-    (credits.initial, credits.minimum, credits.maximum) = (30, 2, 1000);
-    (credits.epoch_messages, credits.low_percent) = (64, 10);
-    rig.settings.limit_unexpected(400 << 10, 1000);
-    let (server, clients) = server_and(&mut rig, 30);
-    rig.host(server).fetching = true;
-    let mut controls = Vec::new();
-    for _ in 0..30 {
-        let before = rig.peek(server).method.lender().stats().controls;
-        for client in &clients[..3] {
-            let sent: Vec<_> = (0..60)
-                .map(|_| {
-                    rig.host(*client)
-                        .send_unexpected(server, REQUEST, &[0; 1000])
-                })
-                .collect();
-            for label in sent {
-                assert_eq!(rig.wait(*client, label), 0);
-            }
-        }
-        controls.push(rig.peek(server).method.lender().stats().controls - before);
-    }
-    let stats = rig.peek(server).method.lender().stats();
-    assert!(stats.returned > 0, "{stats:?}");
-    // A stream without replies has to ask for what came home, but nobody else is asked any more.
-    let (early, late) = (controls[0], controls[29]);
-    assert!(late < early, "{controls:?}");
-    assert_settled(&mut rig, server);
-}
-
-/// A peer of its own kind, that has connected and been told its id.
-fn stranger(rig: &mut Rig, server: NodeId, loan: Option<u16>) -> (NodeId, u64) {
-    let stranger = rig.add_stranger();
-    rig.stranger(stranger).connect(server);
-    rig.run("the connect", |rig| {
-        rig.peek_stranger(stranger).connected.is_some()
-    });
-    let name = format!("mx://node{stranger}:0:{stranger}");
-    let body = match loan {
-        None => [name.as_bytes(), b"\0"].concat(),
-        loan => ConnReq::emit(&name, Extension { loan }),
-    };
-    let request = bits(MessageType::ConnReq, 5, VERSION);
-    rig.stranger(stranger).send(request.0, &body);
-    rig.run("the answer", |rig| {
-        !rig.peek_stranger(stranger).inbox().messages.is_empty()
-    });
-    let messages = &rig.peek_stranger(stranger).inbox().messages;
-    let (_, answer, body) = &messages[0];
-    assert_eq!(Extension::parse(body).is_some(), loan.is_some());
-    (stranger, answer.0 >> 32 & 0xf_ffff)
-}
-
-#[test]
-fn a_peer_that_knows_no_credits_works_and_is_bounded() {
-    let mut rig = Rig::new(11);
-    rig.settings.credits.fixed = 40;
-    let (server, clients) = server_and(&mut rig, 1);
-    let (old, id) = stranger(&mut rig, server, None);
-    for tag in 0..200 {
-        let unexpected = bits(MessageType::Unexpected, id as u32, tag);
-        rig.stranger(old).send(unexpected.0, &[tag as u8; 300]);
-    }
-    rig.run_for(Duration::from_millis(100));
-    assert_eq!(waiting(&mut rig, server), 20);
-    // Others do not wait for it.
-    let label = rig.host(clients[0]).send_unexpected(server, REQUEST, b"hi");
-    assert_eq!(rig.wait(clients[0], label), 0);
-    rig.run("the other's", |rig| waiting(rig, server) == 21);
-    rig.host(server).fetching = true;
-    rig.run("all of them", |rig| rig.peek(server).got.len() == 201);
-    let got = rig.peek(server).got.iter();
-    let tags: Vec<_> = got
-        .map(|got| got.tag)
-        .filter(|tag| *tag != REQUEST)
-        .collect();
-    let all: Vec<_> = (0..200).filter(|tag| *tag != REQUEST).collect();
-    assert_eq!(tags, all);
-    // No message to it has credits in its match bits, and none is about credits alone.
-    for (_, bits, _) in &rig.peek_stranger(old).inbox().messages {
-        assert_eq!(bits.0 & CreditByte::MASK, 0);
-        assert_ne!(bits.0 >> 60, 8);
-    }
-    assert_settled(&mut rig, server);
-}
-
-#[test]
-fn peers_that_lie_about_credits_are_failed_and_nobody_else_notices() {
-    let tags = [
-        0x2000_2000u64,        // Want, again and again
-        0x8000_0000 | 5 << 13, // Return, of what nobody asked for
-        0x4000_0001,           // Grant, to whom lends
-        0xf7ff_ffff,           // nothing at all
-    ];
-    let floods = tags.iter().map(|tag| (8 << 60 | tag, 0));
-    let unpaid = [(0xd << 60, 100), (0xd << 60 | 9 << 52, 100)];
-    for (seed, (word, len)) in floods.chain(unpaid).enumerate() {
-        let mut rig = Rig::new(20 + seed as u64);
-        let (server, clients) = server_and(&mut rig, 1);
-        let (liar, id) = stranger(&mut rig, server, Some(64));
-        rig.host(server).fetching = true;
-        for n in 0..400 {
-            let word = MatchBits(word | id << 32);
-            rig.stranger(liar).send(word.0, &vec![0; len]);
-            if n % 100 == 0 {
-                let label = rig.host(clients[0]).send_unexpected(server, n, b"honest");
-                assert_eq!(rig.wait(clients[0], label), 0);
-            }
-        }
-        rig.run_for(Duration::from_millis(50));
-        let honest = rig
-            .peek(server)
-            .got
-            .iter()
-            .filter(|got| got.bytes == b"honest");
-        assert_eq!(honest.count(), 4, "{word:#x}");
-        let stats = rig.peek(server).method.lender().stats();
-        // What means nothing at all is only dropped.
-        let nonsense = word as u32 >= 0xf000_0000;
-        assert_eq!(stats.peers, 1 + u32::from(nonsense), "{word:#x}: {stats:?}");
-        assert_eq!((stats.drawn, stats.estates), (0, 0));
-    }
+    let stats = flow(&mut rig, server);
+    assert_eq!((stats.wants, stats.revoked), (0, 0), "{stats:?}");
 }
 
 #[test]
@@ -419,7 +303,7 @@ fn a_client_that_asks_for_everything_does_not_double_what_others_wait() {
 #[test]
 fn two_servers_lend_to_each_other() {
     let mut rig = Rig::new(31);
-    rig.settings.credits.initial = 3;
+    rig.endpoint.first_loan = 3;
     let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
     // Both begin at once.
     let mut sent = Vec::new();
@@ -439,7 +323,7 @@ fn two_servers_lend_to_each_other() {
 #[test]
 fn a_client_that_dies_and_comes_back_begins_with_a_new_loan() {
     let mut rig = Rig::new(32);
-    rig.settings.credits.initial = 8;
+    rig.endpoint.first_loan = 8;
     let (server, clients) = server_and(&mut rig, 1);
     let client = clients[0];
     for round in 0..20 {
@@ -459,6 +343,276 @@ fn a_client_that_dies_and_comes_back_begins_with_a_new_loan() {
     });
     rig.run_for(Duration::from_millis(100));
     assert_settled(&mut rig, server);
+}
+
+/// A peer of its own kind, that has connected and been told its id.
+fn caller(rig: &mut Rig, server: NodeId) -> (NodeId, u32) {
+    let stranger = rig.add_stranger();
+    rig.stranger(stranger).connect(server);
+    rig.run("the connect", |rig| {
+        rig.peek_stranger(stranger).connected.is_some()
+    });
+    call(rig, stranger, 5);
+    rig.run("the answer", |rig| {
+        !rig.peek_stranger(stranger).inbox().messages.is_empty()
+    });
+    let bits = rig.peek_stranger(stranger).inbox().messages[0].1;
+    (stranger, (bits.0 >> 32) as u32 & 0xf_ffff)
+}
+
+fn call(rig: &mut Rig, stranger: NodeId, id: u32) {
+    let body = ConnReq::emit(&format!("mx://node{stranger}:0:{stranger}"));
+    let bits = bits(MessageType::ConnReq, id, VERSION).0;
+    say(rig, stranger, bits, &body);
+}
+
+/// Sends something, unless it has been shown the door.
+fn say(rig: &mut Rig, stranger: NodeId, bits: u64, bytes: &[u8]) {
+    let stranger = rig.stranger(stranger);
+    let to = stranger.connected.expect("connected before");
+    if stranger.endpoint.partner_context(to).is_some() {
+        stranger.send_to(to, bits, bytes);
+    }
+}
+
+/// A host that has been made to call a stranger, which has not answered: the stranger, its partner,
+/// and its id at the host.
+fn called(rig: &mut Rig, host: NodeId) -> (NodeId, PartnerId, u32) {
+    let stranger = rig.add_stranger();
+    rig.host(host).send_unexpected(stranger, 1, b"first");
+    rig.run("the call", |rig| {
+        !rig.peek_stranger(stranger).inbox().messages.is_empty()
+    });
+    let (partner, bits, _) = rig.peek_stranger(stranger).inbox().messages[0];
+    (stranger, partner, (bits.0 >> 32) as u32 & 0xf_ffff)
+}
+
+#[test]
+fn a_peer_that_was_called_may_send_right_behind_its_answer() {
+    let mut rig = Rig::new(1);
+    let server = rig.add(Profile::default());
+    let (peer, partner, id) = called(&mut rig, server);
+    let stranger = rig.stranger(peer);
+    let ack = bits(MessageType::ConnAck, 5, VERSION).0;
+    stranger.send_to(partner, ack, b"");
+    for tag in 0..60 {
+        let unexpected = bits(MessageType::Unexpected, id, tag).0;
+        stranger.send_to(partner, unexpected, &[tag as u8; 900]);
+    }
+    rig.run_for(100 * MS);
+    let tags: Vec<_> = rig.peek(server).got.iter().map(|got| got.tag).collect();
+    assert_eq!(tags, (0..60).collect::<Vec<_>>());
+    assert_settled(&mut rig, server);
+}
+
+#[test]
+fn messages_of_a_peer_that_becomes_another_keep_their_order() {
+    let mut rig = Rig::new(5);
+    let (server, client) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    rig.host(server).fetching = false;
+    // A peer under its other name, whose messages wait when it dies.
+    let other = rig.host(server).look_up(client, OTHER_NIC);
+    let first = rig.host(server).look_up(client, NIC);
+    rig.host(server).use_addr(client, other);
+    rig.introduce(server, client);
+    for tag in 0..10 {
+        rig.host(client).send_unexpected(server, tag, &[0; 700]);
+    }
+    rig.run("all of them", |rig| {
+        rig.peek(server).method.unexpected() == 10
+    });
+    rig.kill(client);
+    rig.run_for(MS);
+    rig.restart(client, Profile::default());
+    // It is reached under the first name, and then under the other one.
+    rig.host(server).use_addr(client, first);
+    rig.introduce(server, client);
+    rig.host(server).use_addr(client, other);
+    rig.introduce(server, client);
+    assert_eq!(rig.host(server).state(first), rig.host(server).state(other));
+    for tag in 10..20 {
+        rig.host(client).send_unexpected(server, tag, &[0; 700]);
+    }
+    rig.run_for(10 * MS);
+    rig.host(server).fetching = true;
+    rig.run("all", |rig| rig.peek(server).got.len() == 20);
+    rig.run_for(100 * MS);
+    assert_settled(&mut rig, server);
+}
+
+#[test]
+fn who_calls_again_and_again_is_forgiven_no_more() {
+    let mut rig = Rig::new(6);
+    let server = rig.add(Profile::default());
+    let (peer, _) = caller(&mut rig, server);
+    for _ in 0..40 {
+        if rig.peek_stranger(peer).is_connected() {
+            call(&mut rig, peer, 5);
+        }
+        rig.run_for(MS);
+    }
+    assert_eq!(flow(&mut rig, server).remotes, 0);
+}
+
+#[test]
+fn what_was_left_below_by_who_calls_again_is_not_overtaken() {
+    let mut rig = Rig::new(7);
+    rig.lend(4);
+    let server = rig.add(Profile::default());
+    rig.host(server).fetching = false;
+    let (peer, id) = caller(&mut rig, server);
+    let unexpected = |tag| bits(MessageType::Unexpected, id, tag).0;
+    for tag in 0..20 {
+        rig.stranger(peer).send(unexpected(tag), &[0; 256]);
+    }
+    rig.run_for(MS);
+    call(&mut rig, peer, 5);
+    rig.run_for(MS);
+    for tag in 20..40 {
+        rig.stranger(peer).send(unexpected(tag), &[0; 256]);
+    }
+    rig.run_for(MS);
+    rig.host(server).fetching = true;
+    rig.run_for(100 * MS);
+    let tags: Vec<_> = rig.peek(server).got.iter().map(|got| got.tag).collect();
+    assert!(tags.is_sorted(), "{tags:?}");
+    assert_eq!(tags.last(), Some(&39));
+    assert_settled(&mut rig, server);
+}
+
+#[test]
+fn a_large_request_gets_its_turn_among_many_small_ones() {
+    let mut rig = Rig::new(8);
+    rig.endpoint.first_loan = 1;
+    rig.limit_unexpected(60_000, 40_000);
+    let server = rig.add(Profile::default());
+    // Those of four small ones find room whenever they come; only the large one has to wait for it.
+    let clients: Vec<_> = (0..5).map(|_| rig.add(Profile::default())).collect();
+    for client in &clients {
+        rig.introduce(*client, server);
+    }
+    rig.host(server).fetching = false;
+    let (large, small) = clients.split_first().unwrap();
+    // As soon as one of the small has gone there is the next; the host takes one at a time.
+    let mut last = Vec::new();
+    for client in small {
+        for _ in 0..200 {
+            last.push((
+                *client,
+                rig.host(*client).send_unexpected(server, 1, &[1; 9_000]),
+            ));
+        }
+    }
+    rig.run_for(MS);
+    let wanted = rig.host(*large).send_unexpected(server, 2, &[2; 40_000]);
+    for _ in 0..400 {
+        rig.run_for(Duration::from_micros(200));
+        let host = rig.host(server);
+        if let Some(bmi_mx::method::Handout::Message(message)) = host.method.next_unexpected() {
+            // SAFETY: malloc'ed, and ours to free.
+            unsafe { libc::free(message.buffer) };
+        } else {
+            host.fetch();
+        }
+        if rig.peek(*large).error(wanted).is_some() {
+            break;
+        }
+    }
+    assert_eq!(rig.peek(*large).error(wanted), Some(0));
+}
+
+#[test]
+fn who_is_refused_again_and_again_is_shown_the_door() {
+    let strikes = 16;
+    // Nobody yet, and who is connected.
+    for known in [false, true] {
+        for (version, id, body) in [
+            (VERSION + 1, 5, &b"mx://node9:0:9\0"[..]),
+            (VERSION, 0, b"mx://node9:0:9\0"),
+            (VERSION, 5, b"\xff"),
+        ] {
+            let mut rig = Rig::new(16);
+            let server = rig.add(Profile::default());
+            let stranger = if known {
+                caller(&mut rig, server).0
+            } else {
+                let stranger = rig.add_stranger();
+                rig.stranger(stranger).connect(server);
+                rig.run("the connect", |rig| {
+                    rig.peek_stranger(stranger).connected.is_some()
+                });
+                stranger
+            };
+            let before = rig.peek_stranger(stranger).inbox().messages.len();
+            for _ in 0..strikes {
+                say(
+                    &mut rig,
+                    stranger,
+                    bits(MessageType::ConnReq, id, version).0,
+                    body,
+                );
+                rig.run_for(MS);
+            }
+            let answers = rig.peek_stranger(stranger).inbox().messages.len() - before;
+            assert_eq!(answers, strikes);
+            assert!(rig.peek_stranger(stranger).is_connected());
+            say(
+                &mut rig,
+                stranger,
+                bits(MessageType::ConnReq, id, version).0,
+                body,
+            );
+            rig.run_for(MS);
+            assert!(!rig.peek_stranger(stranger).is_connected());
+            assert_eq!(flow(&mut rig, server).remotes, 0);
+        }
+    }
+}
+
+#[test]
+fn calls_of_a_flood_do_not_pile_up() {
+    let mut rig = Rig::new(10);
+    let server = rig.add(Profile::default());
+    let client = rig.add(Profile::default());
+    let (flood, _) = caller(&mut rig, server);
+    let (other, _) = caller(&mut rig, server);
+    let mut most = 0;
+    for _ in 0..50 {
+        for _ in 0..200 {
+            for caller in [flood, other] {
+                if rig.peek_stranger(caller).is_connected() {
+                    call(&mut rig, caller, 5);
+                }
+            }
+        }
+        rig.run_for(Duration::from_micros(100));
+        most = most.max(rig.peek(server).method.handshakes_kept());
+    }
+    assert!(most < 100, "{most}");
+    rig.introduce(client, server);
+}
+
+#[test]
+fn a_thousand_clients_are_told_that_a_server_leaves() {
+    let mut rig = Rig::new(12);
+    let server = rig.add(Profile::default());
+    let clients: Vec<_> = (0..1_000).map(|_| rig.add(Profile::default())).collect();
+    for client in &clients {
+        let label = rig.host(*client).send_unexpected(server, 1, b"here");
+        assert_eq!(rig.wait(*client, label), 0);
+    }
+    let asked: Vec<_> = clients
+        .iter()
+        .map(|client| (*client, rig.host(*client).recv(server, 2, 10)))
+        .collect();
+    rig.run_for(MS);
+    let begin = rig.now();
+    rig.host(server).finalize();
+    for (client, label) in asked {
+        assert!(rig.wait(client, label) < 0);
+    }
+    let took = rig.now().since(begin);
+    assert!(took < 100 * MS, "{took:?}");
 }
 
 #[test]
@@ -608,10 +762,10 @@ fn messages_that_are_larger_than_the_server_takes_give_their_credits_back() {
     // Offered, and with their data.
     for (seed, len, initial) in [(37, 30_000, 3), (38, 20_001, 200)] {
         let mut rig = Rig::new(seed);
-        rig.settings.credits.initial = initial;
-        rig.settings.limit_unexpected(300_000, 20_000);
+        rig.endpoint.first_loan = initial;
+        rig.limit_unexpected(300_000, 20_000);
         let server = rig.add(Profile::default());
-        rig.settings.limit_unexpected(300_000, 30_000);
+        rig.limit_unexpected(300_000, 30_000);
         let client = rig.add(Profile::default());
         rig.introduce(client, server);
         for _ in 0..10 {
@@ -622,10 +776,9 @@ fn messages_that_are_larger_than_the_server_takes_give_their_credits_back() {
             let small = rig.host(client).send_unexpected(server, REQUEST, b"x");
             assert_eq!(rig.wait(client, small), 0);
             rig.run_for(Duration::from_millis(1));
-            let account = gauges(&mut rig, server, client).account.unwrap();
-            let free = gauges(&mut rig, client, server).borrower.unwrap().free();
-            let here = account.owed + account.due;
-            assert_eq!(account.loan, free + here, "{account:?}");
+            let account = account(&mut rig, server, client);
+            let free = self::account(&mut rig, client, server).send_free;
+            assert_eq!(account.loan, free + account.waiting + account.owed, "{account:?}");
         }
         assert_eq!(rig.peek(server).got.len(), 10);
         assert_settled(&mut rig, server);
@@ -633,8 +786,9 @@ fn messages_that_are_larger_than_the_server_takes_give_their_credits_back() {
 }
 
 /// What `node` knows of its peer `with`.
-fn gauges(rig: &mut Rig, node: NodeId, with: NodeId) -> PeerGauges {
+fn account(rig: &mut Rig, node: NodeId, with: NodeId) -> Account {
     let addr = rig.host(node).addr(with);
     let method = &rig.peek(node).method;
-    method.peer_gauges(method.peers().of_addr(addr.as_ptr()).unwrap())
+    let key = method.peers().of_addr(addr.as_ptr()).unwrap();
+    method.peer_gauges(key).account.unwrap()
 }

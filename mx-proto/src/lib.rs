@@ -47,7 +47,7 @@ pub mod told;
 pub mod wire;
 
 pub use config::{Config, Key, Place};
-pub use endpoint::{Endpoint, PostError, Posted, Received, Reminder, SendMode};
+pub use endpoint::{Account, Endpoint, PostError, Posted, Received, Reminder, SendMode};
 pub use event::{Arrival, Completion, Decision, Deferred, Down, Identity, Outcome, Verdict};
 pub use ids::{
     EndpointId, LinkId, MatchBits, MatchMask, NicId, PartnerId, RequestId, Route, SessionId, Target,

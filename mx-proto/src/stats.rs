@@ -19,6 +19,8 @@ pub struct Stats {
     pub queued: u64,
     /// Messages offered although they were small, for want of byte credit.
     pub offered_for_credit: u64,
+    /// Times that nothing for a partner could go for want of credits.
+    pub credit_stalls: u64,
     /// Packets about requests or partners that no longer exist: dropped.
     pub stale: u64,
     /// Packets that make no sense: their link was closed.

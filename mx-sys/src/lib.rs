@@ -50,4 +50,4 @@ pub use ports::open::{EndpointChoice, OpenError, OpenOptions};
 pub use ports::rdm::RdmOptions;
 pub use progress::{Guard, Helper, Interest, Progress, Shared, Tuning};
 pub use settings::{PortChoice, Settings};
-pub use user_memory::{Lent, MallocBuffer, SegmentError, UserMemory};
+pub use user_memory::{MallocBuffer, SegmentError, UserMemory};

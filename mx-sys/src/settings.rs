@@ -190,15 +190,6 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 },
             },
             Tunable {
-                name: "MX_POLL_BUDGET",
-                kind: Kind::Number(1, 4096),
-                about: "packets taken in by one progress call",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().endpoint.poll_budget = v as usize,
-                    get: |s| s.as_ref().endpoint.poll_budget as u64,
-                },
-            },
-            Tunable {
                 name: "MX_MAX_PARTNERS",
                 kind: Kind::Number(1, 1 << 20),
                 about: "connections at the same time; strangers beyond it are refused",

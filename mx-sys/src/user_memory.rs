@@ -24,7 +24,6 @@ use smallvec::SmallVec;
 use std::fmt;
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::Arc;
 
 /// The buffer of one posted operation.
 ///
@@ -49,11 +48,8 @@ enum Segments {
     One(Segment),
     /// Several, none of them empty.
     List(SmallVec<[Segment; 2]>),
-    /// All of a buffer of ours, which lives as long as this value and its [`Lent`].
-    Owned(
-        Segment,
-        #[expect(dead_code, reason = "keeps the bytes alive")] Arc<MallocBuffer>,
-    ),
+    /// All of a buffer of ours.
+    Owned(Segment, MallocBuffer),
 }
 
 // SAFETY: the pointers are used only through `&self` (reads) and `&mut self` (writes), and whoever
@@ -79,7 +75,7 @@ impl UserMemory {
             buffer.bytes_mut()[at..at + piece.len()].copy_from_slice(piece);
             at += piece.len();
         });
-        Some(Self::owned(buffer).0)
+        Some(Self::owned(buffer))
     }
 
     /// The `len` bytes at `start`. Null is legal when `len` is 0.
@@ -131,18 +127,23 @@ impl UserMemory {
         })
     }
 
-    /// A buffer of this library's, to receive into. What has been received is had back from the
-    /// second value, with [`Lent::take`], when the operation has completed.
-    pub fn owned(buffer: MallocBuffer) -> (Self, Lent) {
+    /// A buffer of this library's.
+    pub fn owned(buffer: MallocBuffer) -> Self {
         let segment = Segment {
             start: buffer.start.as_ptr(),
             end: buffer.len,
         };
-        let buffer = Arc::new(buffer);
-        let memory = Self {
-            segments: Segments::Owned(segment, Arc::clone(&buffer)),
-        };
-        (memory, Lent { buffer })
+        Self {
+            segments: Segments::Owned(segment, buffer),
+        }
+    }
+
+    /// The inverse; `None`: the bytes are an application's.
+    pub fn into_owned(self) -> Option<MallocBuffer> {
+        match self.segments {
+            Segments::Owned(_, buffer) => Some(buffer),
+            Segments::One(_) | Segments::List(_) => None,
+        }
     }
 
     #[inline]
@@ -272,8 +273,6 @@ pub struct MallocBuffer {
 
 // SAFETY: it owns its bytes, and `free` may be called from any thread.
 unsafe impl Send for MallocBuffer {}
-// SAFETY: `&MallocBuffer` gives no access to the bytes.
-unsafe impl Sync for MallocBuffer {}
 
 impl MallocBuffer {
     /// `len` bytes, aligned as `malloc` does, with nothing particular in them. `None` when there
@@ -326,20 +325,6 @@ impl Drop for MallocBuffer {
 impl fmt::Debug for MallocBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MallocBuffer({} bytes)", self.len)
-    }
-}
-
-/// The way back to a buffer that an operation receives into (see [`UserMemory::owned`]). Dropping
-/// it leaves the buffer to the operation, which frees it.
-#[derive(Debug)]
-pub struct Lent {
-    buffer: Arc<MallocBuffer>,
-}
-
-impl Lent {
-    /// The buffer, once the operation has dropped its side.
-    pub fn take(self) -> Result<MallocBuffer, Self> {
-        Arc::try_unwrap(self.buffer).map_err(|buffer| Self { buffer })
     }
 }
 
@@ -443,25 +428,17 @@ mod tests {
     }
 
     #[test]
-    fn a_lent_buffer_comes_back_only_after_the_operation_let_go_of_it() {
-        let (mut memory, lent) = UserMemory::owned(MallocBuffer::new(5).unwrap());
+    fn what_is_written_to_a_buffer_of_ours_is_in_it_when_it_is_had_back() {
+        let mut memory = UserMemory::owned(MallocBuffer::new(5).unwrap());
         assert_eq!(memory.fill(0, 5, &b"hello"[..], 0), 5);
-        let lent = lent.take().unwrap_err();
-        drop(memory);
-        let mut buffer = lent.take().unwrap();
+        assert_eq!(read(&memory, 0, 9), b"hello");
+        let mut buffer = memory.into_owned().unwrap();
         assert_eq!(buffer.bytes_mut(), b"hello");
         let raw = buffer.into_raw();
         assert_eq!(raw as usize % align_of::<libc::max_align_t>(), 0);
         // SAFETY: into_raw gave the pointer to us.
         unsafe { libc::free(raw) };
-    }
-
-    #[test]
-    fn an_operation_may_outlive_whoever_wanted_its_buffer() {
-        let (mut memory, lent) = UserMemory::owned(MallocBuffer::new(3).unwrap());
-        drop(lent);
-        assert_eq!(memory.fill(0, 3, &b"abc"[..], 0), 3);
-        assert_eq!(read(&memory, 0, 3), b"abc");
+        assert!(UserMemory::empty().into_owned().is_none());
     }
 
     #[test]

@@ -97,39 +97,38 @@ pub struct bmi_mx_host {
 }
 
 /// The argument of `get_info(BMI_MX_GET_CREDITS)`: what the method has now, and what it has counted
-/// since `initialize`. A credit is room for 256 bytes of unexpected messages and 64 of bookkeeping.
+/// since `initialize`. A credit is 512 bytes for messages that nobody has asked for, 320 of them a
+/// message's bookkeeping.
 ///
-/// `total` = `banked` + `drawn` + `lent` + `estates`. Later versions append members.
+/// `total` = `free` + `lent` + `drawn` + `copies` + `estates`. Later versions append members.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct bmi_mx_credits {
     /// In: `sizeof(struct bmi_mx_credits)`. Out: how many bytes have been written.
     pub size: usize,
-    /// Credits there are.
+    /// Credits there are: `MX_UNEXPECTED_BYTES`.
     pub total: u64,
-    /// Of these, those in the bank.
-    pub banked: u64,
-    /// Those held by messages that were fetched, or came from peers that know no credits.
-    pub drawn: u64,
+    /// Of these, those that nobody has.
+    pub free: u64,
     /// Those lent to peers.
     pub lent: u64,
+    /// Those held by messages that were fetched, or are being fetched.
+    pub drawn: u64,
+    /// Those held by copies of our own sends.
+    pub copies: u64,
     /// Those held by messages of peers that are gone.
     pub estates: u64,
-    /// Connected peers that know credits.
+    /// Connected peers.
     pub peers: u64,
-    /// Connected peers that know none.
-    pub other_peers: u64,
     /// Peers that want more than they have and wait for it.
     pub waiting_peers: u64,
     /// Peers that have been asked for credits and have not answered.
     pub asked_peers: u64,
-    /// Unexpected messages that arrived.
+    /// Messages that came before anybody asked for them.
     pub messages: u64,
-    /// Of these, those that nobody had paid for: refused.
-    pub unpaid: u64,
-    /// Times that a message of a peer that knows no credits had to wait.
-    pub held: u64,
-    /// Times that one which was only offered found too few credits in the bank.
+    /// Breaches of the rules about credits; each has ended a connection.
+    pub violations: u64,
+    /// Times that a message could not be fetched for want of credits.
     pub draws_refused: u64,
     /// Times that peers said they wanted more.
     pub wants: u64,
@@ -139,57 +138,34 @@ pub struct bmi_mx_credits {
     pub revoked: u64,
     /// Credits that they gave back.
     pub returned: u64,
-    /// Credits of messages taken that were not sent home.
-    pub kept: u64,
-    /// Control messages, sent and received.
-    pub controls: u64,
-    /// Lies about credits.
-    pub strikes: u64,
-    /// Peers that were disconnected for them.
-    pub failed: u64,
-    /// Times that older figures were made to count less.
+    /// Credits that were taken back without asking.
+    pub narrowed: u64,
+    /// Times that what was used before was made to count less.
     pub epochs: u64,
-    /// Own unexpected sends that came to be their peer's first and found too few credits.
+    /// Times that sends to a peer had to wait for credits.
     pub credit_stalls: u64,
-    /// Peers whose first unexpected send waits for credits now.
+    /// Peers to which sends wait for credits now.
     pub peers_without_credits: u64,
-    /// Times that a peer with something to send had to wait for a ticket.
-    pub ticket_stalls: u64,
-    /// Peers that wait for one now.
-    pub peers_without_ticket: u64,
-    /// Tickets in use; some may be free again.
-    pub tickets_out: u64,
-    /// Tickets there are (`BMI_MX_SEND_TICKETS`).
-    pub tickets: u64,
     /// Operations that have been posted and not reported.
     pub operations: u64,
     /// Unexpected messages that `testunexpected` can have.
     pub ready: u64,
     /// Unexpected messages that are being fetched.
     pub coming: u64,
-    /// Peers with unexpected messages that have to wait until there is room.
-    pub held_peers: u64,
-    /// Bytes of unexpected messages that wait or are being fetched, 64 for each included.
+    /// Unexpected messages that wait at their senders until there is room.
+    pub held: u64,
+    /// Bytes of unexpected messages that are here.
     pub unexpected_bytes: u64,
-    /// Bytes that the credits stand for which these messages use.
-    pub unexpected_used: u64,
-    /// The most that can be: `BMI_MX_UNEXPECTED_MEMORY` in whole credits.
-    pub unexpected_limit: u64,
     /// Bytes of messages that came before their receives.
     pub early_bytes: u64,
-    /// Bytes that are promised to peers for such messages or taken by them, bookkeeping included.
-    pub early_used: u64,
-    /// The most that can be (`MX_UNEXPECTED_BYTES`), but for four messages of each peer.
-    pub early_limit: u64,
-    /// Bytes of the books about credits.
-    pub ledger_bytes: u64,
-    /// Bytes of small sends that were copied because they have to wait (`BMI_MX_BOUNCE_BYTES`).
-    pub bounced_bytes: u64,
+    /// Bytes that are lent to peers or taken by messages, bookkeeping included.
+    pub used_bytes: u64,
+    /// The most that can be (`MX_UNEXPECTED_BYTES`), but for two messages of each peer.
+    pub limit_bytes: u64,
 }
 
-/// The argument of `get_info(BMI_MX_GET_PEER_CREDITS)`: one peer as its lender and as its borrower.
-/// Of a peer that is not connected everything is 0 but what waits for it. Later versions append
-/// members.
+/// The argument of `get_info(BMI_MX_GET_PEER_CREDITS)`: the credits between one peer and us. Of a peer
+/// that is not connected everything is 0 but what waits for it. Later versions append members.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct bmi_mx_peer_credits {
@@ -199,31 +175,23 @@ pub struct bmi_mx_peer_credits {
     pub addr: *mut bmi_method_addr,
     /// `BMI_MX_PEER_INIT`, `_WAIT`, `_READY` or `_DISCONNECT`.
     pub state: c_int,
-    /// 1 when the peer knows credits: it is lent some, and what it lends limits us.
-    pub knows: c_int,
     /// Credits lent to it, wherever they are.
     pub loan: u32,
     /// Of these, those that it can use now, as far as is known here.
     pub free: u32,
-    /// Credits that its messages use which have not been taken.
+    /// Those that its messages use which have not been taken.
     pub waiting: u32,
-    /// Those of messages taken that have not gone home to it yet.
+    /// Those of messages taken of which it has not been told yet.
     pub owed: u32,
     /// How many more it wants.
     pub wanted: u32,
     /// 1 when it has been asked for credits and has not answered.
     pub asked: u32,
-    /// Credits that messages of its earlier lives use.
-    pub estate: u32,
-    /// Lies about credits so far.
-    pub strikes: u32,
-    /// Credits that may be used for unexpected messages to it; `UINT32_MAX`: it sets no limit.
+    /// Credits that it lends us and that are free.
     pub send_free: u32,
-    /// Credits used for such messages that have not come home.
-    pub send_used: u32,
-    /// Unexpected sends to it that wait: for the connection, for a ticket or for credits.
+    /// Operations that wait for the connection, and sends that wait for the link or for credits.
     pub send_waiting: u32,
-    /// 1 when the first of them waits for credits.
+    /// 1 when such a send waits for credits.
     pub send_stalled: u32,
 }
 
@@ -247,14 +215,13 @@ const _: () = {
     assert!(offset_of!(method_drop_addr_query, response) == 8);
 
     // No member has padding behind it, so that any number of whole ones can be written.
-    assert!(size_of::<bmi_mx_credits>() == 41 * 8);
+    assert!(size_of::<bmi_mx_credits>() == 29 * 8);
     assert!(offset_of!(bmi_mx_credits, total) == 8);
-    assert!(offset_of!(bmi_mx_credits, ledger_bytes) == 39 * 8);
-    assert!(offset_of!(bmi_mx_credits, bounced_bytes) == 40 * 8);
-    assert!(size_of::<bmi_mx_peer_credits>() == 16 + 14 * 4);
+    assert!(offset_of!(bmi_mx_credits, limit_bytes) == 28 * 8);
+    assert!(size_of::<bmi_mx_peer_credits>() == 16 + 10 * 4);
     assert!(offset_of!(bmi_mx_peer_credits, addr) == 8);
     assert!(offset_of!(bmi_mx_peer_credits, state) == 16);
-    assert!(offset_of!(bmi_mx_peer_credits, send_stalled) == 16 + 13 * 4);
+    assert!(offset_of!(bmi_mx_peer_credits, send_stalled) == 16 + 9 * 4);
 
     assert!(size_of::<bmi_mx_host>() == 32);
     assert!(offset_of!(bmi_mx_host, reg_addr) == 8);

@@ -28,53 +28,41 @@ pub(super) unsafe fn all(out: NonNull<bmi_mx_credits>) -> Result<(), Box<Error>>
     // SAFETY: `size` is in every version of the struct.
     let size = unsafe { (*out.as_ptr()).size };
     // At least one answer.
-    let least = offset_of!(bmi_mx_credits, banked);
+    let least = offset_of!(bmi_mx_credits, free);
     let size = whole_members::<bmi_mx_credits>(size, least, size_of::<u64>())?;
-    let gauges = instance::gauges()?;
-    let (credits, sends, queues, memory) =
-        (gauges.credits, gauges.sends, gauges.queues, gauges.memory);
+    let report = instance::report()?;
+    let (flow, inbox) = (report.flow, report.inbox);
+    let (used_bytes, limit_bytes) = report.usage;
     let answer = bmi_mx_credits {
         size,
-        total: credits.total.into(),
-        banked: credits.bank.into(),
-        drawn: credits.drawn.into(),
-        lent: credits.lent.into(),
-        estates: credits.estates.into(),
-        peers: credits.peers.into(),
-        other_peers: credits.others.into(),
-        waiting_peers: credits.waiting.into(),
-        asked_peers: credits.asked.into(),
-        messages: credits.messages,
-        unpaid: credits.unpaid,
-        held: credits.held,
-        draws_refused: credits.draws_refused,
-        wants: credits.wants,
-        granted: credits.granted,
-        revoked: credits.revoked,
-        returned: credits.returned,
-        kept: credits.kept,
-        controls: credits.controls,
-        strikes: credits.strikes,
-        failed: credits.failed,
-        epochs: credits.epochs,
-        credit_stalls: sends.credit_stalls,
-        peers_without_credits: sends.without_credits,
-        ticket_stalls: sends.ticket_stalls,
-        peers_without_ticket: sends.without_ticket,
-        tickets_out: sends.tickets_out,
-        tickets: sends.tickets,
-        operations: queues.operations,
-        ready: queues.ready,
-        coming: queues.coming,
-        held_peers: queues.held_peers,
-        unexpected_bytes: memory.unexpected,
-        unexpected_used: memory.unexpected_used,
-        unexpected_limit: memory.unexpected_limit,
-        early_bytes: memory.early,
-        early_used: memory.early_used,
-        early_limit: memory.early_limit,
-        ledger_bytes: memory.ledger,
-        bounced_bytes: memory.bounced,
+        total: flow.total.into(),
+        free: flow.free.into(),
+        lent: flow.lent.into(),
+        drawn: flow.drawn.into(),
+        copies: flow.copies.into(),
+        estates: flow.estates.into(),
+        peers: flow.remotes.into(),
+        waiting_peers: flow.waiting.into(),
+        asked_peers: flow.asked.into(),
+        messages: flow.messages,
+        violations: flow.violations,
+        draws_refused: flow.draws_refused,
+        wants: flow.wants,
+        granted: flow.granted,
+        revoked: flow.revoked,
+        returned: flow.returned,
+        narrowed: flow.narrowed,
+        epochs: flow.epochs,
+        credit_stalls: report.credit_stalls,
+        peers_without_credits: report.stalled,
+        operations: report.operations,
+        ready: inbox.messages as u64,
+        coming: inbox.fetching as u64,
+        held: inbox.waiting as u64,
+        unexpected_bytes: inbox.bytes as u64,
+        early_bytes: report.early_bytes,
+        used_bytes,
+        limit_bytes,
     };
     // SAFETY: the caller's promise, and `size` is no more than it said.
     unsafe { write(out, &answer, size) };
@@ -90,37 +78,25 @@ pub(super) unsafe fn of_peer(out: NonNull<bmi_mx_peer_credits>) -> Result<(), Bo
     // SAFETY: `size` is in every version of the struct.
     let size = unsafe { (*out.as_ptr()).size };
     // At least one answer.
-    let least = offset_of!(bmi_mx_peer_credits, knows);
+    let least = offset_of!(bmi_mx_peer_credits, loan);
     let size = whole_members::<bmi_mx_peer_credits>(size, least, size_of::<u32>())?;
     // SAFETY: the caller's promise; there are as many bytes.
     let addr = required("addr", unsafe { (*out.as_ptr()).addr })?;
     let peer = instance::peer_gauges(addr)?;
-    let account = peer.account;
-    let of_account = |figure: fn(mx_proto::ledger::Account) -> u32| account.map_or(0, figure);
+    let account = peer.account.unwrap_or_default();
     let answer = bmi_mx_peer_credits {
         size,
         addr: addr.as_ptr(),
         state: state_number(peer.state),
-        knows: peer.limits_us.into(),
-        loan: of_account(|account| account.loan.into()),
-        free: of_account(|account| match account.knows {
-            true => account.free().into(),
-            false => 0,
-        }),
-        waiting: of_account(|account| account.waiting.into()),
-        owed: of_account(|account| account.owed.into()),
-        wanted: of_account(|account| account.wanted.into()),
-        asked: of_account(|account| account.asked.into()),
-        estate: of_account(|account| account.estate),
-        strikes: of_account(|account| account.strikes.into()),
-        send_free: match peer.borrower {
-            None => 0,
-            Some(_) if !peer.limits_us => u32::MAX,
-            Some(borrower) => borrower.free().into(),
-        },
-        send_used: peer.borrower.map_or(0, |borrower| borrower.used().into()),
-        send_waiting: peer.queued_unexpected,
-        send_stalled: peer.without_credits.into(),
+        loan: account.loan,
+        free: account.free,
+        waiting: account.waiting,
+        owed: account.owed,
+        wanted: account.wanted,
+        asked: account.asked.into(),
+        send_free: account.send_free,
+        send_waiting: peer.parked + account.send_waiting,
+        send_stalled: account.send_stalled.into(),
     };
     // SAFETY: the caller's promise, and `size` is no more than it said.
     unsafe { write(out, &answer, size) };

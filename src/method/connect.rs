@@ -12,21 +12,19 @@
 //! one remote endpoint was looked up under two names, the second transport connect gives the
 //! partner of the first, and the two peers become one.
 //!
-//! Receives are given to the endpoint as soon as the other side can know our id, sends when we
-//! know theirs.
+//! What is posted before READY is parked, and posted then, in the same order.
 
-use super::Method;
+use super::{Method, PostKind};
 use crate::abi::types::bmi_method_addr;
 use crate::address::Address;
+use crate::arrivals::Note;
 use crate::error::Error;
 use crate::match_layout::{KEY, MATCH, MessageType, Refusal, VERSION, bits};
 use crate::op::places::BLOCK;
 use crate::op::word::{Role, Word};
-use crate::peer::handshake::{Answer, ConnReq, Extension};
+use crate::peer::handshake::{Answer, ConnReq};
 use crate::peer::state::{Cause, Ready, State, Wait};
 use crate::peer::table::PeerKey;
-use crate::unexpected::Note;
-use mx_proto::ledger::Borrower;
 use mx_proto::port::Port;
 use mx_proto::{
     Clock, EndpointId, Identity, MatchBits, NicId, Outcome, PartnerId, PostError, Posted,
@@ -166,9 +164,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         self.know_partner(key, partner);
         self.move_to(key, State::Wait(Wait::Requested { partner }));
-        // Whether it knows what to do with them, its answer says.
-        let loan = self.inbox_mut().promise_to(key);
-        let body = ConnReq::emit(&self.name, Extension { loan: Some(loan) });
+        let body = ConnReq::emit(&self.name);
         let bits = bits(MessageType::ConnReq, key.id(), VERSION);
         self.send_handshake(key, partner, bits, &body);
     }
@@ -185,7 +181,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let memory = match body {
             [] => UserMemory::empty(),
             body => match MallocBuffer::copy_of(body) {
-                Some(buffer) => UserMemory::owned(buffer).0,
+                Some(buffer) => UserMemory::owned(buffer),
                 None => return self.disconnect(key, Cause::NoRoom, true),
             },
         };
@@ -275,8 +271,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// CONN_REQ came from this peer, maybe in a new life.
     fn answer(&mut self, key: PeerKey, note: Note, identity: Identity) {
         let (partner, tx_id) = (note.partner, note.fields.id);
-        let request = ConnReq::parse(&note.body).ok();
-        let told_loan = request.and_then(|request| request.extension?.loan);
         let Some(state) = self.peers().get(key).map(|peer| peer.state) else {
             return;
         };
@@ -286,7 +280,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     return;
                 };
                 let other_half = std::mem::take(&mut peer.answered);
-                if other_half && ready.tx_id == tx_id && told_loan.is_some() {
+                if other_half && ready.tx_id == tx_id {
                     // Both have begun at once, and its answer has overtaken this.
                     return;
                 }
@@ -299,12 +293,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     .peers()
                     .get(key)
                     .is_some_and(|peer| !peer.handshake_waits);
-                if acknowledge {
-                    // It knows nothing of credits that were lent before, or used.
-                    self.inbox_mut().renew(key);
-                    self.early.retain(|(of, _)| *of != key);
-                }
-                self.note_loan(key, told_loan);
                 return self.become_ready(key, partner, tx_id, acknowledge);
             }
             State::Wait(Wait::Answering {
@@ -317,7 +305,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     partner,
                     tx_id,
                 };
-                self.note_loan(key, told_loan);
                 return self.move_to(key, State::Wait(wait));
             }
             State::Disconnect { .. } => {
@@ -332,7 +319,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             {
                 // Its old life is over. What it had completes before this note is looked at again.
                 self.disconnect(key, Cause::Reset, true);
-                return self.inbox_mut().defer(note);
+                return self.arrivals_mut().defer(note);
             }
             State::Wait(Wait::Connecting { request }) => {
                 // The other one is the shorter way.
@@ -361,7 +348,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     tx_id,
                 };
                 self.move_to(key, State::Wait(wait));
-                self.note_loan(key, told_loan);
             }
             Err(reason) => {
                 self.endpoint.set_partner_context(partner, 0);
@@ -370,13 +356,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.disconnect(key, Cause::of_start(reason), false);
                 self.maybe_remove(key);
             }
-        }
-    }
-
-    /// What the handshake says a peer lends us.
-    fn note_loan(&mut self, key: PeerKey, told_loan: Option<u16>) {
-        if let Some(peer) = self.peers_mut().get_mut(key) {
-            peer.told_loan = told_loan;
         }
     }
 
@@ -393,8 +372,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let answer = Answer::of(note.fields);
         match (peer.state, answer) {
             (State::Wait(Wait::Requested { partner }), Answer::Accepted { tx_id }) => {
-                let loan = Extension::parse(&note.body).and_then(|extension| extension.loan);
-                self.note_loan(key, loan);
                 if let Some(peer) = self.peers_mut().get_mut(key) {
                     peer.answered = true;
                 }
@@ -421,50 +398,46 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         };
         peer.conversation.on_ready();
-        let told_loan = peer.told_loan;
-        peer.borrower = told_loan.map_or_else(Borrower::default, Borrower::open);
-        let loan = self.inbox_mut().lend_to(key, told_loan.is_some());
         if acknowledge {
-            let extension = Extension { loan: Some(loan) }.emit();
             let bits = bits(MessageType::ConnAck, key.id(), VERSION);
-            let body: &[u8] = if told_loan.is_some() { &extension } else { &[] };
-            self.send_handshake(key, partner, bits, body);
+            self.send_handshake(key, partner, bits, &[]);
         }
-        self.post_queued_recvs(key);
-        if !self.early.is_empty() {
-            self.catch_up(key);
-        }
-        self.flush(key);
+        self.post_parked(key);
     }
 
-    /// Gives queued receives to the endpoint, if the peer is ready.
-    pub(crate) fn post_queued_recvs(&mut self, key: PeerKey) {
+    /// Gives what is parked to the endpoint, if the peer is ready.
+    fn post_parked(&mut self, key: PeerKey) {
         loop {
             let (host, ops) = self.endpoint.split();
             let Some(peer) = host.peers.get_mut(key) else {
                 return;
             };
-            let State::Ready(Ready { partner, .. }) = peer.state else {
+            let State::Ready(Ready { partner, tx_id }) = peer.state else {
                 return;
             };
-            let Some(op) = peer.queued_recvs.first(ops) else {
+            let Some(op) = ops.first(&peer.parked) else {
                 return;
             };
             peer.dequeue(ops, op);
             let Some(word) = ops.word(op) else {
                 return;
             };
-            let bits = bits(MessageType::Expected, key.id(), word.tag);
-            if let Err(error) = self.endpoint.unpark_recv(op, Some(partner), bits, MATCH) {
+            let (kind, tag) = (word.kind(), word.tag);
+            let posted = match kind.unwrap_or(PostKind::Recv) {
+                PostKind::Recv => {
+                    let bits = bits(MessageType::Expected, key.id(), tag);
+                    self.endpoint.unpark_recv(op, Some(partner), bits, MATCH)
+                }
+                kind => {
+                    let bits = bits(kind.message_type(), tx_id, tag);
+                    let standard = SendMode::Standard;
+                    self.endpoint.unpark_send(op, partner, bits, standard)
+                }
+            };
+            if let Err(error) = posted {
                 self.fail(op, code_of_post(error));
             }
         }
-    }
-
-    /// READY: what was queued has its turn.
-    fn flush(&mut self, key: PeerKey) {
-        self.line_up(key);
-        self.serve_line();
     }
 
     /// `from`, which was reaching out, turned out to be `into`.
@@ -489,7 +462,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             },
         );
         self.peers_mut().rename(from, into);
-        self.inbox_mut().rename(from, into);
+        self.endpoint.rename_messages(from.id(), into.id());
         let (host, ops) = self.endpoint.split();
         let Some(peer) = host.peers.get_mut(into) else {
             return;
@@ -506,8 +479,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             peer.enqueue(ops, op);
         }
-        self.post_queued_recvs(into);
-        self.flush(into);
+        self.post_parked(into);
     }
 }
 

@@ -84,7 +84,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return Vec::new();
         };
         let ops = self.endpoint.ops();
-        let mut found = peer.queued_recvs.all(ops);
+        let mut found: Vec<_> = ops.all(&peer.parked).collect();
         if let Some(partner) = peer.state.partner() {
             found.extend(self.endpoint.receives_from(partner));
         }

@@ -14,8 +14,6 @@ use super::{Host, Method};
 use crate::abi::types::bmi_method_addr;
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{Inbound, PeerKey};
-use crate::peer::words::Words;
-use mx_proto::ledger::Borrower;
 use mx_proto::port::Port;
 use mx_proto::{Clock, RequestId, Status};
 use mx_sys::UserMemory;
@@ -34,7 +32,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let at = self.endpoint.clock().now().after(span);
             (at, self.endpoint.remind(at, key.to_word()))
         });
-        let Host { peers, inbox, .. } = self.endpoint.owner_mut();
+        let Host {
+            peers, arrivals, ..
+        } = self.endpoint.owner_mut();
         let Some(peer) = peers.get_mut(key) else {
             return;
         };
@@ -46,17 +46,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         if let State::Disconnect { .. } = next {
             peer.conversation.on_loss();
-            inbox.abandoned.forget(key.id());
+            arrivals.abandoned.forget(key.id());
         }
         if next.partner().is_none() {
-            // Credits do not outlive the connection, on either side.
-            peer.borrower = Borrower::default();
             peer.bounced = 0;
-            peer.words = Words::default();
             (peer.answered, peer.again) = (false, 0);
-            self.stalls.on_end(peer);
-            inbox.lose(key);
-            self.early.retain(|(of, _)| *of != key);
         }
         if let State::Ready(_) = next
             && let Inbound::Known { forgotten, .. } = &mut peer.inbound
@@ -137,7 +131,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             .get_mut(key)
             .and_then(|peer| peer.returning.take())
         {
-            self.inbox_mut().defer(note);
+            self.arrivals_mut().defer(note);
         }
         if self.peers().get(key).is_some_and(|peer| peer.queued() > 0) {
             if let Err(error) = self.begin_connect(key) {
@@ -180,9 +174,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         };
         let wanted = !peer.objects.is_empty() || peer.refs > 0 || peer.state != State::Init;
-        if !wanted && !self.inbox().holds(key) {
+        if !wanted && !self.endpoint.holds_messages(key.id()) {
             log::debug!("{} (id {}) is gone", peer.name, key.id());
-            self.inbox_mut().abandoned.forget(key.id());
+            self.arrivals_mut().abandoned.forget(key.id());
             self.peers_mut().remove(key);
         }
     }
@@ -209,7 +203,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             .get(key)
             .is_some_and(|peer| peer.objects.is_empty());
         if last {
-            self.inbox_mut().forget(key);
+            self.endpoint.forget_messages(key.id());
             self.disconnect(key, Cause::Reset, true);
             self.drain();
             self.maybe_remove(key);
@@ -227,6 +221,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return false;
         };
         let came = matches!(peer.inbound, Inbound::Known { addr: known, .. } if known == addr);
-        came && peer.state == State::Init && peer.refs == 0 && !self.inbox().holds(peer.key)
+        came && peer.state == State::Init && peer.refs == 0 && !self.endpoint.holds_messages(peer.key.id())
     }
 }

@@ -6,27 +6,26 @@
 //!                                        no:  kept until the method looks
 //! ```
 //!
-//! Owns: the inbox and the peers; the operations that are over, each in the list of its context; what else has
-//! ended, and lost partners, until the method looks; which sends wait no more.
+//! Owns: the peers and what arrives; the operations that are over, each in the list of its context; what else
+//! has ended, and lost partners, until the method looks.
 //! Knows nothing of: handshakes.
 
 use super::{PostKind, Settings, code_of};
 use crate::abi::constants::BMI_MAX_CONTEXTS;
+use crate::arrivals::Arrivals;
 use crate::match_layout::MessageType;
 use crate::op::places::Blocks;
 use crate::op::word::{Role, Word};
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{PeerKey, Peers};
-use crate::unexpected::Inbox;
 use libc::c_void;
 use mx_proto::flow::Lane;
-use mx_proto::ledger::{self, CreditByte};
 use mx_proto::ops::{List, Ops};
 use mx_proto::{
     Arrival, Down, DownReason, MatchBits, Outcome, Owner, PartnerId, RequestId, Source, Status,
     Verdict,
 };
-use mx_sys::UserMemory;
+use mx_sys::{MallocBuffer, UserMemory};
 use std::collections::VecDeque;
 
 /// Contexts there are.
@@ -51,15 +50,13 @@ pub(super) struct End {
     pub(super) op: RequestId,
     pub(super) role: Role,
     pub(super) peer: PeerKey,
-    /// The number in its word.
-    pub(super) number: u64,
     pub(super) how: Outcome,
 }
 
 /// The method's owner of its endpoint.
 #[derive(Debug)]
 pub struct Host {
-    pub(crate) inbox: Inbox,
+    pub(crate) arrivals: Arrivals,
     pub(crate) peers: Peers,
     /// Operations that are over and that nobody has asked for, of each context.
     done: [List; CONTEXTS],
@@ -72,8 +69,6 @@ pub struct Host {
     /// Receives that have ended without a message, and for whose: should their partner be told lost next, they
     /// end with the cause of that.
     pub(super) ended: Vec<(RequestId, PartnerId)>,
-    /// Sends that waited for their turn and do so no more, in no particular order.
-    pub(super) departed: Vec<RequestId>,
     /// What was to be remembered by now, see [`Method::on_due`](super::Method::on_due).
     pub(super) due: Vec<u64>,
     /// Messages are of no interest any more.
@@ -84,7 +79,7 @@ impl Host {
     /// Nothing yet.
     pub fn new(settings: &Settings) -> Self {
         Self {
-            inbox: Inbox::new(settings.credits, settings.unexpected_max),
+            arrivals: Arrivals::new(settings.unexpected_max),
             peers: Peers::new(settings.peer_limit),
             done: Default::default(),
             produced: 0,
@@ -92,7 +87,6 @@ impl Host {
             ends: VecDeque::new(),
             downs: VecDeque::new(),
             ended: Vec::new(),
-            departed: Vec::new(),
             due: Vec::new(),
             deaf: false,
         }
@@ -102,7 +96,7 @@ impl Host {
     #[inline]
     pub(super) fn has_todo(&self) -> bool {
         let ended = !(self.ends.is_empty() && self.downs.is_empty() && self.todo.is_empty());
-        ended || !self.departed.is_empty() || self.inbox.has_todo()
+        ended || self.arrivals.has_todo()
     }
 
     /// The operation that the host calls so, unless it is over and has been handed out.
@@ -158,32 +152,7 @@ impl Host {
 
     /// Nobody waits any more for the message that a receive was for.
     fn give_up(&mut self, key: PeerKey, tag: u32) {
-        self.inbox.abandoned.add(key.id(), tag);
-    }
-
-    /// A send never went: neither did the credits in its match bits.
-    #[cold]
-    pub(crate) fn unstamp(&mut self, key: PeerKey, kind: PostKind, size: i64, bits: MatchBits) {
-        let byte = CreditByte::of(bits);
-        let peer = self.peers.get_mut(key);
-        let Some(peer) = peer.filter(|peer| matches!(peer.state, State::Ready(_))) else {
-            return;
-        };
-        match kind {
-            PostKind::Send => self.inbox.lender.unride(key.id(), byte),
-            PostKind::SendUnexpected => {
-                let full = ledger::cost(u32::try_from(size).unwrap_or(u32::MAX));
-                let said = u32::from(byte.count);
-                let paid = match full.min(CreditByte::COUNT_MAX.into()) == said {
-                    true => full,
-                    false => said,
-                };
-                peer.borrower.refund(paid);
-                // Others may go for it.
-                self.todo.push(key);
-            }
-            PostKind::Recv => {}
-        }
+        self.arrivals.abandoned.add(key.id(), tag);
     }
 
     /// An operation of the host's is over.
@@ -192,25 +161,18 @@ impl Host {
         let Some(word) = ops.word(op) else {
             return;
         };
-        let (key, tag, size) = (word.peer, word.tag, word.size);
+        let (key, tag) = (word.peer, word.tag);
         let (parked, set) = (word.parked, word.error != 0);
         let mut error = match how.status {
             Status::Timeout => word.timeout_code(),
             status => code_of(status),
         };
-        let receives = kind == PostKind::Recv;
-        if error != 0 {
-            let over = matches!(how.status, Status::Timeout | Status::Cancelled);
-            if receives && !how.matched {
-                if over {
-                    self.give_up(key, tag);
-                }
-                if !set && how.status != Status::Cancelled {
-                    self.ended.push((op, how.partner));
-                }
+        if error != 0 && kind == PostKind::Recv && !how.matched {
+            if matches!(how.status, Status::Timeout | Status::Cancelled) {
+                self.give_up(key, tag);
             }
-            if !receives && !how.announced && !parked && !set {
-                self.unstamp(key, kind, size, how.bits);
+            if !set && how.status != Status::Cancelled {
+                self.ended.push((op, how.partner));
             }
         }
         if let Some(peer) = self.peers.get_mut(key) {
@@ -246,7 +208,6 @@ impl Host {
                 op,
                 role: word.role,
                 peer: word.peer,
-                number: word.size as u64,
                 how,
             };
             self.ends.push_back(end);
@@ -260,8 +221,8 @@ impl Owner for Host {
     type Word = Word;
     type Places = Blocks;
 
-    /// Handshakes and what is about credits are taken as they arrive, like requests; only messages that
-    /// a host posts receives for may wait for long.
+    /// Handshakes are taken as they arrive, like requests; only messages that a host posts receives for
+    /// may wait for long.
     #[inline]
     fn lane(bits: MatchBits) -> Lane {
         match bits.0 >> 60 == MessageType::Expected as u64 {
@@ -292,33 +253,24 @@ impl Owner for Host {
     }
 
     #[inline]
-    fn arriving(&mut self, source_context: u64, bits: MatchBits) {
-        self.inbox.arriving(source_context, bits);
-    }
-
-    #[inline]
     fn arrived<B: Source + ?Sized>(
         &mut self,
         arrival: &Arrival,
         body: Option<&B>,
-    ) -> Verdict<UserMemory, Word> {
-        if self.deaf {
-            return Verdict::Finished;
-        }
-        match self.inbox.arrived(arrival, body) {
-            Verdict::Continue => Verdict::Continue,
-            Verdict::Finished => Verdict::Finished,
-            Verdict::Defer => Verdict::Defer,
-            Verdict::Receive { memory, context } => Verdict::Receive {
-                memory,
-                context: Word::fetch(context),
-            },
+    ) -> Verdict {
+        match self.deaf {
+            true => Verdict::Finished,
+            false => self.arrivals.arrived(arrival, body),
         }
     }
 
+    fn memory(&mut self, len: usize) -> Option<UserMemory> {
+        MallocBuffer::new(len).map(UserMemory::owned)
+    }
+
     #[inline]
-    fn departed(&mut self, send: RequestId) {
-        self.departed.push(send);
+    fn ready(&mut self, turn: u32) {
+        self.arrivals.ready(turn);
     }
 
     fn due(&mut self, word: u64) {

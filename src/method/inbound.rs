@@ -16,6 +16,7 @@
 use super::Method;
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
 use crate::address;
+use crate::match_layout::Fields;
 use crate::peer::table::{Inbound, Peer, PeerKey};
 use crate::peer_name::{self, PeerName};
 use libc::c_void;
@@ -56,23 +57,28 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return None;
         }
         loop {
-            let key = self.inbox().first_peer()?;
-            let Some(peer) = self.peers().get(key) else {
+            let turn = self.endpoint.next_turn()?;
+            let peers = self.peers();
+            let Some((key, peer)) = peers.with_id(turn).and_then(|key| Some((key, peers.get(key)?)))
+            else {
                 // Its address was dropped: nobody could be named as the sender.
-                drop(self.inbox_mut().pop());
+                self.endpoint.forget_messages(turn);
                 continue;
             };
             let Some(addr) = known_object(peer) else {
                 return Some(Handout::Register(self.introduce(key)));
             };
-            let message = self.inbox_mut().pop()?;
-            self.on_handed_out(key, message.partner);
-            let size = message.buffer.len() as i64;
+            let message = self.endpoint.next_message()?;
+            self.on_handed_out(key, message.source);
+            let Some(buffer) = message.memory.into_owned() else {
+                debug_assert!(false, "a message in memory that is not ours");
+                continue;
+            };
             return Some(Handout::Message(Unexpected {
                 addr,
-                buffer: message.buffer.into_raw(),
-                size,
-                tag: message.tag,
+                size: buffer.len() as i64,
+                buffer: buffer.into_raw(),
+                tag: Fields::of(message.bits).tag as i32,
                 error: 0,
             }));
         }
@@ -98,7 +104,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// the message stays and the object is gone. Returns whether it worked.
     pub fn registered(&mut self, addr: NonNull<bmi_method_addr>, name: BMI_addr_t) -> bool {
         self.registering = false;
-        self.inbox_mut().set_news();
+        self.arrivals_mut().set_news();
         let addr = addr.as_ptr();
         if name == 0 {
             log::error!("the host could not take the address of a new peer");

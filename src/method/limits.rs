@@ -1,7 +1,7 @@
 //! How long operations wait for their counterpart, and with whom they wait.
 //!
 //! ```text
-//!   an operation   the endpoint's timer of it, in a queue of its peer's and afterwards    -BMI_ETIMEDOUT
+//!   an operation   the endpoint's timer of it, parked and afterwards    -BMI_ETIMEDOUT
 //! ```
 //!
 //! The limits are those of the operation's class and none unless they are set; the peer stays. What
@@ -10,7 +10,6 @@
 //! Knows nothing of: handshakes.
 
 use super::{Host, Method, PostKind};
-use crate::op::list::OpList;
 use crate::peer::table::Peer;
 use mx_proto::ops::Ops;
 use mx_proto::port::Port;
@@ -38,51 +37,26 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 }
 
 impl Peer {
-    /// The queue that operations of a kind wait in.
-    pub(crate) fn queue_of(&mut self, kind: PostKind) -> &mut OpList {
-        match kind {
-            PostKind::Recv => &mut self.queued_recvs,
-            PostKind::Send => &mut self.queued_sends,
-            PostKind::SendUnexpected => &mut self.queued_requests,
-        }
-    }
-
-    /// An operation of the host's waits for the peer from now on, behind those of its kind.
+    /// An operation of the host's waits for the peer from now on, behind the others.
     pub(crate) fn enqueue(&mut self, ops: &mut Ops<Host>, op: RequestId) {
-        if let Some(word) = ops.word_mut(op)
-            && let Some(kind) = word.kind()
-        {
+        if let Some(word) = ops.word_mut(op) {
             word.parked = true;
-            self.queue_of(kind).push_back(ops, op);
+            ops.append(&mut self.parked, op);
         }
     }
 
     /// It does so no more. Nothing happens to one that does not.
     pub(crate) fn dequeue(&mut self, ops: &mut Ops<Host>, op: RequestId) {
         if let Some(word) = ops.word_mut(op)
-            && let Some(kind) = word.kind()
             && std::mem::take(&mut word.parked)
         {
-            self.queue_of(kind).remove(ops, op);
+            ops.remove(&mut self.parked, op);
         }
     }
 
-    /// All queues.
-    pub(crate) fn queues(&self) -> [&OpList; 3] {
-        [
-            &self.queued_requests,
-            &self.queued_sends,
-            &self.queued_recvs,
-        ]
-    }
-
-    /// All operations that wait in them, which are in none afterwards.
+    /// All operations that do, which are in no list afterwards.
     pub(crate) fn take_queued(&mut self, ops: &mut Ops<Host>) -> Vec<RequestId> {
-        let all: Vec<_> = self
-            .queues()
-            .iter()
-            .flat_map(|list| list.all(ops))
-            .collect();
+        let all: Vec<_> = ops.all(&self.parked).collect();
         for op in &all {
             self.dequeue(ops, *op);
         }
@@ -92,6 +66,6 @@ impl Peer {
     /// How many that are.
     #[inline]
     pub(crate) fn queued(&self) -> u32 {
-        self.queues().iter().map(|list| list.len() as u32).sum()
+        self.parked.len() as u32
     }
 }

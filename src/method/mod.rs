@@ -5,7 +5,7 @@
 //!   post    cancel     test*                         lookup  drop
 //!     |       |          ^                              |
 //!     v       v          |                              v
-//!   queues            contexts         Inbox        Peers: states, handshake       Host, the owner
+//!   parked            contexts        Arrivals      Peers: states, handshake       Host, the owner
 //!     |                  ^               ^              |
 //!     v                  |               |              v
 //!   +-- records -------- Endpoint (mx-proto) over some port and clock ----+
@@ -17,28 +17,15 @@
 //! An operation has one record, the endpoint's, and a word of the method's beside it (`../op`). When it is over
 //! its owner puts it into the list of its context, and that is all until the host asks.
 //!
-//! What else the endpoint reports is of three classes (GASNet's), each with a limit to what one call of
-//! [`Method::progress`] deals with, so that none keeps the others waiting:
-//!
-//! ```text
-//!   SYS   lost partners, the handshake, credits     need nothing; a storm of callers is taken on
-//!   |                                               in portions
-//!   SAFE  the ends of what is none of the host's    need nothing
-//!   |
-//!   AM    unexpected messages                       taken in when their credits are there
-//! ```
-//!
-//! What lends and uses credits is counted as it arrives, before everything. Of one partner's,
-//! ends come first, then its loss, then the handshake of its next life, so that nothing is
-//! taken for a new life's that belongs to the old one: what is left over of a class keeps those
-//! behind it waiting. What we send ourselves, credits included, goes in any case.
+//! Of what else the endpoint reports of one partner, ends come first, then its loss, then the handshake of its
+//! next life, so that nothing is taken for a new life's that belongs to the old one. How much comes in one
+//! call is limited by the endpoint's poll.
 //!
 //! Owns: everything of one life of the method. The files beside this one hold its parts:
 //! `host` what the endpoint tells and whom it is about, `connect` the handshake, `refusals` what nothing comes of,
 //! `down` how peers are lost, `conversations` what a lost connection has cut, `limits` how long
-//! operations wait, `sending` what sends wait for, `tickets` who may have another one, `bounce` copies of
-//! small ones, `gauges` what can be seen of all this, `warnings` which limits were hit, `../op/post`
-//! posting, `../cancel` cancelling.
+//! operations wait, `bounce` copies of small sends, `gauges` what can be seen of all this, `warnings` when
+//! memory runs short, `../op/post` posting, `../cancel` cancelling.
 
 mod bounce;
 mod connect;
@@ -49,35 +36,28 @@ mod host;
 mod inbound;
 mod limits;
 mod refusals;
-
-mod sending;
-mod tickets;
 mod warnings;
 
-pub use gauges::{PeerGauges, Stalled};
+pub use gauges::{MethodReport, PeerGauges};
 use host::End;
 pub use host::{CONTEXTS, Done, Host};
 pub use inbound::{Handout, Unexpected};
-pub(crate) use warnings::{Alarm, Alarms, most_of};
 
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
-use crate::config::{Config, PollLimits, lender_settings};
+use crate::arrivals::{Arrivals, NOTES};
+use crate::config::Config;
 use crate::error::Error;
-use crate::match_layout::PEER_ID_MAX;
+use crate::match_layout::{MessageType, PEER_ID_MAX};
 use crate::op::word::{Role, Word};
 use crate::peer::state::Cause;
 use crate::peer::table::{PeerKey, Peers};
-use crate::unexpected::{Inbox, Pick};
 use libc::c_void;
-use mx_proto::ledger::{Lender, LenderSettings};
 use mx_proto::port::Port;
 use mx_proto::supply::Claim;
-use mx_proto::{Clock, Down, Endpoint, Instant, Received, RequestId, Status};
+use mx_proto::{Clock, Down, Endpoint, Instant, RequestId, Status};
 use mx_sys::UserMemory;
-use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::time::Duration;
-use tickets::Tickets;
 
 /// What an operation does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,6 +68,17 @@ pub enum PostKind {
     SendUnexpected,
     /// A receive.
     Recv,
+}
+
+impl PostKind {
+    /// What a send of this kind is to its receiver.
+    #[inline]
+    pub(crate) const fn message_type(self) -> MessageType {
+        match self {
+            Self::SendUnexpected => MessageType::Unexpected,
+            Self::Send | Self::Recv => MessageType::Expected,
+        }
+    }
 }
 
 /// An operation to be posted.
@@ -132,29 +123,10 @@ pub struct Settings {
     pub recv_timeout: Option<Duration>,
     /// The largest unexpected message.
     pub unexpected_max: usize,
-    /// Messages up to this many bytes go with their data.
-    pub eager_max: u32,
-    /// Bytes that unexpected messages may take up here; `credits.total` follows from it.
-    pub unexpected_memory: usize,
-    /// Who may leave how much here unasked.
-    pub credits: LenderSettings,
-    /// Sends that the endpoint has at a time.
-    pub send_tickets: u32,
     /// Bytes of small sends that are copied because they have to wait.
     pub bounce_bytes: usize,
-    /// What one call deals with at most.
-    pub poll: PollLimits,
     /// Peers at most.
     pub peer_limit: u32,
-}
-
-impl Settings {
-    /// Lets unexpected messages of at most `largest` bytes take up `memory` bytes here in all.
-    pub fn limit_unexpected(&mut self, memory: usize, largest: usize) {
-        self.unexpected_max = largest;
-        self.unexpected_memory = memory;
-        self.credits = lender_settings(memory, largest, self.credits);
-    }
 }
 
 impl From<&Config> for Settings {
@@ -164,13 +136,8 @@ impl From<&Config> for Settings {
             send_timeout: config.send_timeout,
             unexpected_timeout: config.unexpected_timeout,
             recv_timeout: config.recv_timeout,
-            unexpected_max: config.unexpected_max,
-            unexpected_memory: config.unexpected_memory,
-            eager_max: u32::try_from(config.mx.endpoint.eager_max).unwrap_or(u32::MAX),
-            credits: config.lender(),
-            send_tickets: config.send_tickets,
+            unexpected_max: config.mx.endpoint.fetched_max as usize,
             bounce_bytes: config.bounce_bytes,
-            poll: config.poll,
             peer_limit: PEER_ID_MAX,
         }
     }
@@ -191,18 +158,10 @@ pub struct Method<P, C> {
     name: String,
     /// Room for one more of them.
     pub(crate) room: Claim,
-    /// Sends that the endpoint has.
-    pub(crate) tickets: Tickets,
     /// Copies of small sends.
     pub(crate) bounce: bounce::Bounce,
-    /// What they had to wait for.
-    pub(crate) stalls: gauges::Stalls,
-    /// Bytes for early messages at the endpoint that are worth a warning.
-    early_alarm: usize,
-    /// Peers with something to send that may be able to go.
-    line: VecDeque<PeerKey>,
-    /// What is about credits and waits for the end of a handshake.
-    early: Vec<(PeerKey, sending::Early)>,
+    /// So many bytes for what nobody has asked for are worth a warning.
+    memory_alarm: usize,
     /// Names of dead peers the host has to be told.
     forgotten: Vec<BMI_addr_t>,
     /// A thread is telling the host of a new peer.
@@ -221,13 +180,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     pub fn new(settings: Settings, name: String, endpoint: Endpoint<P, C, Host>) -> Self {
         let room = Claim::new(endpoint.supply(), OPERATION_COST);
         Self {
-            early_alarm: warnings::most_of_lent(endpoint.unexpected_usage().1),
+            memory_alarm: warnings::most_of_lent(endpoint.unexpected_usage().1),
             endpoint,
-            tickets: Tickets::new(settings.send_tickets),
             bounce: bounce::Bounce::new(settings.bounce_bytes),
-            stalls: gauges::Stalls::default(),
-            line: VecDeque::new(),
-            early: Vec::new(),
             settings,
             name,
             room,
@@ -251,16 +206,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         &mut self.endpoint
     }
 
-    /// Unexpected messages, and the credits they are paid with.
     #[inline]
-    pub(crate) fn inbox(&self) -> &Inbox {
-        &self.endpoint.owner().inbox
-    }
-
-    /// The same, to take some out.
-    #[inline]
-    pub(crate) fn inbox_mut(&mut self) -> &mut Inbox {
-        &mut self.endpoint.owner_mut().inbox
+    pub(crate) fn arrivals_mut(&mut self) -> &mut Arrivals {
+        &mut self.endpoint.owner_mut().arrivals
     }
 
     /// The peers, to look at.
@@ -280,22 +228,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// Unexpected messages that can be had now.
     pub fn unexpected(&self) -> usize {
-        self.inbox().len()
+        self.endpoint.messages()
     }
 
-    /// What is lent to whom.
-    pub fn lender(&self) -> &Lender {
-        &self.inbox().lender
-    }
-
-    /// Messages of handshakes that are not over, and what was said about credits meanwhile.
+    /// Messages of handshakes that have not been looked at.
     pub fn handshakes_kept(&self) -> usize {
-        self.inbox().notes() + self.early.len()
-    }
-
-    /// Bytes of unexpected messages that wait here, a little overhead for each included.
-    pub fn unexpected_bytes(&self) -> usize {
-        self.inbox().bytes()
+        self.endpoint.owner().arrivals.notes()
     }
 
     /// Completions that wait in a context.
@@ -308,10 +246,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline]
     pub fn progress(&mut self) -> bool {
         let busy = self.endpoint.progress();
-        let todo = busy
-            || self.endpoint.looked_around()
-            || self.endpoint.owner().has_todo()
-            || !self.line.is_empty();
+        let todo = busy || self.endpoint.owner().has_todo();
         todo && self.follow_up(busy)
     }
 
@@ -321,36 +256,19 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if busy {
             self.watch_memory();
         }
-        busy |= self.drain_within(self.settings.poll);
-        if self.inbox().wants_more() {
-            busy |= self.pick_up();
-        }
-        if self.endpoint.looked_around() {
-            if let Some(at) = self.inbox().lender.deadline() {
-                busy |= self.tend_credits(at);
-            } else {
-                self.inbox_mut().lender.rest();
-            }
-        }
-        while let Some(key) = self.inbox_mut().pop_crowd() {
+        busy |= self.drain();
+        while let Some(key) = self.arrivals_mut().pop_crowd() {
             self.relieve(key);
         }
         while let Some(word) = self.endpoint.owner_mut().due.pop() {
             busy |= self.on_due(word);
-        }
-        if self.inbox().alarms.pending() {
-            self.warn();
         }
         busy
     }
 
     /// When [`Self::progress`] wants to be called although nothing arrives.
     pub fn deadline(&self) -> Option<Instant> {
-        let credits = self.inbox().lender.deadline();
-        let hungry = self.inbox().is_hungry();
-        let again = hungry.then(|| self.endpoint.clock().now().after(HUNGER));
-        let all = [self.endpoint.deadline(), credits, again];
-        all.into_iter().flatten().min()
+        self.endpoint.deadline()
     }
 
     /// What has come up since the last call: a bit for each context with completions, and
@@ -359,7 +277,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     pub fn take_produced(&mut self) -> u64 {
         let host = self.endpoint.owner_mut();
         let mut produced = host.take_produced();
-        if host.inbox.take_produced() {
+        if host.arrivals.take_produced() {
             produced |= UNEXPECTED_READY;
         }
         produced
@@ -441,50 +359,24 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.endpoint.split().1.word_mut(op)
     }
 
-    /// Takes in everything the endpoint has to say.
-    #[inline]
+    /// Takes in everything the endpoint has to say. Returns whether there was anything.
     pub(crate) fn drain(&mut self) -> bool {
-        self.drain_within(PollLimits::NONE)
-    }
-
-    /// As much of it as `limits` allows. Returns whether anything happened.
-    #[inline]
-    fn drain_within(&mut self, mut limits: PollLimits) -> bool {
         let mut busy = false;
         self.endpoint.owner_mut().ended.clear();
         loop {
-            while limits.safe > 0
-                && let Some(end) = self.endpoint.owner_mut().ends.pop_front()
-            {
-                limits.safe -= 1;
+            let host = self.endpoint.owner_mut();
+            if let Some(end) = host.ends.pop_front() {
                 self.on_end(&end);
-                busy = true;
-            }
-            if limits.safe == 0 {
-                return busy;
-            }
-            if let Some(down) = self.endpoint.owner_mut().downs.pop_front() {
+            } else if let Some(down) = host.downs.pop_front() {
                 self.on_down(&down);
-            } else if let Some(key) = self.endpoint.owner_mut().todo.pop() {
-                self.line_up(key);
-                if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) {
-                    self.stalls.settle(peer);
-                }
+            } else if let Some(key) = host.todo.pop() {
                 self.look_after(key);
-            } else if limits.sys > 0
-                && let Some(note) = self.inbox_mut().pop_note()
-            {
+            } else if let Some(note) = host.arrivals.pop_note() {
                 self.on_note(note);
-                limits.sys -= 1;
-            } else if limits.sys > 0
-                && let Some((peer, tiding)) = self.inbox_mut().pop_tiding()
-            {
-                // Which came after the notes.
-                self.on_tiding(peer, tiding);
-            } else if self.has_turns() && self.serve_line()
-                || self.inbox().lender.has_errands() && self.lend()
-            {
-                // Which may have completed something.
+            } else if host.arrivals.take_fetched() {
+                while let Some(message) = self.endpoint.next_of(NOTES) {
+                    self.arrivals_mut().add(&message);
+                }
             } else {
                 return busy;
             }
@@ -492,34 +384,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// What is due about credits although nothing has come.
-    #[cold]
-    fn tend_credits(&mut self, at: Instant) -> bool {
-        self.inbox_mut().now = self.endpoint.clock().now();
-        at <= self.inbox_mut().now && {
-            let (host, crowds) = self.endpoint.owner_and_crowds();
-            let peers = &host.peers;
-            let crowded = move |id| {
-                let peer = peers.with_id(id).and_then(|key| peers.get(key));
-                let partner = peer.and_then(|peer| peer.state.partner());
-                partner.is_some_and(&crowds)
-            };
-            let inbox = &mut host.inbox;
-            inbox.lender.tick_unless(inbox.now, crowded);
-            self.drain()
-        }
-    }
-
     /// An operation that is none of the host's is over.
     #[cold]
     fn on_end(&mut self, end: &End) {
         match end.role {
-            Role::Fetch => self.inbox_mut().on_received(end.number, &end.how),
             Role::Handshake => self.on_handshake_sent(end.peer, &end.how),
             Role::Connect => self.on_connected(end.peer, end.op, &end.how),
             Role::Copy => self.on_bounced(end.peer, &end.how),
             // The other side's loss is told by itself.
-            Role::Control | Role::Posted(_) => {}
+            Role::Nobody | Role::Posted(_) => {}
         }
     }
 
@@ -533,54 +406,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if of_now && !(cause == Cause::Reset && self.retry(key)) {
             self.disconnect(key, cause, false);
         }
-    }
-
-    /// Receives messages that were left at the endpoint, as far as there is room.
-    #[cold]
-    fn pick_up(&mut self) -> bool {
-        let mut busy = false;
-        // Who has no right to more is passed by, once.
-        let mut passed = 0;
-        let mut left = self.settings.poll.am;
-        while left > 0 {
-            let Some((peer, bits, mask)) = self.inbox_mut().wanted() else {
-                break;
-            };
-            let Some(arrival) = self.endpoint.probe(bits, mask) else {
-                self.inbox_mut().has_all(peer);
-                continue;
-            };
-            let (memory, context) = match self.inbox_mut().pick_up(&arrival) {
-                Pick::Receive(memory, context) => (memory, context),
-                Pick::Drop => {
-                    self.endpoint.discard(bits, mask, Status::Truncated);
-                    (busy, passed) = (true, 0);
-                    left -= 1;
-                    continue;
-                }
-                Pick::Next if passed < self.inbox().held().min(PASSED_BY) => {
-                    passed += 1;
-                    continue;
-                }
-                Pick::Next | Pick::Wait => {
-                    self.inbox_mut().tried();
-                    break;
-                }
-            };
-            (busy, passed) = (true, 0);
-            left -= 1;
-            // Only this message: the buffer is made for it, whoever may come next.
-            let word = Word::fetch(context);
-            if let Some(Received::Complete(how)) =
-                self.endpoint.recv_present(bits, mask, memory, word)
-            {
-                self.inbox_mut().on_received(context, &how);
-            }
-        }
-        if busy {
-            self.drain();
-        }
-        busy
     }
 
     /// The time has come that the reminder of a peer's handshake was set to. Returns whether it was late.
@@ -598,13 +423,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         true
     }
 }
-
-/// Peers that are passed by in one go because too much of theirs waits here: when that is taken, the
-/// next have their turn.
-const PASSED_BY: usize = 64;
-
-/// After so long memory that there was not is asked for once more.
-const HUNGER: Duration = Duration::from_millis(10);
 
 #[cold]
 fn unknown_operation(id: i64, context: i64) -> Box<Error> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   CONN_REQ --refused--> CONN_ACK says why; a warning, the first time
-//!                         more often than strikes are forgiven: disconnected
+//!                         more than 16 times: disconnected
 //! ```
 //!
 //! A partner that is nobody's peer has its refusals counted in its context word. Whoever reads that
@@ -10,9 +10,11 @@
 
 use super::Method;
 use crate::match_layout::{Refusal, refusal_bits};
+use crate::op::word::Word;
+use crate::peer::state::Cause;
 use crate::peer::table::PeerKey;
 use mx_proto::port::Port;
-use mx_proto::{Clock, PartnerId};
+use mx_proto::{Clock, PartnerId, SendMode};
 use mx_sys::UserMemory;
 use std::fmt;
 
@@ -21,6 +23,9 @@ const REFUSED: u64 = 1 << 63;
 
 /// One more refusal.
 const ONCE: u64 = 1 << 32;
+
+/// Calls that are forgiven which no peer of ours makes.
+const FORGIVEN: u64 = 16;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Tells a partner that it cannot be a peer. One that takes nothing is told once: whatever else
@@ -48,7 +53,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             if times == 1 {
                 log::warn!("{identity:?} {why}: refused");
             }
-            if !self.forgives(times.min(u8::MAX.into()) as u8) {
+            if times > FORGIVEN {
                 log::debug!("{identity:?} is refused again and again: disconnected");
                 return self.endpoint.disconnect(partner);
             }
@@ -56,7 +61,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         if self.endpoint.queued_for(partner) == 0 {
             // One that does not get through is noticed by its receiver's time-out.
-            self.send_word(partner, refusal_bits(reason));
+            let (memory, word) = (UserMemory::empty(), Word::default());
+            let bits = refusal_bits(reason);
+            let _ = (self.endpoint).send(partner, bits, memory, word, SendMode::Standard);
         }
     }
 
@@ -66,11 +73,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return false;
         };
         peer.again = peer.again.saturating_add(1);
-        let again = peer.again;
-        if self.forgives(again) {
-            return false;
+        let too_often = u64::from(peer.again) > FORGIVEN;
+        if too_often {
+            let (name, id) = (&peer.name, key.id());
+            log::warn!("{name} (id {id}) is disconnected: it calls again and again");
+            self.disconnect(key, Cause::Protocol, true);
         }
-        self.fail_for(key, "calls again and again");
-        true
+        too_often
     }
 }

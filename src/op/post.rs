@@ -1,16 +1,12 @@
 //! The rules for accepting an operation.
 //!
 //! ```text
-//!                INIT            WAIT                       READY              DISCONNECT
-//!   send         connect, queue  queue                      endpoint, or queue queue
-//!                                                           for credits or a
-//!                                                           ticket
-//!   receive      connect, queue  queue while connecting,    endpoint           queue
-//!                                then endpoint
+//!   INIT             WAIT      READY       DISCONNECT
+//!   connect, park    park      endpoint    park
 //! ```
 //!
-//! A send goes past the queue of its kind only when that is empty, so nothing overtakes; a receive
-//! likewise. What completes at once takes no block. What is refused leaves nothing behind.
+//! What is parked is posted when the peer is ready, before anything else is, so nothing overtakes. What
+//! completes at once takes no block. What is refused leaves nothing behind.
 //!
 //! Knows nothing of: waiting, threads, C's pointers.
 
@@ -23,7 +19,7 @@ use crate::peer::conversation::Conversation;
 use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::PeerKey;
 use mx_proto::port::Port;
-use mx_proto::{self as mx, Clock, Memory, Received, RequestId};
+use mx_proto::{self as mx, Clock, Memory, Received, RequestId, SendMode};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
@@ -56,16 +52,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline]
     fn post_send(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
         let size = post.memory.len() as i64;
-        let kind = match post.kind {
-            PostKind::SendUnexpected => {
-                let limit = self.settings.unexpected_max as i64;
-                if size > limit {
-                    return Err(Error::MessageTooLarge { size, limit }.into());
-                }
-                MessageType::Unexpected
-            }
-            _ => MessageType::Expected,
-        };
+        let limit = self.settings.unexpected_max as i64;
+        if post.kind == PostKind::SendUnexpected && size > limit {
+            return Err(Error::MessageTooLarge { size, limit }.into());
+        }
         let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
             return Err(unknown(&post));
         };
@@ -75,25 +65,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let State::Ready(Ready { partner, tx_id }) = peer.state else {
             return self.queue(key, post, id);
         };
-        let queue_is_empty = peer.queue_of(post.kind).is_empty();
-        let has_ticket = self.tickets.allow(peer.sends);
-        if !queue_is_empty || (!has_ticket && !self.has_ticket(key)) {
-            return self.queue(key, post, id);
-        }
-        let len = u32::try_from(size).unwrap_or(u32::MAX);
-        let Some((byte, mode)) = self.stamp(key, post.kind, len) else {
-            return self.queue(key, post, id);
-        };
-        let bits = byte.put(bits(kind, tx_id, post.tag as u32));
+        peer.refs += 1;
+        let bits = bits(post.kind.message_type(), tx_id, post.tag as u32);
         let word = Word::new(&post, key);
-        self.refer(key);
-        match self.endpoint.send(partner, bits, post.memory, word, mode) {
+        let standard = SendMode::Standard;
+        match (self.endpoint).send(partner, bits, post.memory, word, standard) {
             Ok(mx::Posted::Complete) => {
                 self.unrefer(key);
                 Ok(Posted::Complete { size })
             }
             Ok(mx::Posted::Pending(op)) => {
-                self.take_ticket(key, op);
                 if post.kind == PostKind::Send && self.bounce(key, op, size as usize) {
                     self.unrefer(key);
                     return Ok(Posted::Complete { size });
@@ -112,8 +93,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             Err(error) => {
                 self.unrefer(key);
-                let host = self.endpoint.owner_mut();
-                host.unstamp(key, post.kind, size, bits);
                 Err(match error {
                     mx::PostError::TooMany => no_memory("an operation", BLOCK),
                     _ => Box::new(Error::MessageTooLarge {
@@ -127,13 +106,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     #[inline]
     fn post_recv(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
-        let Host { peers, inbox, .. } = self.endpoint.owner_mut();
+        let Host {
+            peers, arrivals, ..
+        } = self.endpoint.owner_mut();
         let Some(peer) = peers.get_mut(key) else {
             return Err(unknown(&post));
         };
         let bits = bits(MessageType::Expected, key.id(), post.tag as u32);
-        if !inbox.abandoned.is_empty() {
-            inbox.abandoned.take_back(key.id(), post.tag as u32);
+        if !arrivals.abandoned.is_empty() {
+            (arrivals.abandoned).take_back(key.id(), post.tag as u32);
         }
         let State::Ready(Ready { partner, .. }) = peer.state else {
             return self.queue(key, post, id);
@@ -225,9 +206,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.limit_posted(kind, op);
         if cut && kind == PostKind::Recv {
             self.on_provisional(op);
-        }
-        if kind != PostKind::Recv && matches!(state, Some(State::Ready(_))) {
-            self.wait_for_turn(key);
         }
         self.drain();
         Ok(Posted::Pending)

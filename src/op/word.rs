@@ -2,7 +2,6 @@
 //!
 //! Knows nothing of: where both lie.
 
-use super::list::Links;
 use crate::abi::types::bmi_method_addr;
 use crate::method::{Post, PostKind};
 use crate::peer::state::Cause;
@@ -20,12 +19,10 @@ pub enum Role {
     Handshake,
     /// The transport connect to its peer.
     Connect,
-    /// The receive of a message that was only offered. Which one, [`Word::size`] says.
-    Fetch,
     /// What goes on of a send that the host takes for complete.
     Copy,
-    /// A message about credits.
-    Control,
+    /// Nobody's: a message that is all match bits, or one of the endpoint's own.
+    Nobody,
 }
 
 /// The method's part of an operation.
@@ -37,7 +34,7 @@ pub struct Word {
     pub context: u8,
     /// A receive posted while the conversation with its peer was cut.
     pub provisional: bool,
-    /// It waits for its peer, in one of that one's queues.
+    /// It waits for its peer, in that one's list.
     pub parked: bool,
     /// The code it completes or has completed with, if it is not 0. Before it is over the method has
     /// set it, and nothing that the endpoint says changes it.
@@ -48,8 +45,6 @@ pub struct Word {
     pub peer: PeerKey,
     /// Its length when posted; what was transferred when done.
     pub size: i64,
-    /// In the list of its peer's that it is in.
-    pub(super) links: Links,
     /// The host's word, given back as it is.
     pub user_ptr: *mut c_void,
     /// The address it was posted with; null for what is none of the host's.
@@ -75,7 +70,6 @@ impl Word {
             tag: post.tag as u32,
             peer,
             size: post.memory.len() as i64,
-            links: Links::NONE,
             user_ptr: post.user_ptr,
             addr: post.addr.as_ptr(),
         }
@@ -87,14 +81,6 @@ impl Word {
             role,
             peer,
             ..Self::default()
-        }
-    }
-
-    /// That of a receive that the inbox calls so.
-    pub fn fetch(number: u64) -> Self {
-        Self {
-            size: number as i64,
-            ..Self::own(Role::Fetch, PeerKey::NOBODY)
         }
     }
 
@@ -125,7 +111,7 @@ impl Word {
 impl Default for Word {
     fn default() -> Self {
         Self {
-            role: Role::Control,
+            role: Role::Nobody,
             context: 0,
             provisional: false,
             parked: false,
@@ -133,7 +119,6 @@ impl Default for Word {
             tag: 0,
             peer: PeerKey::NOBODY,
             size: 0,
-            links: Links::NONE,
             user_ptr: ptr::null_mut(),
             addr: ptr::null_mut(),
         }

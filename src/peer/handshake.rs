@@ -2,76 +2,25 @@
 //!
 //! ```text
 //!   CONN_REQ   bits: type 0xc | our id for the peer | version
-//!              body: "mx://host:board:endpoint" NUL   extension
-//!                    what every method sends           ours: an old peer does not look there
+//!              body: "mx://host:board:endpoint" NUL
 //!   CONN_ACK   bits: type 0xa | our id for the peer | version          (accepted)
 //!                    type 0xa | negative reason | version, bit 31 set  (refused)
-//!              body: extension, to a peer whose CONN_REQ had one; else none
-//!   extension  "MXrs" | length of the rest: u32 | flags: u32 | loan: u32      all little-endian
+//!              body: none
 //! ```
 //!
-//! Owns: the extension's format. Knows nothing of: peers, the endpoint, when to send what.
+//! Knows nothing of: peers, the endpoint, when to send what.
 
 use crate::match_layout::{Fields, VERSION};
 use std::fmt;
 
-/// Longest CONN_REQ we look at: a name of 253 bytes, its numbers, and room for extensions.
+/// Longest CONN_REQ we look at: a name of 253 bytes, its numbers, and whatever comes behind the NUL.
 pub const REQUEST_MAX: usize = 2048;
-
-/// How an extension begins.
-const MAGIC: &[u8; 4] = b"MXrs";
-
-/// Set in the flags of a method that knows credits.
-const CREDITS: u32 = 1;
-
-/// What a method of this project says about itself behind its name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Extension {
-    /// Credits it lends to the receiver; `None`: it knows none.
-    pub loan: Option<u16>,
-}
-
-impl Extension {
-    /// The bytes to send.
-    pub fn emit(self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        let flags = if self.loan.is_some() { CREDITS } else { 0 };
-        bytes[..4].copy_from_slice(MAGIC);
-        // The length of what follows, so that later versions can append fields.
-        bytes[4..8].copy_from_slice(&8u32.to_le_bytes());
-        bytes[8..12].copy_from_slice(&flags.to_le_bytes());
-        bytes[12..].copy_from_slice(&u32::from(self.loan.unwrap_or(0)).to_le_bytes());
-        bytes
-    }
-
-    /// Reads what arrived. What is not exactly an extension is none: an old peer's padding may hold
-    /// anything. A loan of more than 65535 credits is one of 65535.
-    pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let (magic, rest) = bytes.split_first_chunk::<4>()?;
-        let (len, rest) = rest.split_first_chunk::<4>()?;
-        let fields = rest.get(..u32::from_le_bytes(*len) as usize)?;
-        let (flags, fields) = fields.split_first_chunk::<4>()?;
-        if magic != MAGIC {
-            return None;
-        }
-        let loan = match fields.first_chunk::<4>() {
-            Some(loan) if u32::from_le_bytes(*flags) & CREDITS != 0 => {
-                let loan = u32::from_le_bytes(*loan);
-                Some(u16::try_from(loan).unwrap_or(u16::MAX))
-            }
-            _ => None,
-        };
-        Some(Self { loan })
-    }
-}
 
 /// A CONN_REQ's body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnReq<'a> {
     /// What the peer calls itself. Any text; it may not even be an address.
     pub name: &'a str,
-    /// What it says about itself; `None` from an old peer.
-    pub extension: Option<Extension>,
 }
 
 /// Why a CONN_REQ's body makes no sense.
@@ -100,12 +49,8 @@ impl fmt::Display for Malformed {
 
 impl<'a> ConnReq<'a> {
     /// The bytes to send.
-    pub fn emit(name: &str, extension: Extension) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(name.len() + 17);
-        bytes.extend_from_slice(name.as_bytes());
-        bytes.push(0);
-        bytes.extend_from_slice(&extension.emit());
-        bytes
+    pub fn emit(name: &str) -> Vec<u8> {
+        [name.as_bytes(), &[0]].concat()
     }
 
     /// Reads what arrived.
@@ -119,8 +64,7 @@ impl<'a> ConnReq<'a> {
         if name.is_empty() {
             return Err(Malformed::Empty);
         }
-        let extension = Extension::parse(&bytes[end + 1..]);
-        Ok(Self { name, extension })
+        Ok(Self { name })
     }
 }
 
@@ -184,53 +128,13 @@ mod tests {
     use crate::match_layout::{MessageType, PEER_ID_MAX, Refusal, bits, refusal_bits};
 
     #[test]
-    fn an_old_peer_sees_a_name_and_its_nul_and_nothing_else() {
-        let lends = Extension { loan: Some(64) };
-        let bytes = ConnReq::emit("mx://oss7:0:3", lends);
-        assert_eq!(&bytes[..14], b"mx://oss7:0:3\0");
-        let request = ConnReq::parse(&bytes).unwrap();
-        assert_eq!(request.name, "mx://oss7:0:3");
-        assert_eq!(request.extension, Some(lends));
-    }
-
-    #[test]
-    fn an_old_peers_request_has_no_extension_whatever_its_padding_holds() {
-        for padding in [
-            &b""[..],
-            b"\0\0\0",
-            b"MXr",
-            b"MXrs\xff\xff\xff\xff",
-            b"MXxx\x04\0\0\0ab\0\0",
-        ] {
-            let bytes = [b"mx://c:1\0", padding].concat();
-            let request = ConnReq::parse(&bytes).unwrap();
-            assert_eq!((request.name, request.extension), ("mx://c:1", None));
+    fn a_request_is_a_name_and_its_nul_whatever_comes_behind() {
+        let bytes = ConnReq::emit("mx://oss7:0:3");
+        assert_eq!(bytes, b"mx://oss7:0:3\0");
+        for padding in [&b""[..], b"\0\0\0", b"MXrs\xff\xff"] {
+            let request = [&bytes, padding].concat();
+            assert_eq!(ConnReq::parse(&request).unwrap().name, "mx://oss7:0:3");
         }
-    }
-
-    #[test]
-    fn later_versions_may_append_fields_and_earlier_ones_had_fewer() {
-        let lends = Extension { loan: Some(7) };
-        let mut bytes = lends.emit().to_vec();
-        bytes[4] = 11;
-        bytes.extend_from_slice(b"new");
-        assert_eq!(Extension::parse(&bytes), Some(lends));
-        let before = b"MXrs\x04\0\0\0\x01\0\0\0";
-        assert_eq!(Extension::parse(before), Some(Extension { loan: None }));
-    }
-
-    #[test]
-    fn a_loan_is_told_and_one_beyond_all_loans_is_the_largest() {
-        for loan in [None, Some(0), Some(u16::MAX)] {
-            let extension = Extension { loan };
-            assert_eq!(Extension::parse(&extension.emit()), Some(extension));
-        }
-        let mut bytes = Extension { loan: Some(1) }.emit();
-        bytes[12..].copy_from_slice(&u32::MAX.to_le_bytes());
-        let most = Extension {
-            loan: Some(u16::MAX),
-        };
-        assert_eq!(Extension::parse(&bytes), Some(most));
     }
 
     #[test]

@@ -5,11 +5,9 @@
 //!   conversation.rs   UNOPENED / OPEN / CUT: what expected operations belong to
 //!   table.rs      peers by id, by address object, by network name
 //!   handshake.rs  CONN_REQ and CONN_ACK as bytes and verdicts
-//!   words.rs      what it has been told about credits last
 //! ```
 
 pub mod conversation;
 pub mod handshake;
 pub mod state;
 pub mod table;
-pub mod words;

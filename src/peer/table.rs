@@ -17,15 +17,12 @@
 
 use super::conversation::Conversation;
 use super::state::State;
-use super::words::Words;
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
 use crate::address;
+use crate::arrivals::Note;
 use crate::match_layout::PEER_ID_MAX;
-use crate::method::Stalled;
-use crate::op::list::OpList;
-use crate::unexpected::Note;
 use foldhash::fast::RandomState;
-use mx_proto::ledger::Borrower;
+use mx_proto::ops::List;
 use mx_proto::{EndpointId, Instant, NicId, Reminder, Target};
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU64;
@@ -126,34 +123,18 @@ pub struct Peer {
     pub wait_until: Option<(Instant, Reminder)>,
     /// A handshake message to it has not gone out yet.
     pub handshake_waits: bool,
-    /// What it lends us: how many unexpected messages we may send it.
-    pub borrower: Borrower,
-    /// The loan it told of in the handshake; `None`: it knows no credits.
-    pub told_loan: Option<u16>,
-    /// What it was told about credits last.
-    pub words: Words,
     /// It has answered our call, and not called itself.
     pub answered: bool,
     /// How often it has called again without leaving.
     pub again: u8,
-    /// Sends the endpoint has.
-    pub sends: u32,
     /// Bytes of copies of small sends to it that wait.
     pub bounced: u32,
-    /// What its first send waits for.
-    pub stalled: Stalled,
-    /// It stands in the line of those who have something to send, or aside for want of a ticket.
-    pub in_line: bool,
     /// That it wants to connect again, which came during DISCONNECT: looked at when that is over.
     pub returning: Option<Note>,
     /// How the host knows it.
     pub inbound: Inbound,
-    /// Expected sends that wait for READY, or for a ticket.
-    pub queued_sends: OpList,
-    /// Unexpected sends that wait for READY, for a ticket or for credits.
-    pub queued_requests: OpList,
-    /// Receives that wait for READY.
-    pub queued_recvs: OpList,
+    /// Operations that wait for READY, as they were posted.
+    pub parked: List,
 }
 
 // SAFETY: the pointers are only compared and handed back to the host.
@@ -245,20 +226,12 @@ impl Peers {
             retries: 0,
             wait_until: None,
             handshake_waits: false,
-            borrower: Borrower::default(),
-            told_loan: None,
-            words: Words::default(),
             answered: false,
             again: 0,
-            sends: 0,
             bounced: 0,
-            stalled: Stalled::default(),
-            in_line: false,
             returning: None,
             inbound: Inbound::No,
-            queued_sends: OpList::default(),
-            queued_requests: OpList::default(),
-            queued_recvs: OpList::default(),
+            parked: List::EMPTY,
         }));
         self.len += 1;
         self.by_name.insert((target.nic, target.endpoint), key);

@@ -85,28 +85,17 @@ impl Plan {
         rig.settings.unexpected_timeout = millis(rng.pick(&[0, 0, 0, 1_000]));
         rig.settings.recv_timeout = millis(rng.pick(&[0, 0, 0, 1_000]));
         let settings = &mut rig.settings;
-        let initial = rng.pick(&[0, 1, 4, 64]);
-        settings.credits.initial = initial;
-        settings.credits.minimum = initial.min(rng.pick(&[0, 4]));
-        settings.credits.maximum = initial.max(rng.pick(&[1, 16, 8192]));
-        settings.credits.epoch_messages = rng.pick(&[8, 4096]);
-        settings.credits.lent_percent = 50;
-        // Little more than the largest message takes, or plenty.
-        let largest = self.shape.message_max.max(1000);
-        let memory = rng.pick(&[largest * 3 + 20_000, 4 * largest + (1 << 20), 64 << 20]);
-        settings.limit_unexpected(memory, largest);
-        assert_eq!(settings.credits.check(), Ok(()));
-        settings.send_tickets = rng.pick(&[16, 4096]);
         settings.bounce_bytes = rng.pick(&[0, 5_000, 1 << 20]);
-        settings.poll.sys = rng.pick(&[1, 64]);
-        settings.poll.safe = rng.pick(&[1, 1024]);
-        settings.poll.am = rng.pick(&[1, 64]);
         let endpoint = &mut rig.endpoint;
         endpoint.request_timeout = millis(rng.pick(&[500, 5_000, 20_000]));
         endpoint.peer_timeout = millis(rng.pick(&[0, 500, 5_000, 20_000]));
-        let memory = rng.pick(&[10_000, 100_000, 64 << 20]);
+        // Little more than the largest message takes, or plenty.
+        let largest = self.shape.message_max.max(1000);
+        let memory = rng.pick(&[largest * 3 + 20_000, 4 * largest + (1 << 20), 64 << 20]);
         let least = if self.loan == WIDE { 64 << 20 } else { 0 };
         endpoint.unexpected_bytes = memory.max(least);
+        endpoint.fetched_max = largest as u32;
+        settings.unexpected_max = largest;
         endpoint.first_loan = self.loan;
         endpoint.poll_budget = rng.pick(&[1, 3, 64]);
         endpoint.burst = rng.pick(&[1, 16]);

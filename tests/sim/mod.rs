@@ -119,13 +119,17 @@ impl Owner for Inbox {
         &mut self,
         arrival: &Arrival,
         body: Option<&B>,
-    ) -> Verdict<UserMemory> {
+    ) -> Verdict {
         if self.closed {
             return Verdict::Continue;
         }
         let bytes = body.map(Source::to_vec).unwrap_or_default();
         self.messages.push((arrival.source, arrival.bits, bytes));
         Verdict::Finished
+    }
+
+    fn memory(&mut self, _: usize) -> Option<UserMemory> {
+        None
     }
 }
 
@@ -187,7 +191,7 @@ impl Stranger {
     pub fn send_to(&mut self, to: PartnerId, bits: u64, bytes: &[u8]) {
         let mut buffer = mx_sys::MallocBuffer::new(bytes.len()).unwrap();
         buffer.bytes_mut().copy_from_slice(bytes);
-        let memory = UserMemory::owned(buffer).0;
+        let memory = UserMemory::owned(buffer);
         self.endpoint
             .send(to, MatchBits(bits), memory, 0, SendMode::Standard)
             .unwrap();
@@ -617,6 +621,14 @@ impl Rig {
         let all = (usize::from(credits) * 4 * 8).div_ceil(7);
         self.endpoint.unexpected_bytes = all * mx_proto::flow::CREDIT;
         self.endpoint.first_loan = credits;
+    }
+
+    /// Messages that nobody has asked for take up so many bytes at each node that is added from now on,
+    /// and unexpected ones are of at most so many.
+    pub fn limit_unexpected(&mut self, memory: usize, largest: usize) {
+        self.settings.unexpected_max = largest;
+        self.endpoint.unexpected_bytes = memory;
+        self.endpoint.fetched_max = largest as u32;
     }
 
     pub fn add(&mut self, profile: Profile) -> NodeId {

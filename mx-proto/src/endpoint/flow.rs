@@ -11,14 +11,16 @@
 //! for has its time measured here, while somebody waits.
 
 use super::deadlines::Deadline;
+use super::outbound::Next;
 use super::{Core, Endpoint};
 use crate::flow::{Accounts, CREDIT, EPOCH_TIME, FlowStats, Lender, Paid, Say, Terms, Violation};
 use crate::ids::{LinkId, PartnerId};
 use crate::matching::Waiting;
 use crate::origin::Source;
 use crate::owner::Owner;
-use crate::partner::Partners;
+use crate::partner::{Partner, Partners};
 use crate::port::Port;
+use crate::queues::Queues;
 use crate::time::{Clock, Instant};
 use crate::wire::{Header, Kind};
 
@@ -49,6 +51,31 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         (used as usize * CREDIT, total as usize * CREDIT)
     }
 
+    /// What there is of credits between a partner and us; `None` when the id is stale.
+    pub fn account(&self, partner: PartnerId) -> Option<Account> {
+        let partner = self.core.partners.of(partner)?;
+        let lends = &partner.lends;
+        Some(Account {
+            loan: lends.loan(),
+            free: lends.unused(),
+            waiting: lends.waiting(),
+            owed: lends.due(),
+            wanted: lends.wanted(),
+            asked: lends.is_asked(),
+            send_free: partner.borrows.free(),
+            send_waiting: partner.queues().map_or(0, Queues::waiting) as u32,
+            send_stalled: self.core.is_stalled(partner),
+        })
+    }
+
+    /// Partners to which sends wait for credits.
+    pub fn stalled(&self) -> usize {
+        let core = &self.core;
+        let partners = core.partners.ids().into_iter();
+        let partners = partners.filter_map(|id| core.partners.of(id));
+        partners.filter(|partner| core.is_stalled(partner)).count()
+    }
+
     /// Does a partner's every message count, because those that nobody has received take up most of
     /// what it may leave here? When that is used up, nothing comes from it any more.
     pub fn is_crowded_by(&self, partner: PartnerId) -> bool {
@@ -56,7 +83,40 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
+/// The credits between one partner and us.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Account {
+    /// Lent to it, wherever they are.
+    pub loan: u32,
+    /// Of these, those that it can use now, as far as is known here.
+    pub free: u32,
+    /// Those that its messages use which wait here.
+    pub waiting: u32,
+    /// Those that it has not been told of yet.
+    pub owed: u32,
+    /// How many more it wants.
+    pub wanted: u32,
+    /// It has been asked for credits and has not answered.
+    pub asked: bool,
+    /// Those that it lends us and that are free.
+    pub send_free: u32,
+    /// Sends to it that wait for the link or for credits.
+    pub send_waiting: u32,
+    /// They wait for credits.
+    pub send_stalled: bool,
+}
+
 impl<O: Owner> Core<O> {
+    /// Is there room on the link and no credit for what waits?
+    fn is_stalled(&self, partner: &Partner) -> bool {
+        let queues = partner.queues().filter(|queues| queues.waiting() > 0);
+        partner.tx.is_some()
+            && partner.writable
+            && queues.is_some_and(|queues| {
+                Next::of(queues, &self.ops, &partner.borrows, partner.eager_max).is_none()
+            })
+    }
+
     /// A new partner gets its first loan. It counts as told at once, so that each of many that come
     /// together counts with those before it.
     pub(super) fn lend_first(&mut self, id: PartnerId) {

@@ -33,6 +33,7 @@ mod watch;
 
 pub use commands::{PostError, Posted, Received, SendMode};
 pub use deadlines::Reminder;
+pub use flow::Account;
 
 use crate::config::Config;
 use crate::event::{Arrival, Identity, Outcome};

@@ -35,7 +35,7 @@ enum Burst {
 
 /// The message whose turn it is.
 #[derive(Clone, Copy, Debug)]
-struct Next {
+pub(super) struct Next {
     send: RequestId,
     lane: Lane,
     paid: Paid,
@@ -46,7 +46,7 @@ struct Next {
 impl Next {
     /// Of the first ones of both lanes the one that was posted first, or the other, if for that there
     /// are neither credits nor its slot. `most`: bytes of the largest that goes with its data.
-    fn of<O: Owner>(queues: &Queues, ops: &Ops<O>, borrows: &Borrower, most: u32) -> Option<Self> {
+    pub(super) fn of<O: Owner>(queues: &Queues, ops: &Ops<O>, borrows: &Borrower, most: u32) -> Option<Self> {
         let head = |lane: Lane| {
             let send = ops.first(&queues.lanes[lane as usize])?;
             match &ops.record(send.index()).state {
@@ -127,7 +127,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     fn burst(&mut self, id: PartnerId) -> Burst {
         for turn in 0..self.core.config.burst {
-            let Core { partners, ops, .. } = &self.core;
+            let Core {
+                partners,
+                ops,
+                stats,
+                ..
+            } = &mut self.core;
             let Some(partner) = partners.of(id) else {
                 return Burst::Done;
             };
@@ -140,6 +145,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 self.send_control(id, link)
             } else {
                 let message = Next::of(queues, ops, &partner.borrows, partner.eager_max);
+                let stalled = message.is_none() && queues.cost > 0;
+                stats.credit_stalls += u64::from(stalled);
                 match (message, queues.streams.is_empty()) {
                     (None, true) if partner.borrows.wanted(queues.cost) > 0 => {
                         self.core.tell(id);

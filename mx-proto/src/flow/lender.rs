@@ -132,6 +132,11 @@ impl Lender {
         self.wanted.into()
     }
 
+    /// It has been asked for credits in this epoch, and has not answered.
+    pub fn is_asked(&self) -> bool {
+        self.asked > 0
+    }
+
     /// Messages of its in slots that wait here.
     pub fn in_slots(&self) -> u32 {
         (self.marks.0 & !Marks::TELL).count_ones()

@@ -134,29 +134,41 @@ impl<O: Owner> Ops<O> {
         self.next_generation = generation.clamp(1, GENERATIONS);
     }
 
-    /// The oldest of a list of operations that have completed.
+    /// The oldest of a list of the owner's.
     #[inline]
     pub fn first(&self, list: &List) -> Option<RequestId> {
         self.at(list.first)
     }
 
-    /// Puts an operation that has completed at the end of a list of such. False, and nothing has changed,
-    /// for any other one. It must be in no list.
-    #[inline]
-    pub fn append(&mut self, list: &mut List, id: RequestId) -> bool {
-        let done = self.is_done(id);
-        if done {
-            self.join(Strand::Own, list, id.index());
-        }
-        done
+    /// Everything in a list of the owner's, oldest first.
+    pub fn all(&self, list: &List) -> impl Iterator<Item = RequestId> {
+        self.of_list(Strand::Own, list)
     }
 
-    /// Takes an operation that has completed out of the list that it is in.
+    /// Puts an operation that has completed, or that is parked, at the end of a list of the owner's. False,
+    /// and nothing has changed, for any other one. It must be in no list.
+    #[inline]
+    pub fn append(&mut self, list: &mut List, id: RequestId) -> bool {
+        let owners = self.is_owners(id);
+        if owners {
+            self.join(Strand::Own, list, id.index());
+        }
+        owners
+    }
+
+    /// Takes such an operation out of the list that it is in. One that is parked stays in its list when it
+    /// ends, and must leave it before it is unparked.
     #[inline]
     pub fn remove(&mut self, list: &mut List, id: RequestId) {
-        if self.is_done(id) {
+        if self.is_owners(id) {
             self.leave(Strand::Own, list, id.index());
         }
+    }
+
+    #[inline]
+    fn is_owners(&self, id: RequestId) -> bool {
+        let owners = |state: &_| matches!(state, State::Done | State::Parked { .. });
+        self.of(id).is_some_and(|record| owners(&record.state))
     }
 }
 
@@ -337,8 +349,9 @@ impl<O: Owner> Ops<O> {
         let under_way = self.under_way;
         let record = self.get_mut(id)?;
         debug_assert!(record.timer.is_none(), "{id:?} has a timer");
-        let lists = [record.links, record.kin];
-        debug_assert_eq!(lists, [Links::ALONE; 2], "{id:?} is in a list");
+        let parked = matches!(record.state, State::Parked { .. });
+        debug_assert!(parked || record.links == Links::ALONE, "{id:?} is in a list");
+        debug_assert_eq!(record.kin, Links::ALONE, "{id:?} has kin");
         moves::note(record.state.stage(), Stage::Done);
         self.under_way = under_way - 1;
         Some(&mut self.places.record_mut(id.index()).state)

@@ -22,7 +22,7 @@ use crate::progress::WaitStats;
 use mx_proto::flow::FlowStats;
 use mx_proto::port::Port;
 use mx_proto::reliability::ReliableStats;
-use mx_proto::{Clock, Endpoint, Owner, Stats};
+use mx_proto::{Clock, Endpoint, InboxStats, Owner, Stats};
 
 /// What an endpoint has at the moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -76,6 +76,8 @@ pub struct Sample<'a> {
     pub stats: Stats,
     /// Its flow control's: credits, and what became of them.
     pub flow: FlowStats,
+    /// Messages that wait for whoever asks.
+    pub inbox: InboxStats,
     /// What there is now.
     pub gauges: Gauges,
     /// Of the threads that wait.
@@ -97,6 +99,7 @@ impl<'a> Sample<'a> {
         Self {
             stats: *endpoint.stats(),
             flow: endpoint.flow_stats(),
+            inbox: endpoint.inbox_stats(),
             gauges: Gauges {
                 partners: endpoint.partners() as u64,
                 requests: endpoint.requests() as u64,
@@ -155,13 +158,14 @@ table! {
     LABELS, COUNT, values(sample: &Sample<'_>);
     "" Stats = sample.stats, {
         packets_out, packets_in, eager_out, offers_out, matched, unmatched, queued,
-        offered_for_credit, stale, malformed, partners_up, partners_down, refused, unproven,
+        offered_for_credit, credit_stalls, stale, malformed, partners_up, partners_down, refused, unproven,
         confirms, intruders, out_of_memory, silenced, timeouts
     };
     "flow_" FlowStats = sample.flow, {
         total, free, lent, drawn, copies, estates, remotes, waiting, poor, asked, messages, in_slots,
         violations, wants, granted, revoked, returned, narrowed, draws_refused, epochs
     };
+    "inbox_" InboxStats = sample.inbox, { messages, bytes, fetching, waiting, drawn };
     "" Gauges = sample.gauges, { partners, requests, posted_receives, unexpected_bytes, links };
     "wait_" WaitStats = sample.waits, {
         leader_sleeps, follower_sleeps, leader_kicks, follower_wakes, handovers, helper_arms,

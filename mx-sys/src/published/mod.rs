@@ -22,9 +22,7 @@ mod publisher;
 
 pub use counters::{COUNT, Gauges, PortView, Sample, labels, values};
 pub use find::{Found, find, find_in};
-pub use method::{
-    METHOD_COUNT, MemoryGauges, MethodGauges, QueueGauges, SendGauges, method_labels, method_values,
-};
+pub use method::{METHOD_COUNT, MethodGauges, method_labels, method_values};
 pub use page::{OpenPorts, Page};
 pub use publisher::Publisher;
 

@@ -77,17 +77,18 @@ fn a_method_shows_its_counters_behind_its_endpoints() {
     let mut published = Published::new("bmi_mx", &identity(session), 0, true).unwrap();
     let mut sample = Sample::default();
     sample.stats.matched = 2;
-    let mut gauges = MethodGauges::default();
-    gauges.credits.lent = 3;
-    gauges.memory.ledger = 4;
-    sample.method = Some(gauges);
+    sample.method = Some(MethodGauges {
+        peers: 3,
+        operations: 4,
+        dropped: 0,
+    });
     published.update(&sample);
     let page = mine(session).pop().unwrap();
     let names: Vec<&str> = page.counters.iter().map(|(label, _)| &**label).collect();
     assert_eq!(names, [labels(), method_labels()].concat());
     let shown = page.counters.iter().filter(|(_, value)| *value > 0);
     let shown: Vec<_> = shown.map(|(label, value)| (&**label, *value)).collect();
-    let expected = [("matched", 2), ("credits_lent", 3), ("memory_ledger", 4)];
+    let expected = [("matched", 2), ("method_peers", 3), ("method_operations", 4)];
     assert_eq!(shown, expected);
     sample.method = None;
     published.update(&sample);
