@@ -23,7 +23,6 @@ mod endpoint;
 mod event;
 pub mod flow;
 pub mod ids;
-pub mod ledger;
 mod matching;
 pub mod memory;
 pub mod moves;
