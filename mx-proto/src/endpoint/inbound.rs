@@ -190,7 +190,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         };
         record.touched = true;
         // It was one packet.
-        if let State::Draining { memory } = &record.state {
+        if let State::Draining { memory, .. } = &record.state {
             let len = memory.len() as u32;
             self.core.complete(id, Status::Success, len);
         }

@@ -525,7 +525,7 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// The same, and its end is the caller's to report.
+    /// The same, and its end is the caller's to report. `None`: it is nobody's business.
     fn finish_op(&mut self, id: RequestId, status: Status, transferred: u32) -> Option<Outcome> {
         let record = self.ops.get(id)?;
         let state = &record.state;
@@ -546,7 +546,7 @@ impl<O: Owner> Core<O> {
             announced: status == Status::Success || state.is_announced(),
             matched: matches!(state, State::Pulling(_)),
         };
-        let queued = state.is_queued();
+        let (queued, copy) = (state.is_queued(), state.is_copy());
         let noted = self.errands.len();
         let rest = self.release(id);
         if rest.is_none() && self.errands.len() == noted {
@@ -563,6 +563,10 @@ impl<O: Owner> Core<O> {
                 },
                 None => Errand::LetGo(memory),
             }));
+        }
+        if copy {
+            self.copy_over(id, &outcome);
+            return None;
         }
         if queued {
             self.owner.departed(id);
@@ -603,10 +607,10 @@ impl<O: Owner> Core<O> {
         let mut rest = None;
         match &record.state {
             State::Queued { stand, .. } => {
-                let lane = O::lane(record.bits) as usize;
+                let lane = O::lane(record.bits);
                 if let Some(queues) = partner.queues_mut() {
-                    queues.exit(*stand);
-                    ops.leave(Strand::Own, &mut queues.lanes[lane], place);
+                    queues.exit(lane, *stand);
+                    ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
                 }
                 partner.tidy_queues(spares);
             }

@@ -189,7 +189,7 @@ impl Net {
         let (_, memory) = self.memory(bytes);
         let engine = self.engine(from);
         engine
-            .isend(memory, to, bits, 0, SendMode::Standard)
+            .isend(memory, to, bits, 0, SendMode::Buffered)
             .unwrap()
     }
 
