@@ -172,6 +172,11 @@ impl Queues {
         }
     }
 
+    /// Is the first one of this lane a copy?
+    pub(crate) fn has_copy(&self, lane: Lane) -> bool {
+        self.copies[lane as usize] > 0
+    }
+
     /// May one more copy join this lane? If there are fewer than `most`, and nothing else in it.
     pub(crate) fn takes_copy(&self, lane: Lane, most: usize) -> bool {
         let copies = self.copies[lane as usize] as usize;

@@ -78,6 +78,7 @@ impl Net {
                 request_timeout: None,
                 peer_timeout: None,
                 keep_orphans: 100,
+                copies: usize::MAX,
                 ..Config::default()
             },
             lives: 0,
