@@ -693,7 +693,9 @@ impl<O: Owner> Core<O> {
         let most = self.config.copies;
         let goes = memory.len() <= partner.eager_max as usize
             && cost <= partner.borrows.free()
-            && partner.queues().map_or(most > 0, |all| all.takes_copy(lane, most));
+            && partner
+                .queues()
+                .map_or(most > 0, |all| all.takes_copy(lane, most));
         // Who keeps a record of what is complete has room for that one, too.
         if !goes || !self.ops.has_room_for(2) || !flow.copy(cost) {
             return None;
