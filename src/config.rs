@@ -428,7 +428,7 @@ mod tests {
             (
                 &[("MX_UNEXPECTED_BYTES", "4M")],
                 "MX_UNEXPECTED_BYTES=4194304: messages of BMI_MX_UNEXPECTED_MAX=4194304 need \
-                 4794003 at least",
+                 4794080 at least",
             ),
         ] {
             assert_eq!(refused(pairs), Err(why.to_owned()));
