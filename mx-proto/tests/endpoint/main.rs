@@ -4,6 +4,7 @@ mod again;
 mod arriving;
 mod crossing;
 mod deferred;
+mod inbox;
 mod introductions;
 mod matching;
 mod naive;
