@@ -345,17 +345,31 @@ impl<M> Inbox<M> {
         Some((entry, ready))
     }
 
-    /// The sender of a message has gone: what it was paid with is an estate from there.
-    pub(crate) fn bequeath(&mut self, place: u32, from: Source) {
-        if let Some(entry) = self.entries.get_mut(place as usize)
-            && entry.estate.replace(from).is_none()
-        {
+    /// The sender of a message that is here has gone: what it was paid with is an estate from there. It
+    /// waits for no other sender's: those may wait for what it holds. Gives whether it can be had because
+    /// of that.
+    pub(crate) fn bequeath(&mut self, place: u32, from: Source) -> bool {
+        let Some(entry) = self.entries.get_mut(place as usize) else {
+            return false;
+        };
+        if entry.estate.replace(from).is_none() {
             self.by_source.leave(entry.source, place);
         }
+        let (turn, waits) = (entry.turn, !entry.ready);
+        let queue = &mut self.turns[turn as usize];
+        if let Some(absent) = queue.absent
+            && waits
+        {
+            self.messages.unlink(&mut queue.all, place);
+            self.messages.insert(&mut queue.all, place, absent);
+            self.advance(turn, Some(place));
+        }
+        waits
     }
 
     /// One turn turns out to be another: what can be had of both is handed out in the order in which it
-    /// could, and the rest in the order in which it came.
+    /// could, and the rest in the order in which it came; but what credits have been drawn for waits for
+    /// nothing that has yet to draw some.
     pub(crate) fn rename(&mut self, from: u32, into: u32) {
         if from == into || !self.holds(from) {
             return;
@@ -372,7 +386,8 @@ impl<M> Inbox<M> {
         places.extend(self.messages.walk(new.all));
         places.sort_unstable_by_key(|place| {
             let entry = &self.entries[*place as usize];
-            (!entry.ready, entry.number)
+            let drawn = entry.drawn > 0 || matches!(entry.body, Body::Coming(_));
+            (!entry.ready, !drawn, entry.number)
         });
         let mut merged = Turn {
             ready: old.ready + new.ready,
@@ -459,7 +474,10 @@ fn join(
     stays: bool,
 ) {
     match (stood, stands, stays) {
-        (true, false, true) => chain.replace(ends, from, into),
+        (true, false, true) => {
+            chain.insert(ends, into, from);
+            chain.unlink(ends, from);
+        }
         (false, false, true) => chain.append(ends, into),
         _ => {
             if stood {
@@ -490,6 +508,7 @@ mod tests {
         /// Until it has been ready, in the order in which it came; then in that in which it was.
         number: u64,
         ready: bool,
+        drawn: bool,
         gone: bool,
     }
 
@@ -554,7 +573,7 @@ mod tests {
             }
             let mut all = std::mem::take(&mut self.turns[from as usize]);
             all.append(&mut self.turns[into as usize]);
-            all.sort_by_key(|it| (!it.ready, it.number));
+            all.sort_by_key(|it| (!it.ready, !it.drawn, it.number));
             self.turns[into as usize] = all;
             for all in [&mut self.rotation, &mut self.line] {
                 let stands = all.contains(&into);
@@ -640,6 +659,7 @@ mod tests {
                     state: if whole { State::Whole } else { State::Offered },
                     number: model.numbers,
                     ready: false,
+                    drawn: false,
                     gone: false,
                 });
                 model.numbers += 1;
@@ -676,7 +696,7 @@ mod tests {
                 let name = inbox.begin(place, RequestId::new(n, 1), 3);
                 assert_eq!(name.map(|name| name.0), Some(it.length.into()));
                 assert!(inbox.begin(place, RequestId::new(n, 1), 3).is_none());
-                it.state = State::Coming;
+                (it.state, it.drawn) = (State::Coming, true);
                 model.see();
                 0
             }
@@ -693,11 +713,16 @@ mod tests {
             14 => {
                 let Some(place) = some else { return };
                 let (turn, at) = model.find(place);
-                if rng.chance(0.5) {
-                    let it = &mut model.turns[turn as usize][at];
+                let list = &mut model.turns[turn as usize];
+                if rng.chance(0.5) && list[at].state == State::Whole {
+                    let mut it = list.remove(at);
                     it.gone = true;
-                    inbox.bequeath(place, Source(7));
-                    inbox.bequeath(place, Source(7));
+                    let here = list.iter().take_while(|it| it.ready).count();
+                    list.insert(if it.ready { at } else { here }, it);
+                    model.see();
+                    let ready = inbox.bequeath(place, Source(7));
+                    assert!(!inbox.bequeath(place, Source(7)));
+                    assert_eq!(u64::from(ready), model.ready - before);
                     return;
                 }
                 if inbox.turns[turn as usize].absent == Some(place) {
