@@ -26,7 +26,7 @@ use crate::port::RemoteKey;
 use crate::queues::Stand;
 use crate::timeouts::Patience;
 use crate::timer::TimerId;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 
 /// The other side of an operation that never had one.
 pub(crate) const NOBODY: PartnerId = PartnerId::new(u32::MAX, 0);
@@ -143,7 +143,22 @@ pub(crate) struct Pulling<M> {
     /// Where it stood among the posted receives; `None` if it was made for this very message.
     pub(crate) position: Option<Position>,
     /// It is the endpoint's own, for the message at this place of its inbox.
-    pub(crate) inbox: Option<u32>,
+    pub(crate) inbox: Option<Fetch>,
+}
+
+/// A place in the inbox, in no more than four bytes with that there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fetch(NonZeroU32);
+
+impl Fetch {
+    /// There are never so many places that the last number is one.
+    pub(crate) fn of(place: u32) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(place))
+    }
+
+    fn place(self) -> u32 {
+        self.0.get() - 1
+    }
 }
 
 impl Head {
@@ -338,7 +353,7 @@ impl<M> State<M> {
     #[inline]
     pub(crate) fn fetches(&self) -> Option<u32> {
         match self {
-            Self::Pulling(pulling) => pulling.inbox,
+            Self::Pulling(pulling) => pulling.inbox.map(Fetch::place),
             _ => None,
         }
     }

@@ -644,6 +644,17 @@ impl Pair {
         pair
     }
 
+    /// Messages of so many bytes are fetched into the inbox of b.
+    pub(crate) fn with_inbox(fetched_max: u32) -> Self {
+        let mut pair = Self::new();
+        let config = Config {
+            fetched_max,
+            ..settings(0)
+        };
+        pair.b = node(&pair.hub, &pair.clock, config, 1, 2);
+        pair
+    }
+
     /// As many messages as ever go to b before it has been heard of.
     pub(crate) fn with_large_loans() -> Self {
         let mut pair = Self::new();
