@@ -135,3 +135,27 @@ fn a_link_that_has_room_again_is_used_before_the_port_says_so() {
     assert_eq!(completions(&mut pair.a).len(), 2);
     receive(&mut pair, 0..first + 3, 8);
 }
+
+#[test]
+fn copies_go_although_nothing_is_left_to_pay_with() {
+    let mut pair = Pair::lending(20);
+    let (b, _) = connected(&mut pair);
+    // What was lent, and the slot.
+    let mut count = 0;
+    while sent(&mut pair, b, count, 8, SendMode::Standard) {
+        count += 1;
+        pair.run();
+    }
+    receive(&mut pair, 0..12, 8);
+    pair.freeze_b = true;
+    let mut last = count + 1;
+    while sent(&mut pair, b, last, 8, SendMode::Buffered) {
+        last += 1;
+    }
+    let copies = pair.a.flow_stats().copies;
+    assert!(copies > 0, "{count} and {last}");
+    // The one that is not complete finds no credit.
+    pair.freeze_b = false;
+    pair.run();
+    assert_eq!(pair.a.flow_stats().copies, 0);
+}
