@@ -657,9 +657,14 @@ impl Pair {
 
     /// As many messages as ever go to b before it has been heard of.
     pub(crate) fn with_large_loans() -> Self {
+        Self::lending(4096)
+    }
+
+    /// B lends so many credits first.
+    pub(crate) fn lending(first_loan: u16) -> Self {
         let mut pair = Self::new();
         let config = Config {
-            first_loan: 4096,
+            first_loan,
             ..settings(0)
         };
         pair.b = node(&pair.hub, &pair.clock, config, 1, 2);
