@@ -17,11 +17,12 @@ use crate::ids::{EndpointId, LinkId, NicId, PartnerId, SessionId, Target};
 use crate::ops::List;
 use crate::origin::Source;
 use crate::port::Limits;
-use crate::queues::{Queues, Spares};
+use crate::queues::{Control, Queues, Spares};
 use crate::shares::Shares;
 use crate::supply::Claim;
 use crate::table::Table;
 use crate::timer::TimerId;
+use crate::wire::Kind;
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -51,11 +52,6 @@ pub(crate) struct Partner {
     pub(crate) links: SmallVec<[Link; 1]>,
     /// The link has room, as far as we know.
     pub(crate) writable: bool,
-    /// It stands in the endpoint's queue of partners with something to send.
-    pub(crate) ready: bool,
-    /// A Credit, or a Return, stands in `control`.
-    pub(crate) credit_queued: bool,
-    pub(crate) return_queued: bool,
     /// What we lend it, and it us.
     pub(crate) lends: Lender,
     pub(crate) borrows: Borrower,
@@ -86,9 +82,6 @@ pub(crate) struct Vigil {
     pub(crate) heard: bool,
     /// Steps in a row in which nothing came.
     pub(crate) silent: u8,
-    /// A ping, or a pong, stands in `control`.
-    pub(crate) ping_queued: bool,
-    pub(crate) pong_queued: bool,
     /// The end of the step, while it is watched.
     pub(crate) timer: Option<TimerId>,
 }
@@ -140,9 +133,6 @@ impl Partner {
             tx: None,
             links: SmallVec::new(),
             writable: true,
-            ready: false,
-            credit_queued: false,
-            return_queued: false,
             lends: Lender::default(),
             borrows: Borrower::default(),
             opening: 0,
@@ -199,14 +189,26 @@ impl Partner {
         }
     }
 
-    /// Something could go out.
-    pub(crate) fn wants_out(&self) -> bool {
-        self.queues.as_ref().is_some_and(|queues| {
-            queues.partial.is_some()
-                || !queues.control.is_empty()
-                || !queues.streams.is_empty()
-                || self.may_speak(queues)
-        })
+    /// Something can go out, and it has no place yet among those that wait for their turn.
+    pub(crate) fn takes_turn(&mut self) -> bool {
+        let takes = self.writable
+            && self.tx.is_some()
+            && self.queues().is_some_and(|queues| {
+                !queues.ready
+                    && (queues.partial.is_some()
+                        || !queues.control.is_empty()
+                        || !queues.streams.is_empty()
+                        || self.may_speak(queues))
+            });
+        if let Some(queues) = &mut self.queues {
+            queues.ready |= takes;
+        }
+        takes
+    }
+
+    /// The packet of that kind that waits, if one at a time is enough of it.
+    pub(crate) fn standing(&mut self, kind: Kind) -> Option<&mut Control> {
+        self.queues_mut()?.standing(kind)
     }
 
     /// Something in these lanes may be able to go, or is worth a packet that says so.

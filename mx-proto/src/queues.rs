@@ -26,6 +26,10 @@ use std::collections::VecDeque;
 pub(crate) struct Queues {
     pub(crate) partial: Option<Partial>,
     pub(crate) control: VecDeque<Control>,
+    /// The kinds that stand in it, a bit each; meant for those of which one at a time is enough.
+    kinds: u32,
+    /// The partner stands in the endpoint's queue of those with something to send.
+    pub(crate) ready: bool,
     /// Sends that are [queued](crate::ops::State::Queued).
     pub(crate) lanes: [List; 2],
     /// The number of the message that joined a lane last.
@@ -109,10 +113,31 @@ impl Stand {
 
 impl Queues {
     pub(crate) fn is_empty(&self) -> bool {
-        self.partial.is_none()
+        !self.ready
+            && self.partial.is_none()
             && self.control.is_empty()
             && !self.has_messages()
             && self.streams.is_empty()
+    }
+
+    /// A packet without message data waits.
+    pub(crate) fn push(&mut self, control: Control) {
+        self.kinds |= control.header.kind.bit();
+        self.control.push_back(control);
+    }
+
+    /// The first of them has gone.
+    pub(crate) fn pop(&mut self) {
+        if let Some(control) = self.control.pop_front() {
+            self.kinds &= !control.header.kind.bit();
+        }
+    }
+
+    /// The packet of a kind of which one at a time is enough.
+    pub(crate) fn standing(&mut self, kind: Kind) -> Option<&mut Control> {
+        let mut all = self.control.iter_mut();
+        let stands = self.kinds & kind.bit() != 0;
+        all.find(|control| stands && control.header.kind == kind)
     }
 
     /// How many packets of these kinds wait.

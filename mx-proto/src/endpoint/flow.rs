@@ -126,7 +126,7 @@ impl<O: Owner> Core<O> {
             flow.settle(partner.source, paid);
             return self.orphan_left(source);
         }
-        if flow.taken(&mut partner.lends, partner.source, paid) && !partner.credit_queued {
+        if flow.taken(&mut partner.lends, partner.source, paid) {
             self.tell(source);
         }
     }
@@ -135,9 +135,8 @@ impl<O: Owner> Core<O> {
     #[cold]
     pub(super) fn tell(&mut self, id: PartnerId) {
         if let Some(partner) = self.partners.of_mut(id)
-            && !partner.credit_queued
+            && partner.standing(Kind::Credit).is_none()
         {
-            partner.credit_queued = true;
             self.push_control(id, Header::new(Kind::Credit, 0, 0), &[]);
         }
     }
@@ -168,12 +167,11 @@ impl<O: Owner> Core<O> {
         let Some(partner) = self.partners.of_mut(from) else {
             return;
         };
-        if partner.return_queued {
+        if partner.standing(Kind::Return).is_some() {
             // One of ours waits for the answer before it asks again.
             self.stats.stale += 1;
             return;
         }
-        partner.return_queued = true;
         let waiting = partner.queues().map_or(0, |queues| queues.cost);
         let credits = partner.borrows.give_back(header.length, waiting);
         self.push_control(from, Header::new(Kind::Return, 0, credits), &[]);

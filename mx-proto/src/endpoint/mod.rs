@@ -672,7 +672,7 @@ impl<O: Owner> Core<O> {
     fn push_control(&mut self, to: PartnerId, header: wire::Header, body: &[u8]) {
         if let Some(partner) = self.partners.of_mut(to) {
             let queues = partner.fill_queues(&mut self.spares);
-            queues.control.push_back(Control::new(header, body));
+            queues.push(Control::new(header, body));
             self.controls += 1;
             self.make_ready(to);
         }
@@ -695,12 +695,8 @@ impl<O: Owner> Core<O> {
     /// Notes that a partner may have something that can go out.
     fn make_ready(&mut self, id: PartnerId) {
         if let Some(partner) = self.partners.of_mut(id)
-            && !partner.ready
-            && partner.writable
-            && partner.tx.is_some()
-            && partner.wants_out()
+            && partner.takes_turn()
         {
-            partner.ready = true;
             self.ready.push_back(id);
         }
     }

@@ -88,7 +88,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             busy = true;
             let burst = self.burst(id);
             if let Some(partner) = self.core.partners.of_mut(id) {
-                partner.ready = false;
+                if let Some(queues) = partner.queues_mut() {
+                    queues.ready = false;
+                }
                 partner.tidy_queues(&mut self.core.spares);
                 match burst {
                     Burst::Done => {}
@@ -198,14 +200,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if kind.says_terms() {
             Flow::on_told(lends, borrows, &control.header.terms);
         }
-        match kind {
-            wire::Kind::Credit => partner.credit_queued = false,
-            wire::Kind::Return => partner.return_queued = false,
-            wire::Kind::Ping => partner.vigil.ping_queued = false,
-            wire::Kind::Pong => partner.vigil.pong_queued = false,
-            _ => {}
-        }
-        queues.control.pop_front();
+        queues.pop();
         *controls -= 1;
         Ok(())
     }

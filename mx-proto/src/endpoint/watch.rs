@@ -122,8 +122,7 @@ impl<O: Owner> Core<O> {
                 self.stats.silenced += 1;
                 return self.fail_partner(id, DownReason::Link(LinkDown::TimedOut));
             }
-            PING if !vigil.ping_queued => {
-                vigil.ping_queued = true;
+            PING if partner.standing(wire::Kind::Ping).is_none() => {
                 self.push_control(id, wire::Header::new(wire::Kind::Ping, 0, 0), &[]);
             }
             _ => {}
@@ -137,19 +136,14 @@ impl<O: Owner> Core<O> {
         let Some(partner) = self.partners.of_mut(from) else {
             return;
         };
-        if !partner.vigil.pong_queued {
-            partner.vigil.pong_queued = true;
-            let pong = wire::Header::new(wire::Kind::Pong, question, 0);
-            return self.push_control(from, pong, &[]);
-        }
-        let queued = partner.queues_mut().map(|queues| &mut queues.control);
-        let pong = queued.and_then(|control| {
-            let mut pongs = control.iter_mut();
-            pongs.find(|control| control.header.kind == wire::Kind::Pong)
-        });
-        // One of those that watch has no number.
-        if let Some(pong) = pong.filter(|_| question != 0) {
-            pong.header.word = question;
+        match partner.standing(wire::Kind::Pong) {
+            // One of those that watch has no number.
+            Some(pong) if question != 0 => pong.header.word = question,
+            Some(_) => {}
+            None => {
+                let pong = wire::Header::new(wire::Kind::Pong, question, 0);
+                self.push_control(from, pong, &[]);
+            }
         }
     }
 }
