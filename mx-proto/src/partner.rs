@@ -33,130 +33,226 @@ pub(crate) struct Partner {
     /// Its address. Until it has answered: the one we know it by.
     pub(crate) nic: NicId,
     pub(crate) endpoint: EndpointId,
-    /// Which life of it; `None` until it has answered or called.
-    pub(crate) session: Option<SessionId>,
-    /// What that life has said to us when it introduced itself, and nobody else knows.
-    pub(crate) token: u64,
-    /// Our number for this acquaintance, and the peer's: credits count for this pair of them.
+    /// Our number for this acquaintance: credits count for the pair of it and the peer's.
     pub(crate) epoch: u16,
-    pub(crate) peer_epoch: u16,
-    /// The session and number of the peer's that the call of this one was made to, and that is over.
-    pub(crate) over: Option<Box<(SessionId, u16)>>,
     /// In whose share of the places it counts.
     pub(crate) source: Source,
     /// The upper layer's word.
     pub(crate) context: u64,
-    /// Where messages go out. When the peer has closed it, nothing does any more; see
-    /// [`Partner::live_tx`].
-    pub(crate) tx: Option<LinkId>,
     pub(crate) links: SmallVec<[Link; 1]>,
-    /// The link has room, as far as we know.
-    pub(crate) writable: bool,
-    /// What we lend it, and it us.
+    /// What we lend it.
     pub(crate) lends: Lender,
-    pub(crate) borrows: Borrower,
     /// What we have lent it first, as our introductions say.
     pub(crate) opening: u32,
-    /// Largest message that goes with its data; 0 until there is a link.
-    pub(crate) eager_max: u32,
-    /// What the sending link can do.
-    pub(crate) reach: Option<Reach>,
     /// What waits to go out; `None` when nothing does, and sometimes an empty set.
     pub(crate) queues: Option<Box<Queues>>,
     /// Connects that wait for an answer.
     pub(crate) connects: List,
     /// All other operations with it, in the order in which they became that.
     pub(crate) kin: List,
-    /// Whether it is still there.
-    pub(crate) vigil: Vigil,
-    /// It is only the name of a sender that has gone ...
-    pub(crate) gone: bool,
-    /// ... on so many messages that wait here.
-    pub(crate) orphans: u32,
+    pub(crate) life: Life,
 }
 
-/// What is known of a partner's being there; see `endpoint/watch.rs`.
-#[derive(Debug, Default)]
-pub(crate) struct Vigil {
-    /// Something has come from it since the last step.
-    pub(crate) heard: bool,
-    /// Steps in a row in which nothing came.
+/// How far the acquaintance has got.
+#[derive(Debug)]
+pub(crate) enum Life {
+    /// It has neither answered nor called. `over`: the session and number of the peer's that the call was
+    /// made to, and that is over.
+    Calling {
+        over: Option<Box<(SessionId, u16)>>,
+    },
+    Met(Met),
+    /// It is only the name of a sender that has gone, on so many messages that wait here.
+    Ghost {
+        session: SessionId,
+        messages: u32,
+    },
+}
+
+/// What is known of whoever has introduced itself.
+#[derive(Debug)]
+pub(crate) struct Met {
+    /// Which life of it.
+    pub(crate) session: SessionId,
+    /// What that life has said to us when it introduced itself, and nobody else knows.
+    pub(crate) token: u64,
+    /// Its number for this acquaintance.
+    pub(crate) epoch: u16,
+    pub(crate) tx: Tx,
+    pub(crate) reach: Reach,
+    /// What it lends us.
+    pub(crate) borrows: Borrower,
+    /// Steps that have ended since something came from it; see `endpoint/watch.rs`.
     pub(crate) silent: u8,
-    /// The end of the step, while it is watched.
-    pub(crate) timer: Option<TimerId>,
+    /// The end of the present step, while it is watched.
+    pub(crate) step: Option<TimerId>,
+}
+
+/// Where messages go out, the same link all the time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Tx {
+    /// It has room, as far as we know.
+    Open(LinkId),
+    /// It has none.
+    Blocked(LinkId),
+    /// The peer has closed it, so it is leaving.
+    Closed(LinkId),
+}
+
+impl Tx {
+    /// Whichever link it is, or was.
+    pub(crate) fn link(self) -> LinkId {
+        let (Self::Open(link) | Self::Blocked(link) | Self::Closed(link)) = self;
+        link
+    }
 }
 
 /// One link to a partner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Link {
     pub(crate) id: LinkId,
-    /// It can carry packets; if it is ours, we have introduced ourselves.
-    pub(crate) up: bool,
-    /// The peer has introduced itself there: it leads to the acquaintance that the partner stands for.
-    pub(crate) met: bool,
+    pub(crate) state: LinkState,
+}
+
+/// How far a link has got. None goes back.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum LinkState {
+    /// Ours, and cannot carry packets yet.
+    Dialled,
+    /// We have introduced ourselves there.
+    Up,
     /// The peer has proven there that it knows the site's secret. Without a secret nobody asks.
-    pub(crate) proven: bool,
+    Proven,
+    /// The peer has introduced itself there: it leads to the acquaintance that the partner stands for.
+    Met,
 }
 
 /// What a link can do, of its [`Limits`] what is asked for with messages; sizes are at least 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reach {
+    /// Largest message that goes with its data.
+    pub(crate) eager_max: u32,
     pub(crate) data_max: u32,
     pub(crate) pull_block: u32,
     pub(crate) remote_read: bool,
 }
 
 impl Reach {
-    pub(crate) fn of(limits: Limits) -> Self {
+    /// Of one that has not been asked yet.
+    pub(crate) const UNKNOWN: Self = Self {
+        eager_max: 0,
+        data_max: u32::MAX,
+        pull_block: u32::MAX,
+        remote_read: false,
+    };
+
+    /// `eager_max`: what we send with its data at most, wherever it goes.
+    pub(crate) fn of(limits: Limits, eager_max: usize) -> Self {
         // No message is longer than 2^32 - 1 bytes.
-        let size = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX).max(1);
+        let size = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
         Self {
-            data_max: size(limits.data_max),
-            pull_block: size(limits.pull_block),
+            eager_max: size(eager_max.min(limits.packet_max)),
+            data_max: size(limits.data_max).max(1),
+            pull_block: size(limits.pull_block).max(1),
             remote_read: limits.remote_read,
         }
     }
 }
 
 impl Partner {
-    pub(crate) fn new(nic: NicId, endpoint: EndpointId, epoch: u16) -> Self {
+    pub(crate) fn new(nic: NicId, endpoint: EndpointId, epoch: u16, source: Source) -> Self {
         Self {
             nic,
             endpoint,
-            session: None,
-            token: 0,
             epoch,
-            peer_epoch: 0,
-            over: None,
-            source: Source::TRUSTED,
+            source,
             context: 0,
-            tx: None,
             links: SmallVec::new(),
-            writable: true,
             lends: Lender::default(),
-            borrows: Borrower::default(),
             opening: 0,
-            eager_max: 0,
-            reach: None,
             queues: None,
             connects: List::EMPTY,
             kin: List::EMPTY,
-            vigil: Vigil::default(),
-            gone: false,
-            orphans: 0,
+            life: Life::Calling { over: None },
         }
     }
 
-    /// The name that stays on `orphans` messages of this one.
-    pub(crate) fn ghost(&self, orphans: u32) -> Self {
+    /// The name that stays on so many `messages` of this one.
+    pub(crate) fn ghost(&self, messages: u32) -> Self {
+        let session = self.identity().session;
         Self {
-            session: self.session,
-            source: self.source,
             context: self.context,
-            gone: true,
-            orphans,
-            ..Self::new(self.nic, self.endpoint, 0)
+            life: Life::Ghost { session, messages },
+            ..Self::new(self.nic, self.endpoint, 0, self.source)
         }
+    }
+
+    /// What is known of it once it has introduced itself.
+    #[inline]
+    pub(crate) fn met(&self) -> Option<&Met> {
+        match &self.life {
+            Life::Met(met) => Some(met),
+            _ => None,
+        }
+    }
+
+    /// The same to change it.
+    #[inline]
+    pub(crate) fn met_mut(&mut self) -> Option<&mut Met> {
+        match &mut self.life {
+            Life::Met(met) => Some(met),
+            _ => None,
+        }
+    }
+
+    /// Which life of it has introduced itself, if one has.
+    pub(crate) fn session(&self) -> Option<SessionId> {
+        self.met().map(|met| met.session)
+    }
+
+    /// Is it only the name of a sender that has gone?
+    #[inline]
+    pub(crate) fn is_ghost(&self) -> bool {
+        matches!(self.life, Life::Ghost { .. })
+    }
+
+    /// What the sending link can do.
+    #[inline]
+    pub(crate) fn reach(&self) -> Reach {
+        self.met().map_or(Reach::UNKNOWN, |met| met.reach)
+    }
+
+    /// Its sending link has no room.
+    pub(crate) fn block(&mut self) {
+        if let Life::Met(met) = &mut self.life
+            && let Tx::Open(link) = met.tx
+        {
+            met.tx = Tx::Blocked(link);
+        }
+    }
+
+    /// Something has come from it.
+    #[inline]
+    pub(crate) fn hear(&mut self) {
+        if let Life::Met(met) = &mut self.life {
+            met.silent = 0;
+        }
+    }
+
+    /// The link is one of its, which has got that far by now.
+    pub(crate) fn advance(&mut self, link: LinkId, state: LinkState) {
+        for known in &mut self.links {
+            if known.id == link {
+                known.state = known.state.max(state);
+            }
+        }
+    }
+
+    /// Has that link of its got so far?
+    #[inline]
+    pub(crate) fn has_come_to(&self, state: LinkState, link: LinkId) -> bool {
+        let mut links = self.links.iter();
+        links.any(|known| known.id == link && known.state >= state)
     }
 
     /// Is this one of its links?
@@ -165,44 +261,41 @@ impl Partner {
         self.links.iter().any(|known| known.id == link)
     }
 
-    /// Has the peer proven the site's secret on that link?
-    #[inline]
-    pub(crate) fn proven_on(&self, link: LinkId) -> bool {
-        self.links
-            .iter()
-            .any(|known| known.id == link && known.proven)
+    /// A link on which we have introduced ourselves, if there is one.
+    pub(crate) fn link_up(&self) -> Option<LinkId> {
+        let mut links = self.links.iter();
+        let up = links.find(|link| link.state >= LinkState::Up)?;
+        Some(up.id)
     }
 
     /// The link that messages go out on, unless it has ended.
     pub(crate) fn live_tx(&self) -> Option<LinkId> {
-        self.tx.filter(|tx| self.owns(*tx))
+        match self.met()?.tx {
+            Tx::Open(link) | Tx::Blocked(link) => Some(link),
+            Tx::Closed(_) => None,
+        }
     }
 
     /// Is `epoch` of the peer's `session` known to be over, because it has begun another one since or
     /// has ended it? Nobody goes through half of all numbers while a packet is on its way.
     pub(crate) fn is_over(&self, session: SessionId, epoch: u16) -> bool {
         let before = |other: u16| other.wrapping_sub(epoch).wrapping_sub(1) < u16::MAX / 2;
-        match (self.session, self.over.as_deref()) {
-            (Some(present), _) => session == present && before(self.peer_epoch),
-            (None, Some((last, over))) => session == *last && (epoch == *over || before(*over)),
-            (None, None) => false,
+        match &self.life {
+            Life::Met(met) => session == met.session && before(met.epoch),
+            Life::Calling { over: Some(last) } => {
+                session == last.0 && (epoch == last.1 || before(last.1))
+            }
+            _ => false,
         }
     }
 
     /// Something can go out, and it has no place yet among those that wait for their turn.
     pub(crate) fn takes_turn(&mut self) -> bool {
-        let takes = self.writable
-            && self.tx.is_some()
-            && self.queues().is_some_and(|queues| {
-                !queues.ready
-                    && (queues.partial.is_some()
-                        || !queues.control.is_empty()
-                        || !queues.streams.is_empty()
-                        || self.may_speak(queues))
-            });
-        if let Some(queues) = &mut self.queues {
-            queues.ready |= takes;
-        }
+        let (Life::Met(met), Some(queues)) = (&self.life, &mut self.queues) else {
+            return false;
+        };
+        let takes = matches!(met.tx, Tx::Open(_)) && !queues.ready && met.may_send(queues);
+        queues.ready |= takes;
         takes
     }
 
@@ -211,21 +304,13 @@ impl Partner {
         self.queues_mut()?.standing(kind)
     }
 
-    /// Something in these lanes may be able to go, or is worth a packet that says so.
-    fn may_speak(&self, queues: &Queues) -> bool {
-        let moves = |lane: &Lane| {
-            !queues.lanes[*lane as usize].is_empty() && self.borrows.means(1, *lane).is_some()
-        };
-        Lane::ALL.iter().any(moves) || self.borrows.wanted(queues.cost) > 0
-    }
-
-    /// A message posted now may go out at once without overtaking another.
+    /// A message posted now would not overtake another.
     #[inline]
     pub(crate) fn is_clear(&self) -> bool {
         let clear = |queues: &Queues| {
             !queues.has_messages() && queues.partial.is_none() && queues.control.is_empty()
         };
-        self.writable && self.queues.as_deref().is_none_or(clear)
+        self.queues.as_deref().is_none_or(clear)
     }
 
     /// What waits to go out, if anything does.
@@ -261,8 +346,25 @@ impl Partner {
         Identity {
             nic: self.nic,
             endpoint: self.endpoint,
-            session: self.session.unwrap_or(SessionId(0)),
+            session: match &self.life {
+                Life::Calling { .. } => SessionId(0),
+                Life::Met(Met { session, .. }) | Life::Ghost { session, .. } => *session,
+            },
         }
+    }
+}
+
+impl Met {
+    /// Something of these could go out, or is worth a packet that says so.
+    fn may_send(&self, queues: &Queues) -> bool {
+        let moves = |lane: &Lane| {
+            !queues.lanes[*lane as usize].is_empty() && self.borrows.means(1, *lane).is_some()
+        };
+        queues.partial.is_some()
+            || !queues.control.is_empty()
+            || !queues.streams.is_empty()
+            || Lane::ALL.iter().any(moves)
+            || self.borrows.wanted(queues.cost) > 0
     }
 }
 
@@ -311,8 +413,7 @@ impl Partners {
         endpoint: EndpointId,
         source: Source,
     ) -> PartnerId {
-        let mut partner = Partner::new(nic, endpoint, epoch);
-        partner.source = source;
+        let partner = Partner::new(nic, endpoint, epoch, source);
         self.places.take(source, 1);
         let name = (nic, endpoint);
         let (index, generation) = self.table.insert(partner);
@@ -410,10 +511,18 @@ mod tests {
     fn what_is_over_is_known_across_the_wrap_of_epochs() {
         let (session, other) = (SessionId(7), SessionId(8));
         for now in [1, 2, 40_000, u16::MAX] {
-            let mut partner = Partner::new(NicId(1), EndpointId(0), 1);
+            let mut partner = Partner::new(NicId(1), EndpointId(0), 1, Source::TRUSTED);
             assert!(!partner.is_over(session, now));
-            partner.session = Some(session);
-            partner.peer_epoch = now;
+            partner.life = Life::Met(Met {
+                session,
+                token: 0,
+                epoch: now,
+                tx: Tx::Open(LinkId::new(0, 1)),
+                reach: Reach::UNKNOWN,
+                borrows: Borrower::default(),
+                silent: 0,
+                step: None,
+            });
             let later = |by: u16| now.wrapping_add(by);
             assert!(!partner.is_over(session, now));
             assert!(!partner.is_over(session, later(1)) && !partner.is_over(session, later(1000)));
@@ -421,8 +530,8 @@ mod tests {
             assert!(partner.is_over(session, now.wrapping_sub(1000)));
             assert!(!partner.is_over(other, now.wrapping_sub(1)));
             // It has ended: so has its number.
-            partner.session = None;
-            partner.over = Some(Box::new((session, now)));
+            let over = Some(Box::new((session, now)));
+            partner.life = Life::Calling { over };
             assert!(partner.is_over(session, now));
             assert!(partner.is_over(session, now.wrapping_sub(1)));
             assert!(!partner.is_over(session, later(1)) && !partner.is_over(other, now));

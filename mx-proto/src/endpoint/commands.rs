@@ -11,7 +11,7 @@ use crate::memory::Memory;
 use crate::ops::{Head, List, NOBODY, Pulling, State, Strand, Turn};
 use crate::origin::Source;
 use crate::owner::Owner;
-use crate::partner::{Link, Partner};
+use crate::partner::{Life, Link, LinkState, Partner, Tx};
 use crate::port::{Body, Close, ConnectError, LinkDown, Port, SendError, Sent};
 use crate::queues::{Queues, Stand};
 use crate::status::{DownReason, Status};
@@ -110,14 +110,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         let cost = flow::cost(len);
         if mode == SendMode::Standard
-            && len <= partner.eager_max
             && partner.is_clear()
-            && let Some(link) = partner.tx
-            && let Some(paid) = partner.borrows.means(cost, O::lane(bits))
+            && let Life::Met(met) = &mut partner.life
+            && let Tx::Open(link) = met.tx
+            && len <= met.reach.eager_max
+            && let Some(paid) = met.borrows.means(cost, O::lane(bits))
         {
             let mut header = wire::Header::new(wire::Kind::Eager, bits.0, len);
             (header.body_len, header.aux) = (len, paid.aux());
-            header.terms = flow.terms(&partner.lends, &partner.borrows, cost);
+            header.terms = flow.terms(&partner.lends, &met.borrows, cost);
             let body = Body::Memory {
                 memory: &memory,
                 offset: 0,
@@ -125,8 +126,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
             match self.port.send(link, &header.emit(), body) {
                 Ok(sent) => {
-                    Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
-                    partner.borrows.pay(paid);
+                    Flow::on_told(&mut partner.lends, &mut met.borrows, &header.terms);
+                    met.borrows.pay(paid);
                     stats.packets_out += 1;
                     stats.eager_out += 1;
                     let Sent::Held(token) = sent else {
@@ -135,10 +136,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     };
                     return self.hold(to, bits, (memory, slot), link, token);
                 }
-                Err(SendError::WouldBlock | SendError::Down) => partner.writable = false,
+                Err(SendError::WouldBlock | SendError::Down) => met.tx = Tx::Blocked(link),
             }
         }
-        if partner.gone {
+        if partner.is_ghost() {
             return Err(PostError::UnknownPartner);
         }
         self.queue(to, bits, (memory, slot), mode)
@@ -244,10 +245,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         slot: Slot<O::Word>,
     ) -> Result<Received, PostError> {
         let partner = self.core.partners.of(from);
-        let Some(partner) = partner.filter(|partner| !partner.gone) else {
+        let Some(partner) = partner.filter(|partner| !partner.is_ghost()) else {
             return Err(PostError::UnknownPartner);
         };
-        let watched = partner.vigil.timer.is_some();
+        let watched = partner.met().is_some_and(|met| met.step.is_some());
         let received = self.receive_from(from, what, memory, slot);
         if !watched && let Ok(Received::Pending(_)) = received {
             self.begin_watch(from);
@@ -452,11 +453,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(partner) = partner.filter(|_| stand.turn == Turn::Standard) else {
             return false;
         };
-        let small = memory.len() <= partner.eager_max as usize;
-        let free = partner.borrows.free();
-        let Some(queues) = &mut partner.queues else {
+        let (Life::Met(met), Some(queues)) = (&partner.life, &mut partner.queues) else {
             return false;
         };
+        let small = memory.len() <= met.reach.eager_max as usize;
+        let free = met.borrows.free();
         if !small || !queues.may_reserve(*stand, free) {
             return false;
         }
@@ -562,10 +563,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if let Some(partner) = partners.of_mut(to) {
             ops.record_mut(id.index()).remote = to;
             ops.join(Strand::Own, &mut partner.connects, id.index());
-            let link = partner
-                .live_tx()
-                .or_else(|| partner.links.iter().find(|l| l.up).map(|l| l.id));
-            if let Some(link) = link {
+            if let Some(link) = partner.live_tx().or_else(|| partner.link_up()) {
                 self.core.send_connect(to, link, id, Manner::Plain);
             }
         }
@@ -611,9 +609,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if let Some(partner) = self.core.partners.of_mut(id) {
             partner.links.push(Link {
                 id: link,
-                up: false,
-                met: false,
-                proven: false,
+                state: LinkState::Dialled,
             });
         }
         self.port.bind(link, id.to_word());
@@ -624,9 +620,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(partner) = self.core.partners.of(id) else {
             return;
         };
-        if let Some(link) = partner.links.iter().find(|link| link.up) {
+        if let Some(link) = partner.link_up() {
             // It has called us meanwhile.
-            let link = link.id;
             return self.core.introduce_all(id, link);
         }
         let target = Target {
@@ -657,7 +652,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         // Memory goes back before anybody hears of the end.
         self.run_errands();
-        if let Some(link) = partner.tx {
+        if let Some(link) = partner.live_tx() {
             let header = wire::Header::new(wire::Kind::Disconnect, 0, 0).emit();
             // Without room for it, the closed link says the same.
             let _ = self.port.send(link, &header, Body::EMPTY);
@@ -708,14 +703,16 @@ impl<O: Owner> Core<O> {
         self.close_account(id, keep);
         let partner = self.partners.take(id)?;
         self.controls -= partner.queues().map_or(0, |queues| queues.control.len());
-        if let Some(timer) = partner.vigil.timer {
-            self.wheel.clear(timer);
-        }
         self.introductions.gone(id);
-        if partner.gone {
-            self.orphans.gone(partner.orphans);
-        } else if partner.session.is_some() {
-            self.stats.partners_down += 1;
+        match &partner.life {
+            Life::Calling { .. } => {}
+            Life::Met(met) => {
+                if let Some(timer) = met.step {
+                    self.wheel.clear(timer);
+                }
+                self.stats.partners_down += 1;
+            }
+            Life::Ghost { messages, .. } => self.orphans.gone(*messages),
         }
         Some(partner)
     }
@@ -733,7 +730,7 @@ impl<O: Owner> Core<O> {
     pub(super) fn connects_again(&self, id: PartnerId, reason: DownReason) -> bool {
         self.partners.of(id).is_some_and(|partner| {
             self.config.connect_again
-                && (partner.session.is_some() || partner.over.is_some())
+                && !matches!(partner.life, Life::Calling { over: None })
                 && !matches!(reason, DownReason::Protocol(_) | DownReason::Secret)
         })
     }
@@ -785,7 +782,7 @@ impl<O: Owner> Core<O> {
         let partner = self.dissolve(id, reason.status(), keep)?;
         let identity = partner.identity();
         log::debug!("partner {id:?} ({identity:?}) is down: {reason}");
-        if partner.session.is_some() {
+        if partner.met().is_some() {
             let down = Down {
                 partner: id,
                 context: partner.context,

@@ -122,7 +122,7 @@ impl<O: Owner> Core<O> {
         let Some(partner) = partners.of_mut(source) else {
             return;
         };
-        if partner.gone {
+        if partner.is_ghost() {
             flow.settle(partner.source, paid);
             return self.orphan_left(source);
         }
@@ -173,7 +173,8 @@ impl<O: Owner> Core<O> {
             return;
         }
         let waiting = partner.queues().map_or(0, |queues| queues.cost);
-        let credits = partner.borrows.give_back(header.length, waiting);
+        let borrows = partner.met_mut().map(|met| &mut met.borrows);
+        let credits = borrows.map_or(0, |borrows| borrows.give_back(header.length, waiting));
         self.push_control(from, Header::new(Kind::Return, 0, credits), &[]);
     }
 
@@ -214,13 +215,13 @@ impl<O: Owner> Core<O> {
         };
         // One that is being decided goes when it has been.
         if let Some(out) = undecided.out_of(id) {
-            if partner.gone || out.paid.slot().is_none() {
+            if partner.is_ghost() || out.paid.slot().is_none() {
                 out.estate = Some(partner.source);
             } else {
                 flow.taken(&mut partner.lends, partner.source, out.paid);
             }
         }
-        if partner.gone {
+        if partner.is_ghost() {
             return;
         }
         if !flow.close(partners, id.index())
@@ -235,7 +236,7 @@ impl<O: Owner> Core<O> {
         self.let_go(waiting);
         let Self { partners, flow, .. } = self;
         if let Some(partner) = partners.of_mut(id) {
-            match partner.gone {
+            match partner.is_ghost() {
                 true => flow.settle(partner.source, waiting.paid()),
                 false => _ = flow.taken(&mut partner.lends, partner.source, waiting.paid()),
             }

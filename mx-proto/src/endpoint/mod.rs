@@ -467,11 +467,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     fn learn_limits(&mut self, id: PartnerId, link: LinkId) {
         let limits = self.port.limits(link);
-        let eager_max = self.core.config.eager_max.min(limits.packet_max);
-        if let Some(partner) = self.core.partners.of_mut(id) {
-            partner.eager_max = u32::try_from(eager_max).unwrap_or(u32::MAX);
-            partner.reach = Some(Reach::of(limits));
-            if partner.vigil.timer.is_some() {
+        if let Some(met) = self.core.partners.of_mut(id).and_then(Partner::met_mut) {
+            met.reach = Reach::of(limits, self.core.config.eager_max);
+            if met.step.is_some() {
                 self.port.watch(link, true);
             }
             self.core.make_ready(id);
@@ -599,7 +597,7 @@ impl<O: Owner> Core<O> {
         let record = ops.record_mut(place);
         let remote = record.remote;
         let partner = partners.of_mut(remote)?;
-        let tx = partner.tx;
+        let tx = partner.met().map(|met| met.tx.link());
         let mut rest = None;
         match &record.state {
             State::Queued { stand, .. } => {

@@ -15,7 +15,7 @@ use crate::ids::{LinkId, PartnerId, RequestId};
 use crate::memory::Memory;
 use crate::ops::{Ops, State, Strand, Turn};
 use crate::owner::Owner;
-use crate::partner::Partner;
+use crate::partner::{Life, Partner};
 use crate::port::{Body, Close, LinkDown, Port, RemoteRead, SendError, Sent};
 use crate::queues::{Partial, Queues, Stream};
 use crate::status::{DownReason, Status};
@@ -95,7 +95,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 match burst {
                     Burst::Done => {}
                     Burst::More => self.core.make_ready(id),
-                    Burst::Blocked => partner.writable = false,
+                    Burst::Blocked => partner.block(),
                 }
             }
         }
@@ -133,17 +133,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let Some(partner) = partners.of(id) else {
                 return Burst::Done;
             };
-            let (Some(link), Some(queues)) = (partner.tx, partner.queues()) else {
+            let (Some(met), Some(queues)) = (partner.met(), partner.queues()) else {
                 return Burst::Done;
             };
+            let link = met.tx.link();
             let sent = if let Some(partial) = queues.partial {
                 self.send_rest(id, link, partial)
             } else if !queues.control.is_empty() {
                 self.send_control(id, link)
             } else {
-                let message = Next::of(queues, ops, &partner.borrows, partner.eager_max);
+                let message = Next::of(queues, ops, &met.borrows, met.reach.eager_max);
                 match (message, queues.streams.is_empty()) {
-                    (None, true) if partner.borrows.wanted(queues.cost) > 0 => {
+                    (None, true) if met.borrows.wanted(queues.cost) > 0 => {
                         self.core.tell(id);
                         Ok(())
                     }
@@ -173,7 +174,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(partner) = partners.of_mut(id) else {
             return Ok(());
         };
-        let Some(queues) = &mut partner.queues else {
+        let (Life::Met(met), Some(queues)) = (&mut partner.life, &mut partner.queues) else {
             return Ok(());
         };
         let unread = queues.control.len() > unread_max;
@@ -181,7 +182,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return Ok(());
         };
         let kind = control.header.kind;
-        let (lends, borrows) = (&mut partner.lends, &mut partner.borrows);
+        let (lends, borrows) = (&mut partner.lends, &mut met.borrows);
         let mut news = true;
         if kind.says_terms() {
             // Who reads no answers is allowed nothing more that would be answered.
@@ -217,7 +218,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(partner) = partners.of_mut(id) else {
             return Ok(());
         };
-        let Some(queues) = &mut partner.queues else {
+        let (Life::Met(met), Some(queues)) = (&mut partner.life, &mut partner.queues) else {
             return Ok(());
         };
         let Next { send, lane, .. } = next;
@@ -236,7 +237,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let mut header = Header::new(kind, record.bits.0, len);
         header.aux = next.paid.aux();
-        header.terms = flow.terms(&partner.lends, &partner.borrows, queues.cost);
+        header.terms = flow.terms(&partner.lends, &met.borrows, queues.cost);
         if next.eager {
             header.body_len = len;
             let body = Body::Memory {
@@ -245,8 +246,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 len: len as usize,
             };
             let sent = self.port.send(link, &header.emit(), body)?;
-            Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
-            partner.borrows.pay(next.paid);
+            Flow::on_told(&mut partner.lends, &mut met.borrows, &header.terms);
+            met.borrows.pay(next.paid);
             stats.packets_out += 1;
             stats.eager_out += 1;
             match sent {
@@ -265,12 +266,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             return Ok(());
         }
-        let exposed = match partner.reach {
-            // A small one is soon pulled.
-            Some(reach) if reach.remote_read && len as usize > expose_from => {
-                self.port.expose(link, memory, send.to_word())
-            }
-            _ => None,
+        // A small one is soon pulled.
+        let exposed = match met.reach.remote_read && len as usize > expose_from {
+            true => self.port.expose(link, memory, send.to_word()),
+            false => None,
         };
         let (body, body_len) = OfferBody {
             send_id: send.to_word(),
@@ -287,12 +286,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             return Err(error);
         }
-        Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
-        partner.borrows.pay(next.paid);
+        Flow::on_told(&mut partner.lends, &mut met.borrows, &header.terms);
+        met.borrows.pay(next.paid);
         queues.exit(stand);
         stats.packets_out += 1;
         stats.offers_out += 1;
-        let small = stand.turn != Turn::Synchronous && len <= partner.eager_max;
+        let small = stand.turn != Turn::Synchronous && len <= met.reach.eager_max;
         stats.offered_for_credit += u64::from(small);
         record.become_next(|memory| State::Offered { memory, exposed });
         ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
@@ -312,7 +311,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(partner) = partners.of_mut(id) else {
             return Ok(());
         };
-        let Some(queues) = &mut partner.queues else {
+        let (Life::Met(met), Some(queues)) = (&mut partner.life, &mut partner.queues) else {
             return Ok(());
         };
         let Some(&stream) = queues.streams.front() else {
@@ -326,19 +325,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             queues.streams.pop_front();
             return Ok(());
         };
-        let data_max = partner.reach.map_or(u32::MAX, |reach| reach.data_max);
-        let len = (data_max as usize).min(stream.end - stream.at);
+        let len = (met.reach.data_max as usize).min(stream.end - stream.at);
         // Offsets of a message stay below 2^32, and so do parts of it.
         let mut header = Header::new(wire::Kind::Data, stream.recv_id, stream.at as u32);
         header.body_len = len as u32;
-        header.terms = flow.terms(&partner.lends, &partner.borrows, queues.cost);
+        header.terms = flow.terms(&partner.lends, &met.borrows, queues.cost);
         let body = Body::Memory {
             memory,
             offset: stream.at,
             len,
         };
         let sent = self.port.send(link, &header.emit(), body)?;
-        Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
+        Flow::on_told(&mut partner.lends, &mut met.borrows, &header.terms);
         stats.packets_out += 1;
         *touched = true;
         match sent {
@@ -430,7 +428,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let (len, token) = (pulling.wanted as usize, read_token(id));
         let memory = &mut pulling.memory;
         let partner = core.partners.of(record.remote);
-        let link = partner.and_then(|partner| partner.tx);
+        let link = partner.and_then(Partner::live_tx);
         let started = link.is_some_and(|link| {
             let read = RemoteRead {
                 key,

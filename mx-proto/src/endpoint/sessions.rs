@@ -32,7 +32,7 @@ use crate::ids::{EndpointId, LinkId, NicId, PartnerId, RequestId};
 use crate::ops::{List, State, Strand};
 use crate::origin::Source;
 use crate::owner::Owner;
-use crate::partner::{Link, Partner};
+use crate::partner::{Life, Link, LinkState, Met, Partner, Reach, Tx};
 use crate::port::{Close, LinkDown};
 use crate::queues::Control;
 use crate::secret::Nonce;
@@ -52,15 +52,13 @@ impl<O: Owner> Core<O> {
             }
             return;
         };
-        if partner.session.is_some() && partner.connects.is_empty() {
+        if partner.met().is_some() && partner.connects.is_empty() {
             // The peer has reached us meanwhile, and nobody waits for this one any more.
             partner.links.retain(|known| known.id != link);
             self.errands.push(Errand::Close(link, Close::Now));
             return;
         }
-        for known in &mut partner.links {
-            known.up |= known.id == link;
-        }
+        partner.advance(link, LinkState::Up);
         self.introduce_all(id, link);
     }
 
@@ -78,21 +76,25 @@ impl<O: Owner> Core<O> {
             return;
         };
         partner.links.retain(|known| known.id != link);
-        match (partner.session, partner.live_tx()) {
-            // One of two, because both sides have connected, or a call of ours that failed after
-            // the peer had reached us: what has not been answered there is asked here.
-            (Some(_), Some(tx)) => self.introduce_all(id, tx),
-            (Some(_), None) if reason == LinkDown::Closed || partner.tx != Some(link) => {
-                self.wait_for_the_rest(id, reason);
-            }
-            // Still others are being tried.
-            (None, _) if !partner.links.is_empty() => {}
-            (session, _) => match reason {
-                LinkDown::Elsewhere(route) if session.is_none() => {
-                    self.errands.push(Errand::Connect(id, route));
+        let last = partner.links.is_empty();
+        match (&mut partner.life, reason) {
+            (Life::Met(met), _) if met.tx.link() == link => {
+                met.tx = Tx::Closed(link);
+                match reason {
+                    LinkDown::Closed => self.wait_for_the_rest(id, reason),
+                    _ => self.fail_partner(id, DownReason::Link(reason)),
                 }
-                _ => self.fail_partner(id, DownReason::Link(reason)),
+            }
+            (Life::Met(met), _) => match met.tx {
+                Tx::Closed(_) => self.wait_for_the_rest(id, reason),
+                // One of two, because both sides have connected, or a call of ours that failed after
+                // the peer had reached us: what has not been answered there is asked here.
+                Tx::Open(tx) | Tx::Blocked(tx) => self.introduce_all(id, tx),
             },
+            // Still others are being tried.
+            _ if !last => {}
+            (_, LinkDown::Elsewhere(route)) => self.errands.push(Errand::Connect(id, route)),
+            _ => self.fail_partner(id, DownReason::Link(reason)),
         }
     }
 
@@ -104,7 +106,7 @@ impl<O: Owner> Core<O> {
         let Some(partner) = self.partners.of(id) else {
             return;
         };
-        if partner.links.iter().any(|link| link.up) {
+        if partner.links.iter().any(|link| link.state >= LinkState::Up) {
             return;
         }
         self.part_from(id, DownReason::Link(reason));
@@ -114,18 +116,19 @@ impl<O: Owner> Core<O> {
     /// whoever the peer is by then.
     pub(super) fn part_from(&mut self, id: PartnerId, reason: DownReason) {
         let calls = self.partners.of(id).is_some_and(|partner| {
-            let unanswered = partner.links.iter().any(|link| !link.met);
-            partner.session.is_some() && unanswered && !partner.connects.is_empty()
+            let unanswered = partner
+                .links
+                .iter()
+                .any(|link| link.state != LinkState::Met);
+            partner.met().is_some() && unanswered && !partner.connects.is_empty()
         });
         if !calls {
             return self.fail_partner(id, reason);
         }
-        let Some(next) = self.begin_anew(id, reason, |link| !link.met) else {
-            return;
-        };
-        let links = self.partners.of(next).map(|partner| partner.links.clone());
-        if let Some(link) = links.iter().flatten().find(|link| link.up) {
-            self.introduce_all(next, link.id);
+        if let Some(next) = self.begin_anew(id, reason, |link| link.state != LinkState::Met)
+            && let Some(link) = self.partners.of(next).and_then(Partner::link_up)
+        {
+            self.introduce_all(next, link);
         }
     }
 
@@ -160,6 +163,7 @@ impl<O: Owner> Core<O> {
             self.leave_to_others(&old, connects);
             return None;
         }
+        let over = old.met().map(|was| Box::new((was.session, was.epoch)));
         let (kept, gone): (SmallVec<[Link; 1]>, SmallVec<[Link; 1]>) =
             old.links.into_iter().partition(leads_on);
         for link in &kept {
@@ -170,7 +174,7 @@ impl<O: Owner> Core<O> {
         }
         let partner = self.partners.of_mut(next)?;
         partner.opening = opening;
-        partner.over = old.session.map(|was| Box::new((was, old.peer_epoch)));
+        partner.life = Life::Calling { over };
         partner.links = kept;
         partner.connects = connects;
         for connect in self.connects_to(next) {
@@ -205,11 +209,7 @@ impl<O: Owner> Core<O> {
         };
         let mut header = Header::new(wire::Kind::Connect, connect.to_word(), manner as u32);
         header.terms.credit = partner.opening;
-        if partner.tx == Some(link) {
-            return self.push_control(id, header, &hello.emit());
-        }
-        let control = Control::new(header, &hello.emit());
-        self.session_out.push(link, control, After::Open);
+        self.send_session(Some(id), link, header, &hello.emit(), After::Open);
     }
 
     /// `name`: whom it is for. Whoever has not proven its name is told nothing that only the owner of
@@ -314,7 +314,7 @@ impl<O: Owner> Core<O> {
         }
         let known = self.partners.namesake(&hello.identity);
         if known.is_some_and(|(_, partner)| {
-            partner.session == Some(hello.identity.session) && partner.links.len() >= LINKS_MAX
+            partner.session() == Some(hello.identity.session) && partner.links.len() >= LINKS_MAX
         }) {
             return self.refuse(link, None, header, Status::NoResources);
         }
@@ -334,7 +334,7 @@ impl<O: Owner> Core<O> {
     /// first that comes back to the caller is an answer.
     fn is_echo(&self, from: Option<PartnerId>, hello: &Hello) -> bool {
         let caller = from.and_then(|id| self.partners.of(id));
-        hello.identity == self.identity && caller.is_some_and(|partner| partner.session.is_none())
+        hello.identity == self.identity && caller.is_some_and(|partner| partner.met().is_none())
     }
 
     /// The peer is our partner already, but as another acquaintance of its own: it has parted and
@@ -343,18 +343,20 @@ impl<O: Owner> Core<O> {
     fn known_otherwise(&mut self, hello: &Hello, header: &Header) -> Option<u16> {
         let (id, partner) = self.partners.namesake(&hello.identity)?;
         let session = hello.identity.session;
-        let known = match (partner.session, partner.over.as_deref()) {
-            (Some(known), _) if known == session => partner.peer_epoch,
-            (None, Some((_, over))) if partner.is_over(session, hello.epoch) => *over,
+        let (known, is_met) = match &partner.life {
+            Life::Met(met) if met.session == session => (met.epoch, true),
+            Life::Calling { over: Some(last) } if partner.is_over(session, hello.epoch) => {
+                (last.1, false)
+            }
             _ => return None,
         };
-        if known == hello.epoch && partner.session.is_some() {
+        if known == hello.epoch && is_met {
             return None;
         }
         if header.length != Manner::Afresh as u32 {
             return Some(known);
         }
-        if partner.session.is_some() {
+        if is_met {
             self.part_from(id, DownReason::Disconnected);
         }
         None
@@ -377,21 +379,18 @@ impl<O: Owner> Core<O> {
         epoch: u32,
     ) {
         if let Some(partner) = self.partners.of(from)
-            && partner.session.is_some()
+            && partner.met().is_some()
             && partner.identity() != who
         {
             // As in `meet`: no proof of that name has been asked for.
-            if partner
-                .links
-                .iter()
-                .any(|known| known.id == link && known.met)
-            {
+            if partner.has_come_to(LinkState::Met, link) {
                 return self.violation(link, from.to_word(), "a reply under another name");
             }
             return self.leave_link(link, from);
         }
         let known = self.partners.namesake(&who).filter(|(id, partner)| {
-            *id != from && partner.session == Some(who.session) && u32::from(partner.epoch) == epoch
+            let epochs = u32::from(partner.epoch) == epoch;
+            *id != from && partner.session() == Some(who.session) && epochs
         });
         let Some((known, _)) = known else {
             // It takes us for one we have parted as, unless it has connected to us meanwhile: then
@@ -424,10 +423,8 @@ impl<O: Owner> Core<O> {
     ) -> Option<PartnerId> {
         let id = match self.partners.namesake(&identity) {
             Some((id, partner)) => {
-                if partner
-                    .session
-                    .is_some_and(|session| session != identity.session)
-                {
+                let life = partner.session();
+                if life.is_some_and(|session| session != identity.session) {
                     debug_assert!(false, "an old life has not been asked");
                     return None;
                 }
@@ -446,9 +443,7 @@ impl<O: Owner> Core<O> {
         self.session_out.keep_open(link);
         self.partners.of_mut(id)?.links.push(Link {
             id: link,
-            up: true,
-            met: true,
-            proven: true,
+            state: LinkState::Met,
         });
         Some(id)
     }
@@ -468,35 +463,21 @@ impl<O: Owner> Core<O> {
     ) -> Option<PartnerId> {
         let partner = self.partners.of(id)?;
         let over = partner.is_over(hello.identity.session, hello.epoch);
-        let met = partner.links.iter().any(|l| l.id == link && l.met);
+        let met_here = partner.has_come_to(LinkState::Met, link);
         let name = (hello.identity.nic, hello.identity.endpoint);
         let same_name = (partner.nic, partner.endpoint) == name;
-        match partner.session {
-            Some(_) if !same_name && met => {
-                self.violation(link, id.to_word(), what);
-                None
-            }
+        let same_life = partner.session() == Some(hello.identity.session);
+        match partner.met() {
+            Some(met) if same_name && same_life && met.epoch == hello.epoch => return Some(id),
             // Whoever has answered our call is none of the peer that has reached us meanwhile.
-            Some(_) if !same_name => {
-                self.leave_link(link, id);
-                None
-            }
-            Some(session) if session != hello.identity.session => {
-                self.another_life(link, id, met);
-                None
-            }
-            Some(_) if partner.peer_epoch == hello.epoch => Some(id),
-            Some(_) if met => {
-                self.violation(link, id.to_word(), what);
-                None
-            }
-            _ if over => {
-                self.leave_link(link, id);
-                None
-            }
-            Some(_) => self.begin_anew(id, DownReason::Disconnected, |l| l.id == link),
-            None => self.resolve(link, id, hello),
+            Some(_) if !same_name && !met_here => self.leave_link(link, id),
+            Some(_) if same_name && !same_life => self.another_life(link, id, met_here),
+            Some(_) if met_here => self.violation(link, id.to_word(), what),
+            _ if over => self.leave_link(link, id),
+            Some(_) => return self.begin_anew(id, DownReason::Disconnected, |l| l.id == link),
+            None => return self.resolve(link, id, hello),
         }
+        None
     }
 
     /// The partner has said who it is, on this link. What it lends us first counts if it had not before.
@@ -506,18 +487,20 @@ impl<O: Owner> Core<O> {
         let Some(partner) = self.partners.of_mut(id) else {
             return;
         };
-        for known in &mut partner.links {
-            known.met |= known.id == link;
-        }
-        if partner.session.is_some() {
+        partner.advance(link, LinkState::Met);
+        if partner.met().is_some() {
             return;
         }
-        partner.session = Some(identity.session);
-        partner.borrows = Borrower::open(header.terms.credit);
-        partner.token = hello.token;
-        partner.peer_epoch = hello.epoch;
-        partner.tx = Some(link);
-        partner.writable = true;
+        partner.life = Life::Met(Met {
+            session: identity.session,
+            token: hello.token,
+            epoch: hello.epoch,
+            tx: Tx::Open(link),
+            reach: Reach::UNKNOWN,
+            borrows: Borrower::open(header.terms.credit),
+            silent: 0,
+            step: None,
+        });
         // Asked of the port as soon as it is not being polled.
         self.errands.push(Errand::Limits(id, link));
         self.stats.partners_up += 1;
@@ -640,18 +623,16 @@ impl<O: Owner> Core<O> {
         let Some((known, partner)) = known.filter(|(known, _)| *known != from) else {
             return Some(from);
         };
-        match partner.session {
+        match partner.met() {
             // It was reached under both names and has answered under neither yet: the other
             // connect will find this one.
             None => return Some(from),
-            Some(session) if session != identity.session => {
+            Some(met) if met.session != identity.session => {
                 debug_assert!(false, "an old life has not been asked");
                 self.leave_link(link, from);
                 return None;
             }
-            Some(session)
-                if partner.peer_epoch != hello.epoch && !partner.is_over(session, hello.epoch) =>
-            {
+            Some(met) if met.epoch != hello.epoch && !partner.is_over(met.session, hello.epoch) => {
                 self.fail_partner(known, DownReason::Disconnected);
                 return Some(from);
             }
@@ -691,7 +672,7 @@ impl<O: Owner> Core<O> {
         let unwanted = self
             .partners
             .of(id)
-            .is_some_and(|partner| partner.session.is_none() && partner.connects.is_empty());
+            .is_some_and(|partner| partner.met().is_none() && partner.connects.is_empty());
         if unwanted && let Some(partner) = self.dissolve(id, Status::Unreachable, false) {
             for link in &partner.links {
                 self.errands.push(Errand::Close(link.id, Close::Now));
@@ -722,7 +703,7 @@ impl<O: Owner> Core<O> {
     /// says of itself costs it no credit, so an answer to each must not be kept for ever.
     fn unread_sessions(&self, link: LinkId, from: Option<PartnerId>) -> bool {
         let partner = from.and_then(|id| self.partners.of(id));
-        let queues = partner.filter(|partner| partner.tx == Some(link));
+        let queues = partner.filter(|partner| partner.live_tx() == Some(link));
         // What our own operations have queued does not count.
         let most = self.unread_max();
         let unread = queues.and_then(Partner::queues).is_some_and(|queues| {
@@ -743,7 +724,7 @@ impl<O: Owner> Core<O> {
     ) {
         let partner = to.and_then(|id| self.partners.of(id));
         if let (Some(id), Some(partner)) = (to, partner)
-            && partner.tx == Some(link)
+            && partner.live_tx() == Some(link)
         {
             return self.push_control(id, header, body);
         }

@@ -26,6 +26,7 @@ use super::deadlines::Deadline;
 use super::{Core, Endpoint, Errand};
 use crate::ids::PartnerId;
 use crate::owner::Owner;
+use crate::partner::{Met, Partner};
 use crate::port::{LinkDown, Port};
 use crate::status::DownReason;
 use crate::time::{Clock, Instant};
@@ -60,18 +61,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// A step has ended, which was to be at `due`.
     pub(super) fn end_step(&mut self, id: PartnerId, due: Instant, now: Instant) {
-        let Some(partner) = self.core.partners.of_mut(id) else {
+        let Some(met) = self.core.partners.of_mut(id).and_then(Partner::met_mut) else {
             return;
         };
-        partner.vigil.timer = None;
-        if std::mem::take(&mut partner.vigil.heard) {
-            partner.vigil.silent = 0;
+        met.step = None;
+        if met.silent == 0 {
             return self.core.next_step(id, due, now);
         }
         let began = due.before(self.core.watch.step.unwrap_or_default());
-        let heard_at = partner.tx.and_then(|link| self.port.heard_at(link));
-        let is_there = heard_at.is_some_and(|at| at >= began);
-        self.core.on_silence(id, due, is_there, now);
+        let heard_at = self.port.heard_at(met.tx.link());
+        if heard_at.is_some_and(|at| at >= began) {
+            met.silent = 0;
+        }
+        self.core.on_silence(id, due, now);
     }
 }
 
@@ -81,43 +83,43 @@ impl<O: Owner> Core<O> {
         let Some(step) = self.watch.step else {
             return;
         };
-        if let Some(partner) = self.partners.of_mut(id)
-            && partner.vigil.timer.is_none()
-            // One that has never answered is what connects have a time-out for.
-            && let Some(link) = partner.tx
+        // One that has never answered is what connects have a time-out for.
+        if let Some(met) = self.partners.of_mut(id).and_then(Partner::met_mut)
+            && met.step.is_none()
         {
-            partner.vigil.heard = false;
-            partner.vigil.silent = 0;
+            met.silent = 1;
             let end = now.after(step).up_to(step / PARTS);
-            partner.vigil.timer = Some(self.wheel.set(now, end, Deadline::Silence(id)));
-            self.errands.push(Errand::Watch(link, true));
+            met.step = Some(self.wheel.set(now, end, Deadline::Silence(id)));
+            self.errands.push(Errand::Watch(met.tx.link(), true));
         }
     }
 
     /// The step that was to end at `due` has.
     fn next_step(&mut self, id: PartnerId, due: Instant, now: Instant) {
-        let (Some(step), Some(partner)) = (self.watch.step, self.partners.of_mut(id)) else {
+        let met = self.partners.of_mut(id).and_then(Partner::met_mut);
+        let (Some(step), Some(met)) = (self.watch.step, met) else {
             return;
         };
+        met.silent += 1;
         // Small delays must not add up, and a long one must not make the next step a short one.
         let began = if now.since(due) < step / 2 { due } else { now };
         let end = began.after(step).up_to(step / PARTS);
-        partner.vigil.timer = Some(self.wheel.set(now, end, Deadline::Silence(id)));
+        met.step = Some(self.wheel.set(now, end, Deadline::Silence(id)));
     }
 
-    /// A step has ended in which no packet came from a partner. `is_there`: the port has heard of it.
-    fn on_silence(&mut self, id: PartnerId, due: Instant, is_there: bool, now: Instant) {
+    /// A step has ended in which no packet came from a partner.
+    fn on_silence(&mut self, id: PartnerId, due: Instant, now: Instant) {
         let Some(partner) = self.partners.of_mut(id) else {
             return;
         };
+        let Some(Met { tx, silent, .. }) = partner.met() else {
+            return;
+        };
         if partner.kin.is_empty() && partner.connects.is_empty() {
-            let link = partner.tx.map(|link| Errand::Watch(link, false));
-            self.errands.extend(link);
+            self.errands.push(Errand::Watch(tx.link(), false));
             return;
         }
-        let vigil = &mut partner.vigil;
-        vigil.silent = if is_there { 0 } else { vigil.silent + 1 };
-        match u32::from(vigil.silent) {
+        match u32::from(*silent) {
             LOST => {
                 self.stats.silenced += 1;
                 return self.fail_partner(id, DownReason::Link(LinkDown::TimedOut));
