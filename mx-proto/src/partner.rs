@@ -13,11 +13,11 @@
 
 use crate::event::Identity;
 use crate::flow::{Borrower, Lane, Lender};
-use crate::ids::{EndpointId, LinkId, NicId, PartnerId, SessionId, Target};
+use crate::ids::{EndpointId, LinkId, NicId, PartnerId, Route, SessionId, Target};
 use crate::ops::List;
 use crate::origin::Source;
 use crate::port::Limits;
-use crate::queues::{Control, Queues, Spares};
+use crate::queues::{Control, Queues};
 use crate::shares::Shares;
 use crate::supply::Claim;
 use crate::table::Table;
@@ -27,12 +27,14 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
+/// The address of an endpoint.
+pub(crate) type Name = (NicId, EndpointId);
+
 /// A remote endpoint.
 #[derive(Debug)]
 pub(crate) struct Partner {
     /// Its address. Until it has answered: the one we know it by.
-    pub(crate) nic: NicId,
-    pub(crate) endpoint: EndpointId,
+    pub(crate) name: Name,
     /// Our number for this acquaintance: credits count for the pair of it and the peer's.
     pub(crate) epoch: u16,
     /// In whose share of the places it counts.
@@ -59,7 +61,7 @@ pub(crate) enum Life {
     /// It has neither answered nor called. `over`: the session and number of the peer's that the call was
     /// made to, and that is over.
     Calling {
-        over: Option<Box<(SessionId, u16)>>,
+        over: Option<(SessionId, u16)>,
     },
     Met(Met),
     /// It is only the name of a sender that has gone, on so many messages that wait here.
@@ -160,16 +162,15 @@ impl Reach {
 }
 
 impl Partner {
-    pub(crate) fn new(nic: NicId, endpoint: EndpointId, epoch: u16, source: Source) -> Self {
+    pub(crate) fn new(name: Name, epoch: u16, source: Source, opening: u32) -> Self {
         Self {
-            nic,
-            endpoint,
+            name,
             epoch,
             source,
             context: 0,
             links: SmallVec::new(),
             lends: Lender::default(),
-            opening: 0,
+            opening,
             queues: None,
             connects: List::EMPTY,
             kin: List::EMPTY,
@@ -183,7 +184,7 @@ impl Partner {
         Self {
             context: self.context,
             life: Life::Ghost { session, messages },
-            ..Self::new(self.nic, self.endpoint, 0, self.source)
+            ..Self::new(self.name, 0, self.source, 0)
         }
     }
 
@@ -196,47 +197,15 @@ impl Partner {
         }
     }
 
-    /// The same to change it.
-    #[inline]
-    pub(crate) fn met_mut(&mut self) -> Option<&mut Met> {
-        match &mut self.life {
-            Life::Met(met) => Some(met),
-            _ => None,
-        }
-    }
-
-    /// Which life of it has introduced itself, if one has.
-    pub(crate) fn session(&self) -> Option<SessionId> {
-        self.met().map(|met| met.session)
+    /// Has it introduced itself as that one?
+    pub(crate) fn is(&self, who: &Identity) -> bool {
+        self.met().is_some() && self.identity() == *who
     }
 
     /// Is it only the name of a sender that has gone?
     #[inline]
     pub(crate) fn is_ghost(&self) -> bool {
         matches!(self.life, Life::Ghost { .. })
-    }
-
-    /// What the sending link can do.
-    #[inline]
-    pub(crate) fn reach(&self) -> Reach {
-        self.met().map_or(Reach::UNKNOWN, |met| met.reach)
-    }
-
-    /// Its sending link has no room.
-    pub(crate) fn block(&mut self) {
-        if let Life::Met(met) = &mut self.life
-            && let Tx::Open(link) = met.tx
-        {
-            met.tx = Tx::Blocked(link);
-        }
-    }
-
-    /// Something has come from it.
-    #[inline]
-    pub(crate) fn hear(&mut self) {
-        if let Life::Met(met) = &mut self.life {
-            met.silent = 0;
-        }
     }
 
     /// The link is one of its, which has got that far by now.
@@ -248,24 +217,23 @@ impl Partner {
         }
     }
 
-    /// Has that link of its got so far?
+    /// How far that link of its has got. `None`: it has no such link.
     #[inline]
-    pub(crate) fn has_come_to(&self, state: LinkState, link: LinkId) -> bool {
-        let mut links = self.links.iter();
-        links.any(|known| known.id == link && known.state >= state)
+    pub(crate) fn state_of(&self, link: LinkId) -> Option<LinkState> {
+        let known = self.links.iter().find(|known| known.id == link)?;
+        Some(known.state)
     }
 
     /// Is this one of its links?
     #[inline]
     pub(crate) fn owns(&self, link: LinkId) -> bool {
-        self.links.iter().any(|known| known.id == link)
+        self.state_of(link).is_some()
     }
 
     /// A link on which we have introduced ourselves, if there is one.
     pub(crate) fn link_up(&self) -> Option<LinkId> {
-        let mut links = self.links.iter();
-        let up = links.find(|link| link.state >= LinkState::Up)?;
-        Some(up.id)
+        let mut all = self.links.iter();
+        Some(all.find(|link| link.state >= LinkState::Up)?.id)
     }
 
     /// The link that messages go out on, unless it has ended.
@@ -282,9 +250,9 @@ impl Partner {
         let before = |other: u16| other.wrapping_sub(epoch).wrapping_sub(1) < u16::MAX / 2;
         match &self.life {
             Life::Met(met) => session == met.session && before(met.epoch),
-            Life::Calling { over: Some(last) } => {
-                session == last.0 && (epoch == last.1 || before(last.1))
-            }
+            Life::Calling {
+                over: Some((last, over)),
+            } => session == *last && (epoch == *over || before(*over)),
             _ => false,
         }
     }
@@ -325,30 +293,28 @@ impl Partner {
         self.queues.as_deref_mut()
     }
 
-    /// The same to put something in.
-    pub(crate) fn fill_queues(&mut self, spares: &mut Spares) -> &mut Queues {
-        spares.fill(&mut self.queues)
-    }
-
-    /// Gives empty queues back.
-    #[inline]
-    pub(crate) fn tidy_queues(&mut self, spares: &mut Spares) {
-        spares.tidy(&mut self.queues);
-    }
-
     /// Messages wait for their turn.
     #[inline]
     pub(crate) fn has_pending(&self) -> bool {
         self.queues().is_some_and(Queues::has_messages)
     }
 
+    /// To call it.
+    pub(crate) fn target(&self, route: Route) -> Target {
+        Target {
+            nic: self.name.0,
+            endpoint: self.name.1,
+            route,
+        }
+    }
+
     pub(crate) fn identity(&self) -> Identity {
         Identity {
-            nic: self.nic,
-            endpoint: self.endpoint,
-            session: match &self.life {
+            nic: self.name.0,
+            endpoint: self.name.1,
+            session: match self.life {
                 Life::Calling { .. } => SessionId(0),
-                Life::Met(Met { session, .. }) | Life::Ghost { session, .. } => *session,
+                Life::Met(Met { session, .. }) | Life::Ghost { session, .. } => session,
             },
         }
     }
@@ -372,7 +338,7 @@ impl Met {
 #[derive(Debug)]
 pub(crate) struct Partners {
     table: Table<Partner>,
-    by_name: HashMap<(NicId, EndpointId), PartnerId, RandomState>,
+    by_name: HashMap<Name, PartnerId, RandomState>,
     next_epoch: u16,
     places: Shares,
     room: Claim,
@@ -398,26 +364,22 @@ impl Partners {
         self.table.len()
     }
 
-    /// A new acquaintance.
-    pub(crate) fn add(&mut self, nic: NicId, endpoint: EndpointId, source: Source) -> PartnerId {
+    /// A new acquaintance, which is lent so much first.
+    pub(crate) fn add(&mut self, name: Name, source: Source, opening: u32) -> PartnerId {
         let epoch = self.next_epoch;
         self.next_epoch = epoch.checked_add(1).unwrap_or(1);
-        self.add_as(epoch, nic, endpoint, source)
+        self.add_as(epoch, name, source, opening)
     }
 
     /// One that the peer knows, or will know, by this epoch.
     pub(crate) fn add_as(
         &mut self,
         epoch: u16,
-        nic: NicId,
-        endpoint: EndpointId,
+        name: Name,
         source: Source,
+        opening: u32,
     ) -> PartnerId {
-        let partner = Partner::new(nic, endpoint, epoch, source);
-        self.places.take(source, 1);
-        let name = (nic, endpoint);
-        let (index, generation) = self.table.insert(partner);
-        let id = PartnerId::new(index, generation);
+        let id = self.add_ghost(Partner::new(name, epoch, source, opening));
         self.by_name.insert(name, id);
         id
     }
@@ -439,6 +401,21 @@ impl Partners {
         self.table.get_mut(id.index(), id.generation())
     }
 
+    /// What is known of one once it has introduced itself.
+    #[inline]
+    pub(crate) fn met_mut(&mut self, id: PartnerId) -> Option<&mut Met> {
+        match &mut self.of_mut(id)?.life {
+            Life::Met(met) => Some(met),
+            _ => None,
+        }
+    }
+
+    /// What a partner's sending link can do.
+    pub(crate) fn reach(&self, id: PartnerId) -> Reach {
+        let met = self.of(id).and_then(Partner::met);
+        met.map_or(Reach::UNKNOWN, |met| met.reach)
+    }
+
     /// The partner at a place in the table.
     pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut Partner> {
         self.table.at_mut(index)
@@ -456,18 +433,14 @@ impl Partners {
             .is_some_and(|partner| partner.lends.is_over_quota())
     }
 
-    pub(crate) fn find(&self, nic: NicId, endpoint: EndpointId) -> Option<PartnerId> {
-        self.by_name.get(&(nic, endpoint)).copied()
+    pub(crate) fn find(&self, name: Name) -> Option<PartnerId> {
+        self.by_name.get(&name).copied()
     }
 
     /// Who is known under a name, in whichever life.
     pub(crate) fn namesake(&self, who: &Identity) -> Option<(PartnerId, &Partner)> {
-        let id = self.find(who.nic, who.endpoint)?;
+        let id = self.find(who.name())?;
         Some((id, self.of(id)?))
-    }
-
-    pub(crate) fn find_target(&self, target: Target) -> Option<PartnerId> {
-        self.find(target.nic, target.endpoint)
     }
 
     pub(crate) fn take(&mut self, id: PartnerId) -> Option<Partner> {
@@ -475,24 +448,24 @@ impl Partners {
         let operations = [partner.kin, partner.connects];
         debug_assert_eq!(operations, [List::EMPTY; 2], "operations with {id:?}");
         self.places.give_back(partner.source, 1);
-        let name = (partner.nic, partner.endpoint);
-        if self.by_name.get(&name) == Some(&id) {
-            self.by_name.remove(&name);
-        }
+        self.forget_name(partner.name, id);
         Some(partner)
     }
 
-    /// Gives a partner the address it says it has.
-    pub(crate) fn rename(&mut self, id: PartnerId, nic: NicId, endpoint: EndpointId) {
-        let Some(partner) = self.table.get_mut(id.index(), id.generation()) else {
-            return;
-        };
-        let old = (partner.nic, partner.endpoint);
-        (partner.nic, partner.endpoint) = (nic, endpoint);
-        if self.by_name.get(&old) == Some(&id) {
-            self.by_name.remove(&old);
+    /// That name is not this one's any more.
+    fn forget_name(&mut self, name: Name, id: PartnerId) {
+        if self.by_name.get(&name) == Some(&id) {
+            self.by_name.remove(&name);
         }
-        self.by_name.insert((nic, endpoint), id);
+    }
+
+    /// Gives a partner the address it says it has.
+    pub(crate) fn rename(&mut self, id: PartnerId, name: Name) {
+        if let Some(partner) = self.of_mut(id) {
+            let old = std::mem::replace(&mut partner.name, name);
+            self.forget_name(old, id);
+            self.by_name.insert(name, id);
+        }
     }
 
     pub(crate) fn ids(&self) -> Vec<PartnerId> {
@@ -511,7 +484,7 @@ mod tests {
     fn what_is_over_is_known_across_the_wrap_of_epochs() {
         let (session, other) = (SessionId(7), SessionId(8));
         for now in [1, 2, 40_000, u16::MAX] {
-            let mut partner = Partner::new(NicId(1), EndpointId(0), 1, Source::TRUSTED);
+            let mut partner = Partner::new((NicId(1), EndpointId(0)), 1, Source::TRUSTED, 0);
             assert!(!partner.is_over(session, now));
             partner.life = Life::Met(Met {
                 session,
@@ -530,7 +503,7 @@ mod tests {
             assert!(partner.is_over(session, now.wrapping_sub(1000)));
             assert!(!partner.is_over(other, now.wrapping_sub(1)));
             // It has ended: so has its number.
-            let over = Some(Box::new((session, now)));
+            let over = Some((session, now));
             partner.life = Life::Calling { over };
             assert!(partner.is_over(session, now));
             assert!(partner.is_over(session, now.wrapping_sub(1)));

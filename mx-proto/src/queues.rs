@@ -122,21 +122,21 @@ impl Queues {
 
     /// A packet without message data waits.
     pub(crate) fn push(&mut self, control: Control) {
-        self.kinds |= control.header.kind.bit();
+        self.kinds |= 1 << control.header.kind as u32;
         self.control.push_back(control);
     }
 
     /// The first of them has gone.
     pub(crate) fn pop(&mut self) {
         if let Some(control) = self.control.pop_front() {
-            self.kinds &= !control.header.kind.bit();
+            self.kinds &= !(1 << control.header.kind as u32);
         }
     }
 
     /// The packet of a kind of which one at a time is enough.
     pub(crate) fn standing(&mut self, kind: Kind) -> Option<&mut Control> {
         let mut all = self.control.iter_mut();
-        let stands = self.kinds & kind.bit() != 0;
+        let stands = self.kinds >> kind as u32 & 1 != 0;
         all.find(|control| stands && control.header.kind == kind)
     }
 

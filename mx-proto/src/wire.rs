@@ -140,11 +140,6 @@ impl Kind {
         })
     }
 
-    /// Its own bit, for sets of kinds.
-    pub(crate) fn bit(self) -> u32 {
-        1 << self as u32
-    }
-
     /// Does its header say what the sender's terms are by now? Those of introductions come before
     /// there are any, or on another link than all else.
     #[inline]

@@ -197,7 +197,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             ..
         } = &mut self.core;
         if let Some(partner) = partners.of_mut(to) {
-            let queues = partner.fill_queues(spares);
+            let queues = spares.fill(&mut partner.queues);
             if let State::Queued { stand, .. } = &mut ops.record_mut(id.index()).state {
                 *stand = queues.enter(turn, cost);
             }
@@ -541,18 +541,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if !self.core.ops.has_room() {
             return Err(ConnectError::NoResources);
         }
-        let to = match self.core.partners.find_target(target) {
-            Some(partner) => partner,
-            None => self.new_partner(target)?,
-        };
+        let to = self.partner_at(target)?;
         let timeouts = self.core.timeouts;
         let state = State::Connecting { key };
         let id = self.core.ops.add(word, bits, timeouts, state);
         let id = id.ok_or(ConnectError::NoResources)?;
-        self.core.ops.record_mut(id.index()).remote = to;
+        self.introduce(to, id);
         let now = self.clock.now();
         self.core.start_timer(id, now);
-        self.introduce(to, id);
         self.settle();
         Ok(id)
     }
@@ -575,11 +571,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if self.core.ops.get(id).is_none() {
             return;
         }
-        let to = match self.core.partners.find_target(target) {
-            Some(partner) => Ok(partner),
-            None => self.new_partner(target),
-        };
-        match to {
+        match self.partner_at(target) {
             Ok(partner) => {
                 self.introduce(partner, id);
                 let now = self.clock.now();
@@ -593,14 +585,17 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    fn new_partner(&mut self, target: Target) -> Result<PartnerId, ConnectError> {
+    /// Who is known under that name, or is called now.
+    fn partner_at(&mut self, target: Target) -> Result<PartnerId, ConnectError> {
+        let name = (target.nic, target.endpoint);
+        if let Some(known) = self.core.partners.find(name) {
+            return Ok(known);
+        }
         if !self.core.partners.may_add(Source::TRUSTED) {
             return Err(ConnectError::NoResources);
         }
         let link = self.port.connect(target, &self.clock)?;
-        let partners = &mut self.core.partners;
-        let id = partners.add(target.nic, target.endpoint, Source::TRUSTED);
-        self.core.lend_first(id);
+        let id = self.core.add_partner(name, Source::TRUSTED);
         self.attach(id, link);
         Ok(id)
     }
@@ -624,12 +619,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             // It has called us meanwhile.
             return self.core.introduce_all(id, link);
         }
-        let target = Target {
-            nic: partner.nic,
-            endpoint: partner.endpoint,
-            route,
-        };
-        match self.port.connect(target, &self.clock) {
+        match self.port.connect(partner.target(route), &self.clock) {
             Ok(link) => self.attach(id, link),
             Err(error) => {
                 log::debug!("partner {id:?}: {error}");
@@ -759,11 +749,7 @@ impl<O: Owner> Core<O> {
         use super::Errand;
         while let Some(connect) = self.ops.first(&again) {
             self.ops.leave(Strand::Own, &mut again, connect.index());
-            let target = Target {
-                nic: partner.nic,
-                endpoint: partner.endpoint,
-                route: Route::AUTO,
-            };
+            let target = partner.target(Route::AUTO);
             self.errands.push(Errand::ConnectAgain(connect, target));
         }
         for link in &partner.links {

@@ -17,7 +17,7 @@ use crate::ids::{LinkId, PartnerId};
 use crate::matching::Waiting;
 use crate::origin::Source;
 use crate::owner::Owner;
-use crate::partner::Partners;
+use crate::partner::{Name, Partners};
 use crate::port::Port;
 use crate::time::{Clock, Instant};
 use crate::wire::{Header, Kind};
@@ -59,14 +59,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 impl<O: Owner> Core<O> {
     /// A new partner gets its first loan. It counts as told at once, so that each of many that come
     /// together counts with those before it.
-    pub(super) fn lend_first(&mut self, id: PartnerId) {
-        let Some(partner) = self.partners.of_mut(id) else {
-            return;
-        };
-        let loan = self.flow.first_loan(partner.source);
-        partner.opening = loan;
+    pub(super) fn add_partner(&mut self, name: Name, source: Source) -> PartnerId {
+        let loan = self.flow.first_loan(source);
+        let id = self.partners.add(name, source, loan);
         let lent = self.flow.open(&mut self.partners, id.index(), loan);
         debug_assert!(lent, "there is room for as much as there is room for");
+        id
     }
 
     /// Somebody waits for credits: the present epoch ends by time, too.
@@ -173,8 +171,8 @@ impl<O: Owner> Core<O> {
             return;
         }
         let waiting = partner.queues().map_or(0, |queues| queues.cost);
-        let borrows = partner.met_mut().map(|met| &mut met.borrows);
-        let credits = borrows.map_or(0, |borrows| borrows.give_back(header.length, waiting));
+        let met = self.partners.met_mut(from);
+        let credits = met.map_or(0, |met| met.borrows.give_back(header.length, waiting));
         self.push_control(from, Header::new(Kind::Return, 0, credits), &[]);
     }
 

@@ -21,7 +21,7 @@ use crate::memory::{Memory, Source};
 use crate::ops::Position;
 use crate::ops::{Head, NOBODY, Pulling, State};
 use crate::owner::Owner;
-use crate::partner::{Life, LinkState, Partner, Tx};
+use crate::partner::{Life, LinkState, Tx};
 use crate::port::{Close, HeaderBytes, LinkDown, Place, RemoteKey, RemoteUse, Sink};
 use crate::status::{DownReason, Status};
 use crate::time::{Clock, Instant};
@@ -79,7 +79,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             return self.stranger_packet(link, cookie, &header, body);
         };
         if self.core.config.secret.is_some()
-            && !partner.has_come_to(LinkState::Proven, link)
+            && partner.state_of(link) < Some(LinkState::Proven)
             && !matches!(
                 header.kind,
                 wire::Kind::Connect | wire::Kind::Reply | wire::Kind::Challenge
@@ -133,9 +133,9 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             return None;
         }
         record.touched = true;
-        if let Some(partner) = self.core.partners.of_mut(from) {
+        if let Some(met) = self.core.partners.met_mut(from) {
             // A packet of which nothing but parts arrives for long.
-            partner.hear();
+            met.silent = 0;
         }
         Some(Place {
             memory: &mut pulling.memory,
@@ -149,7 +149,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             return;
         };
         let from = self.core.partner_of(link, cookie);
-        if let Some(met) = self.core.partners.of_mut(from).and_then(Partner::met_mut) {
+        if let Some(met) = self.core.partners.met_mut(from) {
             if met.borrows.on_terms(&header.terms) {
                 self.core.make_ready(from);
             }
@@ -172,7 +172,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
 
     fn on_writable(&mut self, link: LinkId, cookie: u64) {
         let id = self.core.partner_of(link, cookie);
-        if let Some(met) = self.core.partners.of_mut(id).and_then(Partner::met_mut)
+        if let Some(met) = self.core.partners.met_mut(id)
             && met.tx.link() == link
         {
             met.tx = Tx::Open(link);
@@ -213,8 +213,8 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             record.become_next(|memory| State::Serving { memory, exposed });
             self.core.serving(id, self.clock);
         }
-        if let Some(partner) = self.core.partners.of_mut(from) {
-            partner.hear();
+        if let Some(met) = self.core.partners.met_mut(from) {
+            met.silent = 0;
         }
     }
 
@@ -616,11 +616,11 @@ impl<O: Owner> Core<O> {
 
     /// The data of a receive that has become `Pulling` is on its way, or will be.
     pub(super) fn begin_pull(&mut self, id: RequestId, from: PartnerId, now: Instant) {
-        let reach = self.partners.of(from).map(Partner::reach);
+        let reach = self.partners.reach(from);
         let State::Pulling(pulling) = &mut self.ops.record_mut(id.index()).state else {
             return;
         };
-        if !reach.is_some_and(|reach| reach.remote_read) {
+        if !reach.remote_read {
             pulling.key = None;
         }
         self.pulls.insert((from, pulling.send_id), id);
@@ -649,7 +649,6 @@ impl<O: Owner> Core<O> {
             self.complete(id, status, received);
             return self.push_control(from, header, &[]);
         }
-        let reach = self.partners.of(from).map(Partner::reach);
         if pulling.key.is_some() {
             if pulling.requested == 0 {
                 pulling.requested = pulling.wanted;
@@ -657,7 +656,7 @@ impl<O: Owner> Core<O> {
             }
             return;
         }
-        let block = reach.map_or(u32::MAX, |reach| reach.pull_block);
+        let block = self.partners.reach(from).pull_block;
         while let Some(State::Pulling(pulling)) =
             self.ops.get_mut(id).map(|record| &mut record.state)
             && pulling.requested < pulling.wanted

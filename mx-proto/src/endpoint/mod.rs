@@ -362,14 +362,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub fn probe(&mut self, bits: MatchBits, mask: MatchMask) -> Option<Arrival> {
         let waiting = self.core.unexpected.peek(bits, mask)?;
         let (source, bits, length) = (waiting.source, waiting.bits, waiting.length);
-        let partner = self.core.partners.of(source)?;
-        Some(Arrival {
-            source,
-            source_context: partner.context,
-            identity: partner.identity(),
-            bits,
-            length,
-        })
+        self.core.arrival(source, bits, length)
     }
 
     /// The layer above, and [`Self::is_crowded_by`].
@@ -399,7 +392,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The partner of that name, also one that has not answered yet.
     pub fn partner_of(&self, nic: NicId, endpoint: EndpointId) -> Option<PartnerId> {
-        self.core.partners.find(nic, endpoint)
+        self.core.partners.find((nic, endpoint))
     }
 
     /// A partner's name and session; `None` when the id is stale.
@@ -467,7 +460,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     fn learn_limits(&mut self, id: PartnerId, link: LinkId) {
         let limits = self.port.limits(link);
-        if let Some(met) = self.core.partners.of_mut(id).and_then(Partner::met_mut) {
+        if let Some(met) = self.core.partners.met_mut(id) {
             met.reach = Reach::of(limits, self.core.config.eager_max);
             if met.step.is_some() {
                 self.port.watch(link, true);
@@ -606,7 +599,7 @@ impl<O: Owner> Core<O> {
                     queues.exit(*stand);
                     ops.leave(Strand::Own, &mut queues.lanes[lane], place);
                 }
-                partner.tidy_queues(spares);
+                spares.tidy(&mut partner.queues);
             }
             State::Offered { exposed, .. } | State::Serving { exposed, .. } => {
                 if let (Some(link), Some(key)) = (tx, *exposed) {
@@ -669,7 +662,7 @@ impl<O: Owner> Core<O> {
     /// Queues a packet without message data for a partner.
     fn push_control(&mut self, to: PartnerId, header: wire::Header, body: &[u8]) {
         if let Some(partner) = self.partners.of_mut(to) {
-            let queues = partner.fill_queues(&mut self.spares);
+            let queues = self.spares.fill(&mut partner.queues);
             queues.push(Control::new(header, body));
             self.controls += 1;
             self.make_ready(to);

@@ -40,9 +40,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Throws away what an endpoint has left behind when it went, in whichever life.
     pub fn forget_orphans(&mut self, nic: NicId, endpoint: EndpointId) {
         for id in self.core.partners.ids() {
-            let ghost = self.core.partners.of(id).is_some_and(|partner| {
-                partner.is_ghost() && (partner.nic, partner.endpoint) == (nic, endpoint)
-            });
+            let ghost = self
+                .core
+                .partners
+                .of(id)
+                .is_some_and(|partner| partner.is_ghost() && partner.name == (nic, endpoint));
             if ghost {
                 self.core.dissolve(id, Status::Unreachable, false);
             }

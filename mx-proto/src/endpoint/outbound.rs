@@ -15,7 +15,7 @@ use crate::ids::{LinkId, PartnerId, RequestId};
 use crate::memory::Memory;
 use crate::ops::{Ops, State, Strand, Turn};
 use crate::owner::Owner;
-use crate::partner::{Life, Partner};
+use crate::partner::{Life, Partner, Tx};
 use crate::port::{Body, Close, LinkDown, Port, RemoteRead, SendError, Sent};
 use crate::queues::{Partial, Queues, Stream};
 use crate::status::{DownReason, Status};
@@ -91,11 +91,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 if let Some(queues) = partner.queues_mut() {
                     queues.ready = false;
                 }
-                partner.tidy_queues(&mut self.core.spares);
+                self.core.spares.tidy(&mut partner.queues);
                 match burst {
                     Burst::Done => {}
                     Burst::More => self.core.make_ready(id),
-                    Burst::Blocked => partner.block(),
+                    Burst::Blocked => {
+                        if let Life::Met(met) = &mut partner.life {
+                            met.tx = Tx::Blocked(met.tx.link());
+                        }
+                    }
                 }
             }
         }
@@ -136,7 +140,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let (Some(met), Some(queues)) = (partner.met(), partner.queues()) else {
                 return Burst::Done;
             };
-            let link = met.tx.link();
+            let (Tx::Open(link) | Tx::Blocked(link)) = met.tx else {
+                return Burst::Done;
+            };
             let sent = if let Some(partial) = queues.partial {
                 self.send_rest(id, link, partial)
             } else if !queues.control.is_empty() {
@@ -512,7 +518,7 @@ impl<O: Owner> Core<O> {
             at,
             end,
         };
-        if !partner.fill_queues(&mut self.spares).extend_stream(part) {
+        if !self.spares.fill(&mut partner.queues).extend_stream(part) {
             // More at once than a receiver of ours has outstanding.
             self.stats.stale += 1;
             return;

@@ -76,40 +76,35 @@ impl<O: Owner> Core<O> {
             return;
         };
         partner.links.retain(|known| known.id != link);
-        let last = partner.links.is_empty();
-        match (&mut partner.life, reason) {
-            (Life::Met(met), _) if met.tx.link() == link => {
-                met.tx = Tx::Closed(link);
-                match reason {
-                    LinkDown::Closed => self.wait_for_the_rest(id, reason),
-                    _ => self.fail_partner(id, DownReason::Link(reason)),
+        let (tried, up) = (!partner.links.is_empty(), partner.link_up().is_some());
+        match &mut partner.life {
+            Life::Met(met) => {
+                let sends = met.tx.link() == link;
+                if sends {
+                    met.tx = Tx::Closed(link);
+                }
+                match met.tx {
+                    // One of two, because both sides have connected, or a call of ours that failed after
+                    // the peer had reached us: what has not been answered there is asked here.
+                    Tx::Open(tx) | Tx::Blocked(tx) => self.introduce_all(id, tx),
+                    Tx::Closed(_) if sends && reason != LinkDown::Closed => {
+                        self.fail_partner(id, DownReason::Link(reason));
+                    }
+                    // The peer is going; nothing goes out to it any more. One that goes closes all
+                    // links, and what it sent last may still be in another one, whose end is the
+                    // partner's. But one on which it has not answered may have met the peer's next
+                    // acquaintance: its answer tells.
+                    Tx::Closed(_) if up => {}
+                    Tx::Closed(_) => self.part_from(id, DownReason::Link(reason)),
                 }
             }
-            (Life::Met(met), _) => match met.tx {
-                Tx::Closed(_) => self.wait_for_the_rest(id, reason),
-                // One of two, because both sides have connected, or a call of ours that failed after
-                // the peer had reached us: what has not been answered there is asked here.
-                Tx::Open(tx) | Tx::Blocked(tx) => self.introduce_all(id, tx),
-            },
             // Still others are being tried.
-            _ if !last => {}
-            (_, LinkDown::Elsewhere(route)) => self.errands.push(Errand::Connect(id, route)),
-            _ => self.fail_partner(id, DownReason::Link(reason)),
+            _ if tried => {}
+            _ => match reason {
+                LinkDown::Elsewhere(route) => self.errands.push(Errand::Connect(id, route)),
+                _ => self.fail_partner(id, DownReason::Link(reason)),
+            },
         }
-    }
-
-    /// The peer has closed the link that we send on, so it is going; nothing goes out to it any more.
-    /// A peer that goes closes all links, and what it sent last may still be in another one, whose
-    /// end is the partner's. But one on which it has not answered may have met the peer's next
-    /// acquaintance: its answer tells.
-    fn wait_for_the_rest(&mut self, id: PartnerId, reason: LinkDown) {
-        let Some(partner) = self.partners.of(id) else {
-            return;
-        };
-        if partner.links.iter().any(|link| link.state >= LinkState::Up) {
-            return;
-        }
-        self.part_from(id, DownReason::Link(reason));
     }
 
     /// An acquaintance is over at the peer. A call of ours that it has not answered goes on: it meets
@@ -145,10 +140,10 @@ impl<O: Owner> Core<O> {
     ) -> Option<PartnerId> {
         let partner = self.partners.of(id)?;
         let (opening, source) = (partner.opening, partner.source);
-        let (epoch, nic, endpoint) = (partner.epoch, partner.nic, partner.endpoint);
+        let (epoch, name) = (partner.epoch, partner.name);
         let again = self.connects_again(id, reason);
         // What has been promised comes before what the old one leaves here.
-        let next = self.partners.add_as(epoch, nic, endpoint, source);
+        let next = self.partners.add_as(epoch, name, source, opening);
         let promise = |core: &mut Self| core.flow.open(&mut core.partners, next.index(), opening);
         let promised = promise(self);
         let mut connects = self.take_connects(id);
@@ -163,7 +158,7 @@ impl<O: Owner> Core<O> {
             self.leave_to_others(&old, connects);
             return None;
         }
-        let over = old.met().map(|was| Box::new((was.session, was.epoch)));
+        let over = old.met().map(|was| (was.session, was.epoch));
         let (kept, gone): (SmallVec<[Link; 1]>, SmallVec<[Link; 1]>) =
             old.links.into_iter().partition(leads_on);
         for link in &kept {
@@ -173,7 +168,6 @@ impl<O: Owner> Core<O> {
             self.errands.push(Errand::Close(link.id, Close::Flush));
         }
         let partner = self.partners.of_mut(next)?;
-        partner.opening = opening;
         partner.life = Life::Calling { over };
         partner.links = kept;
         partner.connects = connects;
@@ -199,16 +193,12 @@ impl<O: Owner> Core<O> {
         let Some(partner) = self.partners.of(id) else {
             return;
         };
-        let name = Some((partner.nic, partner.endpoint));
-        let mut hello = self.hello(Some(id), key, name);
+        let mut header = Header::new(wire::Kind::Connect, connect.to_word(), manner as u32);
+        header.terms.credit = partner.opening;
+        let mut hello = self.hello(Some(id), key, Some(partner.name));
         if !self.trusts(link, id) {
             hello = self.say(link, hello);
         }
-        let Some(partner) = self.partners.of(id) else {
-            return;
-        };
-        let mut header = Header::new(wire::Kind::Connect, connect.to_word(), manner as u32);
-        header.terms.credit = partner.opening;
         self.send_session(Some(id), link, header, &hello.emit(), After::Open);
     }
 
@@ -237,19 +227,15 @@ impl<O: Owner> Core<O> {
         header: &Header,
         body: &[u8],
     ) {
+        let cookie = from.map_or(0, PartnerId::to_word);
         let hello = match Hello::parse(body) {
             Ok(hello) => hello,
-            Err(what) => {
-                let cookie = from.map_or(0, PartnerId::to_word);
-                return self.violation(link, cookie, what);
-            }
+            Err(what) => return self.violation(link, cookie, what),
         };
         if self.unread_sessions(link, from) {
-            let cookie = from.map_or(0, PartnerId::to_word);
             return self.violation(link, cookie, "introductions without reading the answers");
         }
         if self.is_echo(from, &hello) {
-            let cookie = from.map_or(0, PartnerId::to_word);
             return self.violation(link, cookie, "our own introduction");
         }
         let refusal = if hello.version != VERSION {
@@ -314,7 +300,7 @@ impl<O: Owner> Core<O> {
         }
         let known = self.partners.namesake(&hello.identity);
         if known.is_some_and(|(_, partner)| {
-            partner.session() == Some(hello.identity.session) && partner.links.len() >= LINKS_MAX
+            partner.links.len() >= LINKS_MAX && partner.is(&hello.identity)
         }) {
             return self.refuse(link, None, header, Status::NoResources);
         }
@@ -343,11 +329,14 @@ impl<O: Owner> Core<O> {
     fn known_otherwise(&mut self, hello: &Hello, header: &Header) -> Option<u16> {
         let (id, partner) = self.partners.namesake(&hello.identity)?;
         let session = hello.identity.session;
-        let (known, is_met) = match &partner.life {
-            Life::Met(met) if met.session == session => (met.epoch, true),
-            Life::Calling { over: Some(last) } if partner.is_over(session, hello.epoch) => {
-                (last.1, false)
-            }
+        let is_met = partner.met().is_some();
+        let known = match partner.life {
+            Life::Met(Met {
+                session: of, epoch, ..
+            }) if of == session => epoch,
+            Life::Calling {
+                over: Some((_, over)),
+            } if partner.is_over(session, hello.epoch) => over,
             _ => return None,
         };
         if known == hello.epoch && is_met {
@@ -365,7 +354,7 @@ impl<O: Owner> Core<O> {
     fn reply_known(&mut self, link: LinkId, connect: u64, epoch: u16, to: &Hello) {
         let mut header = Header::new(wire::Kind::Reply, connect, epoch.into());
         header.aux = REPLY_KNOWN;
-        let hello = self.hello(None, 0, Some((to.identity.nic, to.identity.endpoint)));
+        let hello = self.hello(None, 0, Some(to.identity.name()));
         self.send_session(None, link, header, &hello.emit(), After::Open);
     }
 
@@ -383,14 +372,13 @@ impl<O: Owner> Core<O> {
             && partner.identity() != who
         {
             // As in `meet`: no proof of that name has been asked for.
-            if partner.has_come_to(LinkState::Met, link) {
+            if partner.state_of(link) == Some(LinkState::Met) {
                 return self.violation(link, from.to_word(), "a reply under another name");
             }
             return self.leave_link(link, from);
         }
         let known = self.partners.namesake(&who).filter(|(id, partner)| {
-            let epochs = u32::from(partner.epoch) == epoch;
-            *id != from && partner.session() == Some(who.session) && epochs
+            *id != from && partner.is(&who) && u32::from(partner.epoch) == epoch
         });
         let Some((known, _)) = known else {
             // It takes us for one we have parted as, unless it has connected to us meanwhile: then
@@ -423,8 +411,10 @@ impl<O: Owner> Core<O> {
     ) -> Option<PartnerId> {
         let id = match self.partners.namesake(&identity) {
             Some((id, partner)) => {
-                let life = partner.session();
-                if life.is_some_and(|session| session != identity.session) {
+                if partner
+                    .met()
+                    .is_some_and(|met| met.session != identity.session)
+                {
                     debug_assert!(false, "an old life has not been asked");
                     return None;
                 }
@@ -434,9 +424,7 @@ impl<O: Owner> Core<O> {
                 if !self.partners.may_add(source) {
                     return None;
                 }
-                let id = self.partners.add(identity.nic, identity.endpoint, source);
-                self.lend_first(id);
-                id
+                self.add_partner(identity.name(), source)
             }
         };
         self.errands.push(Errand::Bind(link, id.to_word()));
@@ -463,15 +451,14 @@ impl<O: Owner> Core<O> {
     ) -> Option<PartnerId> {
         let partner = self.partners.of(id)?;
         let over = partner.is_over(hello.identity.session, hello.epoch);
-        let met_here = partner.has_come_to(LinkState::Met, link);
-        let name = (hello.identity.nic, hello.identity.endpoint);
-        let same_name = (partner.nic, partner.endpoint) == name;
-        let same_life = partner.session() == Some(hello.identity.session);
+        let met_here = partner.state_of(link) == Some(LinkState::Met);
+        let same_name = partner.name == hello.identity.name();
+        let same = partner.is(&hello.identity);
         match partner.met() {
-            Some(met) if same_name && same_life && met.epoch == hello.epoch => return Some(id),
+            Some(met) if same && met.epoch == hello.epoch => return Some(id),
             // Whoever has answered our call is none of the peer that has reached us meanwhile.
             Some(_) if !same_name && !met_here => self.leave_link(link, id),
-            Some(_) if same_name && !same_life => self.another_life(link, id, met_here),
+            Some(_) if same_name && !same => self.another_life(link, id, met_here),
             Some(_) if met_here => self.violation(link, id.to_word(), what),
             _ if over => self.leave_link(link, id),
             Some(_) => return self.begin_anew(id, DownReason::Disconnected, |l| l.id == link),
@@ -483,7 +470,7 @@ impl<O: Owner> Core<O> {
     /// The partner has said who it is, on this link. What it lends us first counts if it had not before.
     fn establish(&mut self, id: PartnerId, hello: &Hello, link: LinkId, header: &Header) {
         let identity = hello.identity;
-        self.partners.rename(id, identity.nic, identity.endpoint);
+        self.partners.rename(id, identity.name());
         let Some(partner) = self.partners.of_mut(id) else {
             return;
         };
@@ -691,7 +678,7 @@ impl<O: Owner> Core<O> {
         let partner = to
             .filter(|_| status == Status::Success)
             .and_then(|id| self.partners.of(id));
-        let name = partner.map(|partner| (partner.nic, partner.endpoint));
+        let name = partner.map(|partner| partner.name);
         let hello = self.hello(to, 0, name);
         let mut header = Header::new(wire::Kind::Reply, connect, 0);
         header.aux = reply_code(status);

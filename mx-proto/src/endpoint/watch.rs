@@ -26,7 +26,7 @@ use super::deadlines::Deadline;
 use super::{Core, Endpoint, Errand};
 use crate::ids::PartnerId;
 use crate::owner::Owner;
-use crate::partner::{Met, Partner};
+use crate::partner::Met;
 use crate::port::{LinkDown, Port};
 use crate::status::DownReason;
 use crate::time::{Clock, Instant};
@@ -61,7 +61,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// A step has ended, which was to be at `due`.
     pub(super) fn end_step(&mut self, id: PartnerId, due: Instant, now: Instant) {
-        let Some(met) = self.core.partners.of_mut(id).and_then(Partner::met_mut) else {
+        let Some(met) = self.core.partners.met_mut(id) else {
             return;
         };
         met.step = None;
@@ -80,30 +80,26 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 impl<O: Owner> Core<O> {
     /// Begins to watch a partner, unless that has been done.
     pub(super) fn watch_over(&mut self, id: PartnerId, now: Instant) {
-        let Some(step) = self.watch.step else {
-            return;
-        };
         // One that has never answered is what connects have a time-out for.
-        if let Some(met) = self.partners.of_mut(id).and_then(Partner::met_mut)
+        if self.watch.step.is_some()
+            && let Some(met) = self.partners.met_mut(id)
             && met.step.is_none()
         {
-            met.silent = 1;
-            let end = now.after(step).up_to(step / PARTS);
-            met.step = Some(self.wheel.set(now, end, Deadline::Silence(id)));
+            met.silent = 0;
             self.errands.push(Errand::Watch(met.tx.link(), true));
+            self.next_step(id, now, now);
         }
     }
 
     /// The step that was to end at `due` has.
     fn next_step(&mut self, id: PartnerId, due: Instant, now: Instant) {
-        let met = self.partners.of_mut(id).and_then(Partner::met_mut);
-        let (Some(step), Some(met)) = (self.watch.step, met) else {
+        let (Some(step), Some(met)) = (self.watch.step, self.partners.met_mut(id)) else {
             return;
         };
-        met.silent += 1;
         // Small delays must not add up, and a long one must not make the next step a short one.
         let began = if now.since(due) < step / 2 { due } else { now };
         let end = began.after(step).up_to(step / PARTS);
+        met.silent += 1;
         met.step = Some(self.wheel.set(now, end, Deadline::Silence(id)));
     }
 

@@ -192,8 +192,7 @@ impl<O: Owner> Core<O> {
             return self.violation(link, from.to_word(), "a challenge to nothing we have said");
         };
         // Somebody else's address, where our own words are passed on to us, and our proof of them.
-        let own = (self.identity.nic, self.identity.endpoint);
-        if body.identity == self.identity && hello.to != own {
+        if body.identity == self.identity && hello.to != self.identity.name() {
             return self.distrust(link, from, who, ECHO);
         }
         let (caller, said) = (
@@ -218,7 +217,7 @@ impl<O: Owner> Core<O> {
     /// May what comes on this link of a partner's be believed, as far as the site's secret goes?
     #[inline]
     pub(in crate::endpoint) fn trusts(&self, link: LinkId, from: PartnerId) -> bool {
-        let proven = |partner: &Partner| partner.has_come_to(LinkState::Proven, link);
+        let proven = |partner: &Partner| partner.state_of(link) >= Some(LinkState::Proven);
         self.config.secret.is_none() || self.partners.of(from).is_some_and(proven)
     }
 
@@ -268,13 +267,12 @@ impl<O: Owner> Core<O> {
         let Some(partner) = self.partners.of(from) else {
             return;
         };
-        let Some(times) = self.challenges.distrusted.again(partner.nic) else {
+        let Some(times) = self.challenges.distrusted.again(partner.name.0) else {
             return;
         };
         let called = self.config.name(&Identity {
-            nic: partner.nic,
-            endpoint: partner.endpoint,
             session: SessionId(0),
+            ..partner.identity()
         });
         let who = who.map_or_else(String::new, |who| {
             format!(" and reached {}", self.config.name(&who))

@@ -309,8 +309,7 @@ impl<O: Owner> Core<O> {
         let who = &hello.identity;
         let waits = self.partners.of(from).is_some_and(|partner| {
             partner.met().is_none()
-                && ((partner.nic, partner.endpoint) != (who.nic, who.endpoint)
-                    || self.old_life(Some(from), hello).is_some())
+                && (partner.name != who.name() || self.old_life(Some(from), hello).is_some())
         });
         if waits {
             // Whoever answers a call has proven the secret before.
@@ -352,7 +351,7 @@ impl<O: Owner> Core<O> {
     fn old_life(&self, from: Option<PartnerId>, hello: &Hello) -> Option<PartnerId> {
         let who = &hello.identity;
         let (known, partner) = self.partners.namesake(who)?;
-        (Some(known) != from && partner.session()? != who.session).then_some(known)
+        (Some(known) != from && partner.met()?.session != who.session).then_some(known)
     }
 
     /// Asks a partner whether it is still there; `newcomer` waits for its place.
