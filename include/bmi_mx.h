@@ -637,7 +637,7 @@ struct bmi_mx_credits {
     uint64_t early_limit;
     /** Bytes of the books about credits. */
     uint64_t ledger_bytes;
-    /** Bytes of small sends that were copied because they have to wait (`BMI_MX_BOUNCE_BYTES`). */
+    /** Bytes of small sends that were copied because they have to wait, in credits of 512. */
     uint64_t bounced_bytes;
 };
 

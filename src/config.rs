@@ -39,8 +39,6 @@ pub struct Config {
     pub credits: LenderSettings,
     /// Sends that may be under way at a time.
     pub send_tickets: u32,
-    /// Bytes of small expected sends that are copied because they have to wait.
-    pub bounce_bytes: usize,
     /// What one progress call deals with of each class of events.
     pub poll: PollLimits,
     /// How long `finalize` waits for the last messages to leave.
@@ -282,17 +280,6 @@ pub static OWN: &[Tunable<Config>] = &[
         },
     },
     Tunable {
-        name: "BMI_MX_BOUNCE_BYTES",
-        kind: Kind::Bytes(0, G),
-        about: "bytes of expected sends of up to 4 KiB that are copied, and so complete at once, when \
-                they have to wait although there is credit for their data; a peer may have as many as \
-                are still free",
-        access: Access::Number {
-            set: |c, v| c.bounce_bytes = v as usize,
-            get: |c| c.bounce_bytes as u64,
-        },
-    },
-    Tunable {
         name: "BMI_MX_POLL_SYS",
         kind: Kind::Number(1, 1 << 20),
         about: "messages of the handshake dealt with by one progress call",
@@ -364,7 +351,6 @@ impl Default for Config {
                 ..LenderSettings::default()
             },
             send_tickets: 4096,
-            bounce_bytes: M as usize,
             poll: PollLimits {
                 sys: 64,
                 safe: 1024,

@@ -67,6 +67,13 @@ pub trait Owner: Sized {
     #[inline]
     fn departed(&mut self, _send: RequestId) {}
 
+    /// Memory of `len` bytes for the endpoint's own use, with nothing particular in it: what it has to
+    /// keep goes there. `None`: there is none.
+    #[inline]
+    fn memory(&mut self, _len: usize) -> Option<Self::Memory> {
+        None
+    }
+
     /// A time has come that was set with [`remind`](crate::Endpoint::remind).
     #[inline]
     fn due(&mut self, _word: u64) {}

@@ -244,6 +244,18 @@ impl Partner {
         }
     }
 
+    /// The same if it had no room when it was last asked.
+    #[inline]
+    pub(crate) fn blocked(&self) -> Option<LinkId> {
+        match self.life {
+            Life::Met(Met {
+                tx: Tx::Blocked(link),
+                ..
+            }) => Some(link),
+            _ => None,
+        }
+    }
+
     /// Is `epoch` of the peer's `session` known to be over, because it has begun another one since or
     /// has ended it? Nobody goes through half of all numbers while a packet is on its way.
     pub(crate) fn is_over(&self, session: SessionId, epoch: u16) -> bool {
@@ -324,7 +336,8 @@ impl Met {
     /// Something of these could go out, or is worth a packet that says so.
     fn may_send(&self, queues: &Queues) -> bool {
         let moves = |lane: &Lane| {
-            !queues.lanes[*lane as usize].is_empty() && self.borrows.means(1, *lane).is_some()
+            let any = !queues.lanes[*lane as usize].is_empty();
+            queues.has_copy(*lane) || any && self.borrows.means(1, *lane).is_some()
         };
         queues.partial.is_some()
             || !queues.control.is_empty()

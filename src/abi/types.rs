@@ -183,7 +183,7 @@ pub struct bmi_mx_credits {
     pub early_limit: u64,
     /// Bytes of the books about credits.
     pub ledger_bytes: u64,
-    /// Bytes of small sends that were copied because they have to wait (`BMI_MX_BOUNCE_BYTES`).
+    /// Bytes of small sends that were copied because they have to wait, in credits of 512.
     pub bounced_bytes: u64,
 }
 

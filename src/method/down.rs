@@ -51,7 +51,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if next.partner().is_none() {
             // Credits do not outlive the connection, on either side.
             peer.borrower = Borrower::default();
-            peer.bounced = 0;
             peer.words = Words::default();
             (peer.answered, peer.again) = (false, 0);
             self.stalls.on_end(peer);

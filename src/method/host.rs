@@ -26,7 +26,7 @@ use mx_proto::{
     Arrival, Down, DownReason, MatchBits, Outcome, Owner, PartnerId, RequestId, Source, Status,
     Verdict,
 };
-use mx_sys::UserMemory;
+use mx_sys::{MallocBuffer, UserMemory};
 use std::collections::VecDeque;
 
 /// Contexts there are.
@@ -319,6 +319,10 @@ impl Owner for Host {
     #[inline]
     fn departed(&mut self, send: RequestId) {
         self.departed.push(send);
+    }
+
+    fn memory(&mut self, len: usize) -> Option<UserMemory> {
+        MallocBuffer::new(len).map(|buffer| UserMemory::owned(buffer).0)
     }
 
     fn due(&mut self, word: u64) {

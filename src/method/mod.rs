@@ -36,11 +36,10 @@
 //! Owns: everything of one life of the method. The files beside this one hold its parts:
 //! `host` what the endpoint tells and whom it is about, `connect` the handshake, `refusals` what nothing comes of,
 //! `down` how peers are lost, `conversations` what a lost connection has cut, `limits` how long
-//! operations wait, `sending` what sends wait for, `tickets` who may have another one, `bounce` copies of
-//! small ones, `gauges` what can be seen of all this, `warnings` which limits were hit, `../op/post`
+//! operations wait, `sending` what sends wait for, `tickets` who may have another one,
+//! `gauges` what can be seen of all this, `warnings` which limits were hit, `../op/post`
 //! posting, `../cancel` cancelling.
 
-mod bounce;
 mod connect;
 mod conversations;
 mod down;
@@ -140,8 +139,6 @@ pub struct Settings {
     pub credits: LenderSettings,
     /// Sends that the endpoint has at a time.
     pub send_tickets: u32,
-    /// Bytes of small sends that are copied because they have to wait.
-    pub bounce_bytes: usize,
     /// What one call deals with at most.
     pub poll: PollLimits,
     /// Peers at most.
@@ -169,7 +166,6 @@ impl From<&Config> for Settings {
             eager_max: u32::try_from(config.mx.endpoint.eager_max).unwrap_or(u32::MAX),
             credits: config.lender(),
             send_tickets: config.send_tickets,
-            bounce_bytes: config.bounce_bytes,
             poll: config.poll,
             peer_limit: PEER_ID_MAX,
         }
@@ -193,8 +189,6 @@ pub struct Method<P, C> {
     pub(crate) room: Claim,
     /// Sends that the endpoint has.
     pub(crate) tickets: Tickets,
-    /// Copies of small sends.
-    pub(crate) bounce: bounce::Bounce,
     /// What they had to wait for.
     pub(crate) stalls: gauges::Stalls,
     /// Bytes for early messages at the endpoint that are worth a warning.
@@ -224,7 +218,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             early_alarm: warnings::most_of_lent(endpoint.unexpected_usage().1),
             endpoint,
             tickets: Tickets::new(settings.send_tickets),
-            bounce: bounce::Bounce::new(settings.bounce_bytes),
             stalls: gauges::Stalls::default(),
             line: VecDeque::new(),
             early: Vec::new(),
@@ -517,7 +510,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Role::Fetch => self.inbox_mut().on_received(end.number, &end.how),
             Role::Handshake => self.on_handshake_sent(end.peer, &end.how),
             Role::Connect => self.on_connected(end.peer, end.op, &end.how),
-            Role::Copy => self.on_bounced(end.peer, &end.how),
             // The other side's loss is told by itself.
             Role::Control | Role::Posted(_) => {}
         }

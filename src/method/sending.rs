@@ -76,7 +76,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 let peer = self.endpoint.owner_mut().peers.get_mut(key)?;
                 terms(&mut peer.borrower, len, self.settings.eager_max)
             }
-            _ => Some((self.inbox_mut().lender.ride(key.id()), SendMode::Standard)),
+            _ => Some((self.inbox_mut().lender.ride(key.id()), SendMode::Buffered)),
         }
     }
 

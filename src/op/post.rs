@@ -94,10 +94,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             Ok(mx::Posted::Pending(op)) => {
                 self.take_ticket(key, op);
-                if post.kind == PostKind::Send && self.bounce(key, op, size as usize) {
-                    self.unrefer(key);
-                    return Ok(Posted::Complete { size });
-                }
                 *id = self.id(op);
                 self.limit_posted(post.kind, op);
                 Ok(Posted::Pending)

@@ -22,8 +22,6 @@ pub enum Role {
     Connect,
     /// The receive of a message that was only offered. Which one, [`Word::size`] says.
     Fetch,
-    /// What goes on of a send that the host takes for complete.
-    Copy,
     /// A message about credits.
     Control,
 }

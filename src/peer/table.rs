@@ -138,8 +138,6 @@ pub struct Peer {
     pub again: u8,
     /// Sends the endpoint has.
     pub sends: u32,
-    /// Bytes of copies of small sends to it that wait.
-    pub bounced: u32,
     /// What its first send waits for.
     pub stalled: Stalled,
     /// It stands in the line of those who have something to send, or aside for want of a ticket.
@@ -251,7 +249,6 @@ impl Peers {
             answered: false,
             again: 0,
             sends: 0,
-            bounced: 0,
             stalled: Stalled::default(),
             in_line: false,
             returning: None,

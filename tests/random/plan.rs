@@ -97,7 +97,7 @@ impl Plan {
         settings.limit_unexpected(memory, largest);
         assert_eq!(settings.credits.check(), Ok(()));
         settings.send_tickets = rng.pick(&[16, 4096]);
-        settings.bounce_bytes = rng.pick(&[0, 5_000, 1 << 20]);
+        rig.endpoint.copies = rng.pick(&[0, 16, usize::MAX]);
         settings.poll.sys = rng.pick(&[1, 64]);
         settings.poll.safe = rng.pick(&[1, 1024]);
         settings.poll.am = rng.pick(&[1, 64]);

@@ -21,7 +21,7 @@ use crate::memory::{Memory, Source};
 use crate::ops::Position;
 use crate::ops::{Head, NOBODY, Pulling, State};
 use crate::owner::Owner;
-use crate::partner::{Life, LinkState, Tx};
+use crate::partner::{Life, LinkState};
 use crate::port::{Close, HeaderBytes, LinkDown, Place, RemoteKey, RemoteUse, Sink};
 use crate::status::{DownReason, Status};
 use crate::time::{Clock, Instant};
@@ -172,12 +172,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
 
     fn on_writable(&mut self, link: LinkId, cookie: u64) {
         let id = self.core.partner_of(link, cookie);
-        if let Some(met) = self.core.partners.met_mut(id)
-            && met.tx.link() == link
-        {
-            met.tx = Tx::Open(link);
-            self.core.make_ready(id);
-        }
+        self.core.open(id, link);
     }
 
     fn on_released(&mut self, link: LinkId, _cookie: u64, token: u64) {
@@ -189,7 +184,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         };
         record.touched = true;
         // It was one packet.
-        if let State::Draining { memory } = &record.state {
+        if let State::Draining { memory, .. } = &record.state {
             let len = memory.len() as u32;
             self.core.complete(id, Status::Success, len);
         }

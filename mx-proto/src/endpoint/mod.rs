@@ -43,7 +43,7 @@ use crate::ids::{
 use crate::matching;
 use crate::ops::{NOBODY, Ops, State, Strand};
 use crate::owner::Owner;
-use crate::partner::{Partner, Partners, Reach};
+use crate::partner::{Partner, Partners, Reach, Tx};
 use crate::port::{Close, LinkDown, Port, RemoteKey, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
 use crate::shares::Shares;
@@ -516,7 +516,7 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// The same, and its end is the caller's to report.
+    /// The same, and its end is the caller's to report. `None`: it is nobody's business.
     fn finish_op(&mut self, id: RequestId, status: Status, transferred: u32) -> Option<Outcome> {
         let record = self.ops.get(id)?;
         let state = &record.state;
@@ -537,7 +537,7 @@ impl<O: Owner> Core<O> {
             announced: status == Status::Success || state.is_announced(),
             matched: matches!(state, State::Pulling(_)),
         };
-        let queued = state.is_queued();
+        let (queued, copy) = (state.is_queued(), state.is_copy());
         let noted = self.errands.len();
         let rest = self.release(id);
         if rest.is_none() && self.errands.len() == noted {
@@ -554,6 +554,10 @@ impl<O: Owner> Core<O> {
                 },
                 None => Errand::LetGo(memory),
             }));
+        }
+        if copy {
+            self.copy_over(id, &outcome);
+            return None;
         }
         if queued {
             self.owner.departed(id);
@@ -594,10 +598,10 @@ impl<O: Owner> Core<O> {
         let mut rest = None;
         match &record.state {
             State::Queued { stand, .. } => {
-                let lane = O::lane(record.bits) as usize;
+                let lane = O::lane(record.bits);
                 if let Some(queues) = partner.queues_mut() {
-                    queues.exit(*stand);
-                    ops.leave(Strand::Own, &mut queues.lanes[lane], place);
+                    queues.exit(lane, *stand);
+                    ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
                 }
                 spares.tidy(&mut partner.queues);
             }
@@ -680,6 +684,16 @@ impl<O: Owner> Core<O> {
         };
         if queues.is_some_and(unread) {
             self.fail_partner(to, DownReason::Link(LinkDown::TimedOut));
+        }
+    }
+
+    /// A partner's link has room again.
+    fn open(&mut self, id: PartnerId, link: LinkId) {
+        if let Some(met) = self.partners.met_mut(id)
+            && met.tx.link() == link
+        {
+            met.tx = Tx::Open(link);
+            self.make_ready(id);
         }
     }
 

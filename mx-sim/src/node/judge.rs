@@ -68,6 +68,10 @@ impl Owner for Judge {
         self.queue.has_news()
     }
 
+    fn memory(&mut self, len: usize) -> Option<Buffer> {
+        Some(Buffer::new(vec![0; len]))
+    }
+
     fn arrived<B: Source + ?Sized>(
         &mut self,
         arrival: &Arrival,
