@@ -109,14 +109,10 @@ impl Tx {
     }
 }
 
-/// One link to a partner.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Link {
-    pub(crate) id: LinkId,
-    pub(crate) state: LinkState,
-}
+/// One link to a partner, and how far it has got.
+pub(crate) type Link = (LinkId, LinkState);
 
-/// How far a link has got. None goes back.
+/// None goes back.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum LinkState {
     /// Ours, and cannot carry packets yet.
@@ -210,18 +206,16 @@ impl Partner {
 
     /// The link is one of its, which has got that far by now.
     pub(crate) fn advance(&mut self, link: LinkId, state: LinkState) {
-        for known in &mut self.links {
-            if known.id == link {
-                known.state = known.state.max(state);
-            }
+        for (_, known) in self.links.iter_mut().filter(|(id, _)| *id == link) {
+            *known = state.max(*known);
         }
     }
 
     /// How far that link of its has got. `None`: it has no such link.
     #[inline]
     pub(crate) fn state_of(&self, link: LinkId) -> Option<LinkState> {
-        let known = self.links.iter().find(|known| known.id == link)?;
-        Some(known.state)
+        let known = self.links.iter().find(|(id, _)| *id == link)?;
+        Some(known.1)
     }
 
     /// Is this one of its links?
@@ -233,26 +227,20 @@ impl Partner {
     /// A link on which we have introduced ourselves, if there is one.
     pub(crate) fn link_up(&self) -> Option<LinkId> {
         let mut all = self.links.iter();
-        Some(all.find(|link| link.state >= LinkState::Up)?.id)
+        Some(all.find(|(_, state)| *state >= LinkState::Up)?.0)
     }
 
-    /// The link that messages go out on, unless it has ended.
+    /// Where messages go out, once it has introduced itself.
+    #[inline]
+    pub(crate) fn tx(&self) -> Option<Tx> {
+        self.met().map(|met| met.tx)
+    }
+
+    /// The link of that, unless it has ended.
     pub(crate) fn live_tx(&self) -> Option<LinkId> {
-        match self.met()?.tx {
+        match self.tx()? {
             Tx::Open(link) | Tx::Blocked(link) => Some(link),
             Tx::Closed(_) => None,
-        }
-    }
-
-    /// The same if it had no room when it was last asked.
-    #[inline]
-    pub(crate) fn blocked(&self) -> Option<LinkId> {
-        match self.life {
-            Life::Met(Met {
-                tx: Tx::Blocked(link),
-                ..
-            }) => Some(link),
-            _ => None,
         }
     }
 
@@ -412,6 +400,11 @@ impl Partners {
     #[inline]
     pub(crate) fn of_mut(&mut self, id: PartnerId) -> Option<&mut Partner> {
         self.table.get_mut(id.index(), id.generation())
+    }
+
+    /// One that is not only a name.
+    pub(crate) fn living(&self, id: PartnerId) -> Option<&Partner> {
+        self.of(id).filter(|partner| !partner.is_ghost())
     }
 
     /// What is known of one once it has introduced itself.

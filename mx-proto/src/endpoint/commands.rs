@@ -11,7 +11,7 @@ use crate::memory::Memory;
 use crate::ops::{Head, List, NOBODY, Pulling, State, Strand, Turn};
 use crate::origin::Source;
 use crate::owner::Owner;
-use crate::partner::{Life, Link, LinkState, Partner, Tx};
+use crate::partner::{Life, LinkState, Partner, Tx};
 use crate::port::{Body, Close, ConnectError, LinkDown, Port, SendError, Sent};
 use crate::queues::{Queues, Stand};
 use crate::status::{DownReason, Status};
@@ -103,7 +103,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let len = u32::try_from(memory.len()).map_err(|_| PostError::TooLarge(memory.len()))?;
         let gone = PostError::UnknownPartner;
         let mut partner = self.core.partners.of_mut(to).ok_or(gone)?;
-        if let Some(link) = partner.blocked() {
+        if let Some(Tx::Blocked(link)) = partner.tx() {
             self.look_for_room(to, link);
             partner = self.core.partners.of_mut(to).ok_or(gone)?;
         }
@@ -279,8 +279,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         memory: O::Memory,
         slot: Slot<O::Word>,
     ) -> Result<Received, PostError> {
-        let partner = self.core.partners.of(from);
-        let Some(partner) = partner.filter(|partner| !partner.is_ghost()) else {
+        let Some(partner) = self.core.partners.living(from) else {
             return Err(PostError::UnknownPartner);
         };
         let watched = partner.met().is_some_and(|met| met.step.is_some());
@@ -597,10 +596,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     fn attach(&mut self, id: PartnerId, link: LinkId) {
         if let Some(partner) = self.core.partners.of_mut(id) {
-            partner.links.push(Link {
-                id: link,
-                state: LinkState::Dialled,
-            });
+            partner.links.push((link, LinkState::Dialled));
         }
         self.port.bind(link, id.to_word());
     }
@@ -642,8 +638,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             // Without room for it, the closed link says the same.
             let _ = self.port.send(link, &header, Body::EMPTY);
         }
-        for link in &partner.links {
-            self.close_link(link.id, Close::Flush);
+        for (link, _) in &partner.links {
+            self.close_link(*link, Close::Flush);
         }
     }
 
@@ -793,8 +789,8 @@ impl<O: Owner> Core<O> {
             let target = partner.target(Route::AUTO);
             self.errands.push(Errand::ConnectAgain(connect, target));
         }
-        for link in &partner.links {
-            self.errands.push(Errand::Close(link.id, Close::Now));
+        for (link, _) in &partner.links {
+            self.errands.push(Errand::Close(*link, Close::Now));
         }
     }
 

@@ -798,11 +798,7 @@ impl<O: Owner> Core<O> {
         let source = waiting.source;
         self.finish(waiting, Status::Aborted);
         // Of whoever has gone it may be an old life's.
-        if self
-            .partners
-            .of(source)
-            .is_some_and(|partner| !partner.is_ghost())
-        {
+        if self.partners.living(source).is_some() {
             self.stats.malformed += 1;
             self.fail_partner(source, DownReason::Protocol(FOREIGN));
         }

@@ -594,7 +594,7 @@ impl<O: Owner> Core<O> {
         let record = ops.record_mut(place);
         let remote = record.remote;
         let partner = partners.of_mut(remote)?;
-        let tx = partner.met().map(|met| met.tx.link());
+        let tx = partner.tx().map(Tx::link);
         let mut rest = None;
         match &record.state {
             State::Queued { stand, .. } => {

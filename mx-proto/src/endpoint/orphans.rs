@@ -63,7 +63,7 @@ impl<O: Owner> Core<O> {
     /// now on, as many as may stay, if any do.
     pub(super) fn leave_orphans(&mut self, id: PartnerId) -> Option<PartnerId> {
         let room = self.config.keep_orphans.saturating_sub(self.orphans.count);
-        let partner = self.partners.of(id).filter(|partner| !partner.is_ghost())?;
+        let partner = self.partners.living(id)?;
         if room == 0 {
             return None;
         }

@@ -32,7 +32,7 @@ use crate::ids::{EndpointId, LinkId, NicId, PartnerId, RequestId};
 use crate::ops::{List, State, Strand};
 use crate::origin::Source;
 use crate::owner::Owner;
-use crate::partner::{Life, Link, LinkState, Met, Partner, Reach, Tx};
+use crate::partner::{Life, Link, LinkState, Met, Name, Partner, Reach, Tx};
 use crate::port::{Close, LinkDown};
 use crate::queues::Control;
 use crate::secret::Nonce;
@@ -54,7 +54,7 @@ impl<O: Owner> Core<O> {
         };
         if partner.met().is_some() && partner.connects.is_empty() {
             // The peer has reached us meanwhile, and nobody waits for this one any more.
-            partner.links.retain(|known| known.id != link);
+            partner.links.retain(|known| known.0 != link);
             self.errands.push(Errand::Close(link, Close::Now));
             return;
         }
@@ -75,7 +75,7 @@ impl<O: Owner> Core<O> {
             self.introductions.ask_failed(link, reason);
             return;
         };
-        partner.links.retain(|known| known.id != link);
+        partner.links.retain(|known| known.0 != link);
         let (tried, up) = (!partner.links.is_empty(), partner.link_up().is_some());
         match &mut partner.life {
             Life::Met(met) => {
@@ -111,16 +111,14 @@ impl<O: Owner> Core<O> {
     /// whoever the peer is by then.
     pub(super) fn part_from(&mut self, id: PartnerId, reason: DownReason) {
         let calls = self.partners.of(id).is_some_and(|partner| {
-            let unanswered = partner
-                .links
-                .iter()
-                .any(|link| link.state != LinkState::Met);
+            let mut links = partner.links.iter();
+            let unanswered = links.any(|link| link.1 != LinkState::Met);
             partner.met().is_some() && unanswered && !partner.connects.is_empty()
         });
         if !calls {
             return self.fail_partner(id, reason);
         }
-        if let Some(next) = self.begin_anew(id, reason, |link| link.state != LinkState::Met)
+        if let Some(next) = self.begin_anew(id, reason, |link| link.1 != LinkState::Met)
             && let Some(link) = self.partners.of(next).and_then(Partner::link_up)
         {
             self.introduce_all(next, link);
@@ -161,11 +159,11 @@ impl<O: Owner> Core<O> {
         let over = old.met().map(|was| (was.session, was.epoch));
         let (kept, gone): (SmallVec<[Link; 1]>, SmallVec<[Link; 1]>) =
             old.links.into_iter().partition(leads_on);
-        for link in &kept {
-            self.errands.push(Errand::Bind(link.id, next.to_word()));
+        for (link, _) in &kept {
+            self.errands.push(Errand::Bind(*link, next.to_word()));
         }
-        for link in gone {
-            self.errands.push(Errand::Close(link.id, Close::Flush));
+        for (link, _) in gone {
+            self.errands.push(Errand::Close(link, Close::Flush));
         }
         let partner = self.partners.of_mut(next)?;
         partner.life = Life::Calling { over };
@@ -195,7 +193,7 @@ impl<O: Owner> Core<O> {
         };
         let mut header = Header::new(wire::Kind::Connect, connect.to_word(), manner as u32);
         header.terms.credit = partner.opening;
-        let mut hello = self.hello(Some(id), key, Some(partner.name));
+        let mut hello = self.hello(partner.epoch, key, Some(partner.name));
         if !self.trusts(link, id) {
             hello = self.say(link, hello);
         }
@@ -204,10 +202,7 @@ impl<O: Owner> Core<O> {
 
     /// `name`: whom it is for. Whoever has not proven its name is told nothing that only the owner of
     /// that name may know.
-    fn hello(&self, to: Option<PartnerId>, key: u32, name: Option<(NicId, EndpointId)>) -> Hello {
-        let epoch = to
-            .and_then(|id| self.partners.of(id))
-            .map_or(0, |partner| partner.epoch);
+    fn hello(&self, epoch: u16, key: u32, name: Option<Name>) -> Hello {
         Hello {
             version: VERSION,
             epoch,
@@ -354,7 +349,7 @@ impl<O: Owner> Core<O> {
     fn reply_known(&mut self, link: LinkId, connect: u64, epoch: u16, to: &Hello) {
         let mut header = Header::new(wire::Kind::Reply, connect, epoch.into());
         header.aux = REPLY_KNOWN;
-        let hello = self.hello(None, 0, Some(to.identity.name()));
+        let hello = self.hello(0, 0, Some(to.identity.name()));
         self.send_session(None, link, header, &hello.emit(), After::Open);
     }
 
@@ -429,10 +424,8 @@ impl<O: Owner> Core<O> {
         };
         self.errands.push(Errand::Bind(link, id.to_word()));
         self.session_out.keep_open(link);
-        self.partners.of_mut(id)?.links.push(Link {
-            id: link,
-            state: LinkState::Met,
-        });
+        let links = &mut self.partners.of_mut(id)?.links;
+        links.push((link, LinkState::Met));
         Some(id)
     }
 
@@ -461,7 +454,7 @@ impl<O: Owner> Core<O> {
             Some(_) if same_name && !same => self.another_life(link, id, met_here),
             Some(_) if met_here => self.violation(link, id.to_word(), what),
             _ if over => self.leave_link(link, id),
-            Some(_) => return self.begin_anew(id, DownReason::Disconnected, |l| l.id == link),
+            Some(_) => return self.begin_anew(id, DownReason::Disconnected, |of| of.0 == link),
             None => return self.resolve(link, id, hello),
         }
         None
@@ -661,8 +654,8 @@ impl<O: Owner> Core<O> {
             .of(id)
             .is_some_and(|partner| partner.met().is_none() && partner.connects.is_empty());
         if unwanted && let Some(partner) = self.dissolve(id, Status::Unreachable, false) {
-            for link in &partner.links {
-                self.errands.push(Errand::Close(link.id, Close::Now));
+            for (link, _) in &partner.links {
+                self.errands.push(Errand::Close(*link, Close::Now));
             }
         }
     }
@@ -675,11 +668,10 @@ impl<O: Owner> Core<O> {
         status: Status,
         after: After,
     ) {
-        let partner = to
-            .filter(|_| status == Status::Success)
-            .and_then(|id| self.partners.of(id));
-        let name = partner.map(|partner| partner.name);
-        let hello = self.hello(to, 0, name);
+        let partner = to.and_then(|id| self.partners.of(id));
+        let epoch = partner.map_or(0, |partner| partner.epoch);
+        let partner = partner.filter(|_| status == Status::Success);
+        let hello = self.hello(epoch, 0, partner.map(|partner| partner.name));
         let mut header = Header::new(wire::Kind::Reply, connect, 0);
         header.aux = reply_code(status);
         header.terms.credit = partner.map_or(0, |partner| partner.opening);

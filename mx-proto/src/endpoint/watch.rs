@@ -26,7 +26,7 @@ use super::deadlines::Deadline;
 use super::{Core, Endpoint, Errand};
 use crate::ids::PartnerId;
 use crate::owner::Owner;
-use crate::partner::Met;
+use crate::partner::Life;
 use crate::port::{LinkDown, Port};
 use crate::status::DownReason;
 use crate::time::{Clock, Instant};
@@ -61,19 +61,36 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// A step has ended, which was to be at `due`.
     pub(super) fn end_step(&mut self, id: PartnerId, due: Instant, now: Instant) {
-        let Some(met) = self.core.partners.met_mut(id) else {
+        let Self { port, core, .. } = self;
+        let Some(partner) = core.partners.of_mut(id) else {
+            return;
+        };
+        let idle = partner.kin.is_empty() && partner.connects.is_empty();
+        let Life::Met(met) = &mut partner.life else {
             return;
         };
         met.step = None;
-        if met.silent == 0 {
-            return self.core.next_step(id, due, now);
+        if met.silent > 0 {
+            let link = met.tx.link();
+            if idle {
+                return core.errands.push(Errand::Watch(link, false));
+            }
+            let began = due.before(core.watch.step.unwrap_or_default());
+            if port.heard_at(link).is_some_and(|at| at >= began) {
+                met.silent = 0;
+            }
         }
-        let began = due.before(self.core.watch.step.unwrap_or_default());
-        let heard_at = self.port.heard_at(met.tx.link());
-        if heard_at.is_some_and(|at| at >= began) {
-            met.silent = 0;
+        match u32::from(met.silent) {
+            LOST => {
+                core.stats.silenced += 1;
+                return core.fail_partner(id, DownReason::Link(LinkDown::TimedOut));
+            }
+            PING if partner.standing(wire::Kind::Ping).is_none() => {
+                core.push_control(id, wire::Header::new(wire::Kind::Ping, 0, 0), &[]);
+            }
+            _ => {}
         }
-        self.core.on_silence(id, due, now);
+        core.next_step(id, due, now);
     }
 }
 
@@ -101,31 +118,6 @@ impl<O: Owner> Core<O> {
         let end = began.after(step).up_to(step / PARTS);
         met.silent += 1;
         met.step = Some(self.wheel.set(now, end, Deadline::Silence(id)));
-    }
-
-    /// A step has ended in which no packet came from a partner.
-    fn on_silence(&mut self, id: PartnerId, due: Instant, now: Instant) {
-        let Some(partner) = self.partners.of_mut(id) else {
-            return;
-        };
-        let Some(Met { tx, silent, .. }) = partner.met() else {
-            return;
-        };
-        if partner.kin.is_empty() && partner.connects.is_empty() {
-            self.errands.push(Errand::Watch(tx.link(), false));
-            return;
-        }
-        match u32::from(*silent) {
-            LOST => {
-                self.stats.silenced += 1;
-                return self.fail_partner(id, DownReason::Link(LinkDown::TimedOut));
-            }
-            PING if partner.standing(wire::Kind::Ping).is_none() => {
-                self.push_control(id, wire::Header::new(wire::Kind::Ping, 0, 0), &[]);
-            }
-            _ => {}
-        }
-        self.next_step(id, due, now);
     }
 
     /// The partner wants to know whether we are there, and says which question that is. One answer at a
