@@ -308,20 +308,22 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline]
     pub fn progress(&mut self) -> bool {
         let busy = self.endpoint.progress();
-        let todo = busy
-            || self.endpoint.looked_around()
-            || self.endpoint.owner().has_todo()
-            || !self.line.is_empty();
-        todo && self.follow_up(busy)
+        let todo = self.endpoint.owner().has_todo() || !self.line.is_empty();
+        (busy || todo || self.endpoint.looked_around()) && self.follow_up(busy, todo)
     }
 
     /// What comes after a call of the endpoint, if there is anything. `busy`: it has found something.
+    /// `todo`: there is something to drain.
     #[inline(never)]
-    fn follow_up(&mut self, mut busy: bool) -> bool {
+    fn follow_up(&mut self, mut busy: bool, todo: bool) -> bool {
         if busy {
             self.watch_memory();
         }
-        busy |= self.drain_within(self.settings.poll);
+        if todo {
+            busy |= self.drain_within(self.settings.poll);
+        } else {
+            self.endpoint.owner_mut().ended.clear();
+        }
         if self.inbox().wants_more() {
             busy |= self.pick_up();
         }
