@@ -107,6 +107,14 @@ pub struct Post {
     pub context: i64,
 }
 
+impl Post {
+    /// Its bytes, which are an operation's from now on.
+    #[inline]
+    pub(crate) fn take_memory(&mut self) -> UserMemory {
+        std::mem::replace(&mut self.memory, UserMemory::empty())
+    }
+}
+
 /// What became of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Posted {
@@ -373,6 +381,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let op = self.find(id, context)?;
         let (host, ops) = self.endpoint.split();
         Ok(host.take(ops, op))
+    }
+
+    /// Are there completed operations in a context?
+    #[inline]
+    pub fn has_done(&self, context: i64) -> bool {
+        self.endpoint.owner().done_waiting(context as usize) != 0
     }
 
     /// The oldest completed operation of a context.
