@@ -173,7 +173,7 @@ impl<O: Owner> Core<O> {
     }
 
     /// A message of `source` takes no more room here.
-    #[inline]
+    #[inline(always)]
     pub(super) fn consumed(&mut self, source: PartnerId, paid: Paid) {
         let Self { partners, flow, .. } = self;
         let Some(partner) = partners.of_mut(source) else {

@@ -753,7 +753,7 @@ pub(super) const FOREIGN: &str = "a message that a receive from somebody else ac
 impl<O: Owner> Core<O> {
     /// The oldest posted receive that accepts a message. One that is for another remote's messages stays
     /// where it is.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find_receive(&mut self, from: PartnerId, bits: MatchBits) -> Found {
         let Some(id) = self.posted.take(&mut self.ops, bits) else {
             return Found::Nothing;

@@ -220,7 +220,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Takes in what has arrived and gives out what can go. Returns true when anything happened.
     /// Never blocks. While a message is [undecided](Self::undecided) it does nothing.
-    #[inline]
+    #[inline(always)]
     pub fn progress(&mut self) -> bool {
         if !self.core.undecided.is_empty() {
             return false;
@@ -509,6 +509,7 @@ impl<O: Owner> Core<O> {
     }
 
     /// An operation, which is no connect, is with a partner from now on.
+    #[inline]
     fn befriend(&mut self, id: RequestId, remote: PartnerId) {
         let Self { ops, partners, .. } = self;
         ops.record_mut(id.index()).remote = remote;
@@ -518,6 +519,7 @@ impl<O: Owner> Core<O> {
     }
 
     /// The opposite.
+    #[inline]
     fn estrange(&mut self, id: RequestId) {
         let Self { ops, partners, .. } = self;
         let record = ops.record_mut(id.index());

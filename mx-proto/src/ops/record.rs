@@ -26,6 +26,7 @@ use crate::port::RemoteKey;
 use crate::queues::Stand;
 use crate::timeouts::Patience;
 use crate::timer::TimerId;
+use std::mem::ManuallyDrop;
 use std::num::{NonZeroU32, NonZeroU64};
 
 /// The other side of an operation that never had one.
@@ -65,8 +66,9 @@ pub(crate) enum Turn {
     Copied,
 }
 
-/// What an operation is doing.
+/// What an operation is doing. Its tag has a byte of its own, and nothing has to be worked out to compare it.
 #[derive(Debug)]
+#[repr(u8)]
 pub(crate) enum State<M> {
     /// There is none.
     Free,
@@ -255,6 +257,13 @@ impl<M> Record<M> {
 }
 
 impl<M> State<M> {
+    /// Is another one from now on. Only for one that has nothing to let go of: nobody looks for that here.
+    #[inline]
+    pub(super) fn begin(&mut self, next: Self) {
+        let before = ManuallyDrop::new(std::mem::replace(self, next));
+        debug_assert!(matches!(*before, Self::Free | Self::Done));
+    }
+
     #[inline]
     pub(crate) fn memory(&self) -> Option<&M> {
         match self {

@@ -16,7 +16,6 @@ fn begin() -> (Pair, PartnerId, PartnerId) {
     let mut pair = Pair::with_inbox(LARGE as u32);
     let (b, a) = connected(&mut pair);
     pair.b.owner_mut().asked.clear();
-    pair.b.owner_mut().heard.clear();
     (pair, b, a)
 }
 
