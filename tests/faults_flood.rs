@@ -3,7 +3,7 @@
 mod sim;
 
 use bmi_mx::match_layout::{MessageType, VERSION, bits};
-use bmi_mx::peer::handshake::{ConnReq, Extension};
+use bmi_mx::peer::handshake::ConnReq;
 use mx_sim::Profile;
 use sim::Rig;
 use std::time::Duration;
@@ -51,7 +51,7 @@ fn acknowledgements_nobody_takes_do_not_pile_up() {
     let mut rig = Rig::new(2);
     let (server, client) = (rig.add(Profile::default()), rig.add(Profile::default()));
     let stranger = deaf_stranger(&mut rig, server);
-    let body = ConnReq::emit("mx://deaf:0:7", Extension::default());
+    let body = ConnReq::emit("mx://deaf:0:7");
     let request = bits(MessageType::ConnReq, 5, VERSION).0;
     let most = flood(&mut rig, server, stranger, request, &body);
     assert!((1..=3).contains(&most), "{most} operations");

@@ -8,7 +8,7 @@ use bmi_mx::match_layout::{
     Fields, MessageType, PEER_ID_MAX, Refusal, VERSION, bits, refusal_bits,
 };
 use bmi_mx::method::PostKind;
-use bmi_mx::peer::handshake::{ConnReq, Extension};
+use bmi_mx::peer::handshake::ConnReq;
 use bmi_mx::peer::state::State;
 use mx_sim::{Profile, Rng, seeds};
 use sim::Rig;
@@ -263,7 +263,7 @@ fn fault_10_a_peer_leaves_disconnect_by_itself_and_the_next_post_connects() {
 
 #[test]
 fn faults_12_and_13_nonsense_in_a_connection_request_is_refused_with_a_reason() {
-    let good = ConnReq::emit("mx://good:1", Extension::default());
+    let good = ConnReq::emit("mx://good:1");
     let cases: [(u64, Vec<u8>, Refusal); 7] = [
         (request(1, 0x101), good.clone(), Refusal::Version),
         (request(1, 0), good.clone(), Refusal::Version),

@@ -13,7 +13,7 @@ mod random;
 mod sim;
 
 use bmi_mx::match_layout::{MessageType, VERSION, bits};
-use bmi_mx::peer::handshake::{ConnReq, Extension};
+use bmi_mx::peer::handshake::ConnReq;
 use bmi_mx::peer::state::{MOVES, Move, Name};
 use bmi_mx_torture::{Step, shrink};
 use mx_sim::{Profile, World};
@@ -179,7 +179,7 @@ fn a_stranger_asks_twice() {
     rig.run("the transport connect", |rig| {
         rig.peek_stranger(stranger).connected.is_some()
     });
-    let body = ConnReq::emit("mx://stranger:0:1", Extension::default());
+    let body = ConnReq::emit("mx://stranger:0:1");
     for id in [5, 6] {
         let request = bits(MessageType::ConnReq, id, VERSION).0;
         rig.stranger(stranger).send(request, &body);

@@ -19,8 +19,9 @@ use mx_proto::ops::{Chunks, Ops};
 use mx_proto::owner::Queue;
 use mx_proto::port::{HEADER_LEN, HeaderBytes, LinkDown};
 use mx_proto::{
-    Arrival, Config, Decision, Deferred, Down, EndpointId, LinkId, MatchBits, MatchMask, NicId,
-    Outcome, Owner, PartnerId, Posted, Received, RequestId, Route, SendMode, Status, Verdict,
+    Arrival, Config, Decision, Deferred, Down, EndpointId, InboxStats, LinkId, MatchBits,
+    MatchMask, NicId, Outcome, Owner, PartnerId, Posted, Received, RequestId, Route, SendMode,
+    Status, Verdict,
 };
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -78,8 +79,8 @@ struct Host {
     ends: Queue<Buffer>,
     how: u8,
     buffers: Rc<()>,
-    /// Receives that it has begun, whose ends will come.
-    begun: usize,
+    /// Turns of which a message can be had, or could before it was forgotten.
+    ready: usize,
 }
 
 impl Owner for Host {
@@ -99,31 +100,27 @@ impl Owner for Host {
         self.ends.has_news()
     }
 
-    fn arrived<B: Source + ?Sized>(
-        &mut self,
-        arrival: &Arrival,
-        body: Option<&B>,
-    ) -> Verdict<Buffer> {
+    fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
         assert!(body.is_none_or(|body| body.len() == arrival.length as usize));
         match self.how % 4 {
             0 => Verdict::Continue,
             1 => Verdict::Finished,
             2 => Verdict::Defer,
-            _ if self.begun >= POSTED_MAX => Verdict::Finished,
-            _ => {
-                self.begun += 1;
-                let len = (arrival.length as usize).min(30_000);
-                Verdict::Receive {
-                    memory: within(0, || Buffer::new(len, &self.buffers)),
-                    context: HANDLED,
-                }
-            }
+            _ => Verdict::Inbox {
+                turn: u32::from(self.how / 4 % 4),
+            },
         }
     }
-}
 
-/// The context of receives that the handler began.
-const HANDLED: u64 = u64::MAX;
+    fn memory(&mut self, len: usize) -> Option<Buffer> {
+        let there = self.how < 240;
+        there.then(|| within(0, || Buffer::new(len, &self.buffers)))
+    }
+
+    fn ready(&mut self, _: u32) {
+        self.ready += 1;
+    }
+}
 
 impl World {
     fn new(flags: u8) -> Self {
@@ -131,7 +128,7 @@ impl World {
             ends: Queue::default(),
             how: 0,
             buffers: Rc::new(()),
-            begun: 0,
+            ready: 0,
         };
         let (wire, endpoint) = begin(|| config(flags), host);
         let mut world = Self {
@@ -179,7 +176,12 @@ impl World {
             7 => {
                 let (bits, mask) = (input.byte() % 4, input.byte() % 4);
                 let len = input.choose(&[0, 1, 100, 4096, 8192, 20_000, 50_000]);
-                self.recv(u64::from(bits & mask), u64::from(mask), len, input.byte());
+                let flags = input.byte();
+                if flags & 2 == 0 {
+                    self.recv(u64::from(bits & mask), u64::from(mask), len, flags);
+                } else {
+                    self.take(flags >> 2);
+                }
             }
             8 => self.cancel(input),
             9 => {
@@ -233,12 +235,8 @@ impl World {
 
     fn collect(&mut self) {
         while let Some(done) = within(1, || self.endpoint.owner_mut().ends.next_completion()) {
-            if done.context == HANDLED {
-                self.endpoint.owner_mut().begun -= 1;
-            } else {
-                let was = self.pending.remove(&done.request.to_word());
-                assert!(was, "an end of what was not under way: {done:?}");
-            }
+            let was = self.pending.remove(&done.request.to_word());
+            assert!(was, "an end of what was not under way: {done:?}");
             assert!(done.transferred <= done.length || done.status != Status::Success);
             self.meet(done.partner);
         }
@@ -326,6 +324,18 @@ impl World {
         if let Ok(Posted::Pending(request)) = posted {
             self.know(request);
         }
+    }
+
+    /// Takes a message that is for whoever asks, or takes turns for others.
+    fn take(&mut self, flags: u8) {
+        let (one, other) = (u32::from(flags / 4 % 4), u32::from(flags / 16 % 4));
+        within(1, || match flags % 4 {
+            0 => drop(self.endpoint.next_message()),
+            1 => drop(self.endpoint.next_of(one)),
+            2 => self.endpoint.rename_messages(one, other),
+            _ => self.endpoint.forget_messages(one),
+        });
+        self.collect();
     }
 
     fn recv(&mut self, bits: u64, mask: u64, len: usize, flags: u8) {
@@ -512,17 +522,18 @@ impl Program for World {
         assert!(self.endpoint.partners() <= PARTNERS + 8);
         assert!(self.endpoint.unexpected_bytes() <= UNEXPECTED);
         let buffers = Rc::strong_count(&self.endpoint.owner().buffers) - 1;
+        let inbox = self.endpoint.inbox_stats();
+        let (requests, messages) = (self.endpoint.requests(), inbox.messages);
         assert!(
-            buffers <= self.endpoint.requests(),
-            "{buffers} buffers for {} requests",
-            self.endpoint.requests()
+            buffers <= requests + messages,
+            "{buffers} buffers for {requests} requests and {messages} messages"
         );
+        assert!(inbox.bytes + self.endpoint.unexpected_bytes() <= UNEXPECTED);
         assert_eq!(
-            self.endpoint.requests(),
-            self.pending.len() + self.endpoint.owner().begun,
-            "{:?}, {} begun by the handler",
-            self.pending,
-            self.endpoint.owner().begun
+            requests,
+            self.pending.len() + inbox.fetching,
+            "{:?}, {inbox:?}",
+            self.pending
         );
     }
 
@@ -533,6 +544,12 @@ impl Program for World {
         }
         within(1, || self.endpoint.close());
         self.collect();
+        self.endpoint.owner_mut().how = 0;
+        for turn in 0..4 {
+            while within(1, || self.endpoint.next_of(turn)).is_some() {}
+        }
+        assert_eq!(self.endpoint.inbox_stats(), InboxStats::default());
+        assert_eq!(self.endpoint.unexpected_usage().0, 0, "credits of nobody");
         assert!(
             self.pending.is_empty(),
             "without an end: {:?}",

@@ -80,7 +80,7 @@ impl Owner for Host {
         self.ends.has_news()
     }
 
-    fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, _: Option<&B>) -> Verdict<Buffer> {
+    fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, _: Option<&B>) -> Verdict {
         let number = arrival.identity.endpoint.0;
         assert!(
             !self.secret || number >= RIGHTFUL.into(),

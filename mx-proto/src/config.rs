@@ -23,6 +23,10 @@ pub struct Config {
     /// Credits one partner is lent of that at first while there is much room: it can send so much
     /// before anybody has taken anything.
     pub first_loan: u16,
+    /// Bytes of the largest message of the [inbox](crate::Verdict::Inbox) that is fetched when it was only
+    /// offered. So much of `unexpected_bytes` is never lent, an eighth at least and seven at most; a
+    /// message that is larger than that is thrown away.
+    pub fetched_max: u32,
     /// How long a connect, or a transfer whose message has been matched, may go without any
     /// progress, until [`crate::Endpoint::set_request_timeout`] says otherwise. `None`: for ever,
     /// and so are spans of more than 49 days. 20 s is what the C method sets.
@@ -77,7 +81,7 @@ impl Config {
     pub(crate) fn flow(&self) -> flow::Settings {
         flow::Settings {
             bytes: self.unexpected_bytes,
-            largest: 0,
+            largest: self.fetched_max,
             first: self.first_loan,
             source_share: self.source_share,
         }
@@ -106,6 +110,7 @@ impl Default for Config {
             eager_max: 32 * 1024,
             unexpected_bytes: 64 << 20,
             first_loan: flow::FIRST,
+            fetched_max: 0,
             request_timeout: Some(Duration::from_secs(20)),
             waiting_timeout: None,
             peer_timeout: Some(Duration::from_secs(20)),

@@ -124,8 +124,8 @@ pub struct Arrival {
 }
 
 /// What is to become of an [`Arrival`].
-#[derive(Debug)]
-pub enum Verdict<M, W = u64> {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
     /// It waits for a receive as an unexpected message.
     Continue,
     /// It has been consumed, or nobody wants it.
@@ -134,13 +134,27 @@ pub enum Verdict<M, W = u64> {
     /// taken in; what the same poll still brings is deferred as well, without asking, so that it does
     /// not overtake this one, even if there is a receive for it.
     Defer,
-    /// It is to be received into `memory`; the completion of an operation with this word follows.
-    Receive {
-        /// The buffer.
-        memory: M,
-        /// The owner's word for the operation.
-        context: W,
+    /// It is for whoever asks with [`crate::Endpoint::next_message`], whole: one that is only offered is
+    /// fetched first. One that is larger than anything that is fetched
+    /// ([`Config::fetched_max`](crate::Config::fetched_max)) is thrown away.
+    Inbox {
+        /// Among which others it has its turn: a small number. 0 is the owner's own, for messages that
+        /// it asks for with [`crate::Endpoint::next_of`].
+        turn: u32,
     },
+}
+
+/// A message that is handed out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message<M> {
+    /// The turn that it was for.
+    pub turn: u32,
+    /// Who sent it. Stale if that has gone meanwhile.
+    pub source: PartnerId,
+    /// Its match bits.
+    pub bits: MatchBits,
+    /// All of its bytes.
+    pub memory: M,
 }
 
 /// A message that waits for a [`Decision`]. It has to come back to [`crate::Endpoint::decide`]: the

@@ -7,7 +7,7 @@
 //!        v                                                   |
 //!  +-- endpoint ------------------------------------------------------+
 //!  |  partners (sessions, credits, pending queue)   ops               |
-//!  |  matching (posted, unexpected)                 timers            |
+//!  |  matching (posted, unexpected)   inbox         timers            |
 //!  +-----------------------------|------------------------------------+
 //!                                v  wire
 //!                           trait Port  (local, tcp, simulator, ...)
@@ -23,6 +23,7 @@ mod endpoint;
 mod event;
 pub mod flow;
 pub mod ids;
+mod inbox;
 mod matching;
 pub mod memory;
 pub mod moves;
@@ -47,13 +48,15 @@ pub mod wire;
 
 pub use config::{Config, Key, Place};
 pub use endpoint::{Account, Endpoint, PostError, Posted, Received, Reminder, SendMode};
-pub use event::{Arrival, Completion, Decision, Deferred, Down, Identity, Outcome, Verdict};
+pub use event::{
+    Arrival, Completion, Decision, Deferred, Down, Identity, Message, Outcome, Verdict,
+};
 pub use ids::{
     EndpointId, LinkId, MatchBits, MatchMask, NicId, PartnerId, RequestId, Route, SessionId, Target,
 };
 pub use matching::{EntryId, MatchIndex};
 pub use memory::{Memory, Source};
 pub use owner::Owner;
-pub use stats::Stats;
+pub use stats::{InboxStats, Stats};
 pub use status::{DownReason, Kind, Status};
 pub use time::{Clock, Instant};

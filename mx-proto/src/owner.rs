@@ -3,7 +3,7 @@
 //! ```text
 //!   Owner ---- send recv end connect progress ----> Endpoint
 //!     ^                                                |
-//!     '-- completed down arriving arrived departed due -'
+//!     '-- completed down arrived memory ready due ------'
 //! ```
 //!
 //! The endpoint owns it and tells it what happens, in the call in which it happens: also in one that
@@ -56,11 +56,18 @@ pub trait Owner: Sized {
 
     /// No posted receive accepts a message. `body` is there for messages that came with their data,
     /// not for offered ones.
-    fn arrived<B: Source + ?Sized>(
-        &mut self,
-        arrival: &Arrival,
-        body: Option<&B>,
-    ) -> Verdict<Self::Memory, Self::Word>;
+    fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict;
+
+    /// Memory of `len` bytes for a message of the [inbox](Verdict::Inbox). `None`: there is none now; it
+    /// is asked again.
+    fn memory(&mut self, _len: usize) -> Option<Self::Memory> {
+        None
+    }
+
+    /// A message of this turn can be had from the inbox: told once for each that can, and could not
+    /// before.
+    #[inline]
+    fn ready(&mut self, _turn: u32) {}
 
     /// A send that [waited for its turn](crate::Endpoint::is_queued) does so no more, whatever became
     /// of it.
@@ -144,7 +151,7 @@ impl<M: Memory + fmt::Debug> Owner for Queue<M> {
         self.keep_down(down);
     }
 
-    fn arrived<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict<M> {
+    fn arrived<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict {
         Verdict::Continue
     }
 

@@ -1,4 +1,4 @@
-//! Counters of one endpoint: always on, never reset.
+//! Counters of one endpoint: always on, never reset; and what there is of messages for whoever asks.
 
 /// How often what happened.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -43,4 +43,19 @@ pub struct Stats {
     pub silenced: u64,
     /// Requests that ran into their time-out.
     pub timeouts: u64,
+}
+
+/// What there is in the inbox.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct InboxStats {
+    /// Messages that are here, whether they can be had or wait for one before them.
+    pub messages: usize,
+    /// Bytes of these, and of those that are being fetched.
+    pub bytes: usize,
+    /// Messages that are being fetched.
+    pub fetching: usize,
+    /// Turns that wait for room to fetch a message.
+    pub waiting: usize,
+    /// Credits that were drawn for messages that are being fetched or have been, and are here.
+    pub drawn: u32,
 }

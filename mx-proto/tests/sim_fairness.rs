@@ -143,15 +143,16 @@ impl Owner for Desk {
         self.queue.has_news()
     }
 
-    fn arrived<B: Source + ?Sized>(&mut self, it: &Arrival, _: Option<&B>) -> Verdict<Buffer> {
+    fn arrived<B: Source + ?Sized>(&mut self, it: &Arrival, _: Option<&B>) -> Verdict {
         if it.bits == REQUEST {
             self.waiting.push(it.source);
             return Verdict::Finished;
         }
-        Verdict::Receive {
-            memory: Buffer::new(vec![0; it.length as usize]),
-            context: 9,
-        }
+        Verdict::Inbox { turn: 1 }
+    }
+
+    fn memory(&mut self, len: usize) -> Option<Buffer> {
+        Some(Buffer::new(vec![0; len]))
     }
 }
 
@@ -183,6 +184,7 @@ impl Drive for Server {
         }
         let before = self.packets();
         self.node.progress();
+        while self.node.next_message().is_some() {}
         for source in std::mem::take(&mut self.node.owner_mut().waiting) {
             let answer = Buffer::new(vec![3; 8]);
             let sent = self

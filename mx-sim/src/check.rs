@@ -118,6 +118,8 @@ pub struct Book {
     receipts: HashMap<(LifeId, LifeId), Vec<Receipt>>,
     /// Serial last shown to the handler, by receiver, sender and bits.
     shown: HashMap<(LifeId, LifeId, u64), Serial>,
+    /// Serial last taken out of the inbox, by receiver and sender.
+    taken: HashMap<(LifeId, LifeId), Serial>,
     /// Receivers from which a message was withdrawn: a receive may have been put back, so the order
     /// of their receives says nothing any more.
     withdrawn: BTreeSet<LifeId>,
@@ -368,6 +370,21 @@ impl Book {
             "message {serial} came after {before:?}"
         );
         serial
+    }
+
+    /// A message was taken out of the inbox of `to`, where each sender's have their turn.
+    pub fn taken(&mut self, to: LifeId, from: LifeId, bits: MatchBits, bytes: &[u8]) {
+        let serial = self.identify(to, Some(from), bits, bytes.len(), bytes);
+        self.arrived(serial);
+        if bytes.len() < SERIAL_LEN {
+            // One of several that look alike.
+            return;
+        }
+        let before = self.taken.insert((to, from), serial);
+        assert!(
+            before.is_none_or(|before| before < serial),
+            "message {serial} was taken after {before:?}"
+        );
     }
 
     /// A receive that had been posted as number `posted` of its life with `selector` has completed

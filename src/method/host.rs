@@ -92,11 +92,10 @@ impl Host {
         }
     }
 
-    /// Something waits to be looked at; `due` is looked at by itself.
+    /// Something waits to be looked at.
     #[inline]
     pub(super) fn has_todo(&self) -> bool {
-        let ended = !(self.ends.is_empty() && self.downs.is_empty() && self.todo.is_empty());
-        ended || self.arrivals.has_todo()
+        self.has_news() || self.arrivals.has_todo()
     }
 
     /// The operation that the host calls so, unless it is over and has been handed out.
@@ -203,7 +202,9 @@ impl Host {
     /// One that is none of the host's is over.
     #[cold]
     fn on_own(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
-        if let Some(word) = ops.word(op) {
+        if let Some(word) = ops.word(op)
+            && word.role != Role::Nobody
+        {
             let end = End {
                 op,
                 role: word.role,

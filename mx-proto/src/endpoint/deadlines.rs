@@ -6,6 +6,7 @@
 //!   claims that are asked  --+--> wheel --> expire, when everything is looked at
 //!   old lives that are     --+
 //!   epochs of flow control --+
+//!   memory for the inbox   --+
 //!   what the owner set     --'
 //! ```
 //!
@@ -42,6 +43,8 @@ pub(super) enum Deadline {
     Doubt(PartnerId),
     /// An epoch of flow control has lasted long enough.
     Epoch,
+    /// There was no memory for a message of the inbox.
+    Memory,
     /// The owner's own.
     Owner(u64),
 }
@@ -79,6 +82,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 Deadline::Asking(ours) => self.core.introductions.note(Due::Asked(ours, None)),
                 Deadline::Doubt(old) => self.core.introductions.note(Due::Answered(old, false)),
                 Deadline::Epoch => self.core.end_epoch(now),
+                Deadline::Memory => self.core.ask_again(),
                 Deadline::Owner(word) => {
                     busy = true;
                     self.core.owner.due(word);

@@ -256,8 +256,9 @@ impl<O: Owner> Core<O> {
     }
 
     /// The account of a partner that goes is closed. What it has left here stays as messages of a
-    /// ghost, if `keep` and if there is room, or goes.
+    /// ghost, if `keep` and if there is room, or goes; what is in the inbox stays, if it is whole.
     pub(super) fn close_account(&mut self, id: PartnerId, keep: bool) {
+        let in_slots = self.bequeath(id);
         let ghost = if keep { self.leave_orphans(id) } else { None };
         for waiting in self.unexpected.forget(id, |_| true) {
             self.drop_waiting(id, &waiting);
@@ -285,10 +286,13 @@ impl<O: Owner> Core<O> {
         if partner.gone {
             return;
         }
-        if !flow.close(partners, id.index())
-            && let Some(ghost) = ghost
-        {
-            self.empty_slots(ghost);
+        if !flow.close(partners, id.index()) {
+            if let Some(ghost) = ghost {
+                self.empty_slots(ghost);
+            }
+            for place in in_slots {
+                self.leave_out(place);
+            }
         }
     }
 

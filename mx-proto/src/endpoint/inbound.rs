@@ -12,7 +12,7 @@
 use super::commands::inbound_status;
 use super::introductions::UNASKED;
 use super::outbound::{notify_code, notify_status};
-use super::{Core, reader};
+use super::{Core, Named, reader};
 use crate::event::{Arrival, Outcome, Verdict};
 use crate::flow::{self, CREDIT};
 use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId};
@@ -33,11 +33,11 @@ pub(super) struct Inbound<'a, O: Owner, C> {
 }
 
 /// What becomes of a message that has come.
-enum Fate<M, W> {
+enum Fate {
     /// It goes into this receive.
     Posted(RequestId),
     /// No receive accepts it: what the owner says, or that it has to wait for its turn.
-    Judged(Verdict<M, W>),
+    Judged(Verdict),
     /// Its sender's session is over, and it is dropped.
     Over,
 }
@@ -301,14 +301,8 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             }
             Fate::Over => return,
             Fate::Judged(Verdict::Finished) => return self.core.consumed(from, paid),
-            Fate::Judged(Verdict::Receive { memory, context }) => {
-                let state = State::Pulling(Pulling::new(memory, (0, None), bits, len, None));
-                let timeouts = self.core.timeouts;
-                let Some(id) = self.core.ops.add(context, bits, timeouts, state) else {
-                    return self.core.out_of_room(link, from);
-                };
-                self.core.consumed(from, paid);
-                return self.core.fill_receive(id, from, bits, body);
+            Fate::Judged(Verdict::Inbox { turn }) => {
+                return self.core.put_in(turn, (from, bits), paid, body);
             }
             Fate::Judged(Verdict::Continue) => false,
             Fate::Judged(Verdict::Defer) => true,
@@ -348,14 +342,9 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                 self.core.consumed(from, paid);
                 return self.core.finish_offer(from, send_id, told);
             }
-            Fate::Judged(Verdict::Receive { memory, context }) => {
-                let pulling = Pulling::new(memory, (send_id, key), bits, header.length, None);
-                let (state, timeouts) = (State::Pulling(pulling), self.core.timeouts);
-                let Some(id) = self.core.ops.add(context, bits, timeouts, state) else {
-                    return self.core.out_of_room(link, from);
-                };
-                self.core.consumed(from, paid);
-                return self.core.begin_pull(id, from, self.clock.now());
+            Fate::Judged(Verdict::Inbox { turn }) => {
+                let what = (from, bits, header.length);
+                return self.core.put_in_offer(turn, what, paid, (send_id, key));
             }
             Fate::Judged(Verdict::Continue) => false,
             Fate::Judged(Verdict::Defer) => true,
@@ -378,7 +367,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         from: PartnerId,
         header: &Header,
         body: Option<&B>,
-    ) -> Fate<O::Memory, O::Word> {
+    ) -> Fate {
         let bits = MatchBits(header.word);
         // What has been deferred is not overtaken, by nothing.
         let defers = !self.core.undecided.is_empty();
@@ -539,7 +528,7 @@ impl<O: Owner> Core<O> {
     #[inline]
     fn has_room(&mut self) -> bool {
         !self.config.supply.is_dire() && {
-            let waiting = self.unexpected.len() + self.undecided.len();
+            let waiting = self.unexpected.len() + self.undecided.len() + self.inbox.len();
             self.messages.covers(waiting)
         }
     }
@@ -624,7 +613,7 @@ impl<O: Owner> Core<O> {
         if !reach.is_some_and(|reach| reach.remote_read) {
             pulling.key = None;
         }
-        self.pulls.insert((from, pulling.send_id), id);
+        self.names.insert((from, pulling.send_id), Named::Pull(id));
         if !self.ops.record(id.index()).from_one {
             self.befriend(id, from);
         }
@@ -696,9 +685,13 @@ impl<O: Owner> Core<O> {
         if let Some(waiting) = unmatched.or_else(|| self.undecided.withdraw(from, header.word)) {
             return self.consumed(from, waiting.paid());
         }
-        let Some(id) = self.pulls.get(&(from, header.word)).copied() else {
-            self.stats.stale += 1;
-            return;
+        let id = match self.names.get(&(from, header.word)).copied() {
+            Some(Named::Pull(id)) => id,
+            Some(Named::Inbox(place)) => return self.throw_away(place),
+            None => {
+                self.stats.stale += 1;
+                return;
+            }
         };
         if let Some(State::Pulling(pulling)) = self.ops.get_mut(id).map(|record| &mut record.state)
             && pulling.reading
@@ -724,8 +717,8 @@ impl<O: Owner> Core<O> {
         let name = (record.remote, pulling.send_id);
         record.touched = false;
         let from_one = record.from_one;
-        if self.pulls.get(&name) == Some(&id) {
-            self.pulls.remove(&name);
+        if self.names.get(&name) == Some(&Named::Pull(id)) {
+            self.names.remove(&name);
         }
         if !from_one {
             self.estrange(id);

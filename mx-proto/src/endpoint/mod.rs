@@ -8,7 +8,7 @@
 //!      Core  <----------------- inbound (Sink) <----------- Port::poll
 //!        |
 //!        +--> outbound ------------------------------------> Port::send / resume
-//!        +--> Owner: completed, down, arriving, arrived, departed
+//!        +--> Owner: completed, down, arrived, memory, ready
 //! ```
 //!
 //! Owns: operations, partners, matching, timers, the port, and its own owner, the layer above. Knows
@@ -24,6 +24,7 @@ mod deadlines;
 mod deferred;
 mod flow;
 mod inbound;
+mod inbox;
 mod introductions;
 mod orphans;
 mod outbound;
@@ -41,6 +42,7 @@ use crate::flow::Flow;
 use crate::ids::{
     EndpointId, LinkId, MatchBits, MatchMask, NicId, PartnerId, RequestId, Route, Target,
 };
+use crate::inbox::Inbox;
 use crate::matching;
 use crate::ops::{NOBODY, Ops, State, Strand};
 use crate::owner::Owner;
@@ -86,7 +88,10 @@ struct Core<O: Owner> {
     posted: matching::Posted,
     unexpected: matching::Unexpected,
     undecided: matching::Undecided,
-    /// Room for one more of the messages in these two.
+    inbox: Inbox<O::Memory>,
+    /// There is no memory for a message of the inbox: no more is asked for until that deadline.
+    starved: bool,
+    /// Room for one more of the messages in these three.
     messages: Claim,
     orphans: orphans::Orphans,
     /// The time-outs of what is posted from now on.
@@ -107,11 +112,20 @@ struct Core<O: Owner> {
     controls: usize,
     /// Memory the port still reads, and whose it is.
     held: HashMap<(LinkId, u64), RequestId, RandomState>,
-    /// Receives whose data is on its way, by its sender and the sender's name for it. Should a sender
-    /// give two messages the same name, the younger one has it.
-    pulls: HashMap<(PartnerId, u64), RequestId, RandomState>,
+    /// Receives whose data is on its way, and offers in the inbox, by the sender and its name for them.
+    /// Should a sender give two messages the same name, one of them has it.
+    names: HashMap<(PartnerId, u64), Named, RandomState>,
     errands: Vec<Errand<O::Memory>>,
     stats: Stats,
+}
+
+/// A message of which the sender has the bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Named {
+    /// They are on their way into this receive.
+    Pull(RequestId),
+    /// It is at this place of the inbox.
+    Inbox(u32),
 }
 
 /// Something the port is to be told as soon as it is not being polled.
@@ -164,6 +178,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             posted: matching::Posted::default(),
             unexpected: matching::Unexpected::default(),
             undecided: matching::Undecided::default(),
+            inbox: Inbox::default(),
+            starved: false,
             orphans: orphans::Orphans::default(),
             flow,
             epoch_ends: false,
@@ -175,7 +191,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             challenges: introductions::Challenges::default(),
             controls: 0,
             held: HashMap::default(),
-            pulls: HashMap::default(),
+            names: HashMap::default(),
             errands: Vec::new(),
             stats: Stats::default(),
         };
@@ -426,6 +442,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         busy |= self.run_errands();
         busy |= self.core.move_credits();
+        busy |= self.fetch();
         busy |= self.transmit();
         busy | self.run_errands()
     }
@@ -521,6 +538,9 @@ impl<O: Owner> Core<O> {
 
     /// Ends an operation and reports it. From here on its memory is not touched.
     fn complete(&mut self, id: RequestId, status: Status, transferred: u32) {
+        if let Some(place) = self.ops.get(id).and_then(|record| record.state.fetches()) {
+            return self.end_fetch(id, place, status);
+        }
         if let Some(outcome) = self.finish_op(id, status, transferred) {
             self.owner.completed(&mut self.ops, id, outcome);
         }
@@ -623,8 +643,8 @@ impl<O: Owner> Core<O> {
             }
             State::Pulling(pulling) => {
                 let name = (remote, pulling.send_id);
-                if self.pulls.get(&name) == Some(&id) {
-                    self.pulls.remove(&name);
+                if self.names.get(&name) == Some(&Named::Pull(id)) {
+                    self.names.remove(&name);
                 }
                 if let (Some(link), true) = (tx, pulling.reading) {
                     errands.push(Errand::Recall(link, read_token(id)));

@@ -111,6 +111,8 @@ pub struct Flow {
     ready: bool,
     /// Nobody is quiet and somebody has less than its share.
     narrowing: bool,
+    /// Credits that were asked for to fetch a message, and that there were not.
+    missing: u32,
     /// Only its counts: the balance is where it belongs.
     counts: FlowStats,
 }
@@ -131,6 +133,7 @@ impl Flow {
             expected: 0,
             ready: false,
             narrowing: false,
+            missing: 0,
             counts: FlowStats::default(),
         }
     }
@@ -255,11 +258,25 @@ impl Flow {
         borrower.on_said(terms.wanted);
     }
 
-    /// Takes credits to fetch a message that was announced; false when there are not enough. There are
-    /// when messages are taken; who asked first is to ask first then.
+    /// Is there always room in time to fetch a message for so many credits? Nothing beyond is to be
+    /// drawn: it might be waited for in vain.
+    pub fn may_draw(&self, credits: u32) -> bool {
+        credits <= self.pool.total - self.pool.lendable()
+    }
+
+    /// Credits are about to be drawn: [`Self::is_ready`] until the next [poll](Self::poll).
+    pub fn await_draw(&mut self) {
+        self.ready = true;
+    }
+
+    /// Takes credits to fetch a message; false when there are not enough. When some have come free
+    /// [`Self::is_ready`]; who asked first is to ask first then.
     pub fn draw(&mut self, credits: u32) -> bool {
         let drawn = self.pool.draw(credits);
-        self.counts.draws_refused += u64::from(!drawn);
+        let missing = if drawn { 0 } else { credits };
+        // It asks again and again.
+        self.counts.draws_refused += u64::from(missing > 0 && missing != self.missing);
+        self.missing = missing;
         drawn
     }
 

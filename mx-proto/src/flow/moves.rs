@@ -312,7 +312,7 @@ impl Flow {
 
     /// Credits have come free, or somebody wants some.
     pub(super) fn wake(&mut self) {
-        self.ready |= self.wanted > 0 || self.narrowing;
+        self.ready |= self.wanted > 0 || self.narrowing || self.missing > 0;
     }
 
     fn is_anybody_short(&self) -> bool {

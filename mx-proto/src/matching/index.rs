@@ -250,8 +250,14 @@ impl Ends {
     };
 
     /// The first, if there is one.
+    #[inline]
     pub(crate) fn oldest(self) -> Option<u32> {
         (self.oldest != NONE).then_some(self.oldest)
+    }
+
+    /// The last, if there is one.
+    pub(crate) fn youngest(self) -> Option<u32> {
+        (self.youngest != NONE).then_some(self.youngest)
     }
 }
 
@@ -302,10 +308,33 @@ impl Chains {
         }
     }
 
+    /// Another one, which is in no chain, takes the place of one.
+    pub(crate) fn replace(&mut self, ends: &mut Ends, index: u32, by: u32) {
+        let Some(&Neighbours { older, younger }) = self.0.get(index as usize) else {
+            return;
+        };
+        // Behind its predecessor, and before its successor.
+        let mut before = Ends {
+            oldest: ends.oldest,
+            youngest: older,
+        };
+        self.append(&mut before, by);
+        ends.oldest = before.oldest;
+        self.0[by as usize].younger = younger;
+        match self.0.get_mut(younger as usize) {
+            Some(behind) => behind.older = by,
+            None => ends.youngest = by,
+        }
+    }
+
     /// One chain, from its first to its last.
     pub(crate) fn walk(&self, ends: Ends) -> impl Iterator<Item = u32> {
-        let younger = |index: &u32| Some(self.after(*index)).filter(|next| *next != NONE);
-        std::iter::successors(ends.oldest(), younger)
+        std::iter::successors(ends.oldest(), |index| self.behind(*index))
+    }
+
+    /// The next one of the same chain.
+    pub(crate) fn behind(&self, index: u32) -> Option<u32> {
+        Some(self.after(index)).filter(|next| *next != NONE)
     }
 
     fn after(&self, index: u32) -> u32 {

@@ -142,6 +142,8 @@ pub(crate) struct Pulling<M> {
     pub(crate) withdrawn: bool,
     /// Where it stood among the posted receives; `None` if it was made for this very message.
     pub(crate) position: Option<Position>,
+    /// It is the endpoint's own, for the message at this place of its inbox.
+    pub(crate) inbox: Option<u32>,
 }
 
 impl Head {
@@ -175,6 +177,7 @@ impl<M: Memory> Pulling<M> {
             reading: false,
             withdrawn: false,
             position,
+            inbox: None,
         }
     }
 }
@@ -329,6 +332,15 @@ impl<M> State<M> {
     #[inline]
     pub(crate) fn is_reading(&self) -> bool {
         matches!(self, Self::Pulling(pulling) if pulling.reading)
+    }
+
+    /// The place in the inbox of the message that is being fetched, if one is.
+    #[inline]
+    pub(crate) fn fetches(&self) -> Option<u32> {
+        match self {
+            Self::Pulling(pulling) => pulling.inbox,
+            _ => None,
+        }
     }
 
     /// A send that waits for its turn.

@@ -43,7 +43,7 @@ impl<const N: u32> Owner for Resting<N> {
 
     fn down(&mut self, _: &mut Ops<Self>, _: Down) {}
 
-    fn arrived<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict<Memory> {
+    fn arrived<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict {
         Verdict::Continue
     }
 

@@ -10,7 +10,7 @@ use mx_proto::{Arrival, Config, MatchBits, MatchMask, PartnerId, Received, SendM
 const BUSY: u32 = 6;
 
 /// Has done with everything.
-fn finish(_: &Arrival) -> Verdict<Vec<u8>> {
+fn finish(_: &Arrival) -> Verdict {
     Verdict::Finished
 }
 

@@ -184,9 +184,9 @@ pub(crate) struct Desk {
 }
 
 /// What becomes of a message that no receive accepts.
-pub(crate) type Answer = fn(&Arrival) -> Verdict<Vec<u8>>;
+pub(crate) type Answer = fn(&Arrival) -> Verdict;
 
-fn keep(_: &Arrival) -> Verdict<Vec<u8>> {
+fn keep(_: &Arrival) -> Verdict {
     Verdict::Continue
 }
 
@@ -223,8 +223,12 @@ impl Owner for Desk {
         self.queue.keep_down(down);
     }
 
-    fn arrived<B: Source + ?Sized>(&mut self, it: &Arrival, _: Option<&B>) -> Verdict<Vec<u8>> {
+    fn arrived<B: Source + ?Sized>(&mut self, it: &Arrival, _: Option<&B>) -> Verdict {
         (self.answer)(it)
+    }
+
+    fn memory(&mut self, len: usize) -> Option<Vec<u8>> {
+        Some(vec![0; len])
     }
 
     fn has_news(&self) -> bool {

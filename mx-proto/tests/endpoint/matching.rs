@@ -9,7 +9,7 @@
 //! still be withdrawn. `SIM_SEED=n` repeats one sequence, `SIM_SEEDS=n` makes so many.
 
 use super::naive::{DEFER, FINISH, Message, Naive, Receive};
-use super::pair::{Pair, Shared};
+use super::pair::Pair;
 use super::{bits, connected};
 use mx_proto::{
     Arrival, Completion, Decision, Deferred, Kind, MatchMask, PartnerId, Posted, Received,
@@ -19,7 +19,7 @@ use mx_sim::{CallOff, Cancelled, Rng, seeds};
 use std::collections::BTreeMap;
 
 /// Does with a message what its bits say.
-fn by_bits(it: &Arrival) -> Verdict<Shared> {
+fn by_bits(it: &Arrival) -> Verdict {
     match it.bits.0 {
         bits if bits & DEFER != 0 => Verdict::Defer,
         bits if bits & FINISH != 0 => Verdict::Finished,

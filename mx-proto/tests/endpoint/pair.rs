@@ -29,8 +29,10 @@ pub(crate) struct Desk {
     queue: Queue<Shared>,
     /// What becomes of a message that no receive accepts.
     pub(crate) answer: Answer,
-    /// The next one is received here, instead.
-    pub(crate) buffer: Option<Shared>,
+    /// There is memory for messages of the inbox.
+    pub(crate) memory: bool,
+    /// Turns of which a message could be had.
+    pub(crate) ready: Vec<u32>,
     /// Messages that have arrived: the sender's word, match bits.
     pub(crate) heard: Vec<(u64, u64)>,
     /// Those that it was asked about: length, and the bytes that came.
@@ -39,17 +41,23 @@ pub(crate) struct Desk {
     pub(crate) departed: Vec<RequestId>,
 }
 
-pub(crate) type Answer = fn(&Arrival) -> Verdict<Shared>;
+pub(crate) type Answer = fn(&Arrival) -> Verdict;
 
-pub(crate) fn keep(_: &Arrival) -> Verdict<Shared> {
+pub(crate) fn keep(_: &Arrival) -> Verdict {
     Verdict::Continue
 }
 
-pub(crate) fn finish(_: &Arrival) -> Verdict<Shared> {
+pub(crate) fn finish(_: &Arrival) -> Verdict {
     Verdict::Finished
 }
 
-pub(crate) fn defer(_: &Arrival) -> Verdict<Shared> {
+/// For whoever asks; the turn is in the bits.
+pub(crate) fn put_in(it: &Arrival) -> Verdict {
+    let turn = (it.bits.0 >> 32) as u32 & 0xff;
+    Verdict::Inbox { turn }
+}
+
+pub(crate) fn defer(_: &Arrival) -> Verdict {
     Verdict::Defer
 }
 
@@ -58,7 +66,8 @@ impl Desk {
         Self {
             queue: Queue::default(),
             answer: keep,
-            buffer: None,
+            memory: true,
+            ready: Vec::new(),
             heard: Vec::new(),
             asked: Vec::new(),
             departed: Vec::new(),
@@ -97,24 +106,22 @@ impl Owner for Desk {
         self.heard.push((source_context, bits.0));
     }
 
-    fn arrived<B: mx_proto::Source + ?Sized>(
-        &mut self,
-        it: &Arrival,
-        body: Option<&B>,
-    ) -> Verdict<Shared> {
+    fn arrived<B: mx_proto::Source + ?Sized>(&mut self, it: &Arrival, body: Option<&B>) -> Verdict {
         assert!(
             self.heard.len() > self.asked.len(),
             "asked before it was told"
         );
         let body = body.map(mx_proto::Source::to_vec).unwrap_or_default();
         self.asked.push((it.length, body));
-        match self.buffer.take() {
-            Some(memory) => Verdict::Receive {
-                memory,
-                context: 99,
-            },
-            None => (self.answer)(it),
-        }
+        (self.answer)(it)
+    }
+
+    fn memory(&mut self, len: usize) -> Option<Shared> {
+        self.memory.then(|| vec![0x5a; len].into())
+    }
+
+    fn ready(&mut self, turn: u32) {
+        self.ready.push(turn);
     }
 
     fn departed(&mut self, send: RequestId) {

@@ -2,15 +2,15 @@
 //!
 //! Owns: what the endpoint has of the node.
 
-use super::{FOR_HANDLER, Mood, Op, Siege, What};
+use super::{FOR_HANDLER, Mood, Siege};
 use crate::buffer::Buffer;
 use crate::calling_off::Queued;
-use crate::check::{Book, LifeId, Selector};
+use crate::check::{Book, LifeId};
 use crate::rng::Rng;
 use mx_proto::flow::Lane;
 use mx_proto::ops::{Chunks, Ops};
 use mx_proto::owner::Queue;
-use mx_proto::{Arrival, Down, Instant, MatchBits, Outcome, Owner, RequestId, Source, Verdict};
+use mx_proto::{Arrival, Down, MatchBits, Outcome, Owner, RequestId, Source, Verdict};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -21,10 +21,10 @@ pub struct Judge {
     pub(super) book: Rc<RefCell<Book>>,
     pub(super) life: LifeId,
     pub(super) mood: Mood,
-    pub(super) message_max: usize,
     pub(super) defers: bool,
     pub(super) next_context: u64,
-    pub(super) adopted: Vec<(u64, Op)>,
+    /// Messages of the inbox that could be had so far.
+    pub(super) ready: u64,
     pub(super) siege: Option<Siege>,
 }
 
@@ -68,11 +68,7 @@ impl Owner for Judge {
         self.queue.has_news()
     }
 
-    fn arrived<B: Source + ?Sized>(
-        &mut self,
-        arrival: &Arrival,
-        body: Option<&B>,
-    ) -> Verdict<Buffer> {
+    fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
         if let Some(siege) = self
             .siege
             .as_ref()
@@ -107,29 +103,19 @@ impl Owner for Judge {
                 Verdict::Finished
             }
             _ if self.mood == Mood::Busy && self.rng.chance(0.2) => Verdict::Continue,
-            _ => {
-                drop(book);
-                let short = self.rng.chance(0.1);
-                let len = if short { 3 } else { self.message_max };
-                let buffer = Buffer::new(vec![0x5a; len.min(arrival.length as usize + 9)]);
-                let context = self.next_context();
-                let selector = Selector {
-                    bits: FOR_HANDLER,
-                    mask: FOR_HANDLER,
-                };
-                let what = What::Recv { selector };
-                let op = Op {
-                    what,
-                    request: None,
-                    buffer: buffer.clone(),
-                    posted_at: Instant(0),
-                };
-                self.adopted.push((context, op));
-                Verdict::Receive {
-                    memory: buffer,
-                    context,
-                }
-            }
+            // Of each life in turn.
+            _ => Verdict::Inbox {
+                turn: from as u32 + 1,
+            },
         }
+    }
+
+    fn memory(&mut self, len: usize) -> Option<Buffer> {
+        let there = self.mood != Mood::Busy || self.rng.chance(0.9);
+        there.then(|| Buffer::new(vec![0x5a; len]))
+    }
+
+    fn ready(&mut self, _: u32) {
+        self.ready += 1;
     }
 }

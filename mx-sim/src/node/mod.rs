@@ -10,6 +10,7 @@
 //! through the [`Book`].
 
 mod deliberation;
+mod inbox;
 mod judge;
 mod results;
 mod siege;
@@ -131,6 +132,8 @@ pub struct Node<P> {
     ops: BTreeMap<u64, Op>,
     peers: Vec<PartnerId>,
     next_turn: Instant,
+    /// Messages that it has taken out of the inbox.
+    taken: u64,
     unexpected_max: usize,
     limit: Duration,
 }
@@ -188,10 +191,9 @@ impl<P: Port<Buffer>> Node<P> {
             book: Rc::clone(book),
             life,
             mood: Mood::Busy,
-            message_max: habits.message_max,
             defers: habits.deliberates.is_some(),
             next_context: 1,
-            adopted: Vec::new(),
+            ready: 0,
             siege: None,
         };
         world.note(id, format!("life {life} begins, session {:x}", session.0));
@@ -207,6 +209,7 @@ impl<P: Port<Buffer>> Node<P> {
             ops: BTreeMap::new(),
             peers: Vec::new(),
             next_turn: world.now(),
+            taken: 0,
             unexpected_max,
             limit,
         }
@@ -303,6 +306,7 @@ impl<P: Port<Buffer>> Node<P> {
         );
         self.stop_thinking();
         self.mood = Mood::Quiet;
+        self.empty_inbox();
         self.peers.clear();
     }
 
@@ -352,7 +356,7 @@ impl<P: Port<Buffer>> Node<P> {
 
     /// Nothing may wait for a dead peer longer than the time-out allows.
     fn check_limits(&self) {
-        let held = self.endpoint.unexpected_bytes();
+        let held = self.endpoint.unexpected_bytes() + self.endpoint.inbox_stats().bytes;
         // A credit has fewer bytes of contents; two messages of every partner need none.
         let slots = 2 * CREDIT * self.endpoint.partners();
         assert!(
@@ -382,9 +386,6 @@ impl<P: Port<Buffer>> Drive for Node<P> {
     fn progress(&mut self) -> bool {
         self.endpoint.owner_mut().mood = self.mood;
         let mut busy = self.endpoint.progress();
-        for (context, op) in self.endpoint.owner_mut().adopted.drain(..) {
-            self.ops.insert(context, op);
-        }
         while let Some(completion) = self.next_completion() {
             self.on_completion(completion);
             busy = true;
@@ -394,6 +395,7 @@ impl<P: Port<Buffer>> Drive for Node<P> {
             busy = true;
         }
         busy |= self.deliberate();
+        busy |= self.take_messages();
         self.check_limits();
         if self.mood != Mood::Quiet && self.next_turn <= self.world.now() {
             busy = true;

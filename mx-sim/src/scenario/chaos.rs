@@ -32,6 +32,7 @@ fn random_config(rng: &mut Rng, peer_timeout: Option<Duration>) -> Config {
         ..Config::default()
     };
     config.peer_timeout = peer_timeout;
+    config.fetched_max = (config.unexpected_bytes / 2).min(1 << 20) as u32;
     // Whoever wants the one wants the other; the seeds of old keep what they drew.
     config.connect_again = config.keep_orphans > 0;
     config

@@ -251,11 +251,7 @@ impl Owner for Program {
     }
 
     #[inline]
-    fn arrived<B: Source + ?Sized>(
-        &mut self,
-        arrival: &Arrival,
-        _: Option<&B>,
-    ) -> Verdict<UserMemory, Word> {
+    fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, _: Option<&B>) -> Verdict {
         if self.peers.of_partner(arrival.source).is_none() {
             self.peers.connected(arrival.identity, arrival.source);
         }

@@ -1,0 +1,79 @@
+//! Taking messages out of the inbox, as a server does that asks what there is.
+//!
+//! ```text
+//!   Judge: Inbox { turn: the sender's life } --> ready ... next_message, next_of --> Book: in order, once
+//! ```
+//!
+//! Knows nothing of: how the endpoint keeps them.
+
+use super::{FOR_HANDLER, Mood, Node};
+use crate::buffer::Buffer;
+use mx_proto::Message;
+use mx_proto::port::Port;
+
+impl<P: Port<Buffer>> Node<P> {
+    /// Takes some of what there is, or, while it takes in what others have sent, everything.
+    pub(super) fn take_messages(&mut self) -> bool {
+        let mut busy = false;
+        while self.endpoint.messages() > 0 {
+            let takes = match self.mood {
+                Mood::Busy => self.rng().chance(0.5),
+                Mood::Draining => true,
+                Mood::Quiet => false,
+            };
+            if !takes {
+                break;
+            }
+            let turn = self.endpoint.next_turn();
+            let out_of_turn = self.rng().chance(0.1);
+            let message = if out_of_turn {
+                let lives = self.endpoint.owner().book.borrow().lives().len();
+                let turn = self.rng().index(lives) as u32 + 1;
+                let message = self.endpoint.next_of(turn);
+                assert!(message.as_ref().is_none_or(|message| message.turn == turn));
+                message
+            } else {
+                let message = self.endpoint.next_message();
+                // There may be no memory.
+                assert!(
+                    message
+                        .as_ref()
+                        .is_none_or(|message| Some(message.turn) == turn)
+                );
+                message
+            };
+            busy = true;
+            message
+                .into_iter()
+                .for_each(|message| self.on_message(message));
+        }
+        busy
+    }
+
+    fn on_message(&mut self, message: Message<Buffer>) {
+        // Nobody else may touch it from now on.
+        message.memory.give_back();
+        assert_ne!(message.bits.0 & FOR_HANDLER, 0, "it was for somebody else");
+        self.taken += 1;
+        let from = message.turn as usize - 1;
+        let known = self.endpoint.partner_identity(message.source);
+        let mut book = self.endpoint.owner().book.borrow_mut();
+        if let Some(known) = known {
+            assert_eq!(book.life_of(known.session), Some(from), "another's message");
+        }
+        book.count("taken out of the inbox");
+        book.taken(self.life, from, message.bits, &message.memory.bytes());
+    }
+
+    /// The endpoint is closed, and everything that is here whole can be had.
+    pub(super) fn empty_inbox(&mut self) {
+        while let Some(message) = self.endpoint.next_message() {
+            self.on_message(message);
+        }
+        let stats = self.endpoint.inbox_stats();
+        assert_eq!(stats, mx_proto::InboxStats::default(), "left in the inbox");
+        // What has come in a slot may go with its sender.
+        let ready = self.endpoint.owner().ready;
+        assert!(self.taken <= ready, "{} taken, told of {ready}", self.taken);
+    }
+}
