@@ -143,7 +143,7 @@ static void other_versions(struct side *side)
 static void little_memory(void)
 {
     setenv("MX_UNEXPECTED_BYTES", "1M", 1);
-    setenv("BMI_MX_UNEXPECTED_MAX", "128K", 1);
+    setenv("BMI_MX_UNEXPECTED_MAX", "64K", 1);
 }
 
 static void lends_little(struct side *side)
@@ -164,7 +164,7 @@ static void lends_little(struct side *side)
     all = credits();
     CHECK_THAT(all.total, ==, TOTAL);
     CHECK_THAT(all.peers, ==, 1);
-    CHECK_THAT(all.waiting_peers, ==, 1);
+    CHECK_THAT(all.waiting_peers, ==, 0); /* it has what one peer may have */
     CHECK_THAT(all.lent, ==, LOAN);
     CHECK_THAT(all.ready, ==, LOAN + 1); /* and one in the slot */
     CHECK_THAT(all.messages, >, LOAN + 1); /* hello, too */
@@ -178,7 +178,7 @@ static void lends_little(struct side *side)
     CHECK_THAT(one.waiting, ==, LOAN);
     CHECK_THAT(one.free, ==, 0);
     CHECK_THAT(one.owed, ==, 0);
-    CHECK_THAT(one.wanted, >, 0);
+    CHECK_THAT(one.wanted, ==, 0);
     CHECK_THAT(one.send_free, >, 0);
     CHECK_THAT(one.send_waiting, ==, 0);
     for (int i = 0; i < SENT; i++) {
