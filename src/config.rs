@@ -30,8 +30,6 @@ pub struct Config {
     pub unexpected_timeout: Option<Duration>,
     /// How long a receive may wait for its message.
     pub recv_timeout: Option<Duration>,
-    /// Bytes of small expected sends that are copied because they have to wait.
-    pub bounce_bytes: usize,
     /// How long `finalize` waits for the last messages to leave.
     pub shutdown: Duration,
     /// How long operations may wait for a connection before they fail.
@@ -106,17 +104,6 @@ pub static OWN: &[Tunable<Config>] = &[
         },
     },
     Tunable {
-        name: "BMI_MX_BOUNCE_BYTES",
-        kind: Kind::Bytes(0, G),
-        about: "bytes of expected sends of up to 4 KiB that are copied, and so complete at once, when \
-                they have to wait although there is credit for their data; a peer may have as many as \
-                are still free",
-        access: Access::Number {
-            set: |c, v| c.bounce_bytes = v as usize,
-            get: |c| c.bounce_bytes as u64,
-        },
-    },
-    Tunable {
         name: "BMI_MX_SHUTDOWN_MS",
         kind: Kind::Number(0, 60_000),
         about: "milliseconds that `finalize` waits at most for the last messages to leave",
@@ -151,7 +138,6 @@ impl Default for Config {
         mx.endpoint.fetched_max = 4 * M as u32;
         Self {
             mx,
-            bounce_bytes: M as usize,
             shutdown: Duration::from_secs(1),
             connect_timeout: Some(Duration::from_secs(20)),
             send_timeout: None,
@@ -442,7 +428,7 @@ mod tests {
             (
                 &[("MX_UNEXPECTED_BYTES", "4M")],
                 "MX_UNEXPECTED_BYTES=4194304: messages of BMI_MX_UNEXPECTED_MAX=4194304 need \
-                 4794003 at least",
+                 4794080 at least",
             ),
         ] {
             assert_eq!(refused(pairs), Err(why.to_owned()));

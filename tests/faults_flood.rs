@@ -24,12 +24,10 @@ fn deaf_stranger(rig: &mut Rig, node: usize) -> usize {
 fn flood(rig: &mut Rig, node: usize, stranger: usize, request: u64, body: &[u8]) -> usize {
     let mut most = 0;
     for _ in 0..100 {
-        for _ in 0..50 {
-            if !rig.stranger(stranger).is_connected() {
-                return most;
-            }
-            rig.stranger(stranger).send(request, body);
+        if !rig.stranger(stranger).is_connected() {
+            return most;
         }
+        rig.stranger(stranger).send(request, body);
         rig.run_for(Duration::from_millis(1));
         most = most.max(rig.peek(node).method.endpoint().requests());
     }

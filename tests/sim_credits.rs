@@ -209,7 +209,8 @@ fn expected_messages_pass_requests_that_have_no_credits() {
 #[test]
 fn a_request_that_is_called_off_while_it_waits_takes_no_credits_with_it() {
     let mut rig = Rig::new(8);
-    rig.lend(2);
+    rig.endpoint.first_loan = 2;
+    rig.limit_unexpected(200_000, 40_000);
     let (server, clients) = server_and(&mut rig, 1);
     let client = clients[0];
     for round in 0..30 {
@@ -617,9 +618,9 @@ fn a_thousand_clients_are_told_that_a_server_leaves() {
 
 #[test]
 fn small_answers_that_have_to_wait_are_copied_within_bounds_and_arrive_in_order() {
-    let sent_at_once = |bounce_bytes| {
+    let sent_at_once = |copies| {
         let mut rig = Rig::new(33);
-        rig.settings.bounce_bytes = bounce_bytes;
+        rig.endpoint.copies = copies;
         let (server, client) = narrow_link(&mut rig, 32);
         let sends: Vec<_> = (0..200u8)
             .map(|n| rig.host(server).send(client, 3, &[n; 100]))
@@ -628,8 +629,6 @@ fn small_answers_that_have_to_wait_are_copied_within_bounds_and_arrive_in_order(
         let complete = |rig: &mut Rig, label: &u64| rig.peek(server).error(*label).is_some();
         let at_once = sends.iter().filter(|label| complete(&mut rig, label));
         let at_once = at_once.count();
-        let used = rig.peek(server).method.gauges().memory.bounced;
-        assert!(used <= bounce_bytes as u64, "{used}");
         let recvs: Vec<_> = (0..200)
             .map(|_| rig.host(client).recv(server, 3, 100))
             .collect();
@@ -641,19 +640,17 @@ fn small_answers_that_have_to_wait_are_copied_within_bounds_and_arrive_in_order(
             assert_eq!(rig.wait(server, label), 0);
         }
         rig.run_for(Duration::from_millis(10));
-        assert_eq!(rig.peek(server).method.gauges().memory.bounced, 0);
+        assert_eq!(flow(&mut rig, server).copies, 0);
         at_once
     };
-    let (none, some) = (sent_at_once(0), sent_at_once(20_000));
-    // Of 356 bytes each, and only half of what is free for one peer.
-    let copied = some - none;
-    assert!((20..=28).contains(&copied), "{copied} beside {none}");
+    let (none, some) = (sent_at_once(0), sent_at_once(25));
+    assert_eq!(some - none, 25);
 }
 
 #[test]
 fn a_copied_answer_that_cannot_be_delivered_ends_its_peer() {
     let mut rig = Rig::new(34);
-    rig.endpoint.waiting_timeout = Some(Duration::from_secs(1));
+    rig.endpoint.peer_timeout = Some(Duration::from_secs(1));
     let (server, client) = narrow_link(&mut rig, 8);
     rig.cluster.stall(client, Duration::from_secs(3));
     for n in 0..40 {
@@ -662,7 +659,7 @@ fn a_copied_answer_that_cannot_be_delivered_ends_its_peer() {
     let recv = rig.host(server).recv(client, 1, 10);
     assert_eq!(rig.wait(server, recv), -BMI_ETIMEDOUT);
     rig.run_for(Duration::from_millis(10));
-    assert_eq!(rig.peek(server).method.gauges().memory.bounced, 0);
+    assert_eq!(flow(&mut rig, server).copies, 0);
 }
 
 /// A server whose eight answers of 900 bytes are complete, tags 0 to 7, although its client link has
@@ -679,7 +676,7 @@ fn waiting_copies(seed: u64) -> (Rig, NodeId, NodeId, [(NodeId, u64); 2]) {
         assert_eq!(rig.peek(server).error(answer), Some(0));
     }
     rig.run_for(Duration::from_millis(1));
-    assert!(rig.peek(server).method.gauges().memory.bounced >= 4 * 900);
+    assert!(flow(&mut rig, server).copies >= 4 * 3);
     (rig, server, client, others)
 }
 
@@ -687,7 +684,7 @@ fn waiting_copies(seed: u64) -> (Rig, NodeId, NodeId, [(NodeId, u64); 2]) {
 fn assert_still_connected(rig: &mut Rig, others: [(NodeId, u64); 2]) {
     rig.run_for(Duration::from_millis(10));
     let [(server, _), (client, _)] = others;
-    assert_eq!(rig.peek(server).method.gauges().memory.bounced, 0);
+    assert_eq!(flow(rig, server).copies, 0);
     for (node, recv) in others {
         assert_eq!(rig.peek(node).error(recv), None);
     }
@@ -754,7 +751,7 @@ fn an_answer_that_is_only_announced_is_complete_when_it_has_been_received() {
     }
     let recv = rig.host(client).recv(server, 9, 4);
     assert_eq!(rig.wait(client, recv), 0);
-    assert_eq!(rig.peek(server).method.gauges().memory.bounced, 0);
+    assert_eq!(flow(&mut rig, server).copies, 0);
 }
 
 #[test]

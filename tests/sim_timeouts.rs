@@ -20,8 +20,12 @@ fn millis(span: u64) -> Duration {
 /// Two nodes that know each other.
 fn pair(seed: u64, settings: Settings) -> (Rig, NodeId, NodeId) {
     let mut rig = Rig::new(seed);
-    rig.endpoint.peer_timeout = Some(TIMEOUT);
     rig.settings = settings;
+    pair_of(rig)
+}
+
+fn pair_of(mut rig: Rig) -> (Rig, NodeId, NodeId) {
+    rig.endpoint.peer_timeout = Some(TIMEOUT);
     let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
     rig.introduce(a, b);
     (rig, a, b)
@@ -53,16 +57,13 @@ fn a_frozen_peer_ends_every_operation_and_the_next_post_reaches_it_again() {
         },
     ];
     // Small sends that have to wait are copied, and complete at once; or not.
-    let copied = Settings::default().bounce_bytes;
     let cases = posts
         .into_iter()
-        .flat_map(|post| [(post, 0), (post, copied)]);
-    for (seed, (post, bounce_bytes)) in cases.enumerate() {
-        let settings = Settings {
-            bounce_bytes,
-            ..Settings::default()
-        };
-        let (mut rig, a, b) = pair(seed as u64, settings);
+        .flat_map(|post| [(post, 0), (post, usize::MAX)]);
+    for (seed, (post, copies)) in cases.enumerate() {
+        let mut rig = Rig::new(seed as u64);
+        rig.endpoint.copies = copies;
+        let (mut rig, a, b) = pair_of(rig);
         rig.cluster.stall(b, TIMEOUT * 4);
         let began = rig.now();
         let first = post(&mut rig, a, b);
@@ -78,7 +79,7 @@ fn a_frozen_peer_ends_every_operation_and_the_next_post_reaches_it_again() {
             assert_eq!((seed, at_once), (9, Some(0)));
         }
         assert_eq!(rig.wait(a, more), -BMI_ETIMEDOUT);
-        assert_eq!(rig.peek(a).method.gauges().memory.bounced, 0);
+        assert_eq!(rig.peek(a).method.endpoint().flow_stats().copies, 0);
         assert!(rig.now().since(began) <= TIMEOUT + TIMEOUT / 16);
         assert_eq!(rig.peek(a).outstanding(), [0u64; 0]);
         assert_eq!(rig.peek(a).method.operations(), 0);

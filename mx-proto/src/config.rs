@@ -43,6 +43,9 @@ pub struct Config {
     pub poll_budget: usize,
     /// Packets given out to one partner before it is the next one's turn.
     pub burst: usize,
+    /// [Copies](crate::SendMode::Buffered) of messages to one partner that may wait for its link: as
+    /// many as a server answers at once, and less than a window of sends that are to wait.
+    pub copies: usize,
     /// Partners at the same time; strangers beyond it are refused.
     pub max_partners: usize,
     /// Percent, 1 to 100, of the places and credits that others leave which partners from one source
@@ -116,6 +119,7 @@ impl Default for Config {
             peer_timeout: Some(Duration::from_secs(20)),
             poll_budget: 64,
             burst: 16,
+            copies: 16,
             max_partners: 1 << 20,
             source_share: 50,
             keep_orphans: 0,

@@ -47,19 +47,12 @@ pub trait Owner: Sized {
     /// have completed; the id is stale.
     fn down(&mut self, ops: &mut Ops<Self>, down: Down);
 
-    /// A message has arrived, with its data or as an offer, and its sender had the credit for it.
-    /// Called once for each, before anything else becomes of it, also when it finds a posted receive
-    /// or is deferred; not again when a deferred one is decided. `source_context` is the word
-    /// attached to its sender, 0 if none.
-    #[inline]
-    fn arriving(&mut self, _source_context: u64, _bits: MatchBits) {}
-
     /// No posted receive accepts a message. `body` is there for messages that came with their data,
     /// not for offered ones.
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict;
 
-    /// Memory of `len` bytes for a message of the [inbox](Verdict::Inbox). `None`: there is none now; it
-    /// is asked again.
+    /// Memory of `len` bytes, with nothing particular in it: for a message of the [inbox](Verdict::Inbox), or
+    /// for a copy of a send. `None`: there is none now.
     fn memory(&mut self, _len: usize) -> Option<Self::Memory> {
         None
     }
@@ -68,11 +61,6 @@ pub trait Owner: Sized {
     /// before.
     #[inline]
     fn ready(&mut self, _turn: u32) {}
-
-    /// A send that [waited for its turn](crate::Endpoint::is_queued) does so no more, whatever became
-    /// of it.
-    #[inline]
-    fn departed(&mut self, _send: RequestId) {}
 
     /// A time has come that was set with [`remind`](crate::Endpoint::remind).
     #[inline]

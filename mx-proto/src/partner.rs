@@ -212,7 +212,8 @@ impl Partner {
     /// Something in these lanes may be able to go, or is worth a packet that says so.
     fn may_speak(&self, queues: &Queues) -> bool {
         let moves = |lane: &Lane| {
-            !queues.lanes[*lane as usize].is_empty() && self.borrows.means(1, *lane).is_some()
+            let any = !queues.lanes[*lane as usize].is_empty();
+            queues.has_copy(*lane) || any && self.borrows.means(1, *lane).is_some()
         };
         Lane::ALL.iter().any(moves) || self.borrows.wanted(queues.cost) > 0
     }

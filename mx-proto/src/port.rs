@@ -261,6 +261,14 @@ pub trait Port<M: Memory> {
         body: Body<'_, M>,
     ) -> Result<Sent, SendError>;
 
+    /// Has a link that said [`SendError::WouldBlock`] room again? To be asked when somebody wants to
+    /// send, by ports that find out for a few loads; others say so in [`Sink::on_writable`] alone.
+    #[inline]
+    fn has_room(&mut self, link: LinkId) -> bool {
+        let _ = link;
+        false
+    }
+
     /// Brings more of a body of which [`Sent::Part`] was taken: `len` bytes of `memory` from
     /// `offset` on, which end where that body ends.
     fn resume(

@@ -8,13 +8,15 @@
 //! ```
 //!
 //! A lane's messages keep their order, and both lanes are served in the order posted; but neither waits
-//! for credits, or the slot, of the other.
+//! for credits, or the slot, of the other. Copies of messages that are complete for their senders have
+//! been paid for, and nothing that has not stands before them in their lane: they always can go.
 //!
 //! Only partners for which something waits have them: who is quiet keeps one empty place. A few sets
 //! are kept for whoever needs one next, so that traffic allocates nothing.
 //!
 //! Knows nothing of: operations' contents, whose credits they are, the port.
 
+use crate::flow::Lane;
 use crate::ids::RequestId;
 use crate::ops::{List, Turn};
 use crate::port::HeaderBytes;
@@ -28,16 +30,12 @@ pub(crate) struct Queues {
     pub(crate) control: VecDeque<Control>,
     /// Sends that are [queued](crate::ops::State::Queued).
     pub(crate) lanes: [List; 2],
+    /// How many of them are copies, the first ones of each lane.
+    copies: [u32; 2],
     /// The number of the message that joined a lane last.
     last: u64,
-    /// What waits in the lanes costs so much.
+    /// What waits in the lanes and has not been paid for costs so much.
     pub(crate) cost: u32,
-    /// Of that, what is kept for those that are taken for complete, and one credit for each before
-    /// the last of them.
-    reserved: u32,
-    /// The number of that last one, and how many wait behind it.
-    covered: u64,
-    uncovered: u32,
     pub(crate) streams: VecDeque<Stream>,
 }
 
@@ -46,7 +44,7 @@ pub(crate) struct Queues {
 pub(crate) struct Stand {
     /// Its number among all that were posted to this partner while something waited.
     pub(crate) number: u64,
-    /// Credits it takes, with its data if it may go so.
+    /// Credits it takes, with its data if it may go so. A copy has paid them.
     pub(crate) cost: u32,
     pub(crate) turn: Turn,
 }
@@ -103,7 +101,7 @@ impl Stand {
     pub(crate) const NOWHERE: Self = Self {
         number: 0,
         cost: 0,
-        turn: Turn::Standard,
+        turn: Turn::Plain,
     };
 }
 
@@ -153,14 +151,12 @@ impl Queues {
     }
 
     /// A message is about to join a lane.
-    pub(crate) fn enter(&mut self, turn: Turn, cost: u32) -> Stand {
-        // Each costs something.
-        if self.cost == 0 {
-            (self.last, self.covered) = (0, 0);
-        }
+    pub(crate) fn enter(&mut self, lane: Lane, turn: Turn, cost: u32) -> Stand {
         self.last += 1;
-        self.cost += cost;
-        self.uncovered += 1;
+        match turn {
+            Turn::Copied => self.copies[lane as usize] += 1,
+            Turn::Plain | Turn::Synchronous => self.cost += cost,
+        }
         Stand {
             number: self.last,
             cost,
@@ -169,43 +165,23 @@ impl Queues {
     }
 
     /// It is about to leave.
-    pub(crate) fn exit(&mut self, stand: Stand) {
-        self.reserved -= self.own(stand);
-        self.cost -= stand.cost;
-        if stand.number > self.covered {
-            self.uncovered -= 1;
-        }
-    }
-
-    /// What is kept for it of what is reserved.
-    fn own(&self, stand: Stand) -> u32 {
+    pub(crate) fn exit(&mut self, lane: Lane, stand: Stand) {
         match stand.turn {
-            Turn::Reserved => stand.cost,
-            _ => u32::from(stand.number <= self.covered),
+            Turn::Copied => self.copies[lane as usize] -= 1,
+            Turn::Plain | Turn::Synchronous => self.cost -= stand.cost,
         }
     }
 
-    /// What is kept for others than this one.
-    pub(crate) fn others(&self, stand: Stand) -> u32 {
-        self.reserved - self.own(stand)
+    /// Is the first one of this lane a copy?
+    pub(crate) fn has_copy(&self, lane: Lane) -> bool {
+        self.copies[lane as usize] > 0
     }
 
-    /// May this message be taken for complete? Its credits are kept for it then, and one for each
-    /// before it, so that it goes in its turn whatever becomes of the others. Not if that is more than
-    /// is `free`, or if it is not the last.
-    pub(crate) fn may_reserve(&self, stand: Stand, free: u32) -> bool {
-        stand.number == self.last && self.reserved_with(stand) <= free
-    }
-
-    fn reserved_with(&self, stand: Stand) -> u32 {
-        self.reserved + stand.cost + self.uncovered.saturating_sub(1)
-    }
-
-    /// It is.
-    pub(crate) fn reserve(&mut self, stand: &mut Stand) {
-        self.reserved = self.reserved_with(*stand);
-        (self.covered, self.uncovered) = (stand.number, 0);
-        stand.turn = Turn::Reserved;
+    /// May one more copy join this lane? If there are fewer than `most`, and nothing else in it.
+    pub(crate) fn takes_copy(&self, lane: Lane, most: usize) -> bool {
+        let copies = self.copies[lane as usize] as usize;
+        copies == self.lanes[lane as usize].len()
+            && self.copies.iter().sum::<u32>() < u32::try_from(most).unwrap_or(u32::MAX)
     }
 
     /// Messages that wait for their turn.
@@ -237,9 +213,9 @@ impl Spares {
             return;
         };
         debug_assert_eq!(
-            (queues.cost, queues.reserved + queues.uncovered),
-            (0, 0),
-            "credits for messages that are gone"
+            (queues.cost, queues.copies),
+            (0, [0; 2]),
+            "messages that are gone"
         );
         if self.0.len() < SPARES_KEPT {
             queues.shrink();
@@ -260,6 +236,10 @@ const STREAMS_KEPT: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::MatchBits;
+    use crate::ops::{Ops, State, Strand};
+    use crate::owner::Queue;
+    use crate::timeouts::TimeOuts;
 
     fn part(n: u32, at: usize, end: usize) -> Stream {
         Stream {
@@ -287,28 +267,32 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_for_complete_has_its_credits_and_all_before_it_one() {
+    fn copies_wait_for_nothing_but_copies_and_there_are_only_so_many() {
         let mut queues = Queues::default();
-        let enter = |queues: &mut Queues, cost| queues.enter(Turn::Standard, cost);
-        let first = enter(&mut queues, 9);
-        let second = enter(&mut queues, 1);
-        let mut copied = enter(&mut queues, 4);
-        assert!(!queues.may_reserve(copied, 5) && queues.may_reserve(copied, 6));
-        queues.reserve(&mut copied);
-        let behind = enter(&mut queues, 2);
-        assert!(!queues.may_reserve(second, 100), "not the last");
-        let kept = [first, second, copied, behind].map(|stand| queues.others(stand));
-        assert_eq!(kept, [5, 5, 2, 6]);
-        // One that is called off gives back what was kept for it.
-        queues.exit(first);
-        let mut last = enter(&mut queues, 3);
-        assert!(!queues.may_reserve(last, 8) && queues.may_reserve(last, 9));
-        queues.reserve(&mut last);
-        assert_eq!((queues.cost, queues.others(behind)), (10, 8));
-        for stand in [second, copied, behind, last] {
-            queues.exit(stand);
-        }
-        assert_eq!((queues.cost, queues.reserved, queues.uncovered), (0, 0, 0));
+        let (mut ops, mut place) = (Ops::<Queue<Vec<u8>>>::default(), 0);
+        let mut enter = |queues: &mut Queues, lane: Lane, turn| {
+            let stand = queues.enter(lane, turn, 3);
+            let state = State::Queued {
+                memory: Vec::new(),
+                stand,
+            };
+            let id = ops.add(0, MatchBits(0), TimeOuts::NONE, state).unwrap();
+            place = id.index();
+            ops.join(Strand::Own, &mut queues.lanes[lane as usize], place);
+            stand
+        };
+        let (one, other) = (Lane::Matched, Lane::Unexpected);
+        assert!(queues.takes_copy(one, 2) && !queues.takes_copy(one, 0));
+        enter(&mut queues, one, Turn::Copied);
+        assert!(queues.takes_copy(one, 2) && !queues.takes_copy(one, 1));
+        assert!(!queues.takes_copy(other, 1), "copies of both lanes count");
+        assert_eq!(queues.cost, 0, "it has been paid for");
+        let plain = enter(&mut queues, one, Turn::Plain);
+        assert!(!queues.takes_copy(one, 100) && queues.takes_copy(other, 2));
+        assert_eq!(queues.cost, 3);
+        queues.exit(one, plain);
+        ops.leave(Strand::Own, &mut queues.lanes[0], place);
+        assert!(queues.takes_copy(one, 2));
     }
 
     #[test]

@@ -34,6 +34,12 @@ pub(crate) struct TimeOuts {
 }
 
 impl TimeOuts {
+    /// Of what has none.
+    pub(crate) const NONE: Self = Self {
+        transfer: Patience::FOR_EVER,
+        waiting: Patience::FOR_EVER,
+    };
+
     /// What a posted receive begins with: it waits for ever.
     #[inline]
     pub(crate) fn of_receive(self) -> Self {

@@ -250,17 +250,6 @@ impl Book {
         );
     }
 
-    /// Its send was said to be complete, and then its receiver was lost.
-    pub fn send_lost(&mut self, serial: Serial) {
-        let message = &mut self.messages[serial as usize];
-        assert_eq!(
-            message.state,
-            SendState::Done,
-            "message {serial} is not complete"
-        );
-        message.state = SendState::Given;
-    }
-
     /// Its send has ended otherwise.
     pub fn send_given(&mut self, serial: Serial) {
         let message = &mut self.messages[serial as usize];

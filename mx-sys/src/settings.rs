@@ -483,6 +483,7 @@ impl Settings {
                 // Two programs that each send 32 KiB, wait for that and then receive must not wait
                 // for each other, whatever has been taken and not been told meanwhile.
                 first_loan: 4 * mx_proto::flow::FIRST,
+                copies: usize::MAX,
                 // Messages, as many as eight peers may leave here.
                 keep_orphans: 4096,
                 connect_again: true,
@@ -692,6 +693,7 @@ mod tests {
         mx.endpoint.peer_timeout = usual.peer_timeout;
         assert!(std::mem::take(&mut mx.waiting_counts));
         mx.endpoint.first_loan = usual.first_loan;
+        mx.endpoint.copies = usual.copies;
         mx.endpoint.keep_orphans = usual.keep_orphans;
         mx.endpoint.connect_again = usual.connect_again;
         assert_eq!(format!("{mx:?}"), format!("{:?}", Settings::default()));

@@ -67,17 +67,6 @@ impl UserMemory {
         }
     }
 
-    /// The same bytes in memory of its own; `None` when there is none.
-    pub fn to_owned_copy(&self) -> Option<Self> {
-        let mut buffer = MallocBuffer::new(self.len())?;
-        let mut at = 0;
-        self.visit(0, self.len(), |piece| {
-            buffer.bytes_mut()[at..at + piece.len()].copy_from_slice(piece);
-            at += piece.len();
-        });
-        Some(Self::owned(buffer))
-    }
-
     /// The `len` bytes at `start`. Null is legal when `len` is 0.
     ///
     /// # Safety

@@ -86,7 +86,7 @@ fn exchange(
     let [out, into] = bufs;
     let posted = |into: &mut [u8]| process::irecv(at, memory(into), n, u64::MAX, 0).unwrap();
     let early = (n % 3 != 0).then(|| posted(into));
-    let sent = process::isend(from, memory(out), to, n, 0, SendMode::Standard).unwrap();
+    let sent = process::isend(from, memory(out), to, n, 0, SendMode::Buffered).unwrap();
     let got = match early {
         Some(request) if n % 3 == 1 => process::wait_for(at, request, LONG).unwrap(),
         Some(_) => process::wait_any(at, n & 0xff, 0xff, LONG).unwrap(),

@@ -30,7 +30,7 @@ fn works() -> bool {
         return false;
     };
     let own = process::own_address(ep).unwrap();
-    let sent = process::isend(ep, UserMemory::empty(), own, 1, 0, SendMode::Standard).unwrap();
+    let sent = process::isend(ep, UserMemory::empty(), own, 1, 0, SendMode::Buffered).unwrap();
     let got = process::irecv(ep, UserMemory::empty(), 1, u64::MAX, 0).unwrap();
     let ended = [sent, got].map(|request| process::wait_for(ep, request, LONG).unwrap().is_some());
     ended == [true; 2] && process::close(ep).is_ok()
@@ -63,7 +63,7 @@ fn fork_inside_the_handler() {
         context: 0,
     };
     process::register_handler(ep, Some(handler)).unwrap();
-    process::isend(ep, UserMemory::empty(), own, 1, 0, SendMode::Standard).unwrap();
+    process::isend(ep, UserMemory::empty(), own, 1, 0, SendMode::Buffered).unwrap();
     let found = process::probe(ep, 1, u64::MAX, LONG);
     let pid = FORKED.load(Ordering::Relaxed);
     if pid == 0 {

@@ -107,7 +107,7 @@ fn send(
     lent: Option<&Lent>,
 ) -> Result<(RequestHandle, usize), Error> {
     lend(len, bits as u8, lent, |memory, context| {
-        process::isend(from, memory, to, bits, context, SendMode::Standard)
+        process::isend(from, memory, to, bits, context, SendMode::Buffered)
     })
 }
 

@@ -430,8 +430,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 }
                 kind => {
                     let bits = bits(kind.message_type(), tx_id, tag);
-                    let standard = SendMode::Standard;
-                    self.endpoint.unpark_send(op, partner, bits, standard)
+                    let mode = kind.send_mode();
+                    self.endpoint.unpark_send(op, partner, bits, mode)
                 }
             };
             if let Err(error) = posted {

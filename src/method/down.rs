@@ -49,7 +49,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             arrivals.abandoned.forget(key.id());
         }
         if next.partner().is_none() {
-            peer.bounced = 0;
             (peer.answered, peer.again) = (false, 0);
         }
         if let State::Ready(_) = next

@@ -24,10 +24,9 @@
 //! Owns: everything of one life of the method. The files beside this one hold its parts:
 //! `host` what the endpoint tells and whom it is about, `connect` the handshake, `refusals` what nothing comes of,
 //! `down` how peers are lost, `conversations` what a lost connection has cut, `limits` how long
-//! operations wait, `bounce` copies of small sends, `gauges` what can be seen of all this, `warnings` when
+//! operations wait, `gauges` what can be seen of all this, `warnings` when
 //! memory runs short, `../op/post` posting, `../cancel` cancelling.
 
-mod bounce;
 mod connect;
 mod conversations;
 mod down;
@@ -54,7 +53,7 @@ use crate::peer::table::{PeerKey, Peers};
 use libc::c_void;
 use mx_proto::port::Port;
 use mx_proto::supply::Claim;
-use mx_proto::{Clock, Down, Endpoint, Instant, RequestId, Status};
+use mx_proto::{Clock, Down, Endpoint, Instant, RequestId, SendMode, Status};
 use mx_sys::UserMemory;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -77,6 +76,16 @@ impl PostKind {
         match self {
             Self::SendUnexpected => MessageType::Unexpected,
             Self::Send | Self::Recv => MessageType::Expected,
+        }
+    }
+
+    /// Small answers that have to wait are copied, so that a server does not wait for clients that are slow
+    /// to take them. What makes a request wait is that its receiver has enough of them.
+    #[inline]
+    pub(crate) const fn send_mode(self) -> SendMode {
+        match self {
+            Self::SendUnexpected => SendMode::Standard,
+            Self::Send | Self::Recv => SendMode::Buffered,
         }
     }
 }
@@ -123,8 +132,6 @@ pub struct Settings {
     pub recv_timeout: Option<Duration>,
     /// The largest unexpected message.
     pub unexpected_max: usize,
-    /// Bytes of small sends that are copied because they have to wait.
-    pub bounce_bytes: usize,
     /// Peers at most.
     pub peer_limit: u32,
 }
@@ -137,7 +144,6 @@ impl From<&Config> for Settings {
             unexpected_timeout: config.unexpected_timeout,
             recv_timeout: config.recv_timeout,
             unexpected_max: config.mx.endpoint.fetched_max as usize,
-            bounce_bytes: config.bounce_bytes,
             peer_limit: PEER_ID_MAX,
         }
     }
@@ -158,8 +164,6 @@ pub struct Method<P, C> {
     name: String,
     /// Room for one more of them.
     pub(crate) room: Claim,
-    /// Copies of small sends.
-    pub(crate) bounce: bounce::Bounce,
     /// So many bytes for what nobody has asked for are worth a warning.
     memory_alarm: usize,
     /// Names of dead peers the host has to be told.
@@ -182,7 +186,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         Self {
             memory_alarm: warnings::most_of_lent(endpoint.unexpected_usage().1),
             endpoint,
-            bounce: bounce::Bounce::new(settings.bounce_bytes),
             settings,
             name,
             room,
@@ -347,13 +350,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         Host::find(self.endpoint.ops(), id, context).ok_or_else(|| unknown_operation(id, context))
     }
 
-    /// What it keeps of an operation.
-    #[inline]
-    pub(crate) fn word(&self, op: RequestId) -> Option<&Word> {
-        self.endpoint.ops().word(op)
-    }
-
-    /// The same to change it.
+    /// What it keeps of an operation, to change it.
     #[inline]
     pub(crate) fn word_mut(&mut self, op: RequestId) -> Option<&mut Word> {
         self.endpoint.split().1.word_mut(op)
@@ -390,7 +387,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         match end.role {
             Role::Handshake => self.on_handshake_sent(end.peer, &end.how),
             Role::Connect => self.on_connected(end.peer, end.op, &end.how),
-            Role::Copy => self.on_bounced(end.peer, &end.how),
             // The other side's loss is told by itself.
             Role::Nobody | Role::Posted(_) => {}
         }

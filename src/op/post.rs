@@ -19,7 +19,7 @@ use crate::peer::conversation::Conversation;
 use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::PeerKey;
 use mx_proto::port::Port;
-use mx_proto::{self as mx, Clock, Memory, Received, RequestId, SendMode};
+use mx_proto::{self as mx, Clock, Memory, Received, RequestId};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
@@ -68,17 +68,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         peer.refs += 1;
         let bits = bits(post.kind.message_type(), tx_id, post.tag as u32);
         let word = Word::new(&post, key);
-        let standard = SendMode::Standard;
-        match (self.endpoint).send(partner, bits, post.memory, word, standard) {
+        let mode = post.kind.send_mode();
+        match self.endpoint.send(partner, bits, post.memory, word, mode) {
             Ok(mx::Posted::Complete) => {
                 self.unrefer(key);
                 Ok(Posted::Complete { size })
             }
             Ok(mx::Posted::Pending(op)) => {
-                if post.kind == PostKind::Send && self.bounce(key, op, size as usize) {
-                    self.unrefer(key);
-                    return Ok(Posted::Complete { size });
-                }
                 *id = self.id(op);
                 self.limit_posted(post.kind, op);
                 Ok(Posted::Pending)

@@ -19,8 +19,6 @@ pub enum Role {
     Handshake,
     /// The transport connect to its peer.
     Connect,
-    /// What goes on of a send that the host takes for complete.
-    Copy,
     /// Nobody's: a message that is all match bits, or one of the endpoint's own.
     Nobody,
 }

@@ -127,8 +127,6 @@ pub struct Peer {
     pub answered: bool,
     /// How often it has called again without leaving.
     pub again: u8,
-    /// Bytes of copies of small sends to it that wait.
-    pub bounced: u32,
     /// That it wants to connect again, which came during DISCONNECT: looked at when that is over.
     pub returning: Option<Note>,
     /// How the host knows it.
@@ -228,7 +226,6 @@ impl Peers {
             handshake_waits: false,
             answered: false,
             again: 0,
-            bounced: 0,
             returning: None,
             inbound: Inbound::No,
             parked: List::EMPTY,

@@ -85,7 +85,7 @@ impl Plan {
         rig.settings.unexpected_timeout = millis(rng.pick(&[0, 0, 0, 1_000]));
         rig.settings.recv_timeout = millis(rng.pick(&[0, 0, 0, 1_000]));
         let settings = &mut rig.settings;
-        settings.bounce_bytes = rng.pick(&[0, 5_000, 1 << 20]);
+        rig.endpoint.copies = rng.pick(&[0, 16, usize::MAX]);
         let endpoint = &mut rig.endpoint;
         endpoint.request_timeout = millis(rng.pick(&[500, 5_000, 20_000]));
         endpoint.peer_timeout = millis(rng.pick(&[0, 500, 5_000, 20_000]));

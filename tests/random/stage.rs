@@ -367,8 +367,10 @@ impl<'a> Stage<'a> {
             let method = &self.rig.peek(me).method;
             assert_eq!(method.peers().len(), 0, "n{me}: peers {when}");
             assert_eq!(method.operations(), 0, "n{me}: operations {when}");
-            assert_eq!(method.unexpected_bytes(), 0, "n{me}: unexpected {when}");
             let endpoint = method.endpoint();
+            let (inbox, flow) = (endpoint.inbox_stats(), endpoint.flow_stats());
+            assert_eq!(inbox.bytes, 0, "n{me}: unexpected {when}");
+            assert_eq!(flow.free, flow.total, "n{me}: credits {when}: {flow:?}");
             assert_eq!(endpoint.requests(), 0, "n{me}: requests {when}");
             assert_eq!(endpoint.partners(), 0, "n{me}: partners {when}");
             assert_eq!(endpoint.unexpected_bytes(), 0, "n{me}: bytes {when}");

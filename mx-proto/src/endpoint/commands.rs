@@ -4,7 +4,7 @@ use super::parked::Slot;
 use super::sessions::Manner;
 use super::{Core, Endpoint};
 use crate::event::{Down, Outcome};
-use crate::flow::{self, Flow};
+use crate::flow::{self, Flow, Lane, Paid};
 use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId, Route, Target};
 use crate::matching::{Payload, Waiting};
 use crate::memory::Memory;
@@ -44,6 +44,11 @@ pub enum Received {
 pub enum SendMode {
     /// When its memory is no longer needed.
     Standard,
+    /// At once, from a copy, if it is small and only its link keeps it from going: credits for its data
+    /// are there, and what waits before it in its lane are copies. Nothing that is sent later can be
+    /// received before it. A copy has no time-out, and is given up only with its partner. Otherwise as
+    /// `Standard`.
+    Buffered,
     /// Not before the message has been matched.
     Synchronous,
 }
@@ -96,20 +101,20 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         mode: SendMode,
     ) -> Result<Posted, PostError> {
         let len = u32::try_from(memory.len()).map_err(|_| PostError::TooLarge(memory.len()))?;
-        let Core {
-            partners,
-            ops,
-            flow,
-            stats,
-            ..
-        } = &mut self.core;
-        let partner = partners.of_mut(to).ok_or(PostError::UnknownPartner)?;
+        let gone = PostError::UnknownPartner;
+        let mut partner = self.core.partners.of_mut(to).ok_or(gone)?;
+        if !partner.writable {
+            self.look_for_room(to);
+            partner = self.core.partners.of_mut(to).ok_or(gone)?;
+        }
+        let (ops, flow) = (&mut self.core.ops, &self.core.flow);
+        let stats = &mut self.core.stats;
         // What the port keeps must have a place.
         if !ops.has_room() {
             return Err(PostError::TooMany);
         }
         let cost = flow::cost(len);
-        if mode == SendMode::Standard
+        if mode != SendMode::Synchronous
             && len <= partner.eager_max
             && partner.is_clear()
             && let Some(link) = partner.tx
@@ -153,7 +158,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         link: LinkId,
         token: u64,
     ) -> Result<Posted, PostError> {
-        let state = State::Draining { memory };
+        let turn = Turn::Plain;
+        let state = State::Draining { memory, turn };
         let id = self.core.begin(to, bits, slot, state);
         let id = id.ok_or(PostError::TooMany)?;
         self.core.held.insert((link, token), id);
@@ -169,43 +175,76 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         (memory, slot): (O::Memory, Slot<O::Word>),
         mode: SendMode,
     ) -> Result<Posted, PostError> {
-        let turn = match mode {
-            SendMode::Standard => Turn::Standard,
-            SendMode::Synchronous => Turn::Synchronous,
-        };
-        let small = mode == SendMode::Standard && memory.len() <= self.core.config.eager_max;
+        let small = mode != SendMode::Synchronous && memory.len() <= self.core.config.eager_max;
         // Not above the largest eager one.
         let cost = if small {
             flow::cost(memory.len() as u32)
         } else {
             1
         };
-        let state = State::Queued {
-            memory,
-            stand: Stand::NOWHERE,
+        if mode == SendMode::Buffered
+            && let Some(copy) = self.core.copy(to, O::lane(bits), &memory, cost)
+        {
+            let slot = Slot::New(O::Word::default());
+            self.line_up(to, bits, (copy, slot), (Turn::Copied, cost))?;
+            return Ok(Posted::Complete);
+        }
+        let turn = match mode {
+            SendMode::Synchronous => Turn::Synchronous,
+            SendMode::Standard | SendMode::Buffered => Turn::Plain,
         };
-        let id = self.core.begin(to, bits, slot, state);
+        let id = self.line_up(to, bits, (memory, slot), (turn, cost))?;
+        Ok(Posted::Pending(id))
+    }
+
+    fn line_up(
+        &mut self,
+        to: PartnerId,
+        bits: MatchBits,
+        (memory, slot): (O::Memory, Slot<O::Word>),
+        (turn, cost): (Turn, u32),
+    ) -> Result<RequestId, PostError> {
+        let stand = Stand::NOWHERE;
+        let id = self
+            .core
+            .begin(to, bits, slot, State::Queued { memory, stand });
         let id = id.ok_or(PostError::TooMany)?;
         self.core.stats.queued += 1;
-        let now = self.clock.now();
-        self.core.start_timer(id, now);
         let Core {
             ops,
             partners,
             spares,
             ..
         } = &mut self.core;
-        if let Some(partner) = partners.of_mut(to) {
-            let queues = partner.fill_queues(spares);
-            if let State::Queued { stand, .. } = &mut ops.record_mut(id.index()).state {
-                *stand = queues.enter(turn, cost);
-            }
-            let lane = &mut queues.lanes[O::lane(bits) as usize];
-            ops.join(Strand::Own, lane, id.index());
+        let record = ops.record_mut(id.index());
+        if turn == Turn::Copied {
+            (record.patience, record.waiting) = (Patience::FOR_EVER, Patience::FOR_EVER);
         }
+        if let Some(partner) = partners.of_mut(to) {
+            let (queues, lane) = (partner.fill_queues(spares), O::lane(bits));
+            if let State::Queued { stand, .. } = &mut record.state {
+                *stand = queues.enter(lane, turn, cost);
+            }
+            ops.join(Strand::Own, &mut queues.lanes[lane as usize], id.index());
+        }
+        let now = self.clock.now();
+        self.core.start_timer(id, now);
         self.core.make_ready(to);
         self.settle();
-        Ok(Posted::Pending(id))
+        Ok(id)
+    }
+
+    /// The link had no room when it was last asked. If it has some now, what waits goes first.
+    #[cold]
+    fn look_for_room(&mut self, to: PartnerId) {
+        if let Some(partner) = self.core.partners.of_mut(to)
+            && let Some(link) = partner.tx
+            && self.port.has_room(link)
+        {
+            partner.writable = true;
+            self.core.make_ready(to);
+            self.settle();
+        }
     }
 
     /// Receives the oldest message whose bits agree with `bits` where `mask` has ones. `word`: the
@@ -430,46 +469,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// Lets a small send that waits for its turn go on from a `copy`, with another word in its
-    /// completion: it may be taken for complete. Its credits are reserved, so that it goes with its
-    /// bytes and everything sent later comes after them. False, and nothing has changed, when there
-    /// are no such credits or no copy, for a send that is large or
-    /// [`Synchronous`](SendMode::Synchronous), and for any but the last one posted to its partner.
-    pub fn buffer(
-        &mut self,
-        send: RequestId,
-        word: O::Word,
-        copy: impl FnOnce(&O::Memory) -> Option<O::Memory>,
-    ) -> bool {
-        let Core { ops, partners, .. } = &mut self.core;
-        let Some(record) = ops.get_mut(send) else {
-            return false;
-        };
-        let State::Queued { memory, stand } = &mut record.state else {
-            return false;
-        };
-        let partner = partners.of_mut(record.remote);
-        let Some(partner) = partner.filter(|_| stand.turn == Turn::Standard) else {
-            return false;
-        };
-        let small = memory.len() <= partner.eager_max as usize;
-        let free = partner.borrows.free();
-        let Some(queues) = &mut partner.queues else {
-            return false;
-        };
-        if !small || !queues.may_reserve(*stand, free) {
-            return false;
-        }
-        let Some(copy) = copy(memory) else {
-            return false;
-        };
-        debug_assert_eq!(copy.len(), memory.len());
-        queues.reserve(stand);
-        *memory = copy;
-        ops.replace_word(send, word);
-        true
-    }
-
     /// Does a send wait for its turn? Then the other side has not heard of it, and it is as if it had
     /// never been posted when it is called off. False for anything that is no send under way.
     pub fn is_queued(&self, send: RequestId) -> bool {
@@ -681,6 +680,50 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 }
 
 impl<O: Owner> Core<O> {
+    /// A copy of a message that can go as soon as its link has room, paid for; see [`SendMode::Buffered`].
+    fn copy(
+        &mut self,
+        to: PartnerId,
+        lane: Lane,
+        memory: &O::Memory,
+        cost: u32,
+    ) -> Option<O::Memory> {
+        let Self { flow, owner, .. } = self;
+        let partner = self.partners.of_mut(to)?;
+        let most = self.config.copies;
+        let goes = memory.len() <= partner.eager_max as usize
+            && cost <= partner.borrows.free()
+            && partner
+                .queues()
+                .map_or(most > 0, |all| all.takes_copy(lane, most));
+        // Who keeps a record of what is complete has room for that one, too.
+        if !goes || !self.ops.has_room_for(2) || !flow.copy(cost) {
+            return None;
+        }
+        let Some(mut copy) = owner.memory(memory.len()) else {
+            flow.uncopy(cost);
+            return None;
+        };
+        partner.borrows.pay(Paid::Credits(cost));
+        let mut at = 0;
+        memory.visit(0, memory.len(), |piece| {
+            at += copy.fill(at, piece.len(), piece, 0);
+        });
+        debug_assert_eq!((at, copy.len()), (memory.len(), memory.len()));
+        Some(copy)
+    }
+
+    /// A copy has gone, or its partner has.
+    #[cold]
+    pub(super) fn copy_over(&mut self, id: RequestId, how: &Outcome) {
+        self.flow.uncopy(flow::cost(how.length));
+        if how.status != Status::Success {
+            let (length, to) = (how.length, how.partner);
+            log::debug!("{length} bytes to partner {to:?} that were complete are lost");
+        }
+        self.ops.free(id);
+    }
+
     /// A new operation with a partner, which is no connect. `None`: there can be no more.
     fn begin(
         &mut self,

@@ -157,22 +157,21 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// A message came: how it was paid for, and its sender's word.
+    /// A message came: how it was paid for.
     #[inline]
     pub(super) fn received(
         &mut self,
         from: PartnerId,
         aux: u32,
         cost: u32,
-    ) -> Result<(Paid, u64), Violation> {
+    ) -> Result<Paid, Violation> {
         let Self { partners, flow, .. } = self;
         let partner = partners.of_mut(from).ok_or(Violation::NoCredit)?;
         let paid = Paid::of(aux, cost)?;
-        let context = partner.context;
         if flow.arrived(&mut partner.lends, paid)? {
             flow.note_use(partners, from.index());
         }
-        Ok((paid, context))
+        Ok(paid)
     }
 
     /// A message of `source` takes no more room here.

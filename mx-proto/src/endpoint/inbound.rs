@@ -190,7 +190,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         };
         record.touched = true;
         // It was one packet.
-        if let State::Draining { memory } = &record.state {
+        if let State::Draining { memory, .. } = &record.state {
             let len = memory.len() as u32;
             self.core.complete(id, Status::Success, len);
         }
@@ -288,12 +288,11 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                 .core
                 .violation(link, cookie, "a message of another length");
         }
-        let (paid, context) = match self.core.received(from, header.aux, flow::cost(len)) {
+        let paid = match self.core.received(from, header.aux, flow::cost(len)) {
             Ok(received) => received,
             Err(violation) => return self.core.violation(link, cookie, violation.text()),
         };
         let bits = MatchBits(header.word);
-        self.core.owner.arriving(context, bits);
         let deferred = match self.fate(link, from, header, Some(body)) {
             Fate::Posted(id) => {
                 self.core.consumed(from, paid);
@@ -321,12 +320,11 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         let Some(OfferBody { send_id, key }) = OfferBody::parse(body) else {
             return self.core.violation(link, cookie, "a malformed offer");
         };
-        let (paid, context) = match self.core.received(from, header.aux, 1) {
+        let paid = match self.core.received(from, header.aux, 1) {
             Ok(received) => received,
             Err(violation) => return self.core.violation(link, cookie, violation.text()),
         };
         let bits = MatchBits(header.word);
-        self.core.owner.arriving(context, bits);
         let deferred = match self.fate::<[u8]>(link, from, header, None) {
             Fate::Posted(id) => {
                 self.core.consumed(from, paid);

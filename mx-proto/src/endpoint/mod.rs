@@ -546,7 +546,7 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// The same, and its end is the caller's to report.
+    /// The same, and its end is the caller's to report. `None`: it is nobody's business.
     fn finish_op(&mut self, id: RequestId, status: Status, transferred: u32) -> Option<Outcome> {
         let record = self.ops.get(id)?;
         let state = &record.state;
@@ -567,7 +567,7 @@ impl<O: Owner> Core<O> {
             announced: status == Status::Success || state.is_announced(),
             matched: matches!(state, State::Pulling(_)),
         };
-        let queued = state.is_queued();
+        let copy = state.is_copy();
         let noted = self.errands.len();
         let rest = self.release(id);
         if rest.is_none() && self.errands.len() == noted {
@@ -585,8 +585,9 @@ impl<O: Owner> Core<O> {
                 None => Errand::LetGo(memory),
             }));
         }
-        if queued {
-            self.owner.departed(id);
+        if copy {
+            self.copy_over(id, &outcome);
+            return None;
         }
         Some(outcome)
     }
@@ -624,10 +625,10 @@ impl<O: Owner> Core<O> {
         let mut rest = None;
         match &record.state {
             State::Queued { stand, .. } => {
-                let lane = O::lane(record.bits) as usize;
+                let lane = O::lane(record.bits);
                 if let Some(queues) = partner.queues_mut() {
-                    queues.exit(*stand);
-                    ops.leave(Strand::Own, &mut queues.lanes[lane], place);
+                    queues.exit(lane, *stand);
+                    ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
                 }
                 partner.tidy_queues(spares);
             }

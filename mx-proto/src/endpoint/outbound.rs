@@ -60,14 +60,15 @@ impl Next {
             .into_iter()
             .flatten()
             .find_map(|(send, lane, stand, len)| {
-                let others = queues.others(stand);
-                let small = stand.turn != Turn::Synchronous && len <= most as usize;
-                let whole = small.then(|| borrows.means_beside(others, stand.cost, lane));
-                let whole = whole.flatten();
+                let whole = match stand.turn {
+                    Turn::Copied => Some(Paid::Credits(stand.cost)),
+                    Turn::Plain if len <= most as usize => borrows.means(stand.cost, lane),
+                    Turn::Plain | Turn::Synchronous => None,
+                };
                 Some(Self {
                     send,
                     lane,
-                    paid: whole.or_else(|| borrows.means_beside(others, 1, lane))?,
+                    paid: whole.or_else(|| borrows.means(1, lane))?,
                     eager: whole.is_some(),
                 })
             })
@@ -258,15 +259,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
             let sent = self.port.send(link, &header.emit(), body)?;
             Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
-            partner.borrows.pay(next.paid);
+            if stand.turn != Turn::Copied {
+                partner.borrows.pay(next.paid);
+            }
             stats.packets_out += 1;
             stats.eager_out += 1;
             match sent {
                 Sent::Held(token) => {
-                    queues.exit(stand);
-                    record.become_next(|memory| State::Draining { memory });
+                    queues.exit(lane, stand);
+                    let turn = stand.turn;
+                    record.become_next(|memory| State::Draining { memory, turn });
                     ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
-                    self.core.owner.departed(send);
+                    if turn != Turn::Copied {
+                        }
                     self.core.held.insert((link, token), send);
                     self.core.serving(send, &self.clock);
                 }
@@ -301,14 +306,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
         partner.borrows.pay(next.paid);
-        queues.exit(stand);
+        queues.exit(lane, stand);
         stats.packets_out += 1;
         stats.offers_out += 1;
         let small = stand.turn != Turn::Synchronous && len <= partner.eager_max;
         stats.offered_for_credit += u64::from(small);
         record.become_next(|memory| State::Offered { memory, exposed });
         ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
-        self.core.owner.departed(send);
         Ok(())
     }
 

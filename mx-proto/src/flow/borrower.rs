@@ -68,15 +68,6 @@ impl Borrower {
         self.slot(cost, lane)
     }
 
-    /// The same while so many credits are spoken for by others.
-    #[inline]
-    pub fn means_beside(&self, others: u32, cost: u32, lane: Lane) -> Option<Paid> {
-        if others.saturating_add(cost) <= self.free() {
-            return Some(Paid::Credits(cost));
-        }
-        self.slot(cost, lane)
-    }
-
     #[cold]
     fn slot(&self, cost: u32, lane: Lane) -> Option<Paid> {
         let free = cost == 1 && self.slots_sent.agree(self.slots_taken, lane);

@@ -58,11 +58,11 @@ pub struct Record<M> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Turn {
     /// With its data if it is small and there is credit, as an offer otherwise.
-    Standard,
+    Plain,
     /// As an offer.
     Synchronous,
-    /// With its data, for which credit has been reserved: its sender takes it for complete.
-    Reserved,
+    /// With its data, which has been paid for: it is a copy, and complete for its sender.
+    Copied,
 }
 
 /// What an operation is doing.
@@ -76,7 +76,7 @@ pub(crate) enum State<M> {
     /// A send waiting for its turn, in its remote's queue.
     Queued { memory: M, stand: Stand },
     /// A send whose message the port has taken, but whose memory it still reads.
-    Draining { memory: M },
+    Draining { memory: M, turn: Turn },
     /// A send the receiver knows of.
     Offered {
         memory: M,
@@ -244,7 +244,7 @@ impl<M> State<M> {
     pub(crate) fn memory(&self) -> Option<&M> {
         match self {
             Self::Queued { memory, .. }
-            | Self::Draining { memory }
+            | Self::Draining { memory, .. }
             | Self::Offered { memory, .. }
             | Self::Serving { memory, .. }
             | Self::Posted { memory, .. }
@@ -259,7 +259,7 @@ impl<M> State<M> {
     pub(crate) fn memory_mut(&mut self) -> Option<&mut M> {
         match self {
             Self::Queued { memory, .. }
-            | Self::Draining { memory }
+            | Self::Draining { memory, .. }
             | Self::Offered { memory, .. }
             | Self::Serving { memory, .. }
             | Self::Posted { memory, .. }
@@ -300,7 +300,7 @@ impl<M> State<M> {
     pub(crate) fn into_memory(self) -> Option<M> {
         match self {
             Self::Queued { memory, .. }
-            | Self::Draining { memory }
+            | Self::Draining { memory, .. }
             | Self::Offered { memory, .. }
             | Self::Serving { memory, .. }
             | Self::Posted { memory, .. }
@@ -347,6 +347,17 @@ impl<M> State<M> {
     #[inline]
     pub(crate) fn is_queued(&self) -> bool {
         matches!(self, Self::Queued { .. })
+    }
+
+    /// What goes on of a send that is complete.
+    #[inline]
+    pub(crate) fn is_copy(&self) -> bool {
+        let turn = match self {
+            Self::Queued { stand, .. } => stand.turn,
+            Self::Draining { turn, .. } => *turn,
+            _ => return false,
+        };
+        turn == Turn::Copied
     }
 
     /// A send that the receiver knows of.

@@ -16,7 +16,7 @@ use super::record::{NOBODY, Record, State};
 use crate::ids::{MatchBits, RequestId};
 use crate::moves::{self, Stage};
 use crate::owner::Owner;
-use crate::timeouts::{Patience, TimeOuts};
+use crate::timeouts::TimeOuts;
 use std::fmt;
 
 /// All operations of one endpoint: those that have not completed, and those that have and that its owner
@@ -107,11 +107,7 @@ impl<O: Owner> Ops<O> {
     /// more; after a post that says it is done there is room.
     #[inline]
     pub fn add_done(&mut self, word: O::Word) -> Option<RequestId> {
-        let timeouts = TimeOuts {
-            transfer: Patience::FOR_EVER,
-            waiting: Patience::FOR_EVER,
-        };
-        let id = self.add(word, MatchBits(0), timeouts, State::Free)?;
+        let id = self.add(word, MatchBits(0), TimeOuts::NONE, State::Free)?;
         // It never was under way, so there is no move of it.
         self.places.record_mut(id.index()).state = State::Done;
         self.under_way -= 1;
@@ -181,10 +177,16 @@ impl<O: Owner> Ops<O> {
     /// Is there a place for one more, or can there be?
     #[inline]
     pub(crate) fn has_room(&mut self) -> bool {
-        if self.free.len() <= O::Places::RESTING as usize {
+        self.has_room_for(1)
+    }
+
+    /// The same for so many more.
+    #[inline]
+    pub(crate) fn has_room_for(&mut self, more: usize) -> bool {
+        if self.free.len() < O::Places::RESTING as usize + more {
             self.grow();
         }
-        !self.free.is_empty()
+        self.free.len() >= more
     }
 
     #[cold]
@@ -260,15 +262,6 @@ impl<O: Owner> Ops<O> {
         self.under_way += 1;
         self.places.on_use(place);
         Some(RequestId::new(place, generation))
-    }
-
-    /// It is another one for its owner from now on.
-    pub(crate) fn replace_word(&mut self, id: RequestId, word: O::Word) {
-        if self.of(id).is_some() {
-            self.places.on_free(id.index());
-            *self.places.word_mut(id.index()) = word;
-            self.places.on_use(id.index());
-        }
     }
 
     /// A parked operation becomes what it would have become when it was posted. Its memory must have

@@ -33,12 +33,8 @@ pub(crate) struct Desk {
     pub(crate) memory: bool,
     /// Turns of which a message could be had.
     pub(crate) ready: Vec<u32>,
-    /// Messages that have arrived: the sender's word, match bits.
-    pub(crate) heard: Vec<(u64, u64)>,
     /// Those that it was asked about: length, and the bytes that came.
     pub(crate) asked: Vec<(u32, Vec<u8>)>,
-    /// Sends that wait no more.
-    pub(crate) departed: Vec<RequestId>,
 }
 
 pub(crate) type Answer = fn(&Arrival) -> Verdict;
@@ -68,9 +64,7 @@ impl Desk {
             answer: keep,
             memory: true,
             ready: Vec::new(),
-            heard: Vec::new(),
             asked: Vec::new(),
-            departed: Vec::new(),
         }
     }
 
@@ -102,15 +96,7 @@ impl Owner for Desk {
         self.queue.keep_down(down);
     }
 
-    fn arriving(&mut self, source_context: u64, bits: MatchBits) {
-        self.heard.push((source_context, bits.0));
-    }
-
     fn arrived<B: mx_proto::Source + ?Sized>(&mut self, it: &Arrival, body: Option<&B>) -> Verdict {
-        assert!(
-            self.heard.len() > self.asked.len(),
-            "asked before it was told"
-        );
         let body = body.map(mx_proto::Source::to_vec).unwrap_or_default();
         self.asked.push((it.length, body));
         (self.answer)(it)
@@ -122,10 +108,6 @@ impl Owner for Desk {
 
     fn ready(&mut self, turn: u32) {
         self.ready.push(turn);
-    }
-
-    fn departed(&mut self, send: RequestId) {
-        self.departed.push(send);
     }
 
     fn has_news(&self) -> bool {
@@ -231,6 +213,8 @@ struct Hub {
     sources: Vec<(usize, u64)>,
     /// The port goes on reading the data of messages, until it is told to stop.
     reads_on: bool,
+    /// The port says whether there is room when it is asked.
+    tells_of_room: bool,
     /// What it reads, by token.
     read: Vec<Weak<RefCell<Bytes>>>,
     /// What has been sent without message data.
@@ -363,6 +347,12 @@ impl Port<Shared> for QueuePort {
         }
         lane.packets.push_back((*header, bytes));
         Ok(Sent::Whole)
+    }
+
+    fn has_room(&mut self, link: LinkId) -> bool {
+        let (cable, end) = Self::end(link);
+        let hub = self.hub.borrow();
+        hub.tells_of_room && hub.cables[cable].lanes[1 - end].packets.len() < ROOM
     }
 
     fn recall(&mut self, _: LinkId, token: u64) {
@@ -613,6 +603,11 @@ impl Pair {
     /// From now on ports go on reading the data of messages, until they are told to stop.
     pub(crate) fn read_on(&self) {
         self.hub.borrow_mut().reads_on = true;
+    }
+
+    /// From now on ports say whether there is room when they are asked.
+    pub(crate) fn tell_of_room(&self) {
+        self.hub.borrow_mut().tells_of_room = true;
     }
 
     /// How much of it is still there.

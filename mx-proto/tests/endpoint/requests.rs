@@ -138,48 +138,6 @@ fn a_connect_without_an_answer_can_be_taken_back() {
 }
 
 #[test]
-fn a_send_departs_once_when_its_turn_comes_or_never_will() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
-    let departed = |pair: &mut Pair| {
-        let all = pair.a.owner_mut().departed.drain(..);
-        let mut all: Vec<_> = all.map(RequestId::to_word).collect();
-        all.sort_unstable();
-        all
-    };
-    unanswered(&mut pair, b, 0);
-    departed(&mut pair);
-    let mut gone = Vec::new();
-    let mut waiting = Vec::new();
-    while waiting.len() < 4 {
-        let send = unanswered(&mut pair, b, 1);
-        match pair.a.is_queued(send) {
-            true => waiting.push(send),
-            false => gone.push(send.to_word()),
-        }
-    }
-    assert!(!gone.is_empty());
-    gone.sort_unstable();
-    assert_eq!(departed(&mut pair), gone);
-    for _ in 0..2 {
-        pair.a.cancel(waiting[1]);
-    }
-    assert_eq!(departed(&mut pair), [waiting[1].to_word()]);
-    // B takes one message in: the next one has room.
-    let memory = pair.shared(1);
-    pair.b.recv(bits(1), EXACT, memory, 0).unwrap();
-    pair.run();
-    let first = departed(&mut pair);
-    assert!(first.contains(&waiting[0].to_word()), "{first:?}");
-    pair.a.disconnect(b);
-    pair.run();
-    let all = [first, departed(&mut pair)].concat();
-    let mut expected = [0, 2, 3].map(|n: usize| waiting[n].to_word());
-    expected.sort_unstable();
-    assert_eq!(all, expected);
-}
-
-#[test]
 fn memory_goes_only_when_the_port_has_been_told_to_let_go_of_it() {
     let mut pair = Pair::new();
     let (b, _) = connected(&mut pair);

@@ -95,7 +95,7 @@ pub struct Habits {
     pub outstanding: usize,
     /// Memory lies in several pieces, so that code meets seams.
     pub pieces: bool,
-    /// Some sends that wait go on from copies, and are complete.
+    /// Some sends that wait may go on from copies, and are complete.
     pub copies: bool,
     /// Some messages are thought about, at most for so long, before it is decided about them.
     pub deliberates: Option<Duration>,
@@ -149,11 +149,6 @@ enum What {
     Send {
         serial: Serial,
         acknowledged: bool,
-        to: LifeId,
-    },
-    /// A send from a copy, of which the application believes that it is complete.
-    Copied {
-        serial: Serial,
         to: LifeId,
     },
     Recv {
@@ -245,7 +240,6 @@ impl<P: Port<Buffer>> Node<P> {
         for (context, op) in &self.ops {
             let what = match &op.what {
                 What::Send { serial, .. } => format!("send of message {serial}"),
-                What::Copied { serial, .. } => format!("copy of message {serial}"),
                 What::Recv { selector } => format!("recv {:x}/{:x}", selector.bits, selector.mask),
                 What::Connect { to, .. } => format!("connect to n{to}"),
             };
@@ -367,7 +361,7 @@ impl<P: Port<Buffer>> Node<P> {
         assert!(used <= limit, "{used} of {limit} bytes are promised");
         let (book, now) = (self.endpoint.owner().book.borrow(), self.world.now());
         for (context, op) in &self.ops {
-            let (What::Send { to, .. } | What::Copied { to, .. }) = op.what else {
+            let What::Send { to, .. } = op.what else {
                 continue;
             };
             let Some(died) = book.lives()[to].died else {

@@ -45,18 +45,6 @@ impl<P: Port<Buffer>> Node<P> {
                     other => panic!("a send cannot end as {other:?}"),
                 }
             }
-            What::Copied { serial, .. } => {
-                assert_eq!(completion.kind, Kind::Send);
-                match completion.status {
-                    Status::Success => {}
-                    Status::Unreachable | Status::EndpointClosed | Status::Timeout => {
-                        let receiver = self.endpoint.partner_identity(completion.partner);
-                        assert_eq!(receiver, None, "complete, and given up");
-                        self.endpoint.owner().book.borrow_mut().send_lost(serial);
-                    }
-                    other => panic!("a send that was complete cannot end as {other:?}"),
-                }
-            }
             What::Recv { selector } => {
                 assert_eq!(completion.kind, Kind::Recv);
                 self.on_received(context, selector, &op.buffer, completion);

@@ -138,6 +138,8 @@ impl<P: Port<Buffer>> Node<P> {
         let synchronous = self.rng().chance(0.1);
         let mode = if synchronous {
             SendMode::Synchronous
+        } else if self.habits.copies && self.rng().chance(0.5) {
+            SendMode::Buffered
         } else {
             SendMode::Standard
         };
@@ -156,16 +158,17 @@ impl<P: Port<Buffer>> Node<P> {
                 endpoint.unpark_send(op, partner, bits, mode)
             });
         }
+        let queued = self.endpoint.stats().queued;
         match self
             .endpoint
             .send(partner, bits, buffer.share(), context, mode)
         {
             Ok(Posted::Complete) => {
-                self.endpoint
-                    .owner()
-                    .book
-                    .borrow_mut()
-                    .count("Send at once");
+                let way = match self.endpoint.stats().queued > queued {
+                    true => "Send from a copy",
+                    false => "Send at once",
+                };
+                self.endpoint.owner().book.borrow_mut().count(way);
                 assert!(!synchronous, "a synchronous send completed at once");
                 buffer.give_back();
                 self.ops.remove(&context);
@@ -175,42 +178,13 @@ impl<P: Port<Buffer>> Node<P> {
                     .borrow_mut()
                     .send_done(serial, false);
             }
-            Ok(Posted::Pending(request)) => {
-                self.pending(context, request);
-                if self.habits.copies && !synchronous && self.rng().chance(0.5) {
-                    self.copy(context, request);
-                }
-            }
+            Ok(Posted::Pending(request)) => self.pending(context, request),
             Err(error) => {
                 assert_eq!(error, PostError::UnknownPartner);
                 self.ops.remove(&context);
                 self.endpoint.owner().book.borrow_mut().unposted(serial);
                 self.peers.retain(|peer| *peer != partner);
             }
-        }
-    }
-
-    /// Takes a send that waits for complete, if it can go on from a copy.
-    fn copy(&mut self, context: u64, request: RequestId) {
-        let Some(op) = self.ops.get_mut(&context) else {
-            return;
-        };
-        let What::Send { serial, to, .. } = op.what else {
-            return;
-        };
-        let copy = Buffer::new(op.buffer.bytes());
-        let copied = self
-            .endpoint
-            .buffer(request, context, |_| Some(copy.share()));
-        if copied {
-            op.buffer.give_back();
-            (op.buffer, op.what) = (copy, What::Copied { serial, to });
-            self.endpoint.set_timeout_of(request, None);
-            let mut book = self.endpoint.owner().book.borrow_mut();
-            book.send_done(serial, false);
-            book.count("Send from a copy");
-            drop(book);
-            self.note(format!("send {context} goes on from a copy"));
         }
     }
 
@@ -292,8 +266,6 @@ impl<P: Port<Buffer>> Node<P> {
 
     pub(super) fn cancel(&mut self, context: u64) {
         let op = self.ops.get(&context);
-        // Nobody has a name any more for what is complete.
-        let op = op.filter(|op| !matches!(op.what, What::Copied { .. }));
         let Some(request) = op.and_then(|op| op.request) else {
             return;
         };
@@ -311,7 +283,7 @@ impl<P: Port<Buffer>> Node<P> {
         op.buffer.give_back();
         match op.what {
             What::Send { serial, .. } => self.endpoint.owner().book.borrow_mut().send_given(serial),
-            What::Copied { .. } | What::Recv { .. } | What::Connect { .. } => {}
+            What::Recv { .. } | What::Connect { .. } => {}
         }
         let again = self.endpoint.cancel(request);
         assert_eq!(again, Cancelled::Unknown, "a request can be cancelled once");

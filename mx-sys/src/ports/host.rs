@@ -658,6 +658,13 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         }
     }
 
+    fn has_room(&mut self, link: LinkId) -> bool {
+        match (owner(link), &mut self.local) {
+            (Owner::Local(link), Some(local)) => Port::<M>::has_room(local, link),
+            _ => false,
+        }
+    }
+
     fn resume(
         &mut self,
         link: LinkId,

@@ -134,11 +134,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         use mx_proto::ops::Places;
         let ops = self.endpoint.ops();
         let all = (0..ops.places().len()).filter_map(|place| ops.at(place));
-        all.filter(|op| {
-            let word = ops.word(*op).unwrap();
-            word.has_handle() || !word.has_ended(ops, *op)
-        })
-        .count()
+        all.filter(|op| ops.word(*op).unwrap().has_handle()).count()
     }
 
     /// Takes in what has arrived and gives out what can go, unless the program's handler has to
@@ -235,8 +231,8 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         request: RequestHandle,
         timeout: Option<Duration>,
     ) -> Result<(), Error> {
-        let (op, word) = self.find(request)?;
-        if !word.has_ended(self.endpoint.ops(), op) {
+        let (op, _) = self.find(request)?;
+        if !self.endpoint.ops().is_done(op) {
             self.endpoint.set_timeout_of(op, timeout);
             self.settle();
         }
@@ -312,7 +308,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     pub(crate) fn last_sends(&mut self) -> bool {
         self.set_handler(None);
         self.disabled = false;
-        self.endpoint.owner().copies > 0
+        self.endpoint.flow_stats().copies > 0
     }
 
     /// Ends everything: peers are told, requests are gone without a completion.

@@ -1,14 +1,17 @@
 //! What the program asks of an endpoint: posting, cancelling, forgetting.
 //!
 //! ```text
-//!   isend --> peer connected?  yes --> Endpoint::send --> done at once, or pending: a small one
-//!                |  no: dead           done: unreachable          is copied then, and done all the same
+//!   isend --> peer connected?  yes --> Endpoint::send --> done at once, or pending
+//!                |  no: dead           done: unreachable
 //!                `- oneself            connect first; what is to be sent waits in order
 //! ```
 //!
+//! A small send is done without its receiver, even if it has to wait for room, a slow peer or one that has
+//! been stopped ([`SendMode::Buffered`]): programs send to each other, wait for that, and then receive.
+//!
 //! Posting succeeds whatever the state of the peer; the request tells.
 
-use super::program::{COPIES_MAX, Sort, Whose, Word};
+use super::program::{Sort, Whose, Word};
 use super::{Engine, Peers, check_mask, posted};
 use crate::error::{Code, Error};
 use crate::handles::{Address, RequestHandle};
@@ -34,7 +37,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         let length = u32::try_from(memory.len()).map_err(|_| too_long(memory.len()))?;
         let peer = self.peer_of(to)?;
         self.check_room()?;
-        let small = mode == SendMode::Standard && length as usize <= self.options().eager_max;
+        let small = mode != SendMode::Synchronous && length as usize <= self.options().eager_max;
         let word = Word {
             status: posted(to, bits, length, context),
             sort: if small { Sort::Small } else { Sort::Send },
@@ -65,7 +68,6 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         match self.endpoint.send(partner, bits, memory, word, mode) {
             Ok(Posted::Complete) => self.over(word, StatusCode::Success, word.status.msg_length),
             Ok(Posted::Pending(op)) => {
-                self.copy_small(op);
                 self.settle();
                 Some(op)
             }
@@ -92,28 +94,6 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             let what = format!("{waiting} requests are waiting to be tested");
             Error::new(Code::NoResources, what)
         })
-    }
-
-    /// A small send is done without its receiver, even if it has to wait for room, a slow peer or
-    /// one that has been stopped: programs send to each other, wait for that, and then receive.
-    #[cold]
-    fn copy_small(&mut self, op: RequestId) {
-        let (program, ops) = self.endpoint.split();
-        let Some(mut word) = ops.word(op).copied() else {
-            return;
-        };
-        let copies = program.copies + word.weight();
-        if word.sort != Sort::Small || copies > COPIES_MAX {
-            return;
-        }
-        word.sort = Sort::Copied;
-        if self.endpoint.buffer(op, word, UserMemory::to_owned_copy) {
-            // It is out of the program's hands: whatever else is given up, this is not.
-            self.endpoint.set_timeout_of(op, None);
-            let (program, ops) = self.endpoint.split();
-            program.copies = copies;
-            program.finish(ops, op, StatusCode::Success, word.status.msg_length);
-        }
     }
 
     #[cold]
@@ -163,11 +143,9 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
                 continue;
             };
             let bits = MatchBits(word.status.match_info);
-            match self.endpoint.unpark_send(op, partner, bits, mode) {
-                Ok(()) => self.copy_small(op),
-                Err(_) => {
-                    self.endpoint.end(op, mx_proto::Status::Unreachable);
-                }
+            let sent = self.endpoint.unpark_send(op, partner, bits, mode);
+            if sent.is_err() {
+                self.endpoint.end(op, mx_proto::Status::Unreachable);
             }
         }
     }

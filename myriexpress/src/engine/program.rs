@@ -2,9 +2,8 @@
 //!
 //! ```text
 //!   posted --> record of the endpoint + Word --completed--> done: oldest first --test, test_any--> freed
-//!                 |                             |  `-- hidden (mx_connect): in no order
-//!                 |                             `----- forgotten: freed
-//!                 `-- a small send that waits is copied: done, its record goes on with the copy
+//!                                               |  `-- hidden (mx_connect): in no order
+//!                                               `----- forgotten: freed
 //! ```
 //!
 //! A request's handle is its record's name, so it goes stale with it. What follows for the endpoint
@@ -21,7 +20,7 @@ use mx_proto::{
     Arrival, Down, EntryId, Identity, Kind, MatchBits, MatchIndex, Outcome, Owner, PartnerId,
     RequestId, Source, Verdict,
 };
-use mx_sys::{Interest, UserMemory};
+use mx_sys::{Interest, MallocBuffer, UserMemory};
 
 /// What is kept with each operation of the protocol endpoint.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,8 +43,6 @@ pub(super) enum Sort {
     Send,
     /// A send that is complete without its receiver, as programs know them by their length.
     Small,
-    /// A small send that is complete, and of which the endpoint has a copy.
-    Copied,
 }
 
 /// Who wants to know of its end.
@@ -73,37 +70,17 @@ pub(crate) struct Program {
     pub(super) produced: Interest,
     /// A handler is registered.
     pub(super) deferring: bool,
-    /// Bytes of small sends that are done for the program and have not left.
-    pub(super) copies: usize,
     /// Requests that ended with partners that are no peers yet, or have gone since: then as whom.
     pub(super) unnamed: Vec<(RequestId, PartnerId, Option<PeerKey>)>,
     /// How the connect to oneself ended.
     pub(super) connected_to_self: Option<(PartnerId, mx_proto::Status)>,
 }
 
-/// Bytes of copies at which small sends have to wait like others: as many as 256 of the largest.
-pub(super) const COPIES_MAX: usize = 8 << 20;
-
-/// What a copy counts for at least: the request that holds it. A message without bytes takes up room,
-/// too.
-const COPY_WEIGHT: usize = 256;
-
 impl Word {
-    /// Has the request ended?
-    #[inline]
-    pub(super) fn has_ended(&self, ops: &Ops<Program>, op: RequestId) -> bool {
-        self.sort == Sort::Copied || ops.is_done(op)
-    }
-
     /// Does anybody have a handle of it?
     #[inline]
     pub(super) fn has_handle(&self) -> bool {
         matches!(self.whose, Whose::Program | Whose::Hidden)
-    }
-
-    /// What a copy of its message counts for.
-    pub(super) fn weight(&self) -> usize {
-        (self.status.msg_length as usize).max(COPY_WEIGHT)
     }
 }
 
@@ -116,7 +93,6 @@ impl Program {
             done: MatchIndex::default(),
             produced: 0,
             deferring: false,
-            copies: 0,
             unnamed: Vec::new(),
             connected_to_self: None,
         }
@@ -173,7 +149,6 @@ impl Program {
         if let Some(entry) = word.entry.take() {
             self.done.remove(entry);
         }
-        // A copy that has not left keeps its record.
         ops.free(op);
         Some(status)
     }
@@ -184,22 +159,6 @@ impl Program {
         match self.peers.of_partner(partner) {
             Some(key) => word.status.source = self.address(key),
             None => self.unnamed.push((op, partner, None)),
-        }
-    }
-
-    /// A copy is not needed any more.
-    #[cold]
-    fn on_copy_sent(&mut self, ops: &mut Ops<Self>, op: RequestId, word: Word, how: &Outcome) {
-        self.copies = self.copies.saturating_sub(word.weight());
-        let (length, status) = (how.length, how.status);
-        if !matches!(
-            status,
-            mx_proto::Status::Success | mx_proto::Status::Truncated
-        ) {
-            log::debug!("a small message of {length} bytes was not delivered: {status:?}");
-        }
-        if !word.has_handle() {
-            ops.free(op);
         }
     }
 }
@@ -214,10 +173,6 @@ impl Owner for Program {
         let Some(word) = ops.word_mut(op) else {
             return;
         };
-        if word.sort == Sort::Copied {
-            let word = *word;
-            return self.on_copy_sent(ops, op, word, &how);
-        }
         if word.whose == Whose::Engine {
             self.connected_to_self = Some((how.partner, how.status));
         }
@@ -261,6 +216,10 @@ impl Owner for Program {
         }
         self.produced |= UNEXPECTED;
         Verdict::Continue
+    }
+
+    fn memory(&mut self, len: usize) -> Option<UserMemory> {
+        MallocBuffer::new(len).map(UserMemory::owned)
     }
 
     #[inline]

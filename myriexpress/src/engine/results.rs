@@ -20,8 +20,8 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// How a request ended, if it has. It is gone then.
     #[inline]
     pub(crate) fn test(&mut self, handle: RequestHandle) -> Result<Option<Status>, Error> {
-        let (op, word) = self.find(handle)?;
-        match word.has_ended(self.endpoint.ops(), op) {
+        let (op, _) = self.find(handle)?;
+        match self.endpoint.ops().is_done(op) {
             true => Ok(self.take(op)),
             false => Ok(None),
         }
@@ -67,7 +67,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         let (op, word) = self.find(handle)?;
         match word.sort {
             Sort::Other => Err(Error::new(Code::BadRequest, "the request is no send")),
-            _ => Ok(word.has_ended(self.endpoint.ops(), op)),
+            _ => Ok(self.endpoint.ops().is_done(op)),
         }
     }
 

@@ -24,7 +24,7 @@ export! {
         context: *mut c_void,
         request: *mut mx_request_t,
     ) -> mx_return_t of endpoint {
-        let (list, mode) = ((segments_list, segments_count), SendMode::Standard);
+        let (list, mode) = ((segments_list, segments_count), SendMode::Buffered);
         // SAFETY: C keeps the list for the call, and the buffers until the request completes; the
         // request is null, or C's to write to.
         unsafe { send(endpoint, list, dest_endpoint, match_info, context, request, mode) }

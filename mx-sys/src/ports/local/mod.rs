@@ -467,6 +467,15 @@ impl<M: Memory> Port<M> for LocalPort {
         self.send(link, header, &body)
     }
 
+    fn has_room(&mut self, link: LinkId) -> bool {
+        let entry = self.links.get_mut(link);
+        entry.is_some_and(|entry| {
+            let room = entry.up().map(|up| up.producer.has_room());
+            entry.blocked &= room != Some(Ok(true));
+            !entry.blocked
+        })
+    }
+
     /// Never called: this port takes packets whole.
     fn resume(&mut self, _: LinkId, _: &M, _: usize, _: usize) -> Result<Sent, SendError> {
         Err(SendError::Down)

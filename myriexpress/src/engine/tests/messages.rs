@@ -22,7 +22,7 @@ fn a_message_arrives_and_both_statuses_say_everything() {
         let (_, memory) = net.memory(&bytes);
         let engine = net.engine(0);
         let send = engine
-            .isend(memory, b, 0xabcd, 0x51, SendMode::Standard)
+            .isend(memory, b, 0xabcd, 0x51, SendMode::Buffered)
             .unwrap();
         assert_eq!(engine.context_of(send).unwrap(), 0x51);
         net.settle();
@@ -70,19 +70,19 @@ fn a_shorter_buffer_is_filled_and_not_overrun() {
     }
 }
 
-/// Two endpoints that lend each other what the data of `largest` of the largest messages costs, and
-/// whose link takes `room` bytes.
+/// Two endpoints, of which the second lends what the data of `largest` of the largest messages costs, as
+/// do those that are added later. Links take `room` bytes.
 fn windows(largest: u32, room: usize) -> (Net, Address) {
     let profile = Profile {
         room,
         ..Profile::default()
     };
     let mut net = Net::new(1, profile);
+    net.add(None);
     // And one more; never more than that, which is a quarter of what may be lent.
     let loan = largest * cost(32_768) + 1;
     net.config.first_loan = loan as u16;
     net.config.unexpected_bytes = (loan as usize * 4 * 8).div_ceil(7) * CREDIT;
-    net.add(None);
     net.add(None);
     let b = net.connect(0, 1);
     (net, b)
@@ -96,7 +96,7 @@ fn small_sends_are_done_although_their_peer_takes_nothing_in_as_far_as_credit_re
     for number in 0..count {
         let (buffer, memory) = net.memory(&vec![number as u8; 32_768]);
         let engine = net.engine(0);
-        let send = engine.isend(memory, b, 9, 0, SendMode::Standard).unwrap();
+        let send = engine.isend(memory, b, 9, 0, SendMode::Buffered).unwrap();
         assert!(engine.is_buffered(send).unwrap());
         assert_eq!(net.done(0, send).xfer_length, 32_768, "{number}");
         // The buffer is the program's again.
@@ -143,8 +143,8 @@ fn small_sends_are_done_although_their_peer_takes_nothing_in_as_far_as_credit_re
 
 #[test]
 fn copies_have_a_limit_and_a_time_out_is_not_for_them() {
-    // A peer lends what 63 of them cost at most.
-    let (count, peers) = (8 * 32, 5);
+    // An eighth of what there is; a peer lends what 63 of them cost at most.
+    let (count, peers) = ((64 << 20) / 8 / CREDIT / cost(32_768) as usize, 5);
     let (mut net, first) = windows(63, 1);
     let mut others = vec![first];
     for peer in 2..=peers {
@@ -310,7 +310,7 @@ fn context_ids_must_be_named_by_receives_and_forbid_peeking() {
     engine.take_produced();
     let own = engine.own_address();
     engine
-        .isend(UserMemory::empty(), own, 0x3aa, 0, SendMode::Standard)
+        .isend(UserMemory::empty(), own, 0x3aa, 0, SendMode::Buffered)
         .unwrap();
     net.settle();
     let engine = net.engine(node);
@@ -605,7 +605,7 @@ fn made_up_handles_are_refused_everywhere() {
     let others = net.engine(1).own_address();
     let engine = net.engine(0);
     for address in [Address::NOBODY, others] {
-        let sent = engine.isend(UserMemory::empty(), address, 0, 0, SendMode::Standard);
+        let sent = engine.isend(UserMemory::empty(), address, 0, 0, SendMode::Buffered);
         let refused = [
             sent.map(|_| ()),
             engine.disconnect(address),

@@ -78,6 +78,7 @@ impl Net {
                 request_timeout: None,
                 peer_timeout: None,
                 keep_orphans: 100,
+                copies: usize::MAX,
                 ..Config::default()
             },
             lives: 0,
@@ -189,7 +190,7 @@ impl Net {
         let (_, memory) = self.memory(bytes);
         let engine = self.engine(from);
         engine
-            .isend(memory, to, bits, 0, SendMode::Standard)
+            .isend(memory, to, bits, 0, SendMode::Buffered)
             .unwrap()
     }
 

@@ -285,7 +285,7 @@ fn made_up_peers_are_told_from_former_ones() {
     for peer in made_up {
         let engine = net.engine(0);
         let address = Address::new(handle, peer);
-        let sent = engine.isend(UserMemory::empty(), address, 0, 0, SendMode::Standard);
+        let sent = engine.isend(UserMemory::empty(), address, 0, 0, SendMode::Buffered);
         assert_eq!(sent.unwrap_err().code(), Code::BadEndpoint);
         assert_eq!(
             engine.disconnect(address).unwrap_err().code(),

@@ -192,7 +192,7 @@ fn a_stream_of_messages_does_not_keep_a_test_for_ever() {
     thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                let sent = isend(a.0, UserMemory::empty(), to_b, 1, 0, SendMode::Standard);
+                let sent = isend(a.0, UserMemory::empty(), to_b, 1, 0, SendMode::Buffered);
                 wait_for(a.0, sent.unwrap(), LONG).unwrap();
             }
         });

@@ -35,7 +35,7 @@ fn a_closed_endpoints_handles_fit_nothing_that_comes_after() {
         .collect();
     for ep in later.iter().map(|later| later.0).chain([ep]) {
         assert!(test(ep, request).is_err());
-        assert!(isend(ep, UserMemory::empty(), own, 0, 0, SendMode::Standard).is_err());
+        assert!(isend(ep, UserMemory::empty(), own, 0, 0, SendMode::Buffered).is_err());
     }
     assert_eq!(code(context_of(request)), Code::BadRequest);
     assert_eq!(code(decompose(own)), Code::BadEndpoint);

@@ -73,7 +73,7 @@ pub(super) fn memory(bytes: &mut [u8]) -> UserMemory {
 }
 
 pub(super) fn send(from: &Opened, to: Address, bits: u64, bytes: &mut [u8]) -> RequestHandle {
-    isend(from.0, memory(bytes), to, bits, 0, SendMode::Standard).unwrap()
+    isend(from.0, memory(bytes), to, bits, 0, SendMode::Buffered).unwrap()
 }
 
 pub(super) fn recv(at: &Opened, bits: u64, mask: u64, bytes: &mut [u8]) -> RequestHandle {

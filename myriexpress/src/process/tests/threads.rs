@@ -93,13 +93,13 @@ fn what_is_posted_forgotten_is_handed_to_no_thread() {
             .collect();
         for _ in 0..2000 {
             let nothing = UserMemory::empty;
-            isend_forgotten(ep, nothing(), to_b, 1, SendMode::Standard).unwrap();
+            isend_forgotten(ep, nothing(), to_b, 1, SendMode::Buffered).unwrap();
             isend_forgotten(
                 ep,
                 nothing(),
                 own_address(ep).unwrap(),
                 2,
-                SendMode::Standard,
+                SendMode::Buffered,
             )
             .unwrap();
             irecv_forgotten(ep, nothing(), 2, ALL).unwrap();
@@ -186,7 +186,7 @@ fn threads_with_context_ids_of_their_own_exchange_messages() {
             let got = irecv(ep, memory(&mut into), id << 8, 0xf00, 0).unwrap();
             let mut out = n.to_le_bytes();
             if first {
-                let sent = isend(ep, memory(&mut out), to, id << 8, 0, SendMode::Standard).unwrap();
+                let sent = isend(ep, memory(&mut out), to, id << 8, 0, SendMode::Buffered).unwrap();
                 wait_for(ep, sent, LONG).unwrap().unwrap();
             }
             let status = match n % 2 {
@@ -195,7 +195,7 @@ fn threads_with_context_ids_of_their_own_exchange_messages() {
             };
             assert_eq!((status.code, into), (0, n.to_le_bytes()));
             if !first {
-                let sent = isend(ep, memory(&mut out), to, id << 8, 0, SendMode::Standard).unwrap();
+                let sent = isend(ep, memory(&mut out), to, id << 8, 0, SendMode::Buffered).unwrap();
                 wait_for(ep, sent, LONG).unwrap().unwrap();
             }
         }
