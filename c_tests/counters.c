@@ -1,9 +1,10 @@
 /*
- * What a program can ask about credits, queues and memory: BMI_MX_GET_CREDITS and
- * BMI_MX_GET_PEER_CREDITS, and what the log says when a limit is first hit.
+ * What a program can ask about credits: BMI_MX_GET_CREDITS and BMI_MX_GET_PEER_CREDITS, and what the log
+ * says when memory runs short.
  *
- *     server: lends 4 credits, takes nothing        client: sends more than it has credits for
- *         ready 4, waiting 4  <─── 4 messages ───       send_free 0, send_stalled 1
+ *     server: 1 MiB, takes nothing             client: sends more than it can be lent credits for
+ *         all that one peer may be lent, waiting  <───      send_free 0, send_stalled 1
+ *         and one message in the slot
  *
  * A wrong question is answered with a code, and nothing is written.
  */
@@ -18,9 +19,11 @@
 #define ODD(pointer) ((void *)((char *)(pointer) + 1))
 
 enum {
-    LOAN = 4,
-    SENT = 10,
-    FLOOD = 300,
+    TOTAL = 2048,                   /* credits of 1 MiB */
+    LOAN = (TOTAL - TOTAL / 8) / 4, /* the most that one peer is lent */
+    SENT = LOAN + 10,
+    FLOOD = 60,
+    FLOOD_SIZE = 64 * 1024, /* 129 credits, of which the server pays 128 to fetch it */
     UNTOUCHED = 0x5a,
 };
 
@@ -30,8 +33,8 @@ static struct bmi_mx_credits credits(void)
 
     CHECK_THAT(ops->get_info(BMI_MX_GET_CREDITS, &all), ==, 0);
     CHECK_THAT(all.size, ==, sizeof all);
-    CHECK_THAT(all.total, ==, all.banked + all.lent + all.drawn + all.estates);
-    CHECK_THAT(all.unexpected_used, <=, all.unexpected_limit);
+    CHECK_THAT(all.total, ==, all.free + all.lent + all.drawn + all.copies + all.estates);
+    CHECK_THAT(all.used_bytes, <=, all.limit_bytes);
     return all;
 }
 
@@ -137,43 +140,47 @@ static void other_versions(struct side *side)
 
 /* ---- a sender that is short of credits ---- */
 
+static void little_memory(void)
+{
+    setenv("MX_UNEXPECTED_BYTES", "1M", 1);
+    setenv("BMI_MX_UNEXPECTED_MAX", "64K", 1);
+}
+
 static void lends_little(struct side *side)
 {
     struct bmi_mx_peer_credits one;
     struct bmi_mx_credits all;
     struct bmi_method_addr *client;
 
-    setenv("BMI_MX_CREDITS_INITIAL", "4", 1);
-    setenv("BMI_MX_CREDITS_MINIMUM", "4", 1);
-    setenv("BMI_MX_CREDITS_MAXIMUM", "4", 1);
+    little_memory();
     client = pair_server(side);
     tell(side, "send", 0);
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); credits().ready < LOAN;) {
+    for (deadline_t deadline = deadline_in(PATIENCE_MS); credits().ready < LOAN + 1;) {
         CHECK(!deadline_over(deadline));
         host_testcontext(4, 0, 2); /* not testunexpected: they stay */
     }
     tell(side, "here", 0);
     hear(side, "stalled");
     all = credits();
+    CHECK_THAT(all.total, ==, TOTAL);
     CHECK_THAT(all.peers, ==, 1);
-    CHECK_THAT(all.other_peers, ==, 0);
+    CHECK_THAT(all.waiting_peers, ==, 0); /* it has what one peer may have */
     CHECK_THAT(all.lent, ==, LOAN);
-    CHECK_THAT(all.ready, ==, LOAN);
-    CHECK_THAT(all.messages, ==, 1 + LOAN); /* hello was one */
-    CHECK_THAT(all.unexpected_bytes, ==, LOAN * (100 + 64));
-    CHECK_THAT(all.unexpected_used, ==, LOAN * (256 + 64));
-    CHECK_THAT(all.unpaid + all.strikes + all.failed, ==, 0);
-    CHECK_THAT(all.ledger_bytes, >, 0);
+    CHECK_THAT(all.ready, ==, LOAN + 1); /* and one in the slot */
+    CHECK_THAT(all.messages, >, LOAN + 1); /* hello, too */
+    CHECK_THAT(all.unexpected_bytes, ==, (LOAN + 1) * 100);
+    CHECK_THAT(all.used_bytes, ==, LOAN * 512);
+    CHECK_THAT(all.limit_bytes, ==, TOTAL * 512);
+    CHECK_THAT(all.violations + all.drawn + all.copies + all.estates, ==, 0);
     one = credits_of(client);
     CHECK_THAT(one.state, ==, BMI_MX_PEER_READY);
-    CHECK_THAT(one.knows, ==, 1);
     CHECK_THAT(one.loan, ==, LOAN);
     CHECK_THAT(one.waiting, ==, LOAN);
     CHECK_THAT(one.free, ==, 0);
     CHECK_THAT(one.owed, ==, 0);
-    CHECK_THAT(one.strikes, ==, 0);
-    CHECK_THAT(one.send_used, ==, 0);
+    CHECK_THAT(one.wanted, ==, 0);
     CHECK_THAT(one.send_free, >, 0);
+    CHECK_THAT(one.send_waiting, ==, 0);
     for (int i = 0; i < SENT; i++) {
         struct arrival arrival = host_next();
 
@@ -190,28 +197,26 @@ static void sends_more(struct side *side)
 {
     static const char body[100];
     struct bmi_method_addr *server = pair_client(side);
-    struct op send[SENT] = {{0}};
+    static struct op send[SENT];
     struct bmi_mx_peer_credits one = credits_of(server);
 
     CHECK_THAT(one.state, ==, BMI_MX_PEER_READY);
-    CHECK_THAT(one.knows, ==, 1);
-    CHECK_THAT(one.send_free + one.send_used, ==, LOAN);
+    CHECK_THAT(one.send_free, >, 0);
     pair_hear(side, "send");
     for (int i = 0; i < SENT; i++)
         CHECK_THAT(op_send_unexpected(&send[i], server, body, sizeof body, i), >=, 0);
     pair_hear(side, "here");
     for (deadline_t deadline = deadline_in(PATIENCE_MS);;) {
         one = credits_of(server);
-        if (one.send_used == LOAN && one.send_stalled == 1)
+        if (one.send_waiting == SENT - LOAN - 1 && one.send_stalled == 1)
             break;
         CHECK(!deadline_over(deadline));
         host_testcontext(4, 0, 2);
     }
     CHECK_THAT(one.send_free, ==, 0);
-    CHECK_THAT(one.send_waiting, ==, SENT - LOAN);
     CHECK_THAT(credits().peers_without_credits, ==, 1);
     CHECK_THAT(credits().credit_stalls, >, 0);
-    CHECK_THAT(credits().tickets, >, 0);
+    CHECK_THAT(credits().operations, ==, SENT - LOAN - 1);
     tell(side, "stalled", 0);
     for (int i = 0; i < SENT; i++)
         op_sent(&send[i]);
@@ -230,7 +235,7 @@ static atomic_int told;
 
 static void count_line(int level, const char *line)
 {
-    if (level == 2 && strstr(line, "BMI_MX_UNEXPECTED_MEMORY=65536") != NULL)
+    if (level == 2 && strstr(line, "MX_UNEXPECTED_BYTES=1048576") != NULL)
         told++;
 }
 
@@ -238,8 +243,7 @@ static void runs_out(struct side *side)
 {
     struct bmi_mx_host host = {.size = sizeof host, .log = count_line};
 
-    setenv("BMI_MX_UNEXPECTED_MEMORY", "64K", 1);
-    setenv("BMI_MX_UNEXPECTED_MAX", "16K", 1);
+    little_memory();
     unsetenv("BMI_MX_LOG");
     unsetenv("MX_LOG");
     CHECK_THAT(bmi_mx_set_host(&host), ==, 0);
@@ -247,12 +251,13 @@ static void runs_out(struct side *side)
     CHECK_THAT(told, ==, 0);
     for (int round = 0; round < 2; round++) {
         struct bmi_mx_credits all = credits();
-        uint64_t wants = all.wants;
+        uint64_t refused = all.draws_refused;
 
         tell(side, "flood", 0);
-        /* All that was lent is used, and it wants more. */
+        /* What was fetched has taken all there is, and there is more to fetch. */
         for (deadline_t deadline = deadline_in(PATIENCE_MS);
-             told == 0 || all.ready < all.lent || all.wants == wants; all = credits()) {
+             told == 0 || all.held == 0 || all.coming > 0 || all.draws_refused == refused;
+             all = credits()) {
             CHECK(!deadline_over(deadline));
             host_testcontext(4, 0, 2);
         }
@@ -272,13 +277,14 @@ static void runs_out(struct side *side)
 static void floods(struct side *side)
 {
     static struct op send[FLOOD];
+    static char body[FLOOD_SIZE];
     struct bmi_method_addr *server = pair_client(side);
 
     for (int round = 0; round < 2; round++) {
         memset(send, 0, sizeof send);
         pair_hear(side, "flood");
         for (int i = 0; i < FLOOD; i++)
-            CHECK_THAT(op_send_unexpected(&send[i], server, "x", 1, i), >=, 0);
+            CHECK_THAT(op_send_unexpected(&send[i], server, body, FLOOD_SIZE, i), >=, 0);
         for (int i = 0; i < FLOOD; i++)
             op_sent(&send[i]);
         tell(side, "sent", 0);
@@ -290,7 +296,7 @@ static const struct scenario scenarios[] = {
     SOLO(wrong_questions_get_a_code_and_nothing_is_written, wrong_questions),
     SOLO(callers_of_other_versions_get_what_they_have_room_for, other_versions),
     PAIR(a_sender_short_of_credits_is_seen_on_both_sides, lends_little, sends_more),
-    PAIR(credits_that_run_out_are_told_once, runs_out, floods),
+    PAIR(memory_that_runs_short_is_told_once, runs_out, floods),
     {0},
 };
 

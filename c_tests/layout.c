@@ -80,18 +80,17 @@ AT(struct method_drop_addr_query, addr, 0);
 AT(struct method_drop_addr_query, response, 8);
 
 /* The method's own. */
-SIZE(struct bmi_mx_credits, 328);
+SIZE(struct bmi_mx_credits, 232);
 AT(struct bmi_mx_credits, size, 0);
 AT(struct bmi_mx_credits, total, 8);
-AT(struct bmi_mx_credits, credit_stalls, 184);
-AT(struct bmi_mx_credits, ledger_bytes, 312);
-AT(struct bmi_mx_credits, bounced_bytes, 320);
+AT(struct bmi_mx_credits, credit_stalls, 152);
+AT(struct bmi_mx_credits, limit_bytes, 224);
 
-SIZE(struct bmi_mx_peer_credits, 72);
+SIZE(struct bmi_mx_peer_credits, 56);
 AT(struct bmi_mx_peer_credits, size, 0);
 AT(struct bmi_mx_peer_credits, addr, 8);
 AT(struct bmi_mx_peer_credits, state, 16);
-AT(struct bmi_mx_peer_credits, send_stalled, 68);
+AT(struct bmi_mx_peer_credits, send_stalled, 52);
 
 NUMBER(BMI_MX_GET_CREDITS, 0x4d580001);
 NUMBER(BMI_MX_GET_PEER_CREDITS, 0x4d580002);

@@ -189,10 +189,7 @@ static void flood_with_messages(struct world *world)
     struct flood flood;
 
     /* More than there will be. */
-    setenv("BMI_MX_UNEXPECTED_MEMORY", "1G", 1);
     setenv("MX_UNEXPECTED_BYTES", "1G", 1);
-    setenv("BMI_MX_CREDITS_INITIAL", "65000", 1);
-    setenv("BMI_MX_CREDITS_MAXIMUM", "65000", 1);
     flood = flood_begin(world, "taker", 32);
     flood_join(world, &flood, "sender", 1);
     flood_join(world, &flood, "asker", 3);

@@ -1,9 +1,9 @@
 /*
- * Strangers that know how credits are asked for, and do not care whose they are.
+ * Strangers that know the rules about credits, and break them.
  *
  *     stranger ── a recorded opening, CONN_REQ ──► server ◄── good client
- *              ◄── CONN_ACK: its id, its loan ──
- *              ── lies ──► forgiven sixteen times, then it is disconnected
+ *              ◄── CONN_ACK: its id ──
+ *              ── a breach of the rules ──► its link ends
  *              ── all that its credits let through ──► a server that fetches nothing: bounded
  *
  * And what an administrator can get wrong, and the end of a server with many clients.
@@ -25,22 +25,26 @@ enum {
     KIND_CONNECT = 1,
     KIND_REPLY = 2,
     KIND_EAGER = 3,
+    KIND_CREDIT = 9,
     KIND_DISCONNECT = 10,
     KIND_PING = 11,
     KIND_PONG = 12,
+    KIND_RETURN = 14,
     HELLO = WIRE_HELLO,
     EPOCH_AT = 6,  /* in a hello */
     BODY_MAX = 40000,
-    FORGIVEN = 16, /* BMI_MX_CREDITS_STRIKES */
+    FIRST_LOAN = 80,
+    LOAN_MAX = 4096,
+    WANTED_MAX = 0xffffff,
 };
 
 /* ---- a stranger that got in ---- */
 
 struct stranger {
     int fd;
-    uint32_t allowed, sent; /* credits of the MX shim */
+    uint32_t allowed, sent; /* credits, running */
+    uint32_t wanted; /* said in every header */
     uint64_t id; /* the server's for it, where match bits have it; 0: not known yet */
-    uint32_t loan;
     unsigned pongs;
     bool over; /* it has been shown the door */
     unsigned char hello[HELLO];
@@ -53,23 +57,26 @@ static uint32_t get32(const unsigned char *at)
     return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
+/* `about` and `aux` are those of the header. */
 static void say_about(struct stranger *stranger, int kind, uint64_t word, uint32_t about,
-                      const void *body, size_t size)
+                      uint32_t aux, const void *body, size_t size)
 {
     static unsigned char packet[WIRE_HEADER + BODY_MAX];
     struct packet p = {.kind = (unsigned char)kind,
                        .word = word,
                        .length = about,
+                       .status = aux,
                        .credit = 100000, /* the server may say what it likes */
+                       .slots_and_wanted = stranger->wanted,
                        .body_length = (uint32_t)size};
 
     if (!wire_say(stranger->fd, packet, wire_packet(packet, &p, body, size)))
         stranger->over = true;
 }
 
-static void say(struct stranger *stranger, int kind, uint64_t word, const void *body, size_t size)
+static void say(struct stranger *stranger, int kind)
 {
-    say_about(stranger, kind, word, (uint32_t)size, body, size);
+    say_about(stranger, kind, 0, 0, 0, NULL, 0);
 }
 
 /* Takes one packet out of what was heard; false when it is not whole. */
@@ -92,10 +99,10 @@ static bool understand(struct stranger *stranger)
         CHECK_THAT(size, >=, HELLO);
         say_about(stranger, KIND_REPLY,
                   get32(stranger->heard + 8) | (uint64_t)get32(stranger->heard + 12) << 32,
-                  body[EPOCH_AT] | (uint32_t)body[EPOCH_AT + 1] << 8, stranger->hello, HELLO);
+                  body[EPOCH_AT] | (uint32_t)body[EPOCH_AT + 1] << 8, 0, stranger->hello, HELLO);
         break;
     case KIND_PING:
-        say_about(stranger, KIND_PONG, 0, 0, NULL, 0);
+        say(stranger, KIND_PONG);
         break;
     case KIND_PONG:
         stranger->pongs++;
@@ -105,8 +112,8 @@ static bool understand(struct stranger *stranger)
         break;
     case KIND_EAGER:
         if (type == 0xa && stranger->id == 0) {
+            CHECK_THAT(size, ==, 0);
             stranger->id = (uint64_t)(get32(stranger->heard + 12) & 0xfffff) << 32;
-            stranger->loan = size >= 16 ? get32(body + 12) : 0;
         }
         break;
     }
@@ -149,14 +156,17 @@ static bool send_within(struct stranger *stranger, uint64_t word, const void *bo
         if (!listen_to(stranger, ms))
             return false;
     }
-    say(stranger, KIND_EAGER, word, body, size);
+    say_about(stranger, KIND_EAGER, word, (uint32_t)size, 0, body, size);
     stranger->sent += cost;
     return !stranger->over;
 }
 
-static bool send_word(struct stranger *stranger, uint64_t word, const void *body, size_t size)
+static bool call(struct stranger *stranger)
 {
-    return send_within(stranger, word | stranger->id, body, size, PATIENCE_MS);
+    static const char name[] = "mx://stranger:0:1";
+
+    return send_within(stranger, UINT64_C(0xc) << 60 | UINT64_C(5) << 32 | 0x100, name,
+                       sizeof name, PATIENCE_MS);
 }
 
 /* The server has taken in all that was said. */
@@ -165,19 +175,17 @@ static void is_heard(struct stranger *stranger)
     unsigned before = stranger->pongs;
     deadline_t deadline = deadline_in(PATIENCE_MS);
 
-    say(stranger, KIND_PING, 0, NULL, 0);
+    say(stranger, KIND_PING);
     while (stranger->pongs == before && !stranger->over && !deadline_over(deadline))
         listen_to(stranger, PATIENCE_MS);
     CHECK(stranger->pongs > before);
 }
 
-/* Gets in and is a peer: one that knows credits, and lends `loan` of them, or an old one. */
+/* Gets in and is a peer. */
 static void come_in(struct stranger *stranger, const struct stage *stage,
-                    const unsigned char *opening, size_t size, bool knows, uint32_t loan)
+                    const unsigned char *opening, size_t size)
 {
     static unsigned char visits; /* as enter() counts them */
-    unsigned char request[64] = "mx://stranger:0:1";
-    size_t length = strlen((char *)request) + 1;
     deadline_t deadline = deadline_in(PATIENCE_MS);
 
     memset(stranger, 0, sizeof *stranger);
@@ -187,18 +195,10 @@ static void come_in(struct stranger *stranger, const struct stage *stage,
     stranger->hello[SESSION_AT - WIRE_PREAMBLE - WIRE_HEADER] ^= ++visits;
     CHECK_THAT(wire_hear(stranger->fd, stranger->heard, HELLO, PATIENCE_MS), ==, HELLO);
     is_heard(stranger);
-    if (knows) {
-        memcpy(request + length, "MXrs", 4);
-        wire_put(request + length + 4, 8, 4);
-        wire_put(request + length + 8, 1, 4);
-        wire_put(request + length + 12, loan, 4);
-        length += 16;
-    }
-    CHECK(send_word(stranger, UINT64_C(0xc) << 60 | UINT64_C(5) << 32 | 0x100, request, length));
+    CHECK(call(stranger));
     while (stranger->id == 0 && !deadline_over(deadline))
         listen_to(stranger, PATIENCE_MS);
     CHECK(stranger->id != 0);
-    CHECK(knows == (stranger->loan > 0));
 }
 
 static void is_shown_the_door(struct stranger *stranger)
@@ -211,26 +211,28 @@ static void is_shown_the_door(struct stranger *stranger)
     close(stranger->fd);
 }
 
-/* ---- lies ---- */
+/* ---- breaches of the rules ---- */
 
-static const uint64_t want = UINT64_C(8) << 60 | UINT64_C(1) << 29 | 8191 << 13;
-
-static void tell_lies(struct world *world)
+static void break_rules(struct world *world)
 {
+    /* Messages that nobody here receives. */
     static const struct {
-        uint64_t word;
+        const char *what;
+        int kind, times;
+        uint32_t about, aux;
         size_t size;
-    } lies[] = {
-        {UINT64_C(0xd) << 60, 0},                             /* costs one, says none */
-        {UINT64_C(0xd) << 60 | UINT64_C(9) << 52, 0},         /* costs one, says nine */
-        {UINT64_C(0xd) << 60 | UINT64_C(15) << 52, 30000},    /* costs more than it was lent */
-        {UINT64_C(8) << 60 | UINT64_C(4) << 29 | 5 << 13, 0}, /* returns what nobody asked for */
-        {UINT64_C(8) << 60 | UINT64_C(2) << 29 | 1, 0},       /* grants what nobody wanted */
+    } breaches[] = {
+        {"more than it was lent", KIND_EAGER, 2, 30000, 0, 30000},
+        {"in a slot that is in use", KIND_EAGER, 2, 0, 1, 0},
+        {"too large for a slot", KIND_EAGER, 1, 1000, 2, 1000},
+        {"in two slots", KIND_EAGER, 1, 0, 3, 0},
+        {"returned, and nobody asked", KIND_RETURN, 1, 1, 0, 0},
     };
     static struct stranger stranger;
     static unsigned char body[BODY_MAX];
     unsigned char opening[OPENING_MAX];
     struct stage stage;
+    deadline_t deadline;
     size_t size;
 
     set_up(world, &stage);
@@ -239,28 +241,37 @@ static void tell_lies(struct world *world)
         return;
     }
     size = record_tcp(world, opening);
-    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
-        come_in(&stranger, &stage, opening, size, true, 64);
-        for (int n = 0; n < FORGIVEN; n++)
-            CHECK(send_word(&stranger, lies[i].word, body, lies[i].size));
-        is_heard(&stranger);
-        check_good(&stage);
-        is_heard(&stranger); /* still there */
-        send_word(&stranger, lies[i].word, body, lies[i].size);
+    for (size_t i = 0; i < sizeof breaches / sizeof breaches[0]; i++) {
+        come_in(&stranger, &stage, opening, size);
+        for (int n = 0; n < breaches[i].times; n++) {
+            CHECK(!stranger.over);
+            if (n > 0)
+                is_heard(&stranger); /* once was within the rules */
+            say_about(&stranger, breaches[i].kind, UINT64_C(0xe) << 60 | stranger.id | 9,
+                      breaches[i].about, breaches[i].aux, body, breaches[i].size);
+        }
+        printf("    %s\n", breaches[i].what);
         is_shown_the_door(&stranger);
         check_good(&stage);
     }
     /* Wants for ever: it gets what one peer may have, and then nothing. */
-    come_in(&stranger, &stage, opening, size, true, 64);
-    for (int n = 0; n < 10000 && send_word(&stranger, want, NULL, 0); n++)
-        ;
-    is_shown_the_door(&stranger);
+    come_in(&stranger, &stage, opening, size);
+    CHECK_THAT(stranger.allowed - stranger.sent, <=, FIRST_LOAN);
+    stranger.wanted = WANTED_MAX;
+    for (int n = 0; n < 1000; n++)
+        say(&stranger, KIND_CREDIT);
+    deadline = deadline_in(PATIENCE_MS);
+    while (stranger.allowed - stranger.sent <= FIRST_LOAN && !deadline_over(deadline))
+        listen_to(&stranger, 10);
+    is_heard(&stranger);
+    CHECK_THAT(stranger.allowed - stranger.sent, >, FIRST_LOAN);
+    CHECK_THAT(stranger.allowed - stranger.sent, <=, LOAN_MAX);
+    check_good(&stage);
+    close(stranger.fd);
     /* Calls for ever, and begins anew each time. */
-    come_in(&stranger, &stage, opening, size, true, 64);
-    for (int n = 0; n < 10000; n++)
-        if (!send_within(&stranger, UINT64_C(0xc) << 60 | UINT64_C(5) << 32 | 0x100, "mx://x:1",
-                         9, PATIENCE_MS))
-            break;
+    come_in(&stranger, &stage, opening, size);
+    for (int n = 0; n < 10000 && call(&stranger); n++)
+        ;
     is_shown_the_door(&stranger);
     take_down(&stage);
 }
@@ -272,7 +283,6 @@ static void tell_lies(struct world *world)
 /* Fetches nothing between "hoard" and "fetch". */
 static void hoarding_server(struct side *side)
 {
-    setenv("BMI_MX_UNEXPECTED_MEMORY", "2M", 1);
     setenv("BMI_MX_UNEXPECTED_MAX", "256K", 1);
     setenv("MX_UNEXPECTED_BYTES", "2M", 1);
     tell(side, "endpoint", host_start_server());
@@ -300,6 +310,8 @@ static void flood(struct world *world)
     static unsigned char body[16 * 1024];
     unsigned char opening[OPENING_MAX];
     struct stage stage;
+    int64_t before, after;
+    uint64_t sent = 0;
     size_t size;
 
     set_up(world, &stage);
@@ -308,38 +320,27 @@ static void flood(struct world *world)
         return;
     }
     size = record_tcp(world, opening);
-    for (int knows = 0; knows < 2; knows++) {
-        int64_t before = 0, after = 0;
-        uint64_t sent = 0, paid = knows ? UINT64_C(15) << 52 : 0;
-
-        come_in(&stranger, &stage, opening, size, knows, 64);
-        if (knows == 0) {
-            child_tell(stage.server, "hoard", 0);
-            child_hear(stage.server, "hoarding");
-        }
-        before = resident_kib(child_pid(stage.server));
-        while (sent < UINT64_C(64) * MIB &&
-               send_within(&stranger, UINT64_C(0xd) << 60 | paid | stranger.id | (sent >> 14),
-                           body, sizeof body, 300))
-            sent += sizeof body;
-        after = resident_kib(child_pid(stage.server));
-        printf("    %s: %ld KiB sent, the server grew by %ld KiB\n",
-               knows ? "knows credits" : "knows none", (long)(sent / 1024),
-               (long)(after - before));
-        if (slower() == 1)
-            CHECK_THAT(after - before, <, 6 * 1024); /* both limits, and what malloc adds */
-        if (knows) {
-            /* It has used up what it was lent, and its lies. */
-            is_shown_the_door(&stranger);
-        } else {
-            CHECK(sent < UINT64_C(8) * MIB);
-            child_tell(stage.server, "fetch", 0);
-            check_good(&stage);
-            is_heard(&stranger); /* it did nothing wrong */
-            close(stranger.fd);
-        }
-        check_good(&stage);
-    }
+    come_in(&stranger, &stage, opening, size);
+    stranger.wanted = WANTED_MAX;
+    child_tell(stage.server, "hoard", 0);
+    child_hear(stage.server, "hoarding");
+    before = resident_kib(child_pid(stage.server));
+    while (sent < UINT64_C(64) * MIB &&
+           send_within(&stranger, UINT64_C(0xd) << 60 | stranger.id | (sent >> 14), body,
+                       sizeof body, 300))
+        sent += sizeof body;
+    after = resident_kib(child_pid(stage.server));
+    printf("    %ld KiB sent, the server grew by %ld KiB\n", (long)(sent / 1024),
+           (long)(after - before));
+    CHECK_THAT(sent, >, FIRST_LOAN * 512);
+    CHECK_THAT(sent, <, 2 * MIB);
+    if (slower() == 1)
+        CHECK_THAT(after - before, <, 4 * 1024); /* the limit, and what malloc adds */
+    child_tell(stage.server, "fetch", 0);
+    check_good(&stage);
+    is_heard(&stranger); /* it did nothing wrong */
+    close(stranger.fd);
+    check_good(&stage);
     take_down(&stage);
 }
 
@@ -371,19 +372,12 @@ static void wrong_settings(struct side *side)
 {
     (void)side;
     host_load();
-    refused_with("BMI_MX_CREDITS_STRIKES", "0", "1 to 255");
-    refused_with("BMI_MX_CREDITS_STRIKES", "256", "1 to 255");
-    refused_with("BMI_MX_CREDITS_MAXIMUM", "65536", "1 to 65535");
-    refused_with("BMI_MX_CREDITS_INITIAL", "many", "0 to 65535");
-    refused_with("BMI_MX_CREDITS_LENT", "101", "0 to 100");
-    refused_with("BMI_MX_UNEXPECTED_MEMORY", "17", "64G");
+    refused_with("MX_UNEXPECTED_BYTES", "17", "1M to 64G");
+    refused_with("MX_UNEXPECTED_BYTES", "65G", "1M to 64G");
+    refused_with("MX_UNEXPECTED_BYTES", "many", "1M to 64G");
     /* Each is possible, but not both. */
-    setenv("BMI_MX_CREDITS_MAXIMUM", "7", 1);
-    setenv("BMI_MX_CREDITS_MINIMUM", "3", 1);
-    refused_with("BMI_MX_CREDITS_INITIAL", "8", "BMI_MX_CREDITS_MAXIMUM=7");
-    unsetenv("BMI_MX_CREDITS_MAXIMUM");
-    unsetenv("BMI_MX_CREDITS_MINIMUM");
-    refused_with("BMI_MX_UNEXPECTED_MEMORY", "1048576", "BMI_MX_UNEXPECTED_MAX=4194304");
+    refused_with("MX_UNEXPECTED_BYTES", "1048576", "BMI_MX_UNEXPECTED_MAX=4194304");
+    refused_with("BMI_MX_UNEXPECTED_MAX", "67108864", "MX_UNEXPECTED_BYTES=67108864");
     CHECK_THAT(ops->initialize(NULL, METHOD_ID, 0, NULL), ==, 0);
     CHECK_THAT(ops->finalize(), ==, 0);
 }
@@ -460,7 +454,7 @@ static void leave(struct world *world)
 }
 
 static const struct scenario scenarios[] = {
-    DIRECTED(liars_are_forgiven_sixteen_times_and_then_shown_the_door, tell_lies, STAGE),
+    DIRECTED(who_breaks_the_rules_is_shown_the_door_and_nobody_else_notices, break_rules, STAGE),
     DIRECTED(a_flood_grows_a_server_that_fetches_nothing_no_further_than_its_limits, flood,
              {"server", hoarding_server}, {"good", good_client}, {"dialler", dialler}),
     SOLO(impossible_settings_are_refused_by_name_and_range, wrong_settings),

@@ -552,38 +552,37 @@ struct method_drop_addr_query {
 
 /**
  * The argument of `get_info(BMI_MX_GET_CREDITS)`: what the method has now, and what it has counted
- * since `initialize`. A credit is room for 256 bytes of unexpected messages and 64 of bookkeeping.
+ * since `initialize`. A credit is 512 bytes for messages that nobody has asked for, 320 of them a
+ * message's bookkeeping.
  *
- * `total` = `banked` + `drawn` + `lent` + `estates`. Later versions append members.
+ * `total` = `free` + `lent` + `drawn` + `copies` + `estates`. Later versions append members.
  */
 struct bmi_mx_credits {
     /** In: `sizeof(struct bmi_mx_credits)`. Out: how many bytes have been written. */
     size_t size;
-    /** Credits there are. */
+    /** Credits there are: `MX_UNEXPECTED_BYTES`. */
     uint64_t total;
-    /** Of these, those in the bank. */
-    uint64_t banked;
-    /** Those held by messages that were fetched, or came from peers that know no credits. */
-    uint64_t drawn;
+    /** Of these, those that nobody has. */
+    uint64_t free;
     /** Those lent to peers. */
     uint64_t lent;
+    /** Those held by messages that were fetched, or are being fetched. */
+    uint64_t drawn;
+    /** Those held by copies of our own sends. */
+    uint64_t copies;
     /** Those held by messages of peers that are gone. */
     uint64_t estates;
-    /** Connected peers that know credits. */
+    /** Connected peers. */
     uint64_t peers;
-    /** Connected peers that know none. */
-    uint64_t other_peers;
     /** Peers that want more than they have and wait for it. */
     uint64_t waiting_peers;
     /** Peers that have been asked for credits and have not answered. */
     uint64_t asked_peers;
-    /** Unexpected messages that arrived. */
+    /** Messages that came before anybody asked for them. */
     uint64_t messages;
-    /** Of these, those that nobody had paid for: refused. */
-    uint64_t unpaid;
-    /** Times that a message of a peer that knows no credits had to wait. */
-    uint64_t held;
-    /** Times that one which was only offered found too few credits in the bank. */
+    /** Breaches of the rules about credits; each has ended a connection. */
+    uint64_t violations;
+    /** Times that a message could not be fetched for want of credits. */
     uint64_t draws_refused;
     /** Times that peers said they wanted more. */
     uint64_t wants;
@@ -593,58 +592,35 @@ struct bmi_mx_credits {
     uint64_t revoked;
     /** Credits that they gave back. */
     uint64_t returned;
-    /** Credits of messages taken that were not sent home. */
-    uint64_t kept;
-    /** Control messages, sent and received. */
-    uint64_t controls;
-    /** Lies about credits. */
-    uint64_t strikes;
-    /** Peers that were disconnected for them. */
-    uint64_t failed;
-    /** Times that older figures were made to count less. */
+    /** Credits that were taken back without asking. */
+    uint64_t narrowed;
+    /** Times that what was used before was made to count less. */
     uint64_t epochs;
-    /** Own unexpected sends that came to be their peer's first and found too few credits. */
+    /** Times that sends to a peer had to wait for credits. */
     uint64_t credit_stalls;
-    /** Peers whose first unexpected send waits for credits now. */
+    /** Peers to which sends wait for credits now. */
     uint64_t peers_without_credits;
-    /** Times that a peer with something to send had to wait for a ticket. */
-    uint64_t ticket_stalls;
-    /** Peers that wait for one now. */
-    uint64_t peers_without_ticket;
-    /** Tickets in use; some may be free again. */
-    uint64_t tickets_out;
-    /** Tickets there are (`BMI_MX_SEND_TICKETS`). */
-    uint64_t tickets;
     /** Operations that have been posted and not reported. */
     uint64_t operations;
     /** Unexpected messages that `testunexpected` can have. */
     uint64_t ready;
     /** Unexpected messages that are being fetched. */
     uint64_t coming;
-    /** Peers with unexpected messages that have to wait until there is room. */
-    uint64_t held_peers;
-    /** Bytes of unexpected messages that wait or are being fetched, 64 for each included. */
+    /** Unexpected messages that wait at their senders until there is room. */
+    uint64_t held;
+    /** Bytes of unexpected messages that are here. */
     uint64_t unexpected_bytes;
-    /** Bytes that the credits stand for which these messages use. */
-    uint64_t unexpected_used;
-    /** The most that can be: `BMI_MX_UNEXPECTED_MEMORY` in whole credits. */
-    uint64_t unexpected_limit;
     /** Bytes of messages that came before their receives. */
     uint64_t early_bytes;
-    /** Bytes that are promised to peers for such messages or taken by them, bookkeeping included. */
-    uint64_t early_used;
-    /** The most that can be (`MX_UNEXPECTED_BYTES`), but for four messages of each peer. */
-    uint64_t early_limit;
-    /** Bytes of the books about credits. */
-    uint64_t ledger_bytes;
-    /** Bytes of small sends that were copied because they have to wait, in credits of 512. */
-    uint64_t bounced_bytes;
+    /** Bytes that are lent to peers or taken by messages, bookkeeping included. */
+    uint64_t used_bytes;
+    /** The most that can be (`MX_UNEXPECTED_BYTES`), but for two messages of each peer. */
+    uint64_t limit_bytes;
 };
 
 /**
- * The argument of `get_info(BMI_MX_GET_PEER_CREDITS)`: one peer as its lender and as its borrower.
- * Of a peer that is not connected everything is 0 but what waits for it. Later versions append
- * members.
+ * The argument of `get_info(BMI_MX_GET_PEER_CREDITS)`: the credits between one peer and us. Of a peer
+ * that is not connected everything is 0 but what waits for it. Later versions append members.
  */
 struct bmi_mx_peer_credits {
     /** In: `sizeof(struct bmi_mx_peer_credits)`. Out: how many bytes have been written. */
@@ -653,31 +629,23 @@ struct bmi_mx_peer_credits {
     struct bmi_method_addr *addr;
     /** `BMI_MX_PEER_INIT`, `_WAIT`, `_READY` or `_DISCONNECT`. */
     int state;
-    /** 1 when the peer knows credits: it is lent some, and what it lends limits us. */
-    int knows;
     /** Credits lent to it, wherever they are. */
     uint32_t loan;
     /** Of these, those that it can use now, as far as is known here. */
     uint32_t free;
-    /** Credits that its messages use which have not been taken. */
+    /** Those that its messages use which have not been taken. */
     uint32_t waiting;
-    /** Those of messages taken that have not gone home to it yet. */
+    /** Those of messages taken of which it has not been told yet. */
     uint32_t owed;
     /** How many more it wants. */
     uint32_t wanted;
     /** 1 when it has been asked for credits and has not answered. */
     uint32_t asked;
-    /** Credits that messages of its earlier lives use. */
-    uint32_t estate;
-    /** Lies about credits so far. */
-    uint32_t strikes;
-    /** Credits that may be used for unexpected messages to it; `UINT32_MAX`: it sets no limit. */
+    /** Credits that it lends us and that are free. */
     uint32_t send_free;
-    /** Credits used for such messages that have not come home. */
-    uint32_t send_used;
-    /** Unexpected sends to it that wait: for the connection, for a ticket or for credits. */
+    /** Operations that wait for the connection, and sends that wait for the link or for credits. */
     uint32_t send_waiting;
-    /** 1 when the first of them waits for credits. */
+    /** 1 when such a send waits for credits. */
     uint32_t send_stalled;
 };
 

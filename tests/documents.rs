@@ -152,7 +152,7 @@ fn drawn_states_exist_and_existing_ones_are_drawn() {
             "A message on arrival",
             "mx-proto/src/event.rs",
             "Verdict",
-            &["RECEIVED", "UNEXPECTED", "WAITING", "OUT", "GONE"],
+            &["RECEIVED", "UNEXPECTED", "WAITING", "OUT", "INBOX", "GONE"],
         ),
     ];
     for (title, path, name, others) in drawings {

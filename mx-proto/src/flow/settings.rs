@@ -6,8 +6,7 @@
 //!   a loan   0 .. MINIMUM .. first .. most: AT_ONCE, a quarter of what may be lent
 //! ```
 //!
-//! The constants are those of the ledger that this replaces, where the rules are the same; the table
-//! in docs/scale.md is with them.
+//! The table in docs/scale.md is with these constants.
 
 use super::pool::{CREDIT, cost};
 

@@ -58,12 +58,9 @@ pub(crate) fn environment(seed: u64, port: &str) -> Vec<(&'static str, String)> 
         ("MX_SPIN_US", &["50", "0"][..]),
         ("MX_HELPER", &["on", "on", "on", "off"]),
         ("MX_EAGER_MAX", &["32K", "4K", "128"]),
-        ("MX_POLL_BUDGET", &["64", "1"]),
         ("MX_RDM_LANES", &["64", "1", "0"]),
         ("BMI_MX_BUFFER_CACHE", &["64M", "0"]),
-        ("BMI_MX_UNEXPECTED_MEMORY", &["64M", "8M"]),
-        ("BMI_MX_CREDITS_INITIAL", &["64", "1"]),
-        ("BMI_MX_SEND_TICKETS", &["4096", "16"]),
+        ("MX_UNEXPECTED_BYTES", &["64M", "8M"]),
     ] {
         // Mostly as it is by default.
         let value = if rng.chance(0.7) {
