@@ -533,7 +533,5 @@ static const struct scenario scenarios[] = {
 
 int main(int argc, char **argv)
 {
-    /* What waits is to wait, not to be copied and called complete. */
-    setenv("BMI_MX_BOUNCE_BYTES", "0", 1);
     return harness_main(argc, argv, scenarios);
 }

@@ -103,7 +103,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 early_used: early_used as u64,
                 early_limit: early_limit as u64,
                 ledger: credits.memory as u64,
-                bounced: u64::from(self.endpoint.flow_stats().copies) * mx_proto::flow::CREDIT as u64,
+                bounced: u64::from(self.endpoint.flow_stats().copies)
+                    * mx_proto::flow::CREDIT as u64,
             },
         }
     }

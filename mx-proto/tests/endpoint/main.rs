@@ -2,6 +2,7 @@
 
 mod again;
 mod arriving;
+mod copies;
 mod crossing;
 mod deferred;
 mod introductions;

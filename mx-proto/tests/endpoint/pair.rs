@@ -121,6 +121,10 @@ impl Owner for Desk {
         self.departed.push(send);
     }
 
+    fn memory(&mut self, len: usize) -> Option<Shared> {
+        Some(vec![0; len].into())
+    }
+
     fn has_news(&self) -> bool {
         self.queue.has_news()
     }
@@ -224,6 +228,8 @@ struct Hub {
     sources: Vec<(usize, u64)>,
     /// The port goes on reading the data of messages, until it is told to stop.
     reads_on: bool,
+    /// The port says whether there is room when it is asked.
+    tells_of_room: bool,
     /// What it reads, by token.
     read: Vec<Weak<RefCell<Bytes>>>,
     /// What has been sent without message data.
@@ -356,6 +362,12 @@ impl Port<Shared> for QueuePort {
         }
         lane.packets.push_back((*header, bytes));
         Ok(Sent::Whole)
+    }
+
+    fn has_room(&mut self, link: LinkId) -> bool {
+        let (cable, end) = Self::end(link);
+        let hub = self.hub.borrow();
+        hub.tells_of_room && hub.cables[cable].lanes[1 - end].packets.len() < ROOM
     }
 
     fn recall(&mut self, _: LinkId, token: u64) {
@@ -608,6 +620,11 @@ impl Pair {
         self.hub.borrow_mut().reads_on = true;
     }
 
+    /// From now on ports say whether there is room when they are asked.
+    pub(crate) fn tell_of_room(&self) {
+        self.hub.borrow_mut().tells_of_room = true;
+    }
+
     /// How much of it is still there.
     pub(crate) fn being_read(&self) -> usize {
         let hub = self.hub.borrow();
@@ -644,9 +661,14 @@ impl Pair {
 
     /// As many messages as ever go to b before it has been heard of.
     pub(crate) fn with_large_loans() -> Self {
+        Self::lending(4096)
+    }
+
+    /// B lends so many credits first.
+    pub(crate) fn lending(first_loan: u16) -> Self {
         let mut pair = Self::new();
         let config = Config {
-            first_loan: 4096,
+            first_loan,
             ..settings(0)
         };
         pair.b = node(&pair.hub, &pair.clock, config, 1, 2);
