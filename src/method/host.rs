@@ -259,11 +259,7 @@ impl Owner for Host {
     }
 
     #[inline]
-    fn arrived<B: Source + ?Sized>(
-        &mut self,
-        arrival: &Arrival,
-        body: Option<&B>,
-    ) -> Verdict {
+    fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
         match self.deaf {
             true => Verdict::Finished,
             false => self.arrivals.arrived(arrival, body),

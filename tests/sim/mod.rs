@@ -115,11 +115,7 @@ impl Owner for Inbox {
         self.ends.has_news()
     }
 
-    fn arrived<B: Source + ?Sized>(
-        &mut self,
-        arrival: &Arrival,
-        body: Option<&B>,
-    ) -> Verdict {
+    fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
         if self.closed {
             return Verdict::Continue;
         }

@@ -46,7 +46,12 @@ pub(super) struct Next {
 impl Next {
     /// Of the first ones of both lanes the one that was posted first, or the other, if for that there
     /// are neither credits nor its slot. `most`: bytes of the largest that goes with its data.
-    pub(super) fn of<O: Owner>(queues: &Queues, ops: &Ops<O>, borrows: &Borrower, most: u32) -> Option<Self> {
+    pub(super) fn of<O: Owner>(
+        queues: &Queues,
+        ops: &Ops<O>,
+        borrows: &Borrower,
+        most: u32,
+    ) -> Option<Self> {
         let head = |lane: Lane| {
             let send = ops.first(&queues.lanes[lane as usize])?;
             match &ops.record(send.index()).state {
@@ -272,8 +277,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     let turn = stand.turn;
                     record.become_next(|memory| State::Draining { memory, turn });
                     ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
-                    if turn != Turn::Copied {
-                        }
+                    if turn != Turn::Copied {}
                     self.core.held.insert((link, token), send);
                     self.core.serving(send, &self.clock);
                 }

@@ -373,7 +373,10 @@ impl<O: Owner> Ops<O> {
         let record = self.get(id)?;
         debug_assert!(record.timer.is_none(), "{id:?} has a timer");
         let parked = matches!(record.state, State::Parked { .. });
-        debug_assert!(parked || record.links == Links::ALONE, "{id:?} is in a list");
+        debug_assert!(
+            parked || record.links == Links::ALONE,
+            "{id:?} is in a list"
+        );
         debug_assert_eq!(record.kin, Links::ALONE, "{id:?} has kin");
         moves::note(record.state.stage(), Stage::Done);
         self.under_way -= 1;
