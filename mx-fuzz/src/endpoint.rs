@@ -549,7 +549,8 @@ impl Program for World {
             while within(1, || self.endpoint.next_of(turn)).is_some() {}
         }
         assert_eq!(self.endpoint.inbox_stats(), InboxStats::default());
-        assert_eq!(self.endpoint.unexpected_usage().0, 0, "credits of nobody");
+        let flow = self.endpoint.flow_stats();
+        assert_eq!((flow.drawn, flow.estates), (0, 0), "credits of nobody");
         assert!(
             self.pending.is_empty(),
             "without an end: {:?}",

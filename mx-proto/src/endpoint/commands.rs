@@ -724,6 +724,8 @@ impl<O: Owner> Core<O> {
         status: Status,
         keep: bool,
     ) -> Option<Partner> {
+        // Its place may be another's by now.
+        self.partners.of(id)?;
         while let Some(op) = self.next_of(id) {
             self.complete(op, status, 0);
         }

@@ -14,7 +14,7 @@ use super::introductions::UNASKED;
 use super::outbound::{notify_code, notify_status};
 use super::{Core, Named, reader};
 use crate::event::{Arrival, Outcome, Verdict};
-use crate::flow::{self, CREDIT};
+use crate::flow::{self, CREDIT, Paid};
 use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId};
 use crate::matching::{Payload, Waiting};
 use crate::memory::{Memory, Source};
@@ -287,7 +287,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             Err(violation) => return self.core.violation(link, cookie, violation.text()),
         };
         let bits = MatchBits(header.word);
-        let deferred = match self.fate(link, from, header, Some(body)) {
+        let deferred = match self.fate(link, from, header, paid, Some(body)) {
             Fate::Posted(id) => {
                 self.core.consumed(from, paid);
                 return self.core.fill_receive(id, from, bits, body);
@@ -319,7 +319,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             Err(violation) => return self.core.violation(link, cookie, violation.text()),
         };
         let bits = MatchBits(header.word);
-        let deferred = match self.fate::<[u8]>(link, from, header, None) {
+        let deferred = match self.fate::<[u8]>(link, from, header, paid, None) {
             Fate::Posted(id) => {
                 self.core.consumed(from, paid);
                 let offer = (send_id, key);
@@ -358,6 +358,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         link: LinkId,
         from: PartnerId,
         header: &Header,
+        paid: Paid,
         body: Option<&B>,
     ) -> Fate {
         let bits = MatchBits(header.word);
@@ -370,6 +371,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                     return Fate::Posted(id);
                 }
                 Found::Foreign => {
+                    self.core.consumed(from, paid);
                     self.core.violation(link, from.to_word(), FOREIGN);
                     return Fate::Over;
                 }
@@ -378,6 +380,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         }
         self.core.stats.unmatched += 1;
         if !self.core.has_room() {
+            self.core.consumed(from, paid);
             self.core.out_of_room(link, from);
             return Fate::Over;
         }

@@ -85,7 +85,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// One turn turns out to be another: their messages are handed out in the order in which they could
-    /// be had, and those that are to be fetched, with what is behind them, in the order in which they came.
+    /// be had, then those that are on their way, and the rest in the order in which they came.
     pub fn rename_messages(&mut self, from: u32, into: u32) {
         self.core.inbox.rename(from, into);
     }

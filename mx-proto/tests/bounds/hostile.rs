@@ -389,6 +389,34 @@ fn what_those_who_left_have_left_behind_counts_until_it_is_received() {
     );
 }
 
+#[test]
+fn who_is_thrown_out_for_a_message_leaves_none_of_its_credits_behind() {
+    for offered in [false, true] {
+        let mut stage = Stage::with_peers(limited(1 << 20), 2);
+        let [honest, _] = [0, 1].map(|n| id_of(&stage, n));
+        let exact = MatchMask::EXACT;
+        let posted = stage
+            .node
+            .recv_from(honest, MatchBits(5), exact, vec![0; 8], 0);
+        posted.unwrap();
+        if offered {
+            stage.offer(1, 5, 8);
+        } else {
+            stage.eager(1, 5, &[1; 2_000]);
+        }
+        stage.run();
+        assert_eq!(
+            (stage.node.partners(), stage.node.stats().malformed),
+            (1, 1)
+        );
+        assert_eq!(stage.node.flow_stats().estates, 0);
+        // The other one's message comes through.
+        assert!(stage.send_honestly(0, 5, &[2; 8]));
+        stage.run();
+        assert!(stage.node.owner_mut().next_completion().is_some());
+    }
+}
+
 /// A peer calls off what it has offered under that name.
 fn withdraw(stage: &Stage, peer: u32, name: u64) {
     stage.say(peer, Header::new(Kind::Withdraw, name, 0), &[]);

@@ -181,3 +181,28 @@ fn a_deferred_message_outlives_a_sender_that_goes_in_the_same_poll() {
     assert_eq!((pair.b.partners(), pair.b.unexpected_bytes()), (0, 0));
     assert!(pair.b.probe(bits(0), MatchMask(0)).is_none());
 }
+
+#[test]
+fn a_stale_name_throws_nothing_away_of_who_has_its_place_now() {
+    let mut pair = Pair::new();
+    let (b, a) = connected(&mut pair);
+    pair.b.disconnect(a);
+    pair.run();
+    // Its next acquaintance has the place that it had.
+    let again = pair.connected();
+    assert_ne!(again, b);
+    pair.a
+        .send(again, bits(4), pair.filled(vec![4]), 0, SendMode::Standard)
+        .unwrap();
+    pair.run();
+    let before = pair.b.flow_stats();
+    pair.b.disconnect(a);
+    pair.run();
+    let found = pair.b.probe(bits(4), EXACT).expect("it is still there");
+    assert_eq!(found.source.index(), a.index());
+    assert_eq!(pair.b.flow_stats(), before);
+    let got = pair.b.recv(bits(4), EXACT, pair.shared(1), 0).unwrap();
+    assert!(matches!(got, Received::Complete(_)));
+    pair.b.disconnect(found.source);
+    assert_eq!(pair.b.flow_stats().free, before.total);
+}
