@@ -104,14 +104,14 @@ const fn chunk(class: usize) -> (usize, usize) {
 }
 
 /// The object at this address, and its place.
-#[inline]
+#[inline(always)]
 fn object(addr: *const bmi_method_addr) -> Option<(&'static Object, usize)> {
-    for (class, start) in CHUNKS.iter().enumerate() {
+    let (mut len, mut before) = chunk(0);
+    for start in &CHUNKS {
         let start = start.load(Ordering::Acquire);
         if start.is_null() {
             break;
         }
-        let (len, before) = chunk(class);
         let offset = addr.addr().wrapping_sub(start.addr());
         if offset < len * size_of::<Object>() {
             let place = offset / size_of::<Object>();
@@ -121,6 +121,7 @@ fn object(addr: *const bmi_method_addr) -> Option<(&'static Object, usize)> {
             // SAFETY: within a chunk, which stays.
             return Some((unsafe { &*start.add(place) }, before + place));
         }
+        (len, before) = (len * 4, before + len);
     }
     None
 }

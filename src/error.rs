@@ -376,6 +376,7 @@ impl From<BadArgument> for Box<Error> {
 }
 
 impl From<SegmentError> for Box<Error> {
+    #[cold]
     fn from(reason: SegmentError) -> Self {
         Self::new(Error::Segment(reason))
     }

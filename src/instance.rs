@@ -475,8 +475,8 @@ fn late_peer(
 
 /// Posts an operation. `*id` is written before anybody can see its completion; after an error
 /// nothing is ever reported for it.
-#[inline]
-pub fn post(post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
+#[inline(never)]
+pub fn post(mut post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
     let shared = shared()?;
     let mut engine = shared.lock();
     let key = match engine.method()?.peers().of_addr(post.addr.as_ptr()) {
@@ -488,7 +488,7 @@ pub fn post(post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
             key
         }
     };
-    engine.method()?.post(key, post, id)
+    engine.method()?.post(key, &mut post, id)
 }
 
 /// Calls an operation off; it is reported once all the same.
@@ -613,17 +613,32 @@ pub fn test_context(
     mut out: impl FnMut(Done),
 ) -> Result<usize, Box<Error>> {
     let found = find(1 << context | UNEXPECTED_READY, idle_us, move |method| {
-        let mut count = 0;
-        while count < max
-            && let Some(done) = method.pop_done(context)
-        {
-            out(done);
-            count += 1;
-        }
+        let count = match method.has_done(context) {
+            true => hand_out(method, context, max, &mut out),
+            false => 0,
+        };
         let news = method.arrivals_mut().take_news();
         Ok((count > 0 || news).then_some(count))
     })?;
     Ok(found.unwrap_or(0))
+}
+
+/// Takes out what has completed in a context, up to `max`.
+#[inline(never)]
+fn hand_out(
+    method: &mut HostMethod,
+    context: i64,
+    max: usize,
+    out: &mut impl FnMut(Done),
+) -> usize {
+    let mut count = 0;
+    while count < max
+        && let Some(done) = method.pop_done(context)
+    {
+        out(done);
+        count += 1;
+    }
+    count
 }
 
 /// At most `max` unexpected messages: one of each peer in turn, of each its oldest.

@@ -135,7 +135,13 @@ fn variants(path: &str, name: &str) -> Vec<String> {
 
 #[test]
 fn drawn_states_exist_and_existing_ones_are_drawn() {
-    let drawings: [(&str, &str, &str, &[&str]); 2] = [
+    let drawings: [(&str, &str, &str, &[&str]); 3] = [
+        (
+            "A partner at the endpoint",
+            "mx-proto/src/partner.rs",
+            "Life",
+            &["GONE"],
+        ),
         (
             "A link over a fabric",
             "mx-sys/src/ports/rdm/links/link.rs",

@@ -6,8 +6,8 @@ mod sim;
 use bmi_mx::abi::constants::*;
 use bmi_mx::match_layout::{MessageType, VERSION, bits};
 use bmi_mx::peer::handshake::ConnReq;
-use mx_proto::{Account, PartnerId};
 use mx_proto::flow::FlowStats;
+use mx_proto::{Account, PartnerId};
 use mx_sim::Profile;
 use mx_sim::world::NodeId;
 use sim::{NIC, OTHER_NIC, Rig};
@@ -107,7 +107,10 @@ fn whatever_clients_send_a_server_holds_no_more_than_was_set() {
             rig.run_for(Duration::from_millis(2));
             // And a credit in each peer's slot.
             let held = bytes(&mut rig, server);
-            assert!(held <= memory + 40 * 192, "{held} bytes of messages of {len}");
+            assert!(
+                held <= memory + 40 * 192,
+                "{held} bytes of messages of {len}"
+            );
         }
         rig.host(server).fetching = true;
         rig.run("all of them", |rig| rig.peek(server).got.len() == 40 * 50);
@@ -775,7 +778,11 @@ fn messages_that_are_larger_than_the_server_takes_give_their_credits_back() {
             rig.run_for(Duration::from_millis(1));
             let account = account(&mut rig, server, client);
             let free = self::account(&mut rig, client, server).send_free;
-            assert_eq!(account.loan, free + account.waiting + account.owed, "{account:?}");
+            assert_eq!(
+                account.loan,
+                free + account.waiting + account.owed,
+                "{account:?}"
+            );
         }
         assert_eq!(rig.peek(server).got.len(), 10);
         assert_settled(&mut rig, server);

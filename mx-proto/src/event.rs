@@ -16,6 +16,13 @@ pub struct Identity {
     pub session: SessionId,
 }
 
+impl Identity {
+    /// What stays the same in all of its lives.
+    pub(crate) fn name(&self) -> (NicId, EndpointId) {
+        (self.nic, self.endpoint)
+    }
+}
+
 /// How an operation ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {

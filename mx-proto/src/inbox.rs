@@ -345,17 +345,31 @@ impl<M> Inbox<M> {
         Some((entry, ready))
     }
 
-    /// The sender of a message has gone: what it was paid with is an estate from there.
-    pub(crate) fn bequeath(&mut self, place: u32, from: Source) {
-        if let Some(entry) = self.entries.get_mut(place as usize)
-            && entry.estate.replace(from).is_none()
-        {
+    /// The sender of a message that is here has gone: what it was paid with is an estate from there. It
+    /// waits for no other sender's: those may wait for what it holds. Gives whether it can be had because
+    /// of that.
+    pub(crate) fn bequeath(&mut self, place: u32, from: Source) -> bool {
+        let Some(entry) = self.entries.get_mut(place as usize) else {
+            return false;
+        };
+        if entry.estate.replace(from).is_none() {
             self.by_source.leave(entry.source, place);
         }
+        let (turn, waits) = (entry.turn, !entry.ready);
+        let queue = &mut self.turns[turn as usize];
+        if let Some(absent) = queue.absent
+            && waits
+        {
+            self.messages.unlink(&mut queue.all, place);
+            self.messages.insert(&mut queue.all, place, absent);
+            self.advance(turn, Some(place));
+        }
+        waits
     }
 
     /// One turn turns out to be another: what can be had of both is handed out in the order in which it
-    /// could, and the rest in the order in which it came.
+    /// could, and the rest in the order in which it came; but what credits have been drawn for waits for
+    /// nothing that has yet to draw some.
     pub(crate) fn rename(&mut self, from: u32, into: u32) {
         if from == into || !self.holds(from) {
             return;
@@ -372,7 +386,8 @@ impl<M> Inbox<M> {
         places.extend(self.messages.walk(new.all));
         places.sort_unstable_by_key(|place| {
             let entry = &self.entries[*place as usize];
-            (!entry.ready, entry.number)
+            let drawn = entry.drawn > 0 || matches!(entry.body, Body::Coming(_));
+            (!entry.ready, !drawn, entry.number)
         });
         let mut merged = Turn {
             ready: old.ready + new.ready,
@@ -459,7 +474,10 @@ fn join(
     stays: bool,
 ) {
     match (stood, stands, stays) {
-        (true, false, true) => chain.replace(ends, from, into),
+        (true, false, true) => {
+            chain.insert(ends, into, from);
+            chain.unlink(ends, from);
+        }
         (false, false, true) => chain.append(ends, into),
         _ => {
             if stood {
@@ -474,3 +492,367 @@ fn join(
 
 /// Messages for which memory is kept when there is none any more.
 const ROOM_KEPT: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mx_sim::Rng;
+
+    /// What is known of a message without looking at any place.
+    #[derive(Clone, Debug, PartialEq)]
+    struct Known {
+        place: u32,
+        source: u32,
+        length: u32,
+        state: State,
+        /// Until it has been ready, in the order in which it came; then in that in which it was.
+        number: u64,
+        ready: bool,
+        drawn: bool,
+        gone: bool,
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum State {
+        Whole,
+        Offered,
+        Coming,
+    }
+
+    /// The same as lists that are searched from the front.
+    #[derive(Default)]
+    struct Model {
+        turns: Vec<Vec<Known>>,
+        rotation: Vec<u32>,
+        line: Vec<u32>,
+        numbers: u64,
+        /// What could be had so far.
+        ready: u64,
+    }
+
+    impl Model {
+        /// Brings everything in line with the lists.
+        fn see(&mut self) {
+            for turn in 0..self.turns.len() as u32 {
+                let list = &mut self.turns[turn as usize];
+                let here = list
+                    .iter()
+                    .take_while(|it| it.state == State::Whole)
+                    .count();
+                for it in list[..here].iter_mut().filter(|it| !it.ready) {
+                    (it.ready, it.number) = (true, self.numbers);
+                    self.numbers += 1;
+                    self.ready += 1;
+                }
+                let offered = list.get(here).is_some_and(|it| it.state == State::Offered);
+                for (all, stands) in [
+                    (&mut self.rotation, here > 0 && turn != 0),
+                    (&mut self.line, offered),
+                ] {
+                    match all.iter().position(|other| *other == turn) {
+                        Some(at) if !stands => drop(all.remove(at)),
+                        None if stands => all.push(turn),
+                        _ => {}
+                    }
+                }
+            }
+        }
+
+        fn find(&mut self, place: u32) -> (u32, usize) {
+            let mut all = (0..).zip(&self.turns);
+            let found = all.find_map(|(turn, list)| {
+                let at = list.iter().position(|it| it.place == place)?;
+                Some((turn, at))
+            });
+            found.expect("it is there")
+        }
+
+        fn rename(&mut self, from: u32, into: u32) {
+            if from == into || self.turns[from as usize].is_empty() {
+                return;
+            }
+            let mut all = std::mem::take(&mut self.turns[from as usize]);
+            all.append(&mut self.turns[into as usize]);
+            all.sort_by_key(|it| (!it.ready, !it.drawn, it.number));
+            self.turns[into as usize] = all;
+            for all in [&mut self.rotation, &mut self.line] {
+                let stands = all.contains(&into);
+                if stands {
+                    all.retain(|turn| *turn != from);
+                }
+                for turn in all.iter_mut().filter(|turn| **turn == from) {
+                    *turn = into;
+                }
+            }
+        }
+
+        fn check(&self, inbox: &Inbox<u32>) {
+            let all = || self.turns.iter().flatten();
+            assert_eq!(inbox.len(), all().count());
+            assert_eq!(inbox.turn(), self.rotation.first().copied());
+            let rotation: Vec<_> = inbox.rotating.walk(inbox.rotation).collect();
+            assert_eq!(rotation, self.rotation);
+            let line: Vec<_> = inbox.lined.walk(inbox.line).collect();
+            assert_eq!((&line, inbox.waiting()), (&self.line, line.len()));
+            let fetch = self.line.first().map(|turn| {
+                let mut list = self.turns[*turn as usize].iter();
+                list.find(|it| it.state != State::Whole).unwrap().place
+            });
+            assert_eq!(inbox.to_fetch(), fetch);
+            let in_turn = self.turns[1..].iter().flatten();
+            assert_eq!(inbox.ready(), in_turn.filter(|it| it.ready).count());
+            let whole = || all().filter(|it| it.state == State::Whole);
+            assert_eq!(inbox.here(), whole().count());
+            let coming = || all().filter(|it| it.state == State::Coming);
+            assert_eq!(inbox.coming(), coming().count());
+            let bytes: u32 = whole().chain(coming()).map(|it| it.length).sum();
+            assert_eq!(inbox.bytes(), bytes as usize);
+            for (turn, list) in (0..).zip(&self.turns) {
+                assert_eq!(inbox.holds(turn), !list.is_empty());
+                let first = list.first().filter(|it| it.ready);
+                assert_eq!(
+                    inbox.first(turn).map(|it| it.length),
+                    first.map(|it| it.length)
+                );
+                assert_eq!(inbox.last(turn), list.last().map(|it| it.place));
+            }
+            for source in 0..3 {
+                let theirs = all().filter(|it| it.source == source && !it.gone);
+                let mut theirs: Vec<_> = theirs.map(|it| it.place).collect();
+                let mut found = inbox.of_source(PartnerId::new(source, 1));
+                theirs.sort_unstable();
+                found.sort_unstable();
+                assert_eq!(found, theirs);
+            }
+        }
+    }
+
+    const TURNS: u32 = 5;
+
+    fn step(rng: &mut Rng, inbox: &mut Inbox<u32>, model: &mut Model, n: u32) {
+        let turn = rng.below(TURNS.into()) as u32;
+        let places: Vec<_> = model.turns.iter().flatten().map(|it| it.place).collect();
+        let some = (!places.is_empty()).then(|| places[rng.index(places.len().max(1))]);
+        let before = model.ready;
+        let ready = match rng.below(16) {
+            0..6 => {
+                let (source, whole) = (rng.below(3) as u32, rng.chance(0.6));
+                let body = match (whole, rng.chance(0.5)) {
+                    (true, true) => Body::Here(n),
+                    (true, false) => Body::Kept(vec![0; n as usize]),
+                    (false, keyed) => Body::Offered {
+                        send_id: n.into(),
+                        key: keyed.then(|| {
+                            Box::new(RemoteKey {
+                                address: n.into(),
+                                key: 1,
+                            })
+                        }),
+                    },
+                };
+                let from = (PartnerId::new(source, 1), MatchBits(n.into()), n);
+                let (place, ready) = inbox.add(Entry::new(turn, from, Paid::Credits(1), body));
+                model.turns[turn as usize].push(Known {
+                    place,
+                    source,
+                    length: n,
+                    state: if whole { State::Whole } else { State::Offered },
+                    number: model.numbers,
+                    ready: false,
+                    drawn: false,
+                    gone: false,
+                });
+                model.numbers += 1;
+                model.see();
+                u64::from(ready)
+            }
+            6..9 => {
+                let in_turn = rng.chance(0.7);
+                let turn = match inbox.turn() {
+                    Some(first) if in_turn => first,
+                    _ => turn,
+                };
+                let entry = inbox.take(turn, in_turn);
+                let list = &mut model.turns[turn as usize];
+                let first = list
+                    .first()
+                    .is_some_and(|it| it.ready)
+                    .then(|| list.remove(0));
+                let key = |it: Known| (turn, it.length);
+                assert_eq!(entry.map(|it| (it.turn, it.length)), first.map(key));
+                model.see();
+                if in_turn && model.rotation.contains(&turn) {
+                    model.rotation.retain(|other| *other != turn);
+                    model.rotation.push(turn);
+                }
+                0
+            }
+            9..12 => {
+                let Some(place) = inbox.to_fetch() else {
+                    return;
+                };
+                let (turn, at) = model.find(place);
+                let it = &mut model.turns[turn as usize][at];
+                let name = inbox.begin(place, RequestId::new(n, 1), 3);
+                assert_eq!(name.map(|name| name.0), Some(it.length.into()));
+                assert!(inbox.begin(place, RequestId::new(n, 1), 3).is_none());
+                (it.state, it.drawn) = (State::Coming, true);
+                model.see();
+                0
+            }
+            12 | 13 => {
+                let mut coming = model.turns.iter_mut().flatten();
+                let Some(it) = coming.find(|it| it.state == State::Coming) else {
+                    return;
+                };
+                it.state = State::Whole;
+                let ready = inbox.arrived(it.place, 0);
+                model.see();
+                ready.into()
+            }
+            14 => {
+                let Some(place) = some else { return };
+                let (turn, at) = model.find(place);
+                let list = &mut model.turns[turn as usize];
+                if rng.chance(0.5) && list[at].state == State::Whole {
+                    let mut it = list.remove(at);
+                    it.gone = true;
+                    let here = list.iter().take_while(|it| it.ready).count();
+                    list.insert(if it.ready { at } else { here }, it);
+                    model.see();
+                    let ready = inbox.bequeath(place, Source(7));
+                    assert!(!inbox.bequeath(place, Source(7)));
+                    assert_eq!(u64::from(ready), model.ready - before);
+                    return;
+                }
+                if inbox.turns[turn as usize].absent == Some(place) {
+                    // What comes next has not waited.
+                    model.line.retain(|other| *other != turn);
+                }
+                let it = model.turns[turn as usize].remove(at);
+                let (entry, ready) = inbox.remove(place).unwrap();
+                assert_eq!((entry.turn, entry.length), (turn, it.length));
+                assert_eq!(
+                    entry.drawn,
+                    if it.state == State::Offered {
+                        0
+                    } else {
+                        entry.drawn
+                    }
+                );
+                assert_eq!(entry.estate, it.gone.then_some(Source(7)));
+                model.see();
+                ready.into()
+            }
+            _ => {
+                let into = rng.below(TURNS.into()) as u32;
+                inbox.rename(turn, into);
+                model.rename(turn, into);
+                model.see();
+                0
+            }
+        };
+        assert_eq!(ready, model.ready - before, "told of so many more");
+    }
+
+    #[test]
+    fn lists_that_are_searched_from_the_front_say_the_same() {
+        mx_sim::seeds::each(2_000, |seed| {
+            let mut rng = Rng::new(seed);
+            let mut inbox = Inbox::default();
+            let mut model = Model {
+                turns: vec![Vec::new(); TURNS as usize],
+                ..Model::default()
+            };
+            for n in 1..=1 + rng.below(150) as u32 {
+                step(&mut rng, &mut inbox, &mut model, n);
+                model.check(&inbox);
+            }
+        });
+    }
+
+    fn whole(turn: u32, tag: u64) -> Entry<u32> {
+        let from = (PartnerId::new(turn, 1), MatchBits(tag), 8);
+        Entry::new(turn, from, Paid::Credits(1), Body::Here(0))
+    }
+
+    fn offered(turn: u32, tag: u64) -> Entry<u32> {
+        let body = Body::Offered {
+            send_id: tag,
+            key: None,
+        };
+        Entry {
+            body,
+            ..whole(turn, tag)
+        }
+    }
+
+    fn tags(inbox: &mut Inbox<u32>) -> Vec<u64> {
+        let next = || inbox.take(inbox.turn()?, true);
+        std::iter::from_fn(next).map(|entry| entry.bits.0).collect()
+    }
+
+    #[test]
+    fn turns_have_one_message_each_and_keep_their_order() {
+        let mut inbox = Inbox::default();
+        for tag in [10, 11, 12, 13, 20, 21] {
+            inbox.add(whole(tag as u32 / 10, tag));
+        }
+        assert_eq!(inbox.take(1, true).unwrap().bits.0, 10);
+        // Who comes now stands behind those who have not had their turn, and before nobody's second one.
+        inbox.add(whole(3, 30));
+        assert_eq!(tags(&mut inbox), [20, 11, 30, 21, 12, 13]);
+        assert_eq!(inbox.len(), 0);
+    }
+
+    #[test]
+    fn what_is_behind_a_message_that_is_fetched_waits_and_others_do_not() {
+        let mut inbox = Inbox::default();
+        let (large, ready) = inbox.add(offered(1, 10));
+        assert!(!ready && !inbox.add(whole(1, 11)).1 && !inbox.add(offered(1, 12)).1);
+        assert!(inbox.add(whole(2, 20)).1);
+        assert_eq!(tags(&mut inbox), [20]);
+        let op = RequestId::new(1, 1);
+        assert!(inbox.begin(large, op, 5).is_some());
+        assert_eq!((inbox.to_fetch(), inbox.coming()), (None, 1));
+        // The next one of that turn is fetched when this one is here.
+        assert_eq!(inbox.arrived(large, 0), 2);
+        assert!(inbox.to_fetch().is_some());
+        assert_eq!(tags(&mut inbox), [10, 11]);
+        let (next, _) = inbox.remove(inbox.to_fetch().unwrap()).unwrap();
+        assert_eq!((next.bits.0, inbox.len(), inbox.waiting()), (12, 0, 0));
+    }
+
+    #[test]
+    fn turns_that_turn_out_to_be_one_are_merged_by_age() {
+        let mut inbox = Inbox::default();
+        for tag in [20, 11, 30, 12, 23, 14, 25] {
+            inbox.add(whole(tag as u32 / 10, tag));
+        }
+        inbox.rename(1, 2);
+        assert!(inbox.holds(2) && !inbox.holds(1));
+        assert_eq!(tags(&mut inbox), [20, 30, 11, 12, 23, 14, 25]);
+        // Where there is nothing the turn is kept.
+        for tag in [10, 30, 11] {
+            inbox.add(whole(tag as u32 / 10, tag));
+        }
+        inbox.rename(1, 2);
+        assert_eq!(tags(&mut inbox), [10, 30, 11]);
+    }
+
+    #[test]
+    fn the_memory_of_a_flood_is_given_back() {
+        let mut inbox = Inbox::default();
+        for n in 0..2 * ROOM_KEPT as u64 {
+            inbox.add(whole(n as u32 % 100, n));
+        }
+        while inbox.take(0, false).is_some()
+            || inbox
+                .turn()
+                .is_some_and(|turn| inbox.take(turn, true).is_some())
+        {}
+        assert_eq!((inbox.len(), inbox.entries.capacity()), (0, 0));
+        inbox.add(whole(7, 70));
+        assert_eq!(tags(&mut inbox), [70]);
+    }
+}

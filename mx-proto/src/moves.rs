@@ -72,7 +72,7 @@ pub const MOVES: &[Move] = &[
     legal(
         Stage::New,
         Stage::Pulling,
-        "a receive finds a message that has been offered",
+        "a receive finds a message that has been offered; one is fetched for whoever asks",
     ),
     legal(Stage::New, Stage::Connecting, "a connect is begun"),
     legal(

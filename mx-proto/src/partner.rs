@@ -13,218 +13,272 @@
 
 use crate::event::Identity;
 use crate::flow::{Borrower, Lane, Lender};
-use crate::ids::{EndpointId, LinkId, NicId, PartnerId, SessionId, Target};
+use crate::ids::{EndpointId, LinkId, NicId, PartnerId, Route, SessionId, Target};
 use crate::ops::List;
 use crate::origin::Source;
 use crate::port::Limits;
-use crate::queues::{Queues, Spares};
+use crate::queues::{Control, Queues};
 use crate::shares::Shares;
 use crate::supply::Claim;
 use crate::table::Table;
 use crate::timer::TimerId;
+use crate::wire::Kind;
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 use std::collections::HashMap;
+
+/// The address of an endpoint.
+pub(crate) type Name = (NicId, EndpointId);
 
 /// A remote endpoint.
 #[derive(Debug)]
 pub(crate) struct Partner {
     /// Its address. Until it has answered: the one we know it by.
-    pub(crate) nic: NicId,
-    pub(crate) endpoint: EndpointId,
-    /// Which life of it; `None` until it has answered or called.
-    pub(crate) session: Option<SessionId>,
-    /// What that life has said to us when it introduced itself, and nobody else knows.
-    pub(crate) token: u64,
-    /// Our number for this acquaintance, and the peer's: credits count for this pair of them.
+    pub(crate) name: Name,
+    /// Our number for this acquaintance: credits count for the pair of it and the peer's.
     pub(crate) epoch: u16,
-    pub(crate) peer_epoch: u16,
-    /// The session and number of the peer's that the call of this one was made to, and that is over.
-    pub(crate) over: Option<Box<(SessionId, u16)>>,
     /// In whose share of the places it counts.
     pub(crate) source: Source,
     /// The upper layer's word.
     pub(crate) context: u64,
-    /// Where messages go out. When the peer has closed it, nothing does any more; see
-    /// [`Partner::live_tx`].
-    pub(crate) tx: Option<LinkId>,
     pub(crate) links: SmallVec<[Link; 1]>,
-    /// The link has room, as far as we know.
-    pub(crate) writable: bool,
-    /// It stands in the endpoint's queue of partners with something to send.
-    pub(crate) ready: bool,
-    /// A Credit, or a Return, stands in `control`.
-    pub(crate) credit_queued: bool,
-    pub(crate) return_queued: bool,
-    /// What we lend it, and it us.
+    /// What we lend it.
     pub(crate) lends: Lender,
-    pub(crate) borrows: Borrower,
     /// What we have lent it first, as our introductions say.
     pub(crate) opening: u32,
-    /// Largest message that goes with its data; 0 until there is a link.
-    pub(crate) eager_max: u32,
-    /// What the sending link can do.
-    pub(crate) reach: Option<Reach>,
     /// What waits to go out; `None` when nothing does, and sometimes an empty set.
     pub(crate) queues: Option<Box<Queues>>,
     /// Connects that wait for an answer.
     pub(crate) connects: List,
     /// All other operations with it, in the order in which they became that.
     pub(crate) kin: List,
-    /// Whether it is still there.
-    pub(crate) vigil: Vigil,
-    /// It is only the name of a sender that has gone ...
-    pub(crate) gone: bool,
-    /// ... on so many messages that wait here.
-    pub(crate) orphans: u32,
+    pub(crate) life: Life,
 }
 
-/// What is known of a partner's being there; see `endpoint/watch.rs`.
-#[derive(Debug, Default)]
-pub(crate) struct Vigil {
-    /// Something has come from it since the last step.
-    pub(crate) heard: bool,
-    /// Steps in a row in which nothing came.
+/// How far the acquaintance has got.
+#[derive(Debug)]
+pub(crate) enum Life {
+    /// It has neither answered nor called. `over`: the session and number of the peer's that the call was
+    /// made to, and that is over.
+    Calling {
+        over: Option<(SessionId, u16)>,
+    },
+    Met(Met),
+    /// It is only the name of a sender that has gone, on so many messages that wait here.
+    Ghost {
+        session: SessionId,
+        messages: u32,
+    },
+}
+
+/// What is known of whoever has introduced itself.
+#[derive(Debug)]
+pub(crate) struct Met {
+    /// Which life of it.
+    pub(crate) session: SessionId,
+    /// What that life has said to us when it introduced itself, and nobody else knows.
+    pub(crate) token: u64,
+    /// Its number for this acquaintance.
+    pub(crate) epoch: u16,
+    pub(crate) tx: Tx,
+    pub(crate) reach: Reach,
+    /// What it lends us.
+    pub(crate) borrows: Borrower,
+    /// Steps that have ended since something came from it; see `endpoint/watch.rs`.
     pub(crate) silent: u8,
-    /// A ping, or a pong, stands in `control`.
-    pub(crate) ping_queued: bool,
-    pub(crate) pong_queued: bool,
-    /// The end of the step, while it is watched.
-    pub(crate) timer: Option<TimerId>,
+    /// The end of the present step, while it is watched.
+    pub(crate) step: Option<TimerId>,
 }
 
-/// One link to a partner.
+/// Where messages go out, the same link all the time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Link {
-    pub(crate) id: LinkId,
-    /// It can carry packets; if it is ours, we have introduced ourselves.
-    pub(crate) up: bool,
-    /// The peer has introduced itself there: it leads to the acquaintance that the partner stands for.
-    pub(crate) met: bool,
+pub(crate) enum Tx {
+    /// It has room, as far as we know.
+    Open(LinkId),
+    /// It has none.
+    Blocked(LinkId),
+    /// The peer has closed it, so it is leaving.
+    Closed(LinkId),
+}
+
+impl Tx {
+    /// Whichever link it is, or was.
+    pub(crate) fn link(self) -> LinkId {
+        let (Self::Open(link) | Self::Blocked(link) | Self::Closed(link)) = self;
+        link
+    }
+}
+
+/// One link to a partner, and how far it has got.
+pub(crate) type Link = (LinkId, LinkState);
+
+/// None goes back.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum LinkState {
+    /// Ours, and cannot carry packets yet.
+    Dialled,
+    /// We have introduced ourselves there.
+    Up,
     /// The peer has proven there that it knows the site's secret. Without a secret nobody asks.
-    pub(crate) proven: bool,
+    Proven,
+    /// The peer has introduced itself there: it leads to the acquaintance that the partner stands for.
+    Met,
 }
 
 /// What a link can do, of its [`Limits`] what is asked for with messages; sizes are at least 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reach {
+    /// Largest message that goes with its data.
+    pub(crate) eager_max: u32,
     pub(crate) data_max: u32,
     pub(crate) pull_block: u32,
     pub(crate) remote_read: bool,
 }
 
 impl Reach {
-    pub(crate) fn of(limits: Limits) -> Self {
+    /// Of one that has not been asked yet.
+    pub(crate) const UNKNOWN: Self = Self {
+        eager_max: 0,
+        data_max: u32::MAX,
+        pull_block: u32::MAX,
+        remote_read: false,
+    };
+
+    /// `eager_max`: what we send with its data at most, wherever it goes.
+    pub(crate) fn of(limits: Limits, eager_max: usize) -> Self {
         // No message is longer than 2^32 - 1 bytes.
-        let size = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX).max(1);
+        let size = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
         Self {
-            data_max: size(limits.data_max),
-            pull_block: size(limits.pull_block),
+            eager_max: size(eager_max.min(limits.packet_max)),
+            data_max: size(limits.data_max).max(1),
+            pull_block: size(limits.pull_block).max(1),
             remote_read: limits.remote_read,
         }
     }
 }
 
 impl Partner {
-    pub(crate) fn new(nic: NicId, endpoint: EndpointId, epoch: u16) -> Self {
+    pub(crate) fn new(name: Name, epoch: u16, source: Source, opening: u32) -> Self {
         Self {
-            nic,
-            endpoint,
-            session: None,
-            token: 0,
+            name,
             epoch,
-            peer_epoch: 0,
-            over: None,
-            source: Source::TRUSTED,
+            source,
             context: 0,
-            tx: None,
             links: SmallVec::new(),
-            writable: true,
-            ready: false,
-            credit_queued: false,
-            return_queued: false,
             lends: Lender::default(),
-            borrows: Borrower::default(),
-            opening: 0,
-            eager_max: 0,
-            reach: None,
+            opening,
             queues: None,
             connects: List::EMPTY,
             kin: List::EMPTY,
-            vigil: Vigil::default(),
-            gone: false,
-            orphans: 0,
+            life: Life::Calling { over: None },
         }
     }
 
-    /// The name that stays on `orphans` messages of this one.
-    pub(crate) fn ghost(&self, orphans: u32) -> Self {
+    /// The name that stays on so many `messages` of this one.
+    pub(crate) fn ghost(&self, messages: u32) -> Self {
+        let session = self.identity().session;
         Self {
-            session: self.session,
-            source: self.source,
             context: self.context,
-            gone: true,
-            orphans,
-            ..Self::new(self.nic, self.endpoint, 0)
+            life: Life::Ghost { session, messages },
+            ..Self::new(self.name, 0, self.source, 0)
         }
+    }
+
+    /// What is known of it once it has introduced itself.
+    #[inline]
+    pub(crate) fn met(&self) -> Option<&Met> {
+        match &self.life {
+            Life::Met(met) => Some(met),
+            _ => None,
+        }
+    }
+
+    /// Has it introduced itself as that one?
+    pub(crate) fn is(&self, who: &Identity) -> bool {
+        self.met().is_some() && self.identity() == *who
+    }
+
+    /// Is it only the name of a sender that has gone?
+    #[inline]
+    pub(crate) fn is_ghost(&self) -> bool {
+        matches!(self.life, Life::Ghost { .. })
+    }
+
+    /// The link is one of its, which has got that far by now.
+    pub(crate) fn advance(&mut self, link: LinkId, state: LinkState) {
+        for (_, known) in self.links.iter_mut().filter(|(id, _)| *id == link) {
+            *known = state.max(*known);
+        }
+    }
+
+    /// How far that link of its has got. `None`: it has no such link.
+    #[inline]
+    pub(crate) fn state_of(&self, link: LinkId) -> Option<LinkState> {
+        let known = self.links.iter().find(|(id, _)| *id == link)?;
+        Some(known.1)
     }
 
     /// Is this one of its links?
     #[inline]
     pub(crate) fn owns(&self, link: LinkId) -> bool {
-        self.links.iter().any(|known| known.id == link)
+        self.state_of(link).is_some()
     }
 
-    /// Has the peer proven the site's secret on that link?
+    /// A link on which we have introduced ourselves, if there is one.
+    pub(crate) fn link_up(&self) -> Option<LinkId> {
+        let mut all = self.links.iter();
+        Some(all.find(|(_, state)| *state >= LinkState::Up)?.0)
+    }
+
+    /// Where messages go out, once it has introduced itself.
     #[inline]
-    pub(crate) fn proven_on(&self, link: LinkId) -> bool {
-        self.links
-            .iter()
-            .any(|known| known.id == link && known.proven)
+    pub(crate) fn tx(&self) -> Option<Tx> {
+        self.met().map(|met| met.tx)
     }
 
-    /// The link that messages go out on, unless it has ended.
+    /// The link of that, unless it has ended.
     pub(crate) fn live_tx(&self) -> Option<LinkId> {
-        self.tx.filter(|tx| self.owns(*tx))
+        match self.tx()? {
+            Tx::Open(link) | Tx::Blocked(link) => Some(link),
+            Tx::Closed(_) => None,
+        }
     }
 
     /// Is `epoch` of the peer's `session` known to be over, because it has begun another one since or
     /// has ended it? Nobody goes through half of all numbers while a packet is on its way.
     pub(crate) fn is_over(&self, session: SessionId, epoch: u16) -> bool {
         let before = |other: u16| other.wrapping_sub(epoch).wrapping_sub(1) < u16::MAX / 2;
-        match (self.session, self.over.as_deref()) {
-            (Some(present), _) => session == present && before(self.peer_epoch),
-            (None, Some((last, over))) => session == *last && (epoch == *over || before(*over)),
-            (None, None) => false,
+        match &self.life {
+            Life::Met(met) => session == met.session && before(met.epoch),
+            Life::Calling {
+                over: Some((last, over)),
+            } => session == *last && (epoch == *over || before(*over)),
+            _ => false,
         }
     }
 
-    /// Something could go out.
-    pub(crate) fn wants_out(&self) -> bool {
-        self.queues.as_ref().is_some_and(|queues| {
-            queues.partial.is_some()
-                || !queues.control.is_empty()
-                || !queues.streams.is_empty()
-                || self.may_speak(queues)
-        })
-    }
-
-    /// Something in these lanes may be able to go, or is worth a packet that says so.
-    fn may_speak(&self, queues: &Queues) -> bool {
-        let moves = |lane: &Lane| {
-            let any = !queues.lanes[*lane as usize].is_empty();
-            queues.has_copy(*lane) || any && self.borrows.means(1, *lane).is_some()
+    /// Something can go out, and it has no place yet among those that wait for their turn.
+    pub(crate) fn takes_turn(&mut self) -> bool {
+        let (Life::Met(met), Some(queues)) = (&self.life, &mut self.queues) else {
+            return false;
         };
-        Lane::ALL.iter().any(moves) || self.borrows.wanted(queues.cost) > 0
+        let takes = matches!(met.tx, Tx::Open(_)) && !queues.ready && met.may_send(queues);
+        queues.ready |= takes;
+        takes
     }
 
-    /// A message posted now may go out at once without overtaking another.
+    /// The packet of that kind that waits, if one at a time is enough of it.
+    pub(crate) fn standing(&mut self, kind: Kind) -> Option<&mut Control> {
+        self.queues_mut()?.standing(kind)
+    }
+
+    /// A message posted now would not overtake another.
     #[inline]
     pub(crate) fn is_clear(&self) -> bool {
         let clear = |queues: &Queues| {
             !queues.has_messages() && queues.partial.is_none() && queues.control.is_empty()
         };
-        self.writable && self.queues.as_deref().is_none_or(clear)
+        self.queues.as_deref().is_none_or(clear)
     }
 
     /// What waits to go out, if anything does.
@@ -239,29 +293,45 @@ impl Partner {
         self.queues.as_deref_mut()
     }
 
-    /// The same to put something in.
-    pub(crate) fn fill_queues(&mut self, spares: &mut Spares) -> &mut Queues {
-        spares.fill(&mut self.queues)
-    }
-
-    /// Gives empty queues back.
-    #[inline]
-    pub(crate) fn tidy_queues(&mut self, spares: &mut Spares) {
-        spares.tidy(&mut self.queues);
-    }
-
     /// Messages wait for their turn.
     #[inline]
     pub(crate) fn has_pending(&self) -> bool {
         self.queues().is_some_and(Queues::has_messages)
     }
 
+    /// To call it.
+    pub(crate) fn target(&self, route: Route) -> Target {
+        Target {
+            nic: self.name.0,
+            endpoint: self.name.1,
+            route,
+        }
+    }
+
     pub(crate) fn identity(&self) -> Identity {
         Identity {
-            nic: self.nic,
-            endpoint: self.endpoint,
-            session: self.session.unwrap_or(SessionId(0)),
+            nic: self.name.0,
+            endpoint: self.name.1,
+            session: match self.life {
+                Life::Calling { .. } => SessionId(0),
+                Life::Met(Met { session, .. }) | Life::Ghost { session, .. } => session,
+            },
         }
+    }
+}
+
+impl Met {
+    /// Something of these could go out, or is worth a packet that says so.
+    fn may_send(&self, queues: &Queues) -> bool {
+        let moves = |lane: &Lane| {
+            let any = !queues.lanes[*lane as usize].is_empty();
+            queues.has_copy(*lane) || any && self.borrows.means(1, *lane).is_some()
+        };
+        queues.partial.is_some()
+            || !queues.control.is_empty()
+            || !queues.streams.is_empty()
+            || Lane::ALL.iter().any(moves)
+            || self.borrows.wanted(queues.cost) > 0
     }
 }
 
@@ -269,7 +339,7 @@ impl Partner {
 #[derive(Debug)]
 pub(crate) struct Partners {
     table: Table<Partner>,
-    by_name: HashMap<(NicId, EndpointId), PartnerId, RandomState>,
+    by_name: HashMap<Name, PartnerId, RandomState>,
     next_epoch: u16,
     places: Shares,
     room: Claim,
@@ -295,27 +365,22 @@ impl Partners {
         self.table.len()
     }
 
-    /// A new acquaintance.
-    pub(crate) fn add(&mut self, nic: NicId, endpoint: EndpointId, source: Source) -> PartnerId {
+    /// A new acquaintance, which is lent so much first.
+    pub(crate) fn add(&mut self, name: Name, source: Source, opening: u32) -> PartnerId {
         let epoch = self.next_epoch;
         self.next_epoch = epoch.checked_add(1).unwrap_or(1);
-        self.add_as(epoch, nic, endpoint, source)
+        self.add_as(epoch, name, source, opening)
     }
 
     /// One that the peer knows, or will know, by this epoch.
     pub(crate) fn add_as(
         &mut self,
         epoch: u16,
-        nic: NicId,
-        endpoint: EndpointId,
+        name: Name,
         source: Source,
+        opening: u32,
     ) -> PartnerId {
-        let mut partner = Partner::new(nic, endpoint, epoch);
-        partner.source = source;
-        self.places.take(source, 1);
-        let name = (nic, endpoint);
-        let (index, generation) = self.table.insert(partner);
-        let id = PartnerId::new(index, generation);
+        let id = self.add_ghost(Partner::new(name, epoch, source, opening));
         self.by_name.insert(name, id);
         id
     }
@@ -337,6 +402,26 @@ impl Partners {
         self.table.get_mut(id.index(), id.generation())
     }
 
+    /// One that is not only a name.
+    pub(crate) fn living(&self, id: PartnerId) -> Option<&Partner> {
+        self.of(id).filter(|partner| !partner.is_ghost())
+    }
+
+    /// What is known of one once it has introduced itself.
+    #[inline]
+    pub(crate) fn met_mut(&mut self, id: PartnerId) -> Option<&mut Met> {
+        match &mut self.of_mut(id)?.life {
+            Life::Met(met) => Some(met),
+            _ => None,
+        }
+    }
+
+    /// What a partner's sending link can do.
+    pub(crate) fn reach(&self, id: PartnerId) -> Reach {
+        let met = self.of(id).and_then(Partner::met);
+        met.map_or(Reach::UNKNOWN, |met| met.reach)
+    }
+
     /// The partner at a place in the table.
     pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut Partner> {
         self.table.at_mut(index)
@@ -354,18 +439,14 @@ impl Partners {
             .is_some_and(|partner| partner.lends.is_over_quota())
     }
 
-    pub(crate) fn find(&self, nic: NicId, endpoint: EndpointId) -> Option<PartnerId> {
-        self.by_name.get(&(nic, endpoint)).copied()
+    pub(crate) fn find(&self, name: Name) -> Option<PartnerId> {
+        self.by_name.get(&name).copied()
     }
 
     /// Who is known under a name, in whichever life.
     pub(crate) fn namesake(&self, who: &Identity) -> Option<(PartnerId, &Partner)> {
-        let id = self.find(who.nic, who.endpoint)?;
+        let id = self.find(who.name())?;
         Some((id, self.of(id)?))
-    }
-
-    pub(crate) fn find_target(&self, target: Target) -> Option<PartnerId> {
-        self.find(target.nic, target.endpoint)
     }
 
     pub(crate) fn take(&mut self, id: PartnerId) -> Option<Partner> {
@@ -373,24 +454,24 @@ impl Partners {
         let operations = [partner.kin, partner.connects];
         debug_assert_eq!(operations, [List::EMPTY; 2], "operations with {id:?}");
         self.places.give_back(partner.source, 1);
-        let name = (partner.nic, partner.endpoint);
-        if self.by_name.get(&name) == Some(&id) {
-            self.by_name.remove(&name);
-        }
+        self.forget_name(partner.name, id);
         Some(partner)
     }
 
-    /// Gives a partner the address it says it has.
-    pub(crate) fn rename(&mut self, id: PartnerId, nic: NicId, endpoint: EndpointId) {
-        let Some(partner) = self.table.get_mut(id.index(), id.generation()) else {
-            return;
-        };
-        let old = (partner.nic, partner.endpoint);
-        (partner.nic, partner.endpoint) = (nic, endpoint);
-        if self.by_name.get(&old) == Some(&id) {
-            self.by_name.remove(&old);
+    /// That name is not this one's any more.
+    fn forget_name(&mut self, name: Name, id: PartnerId) {
+        if self.by_name.get(&name) == Some(&id) {
+            self.by_name.remove(&name);
         }
-        self.by_name.insert((nic, endpoint), id);
+    }
+
+    /// Gives a partner the address it says it has.
+    pub(crate) fn rename(&mut self, id: PartnerId, name: Name) {
+        if let Some(partner) = self.of_mut(id) {
+            let old = std::mem::replace(&mut partner.name, name);
+            self.forget_name(old, id);
+            self.by_name.insert(name, id);
+        }
     }
 
     pub(crate) fn ids(&self) -> Vec<PartnerId> {
@@ -409,10 +490,18 @@ mod tests {
     fn what_is_over_is_known_across_the_wrap_of_epochs() {
         let (session, other) = (SessionId(7), SessionId(8));
         for now in [1, 2, 40_000, u16::MAX] {
-            let mut partner = Partner::new(NicId(1), EndpointId(0), 1);
+            let mut partner = Partner::new((NicId(1), EndpointId(0)), 1, Source::TRUSTED, 0);
             assert!(!partner.is_over(session, now));
-            partner.session = Some(session);
-            partner.peer_epoch = now;
+            partner.life = Life::Met(Met {
+                session,
+                token: 0,
+                epoch: now,
+                tx: Tx::Open(LinkId::new(0, 1)),
+                reach: Reach::UNKNOWN,
+                borrows: Borrower::default(),
+                silent: 0,
+                step: None,
+            });
             let later = |by: u16| now.wrapping_add(by);
             assert!(!partner.is_over(session, now));
             assert!(!partner.is_over(session, later(1)) && !partner.is_over(session, later(1000)));
@@ -420,8 +509,8 @@ mod tests {
             assert!(partner.is_over(session, now.wrapping_sub(1000)));
             assert!(!partner.is_over(other, now.wrapping_sub(1)));
             // It has ended: so has its number.
-            partner.session = None;
-            partner.over = Some(Box::new((session, now)));
+            let over = Some((session, now));
+            partner.life = Life::Calling { over };
             assert!(partner.is_over(session, now));
             assert!(partner.is_over(session, now.wrapping_sub(1)));
             assert!(!partner.is_over(session, later(1)) && !partner.is_over(other, now));

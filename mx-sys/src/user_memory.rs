@@ -12,15 +12,15 @@
 //! ```
 //!
 //! Every read and write of application memory by an endpoint goes through this file. A buffer of
-//! one segment needs no allocation, nor does a list of two.
+//! one segment needs no allocation, nor does a list of two; what lies in the first segment is reached
+//! without a look at the others.
 //!
 //! Owns: nothing of an application's buffer; all of a [`MallocBuffer`].
 //! Knows nothing of: what the bytes mean, which operation they belong to.
-//! Cost: `visit` finds its first segment by binary search.
+//! Cost: `visit` finds each segment but the first by binary search.
 
 use libc::c_void;
 use mx_proto::{Memory, Source};
-use smallvec::SmallVec;
 use std::fmt;
 use std::ptr::{self, NonNull};
 use std::slice;
@@ -31,7 +31,11 @@ use std::slice;
 /// [`UserMemory::owned`] from a buffer of this library's. It is dropped when the operation
 /// completes; from then on nobody touches the bytes.
 pub struct UserMemory {
-    segments: Segments,
+    /// All of it, but of a list of several.
+    first: Segment,
+    /// Where the last one ends.
+    len: usize,
+    rest: Rest,
 }
 
 /// One piece of memory and where it ends in the run of bytes that all segments form. It begins
@@ -43,13 +47,36 @@ struct Segment {
     end: usize,
 }
 
-enum Segments {
-    /// One piece, or none at all when its end is 0.
+/// The segments behind the first one, none of them empty.
+enum Rest {
+    None,
     One(Segment),
-    /// Several, none of them empty.
-    List(SmallVec<[Segment; 2]>),
-    /// All of a buffer of ours.
-    Owned(Segment, MallocBuffer),
+    List(Box<[Segment]>),
+    /// None: it is all of a buffer of ours.
+    Owned(MallocBuffer),
+}
+
+impl Rest {
+    fn segments(&self) -> &[Segment] {
+        match self {
+            Self::None | Self::Owned(_) => &[],
+            Self::One(segment) => slice::from_ref(segment),
+            Self::List(list) => list,
+        }
+    }
+
+    /// The segment in which byte `at` lies, and where it begins; the first of them begins at `first`.
+    #[cold]
+    fn at(&self, at: usize, first: usize) -> (usize, Segment) {
+        let all = self.segments();
+        let index = all.partition_point(|segment| segment.end <= at);
+        let begin = if index == 0 {
+            first
+        } else {
+            all[index - 1].end
+        };
+        (begin, all[index])
+    }
 }
 
 // SAFETY: the pointers are used only through `&self` (reads) and `&mut self` (writes), and whoever
@@ -59,11 +86,15 @@ unsafe impl Send for UserMemory {}
 impl UserMemory {
     /// A buffer of no bytes.
     pub const fn empty() -> Self {
+        Self::one(ptr::null_mut(), 0)
+    }
+
+    #[inline]
+    const fn one(start: *mut u8, len: usize) -> Self {
         Self {
-            segments: Segments::One(Segment {
-                start: ptr::null_mut(),
-                end: 0,
-            }),
+            first: Segment { start, end: len },
+            len,
+            rest: Rest::None,
         }
     }
 
@@ -76,12 +107,7 @@ impl UserMemory {
     #[inline]
     pub unsafe fn new(start: *mut c_void, len: usize) -> Result<Self, SegmentError> {
         let end = end_of(0, start, len, 0)?;
-        Ok(Self {
-            segments: Segments::One(Segment {
-                start: start.cast(),
-                end,
-            }),
-        })
+        Ok(Self::one(start.cast(), end))
     }
 
     /// Several pieces as one run of bytes, in the order given. Empty ones are left out, so that
@@ -94,77 +120,60 @@ impl UserMemory {
     where
         I: IntoIterator<Item = (*mut c_void, usize)>,
     {
-        let mut list = SmallVec::<[Segment; 2]>::new();
-        let mut end = 0;
+        let mut all = Self::empty();
+        let mut list = Vec::new();
         for (index, (start, len)) in pieces.into_iter().enumerate() {
-            end = end_of(index, start, len, end)?;
-            if len > 0 {
-                list.push(Segment {
-                    start: start.cast(),
-                    end,
-                });
+            let begin = all.len;
+            all.len = end_of(index, start, len, begin)?;
+            let segment = Segment {
+                start: start.cast(),
+                end: all.len,
+            };
+            match &all.rest {
+                _ if begin == 0 => all.first = segment,
+                _ if len == 0 => {}
+                Rest::None => all.rest = Rest::One(segment),
+                Rest::One(second) if list.is_empty() => list.extend([*second, segment]),
+                _ => list.push(segment),
             }
         }
-        Ok(match list[..] {
-            [] => Self::empty(),
-            [only] => Self {
-                segments: Segments::One(only),
-            },
-            _ => Self {
-                segments: Segments::List(list),
-            },
-        })
+        if !list.is_empty() {
+            all.rest = Rest::List(list.into_boxed_slice());
+        }
+        Ok(all)
     }
 
     /// A buffer of this library's.
     pub fn owned(buffer: MallocBuffer) -> Self {
-        let segment = Segment {
-            start: buffer.start.as_ptr(),
-            end: buffer.len,
-        };
+        let (start, len) = (buffer.start.as_ptr(), buffer.len);
         Self {
-            segments: Segments::Owned(segment, buffer),
+            rest: Rest::Owned(buffer),
+            ..Self::one(start, len)
         }
     }
 
     /// The inverse; `None`: the bytes are an application's.
     pub fn into_owned(self) -> Option<MallocBuffer> {
-        match self.segments {
-            Segments::Owned(_, buffer) => Some(buffer),
-            Segments::One(_) | Segments::List(_) => None,
-        }
-    }
-
-    #[inline]
-    fn segments(&self) -> &[Segment] {
-        match &self.segments {
-            Segments::One(segment) | Segments::Owned(segment, _) => slice::from_ref(segment),
-            Segments::List(list) => list,
+        match self.rest {
+            Rest::Owned(buffer) => Some(buffer),
+            _ => None,
         }
     }
 
     /// Calls `each` with the start and length of every piece of `offset .. offset + len`.
-    #[inline]
+    #[inline(always)]
     fn pieces(&self, offset: usize, len: usize, mut each: impl FnMut(*mut u8, usize)) {
-        let segments = self.segments();
-        let last = offset.saturating_add(len).min(self.len());
+        let last = offset.saturating_add(len).min(self.len);
+        let (mut begin, mut segment) = (0, self.first);
         let mut at = offset;
-        let mut index = match segments {
-            [_] => 0,
-            _ => segments.partition_point(|segment| segment.end <= offset),
-        };
-        let mut begin = match index {
-            0 => 0,
-            _ => segments[index - 1].end,
-        };
         while at < last {
-            let segment = segments[index];
+            if at >= segment.end {
+                (begin, segment) = self.rest.at(at, self.first.end);
+            }
             let upto = segment.end.min(last);
             // `at` lies in `begin .. segment.end`, so the sum stays inside the segment.
             each(segment.start.wrapping_add(at - begin), upto - at);
             at = upto;
-            begin = segment.end;
-            index += 1;
         }
     }
 }
@@ -190,13 +199,10 @@ fn end_of(
 impl Memory for UserMemory {
     #[inline]
     fn len(&self) -> usize {
-        match &self.segments {
-            Segments::One(segment) | Segments::Owned(segment, _) => segment.end,
-            Segments::List(list) => list.last().map_or(0, |segment| segment.end),
-        }
+        self.len
     }
 
-    #[inline]
+    #[inline(always)]
     fn visit(&self, offset: usize, len: usize, mut visitor: impl FnMut(&[u8])) {
         self.pieces(offset, len, |start, len| {
             // SAFETY: a non-empty part of a segment whose owner promised (`new`, `list`) that it
@@ -205,7 +211,7 @@ impl Memory for UserMemory {
         });
     }
 
-    #[inline]
+    #[inline(always)]
     fn visit_mut(&mut self, offset: usize, len: usize, mut visitor: impl FnMut(&mut [u8])) {
         self.pieces(offset, len, |start, len| {
             // SAFETY: as in `visit`, and for a receive the owner promised that nobody else uses
@@ -220,8 +226,8 @@ impl fmt::Debug for UserMemory {
         write!(
             f,
             "UserMemory({} bytes in {} segments)",
-            self.len(),
-            self.segments().len()
+            self.len,
+            1 + self.rest.segments().len()
         )
     }
 }

@@ -207,7 +207,7 @@ struct Call {
 
 impl Call {
     /// Checks, posts, and gives the answer for C and the size of what arrived.
-    #[inline]
+    #[inline(always)]
     fn post(
         self,
         side: &'static str,
@@ -234,14 +234,19 @@ impl Call {
 }
 
 /// A size from 0 to the largest message.
-#[inline]
+#[inline(always)]
 fn message_size(what: &'static str, size: bmi_size_t) -> Result<usize, Box<Error>> {
     let size = in_range(what, size, 0, i64::MAX)?;
     let limit = i64::from(MAX_MESSAGE);
     match size <= limit {
         true => Ok(size as usize),
-        false => Err(Error::MessageTooLarge { size, limit }.into()),
+        false => Err(too_large(size, limit)),
     }
+}
+
+#[cold]
+fn too_large(size: i64, limit: i64) -> Box<Error> {
+    Box::new(Error::MessageTooLarge { size, limit })
 }
 
 /// One buffer.
@@ -249,7 +254,7 @@ fn message_size(what: &'static str, size: bmi_size_t) -> Result<usize, Box<Error
 /// # Safety
 ///
 /// As for [`UserMemory::new`].
-#[inline]
+#[inline(always)]
 unsafe fn one(buffer: *mut c_void, size: bmi_size_t) -> Result<UserMemory, Box<Error>> {
     let size = message_size("size", size)?;
     // SAFETY: the caller's promise.

@@ -220,6 +220,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return false;
         };
         let came = matches!(peer.inbound, Inbound::Known { addr: known, .. } if known == addr);
-        came && peer.state == State::Init && peer.refs == 0 && !self.endpoint.holds_messages(peer.key.id())
+        came && peer.state == State::Init
+            && peer.refs == 0
+            && !self.endpoint.holds_messages(peer.key.id())
     }
 }

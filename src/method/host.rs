@@ -20,7 +20,7 @@ use crate::peer::state::{Cause, State};
 use crate::peer::table::{PeerKey, Peers};
 use libc::c_void;
 use mx_proto::flow::Lane;
-use mx_proto::ops::{List, Ops};
+use mx_proto::ops::{List, Ops, Places};
 use mx_proto::{
     Arrival, Down, DownReason, MatchBits, Outcome, Owner, PartnerId, RequestId, Source, Status,
     Verdict,
@@ -109,8 +109,7 @@ impl Host {
     /// Takes out a context's oldest.
     #[inline]
     pub(super) fn pop(&mut self, ops: &mut Ops<Self>, context: usize) -> Option<Done> {
-        let op = ops.first(&self.done[context % CONTEXTS])?;
-        self.take(ops, op)
+        ops.pop(&mut self.done[context % CONTEXTS], done_at)
     }
 
     /// Takes out an operation, if it is over.
@@ -119,14 +118,8 @@ impl Host {
         if !ops.is_done(op) {
             return None;
         }
-        let word = ops.word(op)?;
-        let done = Done {
-            id: ops.places().id(op.index()),
-            error: word.error,
-            size: word.size,
-            user_ptr: word.user_ptr,
-        };
-        let context = usize::from(word.context) % CONTEXTS;
+        let context = usize::from(ops.word(op)?.context) % CONTEXTS;
+        let done = done_at(ops.places(), op.index());
         ops.remove(&mut self.done[context], op);
         ops.free(op);
         Some(done)
@@ -155,7 +148,7 @@ impl Host {
     }
 
     /// An operation of the host's is over.
-    #[inline]
+    #[inline(always)]
     fn on_op(&mut self, ops: &mut Ops<Self>, op: RequestId, kind: PostKind, how: &Outcome) {
         let Some(word) = ops.word(op) else {
             return;
@@ -217,6 +210,18 @@ impl Host {
     }
 }
 
+/// What the host is told of the operation at a place, which is over.
+#[inline]
+fn done_at(places: &Blocks, place: u32) -> Done {
+    let word = places.word(place);
+    Done {
+        id: places.id(place),
+        error: word.error,
+        size: word.size,
+        user_ptr: word.user_ptr,
+    }
+}
+
 impl Owner for Host {
     type Memory = UserMemory;
     type Word = Word;
@@ -232,7 +237,7 @@ impl Owner for Host {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
         match ops.word(op).map(|word| word.role) {
             Some(Role::Posted(kind)) => self.on_op(ops, op, kind, &how),
@@ -254,11 +259,7 @@ impl Owner for Host {
     }
 
     #[inline]
-    fn arrived<B: Source + ?Sized>(
-        &mut self,
-        arrival: &Arrival,
-        body: Option<&B>,
-    ) -> Verdict {
+    fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
         match self.deaf {
             true => Verdict::Finished,
             false => self.arrivals.arrived(arrival, body),

@@ -59,7 +59,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         loop {
             let turn = self.endpoint.next_turn()?;
             let peers = self.peers();
-            let Some((key, peer)) = peers.with_id(turn).and_then(|key| Some((key, peers.get(key)?)))
+            let Some((key, peer)) = peers
+                .with_id(turn)
+                .and_then(|key| Some((key, peers.get(key)?)))
             else {
                 // Its address was dropped: nobody could be named as the sender.
                 self.endpoint.forget_messages(turn);

@@ -107,6 +107,14 @@ pub struct Post {
     pub context: i64,
 }
 
+impl Post {
+    /// Its bytes, which are an operation's from now on.
+    #[inline]
+    pub(crate) fn take_memory(&mut self) -> UserMemory {
+        std::mem::replace(&mut self.memory, UserMemory::empty())
+    }
+}
+
 /// What became of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Posted {
@@ -249,17 +257,22 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline]
     pub fn progress(&mut self) -> bool {
         let busy = self.endpoint.progress();
-        let todo = busy || self.endpoint.owner().has_todo();
-        todo && self.follow_up(busy)
+        let todo = self.endpoint.owner().has_todo();
+        (busy || todo) && self.follow_up(busy, todo)
     }
 
     /// What comes after a call of the endpoint, if there is anything. `busy`: it has found something.
+    /// `todo`: there is something to drain.
     #[inline(never)]
-    fn follow_up(&mut self, mut busy: bool) -> bool {
+    fn follow_up(&mut self, mut busy: bool, todo: bool) -> bool {
         if busy {
             self.watch_memory();
         }
-        busy |= self.drain();
+        if todo {
+            busy |= self.drain();
+        } else {
+            self.endpoint.owner_mut().ended.clear();
+        }
         while let Some(key) = self.arrivals_mut().pop_crowd() {
             self.relieve(key);
         }
@@ -292,6 +305,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let op = self.find(id, context)?;
         let (host, ops) = self.endpoint.split();
         Ok(host.take(ops, op))
+    }
+
+    /// Are there completed operations in a context?
+    #[inline]
+    pub fn has_done(&self, context: i64) -> bool {
+        self.endpoint.owner().done_waiting(context as usize) != 0
     }
 
     /// The oldest completed operation of a context.

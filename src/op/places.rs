@@ -136,24 +136,32 @@ impl Blocks {
     }
 
     /// What the host calls the operation at this place.
-    #[inline]
+    #[inline(always)]
     pub fn id(&self, place: u32) -> i64 {
         ptr::from_ref(self.block(place)) as i64
     }
 
-    #[inline]
+    #[inline(always)]
     fn block(&self, place: u32) -> &Block {
-        assert!(place < self.len, "no place {place} of {}", self.len);
+        if place >= self.len {
+            no_place(place, self.len);
+        }
         // SAFETY: so many have been written there, side by side, and they stay for ever.
         unsafe { self.start.add(place as usize).as_ref() }
     }
+}
+
+/// Apart, so that the numbers stay in registers where they are compared.
+#[cold]
+fn no_place(place: u32, len: u32) -> ! {
+    panic!("no place {place} of {len}")
 }
 
 impl Places<UserMemory, Word> for Blocks {
     /// So that a stale id stays stale for a while.
     const RESTING: u32 = 32;
 
-    #[inline]
+    #[inline(always)]
     fn len(&self) -> u32 {
         self.len
     }
@@ -170,31 +178,31 @@ impl Places<UserMemory, Word> for Blocks {
         grown
     }
 
-    #[inline]
+    #[inline(always)]
     fn record(&self, place: u32) -> &Record<UserMemory> {
         // SAFETY: `&self` excludes those that change it, and nobody else has this row.
         unsafe { &*self.block(place).record.get() }
     }
 
-    #[inline]
+    #[inline(always)]
     fn record_mut(&mut self, place: u32) -> &mut Record<UserMemory> {
         // SAFETY: `&mut self` excludes every other reference, and nobody else has this row.
         unsafe { &mut *self.block(place).record.get() }
     }
 
-    #[inline]
+    #[inline(always)]
     fn word(&self, place: u32) -> &Word {
         // SAFETY: as in `record`.
         unsafe { &*self.block(place).word.get() }
     }
 
-    #[inline]
+    #[inline(always)]
     fn word_mut(&mut self, place: u32) -> &mut Word {
         // SAFETY: as in `record_mut`.
         unsafe { &mut *self.block(place).word.get() }
     }
 
-    #[inline]
+    #[inline(always)]
     fn both_mut(&mut self, place: u32) -> (&mut Record<UserMemory>, &mut Word) {
         let block = self.block(place);
         // SAFETY: as in `record_mut`; these are two cells.
@@ -202,7 +210,7 @@ impl Places<UserMemory, Word> for Blocks {
     }
 
     /// Shows an operation of the host's to it.
-    #[inline]
+    #[inline(always)]
     fn on_use(&mut self, place: u32) {
         let addr = self.word(place).addr;
         if !addr.is_null() {
@@ -215,7 +223,7 @@ impl Places<UserMemory, Word> for Blocks {
 
     /// Hides it: its id is stale from now on. The address stays, as the host may read it before it looks
     /// at the id.
-    #[inline]
+    #[inline(always)]
     fn on_free(&mut self, place: u32) {
         let block = self.block(place);
         if block.op_id.load(Ordering::Relaxed) != 0 {

@@ -26,9 +26,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Posts an operation with the peer that its address object stands for. `id` is written before
     /// the operation can complete; on failure nothing has happened.
     #[inline]
-    pub fn post(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
+    pub fn post(
+        &mut self,
+        key: PeerKey,
+        post: &mut Post,
+        id: &mut i64,
+    ) -> Result<Posted, Box<Error>> {
         let waiting = self.operations().max(self.endpoint.requests());
-        if !self.room.admits(waiting) && !self.frees_memory(key, &post) {
+        if !self.room.admits(waiting) && !self.frees_memory(key, post) {
             return Err(no_memory("one more operation", OPERATION_COST));
         }
         match post.kind {
@@ -50,14 +55,19 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     #[inline]
-    fn post_send(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
+    fn post_send(
+        &mut self,
+        key: PeerKey,
+        post: &mut Post,
+        id: &mut i64,
+    ) -> Result<Posted, Box<Error>> {
         let size = post.memory.len() as i64;
         let limit = self.settings.unexpected_max as i64;
         if post.kind == PostKind::SendUnexpected && size > limit {
             return Err(Error::MessageTooLarge { size, limit }.into());
         }
         let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
-            return Err(unknown(&post));
+            return Err(unknown(post));
         };
         if peer.conversation == Conversation::Cut && post.kind == PostKind::Send {
             return self.fail_cut(key, post, id);
@@ -67,9 +77,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         peer.refs += 1;
         let bits = bits(post.kind.message_type(), tx_id, post.tag as u32);
-        let word = Word::new(&post, key);
+        let (word, memory) = (Word::new(post, key), post.take_memory());
         let mode = post.kind.send_mode();
-        match self.endpoint.send(partner, bits, post.memory, word, mode) {
+        match self.endpoint.send(partner, bits, memory, word, mode) {
             Ok(mx::Posted::Complete) => {
                 self.unrefer(key);
                 Ok(Posted::Complete { size })
@@ -101,12 +111,17 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     #[inline]
-    fn post_recv(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
+    fn post_recv(
+        &mut self,
+        key: PeerKey,
+        post: &mut Post,
+        id: &mut i64,
+    ) -> Result<Posted, Box<Error>> {
         let Host {
             peers, arrivals, ..
         } = self.endpoint.owner_mut();
         let Some(peer) = peers.get_mut(key) else {
-            return Err(unknown(&post));
+            return Err(unknown(post));
         };
         let bits = bits(MessageType::Expected, key.id(), post.tag as u32);
         if !arrivals.abandoned.is_empty() {
@@ -117,8 +132,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         let cut = peer.conversation == Conversation::Cut;
         peer.refs += 1;
-        let word = Word::new(&post, key);
-        match (self.endpoint).recv_from(partner, bits, MATCH, post.memory, word) {
+        let word = Word::new(post, key);
+        match (self.endpoint).recv_from(partner, bits, MATCH, post.take_memory(), word) {
             Ok(Received::Pending(op)) => {
                 *id = self.id(op);
                 self.limit_posted(PostKind::Recv, op);
@@ -133,10 +148,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 match code_of(how.status) {
                     0 => Ok(Posted::Complete { size }),
                     // It failed, but as an operation: it is reported like any other.
-                    code => {
-                        let memory = UserMemory::empty();
-                        self.end_at_once(key, Post { memory, ..post }, (code, size), id)
-                    }
+                    code => self.end_at_once(key, post, (code, size), id),
                 }
             }
             Err(mx::PostError::UnknownPartner) => {
@@ -144,8 +156,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.unrefer(key);
                 let why = self.endpoint.owner().lost(partner);
                 let cause = why.map_or(Cause::Reset, Cause::of_down);
-                let memory = UserMemory::empty();
-                self.end_at_once(key, Post { memory, ..post }, (cause.code(), 0), id)
+                self.end_at_once(key, post, (cause.code(), 0), id)
             }
             Err(mx::PostError::TooMany) => {
                 self.unrefer(key);
@@ -164,7 +175,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn end_at_once(
         &mut self,
         key: PeerKey,
-        post: Post,
+        post: &mut Post,
         (code, size): (i32, i64),
         id: &mut i64,
     ) -> Result<Posted, Box<Error>> {
@@ -178,7 +189,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// The conversation with the peer is cut: an expected send ends at once.
     #[cold]
-    fn fail_cut(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
+    fn fail_cut(
+        &mut self,
+        key: PeerKey,
+        post: &mut Post,
+        id: &mut i64,
+    ) -> Result<Posted, Box<Error>> {
         let op = self.park(key, post, id)?;
         self.end_cut(key, op);
         Ok(Posted::Pending)
@@ -186,7 +202,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// The peer is not ready: the operation waits for it.
     #[cold]
-    fn queue(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
+    fn queue(&mut self, key: PeerKey, post: &mut Post, id: &mut i64) -> Result<Posted, Box<Error>> {
         let state = self.peers().get(key).map(|peer| peer.state);
         if state == Some(State::Init) {
             self.begin_connect(key)?;
@@ -208,10 +224,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     /// An operation that the endpoint is to do nothing about until it is told.
-    fn park(&mut self, key: PeerKey, post: Post, id: &mut i64) -> Result<RequestId, Box<Error>> {
+    fn park(
+        &mut self,
+        key: PeerKey,
+        post: &mut Post,
+        id: &mut i64,
+    ) -> Result<RequestId, Box<Error>> {
         let receives = post.kind == PostKind::Recv;
-        let word = Word::new(&post, key);
-        let Some(op) = self.endpoint.park(post.memory, receives, word) else {
+        let word = Word::new(post, key);
+        let Some(op) = self.endpoint.park(post.take_memory(), receives, word) else {
             return Err(no_memory("an operation", BLOCK));
         };
         *id = self.id(op);

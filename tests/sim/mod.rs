@@ -115,11 +115,7 @@ impl Owner for Inbox {
         self.ends.has_news()
     }
 
-    fn arrived<B: Source + ?Sized>(
-        &mut self,
-        arrival: &Arrival,
-        body: Option<&B>,
-    ) -> Verdict {
+    fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
         if self.closed {
             return Verdict::Continue;
         }
@@ -434,7 +430,7 @@ impl Host {
             .peers()
             .of_addr(addr.as_ptr())
             .expect("an address in use");
-        let post = Post {
+        let mut post = Post {
             kind,
             addr,
             memory,
@@ -443,7 +439,7 @@ impl Host {
             context: (label % 16) as i64,
         };
         let mut id = 0;
-        match self.method.post(key, post, &mut id) {
+        match self.method.post(key, &mut post, &mut id) {
             Ok(Posted::Pending) => {
                 assert_ne!(id, 0);
                 self.buffers.insert(label, (id, kind, buffer));

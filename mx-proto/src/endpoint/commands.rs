@@ -11,7 +11,7 @@ use crate::memory::Memory;
 use crate::ops::{Head, List, NOBODY, Pulling, State, Strand, Turn};
 use crate::origin::Source;
 use crate::owner::Owner;
-use crate::partner::{Link, Partner};
+use crate::partner::{Life, LinkState, Partner, Tx};
 use crate::port::{Body, Close, ConnectError, LinkDown, Port, SendError, Sent};
 use crate::queues::{Queues, Stand};
 use crate::status::{DownReason, Status};
@@ -103,8 +103,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let len = u32::try_from(memory.len()).map_err(|_| PostError::TooLarge(memory.len()))?;
         let gone = PostError::UnknownPartner;
         let mut partner = self.core.partners.of_mut(to).ok_or(gone)?;
-        if !partner.writable {
-            self.look_for_room(to);
+        if let Some(Tx::Blocked(link)) = partner.tx() {
+            self.look_for_room(to, link);
             partner = self.core.partners.of_mut(to).ok_or(gone)?;
         }
         let (ops, flow) = (&mut self.core.ops, &self.core.flow);
@@ -115,14 +115,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         let cost = flow::cost(len);
         if mode != SendMode::Synchronous
-            && len <= partner.eager_max
             && partner.is_clear()
-            && let Some(link) = partner.tx
-            && let Some(paid) = partner.borrows.means(cost, O::lane(bits))
+            && let Life::Met(met) = &mut partner.life
+            && let Tx::Open(link) = met.tx
+            && len <= met.reach.eager_max
+            && let Some(paid) = met.borrows.means(cost, O::lane(bits))
         {
             let mut header = wire::Header::new(wire::Kind::Eager, bits.0, len);
             (header.body_len, header.aux) = (len, paid.aux());
-            header.terms = flow.terms(&partner.lends, &partner.borrows, cost);
+            header.terms = flow.terms(&partner.lends, &met.borrows, cost);
             let body = Body::Memory {
                 memory: &memory,
                 offset: 0,
@@ -130,8 +131,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
             match self.port.send(link, &header.emit(), body) {
                 Ok(sent) => {
-                    Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
-                    partner.borrows.pay(paid);
+                    Flow::on_told(&mut partner.lends, &mut met.borrows, &header.terms);
+                    met.borrows.pay(paid);
                     stats.packets_out += 1;
                     stats.eager_out += 1;
                     let Sent::Held(token) = sent else {
@@ -140,10 +141,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     };
                     return self.hold(to, bits, (memory, slot), link, token);
                 }
-                Err(SendError::WouldBlock | SendError::Down) => partner.writable = false,
+                Err(SendError::WouldBlock | SendError::Down) => met.tx = Tx::Blocked(link),
             }
         }
-        if partner.gone {
+        if partner.is_ghost() {
             return Err(PostError::UnknownPartner);
         }
         self.queue(to, bits, (memory, slot), mode)
@@ -221,7 +222,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             (record.patience, record.waiting) = (Patience::FOR_EVER, Patience::FOR_EVER);
         }
         if let Some(partner) = partners.of_mut(to) {
-            let (queues, lane) = (partner.fill_queues(spares), O::lane(bits));
+            let (queues, lane) = (spares.fill(&mut partner.queues), O::lane(bits));
             if let State::Queued { stand, .. } = &mut record.state {
                 *stand = queues.enter(lane, turn, cost);
             }
@@ -236,13 +237,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The link had no room when it was last asked. If it has some now, what waits goes first.
     #[cold]
-    fn look_for_room(&mut self, to: PartnerId) {
-        if let Some(partner) = self.core.partners.of_mut(to)
-            && let Some(link) = partner.tx
-            && self.port.has_room(link)
-        {
-            partner.writable = true;
-            self.core.make_ready(to);
+    fn look_for_room(&mut self, to: PartnerId, link: LinkId) {
+        if self.port.has_room(link) {
+            self.core.open(to, link);
             self.settle();
         }
     }
@@ -282,11 +279,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         memory: O::Memory,
         slot: Slot<O::Word>,
     ) -> Result<Received, PostError> {
-        let partner = self.core.partners.of(from);
-        let Some(partner) = partner.filter(|partner| !partner.gone) else {
+        let Some(partner) = self.core.partners.living(from) else {
             return Err(PostError::UnknownPartner);
         };
-        let watched = partner.vigil.timer.is_some();
+        let watched = partner.met().is_some_and(|met| met.step.is_some());
         let received = self.receive_from(from, what, memory, slot);
         if !watched && let Ok(Received::Pending(_)) = received {
             self.begin_watch(from);
@@ -539,18 +535,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if !self.core.ops.has_room() {
             return Err(ConnectError::NoResources);
         }
-        let to = match self.core.partners.find_target(target) {
-            Some(partner) => partner,
-            None => self.new_partner(target)?,
-        };
+        let to = self.partner_at(target)?;
         let timeouts = self.core.timeouts;
         let state = State::Connecting { key };
         let id = self.core.ops.add(word, bits, timeouts, state);
         let id = id.ok_or(ConnectError::NoResources)?;
-        self.core.ops.record_mut(id.index()).remote = to;
+        self.introduce(to, id);
         let now = self.clock.now();
         self.core.start_timer(id, now);
-        self.introduce(to, id);
         self.settle();
         Ok(id)
     }
@@ -561,10 +553,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if let Some(partner) = partners.of_mut(to) {
             ops.record_mut(id.index()).remote = to;
             ops.join(Strand::Own, &mut partner.connects, id.index());
-            let link = partner
-                .live_tx()
-                .or_else(|| partner.links.iter().find(|l| l.up).map(|l| l.id));
-            if let Some(link) = link {
+            if let Some(link) = partner.live_tx().or_else(|| partner.link_up()) {
                 self.core.send_connect(to, link, id, Manner::Plain);
             }
         }
@@ -576,11 +565,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if self.core.ops.get(id).is_none() {
             return;
         }
-        let to = match self.core.partners.find_target(target) {
-            Some(partner) => Ok(partner),
-            None => self.new_partner(target),
-        };
-        match to {
+        match self.partner_at(target) {
             Ok(partner) => {
                 self.introduce(partner, id);
                 let now = self.clock.now();
@@ -594,26 +579,24 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    fn new_partner(&mut self, target: Target) -> Result<PartnerId, ConnectError> {
+    /// Who is known under that name, or is called now.
+    fn partner_at(&mut self, target: Target) -> Result<PartnerId, ConnectError> {
+        let name = (target.nic, target.endpoint);
+        if let Some(known) = self.core.partners.find(name) {
+            return Ok(known);
+        }
         if !self.core.partners.may_add(Source::TRUSTED) {
             return Err(ConnectError::NoResources);
         }
         let link = self.port.connect(target, &self.clock)?;
-        let partners = &mut self.core.partners;
-        let id = partners.add(target.nic, target.endpoint, Source::TRUSTED);
-        self.core.lend_first(id);
+        let id = self.core.add_partner(name, Source::TRUSTED);
         self.attach(id, link);
         Ok(id)
     }
 
     fn attach(&mut self, id: PartnerId, link: LinkId) {
         if let Some(partner) = self.core.partners.of_mut(id) {
-            partner.links.push(Link {
-                id: link,
-                up: false,
-                met: false,
-                proven: false,
-            });
+            partner.links.push((link, LinkState::Dialled));
         }
         self.port.bind(link, id.to_word());
     }
@@ -623,17 +606,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(partner) = self.core.partners.of(id) else {
             return;
         };
-        if let Some(link) = partner.links.iter().find(|link| link.up) {
+        if let Some(link) = partner.link_up() {
             // It has called us meanwhile.
-            let link = link.id;
             return self.core.introduce_all(id, link);
         }
-        let target = Target {
-            nic: partner.nic,
-            endpoint: partner.endpoint,
-            route,
-        };
-        match self.port.connect(target, &self.clock) {
+        match self.port.connect(partner.target(route), &self.clock) {
             Ok(link) => self.attach(id, link),
             Err(error) => {
                 log::debug!("partner {id:?}: {error}");
@@ -656,13 +633,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         // Memory goes back before anybody hears of the end.
         self.run_errands();
-        if let Some(link) = partner.tx {
+        if let Some(link) = partner.live_tx() {
             let header = wire::Header::new(wire::Kind::Disconnect, 0, 0).emit();
             // Without room for it, the closed link says the same.
             let _ = self.port.send(link, &header, Body::EMPTY);
         }
-        for link in &partner.links {
-            self.close_link(link.id, Close::Flush);
+        for (link, _) in &partner.links {
+            self.close_link(*link, Close::Flush);
         }
     }
 
@@ -691,11 +668,13 @@ impl<O: Owner> Core<O> {
         let Self { flow, owner, .. } = self;
         let partner = self.partners.of_mut(to)?;
         let most = self.config.copies;
-        let goes = memory.len() <= partner.eager_max as usize
-            && cost <= partner.borrows.free()
-            && partner
-                .queues()
-                .map_or(most > 0, |all| all.takes_copy(lane, most));
+        let Life::Met(met) = &mut partner.life else {
+            return None;
+        };
+        let queues = partner.queues.as_deref();
+        let goes = memory.len() <= met.reach.eager_max as usize
+            && cost <= met.borrows.free()
+            && queues.map_or(most > 0, |all| all.takes_copy(lane, most));
         // Who keeps a record of what is complete has room for that one, too.
         if !goes || !self.ops.has_room_for(2) || !flow.copy(cost) {
             return None;
@@ -704,7 +683,7 @@ impl<O: Owner> Core<O> {
             flow.uncopy(cost);
             return None;
         };
-        partner.borrows.pay(Paid::Credits(cost));
+        met.borrows.pay(Paid::Credits(cost));
         let mut at = 0;
         memory.visit(0, memory.len(), |piece| {
             at += copy.fill(at, piece.len(), piece, 0);
@@ -751,14 +730,16 @@ impl<O: Owner> Core<O> {
         self.close_account(id, keep);
         let partner = self.partners.take(id)?;
         self.controls -= partner.queues().map_or(0, |queues| queues.control.len());
-        if let Some(timer) = partner.vigil.timer {
-            self.wheel.clear(timer);
-        }
         self.introductions.gone(id);
-        if partner.gone {
-            self.orphans.gone(partner.orphans);
-        } else if partner.session.is_some() {
-            self.stats.partners_down += 1;
+        match &partner.life {
+            Life::Calling { .. } => {}
+            Life::Met(met) => {
+                if let Some(timer) = met.step {
+                    self.wheel.clear(timer);
+                }
+                self.stats.partners_down += 1;
+            }
+            Life::Ghost { messages, .. } => self.orphans.gone(*messages),
         }
         Some(partner)
     }
@@ -776,7 +757,7 @@ impl<O: Owner> Core<O> {
     pub(super) fn connects_again(&self, id: PartnerId, reason: DownReason) -> bool {
         self.partners.of(id).is_some_and(|partner| {
             self.config.connect_again
-                && (partner.session.is_some() || partner.over.is_some())
+                && !matches!(partner.life, Life::Calling { over: None })
                 && !matches!(reason, DownReason::Protocol(_) | DownReason::Secret)
         })
     }
@@ -805,15 +786,11 @@ impl<O: Owner> Core<O> {
         use super::Errand;
         while let Some(connect) = self.ops.first(&again) {
             self.ops.leave(Strand::Own, &mut again, connect.index());
-            let target = Target {
-                nic: partner.nic,
-                endpoint: partner.endpoint,
-                route: Route::AUTO,
-            };
+            let target = partner.target(Route::AUTO);
             self.errands.push(Errand::ConnectAgain(connect, target));
         }
-        for link in &partner.links {
-            self.errands.push(Errand::Close(link.id, Close::Now));
+        for (link, _) in &partner.links {
+            self.errands.push(Errand::Close(*link, Close::Now));
         }
     }
 
@@ -828,7 +805,7 @@ impl<O: Owner> Core<O> {
         let partner = self.dissolve(id, reason.status(), keep)?;
         let identity = partner.identity();
         log::debug!("partner {id:?} ({identity:?}) is down: {reason}");
-        if partner.session.is_some() {
+        if partner.met().is_some() {
             let down = Down {
                 partner: id,
                 context: partner.context,

@@ -18,7 +18,7 @@ use crate::ids::{LinkId, PartnerId};
 use crate::matching::Waiting;
 use crate::origin::Source;
 use crate::owner::Owner;
-use crate::partner::{Partner, Partners};
+use crate::partner::{Name, Partner, Partners, Tx};
 use crate::port::Port;
 use crate::queues::Queues;
 use crate::time::{Clock, Instant};
@@ -62,7 +62,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             owed: lends.due(),
             wanted: lends.wanted(),
             asked: lends.is_asked(),
-            send_free: partner.borrows.free(),
+            send_free: partner.met().map_or(0, |met| met.borrows.free()),
             send_waiting: partner.queues().map_or(0, Queues::waiting) as u32,
             send_stalled: self.core.is_stalled(partner),
         })
@@ -109,24 +109,22 @@ pub struct Account {
 impl<O: Owner> Core<O> {
     /// Is there room on the link and no credit for what waits?
     fn is_stalled(&self, partner: &Partner) -> bool {
-        let queues = partner.queues().filter(|queues| queues.waiting() > 0);
-        partner.tx.is_some()
-            && partner.writable
-            && queues.is_some_and(|queues| {
-                Next::of(queues, &self.ops, &partner.borrows, partner.eager_max).is_none()
-            })
+        let (Some(met), Some(queues)) = (partner.met(), partner.queues()) else {
+            return false;
+        };
+        matches!(met.tx, Tx::Open(_))
+            && queues.waiting() > 0
+            && Next::of(queues, &self.ops, &met.borrows, met.reach.eager_max).is_none()
     }
 
     /// A new partner gets its first loan. It counts as told at once, so that each of many that come
     /// together counts with those before it.
-    pub(super) fn lend_first(&mut self, id: PartnerId) {
-        let Some(partner) = self.partners.of_mut(id) else {
-            return;
-        };
-        let loan = self.flow.first_loan(partner.source);
-        partner.opening = loan;
+    pub(super) fn add_partner(&mut self, name: Name, source: Source) -> PartnerId {
+        let loan = self.flow.first_loan(source);
+        let id = self.partners.add(name, source, loan);
         let lent = self.flow.open(&mut self.partners, id.index(), loan);
         debug_assert!(lent, "there is room for as much as there is room for");
+        id
     }
 
     /// Somebody waits for credits: the present epoch ends by time, too.
@@ -175,17 +173,17 @@ impl<O: Owner> Core<O> {
     }
 
     /// A message of `source` takes no more room here.
-    #[inline]
+    #[inline(always)]
     pub(super) fn consumed(&mut self, source: PartnerId, paid: Paid) {
         let Self { partners, flow, .. } = self;
         let Some(partner) = partners.of_mut(source) else {
             return;
         };
-        if partner.gone {
+        if partner.is_ghost() {
             flow.settle(partner.source, paid);
             return self.orphan_left(source);
         }
-        if flow.taken(&mut partner.lends, partner.source, paid) && !partner.credit_queued {
+        if flow.taken(&mut partner.lends, partner.source, paid) {
             self.tell(source);
         }
     }
@@ -194,9 +192,8 @@ impl<O: Owner> Core<O> {
     #[cold]
     pub(super) fn tell(&mut self, id: PartnerId) {
         if let Some(partner) = self.partners.of_mut(id)
-            && !partner.credit_queued
+            && partner.standing(Kind::Credit).is_none()
         {
-            partner.credit_queued = true;
             self.push_control(id, Header::new(Kind::Credit, 0, 0), &[]);
         }
     }
@@ -227,14 +224,14 @@ impl<O: Owner> Core<O> {
         let Some(partner) = self.partners.of_mut(from) else {
             return;
         };
-        if partner.return_queued {
+        if partner.standing(Kind::Return).is_some() {
             // One of ours waits for the answer before it asks again.
             self.stats.stale += 1;
             return;
         }
-        partner.return_queued = true;
         let waiting = partner.queues().map_or(0, |queues| queues.cost);
-        let credits = partner.borrows.give_back(header.length, waiting);
+        let met = self.partners.met_mut(from);
+        let credits = met.map_or(0, |met| met.borrows.give_back(header.length, waiting));
         self.push_control(from, Header::new(Kind::Return, 0, credits), &[]);
     }
 
@@ -276,13 +273,13 @@ impl<O: Owner> Core<O> {
         };
         // One that is being decided goes when it has been.
         if let Some(out) = undecided.out_of(id) {
-            if partner.gone || out.paid.slot().is_none() {
+            if partner.is_ghost() || out.paid.slot().is_none() {
                 out.estate = Some(partner.source);
             } else {
                 flow.taken(&mut partner.lends, partner.source, out.paid);
             }
         }
-        if partner.gone {
+        if partner.is_ghost() {
             return;
         }
         if !flow.close(partners, id.index()) {
@@ -300,7 +297,7 @@ impl<O: Owner> Core<O> {
         self.let_go(waiting);
         let Self { partners, flow, .. } = self;
         if let Some(partner) = partners.of_mut(id) {
-            match partner.gone {
+            match partner.is_ghost() {
                 true => flow.settle(partner.source, waiting.paid()),
                 false => _ = flow.taken(&mut partner.lends, partner.source, waiting.paid()),
             }

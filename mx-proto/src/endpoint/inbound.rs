@@ -21,6 +21,7 @@ use crate::memory::{Memory, Source};
 use crate::ops::Position;
 use crate::ops::{Head, NOBODY, Pulling, State};
 use crate::owner::Owner;
+use crate::partner::{Life, LinkState};
 use crate::port::{Close, HeaderBytes, LinkDown, Place, RemoteKey, RemoteUse, Sink};
 use crate::status::{DownReason, Status};
 use crate::time::{Clock, Instant};
@@ -78,7 +79,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             return self.stranger_packet(link, cookie, &header, body);
         };
         if self.core.config.secret.is_some()
-            && !partner.proven_on(link)
+            && partner.state_of(link) < Some(LinkState::Proven)
             && !matches!(
                 header.kind,
                 wire::Kind::Connect | wire::Kind::Reply | wire::Kind::Challenge
@@ -86,23 +87,21 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         {
             return self.core.distrust(link, from, None, UNASKED);
         }
-        partner.vigil.heard = true;
-        if partner.session.is_none() {
-            if self.core.introductions.holds(link) {
-                return self.core.put_behind(link, cookie, bytes, body);
+        if let Life::Met(met) = &mut partner.life {
+            met.silent = 0;
+            if header.kind.says_terms() {
+                if met.borrows.on_terms(&header.terms) && partner.has_pending() {
+                    self.core.make_ready(from);
+                }
+                if header.terms.wanted > 0 {
+                    self.core.note_wish(from, &header.terms);
+                }
             }
-            if matches!(header.kind, wire::Kind::Eager | wire::Kind::Offer) {
-                let what = "a message before the handshake";
-                return self.core.violation(link, cookie, what);
-            }
-        }
-        if header.kind.says_terms() {
-            if partner.borrows.on_terms(&header.terms) && partner.has_pending() {
-                self.core.make_ready(from);
-            }
-            if header.terms.wanted > 0 {
-                self.core.note_wish(from, &header.terms);
-            }
+        } else if self.core.introductions.holds(link) {
+            return self.core.put_behind(link, cookie, bytes, body);
+        } else if matches!(header.kind, wire::Kind::Eager | wire::Kind::Offer) {
+            let what = "a message before the handshake";
+            return self.core.violation(link, cookie, what);
         }
         match header.kind {
             wire::Kind::Eager => self.eager(link, cookie, from, &header, body),
@@ -134,9 +133,9 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             return None;
         }
         record.touched = true;
-        if let Some(partner) = self.core.partners.of_mut(from) {
+        if let Some(met) = self.core.partners.met_mut(from) {
             // A packet of which nothing but parts arrives for long.
-            partner.vigil.heard = true;
+            met.silent = 0;
         }
         Some(Place {
             memory: &mut pulling.memory,
@@ -150,8 +149,8 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             return;
         };
         let from = self.core.partner_of(link, cookie);
-        if let Some(partner) = self.core.partners.of_mut(from) {
-            if partner.borrows.on_terms(&header.terms) {
+        if let Some(met) = self.core.partners.met_mut(from) {
+            if met.borrows.on_terms(&header.terms) {
                 self.core.make_ready(from);
             }
             if header.terms.wanted > 0 {
@@ -173,12 +172,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
 
     fn on_writable(&mut self, link: LinkId, cookie: u64) {
         let id = self.core.partner_of(link, cookie);
-        if let Some(partner) = self.core.partners.of_mut(id)
-            && partner.tx == Some(link)
-        {
-            partner.writable = true;
-            self.core.make_ready(id);
-        }
+        self.core.open(id, link);
     }
 
     fn on_released(&mut self, link: LinkId, _cookie: u64, token: u64) {
@@ -214,8 +208,8 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             record.become_next(|memory| State::Serving { memory, exposed });
             self.core.serving(id, self.clock);
         }
-        if let Some(partner) = self.core.partners.of_mut(from) {
-            partner.vigil.heard = true;
+        if let Some(met) = self.core.partners.met_mut(from) {
+            met.silent = 0;
         }
     }
 
@@ -604,11 +598,11 @@ impl<O: Owner> Core<O> {
 
     /// The data of a receive that has become `Pulling` is on its way, or will be.
     pub(super) fn begin_pull(&mut self, id: RequestId, from: PartnerId, now: Instant) {
-        let reach = self.partners.of(from).and_then(|partner| partner.reach);
+        let reach = self.partners.reach(from);
         let State::Pulling(pulling) = &mut self.ops.record_mut(id.index()).state else {
             return;
         };
-        if !reach.is_some_and(|reach| reach.remote_read) {
+        if !reach.remote_read {
             pulling.key = None;
         }
         self.names.insert((from, pulling.send_id), Named::Pull(id));
@@ -637,7 +631,6 @@ impl<O: Owner> Core<O> {
             self.complete(id, status, received);
             return self.push_control(from, header, &[]);
         }
-        let reach = self.partners.of(from).and_then(|partner| partner.reach);
         if pulling.key.is_some() {
             if pulling.requested == 0 {
                 pulling.requested = pulling.wanted;
@@ -645,7 +638,7 @@ impl<O: Owner> Core<O> {
             }
             return;
         }
-        let block = reach.map_or(u32::MAX, |reach| reach.pull_block);
+        let block = self.partners.reach(from).pull_block;
         while let Some(State::Pulling(pulling)) =
             self.ops.get_mut(id).map(|record| &mut record.state)
             && pulling.requested < pulling.wanted
@@ -760,7 +753,7 @@ pub(super) const FOREIGN: &str = "a message that a receive from somebody else ac
 impl<O: Owner> Core<O> {
     /// The oldest posted receive that accepts a message. One that is for another remote's messages stays
     /// where it is.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find_receive(&mut self, from: PartnerId, bits: MatchBits) -> Found {
         let Some(id) = self.posted.take(&mut self.ops, bits) else {
             return Found::Nothing;
@@ -796,11 +789,7 @@ impl<O: Owner> Core<O> {
         let source = waiting.source;
         self.finish(waiting, Status::Aborted);
         // Of whoever has gone it may be an old life's.
-        if self
-            .partners
-            .of(source)
-            .is_some_and(|partner| !partner.gone)
-        {
+        if self.partners.living(source).is_some() {
             self.stats.malformed += 1;
             self.fail_partner(source, DownReason::Protocol(FOREIGN));
         }

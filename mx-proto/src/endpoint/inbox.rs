@@ -21,7 +21,7 @@ use crate::flow::{Paid, cost};
 use crate::ids::{MatchBits, PartnerId, RequestId};
 use crate::inbox::{Body, Entry};
 use crate::memory::{Memory, Source};
-use crate::ops::{Pulling, State};
+use crate::ops::{Fetch, Pulling, State};
 use crate::owner::Owner;
 use crate::port::{Port, RemoteKey};
 use crate::stats::InboxStats;
@@ -73,11 +73,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 }
                 Some((Body::Offered { send_id, .. }, source)) => {
                     let send_id = *send_id;
-                    self.core.throw_away(place);
                     self.core.finish_offer(source, send_id, Status::Aborted);
                 }
-                _ => self.core.throw_away(place),
+                _ => {}
             }
+            self.core.throw_away(place);
         }
         if self.has_work() {
             self.settle();
@@ -225,7 +225,7 @@ impl<O: Owner> Core<O> {
         };
         debug_assert_eq!(memory.len(), length as usize, "memory of another length");
         let mut pulling = Pulling::new(memory, (0, None), bits, length, None);
-        pulling.inbox = Some(place);
+        pulling.inbox = Some(Fetch::of(place));
         let (state, timeouts) = (State::Pulling(pulling), self.timeouts);
         let Some(id) = self.ops.add(O::Word::default(), bits, timeouts, state) else {
             return false;
@@ -327,8 +327,9 @@ impl<O: Owner> Core<O> {
         let mut theirs = self.inbox.of_source(id);
         theirs.retain(|place| match self.inbox.get(*place) {
             Some(entry) if entry.is_whole() => {
-                let in_slot = entry.paid.slot().is_some();
-                self.inbox.bequeath(*place, from);
+                let (turn, in_slot) = (entry.turn, entry.paid.slot().is_some());
+                let ready = self.inbox.bequeath(*place, from);
+                self.on_ready(turn, ready.into());
                 in_slot
             }
             _ => {

@@ -46,7 +46,7 @@ use crate::inbox::Inbox;
 use crate::matching;
 use crate::ops::{NOBODY, Ops, State, Strand};
 use crate::owner::Owner;
-use crate::partner::{Partner, Partners, Reach};
+use crate::partner::{Partner, Partners, Reach, Tx};
 use crate::port::{Close, LinkDown, Port, RemoteKey, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
 use crate::shares::Shares;
@@ -220,7 +220,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Takes in what has arrived and gives out what can go. Returns true when anything happened.
     /// Never blocks. While a message is [undecided](Self::undecided) it does nothing.
-    #[inline]
+    #[inline(always)]
     pub fn progress(&mut self) -> bool {
         if !self.core.undecided.is_empty() {
             return false;
@@ -379,14 +379,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub fn probe(&mut self, bits: MatchBits, mask: MatchMask) -> Option<Arrival> {
         let waiting = self.core.unexpected.peek(bits, mask)?;
         let (source, bits, length) = (waiting.source, waiting.bits, waiting.length);
-        let partner = self.core.partners.of(source)?;
-        Some(Arrival {
-            source,
-            source_context: partner.context,
-            identity: partner.identity(),
-            bits,
-            length,
-        })
+        self.core.arrival(source, bits, length)
     }
 
     /// The layer above, and [`Self::is_crowded_by`].
@@ -416,7 +409,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The partner of that name, also one that has not answered yet.
     pub fn partner_of(&self, nic: NicId, endpoint: EndpointId) -> Option<PartnerId> {
-        self.core.partners.find(nic, endpoint)
+        self.core.partners.find((nic, endpoint))
     }
 
     /// A partner's name and session; `None` when the id is stale.
@@ -485,11 +478,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     fn learn_limits(&mut self, id: PartnerId, link: LinkId) {
         let limits = self.port.limits(link);
-        let eager_max = self.core.config.eager_max.min(limits.packet_max);
-        if let Some(partner) = self.core.partners.of_mut(id) {
-            partner.eager_max = u32::try_from(eager_max).unwrap_or(u32::MAX);
-            partner.reach = Some(Reach::of(limits));
-            if partner.vigil.timer.is_some() {
+        if let Some(met) = self.core.partners.met_mut(id) {
+            met.reach = Reach::of(limits, self.core.config.eager_max);
+            if met.step.is_some() {
                 self.port.watch(link, true);
             }
             self.core.make_ready(id);
@@ -518,6 +509,7 @@ impl<O: Owner> Core<O> {
     }
 
     /// An operation, which is no connect, is with a partner from now on.
+    #[inline]
     fn befriend(&mut self, id: RequestId, remote: PartnerId) {
         let Self { ops, partners, .. } = self;
         ops.record_mut(id.index()).remote = remote;
@@ -527,6 +519,7 @@ impl<O: Owner> Core<O> {
     }
 
     /// The opposite.
+    #[inline]
     fn estrange(&mut self, id: RequestId) {
         let Self { ops, partners, .. } = self;
         let record = ops.record_mut(id.index());
@@ -621,7 +614,7 @@ impl<O: Owner> Core<O> {
         let record = ops.record_mut(place);
         let remote = record.remote;
         let partner = partners.of_mut(remote)?;
-        let tx = partner.tx;
+        let tx = partner.tx().map(Tx::link);
         let mut rest = None;
         match &record.state {
             State::Queued { stand, .. } => {
@@ -630,7 +623,7 @@ impl<O: Owner> Core<O> {
                     queues.exit(lane, *stand);
                     ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
                 }
-                partner.tidy_queues(spares);
+                spares.tidy(&mut partner.queues);
             }
             State::Offered { exposed, .. } | State::Serving { exposed, .. } => {
                 if let (Some(link), Some(key)) = (tx, *exposed) {
@@ -693,8 +686,8 @@ impl<O: Owner> Core<O> {
     /// Queues a packet without message data for a partner.
     fn push_control(&mut self, to: PartnerId, header: wire::Header, body: &[u8]) {
         if let Some(partner) = self.partners.of_mut(to) {
-            let queues = partner.fill_queues(&mut self.spares);
-            queues.control.push_back(Control::new(header, body));
+            let queues = self.spares.fill(&mut partner.queues);
+            queues.push(Control::new(header, body));
             self.controls += 1;
             self.make_ready(to);
         }
@@ -714,15 +707,21 @@ impl<O: Owner> Core<O> {
         }
     }
 
+    /// A partner's link has room again.
+    fn open(&mut self, id: PartnerId, link: LinkId) {
+        if let Some(met) = self.partners.met_mut(id)
+            && met.tx.link() == link
+        {
+            met.tx = Tx::Open(link);
+            self.make_ready(id);
+        }
+    }
+
     /// Notes that a partner may have something that can go out.
     fn make_ready(&mut self, id: PartnerId) {
         if let Some(partner) = self.partners.of_mut(id)
-            && !partner.ready
-            && partner.writable
-            && partner.tx.is_some()
-            && partner.wants_out()
+            && partner.takes_turn()
         {
-            partner.ready = true;
             self.ready.push_back(id);
         }
     }

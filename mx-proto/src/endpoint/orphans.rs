@@ -16,6 +16,7 @@
 use super::{Core, Endpoint};
 use crate::ids::{EndpointId, NicId, PartnerId};
 use crate::owner::Owner;
+use crate::partner::{Life, Partner};
 use crate::port::Port;
 use crate::status::Status;
 use crate::time::Clock;
@@ -39,9 +40,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Throws away what an endpoint has left behind when it went, in whichever life.
     pub fn forget_orphans(&mut self, nic: NicId, endpoint: EndpointId) {
         for id in self.core.partners.ids() {
-            let ghost = self.core.partners.of(id).is_some_and(|partner| {
-                partner.gone && (partner.nic, partner.endpoint) == (nic, endpoint)
-            });
+            let ghost = self
+                .core
+                .partners
+                .of(id)
+                .is_some_and(|partner| partner.is_ghost() && partner.name == (nic, endpoint));
             if ghost {
                 self.core.dissolve(id, Status::Unreachable, false);
             }
@@ -51,7 +54,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Is it only the name on messages of a sender that has gone?
     pub fn is_orphaned(&self, partner: PartnerId) -> bool {
         let partner = self.core.partners.of(partner);
-        partner.is_some_and(|partner| partner.gone)
+        partner.is_some_and(Partner::is_ghost)
     }
 }
 
@@ -60,7 +63,7 @@ impl<O: Owner> Core<O> {
     /// now on, as many as may stay, if any do.
     pub(super) fn leave_orphans(&mut self, id: PartnerId) -> Option<PartnerId> {
         let room = self.config.keep_orphans.saturating_sub(self.orphans.count);
-        let partner = self.partners.of(id).filter(|partner| !partner.gone)?;
+        let partner = self.partners.living(id)?;
         if room == 0 {
             return None;
         }
@@ -83,10 +86,10 @@ impl<O: Owner> Core<O> {
     pub(super) fn orphan_left(&mut self, ghost: PartnerId) {
         self.orphans.gone(1);
         if let Some(partner) = self.partners.of_mut(ghost)
-            && partner.gone
+            && let Life::Ghost { messages, .. } = &mut partner.life
         {
-            partner.orphans = partner.orphans.saturating_sub(1);
-            if partner.orphans == 0 {
+            *messages = messages.saturating_sub(1);
+            if *messages == 0 {
                 self.orphans.spent.push(ghost);
             }
         }

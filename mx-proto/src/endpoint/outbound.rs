@@ -15,7 +15,7 @@ use crate::ids::{LinkId, PartnerId, RequestId};
 use crate::memory::Memory;
 use crate::ops::{Ops, State, Strand, Turn};
 use crate::owner::Owner;
-use crate::partner::Partner;
+use crate::partner::{Life, Partner, Tx};
 use crate::port::{Body, Close, LinkDown, Port, RemoteRead, SendError, Sent};
 use crate::queues::{Partial, Queues, Stream};
 use crate::status::{DownReason, Status};
@@ -46,7 +46,12 @@ pub(super) struct Next {
 impl Next {
     /// Of the first ones of both lanes the one that was posted first, or the other, if for that there
     /// are neither credits nor its slot. `most`: bytes of the largest that goes with its data.
-    pub(super) fn of<O: Owner>(queues: &Queues, ops: &Ops<O>, borrows: &Borrower, most: u32) -> Option<Self> {
+    pub(super) fn of<O: Owner>(
+        queues: &Queues,
+        ops: &Ops<O>,
+        borrows: &Borrower,
+        most: u32,
+    ) -> Option<Self> {
         let head = |lane: Lane| {
             let send = ops.first(&queues.lanes[lane as usize])?;
             match &ops.record(send.index()).state {
@@ -89,12 +94,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             busy = true;
             let burst = self.burst(id);
             if let Some(partner) = self.core.partners.of_mut(id) {
-                partner.ready = false;
-                partner.tidy_queues(&mut self.core.spares);
+                if let Some(queues) = partner.queues_mut() {
+                    queues.ready = false;
+                }
+                self.core.spares.tidy(&mut partner.queues);
                 match burst {
                     Burst::Done => {}
                     Burst::More => self.core.make_ready(id),
-                    Burst::Blocked => partner.writable = false,
+                    Burst::Blocked => {
+                        if let Life::Met(met) = &mut partner.life {
+                            met.tx = Tx::Blocked(met.tx.link());
+                        }
+                    }
                 }
             }
         }
@@ -137,7 +148,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let Some(partner) = partners.of(id) else {
                 return Burst::Done;
             };
-            let (Some(link), Some(queues)) = (partner.tx, partner.queues()) else {
+            let (Some(met), Some(queues)) = (partner.met(), partner.queues()) else {
+                return Burst::Done;
+            };
+            let (Tx::Open(link) | Tx::Blocked(link)) = met.tx else {
                 return Burst::Done;
             };
             let sent = if let Some(partial) = queues.partial {
@@ -145,11 +159,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             } else if !queues.control.is_empty() {
                 self.send_control(id, link)
             } else {
-                let message = Next::of(queues, ops, &partner.borrows, partner.eager_max);
+                let message = Next::of(queues, ops, &met.borrows, met.reach.eager_max);
                 let stalled = message.is_none() && queues.cost > 0;
                 stats.credit_stalls += u64::from(stalled);
                 match (message, queues.streams.is_empty()) {
-                    (None, true) if partner.borrows.wanted(queues.cost) > 0 => {
+                    (None, true) if met.borrows.wanted(queues.cost) > 0 => {
                         self.core.tell(id);
                         Ok(())
                     }
@@ -179,7 +193,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(partner) = partners.of_mut(id) else {
             return Ok(());
         };
-        let Some(queues) = &mut partner.queues else {
+        let (Life::Met(met), Some(queues)) = (&mut partner.life, &mut partner.queues) else {
             return Ok(());
         };
         let unread = queues.control.len() > unread_max;
@@ -187,7 +201,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return Ok(());
         };
         let kind = control.header.kind;
-        let (lends, borrows) = (&mut partner.lends, &mut partner.borrows);
+        let (lends, borrows) = (&mut partner.lends, &mut met.borrows);
         let mut news = true;
         if kind.says_terms() {
             // Who reads no answers is allowed nothing more that would be answered.
@@ -206,14 +220,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if kind.says_terms() {
             Flow::on_told(lends, borrows, &control.header.terms);
         }
-        match kind {
-            wire::Kind::Credit => partner.credit_queued = false,
-            wire::Kind::Return => partner.return_queued = false,
-            wire::Kind::Ping => partner.vigil.ping_queued = false,
-            wire::Kind::Pong => partner.vigil.pong_queued = false,
-            _ => {}
-        }
-        queues.control.pop_front();
+        queues.pop();
         *controls -= 1;
         Ok(())
     }
@@ -230,7 +237,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(partner) = partners.of_mut(id) else {
             return Ok(());
         };
-        let Some(queues) = &mut partner.queues else {
+        let (Life::Met(met), Some(queues)) = (&mut partner.life, &mut partner.queues) else {
             return Ok(());
         };
         let Next { send, lane, .. } = next;
@@ -249,7 +256,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let mut header = Header::new(kind, record.bits.0, len);
         header.aux = next.paid.aux();
-        header.terms = flow.terms(&partner.lends, &partner.borrows, queues.cost);
+        header.terms = flow.terms(&partner.lends, &met.borrows, queues.cost);
         if next.eager {
             header.body_len = len;
             let body = Body::Memory {
@@ -258,9 +265,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 len: len as usize,
             };
             let sent = self.port.send(link, &header.emit(), body)?;
-            Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
+            Flow::on_told(&mut partner.lends, &mut met.borrows, &header.terms);
             if stand.turn != Turn::Copied {
-                partner.borrows.pay(next.paid);
+                met.borrows.pay(next.paid);
             }
             stats.packets_out += 1;
             stats.eager_out += 1;
@@ -270,8 +277,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     let turn = stand.turn;
                     record.become_next(|memory| State::Draining { memory, turn });
                     ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
-                    if turn != Turn::Copied {
-                        }
+                    if turn != Turn::Copied {}
                     self.core.held.insert((link, token), send);
                     self.core.serving(send, &self.clock);
                 }
@@ -282,12 +288,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             return Ok(());
         }
-        let exposed = match partner.reach {
-            // A small one is soon pulled.
-            Some(reach) if reach.remote_read && len as usize > expose_from => {
-                self.port.expose(link, memory, send.to_word())
-            }
-            _ => None,
+        // A small one is soon pulled.
+        let exposed = match met.reach.remote_read && len as usize > expose_from {
+            true => self.port.expose(link, memory, send.to_word()),
+            false => None,
         };
         let (body, body_len) = OfferBody {
             send_id: send.to_word(),
@@ -304,12 +308,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             return Err(error);
         }
-        Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
-        partner.borrows.pay(next.paid);
+        Flow::on_told(&mut partner.lends, &mut met.borrows, &header.terms);
+        met.borrows.pay(next.paid);
         queues.exit(lane, stand);
         stats.packets_out += 1;
         stats.offers_out += 1;
-        let small = stand.turn != Turn::Synchronous && len <= partner.eager_max;
+        let small = stand.turn != Turn::Synchronous && len <= met.reach.eager_max;
         stats.offered_for_credit += u64::from(small);
         record.become_next(|memory| State::Offered { memory, exposed });
         ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
@@ -328,7 +332,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(partner) = partners.of_mut(id) else {
             return Ok(());
         };
-        let Some(queues) = &mut partner.queues else {
+        let (Life::Met(met), Some(queues)) = (&mut partner.life, &mut partner.queues) else {
             return Ok(());
         };
         let Some(&stream) = queues.streams.front() else {
@@ -342,19 +346,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             queues.streams.pop_front();
             return Ok(());
         };
-        let data_max = partner.reach.map_or(u32::MAX, |reach| reach.data_max);
-        let len = (data_max as usize).min(stream.end - stream.at);
+        let len = (met.reach.data_max as usize).min(stream.end - stream.at);
         // Offsets of a message stay below 2^32, and so do parts of it.
         let mut header = Header::new(wire::Kind::Data, stream.recv_id, stream.at as u32);
         header.body_len = len as u32;
-        header.terms = flow.terms(&partner.lends, &partner.borrows, queues.cost);
+        header.terms = flow.terms(&partner.lends, &met.borrows, queues.cost);
         let body = Body::Memory {
             memory,
             offset: stream.at,
             len,
         };
         let sent = self.port.send(link, &header.emit(), body)?;
-        Flow::on_told(&mut partner.lends, &mut partner.borrows, &header.terms);
+        Flow::on_told(&mut partner.lends, &mut met.borrows, &header.terms);
         stats.packets_out += 1;
         *touched = true;
         match sent {
@@ -446,7 +449,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let (len, token) = (pulling.wanted as usize, read_token(id));
         let memory = &mut pulling.memory;
         let partner = core.partners.of(record.remote);
-        let link = partner.and_then(|partner| partner.tx);
+        let link = partner.and_then(Partner::live_tx);
         let started = link.is_some_and(|link| {
             let read = RemoteRead {
                 key,
@@ -530,7 +533,7 @@ impl<O: Owner> Core<O> {
             at,
             end,
         };
-        if !partner.fill_queues(&mut self.spares).extend_stream(part) {
+        if !self.spares.fill(&mut partner.queues).extend_stream(part) {
             // More at once than a receiver of ours has outstanding.
             self.stats.stale += 1;
             return;

@@ -32,7 +32,7 @@ use crate::ids::{EndpointId, LinkId, NicId, PartnerId, RequestId};
 use crate::ops::{List, State, Strand};
 use crate::origin::Source;
 use crate::owner::Owner;
-use crate::partner::{Link, Partner};
+use crate::partner::{Life, Link, LinkState, Met, Name, Partner, Reach, Tx};
 use crate::port::{Close, LinkDown};
 use crate::queues::Control;
 use crate::secret::Nonce;
@@ -52,15 +52,13 @@ impl<O: Owner> Core<O> {
             }
             return;
         };
-        if partner.session.is_some() && partner.connects.is_empty() {
+        if partner.met().is_some() && partner.connects.is_empty() {
             // The peer has reached us meanwhile, and nobody waits for this one any more.
-            partner.links.retain(|known| known.id != link);
+            partner.links.retain(|known| known.0 != link);
             self.errands.push(Errand::Close(link, Close::Now));
             return;
         }
-        for known in &mut partner.links {
-            known.up |= known.id == link;
-        }
+        partner.advance(link, LinkState::Up);
         self.introduce_all(id, link);
     }
 
@@ -77,55 +75,53 @@ impl<O: Owner> Core<O> {
             self.introductions.ask_failed(link, reason);
             return;
         };
-        partner.links.retain(|known| known.id != link);
-        match (partner.session, partner.live_tx()) {
-            // One of two, because both sides have connected, or a call of ours that failed after
-            // the peer had reached us: what has not been answered there is asked here.
-            (Some(_), Some(tx)) => self.introduce_all(id, tx),
-            (Some(_), None) if reason == LinkDown::Closed || partner.tx != Some(link) => {
-                self.wait_for_the_rest(id, reason);
+        partner.links.retain(|known| known.0 != link);
+        let (tried, up) = (!partner.links.is_empty(), partner.link_up().is_some());
+        match &mut partner.life {
+            Life::Met(met) => {
+                let sends = met.tx.link() == link;
+                if sends {
+                    met.tx = Tx::Closed(link);
+                }
+                match met.tx {
+                    // One of two, because both sides have connected, or a call of ours that failed after
+                    // the peer had reached us: what has not been answered there is asked here.
+                    Tx::Open(tx) | Tx::Blocked(tx) => self.introduce_all(id, tx),
+                    Tx::Closed(_) if sends && reason != LinkDown::Closed => {
+                        self.fail_partner(id, DownReason::Link(reason));
+                    }
+                    // The peer is going; nothing goes out to it any more. One that goes closes all
+                    // links, and what it sent last may still be in another one, whose end is the
+                    // partner's. But one on which it has not answered may have met the peer's next
+                    // acquaintance: its answer tells.
+                    Tx::Closed(_) if up => {}
+                    Tx::Closed(_) => self.part_from(id, DownReason::Link(reason)),
+                }
             }
             // Still others are being tried.
-            (None, _) if !partner.links.is_empty() => {}
-            (session, _) => match reason {
-                LinkDown::Elsewhere(route) if session.is_none() => {
-                    self.errands.push(Errand::Connect(id, route));
-                }
+            _ if tried => {}
+            _ => match reason {
+                LinkDown::Elsewhere(route) => self.errands.push(Errand::Connect(id, route)),
                 _ => self.fail_partner(id, DownReason::Link(reason)),
             },
         }
-    }
-
-    /// The peer has closed the link that we send on, so it is going; nothing goes out to it any more.
-    /// A peer that goes closes all links, and what it sent last may still be in another one, whose
-    /// end is the partner's. But one on which it has not answered may have met the peer's next
-    /// acquaintance: its answer tells.
-    fn wait_for_the_rest(&mut self, id: PartnerId, reason: LinkDown) {
-        let Some(partner) = self.partners.of(id) else {
-            return;
-        };
-        if partner.links.iter().any(|link| link.up) {
-            return;
-        }
-        self.part_from(id, DownReason::Link(reason));
     }
 
     /// An acquaintance is over at the peer. A call of ours that it has not answered goes on: it meets
     /// whoever the peer is by then.
     pub(super) fn part_from(&mut self, id: PartnerId, reason: DownReason) {
         let calls = self.partners.of(id).is_some_and(|partner| {
-            let unanswered = partner.links.iter().any(|link| !link.met);
-            partner.session.is_some() && unanswered && !partner.connects.is_empty()
+            let mut links = partner.links.iter();
+            let unanswered = links.any(|link| link.1 != LinkState::Met);
+            partner.met().is_some() && unanswered && !partner.connects.is_empty()
         });
         if !calls {
             return self.fail_partner(id, reason);
         }
-        let Some(next) = self.begin_anew(id, reason, |link| !link.met) else {
-            return;
-        };
-        let links = self.partners.of(next).map(|partner| partner.links.clone());
-        if let Some(link) = links.iter().flatten().find(|link| link.up) {
-            self.introduce_all(next, link.id);
+        if let Some(next) = self.begin_anew(id, reason, |link| link.1 != LinkState::Met)
+            && let Some(link) = self.partners.of(next).and_then(Partner::link_up)
+        {
+            self.introduce_all(next, link);
         }
     }
 
@@ -142,10 +138,10 @@ impl<O: Owner> Core<O> {
     ) -> Option<PartnerId> {
         let partner = self.partners.of(id)?;
         let (opening, source) = (partner.opening, partner.source);
-        let (epoch, nic, endpoint) = (partner.epoch, partner.nic, partner.endpoint);
+        let (epoch, name) = (partner.epoch, partner.name);
         let again = self.connects_again(id, reason);
         // What has been promised comes before what the old one leaves here.
-        let next = self.partners.add_as(epoch, nic, endpoint, source);
+        let next = self.partners.add_as(epoch, name, source, opening);
         let promise = |core: &mut Self| core.flow.open(&mut core.partners, next.index(), opening);
         let promised = promise(self);
         let mut connects = self.take_connects(id);
@@ -160,17 +156,17 @@ impl<O: Owner> Core<O> {
             self.leave_to_others(&old, connects);
             return None;
         }
+        let over = old.met().map(|was| (was.session, was.epoch));
         let (kept, gone): (SmallVec<[Link; 1]>, SmallVec<[Link; 1]>) =
             old.links.into_iter().partition(leads_on);
-        for link in &kept {
-            self.errands.push(Errand::Bind(link.id, next.to_word()));
+        for (link, _) in &kept {
+            self.errands.push(Errand::Bind(*link, next.to_word()));
         }
-        for link in gone {
-            self.errands.push(Errand::Close(link.id, Close::Flush));
+        for (link, _) in gone {
+            self.errands.push(Errand::Close(link, Close::Flush));
         }
         let partner = self.partners.of_mut(next)?;
-        partner.opening = opening;
-        partner.over = old.session.map(|was| Box::new((was, old.peer_epoch)));
+        partner.life = Life::Calling { over };
         partner.links = kept;
         partner.connects = connects;
         for connect in self.connects_to(next) {
@@ -195,29 +191,18 @@ impl<O: Owner> Core<O> {
         let Some(partner) = self.partners.of(id) else {
             return;
         };
-        let name = Some((partner.nic, partner.endpoint));
-        let mut hello = self.hello(Some(id), key, name);
+        let mut header = Header::new(wire::Kind::Connect, connect.to_word(), manner as u32);
+        header.terms.credit = partner.opening;
+        let mut hello = self.hello(partner.epoch, key, Some(partner.name));
         if !self.trusts(link, id) {
             hello = self.say(link, hello);
         }
-        let Some(partner) = self.partners.of(id) else {
-            return;
-        };
-        let mut header = Header::new(wire::Kind::Connect, connect.to_word(), manner as u32);
-        header.terms.credit = partner.opening;
-        if partner.tx == Some(link) {
-            return self.push_control(id, header, &hello.emit());
-        }
-        let control = Control::new(header, &hello.emit());
-        self.session_out.push(link, control, After::Open);
+        self.send_session(Some(id), link, header, &hello.emit(), After::Open);
     }
 
     /// `name`: whom it is for. Whoever has not proven its name is told nothing that only the owner of
     /// that name may know.
-    fn hello(&self, to: Option<PartnerId>, key: u32, name: Option<(NicId, EndpointId)>) -> Hello {
-        let epoch = to
-            .and_then(|id| self.partners.of(id))
-            .map_or(0, |partner| partner.epoch);
+    fn hello(&self, epoch: u16, key: u32, name: Option<Name>) -> Hello {
         Hello {
             version: VERSION,
             epoch,
@@ -237,19 +222,15 @@ impl<O: Owner> Core<O> {
         header: &Header,
         body: &[u8],
     ) {
+        let cookie = from.map_or(0, PartnerId::to_word);
         let hello = match Hello::parse(body) {
             Ok(hello) => hello,
-            Err(what) => {
-                let cookie = from.map_or(0, PartnerId::to_word);
-                return self.violation(link, cookie, what);
-            }
+            Err(what) => return self.violation(link, cookie, what),
         };
         if self.unread_sessions(link, from) {
-            let cookie = from.map_or(0, PartnerId::to_word);
             return self.violation(link, cookie, "introductions without reading the answers");
         }
         if self.is_echo(from, &hello) {
-            let cookie = from.map_or(0, PartnerId::to_word);
             return self.violation(link, cookie, "our own introduction");
         }
         let refusal = if hello.version != VERSION {
@@ -314,7 +295,7 @@ impl<O: Owner> Core<O> {
         }
         let known = self.partners.namesake(&hello.identity);
         if known.is_some_and(|(_, partner)| {
-            partner.session == Some(hello.identity.session) && partner.links.len() >= LINKS_MAX
+            partner.links.len() >= LINKS_MAX && partner.is(&hello.identity)
         }) {
             return self.refuse(link, None, header, Status::NoResources);
         }
@@ -334,7 +315,7 @@ impl<O: Owner> Core<O> {
     /// first that comes back to the caller is an answer.
     fn is_echo(&self, from: Option<PartnerId>, hello: &Hello) -> bool {
         let caller = from.and_then(|id| self.partners.of(id));
-        hello.identity == self.identity && caller.is_some_and(|partner| partner.session.is_none())
+        hello.identity == self.identity && caller.is_some_and(|partner| partner.met().is_none())
     }
 
     /// The peer is our partner already, but as another acquaintance of its own: it has parted and
@@ -343,18 +324,23 @@ impl<O: Owner> Core<O> {
     fn known_otherwise(&mut self, hello: &Hello, header: &Header) -> Option<u16> {
         let (id, partner) = self.partners.namesake(&hello.identity)?;
         let session = hello.identity.session;
-        let known = match (partner.session, partner.over.as_deref()) {
-            (Some(known), _) if known == session => partner.peer_epoch,
-            (None, Some((_, over))) if partner.is_over(session, hello.epoch) => *over,
+        let is_met = partner.met().is_some();
+        let known = match partner.life {
+            Life::Met(Met {
+                session: of, epoch, ..
+            }) if of == session => epoch,
+            Life::Calling {
+                over: Some((_, over)),
+            } if partner.is_over(session, hello.epoch) => over,
             _ => return None,
         };
-        if known == hello.epoch && partner.session.is_some() {
+        if known == hello.epoch && is_met {
             return None;
         }
         if header.length != Manner::Afresh as u32 {
             return Some(known);
         }
-        if partner.session.is_some() {
+        if is_met {
             self.part_from(id, DownReason::Disconnected);
         }
         None
@@ -363,7 +349,7 @@ impl<O: Owner> Core<O> {
     fn reply_known(&mut self, link: LinkId, connect: u64, epoch: u16, to: &Hello) {
         let mut header = Header::new(wire::Kind::Reply, connect, epoch.into());
         header.aux = REPLY_KNOWN;
-        let hello = self.hello(None, 0, Some((to.identity.nic, to.identity.endpoint)));
+        let hello = self.hello(0, 0, Some(to.identity.name()));
         self.send_session(None, link, header, &hello.emit(), After::Open);
     }
 
@@ -377,21 +363,17 @@ impl<O: Owner> Core<O> {
         epoch: u32,
     ) {
         if let Some(partner) = self.partners.of(from)
-            && partner.session.is_some()
+            && partner.met().is_some()
             && partner.identity() != who
         {
             // As in `meet`: no proof of that name has been asked for.
-            if partner
-                .links
-                .iter()
-                .any(|known| known.id == link && known.met)
-            {
+            if partner.state_of(link) == Some(LinkState::Met) {
                 return self.violation(link, from.to_word(), "a reply under another name");
             }
             return self.leave_link(link, from);
         }
         let known = self.partners.namesake(&who).filter(|(id, partner)| {
-            *id != from && partner.session == Some(who.session) && u32::from(partner.epoch) == epoch
+            *id != from && partner.is(&who) && u32::from(partner.epoch) == epoch
         });
         let Some((known, _)) = known else {
             // It takes us for one we have parted as, unless it has connected to us meanwhile: then
@@ -425,8 +407,8 @@ impl<O: Owner> Core<O> {
         let id = match self.partners.namesake(&identity) {
             Some((id, partner)) => {
                 if partner
-                    .session
-                    .is_some_and(|session| session != identity.session)
+                    .met()
+                    .is_some_and(|met| met.session != identity.session)
                 {
                     debug_assert!(false, "an old life has not been asked");
                     return None;
@@ -437,19 +419,13 @@ impl<O: Owner> Core<O> {
                 if !self.partners.may_add(source) {
                     return None;
                 }
-                let id = self.partners.add(identity.nic, identity.endpoint, source);
-                self.lend_first(id);
-                id
+                self.add_partner(identity.name(), source)
             }
         };
         self.errands.push(Errand::Bind(link, id.to_word()));
         self.session_out.keep_open(link);
-        self.partners.of_mut(id)?.links.push(Link {
-            id: link,
-            up: true,
-            met: true,
-            proven: true,
-        });
+        let links = &mut self.partners.of_mut(id)?.links;
+        links.push((link, LinkState::Met));
         Some(id)
     }
 
@@ -468,56 +444,43 @@ impl<O: Owner> Core<O> {
     ) -> Option<PartnerId> {
         let partner = self.partners.of(id)?;
         let over = partner.is_over(hello.identity.session, hello.epoch);
-        let met = partner.links.iter().any(|l| l.id == link && l.met);
-        let name = (hello.identity.nic, hello.identity.endpoint);
-        let same_name = (partner.nic, partner.endpoint) == name;
-        match partner.session {
-            Some(_) if !same_name && met => {
-                self.violation(link, id.to_word(), what);
-                None
-            }
+        let met_here = partner.state_of(link) == Some(LinkState::Met);
+        let same_name = partner.name == hello.identity.name();
+        let same = partner.is(&hello.identity);
+        match partner.met() {
+            Some(met) if same && met.epoch == hello.epoch => return Some(id),
             // Whoever has answered our call is none of the peer that has reached us meanwhile.
-            Some(_) if !same_name => {
-                self.leave_link(link, id);
-                None
-            }
-            Some(session) if session != hello.identity.session => {
-                self.another_life(link, id, met);
-                None
-            }
-            Some(_) if partner.peer_epoch == hello.epoch => Some(id),
-            Some(_) if met => {
-                self.violation(link, id.to_word(), what);
-                None
-            }
-            _ if over => {
-                self.leave_link(link, id);
-                None
-            }
-            Some(_) => self.begin_anew(id, DownReason::Disconnected, |l| l.id == link),
-            None => self.resolve(link, id, hello),
+            Some(_) if !same_name && !met_here => self.leave_link(link, id),
+            Some(_) if same_name && !same => self.another_life(link, id, met_here),
+            Some(_) if met_here => self.violation(link, id.to_word(), what),
+            _ if over => self.leave_link(link, id),
+            Some(_) => return self.begin_anew(id, DownReason::Disconnected, |of| of.0 == link),
+            None => return self.resolve(link, id, hello),
         }
+        None
     }
 
     /// The partner has said who it is, on this link. What it lends us first counts if it had not before.
     fn establish(&mut self, id: PartnerId, hello: &Hello, link: LinkId, header: &Header) {
         let identity = hello.identity;
-        self.partners.rename(id, identity.nic, identity.endpoint);
+        self.partners.rename(id, identity.name());
         let Some(partner) = self.partners.of_mut(id) else {
             return;
         };
-        for known in &mut partner.links {
-            known.met |= known.id == link;
-        }
-        if partner.session.is_some() {
+        partner.advance(link, LinkState::Met);
+        if partner.met().is_some() {
             return;
         }
-        partner.session = Some(identity.session);
-        partner.borrows = Borrower::open(header.terms.credit);
-        partner.token = hello.token;
-        partner.peer_epoch = hello.epoch;
-        partner.tx = Some(link);
-        partner.writable = true;
+        partner.life = Life::Met(Met {
+            session: identity.session,
+            token: hello.token,
+            epoch: hello.epoch,
+            tx: Tx::Open(link),
+            reach: Reach::UNKNOWN,
+            borrows: Borrower::open(header.terms.credit),
+            silent: 0,
+            step: None,
+        });
         // Asked of the port as soon as it is not being polled.
         self.errands.push(Errand::Limits(id, link));
         self.stats.partners_up += 1;
@@ -640,18 +603,16 @@ impl<O: Owner> Core<O> {
         let Some((known, partner)) = known.filter(|(known, _)| *known != from) else {
             return Some(from);
         };
-        match partner.session {
+        match partner.met() {
             // It was reached under both names and has answered under neither yet: the other
             // connect will find this one.
             None => return Some(from),
-            Some(session) if session != identity.session => {
+            Some(met) if met.session != identity.session => {
                 debug_assert!(false, "an old life has not been asked");
                 self.leave_link(link, from);
                 return None;
             }
-            Some(session)
-                if partner.peer_epoch != hello.epoch && !partner.is_over(session, hello.epoch) =>
-            {
+            Some(met) if met.epoch != hello.epoch && !partner.is_over(met.session, hello.epoch) => {
                 self.fail_partner(known, DownReason::Disconnected);
                 return Some(from);
             }
@@ -691,10 +652,10 @@ impl<O: Owner> Core<O> {
         let unwanted = self
             .partners
             .of(id)
-            .is_some_and(|partner| partner.session.is_none() && partner.connects.is_empty());
+            .is_some_and(|partner| partner.met().is_none() && partner.connects.is_empty());
         if unwanted && let Some(partner) = self.dissolve(id, Status::Unreachable, false) {
-            for link in &partner.links {
-                self.errands.push(Errand::Close(link.id, Close::Now));
+            for (link, _) in &partner.links {
+                self.errands.push(Errand::Close(*link, Close::Now));
             }
         }
     }
@@ -707,11 +668,10 @@ impl<O: Owner> Core<O> {
         status: Status,
         after: After,
     ) {
-        let partner = to
-            .filter(|_| status == Status::Success)
-            .and_then(|id| self.partners.of(id));
-        let name = partner.map(|partner| (partner.nic, partner.endpoint));
-        let hello = self.hello(to, 0, name);
+        let partner = to.and_then(|id| self.partners.of(id));
+        let epoch = partner.map_or(0, |partner| partner.epoch);
+        let partner = partner.filter(|_| status == Status::Success);
+        let hello = self.hello(epoch, 0, partner.map(|partner| partner.name));
         let mut header = Header::new(wire::Kind::Reply, connect, 0);
         header.aux = reply_code(status);
         header.terms.credit = partner.map_or(0, |partner| partner.opening);
@@ -722,7 +682,7 @@ impl<O: Owner> Core<O> {
     /// says of itself costs it no credit, so an answer to each must not be kept for ever.
     fn unread_sessions(&self, link: LinkId, from: Option<PartnerId>) -> bool {
         let partner = from.and_then(|id| self.partners.of(id));
-        let queues = partner.filter(|partner| partner.tx == Some(link));
+        let queues = partner.filter(|partner| partner.live_tx() == Some(link));
         // What our own operations have queued does not count.
         let most = self.unread_max();
         let unread = queues.and_then(Partner::queues).is_some_and(|queues| {
@@ -743,7 +703,7 @@ impl<O: Owner> Core<O> {
     ) {
         let partner = to.and_then(|id| self.partners.of(id));
         if let (Some(id), Some(partner)) = (to, partner)
-            && partner.tx == Some(link)
+            && partner.live_tx() == Some(link)
         {
             return self.push_control(id, header, body);
         }

@@ -26,6 +26,7 @@ use super::deadlines::Deadline;
 use super::{Core, Endpoint, Errand};
 use crate::ids::PartnerId;
 use crate::owner::Owner;
+use crate::partner::Life;
 use crate::port::{LinkDown, Port};
 use crate::status::DownReason;
 use crate::time::{Clock, Instant};
@@ -60,75 +61,63 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// A step has ended, which was to be at `due`.
     pub(super) fn end_step(&mut self, id: PartnerId, due: Instant, now: Instant) {
-        let Some(partner) = self.core.partners.of_mut(id) else {
+        let Self { port, core, .. } = self;
+        let Some(partner) = core.partners.of_mut(id) else {
             return;
         };
-        partner.vigil.timer = None;
-        if std::mem::take(&mut partner.vigil.heard) {
-            partner.vigil.silent = 0;
-            return self.core.next_step(id, due, now);
+        let idle = partner.kin.is_empty() && partner.connects.is_empty();
+        let Life::Met(met) = &mut partner.life else {
+            return;
+        };
+        met.step = None;
+        if met.silent > 0 {
+            let link = met.tx.link();
+            if idle {
+                return core.errands.push(Errand::Watch(link, false));
+            }
+            let began = due.before(core.watch.step.unwrap_or_default());
+            if port.heard_at(link).is_some_and(|at| at >= began) {
+                met.silent = 0;
+            }
         }
-        let began = due.before(self.core.watch.step.unwrap_or_default());
-        let heard_at = partner.tx.and_then(|link| self.port.heard_at(link));
-        let is_there = heard_at.is_some_and(|at| at >= began);
-        self.core.on_silence(id, due, is_there, now);
+        match u32::from(met.silent) {
+            LOST => {
+                core.stats.silenced += 1;
+                return core.fail_partner(id, DownReason::Link(LinkDown::TimedOut));
+            }
+            PING if partner.standing(wire::Kind::Ping).is_none() => {
+                core.push_control(id, wire::Header::new(wire::Kind::Ping, 0, 0), &[]);
+            }
+            _ => {}
+        }
+        core.next_step(id, due, now);
     }
 }
 
 impl<O: Owner> Core<O> {
     /// Begins to watch a partner, unless that has been done.
     pub(super) fn watch_over(&mut self, id: PartnerId, now: Instant) {
-        let Some(step) = self.watch.step else {
-            return;
-        };
-        if let Some(partner) = self.partners.of_mut(id)
-            && partner.vigil.timer.is_none()
-            // One that has never answered is what connects have a time-out for.
-            && let Some(link) = partner.tx
+        // One that has never answered is what connects have a time-out for.
+        if self.watch.step.is_some()
+            && let Some(met) = self.partners.met_mut(id)
+            && met.step.is_none()
         {
-            partner.vigil.heard = false;
-            partner.vigil.silent = 0;
-            let end = now.after(step).up_to(step / PARTS);
-            partner.vigil.timer = Some(self.wheel.set(now, end, Deadline::Silence(id)));
-            self.errands.push(Errand::Watch(link, true));
+            met.silent = 0;
+            self.errands.push(Errand::Watch(met.tx.link(), true));
+            self.next_step(id, now, now);
         }
     }
 
     /// The step that was to end at `due` has.
     fn next_step(&mut self, id: PartnerId, due: Instant, now: Instant) {
-        let (Some(step), Some(partner)) = (self.watch.step, self.partners.of_mut(id)) else {
+        let (Some(step), Some(met)) = (self.watch.step, self.partners.met_mut(id)) else {
             return;
         };
         // Small delays must not add up, and a long one must not make the next step a short one.
         let began = if now.since(due) < step / 2 { due } else { now };
         let end = began.after(step).up_to(step / PARTS);
-        partner.vigil.timer = Some(self.wheel.set(now, end, Deadline::Silence(id)));
-    }
-
-    /// A step has ended in which no packet came from a partner. `is_there`: the port has heard of it.
-    fn on_silence(&mut self, id: PartnerId, due: Instant, is_there: bool, now: Instant) {
-        let Some(partner) = self.partners.of_mut(id) else {
-            return;
-        };
-        if partner.kin.is_empty() && partner.connects.is_empty() {
-            let link = partner.tx.map(|link| Errand::Watch(link, false));
-            self.errands.extend(link);
-            return;
-        }
-        let vigil = &mut partner.vigil;
-        vigil.silent = if is_there { 0 } else { vigil.silent + 1 };
-        match u32::from(vigil.silent) {
-            LOST => {
-                self.stats.silenced += 1;
-                return self.fail_partner(id, DownReason::Link(LinkDown::TimedOut));
-            }
-            PING if !vigil.ping_queued => {
-                vigil.ping_queued = true;
-                self.push_control(id, wire::Header::new(wire::Kind::Ping, 0, 0), &[]);
-            }
-            _ => {}
-        }
-        self.next_step(id, due, now);
+        met.silent += 1;
+        met.step = Some(self.wheel.set(now, end, Deadline::Silence(id)));
     }
 
     /// The partner wants to know whether we are there, and says which question that is. One answer at a
@@ -137,19 +126,14 @@ impl<O: Owner> Core<O> {
         let Some(partner) = self.partners.of_mut(from) else {
             return;
         };
-        if !partner.vigil.pong_queued {
-            partner.vigil.pong_queued = true;
-            let pong = wire::Header::new(wire::Kind::Pong, question, 0);
-            return self.push_control(from, pong, &[]);
-        }
-        let queued = partner.queues_mut().map(|queues| &mut queues.control);
-        let pong = queued.and_then(|control| {
-            let mut pongs = control.iter_mut();
-            pongs.find(|control| control.header.kind == wire::Kind::Pong)
-        });
-        // One of those that watch has no number.
-        if let Some(pong) = pong.filter(|_| question != 0) {
-            pong.header.word = question;
+        match partner.standing(wire::Kind::Pong) {
+            // One of those that watch has no number.
+            Some(pong) if question != 0 => pong.header.word = question,
+            Some(_) => {}
+            None => {
+                let pong = wire::Header::new(wire::Kind::Pong, question, 0);
+                self.push_control(from, pong, &[]);
+            }
         }
     }
 }

@@ -308,23 +308,19 @@ impl Chains {
         }
     }
 
-    /// Another one, which is in no chain, takes the place of one.
-    pub(crate) fn replace(&mut self, ends: &mut Ends, index: u32, by: u32) {
-        let Some(&Neighbours { older, younger }) = self.0.get(index as usize) else {
+    /// Puts one that is in no chain before another.
+    pub(crate) fn insert(&mut self, ends: &mut Ends, index: u32, before: u32) {
+        let Some(&Neighbours { older, .. }) = self.0.get(before as usize) else {
             return;
         };
-        // Behind its predecessor, and before its successor.
-        let mut before = Ends {
-            oldest: ends.oldest,
+        let mut front = Ends {
             youngest: older,
+            ..*ends
         };
-        self.append(&mut before, by);
-        ends.oldest = before.oldest;
-        self.0[by as usize].younger = younger;
-        match self.0.get_mut(younger as usize) {
-            Some(behind) => behind.older = by,
-            None => ends.youngest = by,
-        }
+        self.append(&mut front, index);
+        ends.oldest = front.oldest;
+        self.0[index as usize].younger = before;
+        self.0[before as usize].older = index;
     }
 
     /// One chain, from its first to its last.

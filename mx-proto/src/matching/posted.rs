@@ -79,7 +79,7 @@ impl Posted {
 
     /// Enters a receive at its position: that of a new one, or where it was before [`Self::take`]. Its
     /// state must be `Posted`, and its bits within its mask.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter<O: Owner>(&mut self, ops: &mut Ops<O>, id: RequestId) {
         let place = id.index();
         let record = ops.record(place);
@@ -98,31 +98,8 @@ impl Posted {
             if class.heads > class.buckets.len() {
                 class.resize(ops, seed, class.buckets.len() * 2);
             }
-            return;
-        }
-        // Behind every older one: at the end, if it is new; else there are few older ones, for it was the
-        // oldest once.
-        let head = head_of(ops, spot.head);
-        let is_older = |other: u32| order_of(ops, other) < Some(position.order);
-        let (mut before, mut behind) = (head.last, NONE);
-        if !is_older(before) {
-            behind = spot.head;
-            while is_older(behind) {
-                behind = ops.record(behind).links.behind;
-            }
-            before = ops.record(behind).links.before;
-        }
-        ops.record_mut(place).links = Links { before, behind };
-        if before == NONE {
-            set_head(ops, place, head);
-            class.replace(ops, spot, place);
         } else {
-            ops.record_mut(before).links.behind = place;
-        }
-        if behind == NONE {
-            set_last(ops, spot.head, place);
-        } else {
-            ops.record_mut(behind).links.before = place;
+            class.enter_behind(ops, spot, place, position);
         }
     }
 
@@ -133,8 +110,7 @@ impl Posted {
         ops: &mut Ops<O>,
         bits: MatchBits,
     ) -> Option<RequestId> {
-        let mut best = None;
-        let mut oldest = None;
+        let mut best: Option<(usize, Spot)> = None;
         for (at, class) in self.classes.iter().enumerate() {
             if class.heads == 0 {
                 continue;
@@ -143,9 +119,9 @@ impl Posted {
             if spot.head == NONE {
                 continue;
             }
-            let order = order_of(ops, spot.head);
-            if best.is_none() || order < oldest {
-                (best, oldest) = (Some((at, spot)), order);
+            let is_older = |than: &Spot| order_of(ops, spot.head) < order_of(ops, than.head);
+            if best.as_ref().is_none_or(|(_, than)| is_older(than)) {
+                best = Some((at, spot));
             }
         }
         let (at, spot) = best?;
@@ -177,7 +153,7 @@ impl Posted {
     }
 
     /// The one behind a head, if there is one, takes its place.
-    #[inline]
+    #[inline(always)]
     fn take_head<O: Owner>(&mut self, ops: &mut Ops<O>, at: usize, spot: Spot) {
         let class = &mut self.classes[at];
         let head = head_of(ops, spot.head);
@@ -238,6 +214,40 @@ impl Class {
             bucket,
             before,
             head,
+        }
+    }
+
+    /// Enters a receive behind every older one of its bits: at the end, if it is new; else there are few
+    /// older ones, for it was the oldest once.
+    #[inline(never)]
+    fn enter_behind<O: Owner>(
+        &mut self,
+        ops: &mut Ops<O>,
+        spot: Spot,
+        place: u32,
+        position: Position,
+    ) {
+        let head = head_of(ops, spot.head);
+        let is_older = |other: u32| order_of(ops, other) < Some(position.order);
+        let (mut before, mut behind) = (head.last, NONE);
+        if !is_older(before) {
+            behind = spot.head;
+            while is_older(behind) {
+                behind = ops.record(behind).links.behind;
+            }
+            before = ops.record(behind).links.before;
+        }
+        ops.record_mut(place).links = Links { before, behind };
+        if before == NONE {
+            set_head(ops, place, head);
+            self.replace(ops, spot, place);
+        } else {
+            ops.record_mut(before).links.behind = place;
+        }
+        if behind == NONE {
+            set_last(ops, spot.head, place);
+        } else {
+            ops.record_mut(behind).links.before = place;
         }
     }
 

@@ -26,7 +26,8 @@ use crate::port::RemoteKey;
 use crate::queues::Stand;
 use crate::timeouts::Patience;
 use crate::timer::TimerId;
-use std::num::NonZeroU64;
+use std::mem::ManuallyDrop;
+use std::num::{NonZeroU32, NonZeroU64};
 
 /// The other side of an operation that never had one.
 pub(crate) const NOBODY: PartnerId = PartnerId::new(u32::MAX, 0);
@@ -65,8 +66,9 @@ pub(crate) enum Turn {
     Copied,
 }
 
-/// What an operation is doing.
+/// What an operation is doing. Its tag has a byte of its own, and nothing has to be worked out to compare it.
 #[derive(Debug)]
+#[repr(u8)]
 pub(crate) enum State<M> {
     /// There is none.
     Free,
@@ -143,7 +145,22 @@ pub(crate) struct Pulling<M> {
     /// Where it stood among the posted receives; `None` if it was made for this very message.
     pub(crate) position: Option<Position>,
     /// It is the endpoint's own, for the message at this place of its inbox.
-    pub(crate) inbox: Option<u32>,
+    pub(crate) inbox: Option<Fetch>,
+}
+
+/// A place in the inbox, in no more than four bytes with that there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fetch(NonZeroU32);
+
+impl Fetch {
+    /// There are never so many places that the last number is one.
+    pub(crate) fn of(place: u32) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(place))
+    }
+
+    fn place(self) -> u32 {
+        self.0.get() - 1
+    }
 }
 
 impl Head {
@@ -240,6 +257,13 @@ impl<M> Record<M> {
 }
 
 impl<M> State<M> {
+    /// Is another one from now on. Only for one that has nothing to let go of: nobody looks for that here.
+    #[inline]
+    pub(super) fn begin(&mut self, next: Self) {
+        let before = ManuallyDrop::new(std::mem::replace(self, next));
+        debug_assert!(matches!(*before, Self::Free | Self::Done));
+    }
+
     #[inline]
     pub(crate) fn memory(&self) -> Option<&M> {
         match self {
@@ -338,7 +362,7 @@ impl<M> State<M> {
     #[inline]
     pub(crate) fn fetches(&self) -> Option<u32> {
         match self {
-            Self::Pulling(pulling) => pulling.inbox,
+            Self::Pulling(pulling) => pulling.inbox.map(Fetch::place),
             _ => None,
         }
     }

@@ -56,21 +56,21 @@ impl<O: Owner> Ops<O> {
     }
 
     /// The owner's word for an operation; `None` when there is no such operation (any more).
-    #[inline]
+    #[inline(always)]
     pub fn word(&self, id: RequestId) -> Option<&O::Word> {
         self.of(id)?;
         Some(self.places.word(id.index()))
     }
 
     /// The same to change it.
-    #[inline]
+    #[inline(always)]
     pub fn word_mut(&mut self, id: RequestId) -> Option<&mut O::Word> {
         self.of(id)?;
         Some(self.places.word_mut(id.index()))
     }
 
     /// The operation at a place, if there is one.
-    #[inline]
+    #[inline(always)]
     pub fn at(&self, place: u32) -> Option<RequestId> {
         if place >= self.places.len() {
             return None;
@@ -80,7 +80,7 @@ impl<O: Owner> Ops<O> {
     }
 
     /// Has it completed?
-    #[inline]
+    #[inline(always)]
     pub fn is_done(&self, id: RequestId) -> bool {
         self.of(id)
             .is_some_and(|record| matches!(record.state, State::Done))
@@ -92,14 +92,29 @@ impl<O: Owner> Ops<O> {
     pub fn free(&mut self, id: RequestId) -> bool {
         let done = self.is_done(id);
         if done {
-            let place = id.index();
-            self.places.on_free(place);
-            let record = self.places.record_mut(place);
-            record.generation = 0;
-            record.state = State::Free;
-            self.put_back(place);
+            self.release(id.index());
         }
         done
+    }
+
+    /// Takes the oldest out of a list of operations that have completed. `read` looks at it, at this
+    /// place; then the place is for others.
+    #[inline(always)]
+    pub fn pop<R>(
+        &mut self,
+        list: &mut List,
+        read: impl FnOnce(&O::Places, u32) -> R,
+    ) -> Option<R> {
+        let id = self.first(list)?;
+        debug_assert!(
+            self.is_done(id),
+            "{id:?} is in a list of those that are over"
+        );
+        let place = id.index();
+        let got = read(&self.places, place);
+        self.leave(Strand::Own, list, place);
+        self.release(place);
+        Some(got)
     }
 
     /// An operation that is over already, for an owner that must have a record of each: one that was done
@@ -169,6 +184,16 @@ impl<O: Owner> Ops<O> {
 }
 
 impl<O: Owner> Ops<O> {
+    /// The place of one that has completed is for others.
+    #[inline]
+    fn release(&mut self, place: u32) {
+        self.places.on_free(place);
+        let record = self.places.record_mut(place);
+        record.generation = 0;
+        record.state.begin(State::Free);
+        self.put_back(place);
+    }
+
     /// Operations that have not completed.
     pub(crate) fn under_way(&self) -> usize {
         self.under_way as usize
@@ -258,7 +283,7 @@ impl<O: Owner> Ops<O> {
         record.waiting = timeouts.waiting;
         record.touched = false;
         record.bits = bits;
-        record.state = state;
+        record.state.begin(state);
         self.under_way += 1;
         self.places.on_use(place);
         Some(RequestId::new(place, generation))
@@ -285,7 +310,7 @@ impl<O: Owner> Ops<O> {
     }
 
     /// One that may have completed.
-    #[inline]
+    #[inline(always)]
     fn of(&self, id: RequestId) -> Option<&Record<O::Memory>> {
         if id.index() >= self.places.len() || id.generation() == 0 {
             return None;
@@ -294,35 +319,41 @@ impl<O: Owner> Ops<O> {
         (record.generation == id.generation()).then_some(record)
     }
 
-    /// An operation that has not completed.
-    #[inline]
-    pub(crate) fn get(&self, id: RequestId) -> Option<&Record<O::Memory>> {
-        let record = self.of(id)?;
-        (!matches!(record.state, State::Done)).then_some(record)
-    }
-
-    /// The same to change it.
-    #[inline]
-    pub(crate) fn get_mut(&mut self, id: RequestId) -> Option<&mut Record<O::Memory>> {
-        self.get(id)?;
+    #[inline(always)]
+    fn of_mut(&mut self, id: RequestId) -> Option<&mut Record<O::Memory>> {
+        self.of(id)?;
         Some(self.places.record_mut(id.index()))
     }
 
+    /// An operation that has not completed.
+    #[inline(always)]
+    pub(crate) fn get(&self, id: RequestId) -> Option<&Record<O::Memory>> {
+        self.of(id)
+            .filter(|record| !matches!(record.state, State::Done))
+    }
+
+    /// The same to change it.
+    #[inline(always)]
+    pub(crate) fn get_mut(&mut self, id: RequestId) -> Option<&mut Record<O::Memory>> {
+        self.of_mut(id)
+            .filter(|record| !matches!(record.state, State::Done))
+    }
+
     /// The record of an operation that is known to be there.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn record(&self, place: u32) -> &Record<O::Memory> {
         self.places.record(place)
     }
 
     /// The same to change it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn record_mut(&mut self, place: u32) -> &mut Record<O::Memory> {
         self.places.record_mut(place)
     }
 
     /// Ends an operation: the only way in which one does. Its memory is let go of, and from now on it is
     /// its owner's. False when it had ended, or there is none. It must have left all lists.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn finish(&mut self, id: RequestId) -> bool {
         let state = self.end(id);
         let ends = state.is_some();
@@ -337,21 +368,23 @@ impl<O: Owner> Ops<O> {
         std::mem::replace(self.end(id)?, State::Done).into_memory()
     }
 
-    #[inline]
+    #[inline(always)]
     fn end(&mut self, id: RequestId) -> Option<&mut State<O::Memory>> {
-        let under_way = self.under_way;
-        let record = self.get_mut(id)?;
+        let record = self.get(id)?;
         debug_assert!(record.timer.is_none(), "{id:?} has a timer");
         let parked = matches!(record.state, State::Parked { .. });
-        debug_assert!(parked || record.links == Links::ALONE, "{id:?} is in a list");
+        debug_assert!(
+            parked || record.links == Links::ALONE,
+            "{id:?} is in a list"
+        );
         debug_assert_eq!(record.kin, Links::ALONE, "{id:?} has kin");
         moves::note(record.state.stage(), Stage::Done);
-        self.under_way = under_way - 1;
+        self.under_way -= 1;
         Some(&mut self.places.record_mut(id.index()).state)
     }
 
     /// Puts a record at the end of a list. It must not be in one of that strand.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn join(&mut self, strand: Strand, list: &mut List, place: u32) {
         let before = std::mem::replace(&mut list.last, place);
         *self.places.record_mut(place).links_mut(strand) = Links {

@@ -9,6 +9,7 @@
 mod early;
 mod hostile;
 mod idle;
+mod inbox;
 mod lending;
 mod shortage;
 

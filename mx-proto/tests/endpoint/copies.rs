@@ -135,3 +135,29 @@ fn a_link_that_has_room_again_is_used_before_the_port_says_so() {
     assert_eq!(completions(&mut pair.a).len(), 2);
     receive(&mut pair, 0..first + 3, 8);
 }
+
+#[test]
+fn copies_go_although_nothing_is_left_to_pay_with() {
+    // Nothing may wait but copies: then nothing is asked for, either.
+    let complete = |most: u64| {
+        let mut pair = Pair::lending(20);
+        let (b, _) = connected(&mut pair);
+        // What was lent, and the slot.
+        let mut count = 0;
+        while sent(&mut pair, b, count, 8, SendMode::Standard) {
+            count += 1;
+            pair.run();
+        }
+        receive(&mut pair, 0..12, 8);
+        pair.freeze_b = true;
+        let all = (0..most).take_while(|word| sent(&mut pair, b, *word, 8, SendMode::Buffered));
+        (all.count() as u64, pair)
+    };
+    let (most, _) = complete(u64::MAX);
+    let (all, mut pair) = complete(most);
+    assert_eq!(all, most);
+    assert!(pair.a.flow_stats().copies > 0, "{most}");
+    pair.freeze_b = false;
+    pair.run();
+    assert_eq!(pair.a.flow_stats().copies, 0);
+}

@@ -644,11 +644,27 @@ impl Pair {
         pair
     }
 
-    /// As many messages as ever go to b before it has been heard of.
-    pub(crate) fn with_large_loans() -> Self {
+    /// Messages of so many bytes are fetched into the inbox of b.
+    pub(crate) fn with_inbox(fetched_max: u32) -> Self {
         let mut pair = Self::new();
         let config = Config {
-            first_loan: 4096,
+            fetched_max,
+            ..settings(0)
+        };
+        pair.b = node(&pair.hub, &pair.clock, config, 1, 2);
+        pair
+    }
+
+    /// As many messages as ever go to b before it has been heard of.
+    pub(crate) fn with_large_loans() -> Self {
+        Self::lending(4096)
+    }
+
+    /// B lends so many credits first.
+    pub(crate) fn lending(first_loan: u16) -> Self {
+        let mut pair = Self::new();
+        let config = Config {
+            first_loan,
             ..settings(0)
         };
         pair.b = node(&pair.hub, &pair.clock, config, 1, 2);

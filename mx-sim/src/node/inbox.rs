@@ -15,6 +15,13 @@ impl<P: Port<Buffer>> Node<P> {
     /// Takes some of what there is, or, while it takes in what others have sent, everything.
     pub(super) fn take_messages(&mut self) -> bool {
         let mut busy = false;
+        if self.endpoint.inbox_stats().fetching > 0 {
+            self.endpoint
+                .owner()
+                .book
+                .borrow_mut()
+                .count("fetched for the inbox");
+        }
         while self.endpoint.messages() > 0 {
             let takes = match self.mood {
                 Mood::Busy => self.rng().chance(0.5),
@@ -62,6 +69,9 @@ impl<P: Port<Buffer>> Node<P> {
             assert_eq!(book.life_of(known.session), Some(from), "another's message");
         }
         book.count("taken out of the inbox");
+        if known.is_none() {
+            book.count("taken from who had gone");
+        }
         book.taken(self.life, from, message.bits, &message.memory.bytes());
     }
 

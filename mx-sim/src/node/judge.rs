@@ -112,6 +112,9 @@ impl Owner for Judge {
 
     fn memory(&mut self, len: usize) -> Option<Buffer> {
         let there = self.mood != Mood::Busy || self.rng.chance(0.9);
+        if !there {
+            self.book.borrow_mut().count("no memory for the inbox");
+        }
         there.then(|| Buffer::new(vec![0x5a; len]))
     }
 

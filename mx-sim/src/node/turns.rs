@@ -145,7 +145,8 @@ impl<P: Port<Buffer>> Node<P> {
         };
         let what = What::Send {
             serial,
-            acknowledged: synchronous,
+            // Of the others the endpoint may have taken the bytes, and nobody yet the message.
+            acknowledged: synchronous && bits.0 & FOR_HANDLER == 0,
             to,
         };
         let context = self.post(what, &buffer);

@@ -288,6 +288,36 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         all.min().unwrap_or(NO_LIMITS.packet_max)
     }
 
+    /// [`Port::send`] of whatever has not a link of the local port.
+    #[inline(never)]
+    fn send_elsewhere<M: Memory>(
+        &mut self,
+        link: LinkId,
+        header: &HeaderBytes,
+        body: Body<'_, M>,
+    ) -> Result<Sent, SendError>
+    where
+        R: Port<M>,
+    {
+        match (owner(link), &mut self.rdm.port) {
+            (Owner::Tcp(link), _) => {
+                self.touched = true;
+                self.tcp.send(link, header, body)
+            }
+            (Owner::Rdm(link), Some(rdm)) => {
+                self.touched = true;
+                rdm.send(link, header, body)
+            }
+            (Owner::Dgram(link), _) => {
+                self.touched = true;
+                let dgram = self.dgram.port_mut().ok_or(SendError::Down)?;
+                dgram.send(link, header, body)
+            }
+            (Owner::Loopback(link), _) => self.loopback.send(link, header, body),
+            _ => Err(SendError::Down),
+        }
+    }
+
     /// Starts a link over shared memory. `strict`: that and nothing else is asked for.
     fn connect_local(
         &mut self,
@@ -627,35 +657,19 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(
         &mut self,
         link: LinkId,
         header: &HeaderBytes,
         body: Body<'_, M>,
     ) -> Result<Sent, SendError> {
-        match (owner(link), &mut self.local, &mut self.rdm.port) {
-            (Owner::Local(link), Some(local), _) => {
-                let sent = local.send(link, header, &body);
-                self.touched |= sent != Ok(Sent::Whole);
-                sent
-            }
-            (Owner::Tcp(link), ..) => {
-                self.touched = true;
-                self.tcp.send(link, header, body)
-            }
-            (Owner::Rdm(link), _, Some(rdm)) => {
-                self.touched = true;
-                rdm.send(link, header, body)
-            }
-            (Owner::Dgram(link), ..) => {
-                self.touched = true;
-                let dgram = self.dgram.port_mut().ok_or(SendError::Down)?;
-                dgram.send(link, header, body)
-            }
-            (Owner::Loopback(link), ..) => self.loopback.send(link, header, body),
-            _ => Err(SendError::Down),
+        if let (Owner::Local(link), Some(local)) = (owner(link), &mut self.local) {
+            let sent = local.send(link, header, &body);
+            self.touched |= sent != Ok(Sent::Whole);
+            return sent;
         }
+        self.send_elsewhere(link, header, body)
     }
 
     fn has_room(&mut self, link: LinkId) -> bool {

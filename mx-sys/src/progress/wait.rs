@@ -63,13 +63,14 @@ pub(super) struct Sleep {
 
 /// What the helper thread does.
 #[derive(Clone, Copy, Debug)]
+#[repr(u8)]
 pub(super) enum HelperState {
     /// There is none.
     Absent,
-    /// There is no endpoint: it sleeps until somebody opens one.
-    Dormant,
     /// Application threads look after the engine; it minds the control descriptor.
     Watching,
+    /// There is no endpoint: it sleeps until somebody opens one.
+    Dormant,
     /// It looks after the engine.
     Armed(Sleep),
 }

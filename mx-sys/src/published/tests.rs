@@ -88,7 +88,11 @@ fn a_method_shows_its_counters_behind_its_endpoints() {
     assert_eq!(names, [labels(), method_labels()].concat());
     let shown = page.counters.iter().filter(|(_, value)| *value > 0);
     let shown: Vec<_> = shown.map(|(label, value)| (&**label, *value)).collect();
-    let expected = [("matched", 2), ("method_peers", 3), ("method_operations", 4)];
+    let expected = [
+        ("matched", 2),
+        ("method_peers", 3),
+        ("method_operations", 4),
+    ];
     assert_eq!(shown, expected);
     sample.method = None;
     published.update(&sample);

@@ -251,7 +251,7 @@ impl Client {
         // SAFETY: `at` is one of the buffers, which live as long as the method and are moved with
         // their box only; nobody else touches them.
         let memory = unsafe { UserMemory::new(at.cast(), SIZE) }.map_err(|why| why.to_string())?;
-        let post = Post {
+        let mut post = Post {
             kind,
             addr: self.server,
             memory,
@@ -259,7 +259,7 @@ impl Client {
             user_ptr: std::ptr::without_provenance_mut(word),
             context: 0,
         };
-        let posted = self.method.post(self.key, post, &mut 0);
+        let posted = self.method.post(self.key, &mut post, &mut 0);
         match posted.map_err(|why| why.to_string())? {
             Posted::Pending => self.pending += 1,
             // Not even an answer that was here before it was asked for is reported.

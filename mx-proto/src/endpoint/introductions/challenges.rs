@@ -21,7 +21,7 @@ use crate::endpoint::aside::After;
 use crate::event::Identity;
 use crate::ids::{LinkId, NicId, PartnerId, SessionId};
 use crate::owner::Owner;
-use crate::partner::Partner;
+use crate::partner::{LinkState, Partner};
 use crate::queues::Control;
 use crate::secret::{self, Binding, Purpose, Role, Words};
 use crate::status::{DownReason, Status};
@@ -192,8 +192,7 @@ impl<O: Owner> Core<O> {
             return self.violation(link, from.to_word(), "a challenge to nothing we have said");
         };
         // Somebody else's address, where our own words are passed on to us, and our proof of them.
-        let own = (self.identity.nic, self.identity.endpoint);
-        if body.identity == self.identity && hello.to != own {
+        if body.identity == self.identity && hello.to != self.identity.name() {
             return self.distrust(link, from, who, ECHO);
         }
         let (caller, said) = (
@@ -207,9 +206,8 @@ impl<O: Owner> Core<O> {
         let proof = secret.prove(Role::Caller, &words);
         self.challenges.forget_said(link);
         self.challenges.vouched.insert(link, body.identity);
-        let links = self.partners.of_mut(from).map(|partner| &mut partner.links);
-        for known in links.into_iter().flatten() {
-            known.proven |= known.id == link;
+        if let Some(partner) = self.partners.of_mut(from) {
+            partner.advance(link, LinkState::Proven);
         }
         let header = Header::new(wire::Kind::Prove, 0, 0);
         self.session_out
@@ -219,7 +217,7 @@ impl<O: Owner> Core<O> {
     /// May what comes on this link of a partner's be believed, as far as the site's secret goes?
     #[inline]
     pub(in crate::endpoint) fn trusts(&self, link: LinkId, from: PartnerId) -> bool {
-        let proven = |partner: &Partner| partner.proven_on(link);
+        let proven = |partner: &Partner| partner.state_of(link) >= Some(LinkState::Proven);
         self.config.secret.is_none() || self.partners.of(from).is_some_and(proven)
     }
 
@@ -253,8 +251,7 @@ impl<O: Owner> Core<O> {
     ) {
         self.log_distrust(who, from, why);
         self.stats.refused += 1;
-        let known = self.partners.of(from);
-        if known.is_some_and(|partner| partner.session.is_some()) {
+        if self.partners.of(from).is_some_and(|it| it.met().is_some()) {
             return self.leave_link(link, from);
         }
         self.fail_partner(from, DownReason::Secret);
@@ -270,13 +267,12 @@ impl<O: Owner> Core<O> {
         let Some(partner) = self.partners.of(from) else {
             return;
         };
-        let Some(times) = self.challenges.distrusted.again(partner.nic) else {
+        let Some(times) = self.challenges.distrusted.again(partner.name.0) else {
             return;
         };
         let called = self.config.name(&Identity {
-            nic: partner.nic,
-            endpoint: partner.endpoint,
             session: SessionId(0),
+            ..partner.identity()
         });
         let who = who.map_or_else(String::new, |who| {
             format!(" and reached {}", self.config.name(&who))

@@ -308,9 +308,8 @@ impl<O: Owner> Core<O> {
     ) -> bool {
         let who = &hello.identity;
         let waits = self.partners.of(from).is_some_and(|partner| {
-            partner.session.is_none()
-                && ((partner.nic, partner.endpoint) != (who.nic, who.endpoint)
-                    || self.old_life(Some(from), hello).is_some())
+            partner.met().is_none()
+                && (partner.name != who.name() || self.old_life(Some(from), hello).is_some())
         });
         if waits {
             // Whoever answers a call has proven the secret before.
@@ -344,14 +343,15 @@ impl<O: Owner> Core<O> {
     fn is_a_second_call(&self, hello: &Hello) -> bool {
         let who = &hello.identity;
         let known = self.partners.namesake(who);
-        known.is_some_and(|(_, it)| it.session == Some(who.session) && it.token != hello.token)
+        let met = known.and_then(|(_, it)| it.met());
+        met.is_some_and(|it| it.session == who.session && it.token != hello.token)
     }
 
     /// Who is known under the name of a hello, in another life.
     fn old_life(&self, from: Option<PartnerId>, hello: &Hello) -> Option<PartnerId> {
         let who = &hello.identity;
         let (known, partner) = self.partners.namesake(who)?;
-        (Some(known) != from && partner.session? != who.session).then_some(known)
+        (Some(known) != from && partner.met()?.session != who.session).then_some(known)
     }
 
     /// Asks a partner whether it is still there; `newcomer` waits for its place.

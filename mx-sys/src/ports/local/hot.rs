@@ -85,30 +85,21 @@ impl LocalPort {
         sink: &mut S,
         all: bool,
     ) -> bool {
-        let mut any = false;
-        match self.hot.len() {
-            0 => {}
-            1 => any = self.visit(self.hot[0], budget, sink, all) != 0,
-            n => {
-                let quota = (budget / 4).max(1);
-                let mut left = budget;
-                let mut at = self.turn;
-                for _ in 0..n {
-                    at = if at + 1 < self.hot.len() { at + 1 } else { 0 };
-                    let Some(id) = self.hot.get(at).copied() else {
-                        break;
-                    };
-                    let taken = self.visit(id, quota.min(left), sink, all);
-                    any |= taken != 0;
-                    left = left.saturating_sub(taken);
-                    if left == 0 {
-                        break;
-                    }
-                }
-                self.turn = at;
+        let n = self.hot.len();
+        let quota = if n == 1 { budget } else { (budget / 4).max(1) };
+        let mut left = budget;
+        for _ in 0..n {
+            let next = self.turn + 1;
+            self.turn = if next < self.hot.len() { next } else { 0 };
+            let Some(id) = self.hot.get(self.turn).copied() else {
+                break;
+            };
+            left = left.saturating_sub(self.visit(id, quota.min(left), sink, all));
+            if left == 0 {
+                break;
             }
         }
-        any
+        left != budget
     }
 
     /// Takes up to `quota` packets from one link. Returns how many things happened.

@@ -282,7 +282,7 @@ impl LocalPort {
     }
 
     /// [`Port::send`].
-    #[inline]
+    #[inline(always)]
     pub fn send<M: Memory>(
         &mut self,
         link: LinkId,

@@ -87,7 +87,7 @@ impl Producer {
 
     /// Copies one packet into the ring and publishes it.
     /// Returns true when the consumer sleeps and has to be woken.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push<M: Memory>(
         &mut self,
         header: &HeaderBytes,
@@ -396,10 +396,9 @@ impl Source for SharedBody {
         let n = into.len().min(self.len.saturating_sub(at));
         let into = into.as_mut_ptr();
         let first = n.min(self.first_len.saturating_sub(at));
-        if first != 0 {
-            // SAFETY: `at + first <= first_len`, for which `first` is valid; `into` has `n` bytes.
-            unsafe { copy_small(self.first.add(at), into, first) };
-        }
+        // SAFETY: `at + first <= first_len`, for which `first` is valid, or `first` is 0; `into` has `n`
+        // bytes.
+        unsafe { copy_small(self.first.wrapping_add(at), into, first) };
         if first != n {
             let from = at + first - self.first_len;
             // SAFETY: `second` is valid for `len - first_len` bytes, of which these are the ones up

@@ -1,0 +1,412 @@
+//! Messages for whoever asks: in turn, whole, and at no other price than their sender's credits and what
+//! is drawn for them.
+
+use super::pair::{self, Pair, keep, put_in};
+use super::{bits, connected, pattern, pending};
+use mx_proto::{InboxStats, PartnerId, RequestId, SendMode, Status};
+use std::time::Duration;
+
+/// The largest message that is fetched here: of 585 credits 196 are kept for it.
+const LARGE: usize = 100_000;
+
+/// Of these messages only two can be fetched at a time beside what is lent.
+const LARGE_COST: u32 = 196;
+
+fn begin() -> (Pair, PartnerId, PartnerId) {
+    let mut pair = Pair::with_inbox(LARGE as u32);
+    let (b, a) = connected(&mut pair);
+    pair.b.owner_mut().asked.clear();
+    (pair, b, a)
+}
+
+/// A message of a turn; it can be told by its tag.
+fn send_as(
+    pair: &mut Pair,
+    to: PartnerId,
+    turn: u64,
+    tag: u64,
+    len: usize,
+    mode: SendMode,
+) -> Option<RequestId> {
+    let data = pair.filled(pattern(len, tag as u8));
+    let sent = pair.a.send(to, bits(turn << 32 | tag), data, tag, mode);
+    match sent.unwrap() {
+        mx_proto::Posted::Complete => None,
+        posted => Some(pending(posted)),
+    }
+}
+
+fn send(pair: &mut Pair, to: PartnerId, turn: u64, tag: u64, len: usize) -> Option<RequestId> {
+    send_as(pair, to, turn, tag, len, SendMode::Standard)
+}
+
+/// Tag and turn of the next one, whose bytes are right.
+fn next(pair: &mut Pair) -> Option<(u32, u64)> {
+    let turn = pair.b.next_turn();
+    let message = pair.b.next_message()?;
+    assert_eq!(turn, Some(message.turn));
+    Some(check(&message))
+}
+
+fn check(message: &mx_proto::Message<pair::Shared>) -> (u32, u64) {
+    let tag = message.bits.0 & 0xffff_ffff;
+    let bytes = message.memory.bytes();
+    assert_eq!(bytes, pattern(bytes.len(), tag as u8), "{tag}");
+    assert_eq!(u64::from(message.turn), message.bits.0 >> 32);
+    (message.turn, tag)
+}
+
+/// Tags of all that can be had.
+fn tags(pair: &mut Pair) -> Vec<u64> {
+    std::iter::from_fn(|| Some(next(pair)?.1)).collect()
+}
+
+/// How a's sends ended, by tag.
+fn ended(pair: &mut Pair) -> Vec<(u64, Status)> {
+    let owner = pair.a.owner_mut();
+    let all = std::iter::from_fn(|| owner.next_completion());
+    let mut ended: Vec<_> = all.map(|done| (done.context, done.status)).collect();
+    ended.sort_by_key(|(tag, _)| *tag);
+    ended
+}
+
+/// Nothing is here, no credits are held, and no operation is left at b.
+fn assert_empty(pair: &mut Pair) {
+    pair.run_with(put_in);
+    assert_eq!(pair.b.inbox_stats(), InboxStats::default());
+    assert_eq!((pair.b.messages(), pair.b.next_turn()), (0, None));
+    let flow = pair.b.flow_stats();
+    assert_eq!((flow.drawn, flow.estates), (0, 0));
+    assert_eq!(flow.free + flow.lent, flow.total);
+    assert_eq!((pair.b.requests(), pair.b.ops().in_use()), (0, 0));
+    // It can be sent as much again as ever.
+    assert_eq!(pair.b.unexpected_bytes(), 0);
+    assert!(pair.b.owner_mut().next_completion().is_none());
+}
+
+#[test]
+fn what_is_behind_a_large_message_waits_for_it() {
+    let (mut pair, b, _) = begin();
+    pair.hold_data = true;
+    for (tag, len) in [(1, 10), (2, LARGE), (3, 0), (4, 30_000)] {
+        send(&mut pair, b, 5, tag, len);
+    }
+    send(&mut pair, b, 6, 9, 10);
+    pair.run_with(put_in);
+    assert_eq!(pair.b.owner().ready, [5, 6]);
+    let stats = InboxStats {
+        messages: 4,
+        bytes: 10 + LARGE + 30_000 + 10,
+        fetching: 1,
+        waiting: 0,
+        drawn: LARGE_COST - 1,
+    };
+    assert_eq!(pair.b.inbox_stats(), stats);
+    assert_eq!(tags(&mut pair), [1, 9]);
+    assert!(pair.b.holds_messages(5) && !pair.b.holds_messages(6));
+    pair.hold_data = false;
+    pair.run_with(put_in);
+    assert_eq!(pair.b.owner().ready, [5, 6, 5, 5, 5]);
+    assert_eq!(tags(&mut pair), [2, 3, 4]);
+    assert_eq!(ended(&mut pair), [(2, Status::Success)]);
+    assert_empty(&mut pair);
+}
+
+#[test]
+fn one_large_message_of_a_turn_is_fetched_at_a_time_and_all_come_in_order() {
+    let (mut pair, b, _) = begin();
+    for tag in 0..6 {
+        send(&mut pair, b, 2, tag, 40_000 + tag as usize);
+    }
+    // With two sends the first goes with the next, all the same.
+    pair.hold_data = true;
+    pair.run_with(put_in);
+    let stats = pair.b.inbox_stats();
+    assert_eq!((stats.fetching, stats.waiting, stats.messages), (1, 0, 0));
+    pair.hold_data = false;
+    let mut taken = Vec::new();
+    while taken.len() < 6 {
+        pair.run_with(put_in);
+        let more = tags(&mut pair);
+        assert!(!more.is_empty());
+        taken.extend(more);
+    }
+    assert_eq!(taken, [0, 1, 2, 3, 4, 5]);
+    assert_empty(&mut pair);
+}
+
+#[test]
+fn turns_have_one_message_each() {
+    let (mut pair, b, _) = begin();
+    for (turn, tag) in [(1, 10), (1, 11), (1, 12), (2, 20), (3, 30), (2, 21)] {
+        send(&mut pair, b, turn, tag, 8);
+    }
+    pair.run_with(put_in);
+    assert_eq!((pair.b.messages(), pair.b.inbox_stats().messages), (6, 6));
+    assert_eq!(pair.b.next_of(1).map(|it| check(&it)), Some((1, 10)));
+    assert_eq!(pair.b.next_of(7).map(|it| check(&it)), None);
+    assert_eq!(tags(&mut pair), [11, 20, 30, 12, 21]);
+    assert_empty(&mut pair);
+}
+
+#[test]
+fn the_owner_s_own_turn_is_in_no_rotation() {
+    let (mut pair, b, _) = begin();
+    for (turn, tag, len) in [(0, 1, 8), (0, 2, 40_000), (3, 30, 8)] {
+        send(&mut pair, b, turn, tag, len);
+    }
+    pair.run_with(put_in);
+    assert_eq!(pair.b.owner().ready, [0, 3, 0]);
+    assert_eq!((pair.b.messages(), pair.b.next_turn()), (1, Some(3)));
+    assert_eq!(tags(&mut pair), [30]);
+    assert_eq!(pair.b.next_of(0).map(|it| check(&it)), Some((0, 1)));
+    assert_eq!(pair.b.next_of(0).map(|it| check(&it)), Some((0, 2)));
+    assert!(pair.b.next_of(0).is_none());
+    assert_empty(&mut pair);
+}
+
+#[test]
+fn a_sender_that_goes_leaves_what_is_whole() {
+    for by_us in [false, true] {
+        let (mut pair, b, a) = begin();
+        pair.hold_data = true;
+        for (tag, len) in [(1, 10), (2, LARGE), (3, 5_000), (4, LARGE), (5, 0)] {
+            send(&mut pair, b, 5, tag, len);
+        }
+        // One that was fetched, and is here.
+        pair.run_with(put_in);
+        if by_us {
+            pair.b.disconnect(a);
+        } else {
+            pair.cut();
+        }
+        pair.hold_data = false;
+        pair.run_with(put_in);
+        assert_eq!(pair.b.partners(), 0, "the name of a sender is not kept");
+        let flow = pair.b.flow_stats();
+        // 10 B, 5000 B and none, with what is kept of each.
+        assert_eq!((flow.estates, flow.lent, flow.drawn), (1 + 11 + 1, 0, 0));
+        assert_eq!(pair.b.owner().ready, [5; 3]);
+        for tag in [1, 3, 5] {
+            let message = pair.b.next_message().unwrap();
+            assert_eq!((check(&message), message.source), ((5, tag), a));
+        }
+        assert_empty(&mut pair);
+        assert_eq!(pair.b.flow_stats().free, pair.b.flow_stats().total);
+    }
+}
+
+#[test]
+fn a_fetched_message_stays_when_its_sender_goes_and_keeps_what_was_drawn() {
+    let (mut pair, b, _) = begin();
+    send(&mut pair, b, 5, 1, LARGE);
+    pair.run_with(put_in);
+    pair.cut();
+    pair.run_with(put_in);
+    let flow = pair.b.flow_stats();
+    assert_eq!((flow.estates, flow.drawn), (1, LARGE_COST - 1));
+    assert_eq!(tags(&mut pair), [1]);
+    assert_empty(&mut pair);
+}
+
+#[test]
+fn a_message_that_there_are_no_credits_for_is_fetched_when_others_are_taken() {
+    let (mut pair, b, _) = begin();
+    for turn in 1..=3 {
+        send(&mut pair, b, turn, turn, LARGE);
+    }
+    // It needs none beside its sender's, but nobody passes.
+    let small = send_as(&mut pair, b, 4, 4, 0, SendMode::Synchronous);
+    assert!(small.is_some());
+    pair.run_with(put_in);
+    let stats = pair.b.inbox_stats();
+    assert_eq!((stats.messages, stats.fetching, stats.waiting), (2, 0, 2));
+    assert_eq!(pair.b.flow_stats().draws_refused, 1);
+    pair.advance(Duration::from_secs(1));
+    assert_eq!(pair.b.inbox_stats(), stats);
+    assert_eq!(next(&mut pair), Some((1, 1)));
+    pair.run_with(put_in);
+    // One without bytes is here at once.
+    assert_eq!(tags(&mut pair), [2, 4, 3]);
+    assert_eq!(pair.b.flow_stats().draws_refused, 1);
+    let all = [1, 2, 3, 4].map(|tag| (tag, Status::Success));
+    assert_eq!(ended(&mut pair), all);
+    assert_empty(&mut pair);
+}
+
+#[test]
+fn without_memory_a_message_waits_until_there_is_some() {
+    let (mut pair, b, _) = begin();
+    pair.b.owner_mut().memory = false;
+    send(&mut pair, b, 1, 1, 1_000);
+    send(&mut pair, b, 2, 2, LARGE);
+    send_as(&mut pair, b, 3, 3, 0, SendMode::Synchronous);
+    pair.run_with(put_in);
+    for _ in 0..3 {
+        assert_eq!((pair.b.messages(), pair.b.next_turn()), (1, Some(1)));
+        assert_eq!(next(&mut pair), None);
+        let stats = pair.b.inbox_stats();
+        assert_eq!((stats.waiting, stats.fetching, stats.drawn), (2, 0, 0));
+        // It is asked again and again.
+        pair.advance(Duration::from_millis(100));
+    }
+    pair.b.owner_mut().memory = true;
+    assert_eq!(next(&mut pair), Some((1, 1)));
+    assert_eq!(pair.b.inbox_stats().waiting, 2);
+    pair.advance(Duration::from_millis(20));
+    // One without bytes is here at once.
+    assert_eq!(tags(&mut pair), [3, 2]);
+    assert_empty(&mut pair);
+}
+
+#[test]
+fn messages_that_are_withdrawn_go_and_those_behind_move_up() {
+    let (mut pair, b, _) = begin();
+    let on_its_way = send(&mut pair, b, 5, 1, LARGE);
+    send(&mut pair, b, 5, 2, 10);
+    let waits = send(&mut pair, b, 5, 3, LARGE);
+    send(&mut pair, b, 5, 4, 10);
+    send(&mut pair, b, 6, 5, LARGE);
+    // It has asked, and a has not answered yet.
+    pair.b_works(put_in);
+    assert_eq!((pair.b.messages(), pair.b.inbox_stats().fetching), (0, 2));
+    assert!(pair.a.end(waits.unwrap(), Status::Cancelled));
+    pair.b_works(put_in);
+    assert_eq!((pair.b.messages(), pair.b.inbox_stats().fetching), (0, 2));
+    assert!(pair.a.end(on_its_way.unwrap(), Status::Cancelled));
+    pair.b_works(put_in);
+    assert_eq!(pair.b.inbox_stats().fetching, 1);
+    assert_eq!(tags(&mut pair), [2, 4]);
+    pair.run_with(put_in);
+    assert_eq!(tags(&mut pair), [5]);
+    let lost = Status::Cancelled;
+    let how = [(1, lost), (3, lost), (5, Status::Success)];
+    assert_eq!(ended(&mut pair), how);
+    assert_empty(&mut pair);
+}
+
+#[test]
+fn a_fetch_that_takes_too_long_is_given_up() {
+    let (mut pair, b, _) = begin();
+    pair.hold_data = true;
+    send(&mut pair, b, 5, 1, LARGE);
+    send(&mut pair, b, 5, 2, 10);
+    pair.run_with(put_in);
+    pair.advance(pair::TIMEOUT + Duration::from_secs(1));
+    assert_eq!(tags(&mut pair), [2]);
+    assert_eq!(pair.b.stats().timeouts, 1);
+    pair.hold_data = false;
+    assert_empty(&mut pair);
+    assert_eq!(ended(&mut pair).len(), 1);
+}
+
+#[test]
+fn what_is_forgotten_is_thrown_away_and_its_senders_learn_it() {
+    let (mut pair, b, _) = begin();
+    pair.hold_data = true;
+    for (tag, len) in [(1, 10), (2, LARGE), (3, 10), (4, LARGE), (5, 10)] {
+        send(&mut pair, b, 5, tag, len);
+    }
+    send(&mut pair, b, 6, 6, 10);
+    pair.run_with(put_in);
+    pair.b.forget_messages(5);
+    pair.b.forget_messages(99);
+    assert!(!pair.b.holds_messages(5) && pair.b.holds_messages(6));
+    assert_eq!(tags(&mut pair), [6]);
+    // Nothing was told of that could not be had.
+    assert_eq!(pair.b.owner().ready, [5, 6]);
+    pair.hold_data = false;
+    pair.run_with(put_in);
+    let aborted = Status::Aborted;
+    assert_eq!(ended(&mut pair), [(2, aborted), (4, aborted)]);
+    assert_empty(&mut pair);
+}
+
+#[test]
+fn turns_that_are_one_are_merged_while_messages_are_on_their_way() {
+    let (mut pair, b, _) = begin();
+    pair.hold_data = true;
+    // By turn and tag; 2 and 4 have to be fetched.
+    for (turn, tag, len) in [
+        (1, 1, 10),
+        (2, 2, 40_000),
+        (2, 3, 10),
+        (1, 4, 40_000),
+        (1, 5, 10),
+        (3, 6, 10),
+    ] {
+        send(&mut pair, b, turn, tag, len);
+    }
+    pair.run_with(put_in);
+    assert_eq!(pair.b.inbox_stats().fetching, 2);
+    pair.b.rename_messages(1, 2);
+    assert!(pair.b.holds_messages(2) && !pair.b.holds_messages(1));
+    pair.hold_data = false;
+    pair.run_with(put_in);
+    let mut taken = Vec::new();
+    while let Some(message) = pair.b.next_message() {
+        taken.push((message.turn, message.bits.0 & 0xff));
+    }
+    assert_eq!(taken, [(2, 1), (3, 6), (2, 2), (2, 3), (2, 4), (2, 5)]);
+    assert_empty(&mut pair);
+}
+
+#[test]
+fn what_is_larger_than_is_ever_fetched_is_refused() {
+    let (mut pair, b, _) = begin();
+    send(&mut pair, b, 1, 1, LARGE + 1_000);
+    send(&mut pair, b, 1, 2, 10);
+    pair.run_with(put_in);
+    assert_eq!(tags(&mut pair), [2]);
+    assert_eq!(ended(&mut pair), [(1, Status::Aborted)]);
+    assert_empty(&mut pair);
+}
+
+#[test]
+fn a_message_without_bytes_that_is_offered_is_fetched_like_any_other() {
+    let (mut pair, b, _) = begin();
+    let sent = send_as(&mut pair, b, 1, 1, 0, SendMode::Synchronous);
+    assert!(sent.is_some());
+    pair.run_with(put_in);
+    assert_eq!(ended(&mut pair), [(1, Status::Success)]);
+    assert_eq!(tags(&mut pair), [1]);
+    assert_empty(&mut pair);
+}
+
+#[test]
+fn whoever_takes_none_of_them_is_sent_no_more_than_it_lends() {
+    let (mut pair, b, _) = begin();
+    for tag in 0..1_000 {
+        send(&mut pair, b, 1, tag, 2_000);
+    }
+    pair.run_with(put_in);
+    let stats = pair.b.inbox_stats();
+    let flow = pair.b.flow_stats();
+    // The rest waits with its sender.
+    assert!(stats.messages < 100 && pair.a.queued_for(b) > 900);
+    assert!(stats.bytes < flow.lent as usize * mx_proto::flow::CREDIT);
+    let mut taken = Vec::new();
+    while taken.len() < 1_000 {
+        let more = tags(&mut pair);
+        assert!(!more.is_empty());
+        taken.extend(more);
+        pair.run_with(put_in);
+    }
+    assert!(taken.iter().copied().eq(0..1_000));
+    assert_empty(&mut pair);
+}
+
+#[test]
+fn a_closed_endpoint_gives_out_what_is_whole() {
+    let (mut pair, b, _) = begin();
+    pair.hold_data = true;
+    for (tag, len) in [(1, 10), (2, LARGE), (3, 10)] {
+        send(&mut pair, b, 5, tag, len);
+    }
+    pair.run_with(put_in);
+    pair.b.close();
+    assert_eq!(tags(&mut pair), [1, 3]);
+    pair.hold_data = false;
+    pair.run_with(keep);
+    assert_empty(&mut pair);
+}
