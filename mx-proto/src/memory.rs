@@ -32,7 +32,7 @@ pub trait Memory {
 
     /// Copies what `source` holds from `at` on to `offset`, at most `len` bytes.
     /// Returns how many bytes were written.
-    #[inline]
+    #[inline(always)]
     fn fill<S: Source + ?Sized>(
         &mut self,
         offset: usize,

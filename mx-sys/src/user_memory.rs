@@ -160,21 +160,24 @@ impl UserMemory {
         }
     }
 
-    /// Calls `each` with the start and length of every piece of `offset .. offset + len`.
+    /// Where `offset .. offset + len` ends, as far as there are bytes.
     #[inline(always)]
-    fn pieces(&self, offset: usize, len: usize, mut each: impl FnMut(*mut u8, usize)) {
-        let last = offset.saturating_add(len).min(self.len);
-        let (mut begin, mut segment) = (0, self.first);
-        let mut at = offset;
-        while at < last {
-            if at >= segment.end {
-                (begin, segment) = self.rest.at(at, self.first.end);
-            }
-            let upto = segment.end.min(last);
-            // `at` lies in `begin .. segment.end`, so the sum stays inside the segment.
-            each(segment.start.wrapping_add(at - begin), upto - at);
-            at = upto;
-        }
+    fn last(&self, offset: usize, len: usize) -> usize {
+        offset.saturating_add(len).min(self.len)
+    }
+
+    /// The piece that begins at byte `at`, and how long it is: up to its segment's end, or to `last`. `at` is
+    /// below `last`, which is at most the length.
+    #[inline(always)]
+    fn piece(&self, at: usize, last: usize) -> (*mut u8, usize) {
+        let (begin, segment) = if at < self.first.end {
+            (0, self.first)
+        } else {
+            self.rest.at(at, self.first.end)
+        };
+        // `at` lies in `begin .. segment.end`, so the sum stays inside the segment.
+        let start = segment.start.wrapping_add(at - begin);
+        (start, segment.end.min(last) - at)
     }
 }
 
@@ -204,20 +207,26 @@ impl Memory for UserMemory {
 
     #[inline(always)]
     fn visit(&self, offset: usize, len: usize, mut visitor: impl FnMut(&[u8])) {
-        self.pieces(offset, len, |start, len| {
+        let (mut at, last) = (offset, self.last(offset, len));
+        while at < last {
+            let (start, len) = self.piece(at, last);
             // SAFETY: a non-empty part of a segment whose owner promised (`new`, `list`) that it
             // stays readable until this value is dropped, or part of our own buffer.
             visitor(unsafe { slice::from_raw_parts(start, len) });
-        });
+            at += len;
+        }
     }
 
     #[inline(always)]
     fn visit_mut(&mut self, offset: usize, len: usize, mut visitor: impl FnMut(&mut [u8])) {
-        self.pieces(offset, len, |start, len| {
+        let (mut at, last) = (offset, self.last(offset, len));
+        while at < last {
+            let (start, len) = self.piece(at, last);
             // SAFETY: as in `visit`, and for a receive the owner promised that nobody else uses
             // the bytes. One slice is lent at a time, so segments that overlap do no harm here.
             visitor(unsafe { slice::from_raw_parts_mut(start, len) });
-        });
+            at += len;
+        }
     }
 }
 

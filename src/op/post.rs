@@ -38,10 +38,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         match post.kind {
             PostKind::Recv => self.post_recv(key, post, id),
-            PostKind::Send => self.post_send(key, post, id),
-            PostKind::SendUnexpected => {
+            kind => {
                 let posted = self.post_send(key, post, id)?;
-                self.open_conversation(key);
+                if kind == PostKind::SendUnexpected {
+                    self.open_conversation(key);
+                }
                 Ok(posted)
             }
         }

@@ -306,7 +306,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if !core.ops.has_room() {
             return Err(PostError::TooMany);
         }
-        if core.unexpected.peek(bits, mask).is_some()
+        if core.unexpected.len() != 0
+            && core.unexpected.peek(bits, mask).is_some()
             && let Some(waiting) = self.early_from(from, bits, mask)
         {
             let place = Some((bits, mask));

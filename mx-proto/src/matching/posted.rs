@@ -104,7 +104,7 @@ impl Posted {
     }
 
     /// Takes out the oldest receive that accepts a message with `bits`. It keeps its state.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take<O: Owner>(
         &mut self,
         ops: &mut Ops<O>,
