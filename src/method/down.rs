@@ -202,8 +202,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             .get(key)
             .is_some_and(|peer| peer.objects.is_empty());
         if last {
-            self.endpoint.forget_messages(key.id());
             self.disconnect(key, Cause::Reset, true);
+            self.endpoint.forget_messages(key.id());
             self.drain();
             self.maybe_remove(key);
         }
