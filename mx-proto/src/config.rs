@@ -34,8 +34,8 @@ pub struct Config {
     /// How long a send may wait for its turn and for its receiver, likewise. For MX that is part of
     /// the same time-out; a BMI server may take its time as long as it lives.
     pub waiting_timeout: Option<Duration>,
-    /// How long nothing may be heard of a partner with which there are operations, or that the
-    /// layer above [watches](crate::Endpoint::watch), until it is taken for lost. `None`: for ever,
+    /// How long nothing may be heard of a partner with which there are operations, receives of
+    /// [its messages](crate::Endpoint::recv_from) included, until it is taken for lost. `None`: for ever,
     /// which is MX's way. The one default for all networks: what TCP and fabrics notice by
     /// themselves, they notice within the same time.
     pub peer_timeout: Option<Duration>,

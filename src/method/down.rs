@@ -202,7 +202,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             .get(key)
             .is_some_and(|peer| peer.objects.is_empty());
         if last {
-            // What it has only announced ends with its link, as all its operations do.
             self.disconnect(key, Cause::Reset, true);
             self.endpoint.forget_messages(key.id());
             self.drain();

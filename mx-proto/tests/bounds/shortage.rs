@@ -5,7 +5,8 @@ use super::script::Stage;
 use mx_proto::supply::{Level, Supply};
 use mx_proto::wire::Kind;
 use mx_proto::{
-    Config, Down, DownReason, MatchBits, MatchMask, PartnerId, Received, SendMode, Status,
+    Arrival, Config, Down, DownReason, MatchBits, MatchMask, PartnerId, Received, SendMode, Status,
+    Verdict,
 };
 use std::cell::Cell;
 
@@ -64,16 +65,31 @@ fn operations_take_half_of_what_is_claimed_for_them_at_most() {
 
 #[test]
 fn partners_and_their_messages_take_no_more_than_is_claimed_for_them() {
-    for peers in [3_000, 16_385] {
+    for (peers, for_all) in [
+        (3_000, false),
+        (3_000, true),
+        (16_385, false),
+        (16_385, true),
+    ] {
         let mut stage = None;
         CLAIMED.set(0);
         let peak = peak_of(|| {
             let stage = stage.insert(Stage::with_peers(config(), peers));
+            // In the inbox each partner has a turn of its own, and what has no bytes is fetched at once.
+            let put_in = |it: &Arrival| Verdict::Inbox {
+                turn: it.source.index() + 1,
+            };
             for n in 0..4 * peers {
-                stage.offer(n % peers, n.into(), 50_000);
-                if n % 1000 == 999 {
+                stage.offer(n % peers, n.into(), if for_all { 0 } else { 50_000 });
+                if n % 1000 == 999 && for_all {
+                    stage.run_with(put_in);
+                } else if n % 1000 == 999 {
                     stage.run();
                 }
+            }
+            if for_all {
+                stage.run_with(put_in);
+                return assert_eq!(stage.node.messages(), 4 * peers as usize);
             }
             stage.run();
             // Another mask: all of them are put in order once more.
