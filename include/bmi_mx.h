@@ -578,7 +578,7 @@ struct bmi_mx_credits {
     uint64_t waiting_peers;
     /** Peers that have been asked for credits and have not answered. */
     uint64_t asked_peers;
-    /** Messages that came before anybody asked for them. */
+    /** Messages that came. */
     uint64_t messages;
     /** Breaches of the rules about credits; each has ended a connection. */
     uint64_t violations;
@@ -606,9 +606,9 @@ struct bmi_mx_credits {
     uint64_t ready;
     /** Unexpected messages that are being fetched. */
     uint64_t coming;
-    /** Unexpected messages that wait at their senders until there is room. */
+    /** Peers with unexpected messages that wait until there is room to fetch them. */
     uint64_t held;
-    /** Bytes of unexpected messages that are here. */
+    /** Bytes of unexpected messages that are here or being fetched. */
     uint64_t unexpected_bytes;
     /** Bytes of messages that came before their receives. */
     uint64_t early_bytes;

@@ -178,7 +178,7 @@ impl World {
                 let len = input.choose(&[0, 1, 100, 4096, 8192, 20_000, 50_000]);
                 let flags = input.byte();
                 if flags & 2 == 0 {
-                    self.recv(u64::from(bits & mask), u64::from(mask), len, flags);
+                    self.recv(u64::from(bits & mask), u64::from(mask), len);
                 } else {
                     self.take(flags >> 2);
                 }
@@ -338,18 +338,15 @@ impl World {
         self.collect();
     }
 
-    fn recv(&mut self, bits: u64, mask: u64, len: usize, flags: u8) {
+    fn recv(&mut self, bits: u64, mask: u64, len: usize) {
         if self.pending.len() >= POSTED_MAX {
             return;
         }
         let memory = Buffer::new(len, &self.endpoint.owner_mut().buffers);
         let (bits, mask) = (MatchBits(bits), MatchMask(mask));
         let context = self.next_context();
-        let received = within(1, || match flags & 1 {
-            0 => self.endpoint.recv(bits, mask, memory, context).ok(),
-            _ => self.endpoint.recv_present(bits, mask, memory, context),
-        });
-        if let Some(Received::Pending(request)) = received {
+        let received = within(1, || self.endpoint.recv(bits, mask, memory, context));
+        if let Ok(Received::Pending(request)) = received {
             self.know(request);
         }
     }

@@ -433,12 +433,6 @@ impl Partners {
         Some(PartnerId::new(index, generation))
     }
 
-    /// See [`crate::Endpoint::is_crowded_by`].
-    pub(crate) fn is_crowded_by(&self, id: PartnerId) -> bool {
-        self.of(id)
-            .is_some_and(|partner| partner.lends.is_over_quota())
-    }
-
     pub(crate) fn find(&self, name: Name) -> Option<PartnerId> {
         self.by_name.get(&name).copied()
     }

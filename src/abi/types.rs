@@ -124,7 +124,7 @@ pub struct bmi_mx_credits {
     pub waiting_peers: u64,
     /// Peers that have been asked for credits and have not answered.
     pub asked_peers: u64,
-    /// Messages that came before anybody asked for them.
+    /// Messages that came.
     pub messages: u64,
     /// Breaches of the rules about credits; each has ended a connection.
     pub violations: u64,
@@ -152,9 +152,9 @@ pub struct bmi_mx_credits {
     pub ready: u64,
     /// Unexpected messages that are being fetched.
     pub coming: u64,
-    /// Unexpected messages that wait at their senders until there is room.
+    /// Peers with unexpected messages that wait until there is room to fetch them.
     pub held: u64,
-    /// Bytes of unexpected messages that are here.
+    /// Bytes of unexpected messages that are here or being fetched.
     pub unexpected_bytes: u64,
     /// Bytes of messages that came before their receives.
     pub early_bytes: u64,

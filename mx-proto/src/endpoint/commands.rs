@@ -310,8 +310,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             && core.unexpected.peek(bits, mask).is_some()
             && let Some(waiting) = self.early_from(from, bits, mask)
         {
-            let place = Some((bits, mask));
-            return self.recv_waiting(waiting, (from, place), memory, slot);
+            return self.recv_waiting(waiting, from, (bits, mask), memory, slot);
         }
         let core = &mut self.core;
         let state = State::Posted {
@@ -349,24 +348,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         kin.filter(|id| ops.record(id.index()).from_one)
     }
 
-    /// Receives the oldest message that is here already and agrees, and no other one: should its
-    /// sender withdraw it, this ends as cancelled instead of waiting for the next. `None` when there is
-    /// no such message, or no room for an operation.
-    pub fn recv_present(
-        &mut self,
-        bits: MatchBits,
-        mask: MatchMask,
-        memory: O::Memory,
-        word: O::Word,
-    ) -> Option<Received> {
-        if !self.core.ops.has_room() {
-            return None;
-        }
-        let waiting = self.core.unexpected.take(bits, mask)?;
-        self.recv_waiting(waiting, (NOBODY, None), memory, Slot::New(word))
-            .ok()
-    }
-
     /// Throws away the oldest message that is here already and agrees. The send of one that was only
     /// offered ends with `told`: [`Status::Truncated`] or [`Status::Aborted`]. False when there is no
     /// such message.
@@ -381,12 +362,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// `from`: as of [`Self::receive_from`]. `wanted`: what it is posted again for when its message is
-    /// withdrawn.
+    /// The same of a message that is here already.
     fn recv_waiting(
         &mut self,
         waiting: Waiting,
-        (from, wanted): (PartnerId, Option<(MatchBits, MatchMask)>),
+        from: PartnerId,
+        (own, mask): (MatchBits, MatchMask),
         mut memory: O::Memory,
         slot: Slot<O::Word>,
     ) -> Result<Received, PostError> {
@@ -407,10 +388,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 Received::Complete(outcome)
             }
             Payload::Offer { send_id, key } => {
-                let (own, position) = match wanted {
-                    Some((bits, mask)) => (bits, Some(self.core.posted.reserve(mask))),
-                    None => (bits, None),
-                };
+                let position = Some(self.core.posted.reserve(mask));
                 let pulling = Pulling::new(memory, (*send_id, *key), bits, length, position);
                 let state = State::Pulling(pulling);
                 let timeouts = self.core.timeouts.of_receive();

@@ -79,7 +79,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Does a partner's every message count, because those that nobody has received take up most of
     /// what it may leave here? When that is used up, nothing comes from it any more.
     pub fn is_crowded_by(&self, partner: PartnerId) -> bool {
-        self.core.partners.is_crowded_by(partner)
+        let partner = self.core.partners.of(partner);
+        partner.is_some_and(|partner| partner.lends.is_over_quota())
     }
 }
 

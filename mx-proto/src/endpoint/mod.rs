@@ -382,14 +382,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.core.arrival(source, bits, length)
     }
 
-    /// The layer above, and [`Self::is_crowded_by`].
-    pub fn owner_and_crowds(&mut self) -> (&mut O, impl Fn(PartnerId) -> bool) {
-        let Core {
-            owner, partners, ..
-        } = &mut self.core;
-        (owner, |partner| partners.is_crowded_by(partner))
-    }
-
     /// The word attached to a partner, 0 if none was; `None` when the id is stale.
     pub fn partner_context(&self, partner: PartnerId) -> Option<u64> {
         self.core

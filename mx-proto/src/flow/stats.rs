@@ -27,7 +27,7 @@ pub struct FlowStats {
     pub poor: u32,
     /// Remotes that have been asked for credits in this epoch and have not answered.
     pub asked: u32,
-    /// Messages that came unasked.
+    /// Messages that came.
     pub messages: u64,
     /// Of these, how many were in slots.
     pub in_slots: u64,
