@@ -277,7 +277,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     let turn = stand.turn;
                     record.become_next(|memory| State::Draining { memory, turn });
                     ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
-                    if turn != Turn::Copied {}
                     self.core.held.insert((link, token), send);
                     self.core.serving(send, &self.clock);
                 }
