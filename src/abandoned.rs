@@ -18,6 +18,7 @@
 //! Cost: 4 bytes a tag; nothing for peers without one.
 
 use foldhash::fast::RandomState;
+use mx_proto::flow::AT_ONCE;
 use std::collections::{HashMap, VecDeque};
 
 /// See the module.
@@ -26,8 +27,8 @@ pub struct Abandoned {
     tags: HashMap<u32, VecDeque<u32>, RandomState>,
 }
 
-/// Tags of one peer: more than messages it may leave here unless somebody has raised that.
-const LIMIT: usize = 1024;
+/// Tags of one peer: as many as it may leave messages here.
+const LIMIT: usize = AT_ONCE as usize + 2;
 
 impl Abandoned {
     /// Nobody has given up anything.
@@ -109,10 +110,13 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded_and_goes_with_its_peer() {
         let mut abandoned = Abandoned::default();
-        for tag in 0..3000 {
+        for tag in 0..6000 {
             abandoned.add(1, tag);
         }
-        assert_eq!(abandoned.take_oldest(1, |_| true), Some(3000 - 1024));
+        assert_eq!(
+            abandoned.take_oldest(1, |_| true),
+            Some(6000 - LIMIT as u32)
+        );
         abandoned.forget(1);
         assert!(abandoned.is_empty());
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   UNEXPECTED           the endpoint's inbox, in the turn of its peer  ---> testunexpected
-//!   CONN_REQ, CONN_ACK   a note for the method; one that was only offered is fetched first
+//!   CONN_REQ, CONN_ACK   a note for the method, if its data has come with it
 //!   EXPECTED             waits at the endpoint until its receive is posted
 //!   anything else        dropped and counted: of nobody's peer, with another peer's id, too large
 //! ```
@@ -16,8 +16,7 @@ use crate::abandoned::Abandoned;
 use crate::match_layout::{Fields, MessageType};
 use crate::peer::handshake::REQUEST_MAX;
 use crate::peer::table::PeerKey;
-use mx_proto::{Arrival, Memory, Message, PartnerId, Source, Verdict};
-use mx_sys::UserMemory;
+use mx_proto::{Arrival, PartnerId, Source, Verdict};
 use std::collections::VecDeque;
 
 /// A message of the handshake.
@@ -31,15 +30,10 @@ pub struct Note {
     pub body: Vec<u8>,
 }
 
-/// The turn of notes in the endpoint's inbox: no peer has this id.
-pub(crate) const NOTES: u32 = 0;
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     notes: VecDeque<Note>,
-    /// A note has been fetched.
-    fetched: bool,
     /// The largest unexpected message.
     largest: usize,
     /// An unexpected message can be had since a test call returned because of one.
@@ -59,7 +53,6 @@ impl Arrivals {
     pub(crate) fn new(largest: usize) -> Self {
         Self {
             notes: VecDeque::new(),
-            fetched: false,
             largest,
             news: false,
             produced: false,
@@ -88,7 +81,7 @@ impl Arrivals {
             }
             Some(MessageType::Unexpected) => Verdict::Inbox { turn: peer.id() },
             // With another peer's id it would wait for that peer's receive.
-            Some(MessageType::Expected) if peer.id() != fields.id => {
+            Some(MessageType::Expected) if !own => {
                 self.refuse(arrival, "a message with an id that is not its own")
             }
             Some(MessageType::Expected) => {
@@ -112,10 +105,8 @@ impl Arrivals {
         fields: Fields,
         body: Option<&B>,
     ) -> Verdict {
-        let len = arrival.length as usize;
         let body = match body {
-            None if len <= REQUEST_MAX => return Verdict::Inbox { turn: NOTES },
-            Some(body) if len <= REQUEST_MAX => body.to_vec(),
+            Some(body) if body.len() <= REQUEST_MAX => body.to_vec(),
             // Too long for one: what is kept says so.
             _ => vec![b'?'; REQUEST_MAX + 1],
         };
@@ -148,34 +139,14 @@ impl Arrivals {
 
     /// See [`mx_proto::Owner::ready`].
     #[inline]
-    pub(crate) fn ready(&mut self, turn: u32) {
-        match turn {
-            NOTES => self.fetched = true,
-            _ => self.set_news(),
-        }
+    pub(crate) fn ready(&mut self) {
+        self.set_news();
     }
 
     /// Is there something for the method to look at?
     #[inline]
     pub(crate) fn has_todo(&self) -> bool {
-        self.fetched || !(self.notes.is_empty() && self.crowds.is_empty())
-    }
-
-    /// Has a note been fetched since the last call?
-    pub(crate) fn take_fetched(&mut self) -> bool {
-        std::mem::take(&mut self.fetched)
-    }
-
-    /// One that has been.
-    pub(crate) fn add(&mut self, message: &Message<UserMemory>) {
-        let mut body = Vec::with_capacity(message.memory.len());
-        let all = message.memory.len();
-        (message.memory).visit(0, all, |piece| body.extend_from_slice(piece));
-        self.notes.push_back(Note {
-            partner: message.source,
-            fields: Fields::of(message.bits),
-            body,
-        });
+        !(self.notes.is_empty() && self.crowds.is_empty())
     }
 
     /// The oldest note.
@@ -249,7 +220,6 @@ mod tests {
             Verdict::Continue => "waits",
             Verdict::Defer => "deferred",
             Verdict::Finished => "gone",
-            Verdict::Inbox { turn: NOTES } => "fetched",
             Verdict::Inbox { turn: 7 } => "inbox",
             Verdict::Inbox { .. } => "inbox of another",
         }
@@ -282,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_kept_whole_fetched_or_only_as_too_long() {
+    fn a_note_is_kept_whole_or_only_as_too_long() {
         let arrivals = &mut Arrivals::new(100);
         let bits = bits(MessageType::ConnReq, 4, VERSION);
         let long = vec![b'a'; REQUEST_MAX + 1];
@@ -290,14 +260,16 @@ mod tests {
         assert_eq!(of(arrivals, &arrival(0, bits, 3), Some(b"a\0b")), "gone");
         assert_eq!(of(arrivals, &too_long, Some(&long)), "gone");
         assert_eq!(of(arrivals, &too_long, None), "gone");
-        assert_eq!(of(arrivals, &arrival(0, bits, 9), None), "fetched");
+        assert_eq!(of(arrivals, &arrival(0, bits, 9), None), "gone");
         let bodies: Vec<_> = std::iter::from_fn(|| arrivals.pop_note())
             .map(|note| note.body.len())
             .collect();
-        assert_eq!(bodies, [3, REQUEST_MAX + 1, REQUEST_MAX + 1]);
-        arrivals.ready(NOTES);
-        assert!(arrivals.has_todo() && arrivals.take_fetched() && !arrivals.take_news());
-        arrivals.ready(7);
+        assert_eq!(
+            bodies,
+            [3, REQUEST_MAX + 1, REQUEST_MAX + 1, REQUEST_MAX + 1]
+        );
+        assert!(!arrivals.has_todo() && !arrivals.take_news());
+        arrivals.ready();
         assert!(arrivals.take_news() && arrivals.take_produced() && !arrivals.take_produced());
     }
 }

@@ -345,6 +345,7 @@ pub fn finalize() -> Result<(), Box<Error>> {
     };
     shared.end();
     if let Some(mut method) = method {
+        deliver(&mut method, shutdown);
         method.close();
         leave(&mut method, shutdown);
     }
@@ -356,6 +357,19 @@ pub fn finalize() -> Result<(), Box<Error>> {
     reserve::empty();
     log::info!("finalized");
     Ok(())
+}
+
+/// Lets sends go that are complete and still wait for their links, for a bounded time.
+fn deliver(method: &mut HostMethod, at_most: Duration) {
+    linger(at_most, || {
+        if method.endpoint().flow_stats().copies == 0 {
+            Lingering::Over
+        } else if method.progress() {
+            Lingering::Busy
+        } else {
+            Lingering::Idle(method.endpoint().descriptors())
+        }
+    });
 }
 
 /// Lets what was sent last leave, for a bounded time.

@@ -331,7 +331,7 @@ impl World {
         let (one, other) = (u32::from(flags / 4 % 4), u32::from(flags / 16 % 4));
         within(1, || match flags % 4 {
             0 => drop(self.endpoint.next_message()),
-            1 => drop(self.endpoint.next_of(one)),
+            1 => drop(self.endpoint.next_turn()),
             2 => self.endpoint.rename_messages(one, other),
             _ => self.endpoint.forget_messages(one),
         });
@@ -542,9 +542,7 @@ impl Program for World {
         within(1, || self.endpoint.close());
         self.collect();
         self.endpoint.owner_mut().how = 0;
-        for turn in 0..4 {
-            while within(1, || self.endpoint.next_of(turn)).is_some() {}
-        }
+        while within(1, || self.endpoint.next_message()).is_some() {}
         assert_eq!(self.endpoint.inbox_stats(), InboxStats::default());
         let flow = self.endpoint.flow_stats();
         assert_eq!((flow.drawn, flow.estates), (0, 0), "credits of nobody");

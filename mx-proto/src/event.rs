@@ -38,8 +38,6 @@ pub struct Outcome {
     pub length: u32,
     /// Bytes that were transferred.
     pub transferred: u32,
-    /// The other side has heard of it. A send that failed without is as if it had never been posted.
-    pub announced: bool,
     /// A receive that had a message, whole or not. One that is called off without leaves its message,
     /// should it still come, to others.
     pub matched: bool,
@@ -81,7 +79,6 @@ impl Outcome {
             bits,
             length,
             transferred,
-            announced: true,
             matched: true,
         }
     }

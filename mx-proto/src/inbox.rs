@@ -11,8 +11,7 @@
 //!   line       turn 7 -> turn 5                    turns in the order in which they come to that
 //! ```
 //!
-//! However much there is in one turn, it delays another's oldest message by one hand-out. Turn 0 stands
-//! in no rotation: its messages are taken by its number.
+//! However much there is in one turn, it delays another's oldest message by one hand-out.
 //!
 //! Owns: the messages, and what they were paid with. Knows nothing of: operations, the pool, what a turn
 //! is. Cost: everything is O(1) for each message that it is about, and allocates nothing once there are
@@ -209,10 +208,10 @@ impl<M> Inbox<M> {
         self.entries.get(place as usize)
     }
 
-    /// The oldest message of a turn, if it can be had.
-    pub(crate) fn first(&self, turn: u32) -> Option<&Entry<M>> {
-        let queue = self.turns.get(turn as usize)?;
-        self.get(queue.all.oldest()?).filter(|entry| entry.ready)
+    /// The oldest message of the turn whose turn it is.
+    pub(crate) fn first_mut(&mut self) -> Option<&mut Entry<M>> {
+        let queue = self.turns.get(self.turn()? as usize)?;
+        self.entries.get_mut(queue.all.oldest()? as usize)
     }
 
     /// The youngest message of a turn.
@@ -252,19 +251,23 @@ impl<M> Inbox<M> {
         (place, ready)
     }
 
-    /// Takes out the oldest message of a turn, if it can be had. `in_turn`: it has had its turn then.
-    pub(crate) fn take(&mut self, turn: u32, in_turn: bool) -> Option<Entry<M>> {
-        self.first(turn)?;
+    /// Takes out the oldest message of the turn whose turn it is; then it is the next one's.
+    pub(crate) fn take(&mut self) -> Option<Entry<M>> {
+        let turn = self.turn()?;
         let place = self.turns.get(turn as usize)?.all.oldest()?;
         let entry = self.remove(place)?.0;
-        if let Some(queue) = self.turns.get_mut(turn as usize)
-            && in_turn
-            && queue.rotates
-        {
+        if self.turn() == Some(turn) {
+            self.pass();
+        }
+        Some(entry)
+    }
+
+    /// It is the next one's turn.
+    pub(crate) fn pass(&mut self) {
+        if let Some(turn) = self.turn() {
             self.rotating.unlink(&mut self.rotation, turn);
             self.rotating.append(&mut self.rotation, turn);
         }
-        Some(entry)
     }
 
     /// An offered message is on its way from now on, for `drawn` credits. Gives the name it had.
@@ -324,7 +327,7 @@ impl<M> Inbox<M> {
         };
         if entry.ready {
             queue.ready -= 1;
-            self.ready -= usize::from(turn != 0);
+            self.ready -= 1;
             if queue.ready == 0 && std::mem::take(&mut queue.rotates) {
                 self.rotating.unlink(&mut self.rotation, turn);
             }
@@ -397,10 +400,7 @@ impl<M> Inbox<M> {
         for place in places {
             self.messages.append(&mut merged.all, place);
         }
-        // Turn 0 has no place in the rotation.
-        self.ready += if from == 0 { old.ready as usize } else { 0 };
-        self.ready -= if into == 0 { old.ready as usize } else { 0 };
-        merged.rotates = merged.ready > 0 && into != 0;
+        merged.rotates = merged.ready > 0;
         join(
             &mut self.rotating,
             &mut self.rotation,
@@ -438,11 +438,9 @@ impl<M> Inbox<M> {
         let queue = &mut self.turns[turn as usize];
         queue.absent = next;
         queue.ready += ready;
-        if turn != 0 {
-            self.ready += ready as usize;
-            if queue.ready > 0 && !std::mem::replace(&mut queue.rotates, queue.ready > 0) {
-                self.rotating.append(&mut self.rotation, turn);
-            }
+        self.ready += ready as usize;
+        if queue.ready > 0 && !std::mem::replace(&mut queue.rotates, true) {
+            self.rotating.append(&mut self.rotation, turn);
         }
         if offered && !std::mem::replace(&mut queue.waits, true) {
             self.lined.append(&mut self.line, turn);
@@ -545,10 +543,7 @@ mod tests {
                     self.ready += 1;
                 }
                 let offered = list.get(here).is_some_and(|it| it.state == State::Offered);
-                for (all, stands) in [
-                    (&mut self.rotation, here > 0 && turn != 0),
-                    (&mut self.line, offered),
-                ] {
+                for (all, stands) in [(&mut self.rotation, here > 0), (&mut self.line, offered)] {
                     match all.iter().position(|other| *other == turn) {
                         Some(at) if !stands => drop(all.remove(at)),
                         None if stands => all.push(turn),
@@ -599,8 +594,7 @@ mod tests {
                 list.find(|it| it.state != State::Whole).unwrap().place
             });
             assert_eq!(inbox.to_fetch(), fetch);
-            let in_turn = self.turns[1..].iter().flatten();
-            assert_eq!(inbox.ready(), in_turn.filter(|it| it.ready).count());
+            assert_eq!(inbox.ready(), all().filter(|it| it.ready).count());
             let whole = || all().filter(|it| it.state == State::Whole);
             assert_eq!(inbox.here(), whole().count());
             let coming = || all().filter(|it| it.state == State::Coming);
@@ -609,11 +603,6 @@ mod tests {
             assert_eq!(inbox.bytes(), bytes as usize);
             for (turn, list) in (0..).zip(&self.turns) {
                 assert_eq!(inbox.holds(turn), !list.is_empty());
-                let first = list.first().filter(|it| it.ready);
-                assert_eq!(
-                    inbox.first(turn).map(|it| it.length),
-                    first.map(|it| it.length)
-                );
                 assert_eq!(inbox.last(turn), list.last().map(|it| it.place));
             }
             for source in 0..3 {
@@ -667,21 +656,21 @@ mod tests {
                 u64::from(ready)
             }
             6..9 => {
-                let in_turn = rng.chance(0.7);
-                let turn = match inbox.turn() {
-                    Some(first) if in_turn => first,
-                    _ => turn,
-                };
-                let entry = inbox.take(turn, in_turn);
-                let list = &mut model.turns[turn as usize];
-                let first = list
-                    .first()
-                    .is_some_and(|it| it.ready)
-                    .then(|| list.remove(0));
-                let key = |it: Known| (turn, it.length);
+                let passed = rng.chance(0.3);
+                if passed {
+                    inbox.pass();
+                }
+                if passed && !model.rotation.is_empty() {
+                    model.rotation.rotate_left(1);
+                }
+                let turn = inbox.turn();
+                let entry = inbox.take();
+                let first = turn.map(|turn| model.turns[turn as usize].remove(0));
+                assert!(first.as_ref().is_none_or(|it| it.ready));
+                let key = |it: Known| (turn.unwrap(), it.length);
                 assert_eq!(entry.map(|it| (it.turn, it.length)), first.map(key));
                 model.see();
-                if in_turn && model.rotation.contains(&turn) {
+                if let Some(turn) = turn.filter(|turn| model.rotation.contains(turn)) {
                     model.rotation.retain(|other| *other != turn);
                     model.rotation.push(turn);
                 }
@@ -788,7 +777,7 @@ mod tests {
     }
 
     fn tags(inbox: &mut Inbox<u32>) -> Vec<u64> {
-        let next = || inbox.take(inbox.turn()?, true);
+        let next = || inbox.take();
         std::iter::from_fn(next).map(|entry| entry.bits.0).collect()
     }
 
@@ -798,7 +787,7 @@ mod tests {
         for tag in [10, 11, 12, 13, 20, 21] {
             inbox.add(whole(tag as u32 / 10, tag));
         }
-        assert_eq!(inbox.take(1, true).unwrap().bits.0, 10);
+        assert_eq!(inbox.take().unwrap().bits.0, 10);
         // Who comes now stands behind those who have not had their turn, and before nobody's second one.
         inbox.add(whole(3, 30));
         assert_eq!(tags(&mut inbox), [20, 11, 30, 21, 12, 13]);
@@ -846,11 +835,7 @@ mod tests {
         for n in 0..2 * ROOM_KEPT as u64 {
             inbox.add(whole(n as u32 % 100, n));
         }
-        while inbox.take(0, false).is_some()
-            || inbox
-                .turn()
-                .is_some_and(|turn| inbox.take(turn, true).is_some())
-        {}
+        while inbox.take().is_some() {}
         assert_eq!((inbox.len(), inbox.entries.capacity()), (0, 0));
         inbox.add(whole(7, 70));
         assert_eq!(tags(&mut inbox), [70]);

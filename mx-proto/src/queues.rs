@@ -34,6 +34,8 @@ pub(crate) struct Queues {
     pub(crate) ready: bool,
     /// Sends that are [queued](crate::ops::State::Queued).
     pub(crate) lanes: [List; 2],
+    /// Nothing of them could go for want of credits, and nothing has since.
+    pub(crate) stalled: bool,
     /// How many of them are copies, the first ones of each lane.
     copies: [u32; 2],
     /// The number of the message that joined a lane last.
@@ -191,6 +193,7 @@ impl Queues {
 
     /// It is about to leave.
     pub(crate) fn exit(&mut self, lane: Lane, stand: Stand) {
+        self.stalled = false;
         match stand.turn {
             Turn::Copied => self.copies[lane as usize] -= 1,
             Turn::Plain | Turn::Synchronous => self.cost -= stand.cost,
@@ -202,11 +205,21 @@ impl Queues {
         self.copies[lane as usize] > 0
     }
 
+    /// Is any message a copy?
+    pub(crate) fn has_copies(&self) -> bool {
+        self.copies != [0; 2]
+    }
+
     /// May one more copy join this lane? If there are fewer than `most`, and nothing else in it.
     pub(crate) fn takes_copy(&self, lane: Lane, most: usize) -> bool {
         let copies = self.copies[lane as usize] as usize;
         copies == self.lanes[lane as usize].len()
             && self.copies.iter().sum::<u32>() < u32::try_from(most).unwrap_or(u32::MAX)
+    }
+
+    /// Do messages wait for credits?
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.stalled && self.has_messages()
     }
 
     /// Messages that wait for their turn.

@@ -17,7 +17,7 @@ pub struct Stats {
     pub unmatched: u64,
     /// Sends that had to wait for the link or for credit.
     pub queued: u64,
-    /// Messages offered although they were small, for want of byte credit.
+    /// Messages offered although they were small, for want of credit.
     pub offered_for_credit: u64,
     /// Times that nothing for a partner could go for want of credits.
     pub credit_stalls: u64,
@@ -56,6 +56,4 @@ pub struct InboxStats {
     pub fetching: usize,
     /// Turns that wait for room to fetch a message.
     pub waiting: usize,
-    /// Credits that were drawn for messages that are being fetched or have been, and are here.
-    pub drawn: u32,
 }

@@ -56,7 +56,7 @@ pub(super) unsafe fn all(out: NonNull<bmi_mx_credits>) -> Result<(), Box<Error>>
         credit_stalls: report.credit_stalls,
         peers_without_credits: report.stalled,
         operations: report.operations,
-        ready: inbox.messages as u64,
+        ready: report.ready,
         coming: inbox.fetching as u64,
         held: inbox.waiting as u64,
         unexpected_bytes: inbox.bytes as u64,

@@ -19,6 +19,8 @@ pub struct MethodReport {
     pub flow: FlowStats,
     /// Unexpected messages.
     pub inbox: InboxStats,
+    /// Of those, how many can be had.
+    pub ready: u64,
     /// Times that a partner's sends had to wait for credits.
     pub credit_stalls: u64,
     /// Partners whose sends do now.
@@ -67,6 +69,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         MethodReport {
             flow: self.endpoint.flow_stats(),
             inbox: self.endpoint.inbox_stats(),
+            ready: self.unexpected() as u64,
             credit_stalls: self.endpoint.stats().credit_stalls,
             stalled: self.endpoint.stalled() as u64,
             operations: self.operations() as u64,

@@ -92,12 +92,6 @@ impl Host {
         }
     }
 
-    /// Something waits to be looked at.
-    #[inline]
-    pub(super) fn has_todo(&self) -> bool {
-        self.has_news() || self.arrivals.has_todo()
-    }
-
     /// The operation that the host calls so, unless it is over and has been handed out.
     #[inline]
     pub(crate) fn find(ops: &Ops<Self>, id: i64, context: i64) -> Option<RequestId> {
@@ -271,16 +265,17 @@ impl Owner for Host {
     }
 
     #[inline]
-    fn ready(&mut self, turn: u32) {
-        self.arrivals.ready(turn);
+    fn ready(&mut self, _turn: u32) {
+        self.arrivals.ready();
     }
 
     fn due(&mut self, word: u64) {
         self.due.push(word);
     }
 
+    #[inline]
     fn has_news(&self) -> bool {
         let ended = !(self.ends.is_empty() && self.downs.is_empty());
-        ended || !(self.todo.is_empty() && self.due.is_empty())
+        ended || !(self.todo.is_empty() && self.due.is_empty()) || self.arrivals.has_todo()
     }
 }

@@ -43,7 +43,7 @@ pub use host::{CONTEXTS, Done, Host};
 pub use inbound::{Handout, Unexpected};
 
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
-use crate::arrivals::{Arrivals, NOTES};
+use crate::arrivals::Arrivals;
 use crate::config::Config;
 use crate::error::Error;
 use crate::match_layout::{MessageType, PEER_ID_MAX};
@@ -53,7 +53,7 @@ use crate::peer::table::{PeerKey, Peers};
 use libc::c_void;
 use mx_proto::port::Port;
 use mx_proto::supply::Claim;
-use mx_proto::{Clock, Down, Endpoint, Instant, RequestId, SendMode, Status};
+use mx_proto::{Clock, Down, Endpoint, Instant, Owner, RequestId, SendMode, Status};
 use mx_sys::UserMemory;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -192,7 +192,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     pub fn new(settings: Settings, name: String, endpoint: Endpoint<P, C, Host>) -> Self {
         let room = Claim::new(endpoint.supply(), OPERATION_COST);
         Self {
-            memory_alarm: warnings::most_of_lent(endpoint.unexpected_usage().1),
+            memory_alarm: warnings::most_of_lent(
+                endpoint.unexpected_usage().1,
+                settings.unexpected_max,
+            ),
             endpoint,
             settings,
             name,
@@ -257,7 +260,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline]
     pub fn progress(&mut self) -> bool {
         let busy = self.endpoint.progress();
-        let todo = self.endpoint.owner().has_todo();
+        let todo = self.endpoint.owner().has_news();
         (busy || todo) && self.follow_up(busy, todo)
     }
 
@@ -389,10 +392,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.look_after(key);
             } else if let Some(note) = host.arrivals.pop_note() {
                 self.on_note(note);
-            } else if host.arrivals.take_fetched() {
-                while let Some(message) = self.endpoint.next_of(NOTES) {
-                    self.arrivals_mut().add(&message);
-                }
             } else {
                 return busy;
             }

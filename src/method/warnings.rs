@@ -5,9 +5,9 @@ use mx_proto::Clock;
 use mx_proto::port::Port;
 use mx_sys::UserMemory;
 
-/// Nine tenths of what may be lent of `limit`, which is seven eighths.
-pub(super) const fn most_of_lent(limit: usize) -> usize {
-    let lent = limit - limit / 8;
+/// Nine tenths of what may be lent of `limit`: seven eighths, or what the `largest` message leaves.
+pub(super) fn most_of_lent(limit: usize, largest: usize) -> usize {
+    let lent = limit - largest.max(limit / 8).min(limit - limit / 8);
     lent - lent / 10
 }
 
@@ -31,8 +31,12 @@ mod tests {
     use super::most_of_lent;
 
     #[test]
-    fn most_is_nine_tenths_of_seven_eighths() {
-        assert_eq!([0, 8, 800].map(most_of_lent), [0, 7, 630]);
-        assert!(most_of_lent(usize::MAX) < usize::MAX);
+    fn most_is_nine_tenths_of_what_may_be_lent() {
+        assert_eq!([0, 8, 800].map(|limit| most_of_lent(limit, 0)), [0, 7, 630]);
+        assert_eq!(
+            [400, 900].map(|largest| most_of_lent(800, largest)),
+            [360, 90]
+        );
+        assert!(most_of_lent(usize::MAX, 0) < usize::MAX);
     }
 }

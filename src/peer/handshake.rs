@@ -11,10 +11,14 @@
 //! Knows nothing of: peers, the endpoint, when to send what.
 
 use crate::match_layout::{Fields, VERSION};
+use mx_proto::flow::{CREDIT, OVERHEAD};
 use std::fmt;
 
 /// Longest CONN_REQ we look at: a name of 253 bytes, its numbers, and whatever comes behind the NUL.
 pub const REQUEST_MAX: usize = 2048;
+
+/// Bytes of a name that we send, without its NUL.
+const NAME_MAX: usize = CREDIT - OVERHEAD - 1;
 
 /// A CONN_REQ's body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,8 +52,11 @@ impl fmt::Display for Malformed {
 }
 
 impl<'a> ConnReq<'a> {
-    /// The bytes to send.
+    /// The bytes to send: as much of the name as one credit is for, so that it needs none and always goes with
+    /// its data. It is for people; who we are says the transport.
     pub fn emit(name: &str) -> Vec<u8> {
+        let most = (0..=NAME_MAX).rev().find(|at| name.is_char_boundary(*at));
+        let name = name.get(..most.unwrap_or(0)).unwrap_or(name);
         [name.as_bytes(), &[0]].concat()
     }
 
@@ -135,6 +142,14 @@ mod tests {
             let request = [&bytes, padding].concat();
             assert_eq!(ConnReq::parse(&request).unwrap().name, "mx://oss7:0:3");
         }
+    }
+
+    #[test]
+    fn a_name_is_cut_to_what_goes_without_credits() {
+        let long = ConnReq::emit(&format!("mx://{}", "\u{e9}".repeat(150)));
+        assert_eq!(mx_proto::flow::cost(long.len() as u32), 1);
+        let name = ConnReq::parse(&long).unwrap().name;
+        assert!((NAME_MAX - 1..=NAME_MAX).contains(&name.len()), "{name}");
     }
 
     #[test]

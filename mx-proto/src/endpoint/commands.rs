@@ -110,7 +110,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let (ops, flow) = (&mut self.core.ops, &self.core.flow);
         let stats = &mut self.core.stats;
         // What the port keeps must have a place.
-        if !ops.has_room() {
+        if slot.is_new() && !ops.has_room() {
             return Err(PostError::TooMany);
         }
         let cost = flow::cost(len);
@@ -303,7 +303,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return Err(PostError::BadMask);
         }
         let core = &mut self.core;
-        if !core.ops.has_room() {
+        if slot.is_new() && !core.ops.has_room() {
             return Err(PostError::TooMany);
         }
         if core.unexpected.len() != 0
@@ -442,13 +442,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         self.settle();
         true
-    }
-
-    /// Does a send wait for its turn? Then the other side has not heard of it, and it is as if it had
-    /// never been posted when it is called off. False for anything that is no send under way.
-    pub fn is_queued(&self, send: RequestId) -> bool {
-        let record = self.core.ops.get(send);
-        record.is_some_and(|record| record.state.is_queued())
     }
 
     /// Sends to a partner that wait for their turn, for the link or for credit.
@@ -607,6 +600,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     fn part(&mut self, id: PartnerId, status: Status) {
+        // There may be room by now for what is complete for its sender.
+        let copies = |partner: &Partner| Some(partner.queues()?.has_copies());
+        if self.core.partners.of(id).and_then(copies) == Some(true) {
+            self.burst(id);
+        }
         let Some(partner) = self.core.dissolve(id, status, false) else {
             return;
         };
@@ -677,7 +675,7 @@ impl<O: Owner> Core<O> {
         self.flow.uncopy(flow::cost(how.length));
         if how.status != Status::Success {
             let (length, to) = (how.length, how.partner);
-            log::debug!("{length} bytes to partner {to:?} that were complete are lost");
+            log::warn!("{length} bytes to partner {to:?} that were complete are lost");
         }
         self.ops.free(id);
     }

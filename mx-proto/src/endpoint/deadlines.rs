@@ -100,7 +100,8 @@ impl<O: Owner> Core<O> {
             return false;
         };
         record.timer = None;
-        if std::mem::take(&mut record.touched) {
+        // Who makes us fetch a message holds credits of the pool's: for so long and no longer.
+        if std::mem::take(&mut record.touched) && record.state.fetches().is_none() {
             self.start_timer(id, now);
             return false;
         }

@@ -11,14 +11,13 @@
 //! for has its time measured here, while somebody waits.
 
 use super::deadlines::Deadline;
-use super::outbound::Next;
 use super::{Core, Endpoint};
 use crate::flow::{Accounts, CREDIT, EPOCH_TIME, FlowStats, Lender, Paid, Say, Terms, Violation};
 use crate::ids::{LinkId, PartnerId};
 use crate::matching::Waiting;
 use crate::origin::Source;
 use crate::owner::Owner;
-use crate::partner::{Name, Partner, Partners, Tx};
+use crate::partner::{Name, Partners};
 use crate::port::Port;
 use crate::queues::Queues;
 use crate::time::{Clock, Instant};
@@ -64,7 +63,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             asked: lends.is_asked(),
             send_free: partner.met().map_or(0, |met| met.borrows.free()),
             send_waiting: partner.queues().map_or(0, Queues::waiting) as u32,
-            send_stalled: self.core.is_stalled(partner),
+            send_stalled: partner.queues().is_some_and(Queues::is_stalled),
         })
     }
 
@@ -73,7 +72,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let core = &self.core;
         let partners = core.partners.ids().into_iter();
         let partners = partners.filter_map(|id| core.partners.of(id));
-        partners.filter(|partner| core.is_stalled(partner)).count()
+        let queues = partners.filter_map(|partner| partner.queues());
+        queues.filter(|queues| queues.is_stalled()).count()
     }
 
     /// Does a partner's every message count, because those that nobody has received take up most of
@@ -108,16 +108,6 @@ pub struct Account {
 }
 
 impl<O: Owner> Core<O> {
-    /// Is there room on the link and no credit for what waits?
-    fn is_stalled(&self, partner: &Partner) -> bool {
-        let (Some(met), Some(queues)) = (partner.met(), partner.queues()) else {
-            return false;
-        };
-        matches!(met.tx, Tx::Open(_))
-            && queues.waiting() > 0
-            && Next::of(queues, &self.ops, &met.borrows, met.reach.eager_max).is_none()
-    }
-
     /// A new partner gets its first loan. It counts as told at once, so that each of many that come
     /// together counts with those before it.
     pub(super) fn add_partner(&mut self, name: Name, source: Source) -> PartnerId {

@@ -30,23 +30,41 @@ use crate::time::{Clock, Instant};
 use std::time::Duration;
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// The turn of the message that [`Self::next_message`] gives.
+    /// The turn of the message that [`Self::next_message`] gives. Who has one for which the owner has no memory
+    /// now is passed by.
     #[inline]
-    pub fn next_turn(&self) -> Option<u32> {
-        self.core.inbox.turn()
+    pub fn next_turn(&mut self) -> Option<u32> {
+        let first = self.core.inbox.turn()?;
+        let mut turn = first;
+        while !self.core.is_at_hand() {
+            self.core.inbox.pass();
+            turn = self.core.inbox.turn()?;
+            if turn == first {
+                return None;
+            }
+        }
+        Some(turn)
     }
 
     /// Takes the oldest message of the turn whose turn it is; its credits are free then. `None` when
-    /// there is none, and while the owner has no memory for it.
-    #[inline]
+    /// there is none, and while the owner has no memory for any.
     pub fn next_message(&mut self) -> Option<Message<O::Memory>> {
-        let turn = self.core.inbox.turn()?;
-        self.hand_out(turn, true)
-    }
-
-    /// The same of one turn, out of its turn.
-    pub fn next_of(&mut self, turn: u32) -> Option<Message<O::Memory>> {
-        self.hand_out(turn, false)
+        self.next_turn()?;
+        let entry = self.core.inbox.take()?;
+        self.core.pay_back(&entry);
+        if self.has_work() {
+            self.settle();
+        }
+        let Body::Here(memory) = entry.body else {
+            debug_assert!(false, "a message that is not at hand");
+            return None;
+        };
+        Some(Message {
+            turn: entry.turn,
+            source: entry.source,
+            bits: entry.bits,
+            memory,
+        })
     }
 
     /// Messages that can be had in turn: those that [`Self::next_message`] gives.
@@ -98,31 +116,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             bytes: inbox.bytes(),
             fetching: inbox.coming(),
             waiting: inbox.waiting(),
-            drawn: self.core.flow.stats().drawn,
         }
-    }
-
-    fn hand_out(&mut self, turn: u32, in_turn: bool) -> Option<Message<O::Memory>> {
-        let Core { owner, inbox, .. } = &mut self.core;
-        let filled = match &inbox.first(turn)?.body {
-            Body::Kept(bytes) => Some(filled(owner, &bytes[..])?),
-            _ => None,
-        };
-        let entry = inbox.take(turn, in_turn)?;
-        self.core.pay_back(&entry);
-        if self.has_work() {
-            self.settle();
-        }
-        let memory = match entry.body {
-            Body::Here(memory) => Some(memory),
-            _ => filled,
-        };
-        Some(Message {
-            turn: entry.turn,
-            source: entry.source,
-            bits: entry.bits,
-            memory: memory?,
-        })
     }
 
     /// Begins to fetch what there is room for.
@@ -149,6 +143,21 @@ fn filled<O: Owner, B: Source + ?Sized>(owner: &mut O, body: &B) -> Option<O::Me
 }
 
 impl<O: Owner> Core<O> {
+    /// Is the oldest message of the turn whose turn it is where its taker wants it?
+    fn is_at_hand(&mut self) -> bool {
+        let Self { owner, inbox, .. } = self;
+        let Some(entry) = inbox.first_mut() else {
+            return false;
+        };
+        if let Body::Kept(bytes) = &entry.body {
+            match filled(owner, &bytes[..]) {
+                Some(memory) => entry.body = Body::Here(memory),
+                None => return false,
+            }
+        }
+        true
+    }
+
     /// A message that came with its data goes into the inbox.
     pub(super) fn put_in<B: Source + ?Sized>(
         &mut self,
@@ -228,6 +237,7 @@ impl<O: Owner> Core<O> {
         pulling.inbox = Some(Fetch::of(place));
         let (state, timeouts) = (State::Pulling(pulling), self.timeouts);
         let Some(id) = self.ops.add(O::Word::default(), bits, timeouts, state) else {
+            debug_assert!(false, "there is room");
             return false;
         };
         if let Some((send_id, key)) = self.inbox.begin(place, id, drawn)

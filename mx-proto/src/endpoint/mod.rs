@@ -549,7 +549,6 @@ impl<O: Owner> Core<O> {
             bits,
             length,
             transferred,
-            announced: status == Status::Success || state.is_announced(),
             matched: matches!(state, State::Pulling(_)),
         };
         let copy = state.is_copy();

@@ -24,7 +24,7 @@ use crate::wire::{self, Header, OfferBody, PullBody};
 
 /// How a partner's burst ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Burst {
+pub(super) enum Burst {
     /// Nothing more to send.
     Done,
     /// Its turn is over, it has more.
@@ -35,7 +35,7 @@ enum Burst {
 
 /// The message whose turn it is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Next {
+struct Next {
     send: RequestId,
     lane: Lane,
     paid: Paid,
@@ -137,7 +137,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         busy
     }
 
-    fn burst(&mut self, id: PartnerId) -> Burst {
+    pub(super) fn burst(&mut self, id: PartnerId) -> Burst {
         for turn in 0..self.core.config.burst {
             let Core {
                 partners,
@@ -145,10 +145,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 stats,
                 ..
             } = &mut self.core;
-            let Some(partner) = partners.of(id) else {
+            let Some(partner) = partners.of_mut(id) else {
                 return Burst::Done;
             };
-            let (Some(met), Some(queues)) = (partner.met(), partner.queues()) else {
+            let (Life::Met(met), Some(queues)) = (&partner.life, &mut partner.queues) else {
                 return Burst::Done;
             };
             let (Tx::Open(link) | Tx::Blocked(link)) = met.tx else {
@@ -160,10 +160,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 self.send_control(id, link)
             } else {
                 let message = Next::of(queues, ops, &met.borrows, met.reach.eager_max);
-                let stalled = message.is_none() && queues.cost > 0;
-                stats.credit_stalls += u64::from(stalled);
+                if message.is_none() && queues.cost > 0 {
+                    stats.credit_stalls += u64::from(!queues.stalled);
+                    queues.stalled = true;
+                }
                 match (message, queues.streams.is_empty()) {
-                    (None, true) if met.borrows.wanted(queues.cost) > 0 => {
+                    (None, true) if met.borrows.asks(queues.cost) => {
                         self.core.tell(id);
                         Ok(())
                     }

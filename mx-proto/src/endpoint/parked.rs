@@ -31,6 +31,14 @@ pub(super) enum Slot<W> {
     Parked(RequestId),
 }
 
+impl<W> Slot<W> {
+    /// Does it need a place?
+    #[inline]
+    pub(super) const fn is_new(&self) -> bool {
+        matches!(self, Self::New(_))
+    }
+}
+
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Makes an operation that nothing is done about: a send, or with `receives` a receive. It has no
     /// time-out. `None` when there are as many as there can be.
@@ -65,7 +73,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 bits,
                 length: len,
                 transferred: len,
-                announced: true,
                 matched: false,
             };
             self.core.end_parked(op, outcome);

@@ -98,6 +98,12 @@ impl Borrower {
         if missing > self.said { missing } else { 0 }
     }
 
+    /// Is that worth a packet of its own, as nothing else can go? If it is twice what was said before.
+    pub fn asks(&self, waiting: u32) -> bool {
+        let wanted = self.wanted(waiting);
+        wanted > 0 && wanted >= 2 * self.said
+    }
+
     /// A header that said so has left.
     #[inline]
     pub fn on_said(&mut self, wanted: u32) {

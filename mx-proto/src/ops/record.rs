@@ -367,12 +367,6 @@ impl<M> State<M> {
         }
     }
 
-    /// A send that waits for its turn.
-    #[inline]
-    pub(crate) fn is_queued(&self) -> bool {
-        matches!(self, Self::Queued { .. })
-    }
-
     /// What goes on of a send that is complete.
     #[inline]
     pub(crate) fn is_copy(&self) -> bool {

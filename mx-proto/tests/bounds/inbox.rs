@@ -35,9 +35,7 @@ fn end(stage: &mut Stage, peers: u32) {
     for peer in 0..peers {
         leave(stage, peer);
     }
-    for turn in 0..8 {
-        while stage.node.next_of(turn).is_some() {}
-    }
+    while stage.node.next_message().is_some() {}
     stage.run_with(put_in);
     assert_eq!(stage.node.inbox_stats(), InboxStats::default());
     let flow = stage.node.flow_stats();
@@ -284,7 +282,7 @@ fn whatever_peers_say_nothing_is_lost_of_what_there_is() {
                     stage.node.forget_messages(rng.below(8) as u32);
                     assert!(!stage.node.holds_messages(8));
                 }
-                3..8 => drop(stage.node.next_of(rng.below(8) as u32)),
+                3..8 => drop(stage.node.next_message()),
                 8..12 => {
                     let turn = stage.node.next_turn();
                     let message = stage.node.next_message();

@@ -161,3 +161,26 @@ fn copies_go_although_nothing_is_left_to_pay_with() {
     pair.run();
     assert_eq!(pair.a.flow_stats().copies, 0);
 }
+
+#[test]
+fn what_is_complete_goes_before_we_part_if_there_is_room_by_then() {
+    let (mut pair, b, first) = full();
+    for word in first..first + 5 {
+        assert!(sent(&mut pair, b, word, 8, SendMode::Buffered));
+    }
+    let all = 0..first + 5;
+    let buffers: Vec<_> = all.clone().map(|_| pair.shared(8)).collect();
+    for buffer in &buffers {
+        pair.b
+            .recv(bits(0), MatchMask(0), buffer.clone(), 0)
+            .unwrap();
+    }
+    // B takes everything in, and A is not polled before it parts.
+    while pair.b_works(pair::keep) {}
+    pair.a.disconnect(b);
+    pair.freeze_b = false;
+    pair.run();
+    for (word, buffer) in all.zip(buffers) {
+        assert_eq!(buffer.bytes(), vec![word as u8; 8]);
+    }
+}

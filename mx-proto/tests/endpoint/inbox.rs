@@ -99,7 +99,6 @@ fn what_is_behind_a_large_message_waits_for_it() {
         bytes: 10 + LARGE + 30_000 + 10,
         fetching: 1,
         waiting: 0,
-        drawn: LARGE_COST - 1,
     };
     assert_eq!(pair.b.inbox_stats(), stats);
     assert_eq!(tags(&mut pair), [1, 9]);
@@ -143,25 +142,7 @@ fn turns_have_one_message_each() {
     }
     pair.run_with(put_in);
     assert_eq!((pair.b.messages(), pair.b.inbox_stats().messages), (6, 6));
-    assert_eq!(pair.b.next_of(1).map(|it| check(&it)), Some((1, 10)));
-    assert_eq!(pair.b.next_of(7).map(|it| check(&it)), None);
-    assert_eq!(tags(&mut pair), [11, 20, 30, 12, 21]);
-    assert_empty(&mut pair);
-}
-
-#[test]
-fn the_owner_s_own_turn_is_in_no_rotation() {
-    let (mut pair, b, _) = begin();
-    for (turn, tag, len) in [(0, 1, 8), (0, 2, 40_000), (3, 30, 8)] {
-        send(&mut pair, b, turn, tag, len);
-    }
-    pair.run_with(put_in);
-    assert_eq!(pair.b.owner().ready, [0, 3, 0]);
-    assert_eq!((pair.b.messages(), pair.b.next_turn()), (1, Some(3)));
-    assert_eq!(tags(&mut pair), [30]);
-    assert_eq!(pair.b.next_of(0).map(|it| check(&it)), Some((0, 1)));
-    assert_eq!(pair.b.next_of(0).map(|it| check(&it)), Some((0, 2)));
-    assert!(pair.b.next_of(0).is_none());
+    assert_eq!(tags(&mut pair), [10, 20, 30, 11, 21, 12]);
     assert_empty(&mut pair);
 }
 
@@ -243,10 +224,10 @@ fn without_memory_a_message_waits_until_there_is_some() {
     send_as(&mut pair, b, 3, 3, 0, SendMode::Synchronous);
     pair.run_with(put_in);
     for _ in 0..3 {
-        assert_eq!((pair.b.messages(), pair.b.next_turn()), (1, Some(1)));
+        assert_eq!((pair.b.messages(), pair.b.next_turn()), (1, None));
         assert_eq!(next(&mut pair), None);
         let stats = pair.b.inbox_stats();
-        assert_eq!((stats.waiting, stats.fetching, stats.drawn), (2, 0, 0));
+        assert_eq!((stats.waiting, stats.fetching), (2, 0));
         // It is asked again and again.
         pair.advance(Duration::from_millis(100));
     }
@@ -256,6 +237,24 @@ fn without_memory_a_message_waits_until_there_is_some() {
     pair.advance(Duration::from_millis(20));
     // One without bytes is here at once.
     assert_eq!(tags(&mut pair), [3, 2]);
+    assert_empty(&mut pair);
+}
+
+#[test]
+fn who_has_a_message_for_which_there_is_no_memory_is_passed_by() {
+    let (mut pair, b, _) = begin();
+    for (turn, memory) in [(1, false), (2, true), (3, false), (4, true)] {
+        pair.b.owner_mut().memory = memory;
+        send(&mut pair, b, turn, turn.into(), 1_000);
+        pair.run_with(put_in);
+    }
+    pair.b.owner_mut().memory = false;
+    assert_eq!(tags(&mut pair), [2, 4]);
+    assert_eq!((pair.b.messages(), pair.b.next_turn()), (2, None));
+    pair.b.owner_mut().memory = true;
+    let mut left = tags(&mut pair);
+    left.sort_unstable();
+    assert_eq!(left, [1, 3]);
     assert_empty(&mut pair);
 }
 

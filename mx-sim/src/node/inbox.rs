@@ -1,7 +1,7 @@
 //! Taking messages out of the inbox, as a server does that asks what there is.
 //!
 //! ```text
-//!   Judge: Inbox { turn: the sender's life } --> ready ... next_message, next_of --> Book: in order, once
+//!   Judge: Inbox { turn: the sender's life } --> ready ... next_message --> Book: in order, once
 //! ```
 //!
 //! Knows nothing of: how the endpoint keeps them.
@@ -32,23 +32,8 @@ impl<P: Port<Buffer>> Node<P> {
                 break;
             }
             let turn = self.endpoint.next_turn();
-            let out_of_turn = self.rng().chance(0.1);
-            let message = if out_of_turn {
-                let lives = self.endpoint.owner().book.borrow().lives().len();
-                let turn = self.rng().index(lives) as u32 + 1;
-                let message = self.endpoint.next_of(turn);
-                assert!(message.as_ref().is_none_or(|message| message.turn == turn));
-                message
-            } else {
-                let message = self.endpoint.next_message();
-                // There may be no memory.
-                assert!(
-                    message
-                        .as_ref()
-                        .is_none_or(|message| Some(message.turn) == turn)
-                );
-                message
-            };
+            let message = self.endpoint.next_message();
+            assert_eq!(message.as_ref().map(|message| message.turn), turn);
             busy = true;
             message
                 .into_iter()

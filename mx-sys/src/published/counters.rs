@@ -165,7 +165,7 @@ table! {
         total, free, lent, drawn, copies, estates, remotes, waiting, poor, asked, messages, in_slots,
         violations, wants, granted, revoked, returned, narrowed, draws_refused, epochs
     };
-    "inbox_" InboxStats = sample.inbox, { messages, bytes, fetching, waiting, drawn };
+    "inbox_" InboxStats = sample.inbox, { messages, bytes, fetching, waiting };
     "" Gauges = sample.gauges, { partners, requests, posted_receives, unexpected_bytes, links };
     "wait_" WaitStats = sample.waits, {
         leader_sleeps, follower_sleeps, leader_kicks, follower_wakes, handovers, helper_arms,
