@@ -11,6 +11,8 @@ use std::time::Duration;
 /// and a receive of the server's that has nothing to do with them.
 fn late_answers(count: i32, len: usize) -> (Rig, usize, usize, u64) {
     let mut rig = Rig::new(31);
+    // It can be lent no more than it has.
+    rig.lend(80);
     let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
     rig.introduce(client, server);
     let other = rig.host(server).recv(client, 9_998, 10);
@@ -76,4 +78,32 @@ fn a_send_whose_receive_was_called_off_says_so_whatever_came_first() {
     assert!(refused.clone().count() > 50, "{codes:?}");
     assert_eq!(refused.count(), codes.len() - 1, "{codes:?}");
     assert_eq!(rig.peek(client).error(1), Some(0));
+}
+
+#[test]
+fn nothing_is_thrown_away_while_more_can_be_lent_or_requests_are_what_waits() {
+    for requests in [0, 200] {
+        let mut rig = Rig::new(33);
+        let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+        rig.introduce(client, server);
+        rig.host(client).fetching = false;
+        for tag in 0..100 {
+            let given_up = rig.host(client).recv(server, tag, 900);
+            rig.host(client).cancel(given_up);
+        }
+        for _ in 0..requests {
+            rig.host(server).send_unexpected(client, 1, &[0; 1500]);
+        }
+        rig.run_for(Duration::from_millis(5));
+        for tag in 0..100 {
+            rig.host(server).send(client, tag, &[tag as u8; 900]);
+            rig.run_for(Duration::from_micros(50));
+        }
+        rig.host(client).fetching = true;
+        for tag in 0..100 {
+            let again = rig.host(client).recv(server, tag, 900);
+            assert_eq!(rig.wait(client, again), 0, "{requests} requests, {tag}");
+            assert_eq!(rig.peek(client).bytes(again), [tag as u8; 900]);
+        }
+    }
 }

@@ -267,6 +267,14 @@ impl Partner {
         takes
     }
 
+    /// Is there room on its link and no credit for what waits?
+    pub(crate) fn is_stalled(&self) -> bool {
+        let (Some(met), Some(queues)) = (self.met(), self.queues()) else {
+            return false;
+        };
+        matches!(met.tx, Tx::Open(_)) && queues.has_messages() && !met.moves(queues)
+    }
+
     /// The packet of that kind that waits, if one at a time is enough of it.
     pub(crate) fn standing(&mut self, kind: Kind) -> Option<&mut Control> {
         self.queues_mut()?.standing(kind)
@@ -323,15 +331,19 @@ impl Partner {
 impl Met {
     /// Something of these could go out, or is worth a packet that says so.
     fn may_send(&self, queues: &Queues) -> bool {
-        let moves = |lane: &Lane| {
-            let any = !queues.lanes[*lane as usize].is_empty();
-            queues.has_copy(*lane) || any && self.borrows.means(1, *lane).is_some()
-        };
         queues.partial.is_some()
             || !queues.control.is_empty()
             || !queues.streams.is_empty()
-            || Lane::ALL.iter().any(moves)
-            || self.borrows.wanted(queues.cost) > 0
+            || self.moves(queues)
+            || self.borrows.asks(queues.cost)
+    }
+
+    /// A message of these could go.
+    fn moves(&self, queues: &Queues) -> bool {
+        Lane::ALL.iter().any(|lane| {
+            let any = !queues.lanes[*lane as usize].is_empty();
+            queues.has_copy(*lane) || any && self.borrows.means(1, *lane).is_some()
+        })
     }
 }
 

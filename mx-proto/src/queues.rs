@@ -217,11 +217,6 @@ impl Queues {
             && self.copies.iter().sum::<u32>() < u32::try_from(most).unwrap_or(u32::MAX)
     }
 
-    /// Do messages wait for credits?
-    pub(crate) fn is_stalled(&self) -> bool {
-        self.stalled && self.has_messages()
-    }
-
     /// Messages that wait for their turn.
     pub(crate) fn waiting(&self) -> usize {
         self.lanes.iter().map(List::len).sum()

@@ -63,7 +63,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             asked: lends.is_asked(),
             send_free: partner.met().map_or(0, |met| met.borrows.free()),
             send_waiting: partner.queues().map_or(0, Queues::waiting) as u32,
-            send_stalled: partner.queues().is_some_and(Queues::is_stalled),
+            send_stalled: partner.is_stalled(),
         })
     }
 
@@ -72,15 +72,16 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let core = &self.core;
         let partners = core.partners.ids().into_iter();
         let partners = partners.filter_map(|id| core.partners.of(id));
-        let queues = partners.filter_map(|partner| partner.queues());
-        queues.filter(|queues| queues.is_stalled()).count()
+        partners.filter(|partner| partner.is_stalled()).count()
     }
 
-    /// Does a partner's every message count, because those that nobody has received take up most of
-    /// what it may leave here? When that is used up, nothing comes from it any more.
+    /// Do messages that nobody has posted a receive for take up most of what a partner may leave here, and can
+    /// it be lent no more? When that is used up, no further ones come from it. Cost: O(n) for n such messages.
     pub fn is_crowded_by(&self, partner: PartnerId) -> bool {
-        let partner = self.core.partners.of(partner);
-        partner.is_some_and(|partner| partner.lends.is_over_quota())
+        let (count, held) = self.core.unexpected.held_of(partner);
+        let partner = self.core.partners.of(partner).filter(|_| count > 0);
+        let flow = &self.core.flow;
+        partner.is_some_and(|it| flow.is_filled(&it.lends, it.source, held))
     }
 }
 

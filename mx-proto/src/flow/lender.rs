@@ -142,12 +142,6 @@ impl Lender {
         (self.marks.0 & !Marks::TELL).count_ones()
     }
 
-    /// Messages that nobody has taken make up most of what it may leave here.
-    pub fn is_over_quota(&self) -> bool {
-        let waiting = self.waiting();
-        waiting + self.in_slots() > 0 && 4 * waiting >= 3 * self.loan()
-    }
-
     /// A message came.
     #[inline]
     pub(super) fn arrive(&mut self, paid: Paid) -> Result<(), Violation> {
@@ -300,7 +294,7 @@ mod tests {
                 assert_eq!(them.arrive(Paid::Slot(lane)), Err(Violation::NoSlot));
             }
             them.on_told(0, them.slots_taken);
-            assert!(them.in_slots() == 2 && them.is_over_quota() && !them.is_overdue(80));
+            assert!(them.in_slots() == 2 && !them.is_overdue(80));
             them.take(Paid::Slot(Lane::Unexpected));
             assert!(them.is_overdue(80));
             // Before it is told it is not free again.
@@ -313,7 +307,7 @@ mod tests {
             them.on_told(0, them.slots_taken);
             assert_eq!(u32::from(them.slots_taken.byte()), n % 16 * 0x11);
         }
-        assert!(!them.is_over_quota());
+        assert_eq!(them.in_slots(), 0);
     }
 
     #[test]

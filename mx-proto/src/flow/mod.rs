@@ -215,6 +215,13 @@ impl Flow {
         account.is_overdue(self.at_once)
     }
 
+    /// Are messages that hold so many credits most of what a remote may leave here, now that it can be lent no
+    /// more?
+    pub fn is_filled(&self, lender: &Lender, source: Source, held: u32) -> bool {
+        let more = lender.loan() < self.most && self.pool.room(source) > 0;
+        !more && 4 * held >= 3 * lender.loan()
+    }
+
     /// Ought the remote to be told even if nothing else goes there? To be asked when a message of its
     /// is kept; [`Self::taken`] says so itself.
     #[inline]

@@ -148,6 +148,15 @@ impl Unexpected {
             .count()
     }
 
+    /// How many are from `source`, and the credits that they hold.
+    pub(crate) fn held_of(&self, source: PartnerId) -> (usize, u32) {
+        let held = |(count, credits), (_, waiting): (_, &Waiting)| match waiting.paid() {
+            Paid::Credits(cost) => (count + 1, credits + cost),
+            Paid::Slot(_) => (count + 1, credits),
+        };
+        self.of(source).fold((0, 0), held)
+    }
+
     /// Puts another name on the oldest `count` whole messages from `source`.
     pub(crate) fn rename(&mut self, source: PartnerId, to: PartnerId, count: usize) {
         let theirs = self.of(source);
