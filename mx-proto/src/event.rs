@@ -142,8 +142,7 @@ pub enum Verdict {
     /// fetched first. One that is larger than anything that is fetched
     /// ([`Config::fetched_max`](crate::Config::fetched_max)) is thrown away.
     Inbox {
-        /// Among which others it has its turn: a small number. 0 is the owner's own, for messages that
-        /// it asks for with [`crate::Endpoint::next_of`].
+        /// Among which others it has its turn: a small number.
         turn: u32,
     },
 }

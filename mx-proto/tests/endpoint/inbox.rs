@@ -245,7 +245,7 @@ fn who_has_a_message_for_which_there_is_no_memory_is_passed_by() {
     let (mut pair, b, _) = begin();
     for (turn, memory) in [(1, false), (2, true), (3, false), (4, true)] {
         pair.b.owner_mut().memory = memory;
-        send(&mut pair, b, turn, turn.into(), 1_000);
+        send(&mut pair, b, turn, turn, 1_000);
         pair.run_with(put_in);
     }
     pair.b.owner_mut().memory = false;
