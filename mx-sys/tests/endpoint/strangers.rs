@@ -177,8 +177,10 @@ fn a_peer_that_is_there_is_not_replaced_by_who_claims_its_place_over_the_fabric(
         assert_eq!(victim.send_all(to_server, 2, b"still"), Status::Success);
         assert_eq!(server.receive(2, &mut [0; 5]).status, Status::Success);
     }
+    // The old one says that it is there, or its address that it has not called: whichever is heard first.
     let stats = *server.shared.lock().endpoint.stats();
-    assert_eq!((stats.intruders, stats.partners_down), (3, 0));
+    let refused = stats.intruders + stats.unproven;
+    assert_eq!((refused, stats.partners_down), (3, 0), "{stats:?}");
 }
 
 #[test]
