@@ -11,7 +11,6 @@ use mx_proto::port::{BODY_LEN_AT, LinkDown, SendError};
 use std::io::Read;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
-use std::time::Duration;
 
 /// A hand-made initiator.
 pub(super) struct Rogue {
