@@ -36,7 +36,13 @@ C_TESTS_CHECKED := $(or $(PORT),local tcp)
 
 CHECK_TARGETS   += c-check
 
-.PHONY: c-tests c-check check-asan check-valgrind
+# System calls of a wake-up, by strace.
+bench-syscalls: lib $(C_TESTS_OUT)/wakeups
+	@for port in $(filter-out rdm dgram,$(PORTS)); do \
+	    MX_PORT=$$port LD_LIBRARY_PATH=$(LIBDIR) $(C_TESTS_OUT)/wakeups; \
+	done
+
+.PHONY: bench-syscalls c-tests c-check check-asan check-valgrind
 
 # Built twice, plain and under sanitizers. $(1) directory, $(2) extra flags.
 define c_tests_rules
