@@ -259,7 +259,7 @@ impl Entry {
 
 /// Wake-ups that a link leaves unread while it carries packets: reading them costs a system call, and
 /// the kernel less than a KiB each to keep them.
-const UNREAD_MAX: u8 = 8;
+pub(super) const UNREAD_MAX: u8 = 8;
 
 impl Memory {
     /// New memory of ours, with the descriptor to hand over.
