@@ -56,6 +56,7 @@ help:
 	@echo "run         a file server and a client: FILE=... there and back; PORT=rdm"
 	@echo "bench       latency, bandwidth and rate beside their references"
 	@echo "bench-instructions   instructions of each call of the method, by callgrind"
+	@echo "bench-syscalls       system calls of a wake-up, by strace; PORT=tcp"
 	@echo "bench-mx    libmyriexpress beside the method; PORT=tcp"
 	@echo "bench-dgram the dgram port beside UDP, TCP and udp;ofi_rxd, and under loss"
 	@echo "bench-cancel, bench-recovery   what failure costs, in time; PORT=tcp"

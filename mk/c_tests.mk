@@ -20,7 +20,7 @@ C_TESTS_HOST    := host op pair pattern port wire stage leftovers memory limit f
                    secret_file codes check world
 C_TESTS_NOHOST  := codes check world
 
-C_TESTS_PLAIN   := args addresses messages order flow counters testcalls large threads cancel cancel_moments \
+C_TESTS_PLAIN   := args addresses messages order flow counters testcalls wakeups large threads cancel cancel_moments \
                    disconnect drop lifecycle process process_forks kill finalize frozen cut restart reuse mortals \
                    strangers strangers_memory strangers_credits strangers_crowds strangers_datagrams claims secret \
                    faults_results faults_hangs faults_memory shortage fabric strangers_fabric
@@ -36,7 +36,13 @@ C_TESTS_CHECKED := $(or $(PORT),local tcp)
 
 CHECK_TARGETS   += c-check
 
-.PHONY: c-tests c-check check-asan check-valgrind
+# System calls of a wake-up, by strace.
+bench-syscalls: lib $(C_TESTS_OUT)/wakeups
+	@for port in $(filter-out rdm dgram,$(PORTS)); do \
+	    MX_PORT=$$port LD_LIBRARY_PATH=$(LIBDIR) $(C_TESTS_OUT)/wakeups; \
+	done
+
+.PHONY: bench-syscalls c-tests c-check check-asan check-valgrind
 
 # Built twice, plain and under sanitizers. $(1) directory, $(2) extra flags.
 define c_tests_rules

@@ -39,6 +39,7 @@ use mx_sys::{Helper, Interest, Lingering, MonotonicClock, Progress, Shared, ling
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::io;
+use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -123,6 +124,17 @@ impl Progress for Engine {
         if let Some(method) = &mut self.method {
             method.endpoint_mut().port_mut().note_control();
         }
+    }
+
+    fn note_ready(&mut self, tokens: &[u64]) {
+        if let Some(method) = &mut self.method {
+            method.endpoint_mut().port_mut().note_ready(tokens);
+        }
+    }
+
+    fn set(&self) -> Option<(RawFd, u64)> {
+        let method = self.method.as_ref()?;
+        Some(method.endpoint().port().set())
     }
 
     fn deadline(&self) -> Option<Instant> {

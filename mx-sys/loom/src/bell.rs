@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Producer::push                           LocalPort::arm
-//!     flag.store(lap, Release)                 take_bells, sleeping.store(1, Relaxed)
+//!     flag.store(lap, Release)                 sleeping.swap(1, Relaxed)
 //!     barrier::light                           barrier::heavy
 //!     sleeping.load, swap(0) --1--> ring       flag.load(Acquire) --there--> not asleep
 //! ```
@@ -53,15 +53,13 @@ impl Link {
         self.flag.load(Ordering::Acquire) >= packet
     }
 
-    /// `Consumer::set_sleeping`, which only stores. Loom does not know that nothing comes between
-    /// what an exchange reads and what it writes, unless all are exchanges; so this is one.
+    /// `Consumer::set_sleeping`.
     fn set_sleeping(&self, sleeping: u32) {
         self.sleeping.swap(sleeping, Ordering::Relaxed);
     }
 
     /// `LocalPort::arm`. False: there is something.
     fn arm(&self, packet: u64) -> bool {
-        self.bell.silence();
         self.set_sleeping(1);
         self.barrier();
         if self.is_ready(packet) {
@@ -71,6 +69,7 @@ impl Link {
         true
     }
 
+    /// In the set, which tells of each ring once.
     fn sleep(&self) {
         let mut fds = libc_real::pollfd {
             fd: self.bell.as_raw_fd(),
@@ -79,6 +78,7 @@ impl Link {
         };
         // SAFETY: one entry, no time-out, no mask.
         unsafe { kernel::ppoll(&raw mut fds, 1, std::ptr::null(), std::ptr::null()) };
+        self.bell.silence();
     }
 }
 

@@ -36,7 +36,7 @@ use std::time::Duration;
 /// would notice, long against what a look costs.
 const TICK: Duration = Duration::from_millis(10);
 
-/// The longest tick, reached while a thread sleeps in a wait and nothing happens.
+/// The longest tick, reached while there is always a thread in a wait.
 const LONG_TICK: Duration = Duration::from_millis(160);
 
 /// How often in a row it takes the lock for packets before it lets go of the processor.
@@ -158,7 +158,7 @@ fn round<T: Progress>(
         core.waiting.helper = HelperState::Dormant;
     } else if attended || now_attention != *attention {
         // A thread that sleeps in a wait has the engine; so has one that polled during this tick.
-        *tick = match now_attention == *attention {
+        *tick = match attended {
             true => (*tick * 2).min(LONG_TICK),
             false => TICK,
         };

@@ -32,6 +32,7 @@ mod spin;
 mod wait;
 
 pub use helper::Helper;
+pub use sleep::BELL;
 
 use crate::eventfd::EventFd;
 use crate::fork::ForkMark;
@@ -43,6 +44,7 @@ use std::fmt;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -77,6 +79,19 @@ pub trait Progress {
 
     /// The control descriptor is readable: the next [`Progress::progress`] must see to it.
     fn note_control(&mut self);
+
+    /// Who slept in [`Progress::set`] was told these tokens and nothing else: the next
+    /// [`Progress::progress`] need not ask the kernel. Comes after [`Progress::disarm`]. Without
+    /// it that looks everywhere.
+    fn note_ready(&mut self, tokens: &[u64]) {
+        let _ = tokens;
+    }
+
+    /// An epoll instance with everything in it that wakes a sleeper, what the control descriptor
+    /// stands for too; and a number that no other one of this process has had.
+    fn set(&self) -> Option<(RawFd, u64)> {
+        None
+    }
 
     /// When [`Progress::progress`] wants to be called although nothing arrives.
     fn deadline(&self) -> Option<Instant>;
@@ -150,6 +165,8 @@ pub struct Shared<T> {
 struct Bells {
     leader: EventFd,
     helper: EventFd,
+    /// The number of the set that the leader's is in.
+    joined: AtomicU64,
 }
 
 impl Bells {
@@ -157,7 +174,19 @@ impl Bells {
         Ok(Arc::new(Self {
             leader: EventFd::new()?,
             helper: EventFd::new()?,
+            joined: AtomicU64::new(0),
         }))
+    }
+
+    /// The set to sleep in, once the leader's bell is in it. Called with the lock held.
+    fn join(&self, (set, number): (RawFd, u64)) -> Option<RawFd> {
+        if self.joined.load(Ordering::Relaxed) != number {
+            if !sleep::join(set, &self.leader) {
+                return None;
+            }
+            self.joined.store(number, Ordering::Relaxed);
+        }
+        Some(set)
     }
 }
 

@@ -4,6 +4,8 @@
 //!   control --.
 //!   data    --+--> ppoll(.., until) --> which of them are readable
 //!   bell    --'
+//!
+//!   a set that all of them are in ---> epoll_pwait2(.., until) --> tokens of those that are
 //! ```
 //!
 //! Knows nothing of: who sleeps and why.
@@ -11,7 +13,8 @@
 use crate::clock::MonotonicClock;
 use crate::eventfd::EventFd;
 use mx_proto::{Clock, Instant};
-use std::os::fd::AsRawFd;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 
 /// What ended a sleep. All false: the time was up, or a signal came.
@@ -21,6 +24,72 @@ pub(super) struct Woken {
     pub(super) data: bool,
     pub(super) bell: bool,
 }
+
+/// What a set of descriptors told whoever slept in it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    tokens: [u64; AT_ONCE],
+    len: usize,
+}
+
+impl Told {
+    /// What is readable. Empty: the time was up, or a signal came.
+    pub(super) fn tokens(&self) -> &[u64] {
+        self.tokens.get(..self.len).unwrap_or(&[])
+    }
+}
+
+/// Sleeps until something in `set`, an epoll instance, is readable or `until` has come. `bell` is in
+/// it as [`BELL`]; when it rang it is silenced. `None`: the kernel has no such call (before Linux 5.11).
+pub(super) fn sleep_in(set: RawFd, bell: &EventFd, until: Option<Instant>) -> Option<Told> {
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; AT_ONCE];
+    let span = until.map(span_until);
+    let span = span.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let no_mask = ptr::null::<libc::sigset_t>();
+    // SAFETY: `events` is writable for AT_ONCE entries, `span` is null or points to a time that
+    // outlives the call, and the signal mask stays as it is.
+    let count = unsafe {
+        libc::syscall(
+            libc::SYS_epoll_pwait2,
+            set,
+            events.as_mut_ptr(),
+            AT_ONCE as i32,
+            span,
+            no_mask,
+            0usize,
+        )
+    };
+    if count < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
+        return None;
+    }
+    let len = usize::try_from(count).unwrap_or(0);
+    let told = Told {
+        tokens: events.map(|event| event.u64),
+        len,
+    };
+    if told.tokens().contains(&BELL) {
+        bell.silence();
+    }
+    Some(told)
+}
+
+/// Puts `bell` into `set`. False: the kernel has no memory for that, or `set` is no epoll instance.
+pub(super) fn join(set: RawFd, bell: &EventFd) -> bool {
+    let mut event = libc::epoll_event {
+        events: libc::EPOLLIN as u32,
+        u64: BELL,
+    };
+    // SAFETY: `event` outlives the call.
+    let code =
+        unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, bell.as_raw_fd(), &raw mut event) };
+    code == 0
+}
+
+/// The token of the bell in a set. Whoever puts other things in gives them others.
+pub const BELL: u64 = u64::MAX;
+
+/// Tokens told at once; what else is readable is told the next time.
+const AT_ONCE: usize = 32;
 
 /// Sleeps until one of the descriptors is readable or `until` has come. A bell that rang is
 /// silenced.
@@ -37,14 +106,7 @@ pub(super) fn sleep(
         revents: 0,
     };
     let mut fds = [entry(control), entry(data), entry(Some(bell.as_raw_fd()))];
-    let span = until.map(|until| {
-        let left = until.since(MonotonicClock.now());
-        libc::timespec {
-            // A time-out longer than the kernel's clock can count is as good as the longest.
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(left.subsec_nanos()),
-        }
-    });
+    let span = until.map(span_until);
     let span = span.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: `fds` are three entries valid for writing, `span` is null or points to a time that
     // outlives the call, and the signal mask stays as it is.
@@ -68,4 +130,13 @@ pub(super) fn sleep(
         bell.silence();
     }
     woken
+}
+
+fn span_until(until: Instant) -> libc::timespec {
+    let left = until.since(MonotonicClock.now());
+    libc::timespec {
+        // A time-out longer than the kernel's clock can count is as good as the longest.
+        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(left.subsec_nanos()),
+    }
 }

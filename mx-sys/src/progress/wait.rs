@@ -19,7 +19,7 @@
 //!
 //! Owns: the list of followers and the states of leader and helper.
 
-use super::sleep::sleep;
+use super::sleep::{sleep, sleep_in};
 use super::spin::Spin;
 use super::{Bells, Core, EVERYTHING, Held, Interest, Progress, Shared, WaitStats};
 use crate::clock::MonotonicClock;
@@ -377,17 +377,23 @@ impl<T: Progress> Shared<T> {
             return core;
         };
         let nap = core.sleep_for(interest, until);
+        let set = core.value.set().and_then(|set| bells.join(set));
         core.waiting.leader = Some(nap);
         core.waiting.stats.leader_sleeps += 1;
         core.rest();
         drop(core);
-        let woken = sleep(nap.fds.control, nap.fds.data, &bells.leader, nap.until);
+        let told = set.and_then(|set| sleep_in(set, &bells.leader, nap.until));
+        let control = told.is_none()
+            && sleep(nap.fds.control, nap.fds.data, &bells.leader, nap.until).control;
         drop(bells);
         let mut core = self.acquire();
         core.waiting.leader = None;
         core.value.disarm();
-        if woken.control {
+        if control {
             core.value.note_control();
+        }
+        if let Some(told) = &told {
+            core.value.note_ready(told.tokens());
         }
         core
     }

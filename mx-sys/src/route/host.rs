@@ -7,7 +7,8 @@
 //!     elsewhere           ------> rdm, if that is open --Elsewhere--> tcp
 //!     asked for, or all   ------> dgram                --Elsewhere--> tcp
 //!
-//!   control nest {local, tcp}    data nest {loopback, local, tcp, dgram, rdm's while it is armed}
+//!   control nest {local, tcp}    data nest {control, loopback, local's links, tcp, dgram, rdm's while
+//!                                           it is armed}
 //!   a link's name says whose it is (`owner`)
 //! ```
 //!
@@ -49,6 +50,8 @@ use mx_proto::port::{
 };
 use mx_proto::secret::{Binding, Secret};
 use mx_proto::{Clock, Config, Identity, Instant, Key, LinkId, Memory, Route, Target};
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -68,6 +71,7 @@ const MEMBER_LOCAL: u8 = 0;
 const MEMBER_TCP: u8 = 1;
 const MEMBER_LOOPBACK: u8 = 2;
 const MEMBER_DGRAM: u8 = 3;
+const MEMBER_CONTROL: u8 = 4;
 
 /// Every so many polls look at everything, and not only at links through shared memory that were active
 /// lately: at other ports, which cost system calls, and what is quiet. Where there are no such links every
@@ -98,6 +102,8 @@ pub struct HostPorts<R = RdmPort> {
     rdm_quiet: bool,
     /// The next poll looks at the control descriptors.
     look: bool,
+    /// The kernel has just told what there is: the next poll does not ask.
+    told: bool,
     /// Polls so far. Whoever sleeps begins with one that is a round.
     turn: u32,
     next_look: Instant,
@@ -108,7 +114,12 @@ pub struct HostPorts<R = RdmPort> {
     touched: bool,
     control: Nest,
     data: Nest,
+    /// No other data nest of this process has it.
+    number: u64,
 }
+
+/// Data nests so far.
+static NESTS: AtomicU64 = AtomicU64::new(0);
 
 /// The port over libfabric.
 pub(super) struct Rdm<R> {
@@ -166,14 +177,19 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         mut dgram: Dgram,
     ) -> io::Result<Self> {
         let loopback = LoopbackPort::new()?;
-        let (control, data) = (Nest::new()?, Nest::new()?);
+        let control = Nest::new()?;
+        let data = match &local {
+            Some(local) => Nest::of(local.data())?,
+            None => Nest::new()?,
+        };
         let add = |member, fds: WakeDescriptors| {
             control.add(member, fds.control)?;
             data.add(member, fds.data)
         };
         if let Some(local) = &local {
-            add(MEMBER_LOCAL, local.descriptors())?;
+            control.add(MEMBER_LOCAL, local.descriptors().control)?;
         }
+        data.add(MEMBER_CONTROL, Some(control.raw()))?;
         // The descriptors are the same whatever memory the port works with.
         add(MEMBER_TCP, Port::<Vec<u8>>::descriptors(&tcp))?;
         add(MEMBER_LOOPBACK, Port::<Vec<u8>>::descriptors(&loopback))?;
@@ -196,6 +212,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             tcp_quiet: true,
             rdm_quiet: true,
             look: true,
+            told: false,
             turn: 0,
             next_look: Instant(0),
             look_every: LOOK_EVERY.0,
@@ -203,6 +220,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             touched: false,
             control,
             data,
+            number: NESTS.fetch_add(1, Ordering::Relaxed) + 1,
         })
     }
 
@@ -232,6 +250,35 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     /// The control descriptor is readable: the next poll sees to it.
     pub fn note_control(&mut self) {
         self.look = true;
+    }
+
+    /// Who slept in the data nest was told these tokens, and nothing else: the next poll need not ask.
+    pub fn note_ready(&mut self, tokens: &[u64]) {
+        if tokens.is_empty() {
+            // The time was up: something is due.
+            return;
+        }
+        let mut tcp = false;
+        for token in tokens {
+            match (Nest::member(*token), &mut self.local) {
+                (Some(MEMBER_CONTROL), _) => self.look = true,
+                (Some(member), _) => tcp |= member == MEMBER_TCP,
+                (None, Some(local)) => {
+                    local.note_bell(*token);
+                }
+                (None, None) => {}
+            }
+        }
+        self.told = true;
+        self.tcp.note_told(tcp);
+        if let Some(local) = &mut self.local {
+            local.note_told();
+        }
+    }
+
+    /// The data nest, which is an epoll instance, and its number.
+    pub fn set(&self) -> (RawFd, u64) {
+        (self.data.raw(), self.number)
     }
 
     /// How many polls there have been; a little more, as some numbers are left out.
@@ -735,7 +782,8 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     #[inline(never)]
     fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
         let round = self.turn % ROUND == 0;
-        if self.look || (round && (self.tcp_quiet || self.local_quiet)) {
+        let told = std::mem::take(&mut self.told);
+        if self.look || (round && !told && (self.tcp_quiet || self.local_quiet)) {
             self.look_around(clock);
         }
         let mut any = false;

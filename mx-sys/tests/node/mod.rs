@@ -22,6 +22,7 @@ use mx_sys::{
     UserMemory,
 };
 use std::collections::VecDeque;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,6 +76,14 @@ impl Progress for Engine {
 
     fn note_control(&mut self) {
         self.endpoint.port_mut().note_control();
+    }
+
+    fn note_ready(&mut self, tokens: &[u64]) {
+        self.endpoint.port_mut().note_ready(tokens);
+    }
+
+    fn set(&self) -> Option<(RawFd, u64)> {
+        Some(self.endpoint.port().set())
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -16,6 +16,7 @@ use mx_proto::port::WakeDescriptors;
 use mx_sys::progress::WaitStats;
 use mx_sys::published::{PortView, Publisher, Sample, values};
 use mx_sys::{HostPorts, Interest, MonotonicClock, Progress};
+use std::os::fd::RawFd;
 
 /// The engine on a real machine.
 pub(super) type HostEngine = Engine<HostPorts, MonotonicClock>;
@@ -167,6 +168,17 @@ impl Progress for Slot {
         if let Some(engine) = self.any_engine() {
             engine.endpoint_mut().port_mut().note_control();
         }
+    }
+
+    fn note_ready(&mut self, tokens: &[u64]) {
+        if let Some(engine) = self.any_engine() {
+            engine.endpoint_mut().port_mut().note_ready(tokens);
+        }
+    }
+
+    fn set(&self) -> Option<(RawFd, u64)> {
+        let open = self.open.as_ref()?;
+        Some(open.engine.endpoint().port().set())
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -6,13 +6,18 @@
 //!         <-- member 2 (a bell)
 //! ```
 //!
+//! The data nest is the local port's own set, so that who sleeps in it is told which link rang.
+//!
 //! Owns: the outer descriptor. The members' are borrowed; whoever closes one leaves the nest.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Members a nest can have.
-const MEMBERS: usize = 4;
+const MEMBERS: usize = 5;
+
+/// The token of member 0. Below it, as far as their indices go, are the local port's links.
+const FIRST_TOKEN: u64 = 1 << 29;
 
 /// The outer descriptor.
 #[derive(Debug)]
@@ -45,7 +50,7 @@ impl Nest {
         let Some(fd) = fd else { return Ok(()) };
         let mut event = libc::epoll_event {
             events: libc::EPOLLIN as u32,
-            u64: member.into(),
+            u64: FIRST_TOKEN + u64::from(member),
         };
         // SAFETY: `event` is valid for reading.
         let code = unsafe {
@@ -82,7 +87,16 @@ impl Nest {
         events
             .iter()
             .take(count)
-            .fold(0, |bits, event| bits | 1 << (event.u64 & 7))
+            .filter_map(|event| Self::member(event.u64))
+            .fold(0, |bits, member| bits | 1 << member)
+    }
+
+    /// Which member has this token.
+    pub(super) fn member(token: u64) -> Option<u8> {
+        let member = token.checked_sub(FIRST_TOKEN)?;
+        u8::try_from(member)
+            .ok()
+            .filter(|member| usize::from(*member) < MEMBERS)
     }
 
     /// What to sleep on.

@@ -75,6 +75,21 @@ impl LocalPort {
         any | self.bury(sink)
     }
 
+    /// A link's bell has rung, or its peer has said something, as the data set has told. False: the
+    /// token is no link's.
+    pub fn note_bell(&mut self, token: u64) -> bool {
+        let id = LinkId::from_word(token);
+        let Some(entry) = self.links.get_mut(id) else {
+            return false;
+        };
+        // A wake-up stays unread for now.
+        if !entry.is_bell() {
+            self.hear(id);
+        }
+        self.attend(id);
+        true
+    }
+
     /// Takes in wake-ups and makes those links hot. Returns true when there were any; the caller
     /// then looks at the rings.
     pub(super) fn take_bells(&mut self) -> bool {
@@ -82,11 +97,8 @@ impl LocalPort {
         // Bounded: peers that ring without end must not hold us here.
         for _ in 0..=self.links.len() / BATCH {
             let ready = self.data.ready();
-            any |= !ready.is_empty();
             for token in &ready {
-                let id = LinkId::from_word(*token);
-                self.hear(id);
-                self.attend(id);
+                any |= self.note_bell(*token);
             }
             if ready.len() < BATCH {
                 break;
@@ -434,8 +446,7 @@ impl LocalPort {
         if let Some(socket) = &entry.socket {
             self.control
                 .modify(socket.raw(), id.to_word(), Interest::HangUp)?;
-            self.data
-                .add(socket.raw(), id.to_word(), Interest::Readable)?;
+            self.data.add(socket.raw(), id.to_word(), Interest::Bell)?;
         }
         if let State::Up(_) = entry.state {
             self.go_hot(id);

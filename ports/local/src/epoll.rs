@@ -9,13 +9,15 @@
 //! Knows nothing of: what the tokens stand for.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// What to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Interest {
     /// Something to read, or the end.
     Readable,
+    /// Something new to read, once.
+    Bell,
     /// The end only.
     HangUp,
     /// Nothing, for the time being.
@@ -70,6 +72,11 @@ impl Epoll {
             .collect()
     }
 
+    /// For a second handle.
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
     /// For sleeping on.
     pub(super) fn raw(&self) -> RawFd {
         self.0.as_raw_fd()
@@ -78,6 +85,7 @@ impl Epoll {
     fn control(&self, what: i32, fd: RawFd, token: u64, interest: Interest) -> io::Result<()> {
         let events = match interest {
             Interest::Readable => libc::EPOLLIN | libc::EPOLLRDHUP,
+            Interest::Bell => libc::EPOLLIN | libc::EPOLLET,
             Interest::HangUp => libc::EPOLLRDHUP,
             Interest::Nothing => 0,
         };

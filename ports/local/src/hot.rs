@@ -22,10 +22,6 @@ impl LocalPort {
         if self.control_wanted {
             return false;
         }
-        self.take_bells();
-        if self.control_wanted {
-            return false;
-        }
         self.set_hot_asleep(true);
         barrier::heavy();
         for at in 0..self.hot.len() {
@@ -196,7 +192,7 @@ impl LocalPort {
             entry.cold = false;
             // While we sleep it goes on ringing.
             if !self.armed {
-                link.consumer.set_sleeping(false);
+                entry.unread += u8::from(link.consumer.set_sleeping(false));
             }
             self.cold -= 1;
             self.make_hot(id);

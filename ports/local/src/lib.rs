@@ -59,6 +59,7 @@ use ring::PushError;
 use socket::{Name, Socket};
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use table::Table;
 
@@ -106,6 +107,8 @@ pub struct LocalPort {
     control_wanted: bool,
     /// The first poll that finds nothing looks at all descriptors: we have slept.
     slept: bool,
+    /// The next poll need not look at bells: the kernel has just told who rang.
+    told: bool,
     armed: bool,
     /// The process that opened the port.
     owner: u32,
@@ -212,6 +215,7 @@ impl LocalPort {
             accept_again: None,
             control_wanted: false,
             slept: false,
+            told: false,
             armed: false,
             owner: std::process::id(),
             stats: LocalStats::default(),
@@ -245,6 +249,18 @@ impl LocalPort {
     /// Makes the next poll look at the control descriptor; for whoever slept on it.
     pub fn note_control(&mut self) {
         self.control_wanted = true;
+    }
+
+    /// Who slept on the data descriptor was told which bells rang ([`LocalPort::note_bell`]); the next
+    /// poll need not look.
+    pub fn note_told(&mut self) {
+        (self.slept, self.told) = (false, true);
+    }
+
+    /// The epoll instance behind the data descriptor. Its tokens are the names of links; others may put
+    /// in what has tokens that name none.
+    pub fn data(&self) -> BorrowedFd<'_> {
+        self.data.as_fd()
     }
 
     /// Numbers about the port's life.
@@ -341,7 +357,8 @@ impl LocalPort {
         } else {
             LISTEN_EVERY_EMPTY
         };
-        if self.cold != 0 && turn % listen_every == 0 && self.take_bells() {
+        let told = std::mem::take(&mut self.told);
+        if self.cold != 0 && !told && turn % listen_every == 0 && self.take_bells() {
             any = true;
             self.poll_hot(budget, sink, false);
         }

@@ -46,6 +46,11 @@ pub(super) struct Entry {
     pub(super) bye: bool,
     /// It is in the list of links that are about to go down.
     pub(super) doomed: bool,
+    /// Wake-ups that have come and not been read. Each is for once that we said we slept, so the socket
+    /// never comes to be full of them.
+    pub(super) unread: u8,
+    /// How often the kernel has told of something new to read since.
+    pub(super) told: u8,
     /// It is past the handshake and no poll looks at it: its bells and messages are listened to.
     pub(super) cold: bool,
     /// What the peer said about itself.
@@ -133,6 +138,8 @@ impl Entry {
             blocked: false,
             bye: false,
             doomed: false,
+            unread: 0,
+            told: 0,
             cold: false,
             peer: Traits::default(),
             side: u8::from(!ours),
@@ -157,12 +164,36 @@ impl Entry {
 
     /// Prepares for sleeping, or takes that back. A barrier and [`Entry::wants_poll`] follow.
     pub(super) fn set_asleep(&mut self, asleep: bool) {
-        let blocked = self.blocked;
-        if let Some(link) = self.up() {
-            link.consumer.set_sleeping(asleep);
-            if blocked {
-                link.producer.set_waiting(asleep);
-            }
+        let State::Up(link) = &mut self.state else {
+            return;
+        };
+        self.unread += u8::from(link.consumer.set_sleeping(asleep));
+        if self.blocked {
+            self.unread += u8::from(link.producer.set_waiting(asleep));
+        }
+        if asleep && self.unread >= UNREAD_MAX {
+            self.silence();
+        }
+    }
+
+    /// There is something new to read. True: it is a wake-up and nothing else, as it comes from a peer
+    /// that has seen that we sleep.
+    pub(super) fn is_bell(&mut self) -> bool {
+        let State::Up(link) = &mut self.state else {
+            return false;
+        };
+        self.unread += u8::from(link.consumer.is_rung()) + u8::from(link.producer.is_rung());
+        self.told = self.told.saturating_add(1);
+        self.told <= self.unread
+    }
+
+    /// Takes in what the peer has rung.
+    pub(super) fn silence(&mut self) {
+        self.told = 0;
+        if std::mem::take(&mut self.unread) != 0
+            && let Some(socket) = &self.socket
+        {
+            socket.silence();
         }
     }
 
@@ -225,6 +256,10 @@ impl Entry {
         }
     }
 }
+
+/// Wake-ups that a link leaves unread while it carries packets: reading them costs a system call, and
+/// the kernel less than a KiB each to keep them.
+pub(super) const UNREAD_MAX: u8 = 8;
 
 impl Memory {
     /// New memory of ours, with the descriptor to hand over.

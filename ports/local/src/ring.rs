@@ -59,6 +59,8 @@ pub(super) struct Producer {
     data_tail: u64,
     /// Takes nothing for now. `cell_tail` is then as if all cells were full.
     held: bool,
+    /// What [`Producer::set_waiting`] said last.
+    waiting: bool,
 }
 
 impl Producer {
@@ -82,6 +84,7 @@ impl Producer {
             cell_tail: 0,
             data_tail: 0,
             held: false,
+            waiting: false,
         }
     }
 
@@ -140,10 +143,19 @@ impl Producer {
         )
     }
 
-    /// Asks the consumer to wake us when it gives space back, or withdraws that.
+    /// Asks the consumer to wake us when it gives space back, or withdraws that. True: it has rung
+    /// meanwhile, or is about to.
     /// A [`barrier::heavy`] and a look at [`Producer::has_room`] follow before sleeping.
-    pub(super) fn set_waiting(&self, waiting: bool) {
-        self.ring.waiting().store(waiting.into(), Ordering::Relaxed);
+    pub(super) fn set_waiting(&mut self, waiting: bool) -> bool {
+        let taken = self.ring.waiting().swap(waiting.into(), Ordering::Relaxed) == 0;
+        std::mem::replace(&mut self.waiting, waiting) && taken
+    }
+
+    /// The consumer has rung since [`Producer::set_waiting`], or is about to. Says so once.
+    pub(super) fn is_rung(&mut self) -> bool {
+        let rung = self.waiting && self.ring.waiting().load(Ordering::Relaxed) == 0;
+        self.waiting &= !rung;
+        rung
     }
 
     /// Takes nothing, as if the ring were full.
@@ -221,6 +233,8 @@ pub(super) struct Consumer {
     data_published: u64,
     /// The producer is told nothing for now.
     held: bool,
+    /// What [`Consumer::set_sleeping`] said last.
+    sleeping: bool,
 }
 
 /// What lies in the next cell.
@@ -253,6 +267,7 @@ impl Consumer {
             published: 0,
             data_published: 0,
             held: false,
+            sleeping: false,
         }
     }
 
@@ -335,11 +350,21 @@ impl Consumer {
     }
 
     /// Says whether we sleep. After `true` come a [`barrier::heavy`] and a look at
-    /// [`Consumer::is_ready`] before sleeping.
-    pub(super) fn set_sleeping(&self, sleeping: bool) {
-        self.ring
+    /// [`Consumer::is_ready`] before sleeping. True: the producer has rung meanwhile, or is about to.
+    pub(super) fn set_sleeping(&mut self, sleeping: bool) -> bool {
+        let taken = self
+            .ring
             .sleeping()
-            .store(sleeping.into(), Ordering::Relaxed);
+            .swap(sleeping.into(), Ordering::Relaxed)
+            == 0;
+        std::mem::replace(&mut self.sleeping, sleeping) && taken
+    }
+
+    /// The producer has rung since [`Consumer::set_sleeping`], or is about to. Says so once.
+    pub(super) fn is_rung(&mut self) -> bool {
+        let rung = self.sleeping && !self.is_sleeping();
+        self.sleeping &= !rung;
+        rung
     }
 
     /// True while the producer has not taken up what [`Consumer::set_sleeping`] said.

@@ -129,6 +129,8 @@ impl LocalPort {
                 continue;
             }
             self.chill(*id);
+            // Sleeping, it leaves nothing in the kernel.
+            self.hear(*id);
             if let Some(entry) = self.links.get_mut(*id)
                 && let State::Up(link) = &mut entry.state
             {
@@ -153,15 +155,9 @@ impl LocalPort {
         match &entry.state {
             State::Up(link) => match link.rest() {
                 Rest::Awake => self.warm(id),
-                Rest::AskedByThem { even } => {
-                    let fit = even && !link.failed && entry.socket.is_some();
-                    if fit && link.agree() {
-                        ring_bell(&entry.socket);
-                        self.fall_asleep(id);
-                    } else {
-                        link.refuse();
-                        self.warm(id);
-                    }
+                Rest::AskedByThem { .. } => {
+                    self.hear(id);
+                    self.answer(id);
                 }
                 Rest::AskedByUs | Rest::Asleep => self.fail(id),
             },
@@ -179,6 +175,27 @@ impl LocalPort {
                 }
             },
             _ => {}
+        }
+    }
+
+    /// Agrees to the peer's question, or refuses.
+    fn answer(&mut self, id: LinkId) {
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
+        let State::Up(link) = &entry.state else {
+            return;
+        };
+        let Rest::AskedByThem { even } = link.rest() else {
+            return self.warm(id);
+        };
+        let fit = even && !link.failed && entry.socket.is_some();
+        if fit && link.agree() {
+            ring_bell(&entry.socket);
+            self.fall_asleep(id);
+        } else {
+            link.refuse();
+            self.warm(id);
         }
     }
 

@@ -137,6 +137,31 @@ impl Socket {
         unsafe { libc::send(self.raw(), c"!".as_ptr().cast(), 1, flags) };
     }
 
+    /// Throws away what has come, which are wake-ups.
+    pub(super) fn silence(&self) {
+        let mut byte = 0u8;
+        let mut iov = libc::iovec {
+            iov_base: (&raw mut byte).cast(),
+            iov_len: 1,
+        };
+        // SAFETY: `mmsghdr` is plain integers and pointers, for which all zeroes is a value.
+        let mut headers: [libc::mmsghdr; SILENCED] = unsafe { std::mem::zeroed() };
+        for header in &mut headers {
+            header.msg_hdr.msg_iov = &raw mut iov;
+            header.msg_hdr.msg_iovlen = 1;
+        }
+        // SAFETY: the headers point to `iov` and that to `byte`, which live until here.
+        unsafe {
+            libc::recvmmsg(
+                self.raw(),
+                headers.as_mut_ptr(),
+                SILENCED as u32,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+            )
+        };
+    }
+
     /// Hangs up, also when a child process has inherited the socket.
     pub(super) fn shut_down(&self) {
         // SAFETY: plain system call on a descriptor we own.
@@ -292,6 +317,9 @@ impl Control {
         Self([MaybeUninit::zeroed(); 64])
     }
 }
+
+/// Wake-ups thrown away in one go.
+const SILENCED: usize = 32;
 
 fn control_len(fds: usize) -> usize {
     // SAFETY: arithmetic only.

@@ -18,6 +18,7 @@
 //! Owns: who gets memory next.
 //! Knows nothing of: handshakes of new links, when links sleep.
 
+use super::epoll::Interest;
 use super::handshake::{MESSAGE_LEN, Wake, Word};
 use super::layout::Geometry;
 use super::link::{Link, Memory, State};
@@ -178,6 +179,9 @@ impl LocalPort {
 
     /// Takes in what the peer of a link that is past the handshake has said.
     pub(super) fn hear(&mut self, id: LinkId) {
+        if let Some(entry) = self.links.get_mut(id) {
+            (entry.unread, entry.told) = (0, 0);
+        }
         // Bounded: a peer that writes as fast as we read must not hold us here.
         for _ in 0..HEARD_AT_ONCE {
             let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) else {
@@ -205,6 +209,10 @@ impl LocalPort {
             if let Err(Violation) = heard {
                 return self.fail(id);
             }
+        }
+        // What is left is new again.
+        if let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) {
+            let _ = self.data.modify(socket.raw(), id.to_word(), Interest::Bell);
         }
     }
 

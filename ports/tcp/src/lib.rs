@@ -172,6 +172,12 @@ impl TcpPort {
         self.watch.control_due = true;
     }
 
+    /// Who slept on the descriptors was told about the data descriptor, or that there is nothing; the
+    /// next poll need not look. The control descriptor is as [`TcpPort::note_control`] says.
+    pub(super) fn note_told(&mut self, data: bool) {
+        self.watch.told(data);
+    }
+
     /// The address at the other end of a link.
     pub fn origin(&self, link: LinkId) -> Origin {
         let link = self.links.get(link);

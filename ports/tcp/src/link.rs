@@ -65,6 +65,9 @@ pub(super) struct Link {
     pub(super) queued: bool,
     /// It is in the list of links read on each poll.
     pub(super) hot: bool,
+    /// How often it was read since the port last slept, up to what makes it hot; and which sleep that was.
+    pub(super) reads: u8,
+    pub(super) read_after: u32,
     /// The endpoint was told that there is no room and waits for [`mx_proto::port::Sink::on_writable`].
     pub(super) waiting: bool,
     /// It waits for room, or the endpoint does.
@@ -97,6 +100,8 @@ impl Link {
             tx: Tx::default(),
             queued: false,
             hot: false,
+            reads: 0,
+            read_after: 0,
             waiting: false,
             blocked: false,
             listed: false,

@@ -37,6 +37,9 @@ const YIELD_AFTER: u32 = 64;
 /// each segment that arrives some percent slower, and taking it out and back costs a microsecond.
 const DETACH_AFTER: u32 = 64;
 
+/// A link becomes hot when it was read so often between two sleeps, and stays so while it is.
+const READS: u8 = 2;
+
 /// Most polls between two looks at the data epoll, with hot links (whose polls take longer) and
 /// without.
 const DATA_EVERY: (u32, u32) = (16, 64);
@@ -84,6 +87,8 @@ pub(super) struct Watch {
     pub(super) pending: usize,
     /// The next poll looks everywhere.
     pub(super) look: bool,
+    /// The next poll looks at the clock.
+    pub(super) alarms_due: bool,
     /// The next poll looks at `control`.
     pub(super) control_due: bool,
     hot: SmallVec<[HotLink; HOT]>,
@@ -92,6 +97,8 @@ pub(super) struct Watch {
     /// Blocked links of which the kernel said that they have room.
     roomy: Vec<LinkId>,
     round: u32,
+    /// How often it was prepared for sleeping.
+    sleeps: u32,
     /// Polls until the next look at `data`, and how many there were before it.
     countdown: u32,
     interval: u32,
@@ -104,12 +111,14 @@ impl Watch {
             data: sys::Epoll::new()?,
             pending: 0,
             look: true,
+            alarms_due: false,
             control_due: true,
             hot: SmallVec::new(),
             ready: VecDeque::new(),
             blocked: VecDeque::new(),
             roomy: Vec::new(),
             round: 0,
+            sleeps: 0,
             countdown: 0,
             interval: 1,
         })
@@ -120,6 +129,13 @@ impl Watch {
         self.ready.shrink_to(2 * self.ready.len());
         self.blocked.shrink_to(2 * self.blocked.len());
         self.roomy.shrink_to(2 * self.roomy.len());
+    }
+
+    /// Who slept on the descriptors was told about `data`, and the next poll of `control` whatever
+    /// there is: nothing else need be asked.
+    pub(super) fn told(&mut self, data: bool) {
+        (self.look, self.alarms_due) = (false, true);
+        self.countdown = if data { 0 } else { self.interval.max(1) };
     }
 
     /// The next poll reads from this link.
@@ -148,19 +164,21 @@ impl Watch {
     /// false when the kernel will not.
     pub(super) fn prepare_to_sleep(&mut self, links: &mut Table, pool: &mut Pool) -> bool {
         let data = &self.data;
+        self.sleeps = self.sleeps.wrapping_add(1);
         let mut attached = true;
         self.hot.retain(|hot| {
             let Some(link) = links.get_mut(hot.id) else {
                 return false;
             };
             link.rx.cool(pool);
-            hot.lively = 0;
+            let lively = std::mem::take(&mut hot.lively) >= READS.into();
             if !attach(data, hot, link) {
                 attached = false;
                 return true;
             }
-            // Who wakes looks everywhere, so that polls in between sleeps cost idle links nothing.
-            link.hot = hot.idle < YIELD_AFTER;
+            // Who wakes is told, so that polls in between sleeps cost idle links nothing, nor those of
+            // which each message finds a sleeper.
+            link.hot = lively && hot.idle < YIELD_AFTER;
             link.hot
         });
         if !attached {
@@ -185,6 +203,14 @@ impl Watch {
             return;
         };
         if link.hot || !matches!(link.phase, Phase::Open) {
+            return;
+        }
+        if link.read_after != self.sleeps {
+            (link.read_after, link.reads) = (self.sleeps, 0);
+        }
+        link.reads += u8::from(why == Heat::Read && link.reads < READS);
+        // Where each message finds a sleeper, the kernel tells when there is one.
+        if link.reads < READS {
             return;
         }
         let new = HotLink {
@@ -330,7 +356,8 @@ impl TcpPort {
         if self.chores {
             self.do_chores(clock.now());
         }
-        if look || self.watch.round % CLOCK_EVERY == 0 {
+        let alarms_due = std::mem::take(&mut self.watch.alarms_due);
+        if look || alarms_due || self.watch.round % CLOCK_EVERY == 0 {
             did |= self.ring_alarms(clock, sink);
         }
         if !self.fallen.is_empty() {

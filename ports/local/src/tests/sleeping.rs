@@ -1,10 +1,11 @@
 //! Wake-ups of whoever waits: none too many, none lost.
 
 use super::{Event, Node, link_up, linked, readable};
+use crate::link::UNREAD_MAX;
 use crate::socket::Received;
 use crate::{COOL_AFTER, HOT_KEPT, HOT_MAX, LISTEN_EVERY_EMPTY};
 use mx_proto::LinkId;
-use mx_proto::port::{Close, SendError};
+use mx_proto::port::{Close, LinkDown, SendError};
 
 #[test]
 fn arming_fails_while_something_is_there() {
@@ -210,4 +211,59 @@ fn bells_for_a_sleeper(clients: usize) {
             assert_eq!(server.bodies(), [b"x"]);
         }
     }
+}
+
+/// Nobody reads wake-ups: a socket full of them would not take the one that is needed.
+#[test]
+fn wake_ups_that_nobody_reads_never_keep_a_later_one_away() {
+    let (mut a, ab, mut b, ba) = linked();
+    b.settle();
+    for round in 0..2_000u32 {
+        assert!(b.port.arm());
+        a.send(ab, &round.to_le_bytes()).unwrap();
+        b.port.disarm();
+        // The packet is found without a look at the bells.
+        b.port.note_told();
+        while b.port.poll_active(8, &mut b.log) {}
+        let unread = b.port.links.get(ba).unwrap().unread;
+        assert!(unread <= 2 * UNREAD_MAX, "{unread} in round {round}");
+        assert_eq!(b.bodies(), [round.to_le_bytes()]);
+    }
+    b.port.take_bells();
+    assert!(b.port.arm());
+    assert!(!readable(b.port.descriptors().data));
+    a.send(ab, b"last").unwrap();
+    assert!(readable(b.port.descriptors().data));
+    b.port.disarm();
+    b.settle();
+    assert_eq!(b.bodies(), [b"last".to_vec()]);
+}
+
+/// Of a link that carries packets a bell is not read, and anything else at once.
+#[test]
+fn a_word_behind_unread_wake_ups_is_heard() {
+    let (mut a, ab, mut b, ba) = linked();
+    b.settle();
+    for _ in 0..3 {
+        assert!(b.port.arm());
+        a.send(ab, b"x").unwrap();
+        assert!(b.port.take_bells());
+        b.port.disarm();
+        b.settle();
+    }
+    assert_eq!(b.port.links.get(ba).unwrap().unread, 3);
+    b.take();
+    a.port
+        .links
+        .get(ab)
+        .unwrap()
+        .socket
+        .as_ref()
+        .unwrap()
+        .send(&[7; 32], None)
+        .unwrap();
+    b.port.take_bells();
+    assert_eq!(b.port.links.get(ba).unwrap().unread, 0);
+    b.settle();
+    assert_eq!(b.take(), [Event::Down(ba, LinkDown::Protocol)]);
 }
