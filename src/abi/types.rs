@@ -173,7 +173,7 @@ pub struct bmi_mx_peer_credits {
     pub size: usize,
     /// In: the peer, by any of its addresses.
     pub addr: *mut bmi_method_addr,
-    /// `BMI_MX_PEER_INIT`, `_WAIT`, `_READY` or `_DISCONNECT`.
+    /// `BMI_MX_PEER_INIT`, `_WAIT` or `_READY`.
     pub state: c_int,
     /// Credits lent to it, wherever they are.
     pub loan: u32,

@@ -106,21 +106,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let bits = bits(MessageType::IconReq, key.id(), 0);
         let word = Word::own(Role::Connect, key);
         let connect = self.endpoint.connect(target, KEY, bits, word);
-        let Some(peer) = self.peers_mut().get_mut(key) else {
-            return Ok(());
-        };
-        match connect {
-            Ok(request) => {
-                peer.refs += 1;
-                self.move_to(key, State::Wait(Wait::Connecting { request }));
-                Ok(())
-            }
-            Err(reason) => Err(Error::Connect {
-                peer: peer.name.clone(),
-                reason,
-            }
-            .into()),
-        }
+        let request = connect.map_err(|reason| {
+            let peer = self.peers().get(key).map(|peer| peer.name.clone());
+            let peer = peer.unwrap_or_default();
+            Box::new(Error::Connect { peer, reason })
+        })?;
+        self.move_to(key, State::Wait(Wait::Connecting { request }));
+        Ok(())
     }
 
     /// A transport connect is over.
@@ -142,7 +134,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     Status::Unreachable if answering => Cause::Reset,
                     status => Cause::of_connect(status),
                 };
-                self.disconnect(key, cause, answering);
+                self.disconnect(key, cause);
             }
             Some(Wait::Connecting { .. }) => self.on_reached(key, how.partner),
             Some(Wait::Answering { tx_id, .. }) => {
@@ -150,13 +142,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             _ => {}
         }
-        self.release(key);
     }
 
     /// ICON_REQ is done: says who we are.
     fn on_reached(&mut self, key: PeerKey, partner: PartnerId) {
         let Some(context) = self.endpoint.partner_context(partner) else {
-            return self.disconnect(key, Cause::Reset, false);
+            return self.disconnect(key, Cause::Reset);
         };
         let other = PeerKey::from_word(context);
         if other != key && self.peers().get(other).is_some() {
@@ -182,7 +173,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             [] => UserMemory::empty(),
             body => match MallocBuffer::copy_of(body) {
                 Some(buffer) => UserMemory::owned(buffer),
-                None => return self.disconnect(key, Cause::NoRoom, true),
+                None => return self.disconnect(key, Cause::NoRoom),
             },
         };
         let word = Word::own(Role::Handshake, key);
@@ -193,11 +184,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Ok(Posted::Complete) => {}
             Ok(Posted::Pending(_)) => {
                 if let Some(peer) = self.peers_mut().get_mut(key) {
-                    peer.refs += 1;
                     peer.handshake_waits = true;
                 }
             }
-            Err(_) => self.disconnect(key, Cause::Reset, false),
+            Err(_) => self.disconnect(key, Cause::Reset),
         }
     }
 
@@ -206,14 +196,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let Some(peer) = self.peers_mut().get_mut(key) else {
             return;
         };
-        peer.handshake_waits = false;
-        let of_now = peer.state.partner() == Some(how.partner);
-        // That the partner is gone is told as an event of its own.
-        let told = matches!(how.status, Status::Success | Status::Unreachable);
-        if of_now && !told {
-            self.disconnect(key, Cause::of_connect(how.status), true);
+        if peer.state.partner() != Some(how.partner) {
+            return;
         }
-        self.release(key);
+        peer.handshake_waits = false;
+        // That the partner is gone is told as an event of its own.
+        if !matches!(how.status, Status::Success | Status::Unreachable) {
+            self.disconnect(key, Cause::of_connect(how.status));
+        }
     }
 
     /// CONN_REQ or CONN_ACK.
@@ -307,27 +297,18 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 };
                 return self.move_to(key, State::Wait(wait));
             }
-            State::Disconnect { .. } => {
-                // It has returned sooner than its old life is over here. Only the newest counts.
-                if let Some(peer) = self.peers_mut().get_mut(key) {
-                    peer.returning = Some(note);
-                }
-                return;
-            }
             State::Ready(_) | State::Wait(Wait::Requested { .. } | Wait::Answering { .. })
                 if state.partner() != Some(partner) =>
             {
                 // Its old life is over. What it had completes before this note is looked at again.
-                self.disconnect(key, Cause::Reset, true);
+                self.disconnect(key, Cause::Reset);
                 return self.arrivals_mut().defer(note);
             }
             State::Wait(Wait::Connecting { request }) => {
                 // The other one is the shorter way.
-                if self.endpoint.cancel_unmatched(request) {
-                    self.release(key);
-                }
+                self.endpoint.cancel_unmatched(request);
             }
-            State::Init | State::Ready(_) | State::Wait(_) => {}
+            State::Init | State::Ready(_) | State::Wait(_) | State::Disconnect { .. } => {}
         }
         let target = Target {
             nic: identity.nic,
@@ -339,9 +320,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let word = Word::own(Role::Connect, key);
         match self.endpoint.connect(target, KEY, bits, word) {
             Ok(request) => {
-                if let Some(peer) = self.peers_mut().get_mut(key) {
-                    peer.refs += 1;
-                }
                 let wait = Wait::Answering {
                     request,
                     partner,
@@ -353,7 +331,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.endpoint.set_partner_context(partner, 0);
                 let why = format_args!("cannot be connected back to: {reason}");
                 self.refuse(partner, Refusal::NoRoom, why);
-                self.disconnect(key, Cause::of_start(reason), false);
+                self.disconnect(key, Cause::of_start(reason));
                 self.maybe_remove(key);
             }
         }
@@ -385,7 +363,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     Answer::Refused { answer } if answer == Refusal::NoRoom as i32 => Cause::NoRoom,
                     _ => Cause::Protocol,
                 };
-                self.disconnect(key, cause, true);
+                self.disconnect(key, cause);
             }
         }
     }
@@ -452,34 +430,29 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         };
         let (conversation, has_provisional) = (peer.conversation, peer.has_provisional);
-        let moved = peer.queued();
-        let queued = peer.take_queued(ops);
-        peer.refs = peer.refs.saturating_sub(moved);
-        self.move_to(
-            from,
-            State::Disconnect {
-                cause: Cause::Reset,
-            },
-        );
+        let parked = peer.take_parked(ops);
+        let cause = Cause::Reset;
+        self.move_to(from, State::Disconnect { cause });
         self.peers_mut().rename(from, into);
         self.endpoint.rename_messages(from.id(), into.id());
         let (host, ops) = self.endpoint.split();
         let Some(peer) = host.peers.get_mut(into) else {
             return;
         };
-        peer.refs += moved;
         peer.conversation.merge(conversation);
         if matches!(peer.state, State::Ready(_)) {
             peer.conversation.on_ready();
         }
         peer.has_provisional |= has_provisional;
-        for op in queued {
+        for op in parked {
             if let Some(word) = ops.word_mut(op) {
                 word.peer = into;
             }
             peer.enqueue(ops, op);
         }
         self.post_parked(into);
+        self.move_to(from, State::Init);
+        self.maybe_remove(from);
     }
 }
 

@@ -17,6 +17,7 @@ use super::Method;
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
 use crate::address;
 use crate::match_layout::Fields;
+use crate::peer::state::State;
 use crate::peer::table::{Inbound, Peer, PeerKey};
 use crate::peer_name::{self, PeerName};
 use libc::c_void;
@@ -128,7 +129,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             forgotten: false,
         };
         let key = peer.key;
-        if peer.state == crate::peer::state::State::Init && peer.refs == 0 {
+        if peer.state == State::Init {
             // It died meanwhile.
             if let Inbound::Known { forgotten, .. } = &mut peer.inbound {
                 *forgotten = true;

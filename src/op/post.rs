@@ -1,8 +1,8 @@
 //! The rules for accepting an operation.
 //!
 //! ```text
-//!   INIT             WAIT      READY       DISCONNECT
-//!   connect, park    park      endpoint    park
+//!   INIT             WAIT      READY
+//!   connect, park    park      endpoint
 //! ```
 //!
 //! What is parked is posted when the peer is ready, before anything else is, so nothing overtakes. What
@@ -76,38 +76,30 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let State::Ready(Ready { partner, tx_id }) = peer.state else {
             return self.queue(key, post, id);
         };
-        peer.refs += 1;
         let bits = bits(post.kind.message_type(), tx_id, post.tag as u32);
         let (word, memory) = (Word::new(post, key), post.take_memory());
         let mode = post.kind.send_mode();
         match self.endpoint.send(partner, bits, memory, word, mode) {
-            Ok(mx::Posted::Complete) => {
-                self.unrefer(key);
-                Ok(Posted::Complete { size })
-            }
+            Ok(mx::Posted::Complete) => Ok(Posted::Complete { size }),
             Ok(mx::Posted::Pending(op)) => {
                 *id = self.id(op);
                 self.limit_posted(post.kind, op);
                 Ok(Posted::Pending)
             }
             Err(mx::PostError::UnknownPartner) => {
-                self.unrefer(key);
                 let peer = self.peers().get(key);
                 let name = peer.map_or_else(String::new, |peer| peer.name.clone());
-                self.disconnect(key, Cause::Reset, false);
+                self.disconnect(key, Cause::Reset);
                 self.drain();
                 Err(Error::PeerReset(name).into())
             }
-            Err(error) => {
-                self.unrefer(key);
-                Err(match error {
-                    mx::PostError::TooMany => no_memory("an operation", BLOCK),
-                    _ => Box::new(Error::MessageTooLarge {
-                        size,
-                        limit: i64::from(u32::MAX),
-                    }),
-                })
-            }
+            Err(error) => Err(match error {
+                mx::PostError::TooMany => no_memory("an operation", BLOCK),
+                _ => Box::new(Error::MessageTooLarge {
+                    size,
+                    limit: i64::from(u32::MAX),
+                }),
+            }),
         }
     }
 
@@ -132,7 +124,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return self.queue(key, post, id);
         };
         let cut = peer.conversation == Conversation::Cut;
-        peer.refs += 1;
         let word = Word::new(post, key);
         match (self.endpoint).recv_from(partner, bits, MATCH, post.take_memory(), word) {
             Ok(Received::Pending(op)) => {
@@ -144,7 +135,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 Ok(Posted::Pending)
             }
             Ok(Received::Complete(how)) => {
-                self.unrefer(key);
                 let size = i64::from(how.transferred);
                 match code_of(how.status) {
                     0 => Ok(Posted::Complete { size }),
@@ -154,18 +144,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             Err(mx::PostError::UnknownPartner) => {
                 // It has gone, and the method has not looked at that yet.
-                self.unrefer(key);
                 let why = self.endpoint.owner().lost(partner);
                 let cause = why.map_or(Cause::Reset, Cause::of_down);
                 self.end_at_once(key, post, (cause.code(), 0), id)
             }
-            Err(mx::PostError::TooMany) => {
-                self.unrefer(key);
-                Err(no_memory("an operation", BLOCK))
-            }
+            Err(mx::PostError::TooMany) => Err(no_memory("an operation", BLOCK)),
             Err(_) => {
                 debug_assert!(false, "our mask covers our bits");
-                self.unrefer(key);
                 Err(Error::Transfer(mx::Status::Aborted).into())
             }
         }
@@ -237,7 +222,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return Err(no_memory("an operation", BLOCK));
         };
         *id = self.id(op);
-        self.refer(key);
         Ok(op)
     }
 
@@ -245,22 +229,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline]
     fn id(&self, op: RequestId) -> i64 {
         self.endpoint.ops().places().id(op.index())
-    }
-
-    /// A peer has one more operation: to be said before the endpoint has it, which may end it at once.
-    #[inline]
-    fn refer(&mut self, key: PeerKey) {
-        if let Some(peer) = self.peers_mut().get_mut(key) {
-            peer.refs += 1;
-        }
-    }
-
-    /// It has come to none.
-    #[inline]
-    fn unrefer(&mut self, key: PeerKey) {
-        if let Some(peer) = self.peers_mut().get_mut(key) {
-            peer.refs -= 1;
-        }
     }
 }
 

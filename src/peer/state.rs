@@ -7,7 +7,7 @@
 //!    |   `-- CONN_REQ -------> Answering -------- ICON_ACK done ------>|
 //!    |                         |                                       |
 //!    |                         v  failure, time-out, refusal           v  peer gone, dropped,
-//!    `---- last ref ------- DISCONNECT <-------------------------------'  CONN_REQ of a new life
+//!    `--------------------- DISCONNECT <-------------------------------'  CONN_REQ of a new life
 //! ```
 //!
 //! A connection that is cut before READY is tried once more from the start (Connecting): the other
@@ -33,7 +33,7 @@ pub enum State {
     Wait(Wait),
     /// Messages flow.
     Ready(Ready),
-    /// It is over, but operations of it are still with the endpoint. Everything posted now waits.
+    /// It is over, and its operations end. INIT follows within the same call.
     Disconnect {
         /// What they complete with.
         cause: Cause,
@@ -179,7 +179,7 @@ pub const MOVES: &[Move] = &[
     legal(
         Name::Init,
         Name::Connecting,
-        "an operation is posted, or waited for the end of DISCONNECT: our transport connect begins",
+        "an operation is posted: our transport connect begins",
     ),
     legal(
         Name::Init,
@@ -251,7 +251,7 @@ pub const MOVES: &[Move] = &[
     legal(
         Name::Disconnect,
         Name::Init,
-        "the last operation that was under way has completed",
+        "all operations that were under way have completed, within the same call",
     ),
 ];
 

@@ -19,7 +19,6 @@ use super::conversation::Conversation;
 use super::state::State;
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
 use crate::address;
-use crate::arrivals::Note;
 use crate::match_layout::PEER_ID_MAX;
 use foldhash::fast::RandomState;
 use mx_proto::ops::List;
@@ -102,9 +101,6 @@ pub struct Peer {
     pub name: String,
     /// How far we are with it.
     pub state: State,
-    /// One for each operation with it that has not completed, one for the transport connect and
-    /// one for each handshake message under way. DISCONNECT lasts until there are none.
-    pub refs: u32,
     /// Where to find it.
     pub target: Target,
     /// The name it gave itself, where that is another one.
@@ -127,8 +123,6 @@ pub struct Peer {
     pub answered: bool,
     /// How often it has called again without leaving.
     pub again: u8,
-    /// That it wants to connect again, which came during DISCONNECT: looked at when that is over.
-    pub returning: Option<Note>,
     /// How the host knows it.
     pub inbound: Inbound,
     /// Operations that wait for READY, as they were posted.
@@ -214,7 +208,6 @@ impl Peers {
             key,
             name,
             state: State::Init,
-            refs: 0,
             target,
             own_name: None,
             other_names: Vec::new(),
@@ -226,7 +219,6 @@ impl Peers {
             handshake_waits: false,
             answered: false,
             again: 0,
-            returning: None,
             inbound: Inbound::No,
             parked: List::EMPTY,
         }));
@@ -248,7 +240,7 @@ impl Peers {
                 self.by_name.remove(&name);
             }
         }
-        debug_assert!(peer.refs == 0, "{} has operations", peer.name);
+        debug_assert!(peer.parked.is_empty(), "{} has operations", peer.name);
         Some(peer)
     }
 
