@@ -76,30 +76,24 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// INIT: reaches out for a peer.
     pub(crate) fn begin_connect(&mut self, key: PeerKey) -> Result<(), Box<Error>> {
-        if let Some(peer) = self.peers_mut().get_mut(key) {
-            peer.retries = 1;
-        }
-        self.start_connect(key)
+        self.start_connect(key, false)
     }
 
     /// A connection of ours was cut before READY. Tries again; false when that has been done.
     pub(super) fn retry(&mut self, key: PeerKey) -> bool {
-        let Some(peer) = self.peers_mut().get_mut(key) else {
+        let Some(peer) = self.peers().get(key) else {
             return false;
         };
-        let ours = matches!(
-            peer.state,
-            State::Wait(Wait::Connecting { .. } | Wait::Requested { .. })
-        );
-        if !ours || peer.retries == 0 {
+        let (State::Wait(Wait::Connecting { again: false, .. })
+        | State::Wait(Wait::Requested { again: false, .. })) = peer.state
+        else {
             return false;
-        }
-        peer.retries -= 1;
+        };
         log::debug!("{} cut the connection; trying again", peer.name);
-        self.start_connect(key).is_ok()
+        self.start_connect(key, true).is_ok()
     }
 
-    fn start_connect(&mut self, key: PeerKey) -> Result<(), Box<Error>> {
+    fn start_connect(&mut self, key: PeerKey, again: bool) -> Result<(), Box<Error>> {
         let Some(target) = self.peers().get(key).map(|peer| peer.target) else {
             return Ok(());
         };
@@ -111,7 +105,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let peer = peer.unwrap_or_default();
             Box::new(Error::Connect { peer, reason })
         })?;
-        self.move_to(key, State::Wait(Wait::Connecting { request }));
+        self.move_to(key, State::Wait(Wait::Connecting { request, again }));
         Ok(())
     }
 
@@ -136,16 +130,24 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 };
                 self.disconnect(key, cause);
             }
-            Some(Wait::Connecting { .. }) => self.on_reached(key, how.partner),
+            Some(Wait::Connecting { again, .. }) => self.on_reached(key, how.partner, again),
             Some(Wait::Answering { tx_id, .. }) => {
-                self.become_ready(key, how.partner, tx_id, true);
+                self.become_ready(
+                    key,
+                    Ready {
+                        partner: how.partner,
+                        tx_id,
+                        answered: false,
+                    },
+                    true,
+                );
             }
             _ => {}
         }
     }
 
     /// ICON_REQ is done: says who we are.
-    fn on_reached(&mut self, key: PeerKey, partner: PartnerId) {
+    fn on_reached(&mut self, key: PeerKey, partner: PartnerId, again: bool) {
         let Some(context) = self.endpoint.partner_context(partner) else {
             return self.disconnect(key, Cause::Reset);
         };
@@ -154,7 +156,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return self.merge(key, other);
         }
         self.know_partner(key, partner);
-        self.move_to(key, State::Wait(Wait::Requested { partner }));
+        self.move_to(key, State::Wait(Wait::Requested { partner, again }));
         let body = ConnReq::emit(&self.name);
         let bits = bits(MessageType::ConnReq, key.id(), VERSION);
         self.send_handshake(key, partner, bits, &body);
@@ -266,11 +268,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         match state {
             State::Ready(ready) if ready.partner == partner => {
-                let Some(peer) = self.peers_mut().get_mut(key) else {
-                    return;
-                };
-                let other_half = std::mem::take(&mut peer.answered);
-                if other_half && ready.tx_id == tx_id {
+                if let Some(peer) = self.peers_mut().get_mut(key)
+                    && let State::Ready(ready) = &mut peer.state
+                {
+                    ready.answered = false;
+                }
+                if ready.answered && ready.tx_id == tx_id {
                     // Both have begun at once, and its answer has overtaken this.
                     return;
                 }
@@ -283,7 +286,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     .peers()
                     .get(key)
                     .is_some_and(|peer| !peer.handshake_waits);
-                return self.become_ready(key, partner, tx_id, acknowledge);
+                return self.become_ready(
+                    key,
+                    Ready {
+                        partner,
+                        tx_id,
+                        answered: false,
+                    },
+                    acknowledge,
+                );
             }
             State::Wait(Wait::Answering {
                 request,
@@ -304,7 +315,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.disconnect(key, Cause::Reset);
                 return self.arrivals_mut().defer(note);
             }
-            State::Wait(Wait::Connecting { request }) => {
+            State::Wait(Wait::Connecting { request, .. }) => {
                 // The other one is the shorter way.
                 self.endpoint.cancel_unmatched(request);
             }
@@ -349,11 +360,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         let answer = Answer::of(note.fields);
         match (peer.state, answer) {
-            (State::Wait(Wait::Requested { partner }), Answer::Accepted { tx_id }) => {
-                if let Some(peer) = self.peers_mut().get_mut(key) {
-                    peer.answered = true;
-                }
-                self.become_ready(key, partner, tx_id, false);
+            (State::Wait(Wait::Requested { partner, .. }), Answer::Accepted { tx_id }) => {
+                self.become_ready(
+                    key,
+                    Ready {
+                        partner,
+                        tx_id,
+                        answered: true,
+                    },
+                    false,
+                );
             }
             // Both began at once: CONN_REQ has told us all there is.
             (_, Answer::Accepted { .. }) => {}
@@ -369,9 +385,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     /// The handshake is finished: everything that waited goes out, in order.
-    fn become_ready(&mut self, key: PeerKey, partner: PartnerId, tx_id: u32, acknowledge: bool) {
+    fn become_ready(&mut self, key: PeerKey, ready: Ready, acknowledge: bool) {
+        let partner = ready.partner;
         self.know_partner(key, partner);
-        self.move_to(key, State::Ready(Ready { partner, tx_id }));
+        self.move_to(key, State::Ready(ready));
         let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
             return;
         };
@@ -390,7 +407,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let Some(peer) = host.peers.get_mut(key) else {
                 return;
             };
-            let State::Ready(Ready { partner, tx_id }) = peer.state else {
+            let State::Ready(Ready { partner, tx_id, .. }) = peer.state else {
                 return;
             };
             let Some(op) = ops.first(&peer.parked) else {

@@ -49,7 +49,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             arrivals.abandoned.forget(key.id());
         }
         if next.partner().is_none() {
-            (peer.handshake_waits, peer.answered, peer.again) = (false, false, 0);
+            (peer.handshake_waits, peer.again) = (false, 0);
         }
         if let State::Ready(_) = next
             && let Inbound::Known { forgotten, .. } = &mut peer.inbound

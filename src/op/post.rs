@@ -73,7 +73,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if peer.conversation == Conversation::Cut && post.kind == PostKind::Send {
             return self.fail_cut(key, post, id);
         }
-        let State::Ready(Ready { partner, tx_id }) = peer.state else {
+        let State::Ready(Ready { partner, tx_id, .. }) = peer.state else {
             return self.queue(key, post, id);
         };
         let bits = bits(post.kind.message_type(), tx_id, post.tag as u32);

@@ -47,11 +47,15 @@ pub enum Wait {
     Connecting {
         /// It.
         request: RequestId,
+        /// A connection of ours has been cut before this one.
+        again: bool,
     },
     /// CONN_REQ is sent, CONN_ACK not here.
     Requested {
         /// Whom we sent it to.
         partner: PartnerId,
+        /// As in `Connecting`.
+        again: bool,
     },
     /// CONN_REQ has come; our transport connect (ICON_ACK) is under way.
     Answering {
@@ -71,6 +75,8 @@ pub struct Ready {
     pub partner: PartnerId,
     /// The peer's name for us, in every message to it.
     pub tx_id: u32,
+    /// It has answered our call, and not called itself.
+    pub answered: bool,
 }
 
 impl State {
@@ -79,7 +85,7 @@ impl State {
     pub const fn partner(&self) -> Option<PartnerId> {
         match self {
             Self::Ready(Ready { partner, .. })
-            | Self::Wait(Wait::Requested { partner } | Wait::Answering { partner, .. }) => {
+            | Self::Wait(Wait::Requested { partner, .. } | Wait::Answering { partner, .. }) => {
                 Some(*partner)
             }
             Self::Init | Self::Wait(Wait::Connecting { .. }) | Self::Disconnect { .. } => None,
@@ -89,7 +95,7 @@ impl State {
     /// The transport connect that is under way.
     pub const fn connect(&self) -> Option<RequestId> {
         match self {
-            Self::Wait(Wait::Connecting { request } | Wait::Answering { request, .. }) => {
+            Self::Wait(Wait::Connecting { request, .. } | Wait::Answering { request, .. }) => {
                 Some(*request)
             }
             _ => None,
@@ -379,16 +385,21 @@ mod tests {
 
     fn every_state() -> Vec<State> {
         let (request, partner) = (RequestId::new(1, 1), PartnerId::new(2, 1));
+        let again = false;
         vec![
             State::Init,
-            State::Wait(Wait::Connecting { request }),
-            State::Wait(Wait::Requested { partner }),
+            State::Wait(Wait::Connecting { request, again }),
+            State::Wait(Wait::Requested { partner, again }),
             State::Wait(Wait::Answering {
                 request,
                 partner,
                 tx_id: 3,
             }),
-            State::Ready(Ready { partner, tx_id: 3 }),
+            State::Ready(Ready {
+                partner,
+                tx_id: 3,
+                answered: false,
+            }),
             State::Disconnect {
                 cause: Cause::Reset,
             },

@@ -113,14 +113,10 @@ pub struct Peer {
     pub conversation: Conversation,
     /// Receives of it may be provisional.
     pub has_provisional: bool,
-    /// How often a connection that is cut before READY may be tried again.
-    pub retries: u8,
     /// When WAIT is over, if it is limited.
     pub wait_until: Option<(Instant, Reminder)>,
     /// A handshake message to it has not gone out yet.
     pub handshake_waits: bool,
-    /// It has answered our call, and not called itself.
-    pub answered: bool,
     /// How often it has called again without leaving.
     pub again: u8,
     /// How the host knows it.
@@ -214,10 +210,8 @@ impl Peers {
             objects: Vec::new(),
             conversation: Conversation::default(),
             has_provisional: false,
-            retries: 0,
             wait_until: None,
             handshake_waits: false,
-            answered: false,
             again: 0,
             inbound: Inbound::No,
             parked: List::EMPTY,
