@@ -160,22 +160,20 @@ impl Config {
             wanted,
         }) = refused.iter().find(limit)
         {
-            return Err(Error::Limit(match wanted {
+            return Err(Error::invalid(match wanted {
                 Some(wanted) => format!("{name}={value:?}: not one of {wanted}"),
                 None => format!("{name}: there is no such setting"),
-            })
-            .into());
+            }));
         }
         let endpoint = &self.mx.endpoint;
         let (memory, largest) = (endpoint.unexpected_bytes, endpoint.fetched_max);
         // An eighth is lent at least.
         let least = (cost(largest) as usize * CREDIT).div_ceil(7) * 8;
         if memory < least {
-            return Err(Error::Limit(format!(
+            return Err(Error::invalid(format!(
                 "{UNEXPECTED_BYTES}={memory}: messages of BMI_MX_UNEXPECTED_MAX={largest} need {least} \
                  at least"
-            ))
-            .into());
+            )));
         }
         Ok(())
     }

@@ -15,12 +15,12 @@
 //! What is posted before READY is parked, and posted then, in the same order.
 
 use super::{Method, PostKind};
+use crate::abi::constants::{BMI_EMSGSIZE, BMI_ENOMEM};
 use crate::abi::types::bmi_method_addr;
 use crate::address::Address;
 use crate::arrivals::Note;
-use crate::error::Error;
+use crate::error::{Error, code_of};
 use crate::match_layout::{KEY, MATCH, MessageType, Refusal, VERSION, bits};
-use crate::op::places::BLOCK;
 use crate::op::word::{Role, Word};
 use crate::peer::handshake::{Answer, ConnReq};
 use crate::peer::state::{Cause, Ready, State, Wait};
@@ -71,7 +71,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         let limit = self.peers().limit();
         let key = self.peers_mut().add(target, name());
-        Ok(key.ok_or(Error::NoPeerId { limit })?)
+        key.ok_or_else(|| Error::new(BMI_ENOMEM, format!("all {limit} peer ids are in use")))
     }
 
     /// INIT: reaches out for a peer.
@@ -101,9 +101,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let word = Word::own(Role::Connect, key);
         let connect = self.endpoint.connect(target, KEY, bits, word);
         let request = connect.map_err(|reason| {
-            let peer = self.peers().get(key).map(|peer| peer.name.clone());
-            let peer = peer.unwrap_or_default();
-            Box::new(Error::Connect { peer, reason })
+            let peer = self.peers().get(key);
+            Error::connect(peer.map_or("", |peer| &peer.name), reason)
         })?;
         self.move_to(key, State::Wait(Wait::Connecting { request, again }));
         Ok(())
@@ -477,16 +476,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 pub(crate) fn code_of_post(error: PostError) -> i32 {
     match error {
         PostError::UnknownPartner => Cause::Reset.code(),
-        PostError::TooLarge(len) => Error::MessageTooLarge {
-            size: i64::try_from(len).unwrap_or(i64::MAX),
-            limit: i64::from(u32::MAX),
-        }
-        .code(),
-        PostError::TooMany => Error::NoMemory {
-            what: "an operation",
-            size: BLOCK,
-        }
-        .code(),
-        PostError::BadMask => Error::Transfer(Status::Aborted).code(),
+        PostError::TooLarge(_) => -BMI_EMSGSIZE,
+        PostError::TooMany => -BMI_ENOMEM,
+        PostError::BadMask => code_of(Status::Aborted),
     }
 }

@@ -10,9 +10,10 @@
 //! has ended, and lost partners, until the method looks.
 //! Knows nothing of: handshakes.
 
-use super::{PostKind, Settings, code_of};
+use super::{PostKind, Settings};
 use crate::abi::constants::BMI_MAX_CONTEXTS;
 use crate::arrivals::Arrivals;
+use crate::error::code_of;
 use crate::match_layout::MessageType;
 use crate::op::places::Blocks;
 use crate::op::word::{Role, Word};

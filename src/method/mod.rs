@@ -53,7 +53,7 @@ use crate::peer::table::{PeerKey, Peers};
 use libc::c_void;
 use mx_proto::port::Port;
 use mx_proto::supply::Claim;
-use mx_proto::{Clock, Down, Endpoint, Instant, Owner, RequestId, SendMode, Status};
+use mx_proto::{Clock, Down, Endpoint, Instant, Owner, RequestId, SendMode};
 use mx_sys::UserMemory;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -437,14 +437,5 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
 #[cold]
 fn unknown_operation(id: i64, context: i64) -> Box<Error> {
-    Box::new(Error::UnknownOperation { id, context })
-}
-
-/// How an operation of the host's ends.
-#[inline]
-pub(crate) fn code_of(status: Status) -> i32 {
-    match status {
-        Status::Success => 0,
-        other => Error::Transfer(other).code(),
-    }
+    Error::invalid(format!("{id:#x} is no operation of context {context}"))
 }

@@ -12,9 +12,10 @@
 
 use super::places::BLOCK;
 use super::word::Word;
-use crate::error::Error;
+use crate::abi::constants::BMI_ENETRESET;
+use crate::error::{Error, code_of};
 use crate::match_layout::{MATCH, MessageType, bits};
-use crate::method::{Host, Method, OPERATION_COST, Post, PostKind, Posted, code_of};
+use crate::method::{Host, Method, OPERATION_COST, Post, PostKind, Posted};
 use crate::peer::conversation::Conversation;
 use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::PeerKey;
@@ -34,7 +35,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     ) -> Result<Posted, Box<Error>> {
         let waiting = self.operations().max(self.endpoint.requests());
         if !self.room.admits(waiting) && !self.frees_memory(key, post) {
-            return Err(no_memory("one more operation", OPERATION_COST));
+            return Err(Error::no_memory("one more operation", OPERATION_COST));
         }
         match post.kind {
             PostKind::Recv => self.post_recv(key, post, id),
@@ -65,7 +66,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let size = post.memory.len() as i64;
         let limit = self.settings.unexpected_max as i64;
         if post.kind == PostKind::SendUnexpected && size > limit {
-            return Err(Error::MessageTooLarge { size, limit }.into());
+            return Err(Error::too_large(size, limit));
         }
         let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
             return Err(unknown(post));
@@ -91,15 +92,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 let name = peer.map_or_else(String::new, |peer| peer.name.clone());
                 self.disconnect(key, Cause::Reset);
                 self.drain();
-                Err(Error::PeerReset(name).into())
+                Err(Error::new(BMI_ENETRESET, format!("{name} went away")))
             }
-            Err(error) => Err(match error {
-                mx::PostError::TooMany => no_memory("an operation", BLOCK),
-                _ => Box::new(Error::MessageTooLarge {
-                    size,
-                    limit: i64::from(u32::MAX),
-                }),
-            }),
+            Err(mx::PostError::TooMany) => Err(Error::no_memory("an operation", BLOCK)),
+            Err(_) => Err(Error::too_large(size, i64::from(u32::MAX))),
         }
     }
 
@@ -148,10 +144,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 let cause = why.map_or(Cause::Reset, Cause::of_down);
                 self.end_at_once(key, post, (cause.code(), 0), id)
             }
-            Err(mx::PostError::TooMany) => Err(no_memory("an operation", BLOCK)),
-            Err(_) => {
-                debug_assert!(false, "our mask covers our bits");
-                Err(Error::Transfer(mx::Status::Aborted).into())
+            Err(error) => {
+                // Our mask covers our bits.
+                debug_assert_eq!(error, mx::PostError::TooMany);
+                Err(Error::no_memory("an operation", BLOCK))
             }
         }
     }
@@ -219,7 +215,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let receives = post.kind == PostKind::Recv;
         let word = Word::new(post, key);
         let Some(op) = self.endpoint.park(post.take_memory(), receives, word) else {
-            return Err(no_memory("an operation", BLOCK));
+            return Err(Error::no_memory("an operation", BLOCK));
         };
         *id = self.id(op);
         Ok(op)
@@ -232,14 +228,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 }
 
-/// Memory has run out, or may before all that has been posted is over; or there are as many operations
-/// as there can be.
-#[cold]
-fn no_memory(what: &'static str, size: usize) -> Box<Error> {
-    Box::new(Error::NoMemory { what, size })
-}
-
 #[cold]
 fn unknown(post: &Post) -> Box<Error> {
-    Box::new(Error::UnknownAddress(post.addr.as_ptr() as usize))
+    Error::unknown_address(post.addr.as_ptr())
 }
