@@ -23,6 +23,7 @@ pub mod endpoint_port;
 pub mod eventfd;
 pub mod fork;
 pub mod interfaces;
+mod layout;
 pub mod linger;
 mod literal;
 pub mod nic;
