@@ -74,11 +74,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         key.ok_or_else(|| Error::new(BMI_ENOMEM, format!("all {limit} peer ids are in use")))
     }
 
-    /// INIT: reaches out for a peer.
-    pub(crate) fn begin_connect(&mut self, key: PeerKey) -> Result<(), Box<Error>> {
-        self.start_connect(key, false)
-    }
-
     /// A connection of ours was cut before READY. Tries again; false when that has been done.
     pub(super) fn retry(&mut self, key: PeerKey) -> bool {
         let Some(peer) = self.peers().get(key) else {
@@ -90,10 +85,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return false;
         };
         log::debug!("{} cut the connection; trying again", peer.name);
-        self.start_connect(key, true).is_ok()
+        self.begin_connect(key, true).is_ok()
     }
 
-    fn start_connect(&mut self, key: PeerKey, again: bool) -> Result<(), Box<Error>> {
+    /// Reaches out for a peer; `again`: once more.
+    pub(crate) fn begin_connect(&mut self, key: PeerKey, again: bool) -> Result<(), Box<Error>> {
         let Some(target) = self.peers().get(key).map(|peer| peer.target) else {
             return Ok(());
         };
@@ -131,15 +127,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             Some(Wait::Connecting { again, .. }) => self.on_reached(key, how.partner, again),
             Some(Wait::Answering { tx_id, .. }) => {
-                self.become_ready(
-                    key,
-                    Ready {
-                        partner: how.partner,
-                        tx_id,
-                        answered: false,
-                    },
-                    true,
-                );
+                self.become_ready(key, Ready::new(how.partner, tx_id), true);
             }
             _ => {}
         }
@@ -241,11 +229,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let key = match self.peers().get(known) {
             Some(_) => known,
             None => {
-                let target = Target {
-                    nic: identity.nic,
-                    endpoint: identity.endpoint,
-                    route: Route::AUTO,
-                };
+                let target = Target::auto(identity.nic, identity.endpoint);
                 // For people only: who the peer is says its transport, not its name.
                 match self.peer_for(target, || request.name.to_owned()) {
                     Ok(key) => key,
@@ -267,45 +251,24 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         match state {
             State::Ready(ready) if ready.partner == partner => {
-                if let Some(peer) = self.peers_mut().get_mut(key)
-                    && let State::Ready(ready) = &mut peer.state
-                {
-                    ready.answered = false;
-                }
+                let new = Ready::new(partner, tx_id);
                 if ready.answered && ready.tx_id == tx_id {
                     // Both have begun at once, and its answer has overtaken this.
-                    return;
+                    return self.move_to(key, State::Ready(new));
                 }
                 if self.calls_again(key) {
                     return;
                 }
                 // It has forgotten us without leaving; what we have with it can go on.
                 // One answer that has not gone out yet is the answer to this, too.
-                let acknowledge = self
+                let waits = self
                     .peers()
                     .get(key)
-                    .is_some_and(|peer| !peer.handshake_waits);
-                return self.become_ready(
-                    key,
-                    Ready {
-                        partner,
-                        tx_id,
-                        answered: false,
-                    },
-                    acknowledge,
-                );
+                    .is_some_and(|peer| peer.handshake_waits);
+                return self.become_ready(key, new, !waits);
             }
-            State::Wait(Wait::Answering {
-                request,
-                partner: same,
-                ..
-            }) if same == partner => {
-                let wait = Wait::Answering {
-                    request,
-                    partner,
-                    tx_id,
-                };
-                return self.move_to(key, State::Wait(wait));
+            State::Wait(Wait::Answering { request, .. }) if state.partner() == Some(partner) => {
+                return self.move_to(key, State::answering(request, partner, tx_id));
             }
             State::Ready(_) | State::Wait(Wait::Requested { .. } | Wait::Answering { .. })
                 if state.partner() != Some(partner) =>
@@ -320,23 +283,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             State::Init | State::Ready(_) | State::Wait(_) | State::Disconnect { .. } => {}
         }
-        let target = Target {
-            nic: identity.nic,
-            endpoint: identity.endpoint,
-            route: Route::AUTO,
-        };
+        let target = Target::auto(identity.nic, identity.endpoint);
         let bits = bits(MessageType::IconAck, key.id(), 0);
         self.know_partner(key, partner);
         let word = Word::own(Role::Connect, key);
         match self.endpoint.connect(target, KEY, bits, word) {
-            Ok(request) => {
-                let wait = Wait::Answering {
-                    request,
-                    partner,
-                    tx_id,
-                };
-                self.move_to(key, State::Wait(wait));
-            }
+            Ok(request) => self.move_to(key, State::answering(request, partner, tx_id)),
             Err(reason) => {
                 self.endpoint.set_partner_context(partner, 0);
                 let why = format_args!("cannot be connected back to: {reason}");

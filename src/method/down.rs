@@ -87,16 +87,20 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             self.endpoint.disconnect(partner);
         }
         self.move_to(key, State::Init);
+        self.tell_dead(key);
+        self.maybe_remove(key);
+    }
+
+    /// The host is to be told that the peer is dead, if it knows it and has not been told.
+    pub(super) fn tell_dead(&mut self, key: PeerKey) {
         if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key)
             && let Inbound::Known {
                 name, forgotten, ..
             } = &mut peer.inbound
-            && !*forgotten
+            && !std::mem::replace(forgotten, true)
         {
-            *forgotten = true;
             self.forgotten.push(*name);
         }
-        self.maybe_remove(key);
     }
 
     /// An operation of the host's that the endpoint has and that is in no queue ends with this code.
@@ -122,10 +126,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// The host has no more use for an address object. The last one takes its peer with it.
     pub fn drop_addr(&mut self, addr: *mut bmi_method_addr) {
-        if let Some(peer) = self
-            .peers()
-            .of_addr(addr)
-            .and_then(|key| self.peers().get(key))
+        if let Some(peer) = self.peers().at_addr(addr)
             && let Inbound::Known {
                 addr: known, name, ..
             } = peer.inbound
@@ -152,14 +153,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// May the host drop the object of a peer that came to us? Yes when it is dead and nothing of
     /// it is left.
     pub fn may_drop(&self, addr: *mut bmi_method_addr) -> bool {
-        let Some(peer) = self
-            .peers()
-            .of_addr(addr)
-            .and_then(|key| self.peers().get(key))
-        else {
-            return false;
-        };
-        let came = matches!(peer.inbound, Inbound::Known { addr: known, .. } if known == addr);
-        came && peer.state == State::Init && !self.endpoint.holds_messages(peer.key.id())
+        self.peers().at_addr(addr).is_some_and(|peer| {
+            let came = matches!(peer.inbound, Inbound::Known { addr: known, .. } if known == addr);
+            came && peer.state == State::Init && !self.endpoint.holds_messages(peer.key.id())
+        })
     }
 }

@@ -287,6 +287,11 @@ impl Peers {
         address::peer(addr).map(|word| PeerKey::from_word(word.get()))
     }
 
+    /// That peer itself.
+    pub fn at_addr(&self, addr: *mut bmi_method_addr) -> Option<&Peer> {
+        self.get(self.of_addr(addr)?)
+    }
+
     /// Lets an address object stand for a peer.
     pub fn attach(&mut self, addr: *mut bmi_method_addr, key: PeerKey, looked_up: bool) {
         if let Some(peer) = self.get_mut(key) {
