@@ -115,9 +115,6 @@
 /** `bmi_mx_peer_credits.state`: connected. */
 #define BMI_MX_PEER_READY 2
 
-/** `bmi_mx_peer_credits.state`: lost, and operations of it are still ending. */
-#define BMI_MX_PEER_DISCONNECT 3
-
 /** As the C library's `EPERM`. */
 #define BMI_EPERM (1 | 1073741952)
 
@@ -627,7 +624,7 @@ struct bmi_mx_peer_credits {
     size_t size;
     /** In: the peer, by any of its addresses. */
     struct bmi_method_addr *addr;
-    /** `BMI_MX_PEER_INIT`, `_WAIT`, `_READY` or `_DISCONNECT`. */
+    /** `BMI_MX_PEER_INIT`, `_WAIT` or `_READY`. */
     int state;
     /** Credits lent to it, wherever they are. */
     uint32_t loan;

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 
 /// A message of the handshake.
 #[derive(Debug)]
-pub struct Note {
+pub(crate) struct Note {
     /// Who sent it.
     pub partner: PartnerId,
     /// Its match bits taken apart.

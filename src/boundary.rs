@@ -13,15 +13,14 @@
 //! The guard is part of `export!`, the only way a function gets its C name, so that it cannot be
 //! left out.
 //!
-//! Owns: the guard, the range check (pointers and strings: `mx_sys::arguments`), what each kind of function answers when it cannot.
+//! Owns: the guard, the range check (pointers, strings, panics: `mx_sys::arguments`), what each kind of function answers when it cannot.
 //! Knows nothing of: what is exported.
 
 use crate::abi::constants::BMI_EIO;
 use crate::error::Error;
 use libc::c_int;
-use mx_sys::arguments::panic_text;
+use mx_sys::arguments::panicked;
 pub(crate) use mx_sys::arguments::{optional, required, string};
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Declares exported functions. The bodies yield `Result<return type, Box<Error>>`.
@@ -48,32 +47,32 @@ pub(crate) use export;
 
 /// What a function answers when it could not do what it was asked.
 pub(crate) trait Answer {
-    /// For `error`.
-    fn failed(error: &Error) -> Self;
+    /// For a negative BMI code.
+    fn failed(code: c_int) -> Self;
 }
 
 impl Answer for c_int {
     #[inline]
-    fn failed(error: &Error) -> Self {
-        error.code()
+    fn failed(code: c_int) -> Self {
+        code
     }
 }
 
 impl Answer for () {
     #[inline]
-    fn failed(_: &Error) -> Self {}
+    fn failed(_: c_int) -> Self {}
 }
 
 impl<T> Answer for *mut T {
     #[inline]
-    fn failed(_: &Error) -> Self {
+    fn failed(_: c_int) -> Self {
         std::ptr::null_mut()
     }
 }
 
 impl<T> Answer for *const T {
     #[inline]
-    fn failed(_: &Error) -> Self {
+    fn failed(_: c_int) -> Self {
         std::ptr::null()
     }
 }
@@ -89,9 +88,12 @@ pub(crate) fn guard<T: Answer>(
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => {
             refused(function, &error);
-            T::failed(&error)
+            T::failed(error.code())
         }
-        Err(payload) => T::failed(&panicked(function, payload)),
+        Err(payload) => {
+            panicked(function, payload);
+            T::failed(-BMI_EIO)
+        }
     }
 }
 
@@ -102,17 +104,6 @@ fn refused(function: &str, error: &Error) {
     let _ = catch_unwind(AssertUnwindSafe(|| {
         log::log!(error.level(), "{function}: {error} ({})", error.code());
     }));
-}
-
-#[cold]
-fn panicked(function: &str, payload: Box<dyn Any + Send>) -> Error {
-    let error = Error::Panicked(panic_text(&*payload).to_owned());
-    debug_assert_eq!(error.code(), -BMI_EIO);
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        log::error!("{function}: {error}");
-        drop(payload);
-    }));
-    error
 }
 
 /// A number from `min` to `max`.
@@ -132,17 +123,13 @@ pub(crate) fn in_range(
 
 #[cold]
 fn out_of_range(what: &'static str, value: i64, min: i64, max: i64) -> Box<Error> {
-    Box::new(Error::OutOfRange {
-        what,
-        value,
-        min,
-        max,
-    })
+    Error::invalid(format!("{what} {value} is out of range ({min} to {max})"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::constants::BMI_EINVAL;
 
     #[test]
     fn a_panic_becomes_a_code_or_null_and_stays_inside() {
@@ -173,7 +160,10 @@ mod tests {
             assert_eq!(in_range("context_id", value, 0, 15).unwrap(), value);
         }
         for value in [-1_i64, 16, i64::MIN, i64::MAX] {
-            assert!(in_range("context_id", value, 0, 15).is_err());
+            let error = in_range("context_id", value, 0, 15).unwrap_err();
+            assert_eq!(error.code(), -BMI_EINVAL);
+            let text = format!("context_id {value} is out of range (0 to 15)");
+            assert_eq!(error.to_string(), text);
         }
     }
 }

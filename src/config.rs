@@ -16,7 +16,7 @@ use crate::error::Error;
 use mx_proto::flow::{CREDIT, cost};
 use mx_sys::Settings;
 use mx_sys::settings;
-use mx_sys::tunable::{self, Access, G, K, Kind, M, Refused, Tunable, millis, of_millis};
+use mx_sys::tunable::{self, G, K, Kind, M, Refused, Tunable, millis, of_millis};
 use std::time::Duration;
 
 /// All settings of the method.
@@ -46,81 +46,65 @@ const DAY: u64 = 86_400_000;
 
 /// The method's own tunables, in the order of the documentation.
 pub static OWN: &[Tunable<Config>] = &[
-    Tunable {
-        name: "BMI_MX_CONNECT_TIMEOUT_MS",
-        kind: Kind::Number(0, DAY),
-        about: "milliseconds that operations wait for a connection before they fail; 0: for ever",
-        access: Access::Number {
-            set: |c, v| c.connect_timeout = millis(v),
-            get: |c| of_millis(c.connect_timeout),
-        },
-    },
-    Tunable {
-        name: "BMI_MX_PEER_TIMEOUT_MS",
-        kind: Kind::OrZero(100, DAY),
-        about: "milliseconds after which a peer that is silent although there are operations with \
+    Tunable::number(
+        "BMI_MX_CONNECT_TIMEOUT_MS",
+        Kind::Number(0, DAY),
+        "milliseconds that operations wait for a connection before they fail; 0: for ever",
+        |c, v| c.connect_timeout = millis(v),
+        |c| of_millis(c.connect_timeout),
+    ),
+    Tunable::number(
+        "BMI_MX_PEER_TIMEOUT_MS",
+        Kind::OrZero(100, DAY),
+        "milliseconds after which a peer that is silent although there are operations with \
                 it is lost, and they fail; 0: never",
-        access: Access::Number {
-            set: |c, v| c.mx.endpoint.peer_timeout = millis(v),
-            get: |c| of_millis(c.mx.endpoint.peer_timeout),
-        },
-    },
-    Tunable {
-        name: "BMI_MX_SEND_TIMEOUT_MS",
-        kind: Kind::Number(0, DAY),
-        about: "milliseconds after which an expected send that nobody has received is called off; \
+        |c, v| c.mx.endpoint.peer_timeout = millis(v),
+        |c| of_millis(c.mx.endpoint.peer_timeout),
+    ),
+    Tunable::number(
+        "BMI_MX_SEND_TIMEOUT_MS",
+        Kind::Number(0, DAY),
+        "milliseconds after which an expected send that nobody has received is called off; \
                 0: not while the peer lives",
-        access: Access::Number {
-            set: |c, v| c.send_timeout = millis(v),
-            get: |c| of_millis(c.send_timeout),
-        },
-    },
-    Tunable {
-        name: "BMI_MX_UNEXPECTED_TIMEOUT_MS",
-        kind: Kind::Number(0, DAY),
-        about: "the same for an unexpected send that its receiver has no room for",
-        access: Access::Number {
-            set: |c, v| c.unexpected_timeout = millis(v),
-            get: |c| of_millis(c.unexpected_timeout),
-        },
-    },
-    Tunable {
-        name: "BMI_MX_RECV_TIMEOUT_MS",
-        kind: Kind::Number(0, DAY),
-        about: "milliseconds after which a receive that no message has come for is called off; 0: \
+        |c, v| c.send_timeout = millis(v),
+        |c| of_millis(c.send_timeout),
+    ),
+    Tunable::number(
+        "BMI_MX_UNEXPECTED_TIMEOUT_MS",
+        Kind::Number(0, DAY),
+        "the same for an unexpected send that its receiver has no room for",
+        |c, v| c.unexpected_timeout = millis(v),
+        |c| of_millis(c.unexpected_timeout),
+    ),
+    Tunable::number(
+        "BMI_MX_RECV_TIMEOUT_MS",
+        Kind::Number(0, DAY),
+        "milliseconds after which a receive that no message has come for is called off; 0: \
                 not while the peer lives",
-        access: Access::Number {
-            set: |c, v| c.recv_timeout = millis(v),
-            get: |c| of_millis(c.recv_timeout),
-        },
-    },
-    Tunable {
-        name: "BMI_MX_UNEXPECTED_MAX",
-        kind: Kind::Bytes(16 * K, G),
-        about: "largest unexpected message that can be posted and is accepted",
-        access: Access::Number {
-            set: |c, v| c.mx.endpoint.fetched_max = v as u32,
-            get: |c| c.mx.endpoint.fetched_max.into(),
-        },
-    },
-    Tunable {
-        name: "BMI_MX_SHUTDOWN_MS",
-        kind: Kind::Number(0, 60_000),
-        about: "milliseconds that `finalize` waits at most for the last messages to leave",
-        access: Access::Number {
-            set: |c, v| c.shutdown = Duration::from_millis(v),
-            get: |c| c.shutdown.as_millis() as u64,
-        },
-    },
-    Tunable {
-        name: "BMI_MX_BUFFER_CACHE",
-        kind: Kind::Bytes(0, 64 * G),
-        about: "bytes of freed `memalloc` buffers that are kept for reuse",
-        access: Access::Number {
-            set: |c, v| c.buffer_cache = v as usize,
-            get: |c| c.buffer_cache as u64,
-        },
-    },
+        |c, v| c.recv_timeout = millis(v),
+        |c| of_millis(c.recv_timeout),
+    ),
+    Tunable::number(
+        "BMI_MX_UNEXPECTED_MAX",
+        Kind::Bytes(16 * K, G),
+        "largest unexpected message that can be posted and is accepted",
+        |c, v| c.mx.endpoint.fetched_max = v as u32,
+        |c| c.mx.endpoint.fetched_max.into(),
+    ),
+    Tunable::number(
+        "BMI_MX_SHUTDOWN_MS",
+        Kind::Number(0, 60_000),
+        "milliseconds that `finalize` waits at most for the last messages to leave",
+        |c, v| c.shutdown = Duration::from_millis(v),
+        |c| c.shutdown.as_millis() as u64,
+    ),
+    Tunable::number(
+        "BMI_MX_BUFFER_CACHE",
+        Kind::Bytes(0, 64 * G),
+        "bytes of freed `memalloc` buffers that are kept for reuse",
+        |c, v| c.buffer_cache = v as usize,
+        |c| c.buffer_cache as u64,
+    ),
 ];
 
 /// What the log takes; read by `logging`, here because it is documented with the others.
@@ -160,22 +144,20 @@ impl Config {
             wanted,
         }) = refused.iter().find(limit)
         {
-            return Err(Error::Limit(match wanted {
+            return Err(Error::invalid(match wanted {
                 Some(wanted) => format!("{name}={value:?}: not one of {wanted}"),
                 None => format!("{name}: there is no such setting"),
-            })
-            .into());
+            }));
         }
         let endpoint = &self.mx.endpoint;
         let (memory, largest) = (endpoint.unexpected_bytes, endpoint.fetched_max);
         // An eighth is lent at least.
         let least = (cost(largest) as usize * CREDIT).div_ceil(7) * 8;
         if memory < least {
-            return Err(Error::Limit(format!(
+            return Err(Error::invalid(format!(
                 "{UNEXPECTED_BYTES}={memory}: messages of BMI_MX_UNEXPECTED_MAX={largest} need {least} \
                  at least"
-            ))
-            .into());
+            )));
         }
         Ok(())
     }
@@ -217,7 +199,7 @@ impl Config {
 mod tests {
     use super::*;
     use mx_sys::settings::PortChoice;
-    use mx_sys::tunable::{NAME_MAX, PATH_MAX};
+    use mx_sys::tunable::{Access, NAME_MAX, PATH_MAX};
     use std::collections::HashMap;
 
     fn load_all(pairs: &[(&str, &str)]) -> (Config, Vec<Refused>) {

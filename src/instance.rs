@@ -18,7 +18,7 @@
 
 pub use crate::method::{Done, Post, PostKind, Posted, Unexpected};
 
-use crate::abi::constants::BMI_INIT_SERVER;
+use crate::abi::constants::{BMI_EALREADY, BMI_ENODEV, BMI_INIT_SERVER};
 use crate::abi::types::bmi_method_addr;
 use crate::address::{self, Address};
 use crate::config::Config;
@@ -199,18 +199,20 @@ pub fn initialize(
     let instance = made().map_err(no_descriptors)?;
     let _one_at_a_time = instance.lifecycle.lock();
     if instance.shared.lock().active() {
-        return Err(Error::AlreadyInitialized.into());
+        return Err(Error::new(BMI_EALREADY, "initialized already"));
     }
     let server = flags & BMI_INIT_SERVER != 0;
     if server != listen.is_some() {
-        let listen = listen.is_some();
-        return Err(Error::ListenMismatch { flags, listen }.into());
+        return Err(Error::invalid(match server {
+            true => format!("server flag in {flags:#x} without a listen address"),
+            false => format!("listen address without the server flag in {flags:#x}"),
+        }));
     }
     let listen = match listen {
         None => None,
         Some(addr) => {
             let known = address::find(addr.as_ptr());
-            let known = known.ok_or(Error::UnknownAddress(addr.as_ptr() as usize))?;
+            let known = known.ok_or_else(|| Error::unknown_address(addr.as_ptr()))?;
             Some((addr, known))
         }
     };
@@ -236,11 +238,10 @@ fn start(
     config.check(&refused)?;
     nic::set_peers_file(config.mx.peers.clone());
     let name = listen.as_ref().map(|(_, address)| &address.name);
-    let (ports, identity) =
-        HostPorts::open(open_options(name, &config)).map_err(|reason| Error::Open {
-            name: name.map_or_else(|| "an endpoint".to_owned(), PeerName::to_string),
-            reason,
-        })?;
+    let (ports, identity) = HostPorts::open(open_options(name, &config)).map_err(|reason| {
+        let name = name.map_or_else(|| "an endpoint".to_owned(), PeerName::to_string);
+        Error::open(&name, &reason)
+    })?;
     let own = PeerName {
         host: nic::machine_name().to_owned(),
         board: name.and_then(|name| name.board),
@@ -248,10 +249,7 @@ fn start(
         route: Route::AUTO,
     };
     let endpoint_config = ports.endpoint_config(&config.mx.endpoint);
-    let endpoint_config = endpoint_config.map_err(|reason| Error::System {
-        what: "random numbers",
-        reason,
-    })?;
+    let endpoint_config = endpoint_config.map_err(|e| Error::system("random numbers", &e))?;
     let settings = Settings::from(&config);
     let host = Host::new(&settings);
     let endpoint = Endpoint::new(endpoint_config, identity, KEY, ports, MonotonicClock, host);
@@ -266,10 +264,8 @@ fn start(
     let publisher = Publisher::with_method("bmi_mx", &identity, board);
     shared.retune(config.mx.tuning()).map_err(no_descriptors)?;
     let helper = config.mx.helper.then(|| Helper::start(Arc::clone(shared)));
-    let helper = helper.transpose().map_err(|reason| Error::System {
-        what: "helper thread",
-        reason,
-    })?;
+    let helper = helper.transpose();
+    let helper = helper.map_err(|reason| Error::system("helper thread", &reason))?;
     log::info!("{own} is open, session {:#x}", identity.session.0);
     let mut engine = shared.lock();
     engine.method = Some(method);
@@ -282,9 +278,8 @@ fn start(
     Ok(())
 }
 
-fn no_descriptors(reason: io::Error) -> Error {
-    let what = "descriptors for waking threads";
-    Error::System { what, reason }
+fn no_descriptors(reason: io::Error) -> Box<Error> {
+    Error::system("descriptors for waking threads", &reason)
 }
 
 /// The instance of this process, made when there is none yet.
@@ -427,10 +422,11 @@ fn shared() -> Result<&'static Shared<Engine>, Box<Error>> {
 #[cold]
 fn not_initialized() -> Box<Error> {
     let forked = !INSTANCE.load(Ordering::Acquire).is_null() && own().is_none();
-    Box::new(match forked {
-        true => Error::Forked,
-        false => Error::NotInitialized,
-    })
+    let what = match forked {
+        true => "initialized by the process this one was forked from",
+        false => "not initialized",
+    };
+    Error::new(BMI_ENODEV, what)
 }
 
 /// An address object for the first address of ours in `name`. See `BMI_mx_method_addr_lookup`.
@@ -485,7 +481,7 @@ fn late_peer(
     addr: NonNull<bmi_method_addr>,
 ) -> Result<(Guard<'_, Engine>, PeerKey), Box<Error>> {
     let pointer = addr.as_ptr();
-    let address = address::find(pointer).ok_or(Error::UnknownAddress(pointer as usize))?;
+    let address = address::find(pointer).ok_or_else(|| Error::unknown_address(pointer))?;
     let nic = match address.nic() {
         Some(nic) => nic,
         None => {
@@ -764,7 +760,7 @@ pub fn peer_gauges(addr: NonNull<bmi_method_addr>) -> Result<PeerGauges, Box<Err
         Some(key) => Ok(method.peer_gauges(key)),
         // Looked up before `initialize`, or its host was not found so far.
         None if address::find(pointer).is_some() => Ok(PeerGauges::NONE),
-        None => Err(Error::UnknownAddress(pointer as usize).into()),
+        None => Err(Error::unknown_address(pointer)),
     }
 }
 
@@ -784,6 +780,6 @@ pub fn query_addr_range(
     netmask: c_int,
 ) -> Result<bool, Box<Error>> {
     let pointer = addr.as_ptr();
-    let address = address::find(pointer).ok_or(Error::UnknownAddress(pointer as usize))?;
+    let address = address::find(pointer).ok_or_else(|| Error::unknown_address(pointer))?;
     address_range::contains(&address, wildcard, netmask)
 }

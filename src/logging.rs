@@ -112,7 +112,7 @@ impl MethodLogger {
         if let Some(log) = host::given_log() {
             if let Some(line) = line(record, false) {
                 // SAFETY: a function of this signature, and a C string.
-                unsafe { log(level_number(record.level()), line.as_ptr()) };
+                unsafe { log(record.level() as c_int, line.as_ptr()) };
             }
         } else if let Some(gossip) = host::gossip() {
             let Some(line) = line(record, true) else {
@@ -180,16 +180,6 @@ fn level_word(level: Level) -> &'static str {
         Level::Info => "info",
         Level::Debug => "debug",
         Level::Trace => "trace",
-    }
-}
-
-fn level_number(level: Level) -> c_int {
-    match level {
-        Level::Error => 1,
-        Level::Warn => 2,
-        Level::Info => 3,
-        Level::Debug => 4,
-        Level::Trace => 5,
     }
 }
 

@@ -27,6 +27,17 @@ pub const MAX_ENDPOINT: u32 = 65535;
 /// The longest host name, as in the DNS.
 pub const MAX_HOST_LEN: usize = 253;
 
+const NO_ENDPOINT: &str = "no endpoint number after the host";
+const TOO_MANY_NUMBERS: &str =
+    "more than two numbers after the host (an IPv6 address stands in brackets)";
+
+const ROUTES: [(&str, Route); 4] = [
+    ("local", ROUTE_LOCAL),
+    ("tcp", ROUTE_TCP),
+    ("rdm", ROUTE_RDM),
+    ("dgram", ROUTE_DGRAM),
+];
+
 /// A peer by name.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PeerName {
@@ -50,12 +61,9 @@ impl fmt::Display for PeerName {
             write!(f, "{board}:")?;
         }
         write!(f, "{}", self.endpoint)?;
-        match self.route {
-            ROUTE_LOCAL => f.write_str("/local"),
-            ROUTE_TCP => f.write_str("/tcp"),
-            ROUTE_RDM => f.write_str("/rdm"),
-            ROUTE_DGRAM => f.write_str("/dgram"),
-            _ => Ok(()),
+        match ROUTES.iter().find(|(_, route)| *route == self.route) {
+            Some((text, _)) => write!(f, "/{text}"),
+            None => Ok(()),
         }
     }
 }
@@ -77,7 +85,7 @@ pub fn parse(text: &str) -> Result<Option<PeerName>, ParseError> {
 pub struct ParseError {
     text: String,
     at: usize,
-    problem: Problem,
+    problem: String,
 }
 
 impl ParseError {
@@ -100,60 +108,12 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Problem {
-    EmptyHost,
-    HostCharacter(char),
-    EmptyLabel,
-    HostTooLong(usize),
-    MissingBracket,
-    NotIpv6(String),
-    AfterBracket(char),
-    NoEndpoint,
-    EmptyNumber(&'static str),
-    NumberCharacter(&'static str, char),
-    LeadingZero(&'static str, String),
-    OutOfRange(&'static str, String, u32),
-    TooManyNumbers,
-    UnknownRoute(String),
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::EmptyHost => f.write_str("no host name"),
-            Self::HostCharacter(c) => write!(f, "character {c:?} cannot be part of a host name"),
-            Self::EmptyLabel => f.write_str("a host name with nothing between two dots"),
-            Self::HostTooLong(len) => {
-                write!(f, "a host name of {len} bytes (at most {MAX_HOST_LEN})")
-            }
-            Self::MissingBracket => f.write_str("'[' without ']'"),
-            Self::NotIpv6(text) => write!(f, "{text:?} is not an IPv6 address"),
-            Self::AfterBracket(c) => write!(f, "{c:?} where ':' should follow ']'"),
-            Self::NoEndpoint => f.write_str("no endpoint number after the host"),
-            Self::EmptyNumber(what) => write!(f, "no digits in the {what} number"),
-            Self::NumberCharacter(what, c) => {
-                write!(f, "character {c:?} in the {what} number")
-            }
-            Self::LeadingZero(what, text) => {
-                write!(f, "{what} number {text} begins with 0")
-            }
-            Self::OutOfRange(what, text, max) => {
-                write!(f, "{what} number {text} is out of range (0 to {max})")
-            }
-            Self::TooManyNumbers => f.write_str(
-                "more than two numbers after the host (an IPv6 address stands in brackets)",
-            ),
-            Self::UnknownRoute(text) => {
-                let known = "'/local', '/tcp', '/rdm' or '/dgram'";
-                write!(f, "{text:?} is no route ({known})")
-            }
-        }
-    }
-}
-
 /// What went wrong and at which byte of the whole string.
-type Wrong = (Problem, usize);
+type Wrong = (String, usize);
+
+fn wrong<T>(at: usize, problem: impl Into<String>) -> Result<T, Wrong> {
+    Err((problem.into(), at))
+}
 
 /// The part behind `mx://` of the first entry that has it, and where that part begins.
 fn first_entry(text: &str) -> Option<(usize, &str)> {
@@ -198,7 +158,7 @@ fn parse_entry(entry: &str, at: usize) -> Result<PeerName, Wrong> {
         None => (None, (numbers, at)),
         Some((board, rest)) => {
             if let Some(more) = rest.find(':') {
-                return Err((Problem::TooManyNumbers, at + board.len() + 1 + more));
+                return wrong(at + board.len() + 1 + more, TOO_MANY_NUMBERS);
             }
             let endpoint = (rest, at + board.len() + 1);
             (Some(number("board", board, at, MAX_BOARD)?), endpoint)
@@ -218,30 +178,30 @@ fn parse_entry(entry: &str, at: usize) -> Result<PeerName, Wrong> {
 }
 
 fn parse_route(text: &str, at: usize) -> Result<Route, Wrong> {
-    match text {
-        "local" => Ok(ROUTE_LOCAL),
-        "tcp" => Ok(ROUTE_TCP),
-        "rdm" => Ok(ROUTE_RDM),
-        "dgram" => Ok(ROUTE_DGRAM),
-        _ => Err((Problem::UnknownRoute(text.to_owned()), at)),
+    match ROUTES.iter().find(|(known, _)| *known == text) {
+        Some((_, route)) => Ok(*route),
+        None => {
+            let known = "'/local', '/tcp', '/rdm' or '/dgram'";
+            wrong(at, format!("{text:?} is no route ({known})"))
+        }
     }
 }
 
 /// `::1]:0:3` into address and numbers.
 fn split_brackets(inner: &str, at: usize) -> Result<(&str, &str), Wrong> {
     let Some((host, rest)) = inner.split_once(']') else {
-        return Err((Problem::MissingBracket, at - 1));
+        return wrong(at - 1, "'[' without ']'");
     };
     let address = host.split_once('%').map_or(host, |(address, _)| address);
     let scope_is_empty = host.ends_with('%');
     if address.parse::<Ipv6Addr>().is_err() || scope_is_empty {
-        return Err((Problem::NotIpv6(host.to_owned()), at));
+        return wrong(at, format!("{host:?} is not an IPv6 address"));
     }
     let after = at + host.len() + 1;
     match rest.chars().next() {
         Some(':') => Ok((host, &rest[1..])),
-        Some(other) => Err((Problem::AfterBracket(other), after)),
-        None => Err((Problem::NoEndpoint, after)),
+        Some(other) => wrong(after, format!("{other:?} where ':' should follow ']'")),
+        None => wrong(after, NO_ENDPOINT),
     }
 }
 
@@ -252,47 +212,51 @@ fn split_plain(name: &str, at: usize) -> Result<(&str, &str), Wrong> {
         None => (name, None),
     };
     if host.is_empty() {
-        return Err((
-            match name.bytes().filter(|&byte| byte == b':').count() {
-                0..=2 => Problem::EmptyHost,
-                _ => Problem::TooManyNumbers,
-            },
-            at,
-        ));
+        let colons = name.bytes().filter(|&byte| byte == b':').count();
+        let problem = if colons > 2 {
+            TOO_MANY_NUMBERS
+        } else {
+            "no host name"
+        };
+        return wrong(at, problem);
     }
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     if let Some((index, c)) = host.char_indices().find(|&(_, c)| !allowed(c)) {
-        return Err((Problem::HostCharacter(c), at + index));
+        let problem = format!("character {c:?} cannot be part of a host name");
+        return wrong(at + index, problem);
     }
     if host.len() > MAX_HOST_LEN {
-        return Err((Problem::HostTooLong(host.len()), at));
+        let len = host.len();
+        let problem = format!("a host name of {len} bytes (at most {MAX_HOST_LEN})");
+        return wrong(at, problem);
     }
-    if host.starts_with('.') {
-        return Err((Problem::EmptyLabel, at));
-    }
-    if let Some(index) = host.find("..") {
-        return Err((Problem::EmptyLabel, at + index + 1));
+    let dot = host.find("..").map(|index| index + 1);
+    if let Some(index) = if host.starts_with('.') { Some(0) } else { dot } {
+        return wrong(at + index, "a host name with nothing between two dots");
     }
     match numbers {
         Some(numbers) => Ok((host, numbers)),
-        None => Err((Problem::NoEndpoint, at + host.len())),
+        None => wrong(at + host.len(), NO_ENDPOINT),
     }
 }
 
 /// Decimal digits and nothing else. A leading 0 is refused: the C method read it as octal.
 fn number(what: &'static str, text: &str, at: usize, max: u32) -> Result<u32, Wrong> {
     if text.is_empty() {
-        return Err((Problem::EmptyNumber(what), at));
+        return wrong(at, format!("no digits in the {what} number"));
     }
     if let Some((index, c)) = text.char_indices().find(|(_, c)| !c.is_ascii_digit()) {
-        return Err((Problem::NumberCharacter(what, c), at + index));
+        return wrong(at + index, format!("character {c:?} in the {what} number"));
     }
     if text.len() > 1 && text.starts_with('0') {
-        return Err((Problem::LeadingZero(what, text.to_owned()), at));
+        return wrong(at, format!("{what} number {text} begins with 0"));
     }
     match text.parse::<u32>() {
         Ok(value) if value <= max => Ok(value),
-        _ => Err((Problem::OutOfRange(what, text.to_owned(), max), at)),
+        _ => wrong(
+            at,
+            format!("{what} number {text} is out of range (0 to {max})"),
+        ),
     }
 }
 
@@ -472,7 +436,7 @@ mod tests {
         ];
         let kinds: std::collections::HashSet<_> = texts
             .iter()
-            .map(|text| std::mem::discriminant(&parse(text).unwrap_err().problem))
+            .map(|text| parse(text).unwrap_err().problem)
             .collect();
         assert_eq!(kinds.len(), texts.len());
     }

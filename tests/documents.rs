@@ -1,12 +1,14 @@
 //! Numbers in documents are those of the code.
 
 use bmi_mx::config::{self, Config};
-use bmi_mx::peer::state::{MOVES, Move};
+use bmi_mx::peer::state::MOVES;
 use mx_port_fabric::card::{ADDRESS_MAX, Answer, Card, PROVIDER_MAX, Refusal};
 use mx_port_local::moves as links;
 use mx_proto::moves;
+use mx_proto::transitions::Move;
 use mx_sys::settings::{self, MX_ROWS, PEERS_FILE, Settings};
 use mx_sys::tunable::Tunable;
+use std::fmt::Display;
 
 fn text_of(path: &str) -> String {
     std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
@@ -76,12 +78,13 @@ fn what_differs_by_library_is_told_in_the_documentation() {
 }
 
 /// The table of legal moves in `docs/states.md` that is said to be from a file.
-fn check_moves(file: &str, rows: impl Iterator<Item = String>) {
+fn check_moves<S: Display>(file: &str, moves: &[Move<S>]) {
     let text = text_of("docs/states.md");
     let begin = format!("<!-- moves: from {file} -->\n");
     let (_, section) = text.split_once(&begin).expect("a table");
     let (section, _) = section.split_once("<!-- /moves -->").unwrap();
-    let rows: String = rows.collect();
+    let row = |m: &Move<S>| format!("| {} | {} | {} |\n", m.from, m.to, m.when);
+    let rows: String = moves.iter().map(row).collect();
     let table = format!("| from | to | when |\n|---|---|---|\n{rows}");
     assert_eq!(
         section, table,
@@ -91,12 +94,9 @@ fn check_moves(file: &str, rows: impl Iterator<Item = String>) {
 
 #[test]
 fn the_moves_of_peers_and_operations_are_those_in_the_code() {
-    let row = |m: &Move| format!("| {} | {} | {} |\n", m.from, m.to, m.when);
-    check_moves("src/peer/state.rs", MOVES.iter().map(row));
-    let row = |m: &moves::Move| format!("| {} | {} | {} |\n", m.from, m.to, m.when);
-    check_moves("mx-proto/src/moves.rs", moves::MOVES.iter().map(row));
-    let row = |m: &links::Move| format!("| {} | {} | {} |\n", m.from, m.to, m.when);
-    check_moves("ports/local/src/moves.rs", links::MOVES.iter().map(row));
+    check_moves("src/peer/state.rs", MOVES);
+    check_moves("mx-proto/src/moves.rs", moves::MOVES);
+    check_moves("ports/local/src/moves.rs", links::MOVES);
 }
 
 /// The drawing of a section of `docs/states.md`.

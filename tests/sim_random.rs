@@ -14,8 +14,9 @@ mod sim;
 
 use bmi_mx::match_layout::{MessageType, VERSION, bits};
 use bmi_mx::peer::handshake::ConnReq;
-use bmi_mx::peer::state::{MOVES, Move, Name};
+use bmi_mx::peer::state::{MOVES, Name};
 use bmi_mx_torture::{Step, shrink};
+use mx_proto::transitions::Move;
 use mx_sim::{Profile, World};
 use random::Plan;
 use std::cell::RefCell;
@@ -229,8 +230,8 @@ impl Coverage {
         text
     }
 
-    fn missing(&self) -> Vec<Move> {
-        let met = |step: &&Move| !self.met.contains_key(&(step.from, step.to));
+    fn missing(&self) -> Vec<Move<Name>> {
+        let met = |step: &&Move<Name>| !self.met.contains_key(&(step.from, step.to));
         MOVES.iter().filter(met).copied().collect()
     }
 }

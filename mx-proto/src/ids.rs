@@ -131,6 +131,17 @@ pub struct Target {
     pub route: Route,
 }
 
+impl Target {
+    /// That endpoint, over whichever port.
+    pub const fn auto(nic: NicId, endpoint: EndpointId) -> Self {
+        Self {
+            nic,
+            endpoint,
+            route: Route::AUTO,
+        }
+    }
+}
+
 /// A wish which port carries the traffic to a peer; its meaning belongs to the ports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Route(pub u8);

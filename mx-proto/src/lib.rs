@@ -44,6 +44,7 @@ pub mod time;
 mod timeouts;
 mod timer;
 pub mod told;
+pub mod transitions;
 pub mod wire;
 
 pub use config::{Config, Key, Place};

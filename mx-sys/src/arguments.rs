@@ -1,10 +1,11 @@
-//! What both C interfaces check of an argument before they use it.
+//! What both C interfaces check of an argument before they use it, and what they do about a panic.
 //!
 //! Knows nothing of: which function it is for, what its caller answers.
 
 use libc::c_char;
 use std::any::Any;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
 /// What is wrong with an argument, and which one it is.
@@ -103,9 +104,18 @@ pub unsafe fn string<'a>(
     })
 }
 
-/// What a panic that was caught has said.
+/// Logs a panic that was caught in an exported function. Neither a logger nor a payload that panics takes
+/// the process along.
 #[cold]
-pub fn panic_text(payload: &(dyn Any + Send)) -> &str {
+pub fn panicked(function: &str, payload: Box<dyn Any + Send>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        log::error!("{function}: panicked: {}", panic_text(&*payload));
+        drop(payload);
+    }));
+}
+
+/// What it has said.
+fn panic_text(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     let owned = || payload.downcast_ref::<String>().map(String::as_str);
     text.or_else(owned).unwrap_or("unknown panic")

@@ -19,6 +19,7 @@
 
 pub mod arguments;
 pub mod fork;
+mod layout;
 pub mod linger;
 mod literal;
 pub mod nic;

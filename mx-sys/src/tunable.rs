@@ -48,6 +48,24 @@ pub enum Access<S> {
     },
 }
 
+impl<S> Tunable<S> {
+    /// One that is set and read as a number.
+    pub const fn number(
+        name: &'static str,
+        kind: Kind,
+        about: &'static str,
+        set: fn(&mut S, u64),
+        get: fn(&S) -> u64,
+    ) -> Self {
+        Self {
+            name,
+            kind,
+            about,
+            access: Access::Number { set, get },
+        }
+    }
+}
+
 /// What values a tunable takes.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {

@@ -147,15 +147,7 @@ impl From<RequestHandle> for mx_request_t {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::mem::{align_of, offset_of};
-
-    macro_rules! layout {
-        ($type:ty: $size:literal align $align:literal $(, $field:ident at $at:literal)*) => {
-            assert_eq!(size_of::<$type>(), $size, stringify!($type));
-            assert_eq!(align_of::<$type>(), $align, stringify!($type));
-            $(assert_eq!(offset_of!($type, $field), $at, stringify!($type.$field));)*
-        };
-    }
+    use mx_sys::layout;
 
     #[test]
     fn everything_is_laid_out_as_programs_for_mx_expect_it() {

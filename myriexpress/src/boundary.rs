@@ -24,7 +24,7 @@ use crate::handler;
 use crate::handles::{Address, EndpointHandle, RequestHandle};
 use libc::c_char;
 use mx_sys::UserMemory;
-use mx_sys::arguments::{self, BadArgument, panic_text};
+use mx_sys::arguments::{self, BadArgument};
 pub(crate) use mx_sys::arguments::{optional, required};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -96,7 +96,7 @@ pub(crate) fn guard(
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => Code::Success as mx_return_t,
         Ok(Err(error)) => refused(function, owner, &error),
-        Err(payload) => panicked(function, payload),
+        Err(payload) => failed(function, payload),
     }
 }
 
@@ -109,17 +109,13 @@ fn refused(function: &str, owner: Option<EndpointHandle>, error: &Error) -> mx_r
         log::debug!("{text} ({:?})", error.code());
         handler::report(owner, &text, error.code())
     }));
-    told.unwrap_or_else(|payload| panicked(function, payload))
+    told.unwrap_or_else(|payload| failed(function, payload))
 }
 
 /// Not for the handler: our mistake must not end a process that has made none.
 #[cold]
-fn panicked(function: &str, payload: Box<dyn Any + Send>) -> mx_return_t {
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        let what = panic_text(&*payload);
-        log::error!("{function}: panicked: {what}");
-        drop(payload);
-    }));
+fn failed(function: &str, payload: Box<dyn Any + Send>) -> mx_return_t {
+    arguments::panicked(function, payload);
     Code::Failure as mx_return_t
 }
 

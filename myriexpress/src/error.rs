@@ -6,62 +6,59 @@
 //!
 //! Knows nothing of: handlers.
 
+use crate::numbers::numbers;
 use crate::status::StatusCode;
 use mx_sys::arguments::BadArgument;
 use std::fmt;
 
-/// `mx_return_t`, with MX's numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-#[expect(
-    missing_docs,
-    reason = "the names are MX's own; their texts are in `strings`"
-)]
-pub enum Code {
-    Success = 0,
-    BadBadBad = 1,
-    Failure = 2,
-    AlreadyInitialized = 3,
-    NotInitialized = 4,
-    NoDev = 5,
-    NoDriver = 6,
-    NoPerm = 7,
-    BoardUnknown = 8,
-    BadEndpoint = 9,
-    BadSegList = 10,
-    BadSegMem = 11,
-    BadSegCnt = 12,
-    BadRequest = 13,
-    BadMatchMask = 14,
-    NoResources = 15,
-    BadAddrList = 16,
-    BadAddrCount = 17,
-    BadRoot = 18,
-    NotCompleted = 19,
-    Busy = 20,
-    BadInfoKey = 21,
-    BadInfoVal = 22,
-    BadNic = 23,
-    BadParamList = 24,
-    BadParamName = 25,
-    BadParamVal = 26,
-    BadHostnameArgs = 27,
-    HostNotFound = 28,
-    RequestPending = 29,
-    Timeout = 30,
-    NoMatch = 31,
-    BadEndpointId = 32,
-    ConnectionFailed = 33,
-    BadConnectionKey = 34,
-    BadInfoLength = 35,
-    NicNotFound = 36,
-    BadKernelVersion = 37,
-    BadLibVersion = 38,
-    NicDead = 39,
-    CancelNotSupported = 40,
-    CloseInHandler = 41,
-    BadMatchingForContextIdMask = 42,
-    NotSupportedWithContextId = 43,
+numbers! {
+    /// `mx_return_t`, with MX's numbers.
+    Code or c"unknown return code" {
+        Success = 0 c"success",
+        BadBadBad = 1 c"internal error of the library",
+        Failure = 2 c"failure",
+        AlreadyInitialized = 3 c"the library is already initialized",
+        NotInitialized = 4 c"the library is not initialized",
+        NoDev = 5 c"no device",
+        NoDriver = 6 c"no driver",
+        NoPerm = 7 c"permission denied",
+        BoardUnknown = 8 c"unknown board",
+        BadEndpoint = 9 c"bad endpoint",
+        BadSegList = 10 c"bad segment list",
+        BadSegMem = 11 c"bad memory in a segment",
+        BadSegCnt = 12 c"bad number of segments",
+        BadRequest = 13 c"bad request",
+        BadMatchMask = 14 c"match bits outside the match mask",
+        NoResources = 15 c"out of resources",
+        BadAddrList = 16 c"bad list of addresses",
+        BadAddrCount = 17 c"bad number of addresses",
+        BadRoot = 18 c"bad root",
+        NotCompleted = 19 c"not completed",
+        Busy = 20 c"busy",
+        BadInfoKey = 21 c"bad info key",
+        BadInfoVal = 22 c"bad info value",
+        BadNic = 23 c"bad NIC",
+        BadParamList = 24 c"bad list of parameters",
+        BadParamName = 25 c"bad parameter name",
+        BadParamVal = 26 c"bad parameter value",
+        BadHostnameArgs = 27 c"bad arguments for a host name",
+        HostNotFound = 28 c"host not found",
+        RequestPending = 29 c"the request is pending",
+        Timeout = 30 c"timed out",
+        NoMatch = 31 c"no match",
+        BadEndpointId = 32 c"bad endpoint id",
+        ConnectionFailed = 33 c"connection failed",
+        BadConnectionKey = 34 c"bad connection key",
+        BadInfoLength = 35 c"bad length for info",
+        NicNotFound = 36 c"NIC not found",
+        BadKernelVersion = 37 c"unsuitable version of the kernel",
+        BadLibVersion = 38 c"unsuitable version of the library",
+        NicDead = 39 c"the NIC is dead",
+        CancelNotSupported = 40 c"the request cannot be cancelled",
+        CloseInHandler = 41 c"an endpoint cannot be closed from its handler",
+        BadMatchingForContextIdMask = 42 c"the match mask does not cover the context id",
+        NotSupportedWithContextId = 43 c"not supported with context ids",
+    }
 }
 
 /// A refused call: which number C gets, and what people are told.

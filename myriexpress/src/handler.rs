@@ -18,7 +18,6 @@ use crate::error::Code;
 use crate::handles::EndpointHandle;
 use crate::process;
 use crate::status::{Status, StatusCode};
-use crate::strings::{STATUSES, return_text};
 use libc::c_char;
 use std::ffi::{CStr, CString};
 use std::io::Write;
@@ -65,11 +64,8 @@ pub fn judge(endpoint: EndpointHandle, function: &str, status: &mut Status) {
 
 #[cold]
 fn judge_failed(endpoint: EndpointHandle, function: &str, status: &mut Status) {
-    let known = STATUSES.get(status.code as usize);
-    let (code, words) = match known {
-        Some((status, words)) => (Code::from(*status), words.to_string_lossy()),
-        None => (Code::Failure, "unknown status".into()),
-    };
+    let code = StatusCode::of(status.code).map_or(Code::Failure, Code::from);
+    let words = StatusCode::words(status.code).to_string_lossy();
     let text = format!(
         "{function}: request with match bits {:#x} failed: {words}",
         status.match_info
@@ -93,7 +89,7 @@ pub unsafe extern "C" fn fatal(text: *mut c_char, ret: mx_return_t) -> mx_return
         // SAFETY: a C string (the caller's promise).
         false => unsafe { CStr::from_ptr(text) }.to_string_lossy(),
     };
-    let words = return_text(ret).to_string_lossy();
+    let words = Code::words(ret).to_string_lossy();
     let line = format!("libmyriexpress: {what}: {words} (code {ret})\n");
     // Where stderr is closed nobody is told.
     let _ = std::io::stderr().write_all(line.as_bytes());

@@ -15,6 +15,7 @@
 use crate::abi::MX_MAX_STR_LEN;
 use crate::error::{Code, Error};
 use crate::handles::{EndpointHandle, REQUESTS_MAX, SLOTS_MAX};
+use crate::numbers::numbers;
 use crate::{library, process};
 use mx_proto::NicId;
 use mx_proto::port::PACKET_LEAST;
@@ -24,51 +25,27 @@ use mx_sys::{PortChoice, Settings, nic, published};
 use std::fs;
 use std::path::Path;
 
-/// `mx_get_info_key_t`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-#[expect(
-    missing_docs,
-    reason = "the names are MX's; the header says what they mean"
-)]
-pub enum Key {
-    NicCount = 1,
-    NicIds = 2,
-    MaxNativeEndpoints = 3,
-    NativeRequests = 4,
-    CountersCount = 5,
-    CountersLabels = 6,
-    CountersValues = 7,
-    ProductCode = 8,
-    PartNumber = 9,
-    SerialNumber = 10,
-    PortCount = 11,
-    PioSendMax = 12,
-    CopySendMax = 13,
-    NumaNode = 14,
-    NetType = 15,
-    LineSpeed = 16,
+numbers! {
+    /// `mx_get_info_key_t`.
+    Key {
+        NicCount = 1,
+        NicIds = 2,
+        MaxNativeEndpoints = 3,
+        NativeRequests = 4,
+        CountersCount = 5,
+        CountersLabels = 6,
+        CountersValues = 7,
+        ProductCode = 8,
+        PartNumber = 9,
+        SerialNumber = 10,
+        PortCount = 11,
+        PioSendMax = 12,
+        CopySendMax = 13,
+        NumaNode = 14,
+        NetType = 15,
+        LineSpeed = 16,
+    }
 }
-
-/// Every key, each one place before its number.
-pub static KEYS: [Key; 16] = [
-    Key::NicCount,
-    Key::NicIds,
-    Key::MaxNativeEndpoints,
-    Key::NativeRequests,
-    Key::CountersCount,
-    Key::CountersLabels,
-    Key::CountersValues,
-    Key::ProductCode,
-    Key::PartNumber,
-    Key::SerialNumber,
-    Key::PortCount,
-    Key::PioSendMax,
-    Key::CopySendMax,
-    Key::NumaNode,
-    Key::NetType,
-    Key::LineSpeed,
-];
 
 /// Which board is meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,9 +107,8 @@ const MX_SPEED_OPEN_MX: u32 = 2;
 
 /// The key with that number.
 pub fn key(number: u32) -> Result<Key, Error> {
-    let place = (number as usize).checked_sub(1);
-    let key = place.and_then(|place| KEYS.get(place)).copied();
-    key.ok_or_else(|| Error::new(Code::BadInfoKey, format!("there is no info key {number}")))
+    Key::of(number)
+        .ok_or_else(|| Error::new(Code::BadInfoKey, format!("there is no info key {number}")))
 }
 
 /// Answers `key`.

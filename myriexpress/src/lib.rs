@@ -13,10 +13,11 @@
 //!
 //! Modules use their own group and those above it.
 
+pub(crate) mod numbers;
+
 pub mod error;
 pub mod handles;
 pub mod status;
-pub mod strings;
 
 mod engine;
 

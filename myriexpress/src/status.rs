@@ -3,32 +3,29 @@
 //! Knows nothing of: return codes of calls (see `error`).
 
 use crate::handles::Address;
+use crate::numbers::numbers;
 
-/// `mx_status_code_t`, with MX's numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-#[expect(
-    missing_docs,
-    reason = "the names are MX's own; their texts are in `strings`"
-)]
-pub enum StatusCode {
-    Success = 0,
-    Pending = 1,
-    Buffered = 2,
-    Rejected = 3,
-    Timeout = 4,
-    Truncated = 5,
-    Cancelled = 6,
-    EndpointUnknown = 7,
-    EndpointClosed = 8,
-    EndpointUnreachable = 9,
-    BadSession = 10,
-    BadKey = 11,
-    BadEndpoint = 12,
-    BadRdmawin = 13,
-    Aborted = 14,
-    EventqFull = 15,
-    NoResources = 16,
+numbers! {
+    /// `mx_status_code_t`, with MX's numbers.
+    StatusCode or c"unknown status code" {
+        Success = 0 c"success",
+        Pending = 1 c"pending",
+        Buffered = 2 c"buffered",
+        Rejected = 3 c"rejected",
+        Timeout = 4 c"timed out",
+        Truncated = 5 c"truncated",
+        Cancelled = 6 c"cancelled",
+        EndpointUnknown = 7 c"the remote endpoint is unknown",
+        EndpointClosed = 8 c"the remote endpoint is closed",
+        EndpointUnreachable = 9 c"the remote endpoint is unreachable",
+        BadSession = 10 c"the remote endpoint was opened again",
+        BadKey = 11 c"the remote endpoint was opened with another key",
+        BadEndpoint = 12 c"there can be no such remote endpoint",
+        BadRdmawin = 13 c"bad RDMA window",
+        Aborted = 14 c"aborted",
+        EventqFull = 15 c"the event queue is full",
+        NoResources = 16 c"out of resources",
+    }
 }
 
 /// `mx_status_t`.

@@ -60,7 +60,7 @@ fn open() -> EndpointHandle {
 fn connect(from: EndpointHandle, to: EndpointHandle) -> Address {
     let own = process::own_address(to).unwrap();
     let (nic, endpoint, _) = process::decompose(own).unwrap();
-    process::iconnect(from, nic, endpoint, 0, 1, 0).unwrap();
+    process::iconnect(from, (nic, endpoint), 0, 1, 0, false).unwrap();
     loop {
         process::progress(to).unwrap();
         if let Some(status) = process::test_any(from, 1, u64::MAX).unwrap() {
@@ -84,9 +84,9 @@ fn exchange(
     bufs: &mut [[u8; 64]; 2],
 ) {
     let [out, into] = bufs;
-    let posted = |into: &mut [u8]| process::irecv(at, memory(into), n, u64::MAX, 0).unwrap();
+    let posted = |into: &mut [u8]| process::irecv(at, memory(into), n, u64::MAX, 0, false).unwrap();
     let early = (n % 3 != 0).then(|| posted(into));
-    let sent = process::isend(from, memory(out), to, n, 0, SendMode::Buffered).unwrap();
+    let sent = process::isend(from, memory(out), to, n, 0, SendMode::Buffered, false).unwrap();
     let got = match early {
         Some(request) if n % 3 == 1 => process::wait_for(at, request, LONG).unwrap(),
         Some(_) => process::wait_any(at, n & 0xff, 0xff, LONG).unwrap(),

@@ -30,8 +30,17 @@ fn works() -> bool {
         return false;
     };
     let own = process::own_address(ep).unwrap();
-    let sent = process::isend(ep, UserMemory::empty(), own, 1, 0, SendMode::Buffered).unwrap();
-    let got = process::irecv(ep, UserMemory::empty(), 1, u64::MAX, 0).unwrap();
+    let sent = process::isend(
+        ep,
+        UserMemory::empty(),
+        own,
+        1,
+        0,
+        SendMode::Buffered,
+        false,
+    )
+    .unwrap();
+    let got = process::irecv(ep, UserMemory::empty(), 1, u64::MAX, 0, false).unwrap();
     let ended = [sent, got].map(|request| process::wait_for(ep, request, LONG).unwrap().is_some());
     ended == [true; 2] && process::close(ep).is_ok()
 }
@@ -63,7 +72,16 @@ fn fork_inside_the_handler() {
         context: 0,
     };
     process::register_handler(ep, Some(handler)).unwrap();
-    process::isend(ep, UserMemory::empty(), own, 1, 0, SendMode::Buffered).unwrap();
+    process::isend(
+        ep,
+        UserMemory::empty(),
+        own,
+        1,
+        0,
+        SendMode::Buffered,
+        false,
+    )
+    .unwrap();
     let found = process::probe(ep, 1, u64::MAX, LONG);
     let pid = FORKED.load(Ordering::Relaxed);
     if pid == 0 {
@@ -82,7 +100,7 @@ fn a_child_is_refused_its_parents_endpoints_and_opens_its_own() {
     let closed = process::open(&settings(), OpenParams::default()).unwrap();
     process::close(closed).unwrap();
     let own = process::own_address(ep).unwrap();
-    let request = process::irecv(ep, UserMemory::empty(), 9, u64::MAX, 0).unwrap();
+    let request = process::irecv(ep, UserMemory::empty(), 9, u64::MAX, 0, false).unwrap();
     // SAFETY: the only other threads are the endpoint's helper, whose lock the child leaves alone,
     // and the harness's, which waits.
     let pid = unsafe { libc::fork() };

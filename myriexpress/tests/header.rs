@@ -1,14 +1,17 @@
 //! The numbers of the headers are those of the library.
 //!
 //! ```text
-//!   include/*.h   MX_BAD_SEG_LIST = 10      ==   Code::BadSegList as u32       strings, info
+//!   include/*.h   MX_BAD_SEG_LIST = 10      ==   Code::BadSegList as u32       error, status, info
 //!                 #define MX_API 0x301      ==   abi::MX_API
 //! ```
 //!
 //! Sizes and offsets are compared with MX's from both sides: in `abi`, and in C
 //! (`c_tests/mx/layout.c`).
 
-use myriexpress::{abi, info, strings};
+use myriexpress::abi;
+use myriexpress::error::Code;
+use myriexpress::info::Key;
+use myriexpress::status::StatusCode;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -50,12 +53,15 @@ fn c_name(prefix: &str, variant: impl Debug) -> String {
 #[test]
 fn enums_have_the_numbers_of_the_library() {
     let main = header("myriexpress.h");
-    let returns = strings::RETURNS.map(|(code, _)| (code as u32, c_name("MX", code)));
-    assert_eq!(constants(&main, "mx_return_code"), BTreeMap::from(returns));
-    let statuses = strings::STATUSES.map(|(code, _)| (code as u32, c_name("MX_STATUS", code)));
-    assert_eq!(constants(&main, "mx_status_code"), BTreeMap::from(statuses));
-    let keys = info::KEYS.map(|key| (key as u32, c_name("MX", key)));
-    assert_eq!(constants(&main, "mx_get_info_key"), BTreeMap::from(keys));
+    let returns = Code::ALL
+        .iter()
+        .map(|code| (*code as u32, c_name("MX", code)));
+    assert_eq!(constants(&main, "mx_return_code"), returns.collect());
+    let statuses = StatusCode::ALL.iter();
+    let statuses = statuses.map(|code| (*code as u32, c_name("MX_STATUS", code)));
+    assert_eq!(constants(&main, "mx_status_code"), statuses.collect());
+    let keys = Key::ALL.iter().map(|key| (*key as u32, c_name("MX", key)));
+    assert_eq!(constants(&main, "mx_get_info_key"), keys.collect());
     let params = [
         (abi::MX_PARAM_ERROR_HANDLER, "MX_PARAM_ERROR_HANDLER"),
         (abi::MX_PARAM_UNEXP_QUEUE_MAX, "MX_PARAM_UNEXP_QUEUE_MAX"),

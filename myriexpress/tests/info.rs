@@ -12,7 +12,7 @@ use myriexpress::abi::{
 use myriexpress::exports::endpoint::{mx_close_endpoint, mx_open_endpoint};
 use myriexpress::exports::lifecycle::{mx__init_api, mx_finalize};
 use myriexpress::exports::names::mx_get_info;
-use myriexpress::info::{KEYS, Key};
+use myriexpress::info::Key;
 use std::ptr::null_mut;
 
 /// Beyond every answer.
@@ -60,7 +60,7 @@ fn every_key_answers_the_same_for_every_way_to_name_the_board() {
     let mut number_8 = [0_u8];
     let mut number_32 = 0_u32.to_ne_bytes();
     let mut id = ids[0].to_ne_bytes();
-    for key in KEYS {
+    for &key in Key::ALL {
         let one = ask(null_mut(), key, None, ROOM);
         if key != Key::CountersValues {
             assert_eq!(one, ask(ep, key, None, ROOM), "{key:?}");

@@ -107,7 +107,7 @@ fn send(
     lent: Option<&Lent>,
 ) -> Result<(RequestHandle, usize), Error> {
     lend(len, bits as u8, lent, |memory, context| {
-        process::isend(from, memory, to, bits, context, SendMode::Buffered)
+        process::isend(from, memory, to, bits, context, SendMode::Buffered, false)
     })
 }
 
@@ -117,7 +117,7 @@ fn receive(
     lent: Option<&Lent>,
 ) -> Result<(RequestHandle, usize), Error> {
     lend(LENGTHS[3], 0, lent, |memory, context| {
-        process::irecv(at, memory, class, CLASS, context)
+        process::irecv(at, memory, class, CLASS, context, false)
     })
 }
 

@@ -80,8 +80,6 @@ pub const BMI_MX_PEER_INIT: c_int = 0;
 pub const BMI_MX_PEER_WAIT: c_int = 1;
 /// `bmi_mx_peer_credits.state`: connected.
 pub const BMI_MX_PEER_READY: c_int = 2;
-/// `bmi_mx_peer_credits.state`: lost, and operations of it are still ending.
-pub const BMI_MX_PEER_DISCONNECT: c_int = 3;
 
 /// As the C library's `EPERM`.
 pub const BMI_EPERM: c_int = 1 | 0x4000_0080;

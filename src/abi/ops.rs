@@ -20,6 +20,7 @@ use super::types::{
     bmi_method_unexpected_info, bmi_msg_tag_t, bmi_op_id_t, bmi_op_type, bmi_size_t,
 };
 use libc::{c_char, c_int, c_void};
+use mx_sys::layout;
 
 /// The table of a BMI method. Every entry of `bmi_mx_ops` is set.
 #[repr(C)]
@@ -222,32 +223,12 @@ pub struct bmi_method_ops {
 unsafe impl Sync for bmi_method_ops {}
 
 const _: () = {
-    use std::mem::{align_of, offset_of, size_of};
-
-    assert!(size_of::<bmi_method_ops>() == 200 && align_of::<bmi_method_ops>() == 8);
-    assert!(offset_of!(bmi_method_ops, method_name) == 0);
-    assert!(offset_of!(bmi_method_ops, flags) == 8);
-    assert!(offset_of!(bmi_method_ops, initialize) == 16);
-    assert!(offset_of!(bmi_method_ops, finalize) == 24);
-    assert!(offset_of!(bmi_method_ops, set_info) == 32);
-    assert!(offset_of!(bmi_method_ops, get_info) == 40);
-    assert!(offset_of!(bmi_method_ops, memalloc) == 48);
-    assert!(offset_of!(bmi_method_ops, memfree) == 56);
-    assert!(offset_of!(bmi_method_ops, unexpected_free) == 64);
-    assert!(offset_of!(bmi_method_ops, post_send) == 72);
-    assert!(offset_of!(bmi_method_ops, post_sendunexpected) == 80);
-    assert!(offset_of!(bmi_method_ops, post_recv) == 88);
-    assert!(offset_of!(bmi_method_ops, test) == 96);
-    assert!(offset_of!(bmi_method_ops, testsome) == 104);
-    assert!(offset_of!(bmi_method_ops, testcontext) == 112);
-    assert!(offset_of!(bmi_method_ops, testunexpected) == 120);
-    assert!(offset_of!(bmi_method_ops, method_addr_lookup) == 128);
-    assert!(offset_of!(bmi_method_ops, post_send_list) == 136);
-    assert!(offset_of!(bmi_method_ops, post_recv_list) == 144);
-    assert!(offset_of!(bmi_method_ops, post_sendunexpected_list) == 152);
-    assert!(offset_of!(bmi_method_ops, open_context) == 160);
-    assert!(offset_of!(bmi_method_ops, close_context) == 168);
-    assert!(offset_of!(bmi_method_ops, cancel) == 176);
-    assert!(offset_of!(bmi_method_ops, rev_lookup_unexpected) == 184);
-    assert!(offset_of!(bmi_method_ops, query_addr_range) == 192);
+    layout!(bmi_method_ops: 200 align 8,
+        method_name at 0, flags at 8, initialize at 16, finalize at 24, set_info at 32,
+        get_info at 40, memalloc at 48, memfree at 56, unexpected_free at 64, post_send at 72,
+        post_sendunexpected at 80, post_recv at 88, test at 96, testsome at 104,
+        testcontext at 112, testunexpected at 120, method_addr_lookup at 128,
+        post_send_list at 136, post_recv_list at 144, post_sendunexpected_list at 152,
+        open_context at 160, close_context at 168, cancel at 176, rev_lookup_unexpected at 184,
+        query_addr_range at 192);
 };

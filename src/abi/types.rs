@@ -15,6 +15,7 @@
 //! Knows nothing of: who fills the structs in.
 
 use libc::{c_char, c_int, c_void};
+use mx_sys::layout;
 
 /// The size of a data region, in bytes.
 pub type bmi_size_t = i64;
@@ -173,7 +174,7 @@ pub struct bmi_mx_peer_credits {
     pub size: usize,
     /// In: the peer, by any of its addresses.
     pub addr: *mut bmi_method_addr,
-    /// `BMI_MX_PEER_INIT`, `_WAIT`, `_READY` or `_DISCONNECT`.
+    /// `BMI_MX_PEER_INIT`, `_WAIT` or `_READY`.
     pub state: c_int,
     /// Credits lent to it, wherever they are.
     pub loan: u32,
@@ -196,35 +197,12 @@ pub struct bmi_mx_peer_credits {
 }
 
 const _: () = {
-    use std::mem::{align_of, offset_of, size_of};
-
-    assert!(size_of::<bmi_method_addr>() == 24 && align_of::<bmi_method_addr>() == 8);
-    assert!(offset_of!(bmi_method_addr, method_type) == 0);
-    assert!(offset_of!(bmi_method_addr, method_data) == 8);
-    assert!(offset_of!(bmi_method_addr, parent) == 16);
-
-    assert!(size_of::<bmi_method_unexpected_info>() == 40);
-    assert!(offset_of!(bmi_method_unexpected_info, error_code) == 0);
-    assert!(offset_of!(bmi_method_unexpected_info, addr) == 8);
-    assert!(offset_of!(bmi_method_unexpected_info, buffer) == 16);
-    assert!(offset_of!(bmi_method_unexpected_info, size) == 24);
-    assert!(offset_of!(bmi_method_unexpected_info, tag) == 32);
-
-    assert!(size_of::<method_drop_addr_query>() == 16);
-    assert!(offset_of!(method_drop_addr_query, addr) == 0);
-    assert!(offset_of!(method_drop_addr_query, response) == 8);
-
+    layout!(bmi_method_addr: 24 align 8, method_type at 0, method_data at 8, parent at 16);
+    layout!(bmi_method_unexpected_info: 40 align 8,
+        error_code at 0, addr at 8, buffer at 16, size at 24, tag at 32);
+    layout!(method_drop_addr_query: 16 align 8, addr at 0, response at 8);
     // No member has padding behind it, so that any number of whole ones can be written.
-    assert!(size_of::<bmi_mx_credits>() == 29 * 8);
-    assert!(offset_of!(bmi_mx_credits, total) == 8);
-    assert!(offset_of!(bmi_mx_credits, limit_bytes) == 28 * 8);
-    assert!(size_of::<bmi_mx_peer_credits>() == 16 + 10 * 4);
-    assert!(offset_of!(bmi_mx_peer_credits, addr) == 8);
-    assert!(offset_of!(bmi_mx_peer_credits, state) == 16);
-    assert!(offset_of!(bmi_mx_peer_credits, send_stalled) == 16 + 9 * 4);
-
-    assert!(size_of::<bmi_mx_host>() == 32);
-    assert!(offset_of!(bmi_mx_host, reg_addr) == 8);
-    assert!(offset_of!(bmi_mx_host, forget_addr) == 16);
-    assert!(offset_of!(bmi_mx_host, log) == 24);
+    layout!(bmi_mx_credits: 232 align 8, total at 8, limit_bytes at 224);
+    layout!(bmi_mx_peer_credits: 56 align 8, addr at 8, state at 16, send_stalled at 52);
+    layout!(bmi_mx_host: 32 align 8, reg_addr at 8, forget_addr at 16, log at 24);
 };

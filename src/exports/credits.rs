@@ -124,10 +124,10 @@ unsafe fn write<T: Copy>(out: NonNull<T>, answer: &T, len: usize) {
 
 fn state_number(state: Name) -> c_int {
     match state {
-        Name::Init => bmi::BMI_MX_PEER_INIT,
+        // DISCONNECT is over before anybody can ask.
+        Name::Init | Name::Disconnect => bmi::BMI_MX_PEER_INIT,
         Name::Connecting | Name::Requested | Name::Answering => bmi::BMI_MX_PEER_WAIT,
         Name::Ready => bmi::BMI_MX_PEER_READY,
-        Name::Disconnect => bmi::BMI_MX_PEER_DISCONNECT,
     }
 }
 

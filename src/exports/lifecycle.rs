@@ -9,8 +9,8 @@
 //! Knows nothing of: what the instance does about them.
 
 use crate::abi::constants::{
-    BMI_CHECK_MAXSIZE, BMI_DROP_ADDR, BMI_DROP_ADDR_QUERY, BMI_GET_UNEXP_SIZE, BMI_MAX_CONTEXTS,
-    BMI_MX_GET_CREDITS, BMI_MX_GET_PEER_CREDITS,
+    BMI_CHECK_MAXSIZE, BMI_DROP_ADDR, BMI_DROP_ADDR_QUERY, BMI_ENOSYS, BMI_GET_UNEXP_SIZE,
+    BMI_MAX_CONTEXTS, BMI_MX_GET_CREDITS, BMI_MX_GET_PEER_CREDITS,
 };
 use crate::abi::types::{bmi_context_id, bmi_method_addr, bmi_mx_host, method_drop_addr_query};
 use crate::boundary::{export, in_range, optional, required, string};
@@ -126,7 +126,7 @@ export! {
                 // SAFETY: for this key C passes such a struct, with `size` and `addr` filled in.
                 unsafe { credits::of_peer(out) }?;
             }
-            other => return Err(Error::UnknownInfo(other).into()),
+            other => return Err(Error::new(BMI_ENOSYS, format!("unknown info key {other}"))),
         }
         Ok(0)
     }

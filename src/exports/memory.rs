@@ -21,8 +21,7 @@ export! {
     ) -> *mut c_void {
         let _ = send_recv;
         let size = in_range("size", size, 1, MAX_MESSAGE.into())? as usize;
-        let what = "a buffer";
-        Ok(buffer::allocate(size).ok_or(Error::NoMemory { what, size })?)
+        buffer::allocate(size).ok_or_else(|| Error::no_memory("a buffer", size))
     }
 
     /// Gives back a buffer of `BMI_mx_memalloc`. NULL is legal. `size` and `send_recv` are not
@@ -38,7 +37,7 @@ export! {
         // SAFETY: C passes what BMI_mx_memalloc gave it and has not freed yet.
         match unsafe { buffer::release(buffer) } {
             true => Ok(0),
-            false => Err(Error::FreedTwice(buffer.addr()).into()),
+            false => Err(Error::invalid(format!("buffer {buffer:p} was given back before"))),
         }
     }
 

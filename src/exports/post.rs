@@ -240,13 +240,8 @@ fn message_size(what: &'static str, size: bmi_size_t) -> Result<usize, Box<Error
     let limit = i64::from(MAX_MESSAGE);
     match size <= limit {
         true => Ok(size as usize),
-        false => Err(too_large(size, limit)),
+        false => Err(Error::too_large(size, limit)),
     }
-}
-
-#[cold]
-fn too_large(size: i64, limit: i64) -> Box<Error> {
-    Box::new(Error::MessageTooLarge { size, limit })
 }
 
 /// One buffer.
@@ -282,12 +277,13 @@ unsafe fn list(
     let mut sum = 0_i64;
     for (index, &size) in sizes.iter().enumerate() {
         if size < 0 {
-            return Err(Error::SegmentSize { index, size }.into());
+            return Err(Error::invalid(format!("segment {index} has size {size}")));
         }
         sum = sum.saturating_add(size);
     }
     if sum != total {
-        return Err(Error::TotalMismatch { total, sum }.into());
+        let what = format!("total size {total} but the list has {sum} bytes");
+        return Err(Error::invalid(what));
     }
     let pieces = buffers.iter().zip(sizes);
     // No size is larger than their sum, which is at most the largest message.
@@ -302,4 +298,20 @@ unsafe fn list(
 unsafe fn entries<'a, T>(start: NonNull<T>, count: usize) -> &'a [T] {
     // SAFETY: the caller's promise; `count` is small (`MAX_LIST`).
     unsafe { slice::from_raw_parts(start.as_ptr(), count) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::constants::BMI_EINVAL;
+
+    #[test]
+    fn sizes_that_do_not_add_up_are_named() {
+        let mut bytes = [0_u8; 9];
+        let buffer = bytes.as_mut_ptr().cast::<c_void>();
+        // SAFETY: arrays of one, and memory of nine bytes.
+        let error = unsafe { list(&raw const buffer, &9, 1, 7) }.unwrap_err();
+        assert_eq!(error.to_string(), "total size 7 but the list has 9 bytes");
+        assert_eq!(error.code(), -BMI_EINVAL);
+    }
 }

@@ -15,12 +15,12 @@
 //! What is posted before READY is parked, and posted then, in the same order.
 
 use super::{Method, PostKind};
+use crate::abi::constants::{BMI_EMSGSIZE, BMI_ENOMEM};
 use crate::abi::types::bmi_method_addr;
 use crate::address::Address;
 use crate::arrivals::Note;
-use crate::error::Error;
+use crate::error::{Error, code_of};
 use crate::match_layout::{KEY, MATCH, MessageType, Refusal, VERSION, bits};
-use crate::op::places::BLOCK;
 use crate::op::word::{Role, Word};
 use crate::peer::handshake::{Answer, ConnReq};
 use crate::peer::state::{Cause, Ready, State, Wait};
@@ -71,56 +71,37 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         let limit = self.peers().limit();
         let key = self.peers_mut().add(target, name());
-        Ok(key.ok_or(Error::NoPeerId { limit })?)
-    }
-
-    /// INIT: reaches out for a peer.
-    pub(crate) fn begin_connect(&mut self, key: PeerKey) -> Result<(), Box<Error>> {
-        if let Some(peer) = self.peers_mut().get_mut(key) {
-            peer.retries = 1;
-        }
-        self.start_connect(key)
+        key.ok_or_else(|| Error::new(BMI_ENOMEM, format!("all {limit} peer ids are in use")))
     }
 
     /// A connection of ours was cut before READY. Tries again; false when that has been done.
     pub(super) fn retry(&mut self, key: PeerKey) -> bool {
-        let Some(peer) = self.peers_mut().get_mut(key) else {
+        let Some(peer) = self.peers().get(key) else {
             return false;
         };
-        let ours = matches!(
-            peer.state,
-            State::Wait(Wait::Connecting { .. } | Wait::Requested { .. })
-        );
-        if !ours || peer.retries == 0 {
+        let (State::Wait(Wait::Connecting { again: false, .. })
+        | State::Wait(Wait::Requested { again: false, .. })) = peer.state
+        else {
             return false;
-        }
-        peer.retries -= 1;
+        };
         log::debug!("{} cut the connection; trying again", peer.name);
-        self.start_connect(key).is_ok()
+        self.begin_connect(key, true).is_ok()
     }
 
-    fn start_connect(&mut self, key: PeerKey) -> Result<(), Box<Error>> {
+    /// Reaches out for a peer; `again`: once more.
+    pub(crate) fn begin_connect(&mut self, key: PeerKey, again: bool) -> Result<(), Box<Error>> {
         let Some(target) = self.peers().get(key).map(|peer| peer.target) else {
             return Ok(());
         };
         let bits = bits(MessageType::IconReq, key.id(), 0);
         let word = Word::own(Role::Connect, key);
         let connect = self.endpoint.connect(target, KEY, bits, word);
-        let Some(peer) = self.peers_mut().get_mut(key) else {
-            return Ok(());
-        };
-        match connect {
-            Ok(request) => {
-                peer.refs += 1;
-                self.move_to(key, State::Wait(Wait::Connecting { request }));
-                Ok(())
-            }
-            Err(reason) => Err(Error::Connect {
-                peer: peer.name.clone(),
-                reason,
-            }
-            .into()),
-        }
+        let request = connect.map_err(|reason| {
+            let peer = self.peers().get(key);
+            Error::connect(peer.map_or("", |peer| &peer.name), reason)
+        })?;
+        self.move_to(key, State::Wait(Wait::Connecting { request, again }));
+        Ok(())
     }
 
     /// A transport connect is over.
@@ -142,28 +123,27 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     Status::Unreachable if answering => Cause::Reset,
                     status => Cause::of_connect(status),
                 };
-                self.disconnect(key, cause, answering);
+                self.disconnect(key, cause);
             }
-            Some(Wait::Connecting { .. }) => self.on_reached(key, how.partner),
+            Some(Wait::Connecting { again, .. }) => self.on_reached(key, how.partner, again),
             Some(Wait::Answering { tx_id, .. }) => {
-                self.become_ready(key, how.partner, tx_id, true);
+                self.become_ready(key, Ready::new(how.partner, tx_id), true);
             }
             _ => {}
         }
-        self.release(key);
     }
 
     /// ICON_REQ is done: says who we are.
-    fn on_reached(&mut self, key: PeerKey, partner: PartnerId) {
+    fn on_reached(&mut self, key: PeerKey, partner: PartnerId, again: bool) {
         let Some(context) = self.endpoint.partner_context(partner) else {
-            return self.disconnect(key, Cause::Reset, false);
+            return self.disconnect(key, Cause::Reset);
         };
         let other = PeerKey::from_word(context);
         if other != key && self.peers().get(other).is_some() {
             return self.merge(key, other);
         }
         self.know_partner(key, partner);
-        self.move_to(key, State::Wait(Wait::Requested { partner }));
+        self.move_to(key, State::Wait(Wait::Requested { partner, again }));
         let body = ConnReq::emit(&self.name);
         let bits = bits(MessageType::ConnReq, key.id(), VERSION);
         self.send_handshake(key, partner, bits, &body);
@@ -182,7 +162,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             [] => UserMemory::empty(),
             body => match MallocBuffer::copy_of(body) {
                 Some(buffer) => UserMemory::owned(buffer),
-                None => return self.disconnect(key, Cause::NoRoom, true),
+                None => return self.disconnect(key, Cause::NoRoom),
             },
         };
         let word = Word::own(Role::Handshake, key);
@@ -193,11 +173,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Ok(Posted::Complete) => {}
             Ok(Posted::Pending(_)) => {
                 if let Some(peer) = self.peers_mut().get_mut(key) {
-                    peer.refs += 1;
                     peer.handshake_waits = true;
                 }
             }
-            Err(_) => self.disconnect(key, Cause::Reset, false),
+            Err(_) => self.disconnect(key, Cause::Reset),
         }
     }
 
@@ -206,14 +185,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let Some(peer) = self.peers_mut().get_mut(key) else {
             return;
         };
-        peer.handshake_waits = false;
-        let of_now = peer.state.partner() == Some(how.partner);
-        // That the partner is gone is told as an event of its own.
-        let told = matches!(how.status, Status::Success | Status::Unreachable);
-        if of_now && !told {
-            self.disconnect(key, Cause::of_connect(how.status), true);
+        if peer.state.partner() != Some(how.partner) {
+            return;
         }
-        self.release(key);
+        peer.handshake_waits = false;
+        // That the partner is gone is told as an event of its own.
+        if !matches!(how.status, Status::Success | Status::Unreachable) {
+            self.disconnect(key, Cause::of_connect(how.status));
+        }
     }
 
     /// CONN_REQ or CONN_ACK.
@@ -250,11 +229,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let key = match self.peers().get(known) {
             Some(_) => known,
             None => {
-                let target = Target {
-                    nic: identity.nic,
-                    endpoint: identity.endpoint,
-                    route: Route::AUTO,
-                };
+                let target = Target::auto(identity.nic, identity.endpoint);
                 // For people only: who the peer is says its transport, not its name.
                 match self.peer_for(target, || request.name.to_owned()) {
                     Ok(key) => key,
@@ -276,84 +251,49 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         match state {
             State::Ready(ready) if ready.partner == partner => {
-                let Some(peer) = self.peers_mut().get_mut(key) else {
-                    return;
-                };
-                let other_half = std::mem::take(&mut peer.answered);
-                if other_half && ready.tx_id == tx_id {
+                let new = Ready::new(partner, tx_id);
+                if ready.answered && ready.tx_id == tx_id {
                     // Both have begun at once, and its answer has overtaken this.
-                    return;
+                    return self.move_to(key, State::Ready(new));
                 }
                 if self.calls_again(key) {
                     return;
                 }
                 // It has forgotten us without leaving; what we have with it can go on.
                 // One answer that has not gone out yet is the answer to this, too.
-                let acknowledge = self
+                let waits = self
                     .peers()
                     .get(key)
-                    .is_some_and(|peer| !peer.handshake_waits);
-                return self.become_ready(key, partner, tx_id, acknowledge);
+                    .is_some_and(|peer| peer.handshake_waits);
+                return self.become_ready(key, new, !waits);
             }
-            State::Wait(Wait::Answering {
-                request,
-                partner: same,
-                ..
-            }) if same == partner => {
-                let wait = Wait::Answering {
-                    request,
-                    partner,
-                    tx_id,
-                };
-                return self.move_to(key, State::Wait(wait));
-            }
-            State::Disconnect { .. } => {
-                // It has returned sooner than its old life is over here. Only the newest counts.
-                if let Some(peer) = self.peers_mut().get_mut(key) {
-                    peer.returning = Some(note);
-                }
-                return;
+            State::Wait(Wait::Answering { request, .. }) if state.partner() == Some(partner) => {
+                return self.move_to(key, State::answering(request, partner, tx_id));
             }
             State::Ready(_) | State::Wait(Wait::Requested { .. } | Wait::Answering { .. })
                 if state.partner() != Some(partner) =>
             {
                 // Its old life is over. What it had completes before this note is looked at again.
-                self.disconnect(key, Cause::Reset, true);
+                self.disconnect(key, Cause::Reset);
                 return self.arrivals_mut().defer(note);
             }
-            State::Wait(Wait::Connecting { request }) => {
+            State::Wait(Wait::Connecting { request, .. }) => {
                 // The other one is the shorter way.
-                if self.endpoint.cancel_unmatched(request) {
-                    self.release(key);
-                }
+                self.endpoint.cancel_unmatched(request);
             }
-            State::Init | State::Ready(_) | State::Wait(_) => {}
+            State::Init | State::Ready(_) | State::Wait(_) | State::Disconnect { .. } => {}
         }
-        let target = Target {
-            nic: identity.nic,
-            endpoint: identity.endpoint,
-            route: Route::AUTO,
-        };
+        let target = Target::auto(identity.nic, identity.endpoint);
         let bits = bits(MessageType::IconAck, key.id(), 0);
         self.know_partner(key, partner);
         let word = Word::own(Role::Connect, key);
         match self.endpoint.connect(target, KEY, bits, word) {
-            Ok(request) => {
-                if let Some(peer) = self.peers_mut().get_mut(key) {
-                    peer.refs += 1;
-                }
-                let wait = Wait::Answering {
-                    request,
-                    partner,
-                    tx_id,
-                };
-                self.move_to(key, State::Wait(wait));
-            }
+            Ok(request) => self.move_to(key, State::answering(request, partner, tx_id)),
             Err(reason) => {
                 self.endpoint.set_partner_context(partner, 0);
                 let why = format_args!("cannot be connected back to: {reason}");
                 self.refuse(partner, Refusal::NoRoom, why);
-                self.disconnect(key, Cause::of_start(reason), false);
+                self.disconnect(key, Cause::of_start(reason));
                 self.maybe_remove(key);
             }
         }
@@ -371,11 +311,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         let answer = Answer::of(note.fields);
         match (peer.state, answer) {
-            (State::Wait(Wait::Requested { partner }), Answer::Accepted { tx_id }) => {
-                if let Some(peer) = self.peers_mut().get_mut(key) {
-                    peer.answered = true;
-                }
-                self.become_ready(key, partner, tx_id, false);
+            (State::Wait(Wait::Requested { partner, .. }), Answer::Accepted { tx_id }) => {
+                self.become_ready(
+                    key,
+                    Ready {
+                        partner,
+                        tx_id,
+                        answered: true,
+                    },
+                    false,
+                );
             }
             // Both began at once: CONN_REQ has told us all there is.
             (_, Answer::Accepted { .. }) => {}
@@ -385,15 +330,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     Answer::Refused { answer } if answer == Refusal::NoRoom as i32 => Cause::NoRoom,
                     _ => Cause::Protocol,
                 };
-                self.disconnect(key, cause, true);
+                self.disconnect(key, cause);
             }
         }
     }
 
     /// The handshake is finished: everything that waited goes out, in order.
-    fn become_ready(&mut self, key: PeerKey, partner: PartnerId, tx_id: u32, acknowledge: bool) {
+    fn become_ready(&mut self, key: PeerKey, ready: Ready, acknowledge: bool) {
+        let partner = ready.partner;
         self.know_partner(key, partner);
-        self.move_to(key, State::Ready(Ready { partner, tx_id }));
+        self.move_to(key, State::Ready(ready));
         let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
             return;
         };
@@ -412,7 +358,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let Some(peer) = host.peers.get_mut(key) else {
                 return;
             };
-            let State::Ready(Ready { partner, tx_id }) = peer.state else {
+            let State::Ready(Ready { partner, tx_id, .. }) = peer.state else {
                 return;
             };
             let Some(op) = ops.first(&peer.parked) else {
@@ -452,34 +398,29 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         };
         let (conversation, has_provisional) = (peer.conversation, peer.has_provisional);
-        let moved = peer.queued();
-        let queued = peer.take_queued(ops);
-        peer.refs = peer.refs.saturating_sub(moved);
-        self.move_to(
-            from,
-            State::Disconnect {
-                cause: Cause::Reset,
-            },
-        );
+        let parked = peer.take_parked(ops);
+        let cause = Cause::Reset;
+        self.move_to(from, State::Disconnect { cause });
         self.peers_mut().rename(from, into);
         self.endpoint.rename_messages(from.id(), into.id());
         let (host, ops) = self.endpoint.split();
         let Some(peer) = host.peers.get_mut(into) else {
             return;
         };
-        peer.refs += moved;
         peer.conversation.merge(conversation);
         if matches!(peer.state, State::Ready(_)) {
             peer.conversation.on_ready();
         }
         peer.has_provisional |= has_provisional;
-        for op in queued {
+        for op in parked {
             if let Some(word) = ops.word_mut(op) {
                 word.peer = into;
             }
             peer.enqueue(ops, op);
         }
         self.post_parked(into);
+        self.move_to(from, State::Init);
+        self.maybe_remove(from);
     }
 }
 
@@ -487,16 +428,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 pub(crate) fn code_of_post(error: PostError) -> i32 {
     match error {
         PostError::UnknownPartner => Cause::Reset.code(),
-        PostError::TooLarge(len) => Error::MessageTooLarge {
-            size: i64::try_from(len).unwrap_or(i64::MAX),
-            limit: i64::from(u32::MAX),
-        }
-        .code(),
-        PostError::TooMany => Error::NoMemory {
-            what: "an operation",
-            size: BLOCK,
-        }
-        .code(),
-        PostError::BadMask => Error::Transfer(Status::Aborted).code(),
+        PostError::TooLarge(_) => -BMI_EMSGSIZE,
+        PostError::TooMany => -BMI_ENOMEM,
+        PostError::BadMask => code_of(Status::Aborted),
     }
 }

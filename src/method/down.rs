@@ -1,12 +1,12 @@
 //! How peers are lost, and found again.
 //!
 //! ```text
-//!   cause ---> DISCONNECT   queued operations complete
-//!                  |        (what the endpoint still has completes by itself)
-//!                  v  last reference
-//!                INIT       what was posted meanwhile starts a new connection
+//!   cause ---> DISCONNECT   what is parked completes, then what the endpoint has
+//!                  |        (all within one call)
+//!                  v
+//!                INIT       what is posted starts a new connection
 //!                  |
-//!                  v  no address object, no operation, no message waiting
+//!                  v  no address object, no message waiting
 //!                gone       its id rests, then is given out again
 //! ```
 
@@ -49,7 +49,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             arrivals.abandoned.forget(key.id());
         }
         if next.partner().is_none() {
-            (peer.answered, peer.again) = (false, 0);
+            (peer.handshake_waits, peer.again) = (false, 0);
         }
         if let State::Ready(_) = next
             && let Inbound::Known { forgotten, .. } = &mut peer.inbound
@@ -61,35 +61,46 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// Ends what there is with a peer: everything with it completes with `cause`. With `tell`,
-    /// the peer is told. Does nothing in INIT and DISCONNECT.
-    pub(crate) fn disconnect(&mut self, key: PeerKey, cause: Cause, tell: bool) {
+    /// Ends what there is with a peer: everything with it completes with `cause`, and the peer is told,
+    /// if it is still there. Does nothing in INIT.
+    pub(crate) fn disconnect(&mut self, key: PeerKey, cause: Cause) {
         let (host, ops) = self.endpoint.split();
         let Some(peer) = host.peers.get_mut(key) else {
             return;
         };
-        if matches!(peer.state, State::Init | State::Disconnect { .. }) {
+        if peer.state == State::Init {
             return;
         }
         log::info!("{} (id {}) is down: {cause}", peer.name, key.id());
         let (partner, connect) = (peer.state.partner(), peer.state.connect());
-        // Kept until everything below is done.
-        peer.refs += 1;
-        let queued = peer.take_queued(ops);
+        let parked = peer.take_parked(ops);
         self.move_to(key, State::Disconnect { cause });
-        if let Some(request) = connect
-            && self.endpoint.cancel_unmatched(request)
-        {
-            self.release(key);
+        if let Some(request) = connect {
+            self.endpoint.cancel_unmatched(request);
         }
-        self.fail_all(queued, cause.code());
+        for op in parked {
+            self.fail(op, cause.code());
+        }
         if let Some(partner) = partner {
             self.endpoint.set_partner_context(partner, 0);
-            if tell {
-                self.endpoint.disconnect(partner);
-            }
+            // All operations with it end before this returns.
+            self.endpoint.disconnect(partner);
         }
-        self.release(key);
+        self.move_to(key, State::Init);
+        self.tell_dead(key);
+        self.maybe_remove(key);
+    }
+
+    /// The host is to be told that the peer is dead, if it knows it and has not been told.
+    pub(super) fn tell_dead(&mut self, key: PeerKey) {
+        if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key)
+            && let Inbound::Known {
+                name, forgotten, ..
+            } = &mut peer.inbound
+            && !std::mem::replace(forgotten, true)
+        {
+            self.forgotten.push(*name);
+        }
     }
 
     /// An operation of the host's that the endpoint has and that is in no queue ends with this code.
@@ -100,79 +111,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.endpoint.end(op, Status::Unreachable);
     }
 
-    /// A reference is given back. The last one ends DISCONNECT.
-    #[inline]
-    pub(crate) fn release(&mut self, key: PeerKey) {
-        let Some(peer) = self.peers_mut().get_mut(key) else {
-            return;
-        };
-        debug_assert!(peer.refs > 0, "{} has no reference to give back", peer.name);
-        peer.refs = peer.refs.saturating_sub(1);
-        self.look_after(key);
-    }
-
-    /// DISCONNECT is over when nothing refers to the peer but what is in its queues: that waits for it.
-    pub(super) fn look_after(&mut self, key: PeerKey) {
-        if let Some(peer) = self.peers().get(key)
-            && peer.refs == peer.queued()
-            && matches!(peer.state, State::Disconnect { .. })
-        {
-            self.end_disconnect(key);
-        }
-    }
-
-    /// DISCONNECT -> INIT.
-    #[cold]
-    fn end_disconnect(&mut self, key: PeerKey) {
-        self.move_to(key, State::Init);
-        if let Some(note) = self
-            .peers_mut()
-            .get_mut(key)
-            .and_then(|peer| peer.returning.take())
-        {
-            self.arrivals_mut().defer(note);
-        }
-        if self.peers().get(key).is_some_and(|peer| peer.queued() > 0) {
-            if let Err(error) = self.begin_connect(key) {
-                log::warn!("{error}");
-                self.fail_queued(key, error.code());
-            }
-            return;
-        }
-        if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key)
-            && let Inbound::Known {
-                name, forgotten, ..
-            } = &mut peer.inbound
-            && !*forgotten
-        {
-            *forgotten = true;
-            self.forgotten.push(*name);
-        }
-        self.maybe_remove(key);
-    }
-
-    /// INIT, and no connection can be started: what waits for one fails.
-    fn fail_queued(&mut self, key: PeerKey, code: i32) {
-        let (host, ops) = self.endpoint.split();
-        let Some(peer) = host.peers.get_mut(key) else {
-            return;
-        };
-        let queued = peer.take_queued(ops);
-        self.fail_all(queued, code);
-    }
-
-    fn fail_all(&mut self, queued: Vec<RequestId>, code: i32) {
-        for op in queued {
-            self.fail(op, code);
-        }
-    }
-
     /// A peer nobody knows and nobody needs is removed.
     pub(crate) fn maybe_remove(&mut self, key: PeerKey) {
         let Some(peer) = self.peers().get(key) else {
             return;
         };
-        let wanted = !peer.objects.is_empty() || peer.refs > 0 || peer.state != State::Init;
+        let wanted = !peer.objects.is_empty() || peer.state != State::Init;
         if !wanted && !self.endpoint.holds_messages(key.id()) {
             log::debug!("{} (id {}) is gone", peer.name, key.id());
             self.arrivals_mut().abandoned.forget(key.id());
@@ -182,10 +126,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// The host has no more use for an address object. The last one takes its peer with it.
     pub fn drop_addr(&mut self, addr: *mut bmi_method_addr) {
-        if let Some(peer) = self
-            .peers()
-            .of_addr(addr)
-            .and_then(|key| self.peers().get(key))
+        if let Some(peer) = self.peers().at_addr(addr)
             && let Inbound::Known {
                 addr: known, name, ..
             } = peer.inbound
@@ -202,7 +143,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             .get(key)
             .is_some_and(|peer| peer.objects.is_empty());
         if last {
-            self.disconnect(key, Cause::Reset, true);
+            self.disconnect(key, Cause::Reset);
             self.endpoint.forget_messages(key.id());
             self.drain();
             self.maybe_remove(key);
@@ -212,16 +153,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// May the host drop the object of a peer that came to us? Yes when it is dead and nothing of
     /// it is left.
     pub fn may_drop(&self, addr: *mut bmi_method_addr) -> bool {
-        let Some(peer) = self
-            .peers()
-            .of_addr(addr)
-            .and_then(|key| self.peers().get(key))
-        else {
-            return false;
-        };
-        let came = matches!(peer.inbound, Inbound::Known { addr: known, .. } if known == addr);
-        came && peer.state == State::Init
-            && peer.refs == 0
-            && !self.endpoint.holds_messages(peer.key.id())
+        self.peers().at_addr(addr).is_some_and(|peer| {
+            let came = matches!(peer.inbound, Inbound::Known { addr: known, .. } if known == addr);
+            came && peer.state == State::Init && !self.endpoint.holds_messages(peer.key.id())
+        })
     }
 }

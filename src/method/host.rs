@@ -10,9 +10,10 @@
 //! has ended, and lost partners, until the method looks.
 //! Knows nothing of: handshakes.
 
-use super::{PostKind, Settings, code_of};
+use super::{PostKind, Settings};
 use crate::abi::constants::BMI_MAX_CONTEXTS;
 use crate::arrivals::Arrivals;
+use crate::error::code_of;
 use crate::match_layout::MessageType;
 use crate::op::places::Blocks;
 use crate::op::word::{Role, Word};
@@ -62,8 +63,6 @@ pub struct Host {
     done: [List; CONTEXTS],
     /// Contexts that have got one since somebody looked, one bit each.
     produced: u64,
-    /// Peers of which something has ended that the method has to look after.
-    pub(super) todo: Vec<PeerKey>,
     pub(super) ends: VecDeque<End>,
     pub(super) downs: VecDeque<Down>,
     /// Receives that have ended without a message, and for whose: should their partner be told lost next, they
@@ -83,7 +82,6 @@ impl Host {
             peers: Peers::new(settings.peer_limit),
             done: Default::default(),
             produced: 0,
-            todo: Vec::new(),
             ends: VecDeque::new(),
             downs: VecDeque::new(),
             ended: Vec::new(),
@@ -161,19 +159,13 @@ impl Host {
                 self.ended.push((op, how.partner));
             }
         }
-        if let Some(peer) = self.peers.get_mut(key) {
-            if parked {
-                peer.dequeue(ops, op);
-                self.todo.push(key);
-            }
+        if (parked || how.status == Status::Unreachable)
+            && let Some(peer) = self.peers.get_mut(key)
+        {
+            peer.dequeue(ops, op);
             if let State::Disconnect { cause } = peer.state {
-                if how.status == Status::Unreachable {
-                    error = cause.code();
-                }
-                self.todo.push(key);
+                error = cause.code();
             }
-            debug_assert!(peer.refs > 0, "{} has no such operation", peer.name);
-            peer.refs = peer.refs.saturating_sub(1);
         }
         let Some(word) = ops.word_mut(op) else {
             return;
@@ -276,6 +268,6 @@ impl Owner for Host {
     #[inline]
     fn has_news(&self) -> bool {
         let ended = !(self.ends.is_empty() && self.downs.is_empty());
-        ended || !(self.todo.is_empty() && self.due.is_empty()) || self.arrivals.has_todo()
+        ended || !self.due.is_empty() || self.arrivals.has_todo()
     }
 }

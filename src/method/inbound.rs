@@ -17,11 +17,12 @@ use super::Method;
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
 use crate::address;
 use crate::match_layout::Fields;
+use crate::peer::state::State;
 use crate::peer::table::{Inbound, Peer, PeerKey};
 use crate::peer_name::{self, PeerName};
 use libc::c_void;
 use mx_proto::port::Port;
-use mx_proto::{Clock, Route};
+use mx_proto::{Clock, NicId, Route};
 use mx_sys::UserMemory;
 use std::ptr::NonNull;
 
@@ -68,7 +69,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 continue;
             };
             let Some(addr) = known_object(peer) else {
-                return Some(Handout::Register(self.introduce(key)));
+                let (name, nic) = (name_of(peer), peer.target.nic);
+                return Some(Handout::Register(self.introduce(key, name, nic)));
             };
             let message = self.endpoint.next_message()?;
             self.on_handed_out(key, message.source);
@@ -88,12 +90,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// Makes the object of a peer that came to us.
     #[cold]
-    fn introduce(&mut self, key: PeerKey) -> NonNull<bmi_method_addr> {
-        let (name, nic) = match self.peers().get(key) {
-            Some(peer) => (name_of(peer), Some(peer.target.nic)),
-            None => (nameless(), None),
-        };
-        let addr = address::create(name, nic);
+    fn introduce(&mut self, key: PeerKey, name: PeerName, nic: NicId) -> NonNull<bmi_method_addr> {
+        let addr = address::create(name, Some(nic));
         self.peers_mut().attach(addr.as_ptr(), key, false);
         if let Some(peer) = self.peers_mut().get_mut(key) {
             peer.inbound = Inbound::Registering(addr.as_ptr());
@@ -128,13 +126,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             forgotten: false,
         };
         let key = peer.key;
-        if peer.state == crate::peer::state::State::Init && peer.refs == 0 {
-            // It died meanwhile.
-            if let Inbound::Known { forgotten, .. } = &mut peer.inbound {
-                *forgotten = true;
-            }
-            self.forgotten.push(name);
+        if peer.state == State::Init {
             log::debug!("{key:?} died before the host knew it");
+            self.tell_dead(key);
         }
         true
     }
@@ -157,20 +151,12 @@ fn name_of(peer: &Peer) -> PeerName {
     let host =
         mx_sys::nic::host_name(peer.target.nic).or_else(|| Some(said.as_ref()?.host.clone()));
     PeerName {
-        host: host
-            .map(|host| host.trim_matches(['[', ']']).to_owned())
-            .unwrap_or_else(|| nameless().host),
+        host: host.map_or_else(
+            || "unknown".to_owned(),
+            |host| host.trim_matches(['[', ']']).to_owned(),
+        ),
         board: said.as_ref().and_then(|said| said.board),
         endpoint,
-        route: Route::AUTO,
-    }
-}
-
-fn nameless() -> PeerName {
-    PeerName {
-        host: "unknown".into(),
-        board: None,
-        endpoint: 0,
         route: Route::AUTO,
     }
 }

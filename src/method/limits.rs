@@ -55,7 +55,7 @@ impl Peer {
     }
 
     /// All operations that do, which are in no list afterwards.
-    pub(crate) fn take_queued(&mut self, ops: &mut Ops<Host>) -> Vec<RequestId> {
+    pub(crate) fn take_parked(&mut self, ops: &mut Ops<Host>) -> Vec<RequestId> {
         let all: Vec<_> = ops.all(&self.parked).collect();
         for op in &all {
             self.dequeue(ops, *op);

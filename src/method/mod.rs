@@ -53,7 +53,7 @@ use crate::peer::table::{PeerKey, Peers};
 use libc::c_void;
 use mx_proto::port::Port;
 use mx_proto::supply::Claim;
-use mx_proto::{Clock, Down, Endpoint, Instant, Owner, RequestId, SendMode, Status};
+use mx_proto::{Clock, Down, Endpoint, Instant, Owner, RequestId, SendMode};
 use mx_sys::UserMemory;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -352,7 +352,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let host = self.endpoint.owner_mut();
         host.ends.clear();
         host.downs.clear();
-        host.todo.clear();
         host.deaf = true;
     }
 
@@ -388,8 +387,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.on_end(&end);
             } else if let Some(down) = host.downs.pop_front() {
                 self.on_down(&down);
-            } else if let Some(key) = host.todo.pop() {
-                self.look_after(key);
             } else if let Some(note) = host.arrivals.pop_note() {
                 self.on_note(note);
             } else {
@@ -418,7 +415,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             .is_some_and(|peer| peer.state.partner() == Some(down.partner));
         let cause = Cause::of_down(down.reason);
         if of_now && !(cause == Cause::Reset && self.retry(key)) {
-            self.disconnect(key, cause, false);
+            self.disconnect(key, cause);
         }
     }
 
@@ -432,7 +429,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if peer.is_none_or(|peer| peer.wait_until.take_if(|(at, _)| *at <= now).is_none()) {
             return false;
         }
-        self.disconnect(key, Cause::TimedOut, true);
+        self.disconnect(key, Cause::TimedOut);
         self.drain();
         true
     }
@@ -440,14 +437,5 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
 #[cold]
 fn unknown_operation(id: i64, context: i64) -> Box<Error> {
-    Box::new(Error::UnknownOperation { id, context })
-}
-
-/// How an operation of the host's ends.
-#[inline]
-pub(crate) fn code_of(status: Status) -> i32 {
-    match status {
-        Status::Success => 0,
-        other => Error::Transfer(other).code(),
-    }
+    Error::invalid(format!("{id:#x} is no operation of context {context}"))
 }

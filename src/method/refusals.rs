@@ -77,7 +77,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if too_often {
             let (name, id) = (&peer.name, key.id());
             log::warn!("{name} (id {id}) is disconnected: it calls again and again");
-            self.disconnect(key, Cause::Protocol, true);
+            self.disconnect(key, Cause::Protocol);
         }
         too_often
     }

@@ -1,8 +1,8 @@
 //! The rules for accepting an operation.
 //!
 //! ```text
-//!   INIT             WAIT      READY       DISCONNECT
-//!   connect, park    park      endpoint    park
+//!   INIT             WAIT      READY
+//!   connect, park    park      endpoint
 //! ```
 //!
 //! What is parked is posted when the peer is ready, before anything else is, so nothing overtakes. What
@@ -12,9 +12,10 @@
 
 use super::places::BLOCK;
 use super::word::Word;
-use crate::error::Error;
+use crate::abi::constants::BMI_ENETRESET;
+use crate::error::{Error, code_of};
 use crate::match_layout::{MATCH, MessageType, bits};
-use crate::method::{Host, Method, OPERATION_COST, Post, PostKind, Posted, code_of};
+use crate::method::{Host, Method, OPERATION_COST, Post, PostKind, Posted};
 use crate::peer::conversation::Conversation;
 use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::PeerKey;
@@ -34,7 +35,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     ) -> Result<Posted, Box<Error>> {
         let waiting = self.operations().max(self.endpoint.requests());
         if !self.room.admits(waiting) && !self.frees_memory(key, post) {
-            return Err(no_memory("one more operation", OPERATION_COST));
+            return Err(Error::no_memory("one more operation", OPERATION_COST));
         }
         match post.kind {
             PostKind::Recv => self.post_recv(key, post, id),
@@ -65,7 +66,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let size = post.memory.len() as i64;
         let limit = self.settings.unexpected_max as i64;
         if post.kind == PostKind::SendUnexpected && size > limit {
-            return Err(Error::MessageTooLarge { size, limit }.into());
+            return Err(Error::too_large(size, limit));
         }
         let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
             return Err(unknown(post));
@@ -73,41 +74,28 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if peer.conversation == Conversation::Cut && post.kind == PostKind::Send {
             return self.fail_cut(key, post, id);
         }
-        let State::Ready(Ready { partner, tx_id }) = peer.state else {
+        let State::Ready(Ready { partner, tx_id, .. }) = peer.state else {
             return self.queue(key, post, id);
         };
-        peer.refs += 1;
         let bits = bits(post.kind.message_type(), tx_id, post.tag as u32);
         let (word, memory) = (Word::new(post, key), post.take_memory());
         let mode = post.kind.send_mode();
         match self.endpoint.send(partner, bits, memory, word, mode) {
-            Ok(mx::Posted::Complete) => {
-                self.unrefer(key);
-                Ok(Posted::Complete { size })
-            }
+            Ok(mx::Posted::Complete) => Ok(Posted::Complete { size }),
             Ok(mx::Posted::Pending(op)) => {
                 *id = self.id(op);
                 self.limit_posted(post.kind, op);
                 Ok(Posted::Pending)
             }
             Err(mx::PostError::UnknownPartner) => {
-                self.unrefer(key);
                 let peer = self.peers().get(key);
                 let name = peer.map_or_else(String::new, |peer| peer.name.clone());
-                self.disconnect(key, Cause::Reset, false);
+                self.disconnect(key, Cause::Reset);
                 self.drain();
-                Err(Error::PeerReset(name).into())
+                Err(Error::new(BMI_ENETRESET, format!("{name} went away")))
             }
-            Err(error) => {
-                self.unrefer(key);
-                Err(match error {
-                    mx::PostError::TooMany => no_memory("an operation", BLOCK),
-                    _ => Box::new(Error::MessageTooLarge {
-                        size,
-                        limit: i64::from(u32::MAX),
-                    }),
-                })
-            }
+            Err(mx::PostError::TooMany) => Err(Error::no_memory("an operation", BLOCK)),
+            Err(_) => Err(Error::too_large(size, i64::from(u32::MAX))),
         }
     }
 
@@ -132,7 +120,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return self.queue(key, post, id);
         };
         let cut = peer.conversation == Conversation::Cut;
-        peer.refs += 1;
         let word = Word::new(post, key);
         match (self.endpoint).recv_from(partner, bits, MATCH, post.take_memory(), word) {
             Ok(Received::Pending(op)) => {
@@ -144,7 +131,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 Ok(Posted::Pending)
             }
             Ok(Received::Complete(how)) => {
-                self.unrefer(key);
                 let size = i64::from(how.transferred);
                 match code_of(how.status) {
                     0 => Ok(Posted::Complete { size }),
@@ -154,19 +140,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             Err(mx::PostError::UnknownPartner) => {
                 // It has gone, and the method has not looked at that yet.
-                self.unrefer(key);
                 let why = self.endpoint.owner().lost(partner);
                 let cause = why.map_or(Cause::Reset, Cause::of_down);
                 self.end_at_once(key, post, (cause.code(), 0), id)
             }
-            Err(mx::PostError::TooMany) => {
-                self.unrefer(key);
-                Err(no_memory("an operation", BLOCK))
-            }
-            Err(_) => {
-                debug_assert!(false, "our mask covers our bits");
-                self.unrefer(key);
-                Err(Error::Transfer(mx::Status::Aborted).into())
+            Err(error) => {
+                // Our mask covers our bits.
+                debug_assert_eq!(error, mx::PostError::TooMany);
+                Err(Error::no_memory("an operation", BLOCK))
             }
         }
     }
@@ -206,7 +187,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn queue(&mut self, key: PeerKey, post: &mut Post, id: &mut i64) -> Result<Posted, Box<Error>> {
         let state = self.peers().get(key).map(|peer| peer.state);
         if state == Some(State::Init) {
-            self.begin_connect(key)?;
+            self.begin_connect(key, false)?;
         }
         let kind = post.kind;
         let op = self.park(key, post, id)?;
@@ -234,10 +215,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let receives = post.kind == PostKind::Recv;
         let word = Word::new(post, key);
         let Some(op) = self.endpoint.park(post.take_memory(), receives, word) else {
-            return Err(no_memory("an operation", BLOCK));
+            return Err(Error::no_memory("an operation", BLOCK));
         };
         *id = self.id(op);
-        self.refer(key);
         Ok(op)
     }
 
@@ -246,32 +226,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn id(&self, op: RequestId) -> i64 {
         self.endpoint.ops().places().id(op.index())
     }
-
-    /// A peer has one more operation: to be said before the endpoint has it, which may end it at once.
-    #[inline]
-    fn refer(&mut self, key: PeerKey) {
-        if let Some(peer) = self.peers_mut().get_mut(key) {
-            peer.refs += 1;
-        }
-    }
-
-    /// It has come to none.
-    #[inline]
-    fn unrefer(&mut self, key: PeerKey) {
-        if let Some(peer) = self.peers_mut().get_mut(key) {
-            peer.refs -= 1;
-        }
-    }
-}
-
-/// Memory has run out, or may before all that has been posted is over; or there are as many operations
-/// as there can be.
-#[cold]
-fn no_memory(what: &'static str, size: usize) -> Box<Error> {
-    Box::new(Error::NoMemory { what, size })
 }
 
 #[cold]
 fn unknown(post: &Post) -> Box<Error> {
-    Box::new(Error::UnknownAddress(post.addr.as_ptr() as usize))
+    Error::unknown_address(post.addr.as_ptr())
 }

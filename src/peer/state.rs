@@ -7,7 +7,7 @@
 //!    |   `-- CONN_REQ -------> Answering -------- ICON_ACK done ------>|
 //!    |                         |                                       |
 //!    |                         v  failure, time-out, refusal           v  peer gone, dropped,
-//!    `---- last ref ------- DISCONNECT <-------------------------------'  CONN_REQ of a new life
+//!    `--------------------- DISCONNECT <-------------------------------'  CONN_REQ of a new life
 //! ```
 //!
 //! A connection that is cut before READY is tried once more from the start (Connecting): the other
@@ -21,6 +21,7 @@
 use crate::abi::constants as bmi;
 use libc::c_int;
 use mx_proto::port::{ConnectError, LinkDown};
+use mx_proto::transition_table;
 use mx_proto::{DownReason, PartnerId, RequestId, Status};
 use std::fmt;
 
@@ -33,7 +34,7 @@ pub enum State {
     Wait(Wait),
     /// Messages flow.
     Ready(Ready),
-    /// It is over, but operations of it are still with the endpoint. Everything posted now waits.
+    /// It is over, and its operations end. INIT follows within the same call.
     Disconnect {
         /// What they complete with.
         cause: Cause,
@@ -47,11 +48,15 @@ pub enum Wait {
     Connecting {
         /// It.
         request: RequestId,
+        /// A connection of ours has been cut before this one.
+        again: bool,
     },
     /// CONN_REQ is sent, CONN_ACK not here.
     Requested {
         /// Whom we sent it to.
         partner: PartnerId,
+        /// As in `Connecting`.
+        again: bool,
     },
     /// CONN_REQ has come; our transport connect (ICON_ACK) is under way.
     Answering {
@@ -71,15 +76,37 @@ pub struct Ready {
     pub partner: PartnerId,
     /// The peer's name for us, in every message to it.
     pub tx_id: u32,
+    /// It has answered our call, and not called itself.
+    pub answered: bool,
+}
+
+impl Ready {
+    /// With a peer that has called.
+    pub const fn new(partner: PartnerId, tx_id: u32) -> Self {
+        Self {
+            partner,
+            tx_id,
+            answered: false,
+        }
+    }
 }
 
 impl State {
+    /// CONN_REQ has come from that partner, which calls us `tx_id`.
+    pub const fn answering(request: RequestId, partner: PartnerId, tx_id: u32) -> Self {
+        Self::Wait(Wait::Answering {
+            request,
+            partner,
+            tx_id,
+        })
+    }
+
     /// The endpoint's name for the peer, once it is known.
     #[inline]
     pub const fn partner(&self) -> Option<PartnerId> {
         match self {
             Self::Ready(Ready { partner, .. })
-            | Self::Wait(Wait::Requested { partner } | Wait::Answering { partner, .. }) => {
+            | Self::Wait(Wait::Requested { partner, .. } | Wait::Answering { partner, .. }) => {
                 Some(*partner)
             }
             Self::Init | Self::Wait(Wait::Connecting { .. }) | Self::Disconnect { .. } => None,
@@ -89,7 +116,7 @@ impl State {
     /// The transport connect that is under way.
     pub const fn connect(&self) -> Option<RequestId> {
         match self {
-            Self::Wait(Wait::Connecting { request } | Wait::Answering { request, .. }) => {
+            Self::Wait(Wait::Connecting { request, .. } | Wait::Answering { request, .. }) => {
                 Some(*request)
             }
             _ => None,
@@ -123,8 +150,7 @@ impl State {
     /// Goes on to `next`, and notes that in debug builds, where `next` must be legal.
     pub fn become_next(&mut self, next: Self) {
         debug_assert!(self.may_become(&next), "{self} -> {next}");
-        #[cfg(debug_assertions)]
-        met::note(self.name(), next.name());
+        note(self.name(), next.name());
         *self = next;
     }
 }
@@ -159,123 +185,25 @@ impl fmt::Display for Name {
     }
 }
 
-/// A legal move from one state to another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Move {
-    /// Where it begins.
-    pub from: Name,
-    /// Where it ends.
-    pub to: Name,
-    /// What makes it happen.
-    pub when: &'static str,
-}
-
-const fn legal(from: Name, to: Name, when: &'static str) -> Move {
-    Move { from, to, when }
-}
-
-/// All legal moves. `docs/states.md` shows them, and the simulator's random programs meet each.
-pub const MOVES: &[Move] = &[
-    legal(
-        Name::Init,
-        Name::Connecting,
-        "an operation is posted, or waited for the end of DISCONNECT: our transport connect begins",
-    ),
-    legal(
-        Name::Init,
-        Name::Answering,
-        "CONN_REQ comes: our transport connect back begins",
-    ),
-    legal(
-        Name::Connecting,
-        Name::Connecting,
-        "the connection is cut: once more",
-    ),
-    legal(
-        Name::Connecting,
-        Name::Requested,
-        "the transport connect is done: CONN_REQ is sent",
-    ),
-    legal(
-        Name::Connecting,
-        Name::Answering,
-        "CONN_REQ comes, as both began: our own connect is called off",
-    ),
-    legal(
-        Name::Connecting,
-        Name::Disconnect,
-        "refused, no way, time-out; the last address is dropped; it is a known peer under another \
-         name",
-    ),
-    legal(
-        Name::Requested,
-        Name::Connecting,
-        "the connection is cut: once more",
-    ),
-    legal(
-        Name::Requested,
-        Name::Answering,
-        "CONN_REQ comes, as both began",
-    ),
-    legal(Name::Requested, Name::Ready, "CONN_ACK comes and accepts"),
-    legal(
-        Name::Requested,
-        Name::Disconnect,
-        "CONN_ACK refuses; cut, time-out; the last address is dropped; a new life of the peer",
-    ),
-    legal(
-        Name::Answering,
-        Name::Answering,
-        "CONN_REQ comes again, with another id",
-    ),
-    legal(
-        Name::Answering,
-        Name::Ready,
-        "the transport connect back is done: CONN_ACK is sent",
-    ),
-    legal(
-        Name::Answering,
-        Name::Disconnect,
-        "refused, cut, time-out; the last address is dropped; a new life of the peer",
-    ),
-    legal(
-        Name::Ready,
-        Name::Ready,
-        "CONN_REQ comes again: the peer has forgotten us without leaving",
-    ),
-    legal(
-        Name::Ready,
-        Name::Disconnect,
-        "the peer is lost or silent; the last address is dropped; a new life of the peer",
-    ),
-    legal(
-        Name::Disconnect,
-        Name::Init,
-        "the last operation that was under way has completed",
-    ),
-];
-
-/// Which moves this thread's peers have made: whether tests meet all of them.
-#[cfg(debug_assertions)]
-pub mod met {
-    use super::Name;
-    use std::cell::RefCell;
-    use std::collections::BTreeMap;
-
-    /// How often each move was made.
-    pub type Met = BTreeMap<(Name, Name), u64>;
-
-    thread_local! {
-        static MET: RefCell<Met> = const { RefCell::new(Met::new()) };
-    }
-
-    pub(super) fn note(from: Name, to: Name) {
-        MET.with_borrow_mut(|met| *met.entry((from, to)).or_default() += 1);
-    }
-
-    /// Gives them out and begins anew.
-    pub fn take() -> Met {
-        MET.take()
+// The simulator's random programs meet each.
+transition_table! {
+    Name {
+        Init => Connecting: "an operation is posted: our transport connect begins",
+        Init => Answering: "CONN_REQ comes: our transport connect back begins",
+        Connecting => Connecting: "the connection is cut: once more",
+        Connecting => Requested: "the transport connect is done: CONN_REQ is sent",
+        Connecting => Answering: "CONN_REQ comes, as both began: our own connect is called off",
+        Connecting => Disconnect: "refused, no way, time-out; the last address is dropped; it is a known peer under another name",
+        Requested => Connecting: "the connection is cut: once more",
+        Requested => Answering: "CONN_REQ comes, as both began",
+        Requested => Ready: "CONN_ACK comes and accepts",
+        Requested => Disconnect: "CONN_ACK refuses; cut, time-out; the last address is dropped; a new life of the peer",
+        Answering => Answering: "CONN_REQ comes again, with another id",
+        Answering => Ready: "the transport connect back is done: CONN_ACK is sent",
+        Answering => Disconnect: "refused, cut, time-out; the last address is dropped; a new life of the peer",
+        Ready => Ready: "CONN_REQ comes again: the peer has forgotten us without leaving",
+        Ready => Disconnect: "the peer is lost or silent; the last address is dropped; a new life of the peer",
+        Disconnect => Init: "all operations that were under way have completed, within the same call",
     }
 }
 
@@ -379,16 +307,13 @@ mod tests {
 
     fn every_state() -> Vec<State> {
         let (request, partner) = (RequestId::new(1, 1), PartnerId::new(2, 1));
+        let again = false;
         vec![
             State::Init,
-            State::Wait(Wait::Connecting { request }),
-            State::Wait(Wait::Requested { partner }),
-            State::Wait(Wait::Answering {
-                request,
-                partner,
-                tx_id: 3,
-            }),
-            State::Ready(Ready { partner, tx_id: 3 }),
+            State::Wait(Wait::Connecting { request, again }),
+            State::Wait(Wait::Requested { partner, again }),
+            State::answering(request, partner, 3),
+            State::Ready(Ready::new(partner, 3)),
             State::Disconnect {
                 cause: Cause::Reset,
             },

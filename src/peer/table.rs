@@ -19,7 +19,6 @@ use super::conversation::Conversation;
 use super::state::State;
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
 use crate::address;
-use crate::arrivals::Note;
 use crate::match_layout::PEER_ID_MAX;
 use foldhash::fast::RandomState;
 use mx_proto::ops::List;
@@ -102,9 +101,6 @@ pub struct Peer {
     pub name: String,
     /// How far we are with it.
     pub state: State,
-    /// One for each operation with it that has not completed, one for the transport connect and
-    /// one for each handshake message under way. DISCONNECT lasts until there are none.
-    pub refs: u32,
     /// Where to find it.
     pub target: Target,
     /// The name it gave itself, where that is another one.
@@ -117,18 +113,12 @@ pub struct Peer {
     pub conversation: Conversation,
     /// Receives of it may be provisional.
     pub has_provisional: bool,
-    /// How often a connection that is cut before READY may be tried again.
-    pub retries: u8,
     /// When WAIT is over, if it is limited.
     pub wait_until: Option<(Instant, Reminder)>,
     /// A handshake message to it has not gone out yet.
     pub handshake_waits: bool,
-    /// It has answered our call, and not called itself.
-    pub answered: bool,
     /// How often it has called again without leaving.
     pub again: u8,
-    /// That it wants to connect again, which came during DISCONNECT: looked at when that is over.
-    pub returning: Option<Note>,
     /// How the host knows it.
     pub inbound: Inbound,
     /// Operations that wait for READY, as they were posted.
@@ -214,19 +204,15 @@ impl Peers {
             key,
             name,
             state: State::Init,
-            refs: 0,
             target,
             own_name: None,
             other_names: Vec::new(),
             objects: Vec::new(),
             conversation: Conversation::default(),
             has_provisional: false,
-            retries: 0,
             wait_until: None,
             handshake_waits: false,
-            answered: false,
             again: 0,
-            returning: None,
             inbound: Inbound::No,
             parked: List::EMPTY,
         }));
@@ -248,7 +234,7 @@ impl Peers {
                 self.by_name.remove(&name);
             }
         }
-        debug_assert!(peer.refs == 0, "{} has operations", peer.name);
+        debug_assert!(peer.parked.is_empty(), "{} has operations", peer.name);
         Some(peer)
     }
 
@@ -299,6 +285,11 @@ impl Peers {
     #[inline]
     pub fn of_addr(&self, addr: *mut bmi_method_addr) -> Option<PeerKey> {
         address::peer(addr).map(|word| PeerKey::from_word(word.get()))
+    }
+
+    /// That peer itself.
+    pub fn at_addr(&self, addr: *mut bmi_method_addr) -> Option<&Peer> {
+        self.get(self.of_addr(addr)?)
     }
 
     /// Lets an address object stand for a peer.

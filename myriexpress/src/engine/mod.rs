@@ -38,7 +38,7 @@ use mx_proto::port::{Port, WakeDescriptors};
 use mx_proto::supply::Claim;
 use mx_proto::{Clock, Endpoint, Identity, Instant, Owner, PartnerId, RequestId, SendMode};
 use mx_sys::{Interest, UserMemory};
-use peers::{Lookup, Peers};
+use peers::{Peer, Peers};
 use program::Word;
 use std::time::Duration;
 use turns::Handling;
@@ -246,20 +246,17 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
 
     /// Name and life of a peer.
     pub(crate) fn decompose(&self, address: Address) -> Result<Identity, Error> {
-        let key = self.peer_of(address)?;
-        match self.peers().look_up(key) {
-            Lookup::Peer(peer) => Ok(peer.identity),
-            _ => Err(disconnected()),
-        }
+        self.connected(address).map(|peer| peer.identity)
     }
 
     /// The pointer attached to a peer, 0 if none was.
     pub(crate) fn peer_context(&self, address: Address) -> Result<usize, Error> {
+        self.connected(address).map(|peer| peer.context)
+    }
+
+    fn connected(&self, address: Address) -> Result<&Peer, Error> {
         let key = self.peer_of(address)?;
-        match self.peers().look_up(key) {
-            Lookup::Peer(peer) => Ok(peer.context),
-            _ => Err(disconnected()),
-        }
+        self.peers().get(key).ok_or_else(disconnected)
     }
 
     /// Attaches a pointer to a peer.
@@ -280,9 +277,11 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// before is left alone.
     pub(crate) fn disconnect(&mut self, address: Address) -> Result<(), Error> {
         let key = self.peer_of(address)?;
-        let (identity, partner) = match self.peers().look_up(key) {
-            Lookup::Peer(peer) => (peer.identity, peer.partner),
-            _ => return Ok(()),
+        let Some(&Peer {
+            identity, partner, ..
+        }) = self.peers().get(key)
+        else {
+            return Ok(());
         };
         // It may be on its way back already, as another partner that has not been heard.
         let coming = self
@@ -376,7 +375,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     fn peer_of(&self, address: Address) -> Result<PeerKey, Error> {
         if address.endpoint() == self.options().handle
             && let Some(key) = address.peer()
-            && !matches!(self.peers().look_up(key), Lookup::Never)
+            && self.peers().existed(key)
         {
             return Ok(key);
         }

@@ -31,16 +31,6 @@ pub(crate) struct Peer {
     death: u64,
 }
 
-/// What became of a key.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Lookup<'a> {
-    Peer(&'a Peer),
-    /// It was one once.
-    Gone,
-    /// Nobody ever had it.
-    Never,
-}
-
 /// All peers of one endpoint.
 #[derive(Debug)]
 pub(crate) struct Peers {
@@ -112,24 +102,17 @@ impl Peers {
         }
     }
 
-    /// The peer of a key that comes from the program.
+    /// Is or was there such a peer? The key comes from the program.
     #[inline]
-    pub(crate) fn look_up(&self, key: PeerKey) -> Lookup<'_> {
-        match self.get(key) {
-            Some(peer) => Lookup::Peer(peer),
-            None => self.former(key),
-        }
+    pub(crate) fn existed(&self, key: PeerKey) -> bool {
+        self.get(key).is_some() || self.is_former(key)
     }
 
     #[cold]
-    fn former(&self, key: PeerKey) -> Lookup<'_> {
-        let existed = (key.index as usize) < self.slots.len()
+    fn is_former(&self, key: PeerKey) -> bool {
+        (key.index as usize) < self.slots.len()
             && key.generation != 0
-            && key.generation < self.next_generation;
-        match existed {
-            true => Lookup::Gone,
-            false => Lookup::Never,
-        }
+            && key.generation < self.next_generation
     }
 
     /// The peer of that name, who has been there but is gone, as far as is known.
@@ -305,14 +288,14 @@ mod tests {
         let mut peers = Peers::new(identity(0, 1));
         let key = peers.connected(identity(3, 10), partner(1));
         assert_eq!(peers.remove(key), Some(partner(1)));
-        assert!(matches!(peers.look_up(key), Lookup::Gone));
+        assert!(peers.get(key).is_none() && peers.existed(key));
         let again = peers.connected(identity(3, 10), partner(2));
         assert_eq!(again.index, key.index);
-        assert!(matches!(peers.look_up(key), Lookup::Gone));
-        assert!(matches!(peers.look_up(again), Lookup::Peer(_)));
+        assert!(peers.get(key).is_none() && peers.existed(key));
+        assert!(peers.get(again).is_some());
         for (index, generation) in [(1, 0), (1, 9), (2, 1), (u32::MAX, u32::MAX)] {
             let made_up = PeerKey { index, generation };
-            assert!(matches!(peers.look_up(made_up), Lookup::Never));
+            assert!(!peers.existed(made_up));
             assert!(!peers.set_context(made_up, 1));
         }
         assert_eq!(peers.of_partner(partner(1)), None);

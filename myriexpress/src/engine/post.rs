@@ -19,7 +19,7 @@ use crate::status::{Status, StatusCode};
 use mx_proto::port::{ConnectError, Port};
 use mx_proto::{
     Clock, EndpointId, MatchBits, MatchMask, Memory, NicId, Owner, PartnerId, PostError, Posted,
-    Received, RequestId, Route, SendMode, Target,
+    Received, RequestId, SendMode, Target,
 };
 use mx_sys::UserMemory;
 
@@ -109,11 +109,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             return Some(op);
         }
         let identity = self.identity();
-        let target = Target {
-            nic: identity.nic,
-            endpoint: identity.endpoint,
-            route: Route::AUTO,
-        };
+        let target = Target::auto(identity.nic, identity.endpoint);
         let key = self.options().key;
         let word = Word {
             whose: Whose::Engine,
@@ -226,11 +222,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             ..Word::default()
         };
         self.check_room()?;
-        let target = Target {
-            nic,
-            endpoint: EndpointId(endpoint),
-            route: Route::AUTO,
-        };
+        let target = Target::auto(nic, EndpointId(endpoint));
         let op = match self.endpoint.connect(target, key, MatchBits(bits), word) {
             Ok(op) => Some(op),
             Err(ConnectError::UnknownNic) => {

@@ -4,7 +4,9 @@
 
 use crate::abi::{mx_error_handler_t, mx_return_t, mx_status_code_t};
 use crate::boundary::export;
-use crate::{handler, library, strings};
+use crate::error::Code;
+use crate::status::StatusCode;
+use crate::{handler, library};
 use libc::{c_char, c_int};
 
 /// The handler that prints and ends the process.
@@ -42,12 +44,12 @@ pub unsafe extern "C" fn mx_set_error_handler(handler: mx_error_handler_t) -> mx
 // SAFETY: as above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_strerror(return_code: mx_return_t) -> *const c_char {
-    strings::return_text(return_code).as_ptr()
+    Code::words(return_code).as_ptr()
 }
 
 /// A status code in words.
 // SAFETY: as above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_strstatus(status: mx_status_code_t) -> *const c_char {
-    strings::status_text(status).as_ptr()
+    StatusCode::words(status).as_ptr()
 }

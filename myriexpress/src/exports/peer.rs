@@ -2,8 +2,9 @@
 //!
 //! Knows nothing of: messages.
 
+use super::post::posted;
 use crate::abi::{mx_endpoint_addr_t, mx_endpoint_t, mx_request_t, mx_return_t};
-use crate::boundary::{export, optional, required, timeout};
+use crate::boundary::{export, required, timeout};
 use crate::process;
 use libc::c_void;
 use mx_proto::NicId;
@@ -37,16 +38,10 @@ export! {
         context: *mut c_void,
         request: *mut mx_request_t,
     ) -> mx_return_t of ep {
-        let place = optional("request", request)?;
-        let (ep, nic) = (ep.into(), NicId(nic_id));
-        let Some(place) = place else {
-            return process::iconnect_forgotten(ep, nic, eid, key, match_info);
-        };
-        let context = context.expose_provenance();
-        let posted = process::iconnect(ep, nic, eid, key, match_info, context)?;
-        // SAFETY: C's to write to; checked above.
-        unsafe { place.write(posted.into()) };
-        Ok(())
+        let (to, context) = ((NicId(nic_id), eid), context.expose_provenance());
+        let post = |ep, forget| process::iconnect(ep, to, key, match_info, context, forget);
+        // SAFETY: null, or C's to write to.
+        unsafe { posted(ep, request, post) }
     }
 
     /// Ends a connection.

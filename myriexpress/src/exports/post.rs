@@ -9,7 +9,7 @@
 use crate::abi::{mx_endpoint_addr_t, mx_endpoint_t, mx_request_t, mx_return_t, mx_segment_t};
 use crate::boundary::{export, optional, request, required, segments, timeout};
 use crate::error::Error;
-use crate::handles::RequestHandle;
+use crate::handles::{EndpointHandle, RequestHandle};
 use crate::process::{self, SendMode};
 use libc::c_void;
 
@@ -56,18 +56,12 @@ export! {
         context: *mut c_void,
         request: *mut mx_request_t,
     ) -> mx_return_t of endpoint {
-        let place = optional("request", request)?;
         // SAFETY: C keeps the list for the call, and the buffers until the request completes.
         let memory = unsafe { segments(segments_list, segments_count) }?;
-        let ep = endpoint.into();
-        let Some(place) = place else {
-            return process::irecv_forgotten(ep, memory, match_info, match_mask);
-        };
         let context = context.expose_provenance();
-        let posted = process::irecv(ep, memory, match_info, match_mask, context)?;
-        // SAFETY: C's to write to; checked above.
-        unsafe { place.write(posted.into()) };
-        Ok(())
+        let post = |ep, forget| process::irecv(ep, memory, match_info, match_mask, context, forget);
+        // SAFETY: null, or C's to write to.
+        unsafe { posted(endpoint, request, post) }
     }
 
     /// Takes back what nothing has answered yet.
@@ -128,16 +122,30 @@ unsafe fn send(
     request: *mut mx_request_t,
     mode: SendMode,
 ) -> Result<(), Error> {
-    let place = optional("request", request)?;
     // SAFETY: the caller's promise.
     let memory = unsafe { segments(list, count) }?;
-    let ep = endpoint.into();
-    let Some(place) = place else {
-        return process::isend_forgotten(ep, memory, to, match_info, mode);
-    };
     let context = context.expose_provenance();
-    let posted = process::isend(ep, memory, to, match_info, context, mode)?;
-    // SAFETY: C's to write to (the caller's promise); checked above.
-    unsafe { place.write(posted.into()) };
+    let post = |ep, forget| process::isend(ep, memory, to, match_info, context, mode, forget);
+    // SAFETY: the caller's promise.
+    unsafe { posted(endpoint, request, post) }
+}
+
+/// Posts a request, whose handle goes to `place`; without a place it is forgotten.
+///
+/// # Safety
+///
+/// `place` is null, misaligned, or writable.
+#[inline]
+pub(super) unsafe fn posted(
+    endpoint: mx_endpoint_t,
+    place: *mut mx_request_t,
+    post: impl FnOnce(EndpointHandle, bool) -> Result<RequestHandle, Error>,
+) -> Result<(), Error> {
+    let place = optional("request", place)?;
+    let handle = post(endpoint.into(), place.is_none())?;
+    if let Some(place) = place {
+        // SAFETY: the caller's promise; checked above.
+        unsafe { place.write(handle.into()) };
+    }
     Ok(())
 }

@@ -28,12 +28,12 @@ use crate::engine::{COMPLETIONS, UNEXPECTED};
 use crate::error::{Code, Error};
 use crate::handles::{Address, EndpointHandle, RequestHandle};
 use crate::status::{Status, StatusCode};
-use slot::HostEngine;
+use slot::{HostEngine, Open};
 use std::time::Duration;
 use table::{find, of_request, with};
 use wait::{own_turn, settled, wait};
 
-/// Sends all of `memory` to `to`.
+/// Sends all of `memory` to `to`. With `forget` nobody, in whatever thread, is told of its end.
 #[inline]
 pub fn isend(
     ep: EndpointHandle,
@@ -42,11 +42,15 @@ pub fn isend(
     bits: u64,
     context: usize,
     mode: SendMode,
+    forget: bool,
 ) -> Result<RequestHandle, Error> {
-    with(ep, |engine| engine.isend(memory, to, bits, context, mode))
+    post(ep, forget, |engine| {
+        engine.isend(memory, to, bits, context, mode)
+    })
 }
 
-/// Receives the oldest message whose bits agree with `bits` where `mask` has ones.
+/// Receives the oldest message whose bits agree with `bits` where `mask` has ones. `forget` as for
+/// [`isend`].
 #[inline]
 pub fn irecv(
     ep: EndpointHandle,
@@ -54,62 +58,39 @@ pub fn irecv(
     bits: u64,
     mask: u64,
     context: usize,
+    forget: bool,
 ) -> Result<RequestHandle, Error> {
-    with(ep, |engine| engine.irecv(memory, bits, mask, context))
-}
-
-/// [`isend`] that is forgotten: nobody, in whatever thread, is told of its end.
-pub fn isend_forgotten(
-    ep: EndpointHandle,
-    memory: UserMemory,
-    to: Address,
-    bits: u64,
-    mode: SendMode,
-) -> Result<(), Error> {
-    with(ep, |engine| {
-        let posted = engine.isend(memory, to, bits, 0, mode)?;
-        engine.forget(posted)
+    post(ep, forget, |engine| {
+        engine.irecv(memory, bits, mask, context)
     })
 }
 
-/// [`irecv`] that is forgotten: nobody, in whatever thread, is told of its end.
-pub fn irecv_forgotten(
-    ep: EndpointHandle,
-    memory: UserMemory,
-    bits: u64,
-    mask: u64,
-) -> Result<(), Error> {
-    with(ep, |engine| {
-        let posted = engine.irecv(memory, bits, mask, 0)?;
-        engine.forget(posted)
-    })
-}
-
-/// Starts talking to an endpoint; the status's source is its address.
+/// Starts talking to an endpoint; the status's source is its address. `forget` as for [`isend`].
 pub fn iconnect(
     ep: EndpointHandle,
-    nic: NicId,
-    endpoint: u32,
+    to: (NicId, u32),
     key: u32,
     bits: u64,
     context: usize,
+    forget: bool,
 ) -> Result<RequestHandle, Error> {
-    with(ep, |engine| {
-        engine.iconnect((nic, endpoint), key, bits, context, false)
+    post(ep, forget, |engine| {
+        engine.iconnect(to, key, bits, context, false)
     })
 }
 
-/// [`iconnect`] that is forgotten: nobody, in whatever thread, is told of its end.
-pub fn iconnect_forgotten(
+#[inline]
+fn post(
     ep: EndpointHandle,
-    nic: NicId,
-    endpoint: u32,
-    key: u32,
-    bits: u64,
-) -> Result<(), Error> {
+    forget: bool,
+    request: impl FnOnce(&mut HostEngine) -> Result<RequestHandle, Error>,
+) -> Result<RequestHandle, Error> {
     with(ep, |engine| {
-        let posted = engine.iconnect((nic, endpoint), key, bits, 0, false)?;
-        engine.forget(posted)
+        let posted = request(engine)?;
+        if forget {
+            engine.forget(posted)?;
+        }
+        Ok(posted)
     })
 }
 
@@ -147,19 +128,11 @@ pub fn connect(
 
 /// What `mx_connect` says of a connect that has ended without success.
 fn connect_code(status: u32) -> Code {
-    const UNREACHABLE: u32 = StatusCode::EndpointUnreachable as u32;
-    const CLOSED: u32 = StatusCode::EndpointClosed as u32;
-    const BAD_KEY: u32 = StatusCode::BadKey as u32;
-    const BAD_ENDPOINT: u32 = StatusCode::BadEndpoint as u32;
-    const UNKNOWN: u32 = StatusCode::EndpointUnknown as u32;
-    const NO_RESOURCES: u32 = StatusCode::NoResources as u32;
-    const TIMEOUT: u32 = StatusCode::Timeout as u32;
-    match status {
-        TIMEOUT | UNREACHABLE => Code::Timeout,
-        BAD_KEY => Code::BadConnectionKey,
-        BAD_ENDPOINT | UNKNOWN => Code::BadEndpointId,
-        NO_RESOURCES => Code::NoResources,
-        CLOSED => Code::ConnectionFailed,
+    match StatusCode::of(status) {
+        Some(StatusCode::Timeout | StatusCode::EndpointUnreachable) => Code::Timeout,
+        Some(StatusCode::BadKey) => Code::BadConnectionKey,
+        Some(StatusCode::BadEndpoint | StatusCode::EndpointUnknown) => Code::BadEndpointId,
+        Some(StatusCode::NoResources) => Code::NoResources,
         _ => Code::ConnectionFailed,
     }
 }
@@ -342,12 +315,14 @@ pub fn set_progression(ep: EndpointHandle, on: bool) -> Result<(), Error> {
 
 /// The endpoint's counters, in the order of `mx_sys::published::labels`.
 pub fn counters(ep: EndpointHandle) -> Result<Vec<u64>, Error> {
-    find(ep)?.counters(ep)
+    let place = find(ep)?;
+    let waits = place.shared.wait_stats();
+    place.opened(ep, |open| open.counters(waits))
 }
 
 /// The largest message that an endpoint sends with its data over whichever of its ports.
 pub fn copy_send_max(ep: EndpointHandle) -> Result<usize, Error> {
-    find(ep)?.copy_send_max(ep)
+    find(ep)?.opened(ep, Open::copy_send_max)
 }
 
 /// The endpoints this process has open.
@@ -357,14 +332,13 @@ pub fn open_endpoints() -> Vec<EndpointHandle> {
 
 /// The number of the board an endpoint is on.
 pub fn board_of(ep: EndpointHandle) -> Result<u32, Error> {
-    let place = find(ep)?;
-    place.described(ep, |about| about.board)
+    find(ep)?.opened(ep, |open| open.about.board)
 }
 
 /// The error handler word an endpoint was opened with; `None` when it is not open.
 pub fn error_handler_of(ep: EndpointHandle) -> Option<usize> {
-    let place = find(ep).ok()?;
-    place.described(ep, |about| about.error_handler).ok()
+    let handler = find(ep).and_then(|place| place.opened(ep, |open| open.about.error_handler));
+    handler.ok()
 }
 
 /// Whether the calling thread is inside the endpoint's unexpected handler.

@@ -158,9 +158,12 @@ pub fn close(ep: EndpointHandle) -> Result<(), Error> {
         helper.stop();
     }
     let id = open.engine.identity().endpoint.0;
-    flush(&mut open.engine);
+    // Small sends that wait for room, then what was sent last.
+    drain(&mut open.engine, HostEngine::last_sends);
     open.engine.close();
-    leave(&mut open.engine);
+    drain(&mut open.engine, |engine| {
+        engine.endpoint().port().link_count() > 0
+    });
     drop(open);
     if let Some(slot) = ep.slot() {
         release(slot);
@@ -178,29 +181,15 @@ pub fn close_all() {
     }
 }
 
-/// Lets small sends that wait for room leave, for a bounded time.
-fn flush(engine: &mut HostEngine) {
+/// Lets what has been sent leave, for a bounded time.
+fn drain(engine: &mut HostEngine, mut left: impl FnMut(&mut HostEngine) -> bool) {
     linger(LINGER, || {
-        if !engine.last_sends() {
+        if !left(engine) {
             Lingering::Over
         } else if engine.progress() {
             Lingering::Busy
         } else {
             Lingering::Idle(engine.descriptors())
-        }
-    });
-}
-
-/// Lets what was sent last leave, for a bounded time.
-fn leave(engine: &mut HostEngine) {
-    let endpoint = engine.endpoint_mut();
-    linger(LINGER, || {
-        if endpoint.port().link_count() == 0 {
-            Lingering::Over
-        } else if endpoint.progress() {
-            Lingering::Busy
-        } else {
-            Lingering::Idle(endpoint.descriptors())
         }
     });
 }

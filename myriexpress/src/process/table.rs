@@ -12,7 +12,7 @@
 //! Owns: the places. Knows nothing of: how endpoints begin and end.
 //! Cost: one load to find a place, one to know it for one's own.
 
-use super::slot::{About, HostEngine, Slot, not_open};
+use super::slot::{HostEngine, Open, Slot, not_open};
 use crate::engine::{COMPLETIONS, ContextIds};
 use crate::error::{Code, Error};
 use crate::handles::{EndpointHandle, RequestHandle, SLOTS_MAX};
@@ -136,27 +136,14 @@ impl Place {
         }
     }
 
-    /// What is known of the endpoint.
-    pub(super) fn described<R>(
+    /// Looks at an endpoint that is open here.
+    pub(super) fn opened<R>(
         &self,
         ep: EndpointHandle,
-        f: impl FnOnce(&About) -> R,
+        f: impl FnOnce(&Open) -> R,
     ) -> Result<R, Error> {
         let mut slot = self.shared.lock();
-        slot.opened(ep).map(|open| f(&open.about))
-    }
-
-    /// See [`super::copy_send_max`].
-    pub(super) fn copy_send_max(&self, ep: EndpointHandle) -> Result<usize, Error> {
-        let mut slot = self.shared.lock();
-        slot.opened(ep).map(|open| open.copy_send_max())
-    }
-
-    /// The endpoint's counters.
-    pub(super) fn counters(&self, ep: EndpointHandle) -> Result<Vec<u64>, Error> {
-        let waits = self.shared.wait_stats();
-        let mut slot = self.shared.lock();
-        slot.opened(ep).map(|open| open.counters(waits))
+        slot.opened(ep).map(|open| f(open))
     }
 }
 

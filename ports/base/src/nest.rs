@@ -92,7 +92,7 @@ impl Nest {
     }
 
     /// Which member has this token.
-    pub(super) fn member(token: u64) -> Option<u8> {
+    pub fn member(token: u64) -> Option<u8> {
         let member = token.checked_sub(FIRST_TOKEN)?;
         u8::try_from(member)
             .ok()

@@ -174,7 +174,7 @@ impl TcpPort {
 
     /// Who slept on the descriptors was told about the data descriptor, or that there is nothing; the
     /// next poll need not look. The control descriptor is as [`TcpPort::note_control`] says.
-    pub(super) fn note_told(&mut self, data: bool) {
+    pub fn note_told(&mut self, data: bool) {
         self.watch.told(data);
     }
 

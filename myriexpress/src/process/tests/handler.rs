@@ -65,7 +65,7 @@ unsafe extern "C" fn on_unexpected(
     *log.close.lock().unwrap() = Some(close(log.ep()));
     let mut into = log.into.lock().unwrap();
     if !into.is_empty() {
-        let request = irecv(log.ep(), memory(&mut into), bits, ALL, 0).unwrap();
+        let request = irecv(log.ep(), memory(&mut into), bits, ALL, 0, false).unwrap();
         *log.posted.lock().unwrap() = Some(request);
     }
     // Idempotent, also from inside.
@@ -90,7 +90,16 @@ fn it_is_told_of_messages_nobody_waits_for_and_may_consume_them() {
             send(&a, to_b, 1, &mut bytes),
             send(&a, to_b, 2, &mut bytes),
             send(&a, to_b, 3, &mut large),
-            isend(a.0, UserMemory::empty(), to_b, 4, 0, SendMode::Synchronous).unwrap(),
+            isend(
+                a.0,
+                UserMemory::empty(),
+                to_b,
+                4,
+                0,
+                SendMode::Synchronous,
+                false,
+            )
+            .unwrap(),
         ];
         while log.seen.lock().unwrap().len() < 3 {
             assert_eq!(
@@ -154,7 +163,7 @@ fn while_it_runs_others_post_and_test_and_who_ends_it_waits() {
             }
             // The endpoint is not locked.
             assert_eq!(test_any(b.0, 0, 0), Ok(None));
-            let posted = irecv(b.0, UserMemory::empty(), 9, ALL, 0).unwrap();
+            let posted = irecv(b.0, UserMemory::empty(), 9, ALL, 0, false).unwrap();
             assert_eq!(cancel(b.0, posted), Ok(true));
             let ender = scope.spawn(|| match end {
                 0 => register_handler(b.0, None),
@@ -192,7 +201,15 @@ fn a_stream_of_messages_does_not_keep_a_test_for_ever() {
     thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                let sent = isend(a.0, UserMemory::empty(), to_b, 1, 0, SendMode::Buffered);
+                let sent = isend(
+                    a.0,
+                    UserMemory::empty(),
+                    to_b,
+                    1,
+                    0,
+                    SendMode::Buffered,
+                    false,
+                );
                 wait_for(a.0, sent.unwrap(), LONG).unwrap();
             }
         });

@@ -35,7 +35,18 @@ fn a_closed_endpoints_handles_fit_nothing_that_comes_after() {
         .collect();
     for ep in later.iter().map(|later| later.0).chain([ep]) {
         assert!(test(ep, request).is_err());
-        assert!(isend(ep, UserMemory::empty(), own, 0, 0, SendMode::Buffered).is_err());
+        assert!(
+            isend(
+                ep,
+                UserMemory::empty(),
+                own,
+                0,
+                0,
+                SendMode::Buffered,
+                false
+            )
+            .is_err()
+        );
     }
     assert_eq!(code(context_of(request)), Code::BadRequest);
     assert_eq!(code(decompose(own)), Code::BadEndpoint);
@@ -135,7 +146,7 @@ fn without_a_helper_thread_the_programs_calls_are_enough() {
     let a = Opened(open(&settings, params).unwrap());
     let b = Opened(open(&settings, params).unwrap());
     let (nic, endpoint) = name(&b);
-    let request = iconnect(a.0, nic, endpoint, KEY, 3, 4).unwrap();
+    let request = iconnect(a.0, (nic, endpoint), KEY, 3, 4, false).unwrap();
     let status = loop {
         progress(b.0).unwrap();
         if let Some(status) = test_any(a.0, 3, ALL).unwrap() {

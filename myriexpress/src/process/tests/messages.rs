@@ -99,7 +99,7 @@ fn a_nic_nobody_knows_is_refused_at_once() {
             "0x1000000000000 is no NIC id: it has more than 48 bits",
         ),
     ] {
-        let posted = iconnect(a.0, nowhere, 0, KEY, 0, 0).unwrap_err();
+        let posted = iconnect(a.0, (nowhere, 0), KEY, 0, 0, false).unwrap_err();
         assert_eq!(posted.code(), Code::NicNotFound);
         assert_eq!(posted.to_string(), why);
         assert_eq!(code(connect(a.0, nowhere, 0, KEY, LONG)), Code::NicNotFound);
@@ -115,7 +115,16 @@ fn a_peer_that_closes_is_unreachable_and_can_be_connected_again() {
         let (nic, _, session) = decompose(to_b).unwrap();
         set_context(to_b, 0x5e).unwrap();
         let mut byte = [0];
-        let waiting = isend(a.0, memory(&mut byte), to_b, 0, 0, SendMode::Synchronous).unwrap();
+        let waiting = isend(
+            a.0,
+            memory(&mut byte),
+            to_b,
+            0,
+            0,
+            SendMode::Synchronous,
+            false,
+        )
+        .unwrap();
         assert_eq!(
             wait_for(a.0, waiting, Some(Duration::from_millis(1))),
             Ok(None)
@@ -170,7 +179,16 @@ fn a_buffered_send_and_a_synchronous_one_are_told_apart() {
     let small = send(&a, to_b, 1, &mut one);
     assert_eq!(wait_buffered(a.0, small, Some(Duration::ZERO)), Ok(true));
     assert_eq!(wait_buffered(a.0, small, None), Ok(true));
-    let large = isend(a.0, memory(&mut two), to_b, 2, 9, SendMode::Synchronous).unwrap();
+    let large = isend(
+        a.0,
+        memory(&mut two),
+        to_b,
+        2,
+        9,
+        SendMode::Synchronous,
+        false,
+    )
+    .unwrap();
     assert_eq!(wait_buffered(a.0, large, Some(Duration::ZERO)), Ok(false));
     assert_eq!(
         wait_buffered(a.0, large, Some(Duration::from_millis(1))),
@@ -201,10 +219,28 @@ fn a_request_time_out_ends_what_nobody_answers() {
     let (a, _b, to_b) = pair(PortChoice::Local);
     set_timeout(a.0, None, Some(Duration::from_millis(30))).unwrap();
     let mut byte = [0];
-    let request = isend(a.0, memory(&mut byte), to_b, 0, 0, SendMode::Synchronous).unwrap();
+    let request = isend(
+        a.0,
+        memory(&mut byte),
+        to_b,
+        0,
+        0,
+        SendMode::Synchronous,
+        false,
+    )
+    .unwrap();
     assert_eq!(ended(&a, request).code, StatusCode::Timeout as u32);
     set_timeout(a.0, None, None).unwrap();
-    let request = isend(a.0, memory(&mut byte), to_b, 0, 0, SendMode::Synchronous).unwrap();
+    let request = isend(
+        a.0,
+        memory(&mut byte),
+        to_b,
+        0,
+        0,
+        SendMode::Synchronous,
+        false,
+    )
+    .unwrap();
     set_timeout(a.0, Some(request), Some(Duration::from_millis(30))).unwrap();
     assert_eq!(ended(&a, request).code, StatusCode::Timeout as u32);
 }

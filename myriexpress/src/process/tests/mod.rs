@@ -73,11 +73,20 @@ pub(super) fn memory(bytes: &mut [u8]) -> UserMemory {
 }
 
 pub(super) fn send(from: &Opened, to: Address, bits: u64, bytes: &mut [u8]) -> RequestHandle {
-    isend(from.0, memory(bytes), to, bits, 0, SendMode::Buffered).unwrap()
+    isend(
+        from.0,
+        memory(bytes),
+        to,
+        bits,
+        0,
+        SendMode::Buffered,
+        false,
+    )
+    .unwrap()
 }
 
 pub(super) fn recv(at: &Opened, bits: u64, mask: u64, bytes: &mut [u8]) -> RequestHandle {
-    irecv(at.0, memory(bytes), bits, mask, 0).unwrap()
+    irecv(at.0, memory(bytes), bits, mask, 0, false).unwrap()
 }
 
 /// The end of a request, which comes soon.

@@ -91,19 +91,13 @@ fn what_is_posted_forgotten_is_handed_to_no_thread() {
                 })
             })
             .collect();
+        let (nothing, mode) = (UserMemory::empty, SendMode::Buffered);
         for _ in 0..2000 {
-            let nothing = UserMemory::empty;
-            isend_forgotten(ep, nothing(), to_b, 1, SendMode::Buffered).unwrap();
-            isend_forgotten(
-                ep,
-                nothing(),
-                own_address(ep).unwrap(),
-                2,
-                SendMode::Buffered,
-            )
-            .unwrap();
-            irecv_forgotten(ep, nothing(), 2, ALL).unwrap();
-            iconnect_forgotten(ep, nic, endpoint, KEY, 3).unwrap();
+            let own = own_address(ep).unwrap();
+            isend(ep, nothing(), to_b, 1, 0, mode, true).unwrap();
+            isend(ep, nothing(), own, 2, 0, mode, true).unwrap();
+            irecv(ep, nothing(), 2, ALL, 0, true).unwrap();
+            iconnect(ep, (nic, endpoint), KEY, 3, 0, true).unwrap();
         }
         over.store(true, Ordering::Relaxed);
         for taker in takers {
@@ -121,7 +115,7 @@ fn each_completion_goes_to_one_of_many_waiting_threads() {
         let mut byte = [0u8; 1];
         for n in 0..THREADS * EACH {
             // Nobody looks at the bytes.
-            irecv(b.0, UserMemory::empty(), n, ALL, 0).unwrap();
+            irecv(b.0, UserMemory::empty(), n, ALL, 0, false).unwrap();
         }
         thread::scope(|scope| {
             let waiters: Vec<_> = (0..THREADS)
@@ -183,10 +177,19 @@ fn threads_with_context_ids_of_their_own_exchange_messages() {
         start.wait();
         for n in 0..300u64 {
             let mut into = [0u8; 8];
-            let got = irecv(ep, memory(&mut into), id << 8, 0xf00, 0).unwrap();
+            let got = irecv(ep, memory(&mut into), id << 8, 0xf00, 0, false).unwrap();
             let mut out = n.to_le_bytes();
             if first {
-                let sent = isend(ep, memory(&mut out), to, id << 8, 0, SendMode::Buffered).unwrap();
+                let sent = isend(
+                    ep,
+                    memory(&mut out),
+                    to,
+                    id << 8,
+                    0,
+                    SendMode::Buffered,
+                    false,
+                )
+                .unwrap();
                 wait_for(ep, sent, LONG).unwrap().unwrap();
             }
             let status = match n % 2 {
@@ -195,7 +198,16 @@ fn threads_with_context_ids_of_their_own_exchange_messages() {
             };
             assert_eq!((status.code, into), (0, n.to_le_bytes()));
             if !first {
-                let sent = isend(ep, memory(&mut out), to, id << 8, 0, SendMode::Buffered).unwrap();
+                let sent = isend(
+                    ep,
+                    memory(&mut out),
+                    to,
+                    id << 8,
+                    0,
+                    SendMode::Buffered,
+                    false,
+                )
+                .unwrap();
                 wait_for(ep, sent, LONG).unwrap().unwrap();
             }
         }

@@ -208,7 +208,7 @@ fn every_move_of_the_table_is_made() {
     let met = moves::met::take();
     for step in MOVES {
         assert!(
-            met.contains(&(step.from, step.to)),
+            met.contains_key(&(step.from, step.to)),
             "{} -> {}",
             step.from,
             step.to

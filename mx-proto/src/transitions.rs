@@ -1,0 +1,67 @@
+//! Tables of legal moves from state to state, and which of them were made.
+//!
+//! ```text
+//!   transition_table! { Stage { Up => Asking: "it is idle for long", ... } }
+//!      MOVES        the table: docs/states.md shows it, and a test compares both
+//!      note(from, to)   debug builds only: is it legal? it was made
+//!      met::take()      what this thread has made, for a test that wants to see every one
+//! ```
+//!
+//! Knows nothing of: what the states are.
+
+/// A legal move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Move<S> {
+    /// Where it begins.
+    pub from: S,
+    /// Where it ends.
+    pub to: S,
+    /// What makes it happen.
+    pub when: &'static str,
+}
+
+/// Declares the table `MOVES` of an enum, `note` and `met` (see the module).
+#[macro_export]
+macro_rules! transition_table {
+    ($stage:ident { $($from:ident => $to:ident: $when:literal,)* }) => {
+        /// All legal moves.
+        pub const MOVES: &[$crate::transitions::Move<$stage>] = &[$(
+            $crate::transitions::Move { from: $stage::$from, to: $stage::$to, when: $when },
+        )*];
+
+        /// Notes a move, which must be a legal one, if it is one. Nothing in release builds.
+        #[inline(always)]
+        pub(crate) fn note(from: $stage, to: $stage) {
+            #[cfg(debug_assertions)]
+            {
+                let known = MOVES.iter().any(|step| (step.from, step.to) == (from, to));
+                assert!(known || from == to, "{from} -> {to}");
+                if known {
+                    met::MET.with_borrow_mut(|met| *met.entry((from, to)).or_default() += 1);
+                }
+            }
+            #[cfg(not(debug_assertions))]
+            let _ = (from, to);
+        }
+
+        /// Which moves this thread has made.
+        #[cfg(debug_assertions)]
+        pub mod met {
+            use super::$stage;
+            use std::cell::RefCell;
+            use std::collections::BTreeMap;
+
+            /// How often each was made.
+            pub type Met = BTreeMap<($stage, $stage), u64>;
+
+            thread_local! {
+                pub(super) static MET: RefCell<Met> = const { RefCell::new(Met::new()) };
+            }
+
+            /// Gives them out and begins anew.
+            pub fn take() -> Met {
+                MET.take()
+            }
+        }
+    };
+}

@@ -1,0 +1,22 @@
+//! Sizes and offsets that C programs were compiled with, checked when this is.
+
+/// What a type's size is, its alignment, and where its members lie.
+///
+/// ```
+/// #[repr(C)]
+/// struct Pair {
+///     tag: u8,
+///     value: u32,
+/// }
+/// const _: () = {
+///     mx_sys::layout!(Pair: 8 align 4, tag at 0, value at 4);
+/// };
+/// ```
+#[macro_export]
+macro_rules! layout {
+    ($type:ty: $size:literal align $align:literal $(, $member:ident at $at:literal)* $(,)?) => {
+        assert!(size_of::<$type>() == $size, stringify!($type));
+        assert!(align_of::<$type>() == $align, stringify!($type));
+        $(assert!(std::mem::offset_of!($type, $member) == $at, stringify!($type.$member));)*
+    };
+}
