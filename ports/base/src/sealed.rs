@@ -91,7 +91,7 @@ impl Region {
     }
 
     /// Bytes mapped.
-    pub fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.len
     }
 

@@ -56,6 +56,11 @@ impl Strangers {
         }
     }
 
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.count

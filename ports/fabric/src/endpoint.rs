@@ -371,7 +371,8 @@ impl Ep {
     }
 
     /// Asks for an operation to be given up. It ends as it would otherwise, perhaps with
-    /// `FI_ECANCELED`; sends mostly do not.
+    /// `FI_ECANCELED`; sends mostly do not. The context is only compared.
+    #[allow(clippy::not_unsafe_ptr_arg_deref)]
     pub fn cancel(&self, context: *mut c_void) {
         // SAFETY: an open endpoint; the context is only compared.
         let result = unsafe { fi_cancel(self.parts.raw, context) };

@@ -68,7 +68,7 @@ impl LocalPort {
                 self.handle_socket(LinkId::from_word(token), sink);
             }
         }
-        if !self.timed.is_empty() || self.accept_again.is_some() || self.strangers.len() > 0 {
+        if !self.timed.is_empty() || self.accept_again.is_some() || !self.strangers.is_empty() {
             any |= self.handle_timers(clock, sink);
         }
         self.tend(clock);

@@ -288,8 +288,8 @@ impl State {
     /// Bytes of shared memory it has mapped.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Self::Greeting(memory) | Self::Waking(memory) => memory.region.len(),
-            Self::Up(link) | Self::Asking(link) => link.region.len(),
+            Self::Greeting(memory) | Self::Waking(memory) => memory.region.size(),
+            Self::Up(link) | Self::Asking(link) => link.region.size(),
             _ => 0,
         }
     }
@@ -302,7 +302,7 @@ impl Link {
         let Memory { region, geometry } = memory;
         let side = usize::from(side & 1);
         let asymmetric = peer_asymmetric && barrier::is_asymmetric();
-        debug_assert_eq!(region.len(), geometry.total());
+        debug_assert_eq!(region.size(), geometry.total());
         // SAFETY: the region was made or checked to be `geometry.total()` bytes long, and is kept
         // beside the rings; no packet outlives the poll that peeked at it.
         let (producer, consumer) = unsafe {

@@ -457,7 +457,7 @@ impl Ring {
     /// # Safety
     /// `region` is `geometry.total()` bytes long and outlives the value.
     unsafe fn new(region: &Region, geometry: Geometry, ring: usize, asymmetric: bool) -> Self {
-        debug_assert!(geometry.is_acceptable() && region.len() >= geometry.total() && ring < 2);
+        debug_assert!(geometry.is_acceptable() && region.size() >= geometry.total() && ring < 2);
         let base = region.base();
         // SAFETY: all three offsets are below `geometry.total()`.
         let (head, cell_base, data_base) = unsafe {

@@ -399,7 +399,7 @@ impl TcpPort {
                 Err(error) if sys::would_block(&error) => return,
                 Err(error) if is_shortage(&error) && self.evict(sink) => continue,
                 Err(error) if is_shortage(&error) => {
-                    if self.strangers.len() > 0 {
+                    if !self.strangers.is_empty() {
                         // They have come with this poll and get their turn first.
                         self.watch.control_due = true;
                         return;

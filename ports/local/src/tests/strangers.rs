@@ -52,7 +52,7 @@ impl Rogue {
     }
 
     pub(super) fn write(&self, at: usize, bytes: &[u8]) {
-        assert!(at + bytes.len() <= self.region.len());
+        assert!(at + bytes.len() <= self.region.size());
         for (index, byte) in bytes.iter().enumerate() {
             // SAFETY: inside the region, as just checked.
             unsafe { self.region.base().add(at + index).write_volatile(*byte) };
