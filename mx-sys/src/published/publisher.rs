@@ -173,7 +173,7 @@ impl Published {
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
-        debug_assert!((at + 1) * 8 <= self.region.len());
+        debug_assert!((at + 1) * 8 <= self.region.size());
         let base = self.region.base().cast::<u64>();
         // SAFETY: `at` is a place of `layout`, which asserts that all of them lie in the page.
         let word = unsafe { base.add(at) };

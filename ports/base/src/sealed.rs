@@ -175,7 +175,7 @@ mod tests {
     fn both_sides_see_the_same_bytes() {
         let (ours, fd) = Region::create(c"test", 8192).unwrap();
         let theirs = Region::adopt(&fd, 8192).unwrap();
-        assert_eq!((ours.len(), theirs.len()), (8192, 8192));
+        assert_eq!((ours.size(), theirs.size()), (8192, 8192));
         // SAFETY: offset 8191 is inside both mappings.
         unsafe {
             ours.base().add(8191).write_volatile(42);
