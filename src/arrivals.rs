@@ -171,6 +171,12 @@ impl Arrivals {
         self.crowds.pop()
     }
 
+    /// Has somebody left more here than it should?
+    #[inline]
+    pub(crate) fn has_crowd(&self) -> bool {
+        !self.crowds.is_empty()
+    }
+
     /// Has an unexpected message come up since the last call?
     #[inline]
     pub(crate) fn take_news(&mut self) -> bool {

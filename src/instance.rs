@@ -87,6 +87,13 @@ impl Engine {
     }
 }
 
+/// Is it time to show tools what has been counted?
+#[inline]
+fn is_to_be_shown(method: &HostMethod) -> bool {
+    let endpoint = method.endpoint();
+    endpoint.looked_around() && Publisher::is_due(endpoint.port().turn())
+}
+
 impl Progress for Engine {
     #[inline]
     fn progress(&mut self) -> bool {
@@ -94,8 +101,7 @@ impl Progress for Engine {
             return false;
         };
         let busy = method.progress();
-        let endpoint = method.endpoint();
-        if endpoint.looked_around() && Publisher::is_due(endpoint.port().turn()) {
+        if is_to_be_shown(method) {
             self.publish();
         }
         busy
@@ -497,20 +503,40 @@ fn late_peer(
 
 /// Posts an operation. `*id` is written before anybody can see its completion; after an error
 /// nothing is ever reported for it.
-#[inline(never)]
+#[inline(always)]
 pub fn post(mut post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
+    match post.kind {
+        PostKind::Recv => post_recv(&mut post, id),
+        PostKind::Send | PostKind::SendUnexpected => post_send(&mut post, id),
+    }
+}
+
+#[inline(never)]
+fn post_send(post: &mut Post, id: &mut i64) -> Result<Posted, Box<Error>> {
+    let (mut engine, key) = with_peer(post.addr)?;
+    engine.method()?.post_send(key, post, id)
+}
+
+#[inline(never)]
+fn post_recv(post: &mut Post, id: &mut i64) -> Result<Posted, Box<Error>> {
+    let (mut engine, key) = with_peer(post.addr)?;
+    engine.method()?.post_recv(key, post, id)
+}
+
+/// The engine, and the peer of an address object.
+#[inline(always)]
+fn with_peer(
+    addr: NonNull<bmi_method_addr>,
+) -> Result<(Guard<'static, Engine>, PeerKey), Box<Error>> {
     let shared = shared()?;
     let mut engine = shared.lock();
-    let key = match engine.method()?.peers().of_addr(post.addr.as_ptr()) {
-        Some(key) => key,
+    match engine.method()?.peers().of_addr(addr.as_ptr()) {
+        Some(key) => Ok((engine, key)),
         None => {
             drop(engine);
-            let key;
-            (engine, key) = late_peer(shared, post.addr)?;
-            key
+            late_peer(shared, addr)
         }
-    };
-    engine.method()?.post(key, &mut post, id)
+    }
 }
 
 /// Calls an operation off; it is reported once all the same.
@@ -530,19 +556,31 @@ fn find<R>(
 ) -> Result<Option<R>, Box<Error>> {
     let shared = shared()?;
     let mut engine = shared.attend();
-    let mut found = take(engine.method()?)?;
-    if found.is_some() && engine.unpolled < UNPOLLED_MAX {
-        engine.unpolled += 1;
+    let Engine {
+        method, unpolled, ..
+    } = &mut *engine;
+    let Some(method) = method else {
+        return Err(not_initialized());
+    };
+    let mut found = take(method)?;
+    let mut due = false;
+    if found.is_some() && *unpolled < UNPOLLED_MAX {
+        *unpolled += 1;
     } else {
-        engine.unpolled = 0;
-        if engine.progress() && found.is_none() {
-            found = take(engine.method()?)?;
+        *unpolled = 0;
+        if method.progress() && found.is_none() {
+            found = take(method)?;
         }
+        due = is_to_be_shown(method);
+    }
+    let forgotten = method.has_forgotten();
+    if due {
+        engine.publish();
     }
     if found.is_none() && idle_us != 0 {
         return wait(shared, engine, interest, idle_us, take);
     }
-    if engine.method()?.has_forgotten() {
+    if forgotten {
         tell(engine);
     }
     Ok(found)
@@ -627,7 +665,7 @@ pub fn test_some(
 
 /// The ends of at most `max` operations of a context, oldest first. Returns early, with none, when
 /// an unexpected message waits: the same thread may be the one to fetch it.
-#[inline]
+#[inline(always)]
 pub fn test_context(
     context: i64,
     max: usize,
@@ -635,32 +673,24 @@ pub fn test_context(
     mut out: impl FnMut(Done),
 ) -> Result<usize, Box<Error>> {
     let found = find(1 << context | UNEXPECTED_READY, idle_us, move |method| {
-        let count = match method.has_done(context) {
-            true => hand_out(method, context, max, &mut out),
-            false => 0,
-        };
+        let mut count = 0;
+        while count < max
+            && method.has_done(context)
+            && let Some(done) = pop(method, context)
+        {
+            out(done);
+            count += 1;
+        }
         let news = method.arrivals_mut().take_news();
         Ok((count > 0 || news).then_some(count))
     })?;
     Ok(found.unwrap_or(0))
 }
 
-/// Takes out what has completed in a context, up to `max`.
+/// Takes out what has completed first in a context. Apart, so that what is done with it stays in registers.
 #[inline(never)]
-fn hand_out(
-    method: &mut HostMethod,
-    context: i64,
-    max: usize,
-    out: &mut impl FnMut(Done),
-) -> usize {
-    let mut count = 0;
-    while count < max
-        && let Some(done) = method.pop_done(context)
-    {
-        out(done);
-        count += 1;
-    }
-    count
+fn pop(method: &mut HostMethod, context: i64) -> Option<Done> {
+    method.pop_done(context)
 }
 
 /// At most `max` unexpected messages: one of each peer in turn, of each its oldest.

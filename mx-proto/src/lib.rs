@@ -57,7 +57,7 @@ pub use ids::{
 };
 pub use matching::{EntryId, MatchIndex};
 pub use memory::{Memory, Source};
-pub use owner::Owner;
+pub use owner::{Owner, Posting};
 pub use stats::{InboxStats, Stats};
 pub use status::{DownReason, Kind, Status};
 pub use time::{Clock, Instant};

@@ -22,6 +22,12 @@ pub trait Memory {
         self.len() == 0
     }
 
+    /// The same bytes as [`Self::visit`] lends, if they lie in one piece and that is easily told.
+    #[inline]
+    fn piece(&self, _offset: usize, _len: usize) -> Option<&[u8]> {
+        None
+    }
+
     /// Lends `len` bytes from `offset` on, piece by piece and in order, for reading.
     /// Bytes beyond the end are left out.
     fn visit(&self, offset: usize, len: usize, visitor: impl FnMut(&[u8]));

@@ -70,6 +70,27 @@ pub trait Owner: Sized {
     fn has_news(&self) -> bool;
 }
 
+/// What an operation is made of, if it becomes one: what is done at once does not.
+pub trait Posting<O: Owner> {
+    /// Its bytes.
+    fn memory(&mut self) -> &mut O::Memory;
+
+    /// It does: the bytes, and the owner's word for it.
+    fn begin(self) -> (O::Memory, O::Word);
+}
+
+impl<O: Owner> Posting<O> for (O::Memory, O::Word) {
+    #[inline(always)]
+    fn memory(&mut self) -> &mut O::Memory {
+        &mut self.0
+    }
+
+    #[inline(always)]
+    fn begin(self) -> (O::Memory, O::Word) {
+        self
+    }
+}
+
 /// An owner that keeps what it is told until somebody asks, and every message for a receive to come.
 #[derive(Debug)]
 pub struct Queue<M> {

@@ -221,7 +221,8 @@ impl Partner {
     /// Is this one of its links?
     #[inline]
     pub(crate) fn owns(&self, link: LinkId) -> bool {
-        self.state_of(link).is_some()
+        let first = self.links.first().is_some_and(|(first, _)| *first == link);
+        first || self.state_of(link).is_some()
     }
 
     /// A link on which we have introduced ourselves, if there is one.

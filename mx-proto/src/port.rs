@@ -75,6 +75,21 @@ pub enum Body<'a, M> {
     },
 }
 
+impl<M: Memory> Body<'_, M> {
+    /// Its bytes, if they lie in one piece and that is easily told.
+    #[inline(always)]
+    pub fn piece(&self) -> Option<&[u8]> {
+        match self {
+            Body::Bytes(bytes) => Some(bytes),
+            Body::Memory {
+                memory,
+                offset,
+                len,
+            } => memory.piece(*offset, *len),
+        }
+    }
+}
+
 impl<M> Body<'_, M> {
     /// An empty body.
     pub const EMPTY: Self = Body::Bytes(&[]);

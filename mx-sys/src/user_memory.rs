@@ -66,7 +66,6 @@ impl Rest {
     }
 
     /// The segment in which byte `at` lies, and where it begins; the first of them begins at `first`.
-    #[cold]
     fn at(&self, at: usize, first: usize) -> (usize, Segment) {
         let all = self.segments();
         let index = all.partition_point(|segment| segment.end <= at);
@@ -87,6 +86,15 @@ impl UserMemory {
     /// A buffer of no bytes.
     pub const fn empty() -> Self {
         Self::one(ptr::null_mut(), 0)
+    }
+
+    /// All of it, for an operation. What is left is a buffer of no bytes.
+    #[inline(always)]
+    pub fn take(&mut self) -> Self {
+        let rest = std::mem::replace(&mut self.rest, Rest::None);
+        let (first, len) = (self.first, self.len);
+        (self.first.end, self.len) = (0, 0);
+        Self { first, len, rest }
     }
 
     #[inline]
@@ -168,8 +176,7 @@ impl UserMemory {
 
     /// The piece that begins at byte `at`, and how long it is: up to its segment's end, or to `last`. `at` is
     /// below `last`, which is at most the length.
-    #[inline(always)]
-    fn piece(&self, at: usize, last: usize) -> (*mut u8, usize) {
+    fn piece_at(&self, at: usize, last: usize) -> (*mut u8, usize) {
         let (begin, segment) = if at < self.first.end {
             (0, self.first)
         } else {
@@ -206,10 +213,21 @@ impl Memory for UserMemory {
     }
 
     #[inline(always)]
+    fn piece(&self, offset: usize, len: usize) -> Option<&[u8]> {
+        let last = self.last(offset, len);
+        if offset >= last || last > self.first.end {
+            return None;
+        }
+        let start = self.first.start.wrapping_add(offset);
+        // SAFETY: as in `visit`, of the first segment.
+        Some(unsafe { slice::from_raw_parts(start, last - offset) })
+    }
+
+    #[inline]
     fn visit(&self, offset: usize, len: usize, mut visitor: impl FnMut(&[u8])) {
         let (mut at, last) = (offset, self.last(offset, len));
         while at < last {
-            let (start, len) = self.piece(at, last);
+            let (start, len) = self.piece_at(at, last);
             // SAFETY: a non-empty part of a segment whose owner promised (`new`, `list`) that it
             // stays readable until this value is dropped, or part of our own buffer.
             visitor(unsafe { slice::from_raw_parts(start, len) });
@@ -219,9 +237,22 @@ impl Memory for UserMemory {
 
     #[inline(always)]
     fn visit_mut(&mut self, offset: usize, len: usize, mut visitor: impl FnMut(&mut [u8])) {
-        let (mut at, last) = (offset, self.last(offset, len));
+        let last = self.last(offset, len);
+        if offset >= last || last > self.first.end {
+            return self.visit_rest_mut(offset, last, visitor);
+        }
+        let start = self.first.start.wrapping_add(offset);
+        // SAFETY: as in `visit_rest_mut`, of the first segment.
+        visitor(unsafe { slice::from_raw_parts_mut(start, last - offset) });
+    }
+}
+
+/// What does not lie in the first segment alone.
+impl UserMemory {
+    #[inline(never)]
+    fn visit_rest_mut(&mut self, mut at: usize, last: usize, mut visitor: impl FnMut(&mut [u8])) {
         while at < last {
-            let (start, len) = self.piece(at, last);
+            let (start, len) = self.piece_at(at, last);
             // SAFETY: as in `visit`, and for a receive the owner promised that nobody else uses
             // the bytes. One slice is lent at a time, so segments that overlap do no harm here.
             visitor(unsafe { slice::from_raw_parts_mut(start, len) });

@@ -122,6 +122,12 @@ impl Host {
         self.done[context % CONTEXTS].len()
     }
 
+    /// Is there something else that the method looks at after each call of the endpoint?
+    #[inline]
+    pub(super) fn has_rest(&self) -> bool {
+        !self.ended.is_empty() | self.arrivals.has_crowd()
+    }
+
     /// The contexts, one bit each, that have got something since the last call.
     #[inline]
     pub(super) fn take_produced(&mut self) -> u64 {
@@ -139,9 +145,9 @@ impl Host {
         self.arrivals.abandoned.add(key.id(), tag);
     }
 
-    /// An operation of the host's is over.
-    #[inline(always)]
-    fn on_op(&mut self, ops: &mut Ops<Self>, op: RequestId, kind: PostKind, how: &Outcome) {
+    /// An operation of the host's has come to another end than a success, or was parked.
+    #[inline(never)]
+    fn on_other_end(&mut self, ops: &mut Ops<Self>, op: RequestId, kind: PostKind, how: Outcome) {
         let Some(word) = ops.word(op) else {
             return;
         };
@@ -170,16 +176,14 @@ impl Host {
         let Some(word) = ops.word_mut(op) else {
             return;
         };
-        if word.error == 0 {
-            (word.error, word.size) = (error, i64::from(how.transferred));
-        }
-        let context = usize::from(word.context) % CONTEXTS;
+        let context = word.end(error, how.transferred);
         self.produced |= 1 << context;
-        ops.append(&mut self.done[context], op);
+        ops.append_completed(&mut self.done[context], op);
     }
 
     /// One that is none of the host's is over.
     #[cold]
+    #[inline(never)]
     fn on_own(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
         if let Some(word) = ops.word(op)
             && word.role != Role::Nobody
@@ -225,9 +229,19 @@ impl Owner for Host {
 
     #[inline(always)]
     fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
-        match ops.word(op).map(|word| word.role) {
-            Some(Role::Posted(kind)) => self.on_op(ops, op, kind, &how),
-            _ => self.on_own(ops, op, how),
+        let Some(word) = ops.word_mut(op) else {
+            return;
+        };
+        // Copies of the outcome, so that most are nowhere in memory.
+        let Role::Posted(kind) = word.role else {
+            return self.on_own(ops, op, Outcome { ..how });
+        };
+        if how.status == Status::Success && !word.parked {
+            let context = word.end(0, how.transferred);
+            self.produced |= 1 << context;
+            ops.append_completed(&mut self.done[context], op);
+        } else {
+            self.on_other_end(ops, op, kind, Outcome { ..how });
         }
     }
 
@@ -267,7 +281,8 @@ impl Owner for Host {
 
     #[inline]
     fn has_news(&self) -> bool {
-        let ended = !(self.ends.is_empty() && self.downs.is_empty());
-        ended || !self.due.is_empty() || self.arrivals.has_todo()
+        // Seldom is there anything, so all of it is looked at without a branch in between.
+        let ended = !self.ends.is_empty() | !self.downs.is_empty();
+        ended | !self.due.is_empty() | self.arrivals.has_todo()
     }
 }

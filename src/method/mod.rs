@@ -107,14 +107,6 @@ pub struct Post {
     pub context: i64,
 }
 
-impl Post {
-    /// Its bytes, which are an operation's from now on.
-    #[inline]
-    pub(crate) fn take_memory(&mut self) -> UserMemory {
-        std::mem::replace(&mut self.memory, UserMemory::empty())
-    }
-}
-
 /// What became of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Posted {
@@ -260,18 +252,20 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline]
     pub fn progress(&mut self) -> bool {
         let busy = self.endpoint.progress();
-        let todo = self.endpoint.owner().has_news();
-        (busy || todo) && self.follow_up(busy, todo)
-    }
-
-    /// What comes after a call of the endpoint, if there is anything. `busy`: it has found something.
-    /// `todo`: there is something to drain.
-    #[inline(never)]
-    fn follow_up(&mut self, mut busy: bool, todo: bool) -> bool {
         if busy {
             self.watch_memory();
         }
-        if todo {
+        let host = self.endpoint.owner();
+        if host.has_news() || host.has_rest() {
+            return self.follow_up(busy);
+        }
+        busy
+    }
+
+    /// What comes after a call of the endpoint, if there is anything. `busy`: it has found something.
+    #[inline(never)]
+    fn follow_up(&mut self, mut busy: bool) -> bool {
+        if self.endpoint.owner().has_news() {
             busy |= self.drain();
         } else {
             self.endpoint.owner_mut().ended.clear();

@@ -26,27 +26,26 @@ use mx_sys::UserMemory;
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Posts an operation with the peer that its address object stands for. `id` is written before
     /// the operation can complete; on failure nothing has happened.
-    #[inline]
     pub fn post(
         &mut self,
         key: PeerKey,
         post: &mut Post,
         id: &mut i64,
     ) -> Result<Posted, Box<Error>> {
+        match post.kind {
+            PostKind::Recv => self.post_recv(key, post, id),
+            PostKind::Send | PostKind::SendUnexpected => self.post_send(key, post, id),
+        }
+    }
+
+    /// May there be one more?
+    #[inline(always)]
+    fn admit(&mut self, key: PeerKey, post: &Post) -> Result<(), Box<Error>> {
         let waiting = self.operations().max(self.endpoint.requests());
         if !self.room.admits(waiting) && !self.frees_memory(key, post) {
             return Err(Error::no_memory("one more operation", OPERATION_COST));
         }
-        match post.kind {
-            PostKind::Recv => self.post_recv(key, post, id),
-            kind => {
-                let posted = self.post_send(key, post, id)?;
-                if kind == PostKind::SendUnexpected {
-                    self.open_conversation(key);
-                }
-                Ok(posted)
-            }
-        }
+        Ok(())
     }
 
     /// Is it a receive for a message that lies here already?
@@ -56,8 +55,25 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         post.kind == PostKind::Recv && self.endpoint.probe(bits, MATCH).is_some()
     }
 
-    #[inline]
-    fn post_send(
+    /// [`Self::post`] of a send.
+    #[inline(always)]
+    pub fn post_send(
+        &mut self,
+        key: PeerKey,
+        post: &mut Post,
+        id: &mut i64,
+    ) -> Result<Posted, Box<Error>> {
+        self.admit(key, post)?;
+        if post.kind != PostKind::SendUnexpected {
+            return self.send(key, post, id);
+        }
+        let posted = self.send_unexpected(key, post, id)?;
+        self.open_conversation(key);
+        Ok(posted)
+    }
+
+    #[inline(never)]
+    fn send_unexpected(
         &mut self,
         key: PeerKey,
         post: &mut Post,
@@ -65,9 +81,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     ) -> Result<Posted, Box<Error>> {
         let size = post.memory.len() as i64;
         let limit = self.settings.unexpected_max as i64;
-        if post.kind == PostKind::SendUnexpected && size > limit {
+        if size > limit {
             return Err(Error::too_large(size, limit));
         }
+        self.send(key, post, id)
+    }
+
+    #[inline(always)]
+    fn send(&mut self, key: PeerKey, post: &mut Post, id: &mut i64) -> Result<Posted, Box<Error>> {
+        let size = post.memory.len() as i64;
         let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
             return Err(unknown(post));
         };
@@ -78,13 +100,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return self.queue(key, post, id);
         };
         let bits = bits(post.kind.message_type(), tx_id, post.tag as u32);
-        let (word, memory) = (Word::new(post, key), post.take_memory());
-        let mode = post.kind.send_mode();
-        match self.endpoint.send(partner, bits, memory, word, mode) {
+        let (kind, mode) = (post.kind, post.kind.send_mode());
+        let what = Becoming { post, key };
+        match self.endpoint.send_what(partner, bits, what, mode) {
             Ok(mx::Posted::Complete) => Ok(Posted::Complete { size }),
             Ok(mx::Posted::Pending(op)) => {
                 *id = self.id(op);
-                self.limit_posted(post.kind, op);
+                self.limit_posted(kind, op);
                 Ok(Posted::Pending)
             }
             Err(mx::PostError::UnknownPartner) => {
@@ -99,13 +121,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    #[inline]
-    fn post_recv(
+    /// [`Self::post`] of a receive.
+    #[inline(always)]
+    pub fn post_recv(
         &mut self,
         key: PeerKey,
         post: &mut Post,
         id: &mut i64,
     ) -> Result<Posted, Box<Error>> {
+        self.admit(key, post)?;
         let Host {
             peers, arrivals, ..
         } = self.endpoint.owner_mut();
@@ -120,8 +144,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return self.queue(key, post, id);
         };
         let cut = peer.conversation == Conversation::Cut;
-        let word = Word::new(post, key);
-        match (self.endpoint).recv_from(partner, bits, MATCH, post.take_memory(), word) {
+        let what = Becoming { post, key };
+        match self.endpoint.recv_what(partner, bits, MATCH, what) {
             Ok(Received::Pending(op)) => {
                 *id = self.id(op);
                 self.limit_posted(PostKind::Recv, op);
@@ -214,7 +238,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     ) -> Result<RequestId, Box<Error>> {
         let receives = post.kind == PostKind::Recv;
         let word = Word::new(post, key);
-        let Some(op) = self.endpoint.park(post.take_memory(), receives, word) else {
+        let Some(op) = self.endpoint.park(post.memory.take(), receives, word) else {
             return Err(Error::no_memory("an operation", BLOCK));
         };
         *id = self.id(op);
@@ -225,6 +249,24 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline]
     fn id(&self, op: RequestId) -> i64 {
         self.endpoint.ops().places().id(op.index())
+    }
+}
+
+/// An operation of the host's that is being posted.
+struct Becoming<'a> {
+    post: &'a mut Post,
+    key: PeerKey,
+}
+
+impl mx::Posting<Host> for Becoming<'_> {
+    #[inline(always)]
+    fn memory(&mut self) -> &mut UserMemory {
+        &mut self.post.memory
+    }
+
+    #[inline(always)]
+    fn begin(self) -> (UserMemory, Word) {
+        (self.post.memory.take(), Word::new(self.post, self.key))
     }
 }
 

@@ -3,7 +3,7 @@
 //! Knows nothing of: where both lie.
 
 use crate::abi::types::bmi_method_addr;
-use crate::method::{Post, PostKind};
+use crate::method::{CONTEXTS, Post, PostKind};
 use crate::peer::state::Cause;
 use crate::peer::table::PeerKey;
 use libc::c_void;
@@ -85,6 +85,15 @@ impl Word {
     /// Whatever the endpoint says, it ends or has ended so.
     pub fn set_end(&mut self, error: i32, size: i64) {
         (self.error, self.size) = (error, size);
+    }
+
+    /// It is over, with that code if none is set. Tells where it is to be reported.
+    #[inline]
+    pub(crate) fn end(&mut self, error: i32, transferred: u32) -> usize {
+        if self.error == 0 {
+            (self.error, self.size) = (error, i64::from(transferred));
+        }
+        usize::from(self.context) % CONTEXTS
     }
 
     /// What the host asked for; `None`: it is none of the host's.

@@ -1,6 +1,6 @@
 //! What the application asks of an endpoint.
 
-use super::parked::Slot;
+use super::parked::{New, Slot};
 use super::sessions::Manner;
 use super::{Core, Endpoint};
 use crate::event::{Down, Outcome};
@@ -10,7 +10,7 @@ use crate::matching::{Payload, Waiting};
 use crate::memory::Memory;
 use crate::ops::{Head, List, NOBODY, Pulling, State, Strand, Turn};
 use crate::origin::Source;
-use crate::owner::Owner;
+use crate::owner::{Owner, Posting};
 use crate::partner::{Life, LinkState, Partner, Tx};
 use crate::port::{Body, Close, ConnectError, LinkDown, Port, SendError, Sent};
 use crate::queues::{Queues, Stand};
@@ -88,7 +88,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         word: O::Word,
         mode: SendMode,
     ) -> Result<Posted, PostError> {
-        self.send_as(to, bits, memory, Slot::New(word), mode)
+        self.send_what(to, bits, (memory, word), mode)
+    }
+
+    /// The same of what becomes an operation only if it has to.
+    #[inline(always)]
+    pub fn send_what(
+        &mut self,
+        to: PartnerId,
+        bits: MatchBits,
+        what: impl Posting<O>,
+        mode: SendMode,
+    ) -> Result<Posted, PostError> {
+        self.send_as(to, bits, New(what), mode)
     }
 
     #[inline(always)]
@@ -96,11 +108,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         &mut self,
         to: PartnerId,
         bits: MatchBits,
-        memory: O::Memory,
-        slot: Slot<O::Word>,
+        mut slot: impl Slot<O>,
         mode: SendMode,
     ) -> Result<Posted, PostError> {
-        let len = u32::try_from(memory.len()).map_err(|_| PostError::TooLarge(memory.len()))?;
+        let len = slot.memory().len();
+        let len = u32::try_from(len).map_err(|_| PostError::TooLarge(len))?;
         let gone = PostError::UnknownPartner;
         let mut partner = self.core.partners.of_mut(to).ok_or(gone)?;
         if let Some(Tx::Blocked(link)) = partner.tx() {
@@ -125,7 +137,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             (header.body_len, header.aux) = (len, paid.aux());
             header.terms = flow.terms(&partner.lends, &met.borrows, cost);
             let body = Body::Memory {
-                memory: &memory,
+                memory: slot.memory(),
                 offset: 0,
                 len: len as usize,
             };
@@ -139,7 +151,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                         debug_assert_eq!(sent, Sent::Whole, "a small body is taken whole");
                         return Ok(Posted::Complete);
                     };
-                    return self.hold(to, bits, (memory, slot), link, token);
+                    return self.hold(to, bits, slot, link, token);
                 }
                 Err(SendError::WouldBlock | SendError::Down) => met.tx = Tx::Blocked(link),
             }
@@ -147,20 +159,21 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if partner.is_ghost() {
             return Err(PostError::UnknownPartner);
         }
-        self.queue(to, bits, (memory, slot), mode)
+        self.queue(to, bits, slot, mode)
     }
 
     #[cold]
+    #[inline(never)]
     fn hold(
         &mut self,
         to: PartnerId,
         bits: MatchBits,
-        (memory, slot): (O::Memory, Slot<O::Word>),
+        slot: impl Slot<O>,
         link: LinkId,
         token: u64,
     ) -> Result<Posted, PostError> {
         let turn = Turn::Plain;
-        let state = State::Draining { memory, turn };
+        let state = |memory| State::Draining { memory, turn };
         let id = self.core.begin(to, bits, slot, state);
         let id = id.ok_or(PostError::TooMany)?;
         self.core.held.insert((link, token), id);
@@ -169,13 +182,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(Posted::Pending(id))
     }
 
+    #[inline(never)]
     fn queue(
         &mut self,
         to: PartnerId,
         bits: MatchBits,
-        (memory, slot): (O::Memory, Slot<O::Word>),
+        mut slot: impl Slot<O>,
         mode: SendMode,
     ) -> Result<Posted, PostError> {
+        let memory = slot.memory();
         let small = mode != SendMode::Synchronous && memory.len() <= self.core.config.eager_max;
         // Not above the largest eager one.
         let cost = if small {
@@ -184,17 +199,17 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             1
         };
         if mode == SendMode::Buffered
-            && let Some(copy) = self.core.copy(to, O::lane(bits), &memory, cost)
+            && let Some(copy) = self.core.copy(to, O::lane(bits), memory, cost)
         {
-            let slot = Slot::New(O::Word::default());
-            self.line_up(to, bits, (copy, slot), (Turn::Copied, cost))?;
+            let copy = New((copy, O::Word::default()));
+            self.line_up(to, bits, copy, (Turn::Copied, cost))?;
             return Ok(Posted::Complete);
         }
         let turn = match mode {
             SendMode::Synchronous => Turn::Synchronous,
             SendMode::Standard | SendMode::Buffered => Turn::Plain,
         };
-        let id = self.line_up(to, bits, (memory, slot), (turn, cost))?;
+        let id = self.line_up(to, bits, slot, (turn, cost))?;
         Ok(Posted::Pending(id))
     }
 
@@ -202,13 +217,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         &mut self,
         to: PartnerId,
         bits: MatchBits,
-        (memory, slot): (O::Memory, Slot<O::Word>),
+        slot: impl Slot<O>,
         (turn, cost): (Turn, u32),
     ) -> Result<RequestId, PostError> {
         let stand = Stand::NOWHERE;
-        let id = self
-            .core
-            .begin(to, bits, slot, State::Queued { memory, stand });
+        let state = |memory| State::Queued { memory, stand };
+        let id = self.core.begin(to, bits, slot, state);
         let id = id.ok_or(PostError::TooMany)?;
         self.core.stats.queued += 1;
         let Core {
@@ -254,7 +268,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         memory: O::Memory,
         word: O::Word,
     ) -> Result<Received, PostError> {
-        self.receive_from(NOBODY, (bits, mask), memory, Slot::New(word))
+        self.receive_from(NOBODY, (bits, mask), New((memory, word)))
     }
 
     /// The same of messages from one partner and nobody else: when that goes, this ends too. Who else sends
@@ -268,26 +282,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         memory: O::Memory,
         word: O::Word,
     ) -> Result<Received, PostError> {
-        self.recv_of(from, (bits, mask), memory, Slot::New(word))
+        self.recv_what(from, bits, mask, (memory, word))
     }
 
+    /// The same of what becomes an operation only if it has to.
     #[inline(always)]
-    pub(super) fn recv_of(
+    pub fn recv_what(
         &mut self,
         from: PartnerId,
-        what: (MatchBits, MatchMask),
-        memory: O::Memory,
-        slot: Slot<O::Word>,
+        bits: MatchBits,
+        mask: MatchMask,
+        what: impl Posting<O>,
     ) -> Result<Received, PostError> {
-        let Some(partner) = self.core.partners.living(from) else {
-            return Err(PostError::UnknownPartner);
-        };
-        let watched = partner.met().is_some_and(|met| met.step.is_some());
-        let received = self.receive_from(from, what, memory, slot);
-        if !watched && let Ok(Received::Pending(_)) = received {
-            self.begin_watch(from);
-        }
-        received
+        self.receive_from(from, (bits, mask), New(what))
     }
 
     /// `from`: [`NOBODY`] for anybody's messages.
@@ -296,35 +303,41 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         &mut self,
         from: PartnerId,
         (bits, mask): (MatchBits, MatchMask),
-        memory: O::Memory,
-        slot: Slot<O::Word>,
+        slot: impl Slot<O>,
     ) -> Result<Received, PostError> {
+        let mut partner = self.core.partners.of_mut(from);
+        if partner.as_ref().is_none_or(|partner| partner.is_ghost()) && from != NOBODY {
+            return Err(PostError::UnknownPartner);
+        }
         if mask.apply(bits) != bits {
             return Err(PostError::BadMask);
         }
-        let core = &mut self.core;
-        if slot.is_new() && !core.ops.has_room() {
+        if slot.is_new() && !self.core.ops.has_room() {
             return Err(PostError::TooMany);
         }
-        if core.unexpected.len() != 0
-            && core.unexpected.peek(bits, mask).is_some()
-            && let Some(waiting) = self.early_from(from, bits, mask)
-        {
-            return self.recv_waiting(waiting, from, (bits, mask), memory, slot);
+        if self.core.unexpected.len() != 0 && self.core.unexpected.peek(bits, mask).is_some() {
+            if let Some(waiting) = self.early_from(from, bits, mask) {
+                return self.recv_waiting(waiting, from, (bits, mask), slot);
+            }
+            partner = self.core.partners.of_mut(from);
         }
-        let core = &mut self.core;
-        let state = State::Posted {
+        let ops = &mut self.core.ops;
+        let posted = &mut self.core.posted;
+        let position = posted.reserve(mask);
+        let state = |memory| State::Posted {
             memory,
-            position: core.posted.reserve(mask),
+            position,
             head: Head::NONE,
         };
-        let timeouts = core.timeouts.of_receive();
-        let id = core.enter(slot, bits, timeouts, state);
+        let timeouts = self.core.timeouts.of_receive();
+        let id = slot.enter(ops, (bits, timeouts), state);
         let id = id.ok_or(PostError::TooMany)?;
-        core.posted.enter(&mut core.ops, id);
-        if from != NOBODY {
-            core.ops.record_mut(id.index()).from_one = true;
-            core.befriend(id, from);
+        posted.enter(ops, id.index());
+        if let Some(partner) = partner {
+            ops.befriend(id.index(), from, true, &mut partner.kin);
+            if partner.met().is_none_or(|met| met.step.is_none()) {
+                self.begin_watch(from);
+            }
         }
         Ok(Received::Pending(id))
     }
@@ -363,13 +376,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// The same of a message that is here already.
+    #[inline(never)]
     fn recv_waiting(
         &mut self,
         waiting: Waiting,
         from: PartnerId,
         (own, mask): (MatchBits, MatchMask),
-        mut memory: O::Memory,
-        slot: Slot<O::Word>,
+        mut slot: impl Slot<O>,
     ) -> Result<Received, PostError> {
         let Waiting {
             source,
@@ -382,17 +395,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.core.consumed(source, waiting.paid());
         let done = match payload {
             Payload::Eager(data) => {
-                let transferred = memory.fill(0, data.len(), &data[..], 0) as u32;
+                let transferred = slot.memory().fill(0, data.len(), &data[..], 0) as u32;
                 let status = inbound_status(transferred, length);
                 let outcome = Outcome::received(status, source, bits, transferred, length);
                 Received::Complete(outcome)
             }
             Payload::Offer { send_id, key } => {
                 let position = Some(self.core.posted.reserve(mask));
-                let pulling = Pulling::new(memory, (*send_id, *key), bits, length, position);
-                let state = State::Pulling(pulling);
+                let offer = (*send_id, *key);
+                let state =
+                    |memory| State::Pulling(Pulling::new(memory, offer, bits, length, position));
                 let timeouts = self.core.timeouts.of_receive();
-                let id = self.core.enter(slot, own, timeouts, state);
+                let id = slot.enter(&mut self.core.ops, (own, timeouts), state);
                 let id = id.ok_or(PostError::TooMany)?;
                 if from != NOBODY {
                     self.core.ops.record_mut(id.index()).from_one = true;
@@ -685,10 +699,10 @@ impl<O: Owner> Core<O> {
         &mut self,
         to: PartnerId,
         bits: MatchBits,
-        slot: Slot<O::Word>,
-        state: State<O::Memory>,
+        slot: impl Slot<O>,
+        state: impl FnOnce(O::Memory) -> State<O::Memory>,
     ) -> Option<RequestId> {
-        let id = self.enter(slot, bits, self.timeouts, state)?;
+        let id = slot.enter(&mut self.ops, (bits, self.timeouts), state)?;
         self.befriend(id, to);
         Some(id)
     }

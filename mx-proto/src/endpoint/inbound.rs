@@ -19,7 +19,7 @@ use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId};
 use crate::matching::{Payload, Waiting};
 use crate::memory::{Memory, Source};
 use crate::ops::Position;
-use crate::ops::{Head, NOBODY, Pulling, State};
+use crate::ops::{Head, NOBODY, Pulling, State, Strand};
 use crate::owner::Owner;
 use crate::partner::{Life, LinkState};
 use crate::port::{Close, HeaderBytes, LinkDown, Place, RemoteKey, RemoteUse, Sink};
@@ -31,16 +31,6 @@ use crate::wire::{self, Header, OfferBody, PullBody};
 pub(super) struct Inbound<'a, O: Owner, C> {
     pub(super) core: &'a mut Core<O>,
     pub(super) clock: &'a C,
-}
-
-/// What becomes of a message that has come.
-enum Fate {
-    /// It goes into this receive.
-    Posted(RequestId),
-    /// No receive accepts it: what the owner says, or that it has to wait for its turn.
-    Judged(Verdict),
-    /// Its sender's session is over, and it is dropped.
-    Over,
 }
 
 impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
@@ -65,49 +55,102 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         bytes: &HeaderBytes,
         body: &B,
     ) {
-        self.core.stats.packets_in += 1;
+        let core = &mut *self.core;
+        core.stats.packets_in += 1;
         let header = match Header::parse(bytes) {
             Some(header) if header.body_len as usize == body.len() => header,
+            _ => return core.violation(link, cookie, "no packet of this protocol"),
+        };
+        let mut from = PartnerId::from_word(cookie);
+        let mut partner = match core.partners.of_mut(from) {
+            Some(partner) if partner.owns(link) => partner,
             _ => {
-                return self
-                    .core
-                    .violation(link, cookie, "no packet of this protocol");
+                from = core.partner_bound(link);
+                match core.partners.of_mut(from) {
+                    Some(partner) => partner,
+                    None => return self.stranger_packet(link, cookie, &{ header }, body),
+                }
             }
         };
-        let from = self.core.partner_of(link, cookie);
-        let Some(partner) = self.core.partners.of_mut(from) else {
-            return self.stranger_packet(link, cookie, &header, body);
-        };
-        if self.core.config.secret.is_some()
+        if core.config.secret.is_some()
             && partner.state_of(link) < Some(LinkState::Proven)
             && !matches!(
                 header.kind,
                 wire::Kind::Connect | wire::Kind::Reply | wire::Kind::Challenge
             )
         {
-            return self.core.distrust(link, from, None, UNASKED);
+            return core.distrust(link, from, None, UNASKED);
         }
         if let Life::Met(met) = &mut partner.life {
             met.silent = 0;
             if header.kind.says_terms() {
-                if met.borrows.on_terms(&header.terms) && partner.has_pending() {
-                    self.core.make_ready(from);
+                if met.borrows.on_terms(&header.terms)
+                    && partner.has_pending()
+                    && partner.takes_turn()
+                {
+                    core.ready.push_back(from);
                 }
                 if header.terms.wanted > 0 {
-                    self.core.note_wish(from, &header.terms);
+                    core.note_wish(from, &{ header.terms });
+                    match core.partners.of_mut(from) {
+                        Some(again) => partner = again,
+                        None => return,
+                    }
                 }
             }
-        } else if self.core.introductions.holds(link) {
-            return self.core.put_behind(link, cookie, bytes, body);
+        } else if core.introductions.holds(link) {
+            return core.put_behind(link, cookie, &{ *bytes }, body);
         } else if matches!(header.kind, wire::Kind::Eager | wire::Kind::Offer) {
             let what = "a message before the handshake";
-            return self.core.violation(link, cookie, what);
+            return core.violation(link, cookie, what);
         }
-        match header.kind {
-            wire::Kind::Eager => self.eager(link, cookie, from, &header, body),
-            wire::Kind::Data => self.data(from, &header, body),
-            _ => self.control(link, cookie, from, &header, body),
+        if header.kind != wire::Kind::Eager {
+            return match header.kind {
+                wire::Kind::Data => self.data(from, &{ header }, body),
+                _ => self.control(link, cookie, from, &{ header }, body),
+            };
         }
+        let len = header.body_len;
+        if header.length != len {
+            return core.violation(link, cookie, "a message of another length");
+        }
+        let paid = match Paid::of(header.aux, flow::cost(len)) {
+            Ok(paid) => paid,
+            Err(violation) => return core.violation(link, cookie, violation.text()),
+        };
+        match core.flow.arrived(&mut partner.lends, paid) {
+            Ok(false) => {}
+            Ok(true) => {
+                core.flow.note_use(&mut core.partners, from.index());
+                match core.partners.of_mut(from) {
+                    Some(again) => partner = again,
+                    None => return,
+                }
+            }
+            Err(violation) => return core.violation(link, cookie, violation.text()),
+        }
+        let bits = MatchBits(header.word);
+        // What has been deferred is not overtaken, by nothing.
+        if core.undecided.is_empty()
+            && let Some(place) = core.posted.take(&mut core.ops, bits)
+        {
+            let record = core.ops.record_mut(place);
+            if record.from_one {
+                if record.remote != from {
+                    core.posted.enter(&mut core.ops, place);
+                    return self.foreign(link, from, paid);
+                }
+                core.ops.leave(Strand::Kin, &mut partner.kin, place);
+            }
+            core.stats.matched += 1;
+            let overdue = core.flow.taken(&mut partner.lends, partner.source, paid);
+            core.fill(place, from, bits, body);
+            if overdue {
+                core.tell(from);
+            }
+            return;
+        }
+        self.unmatched(link, from, &{ header }, paid, body);
     }
 
     fn place(
@@ -267,43 +310,30 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         }
     }
 
-    #[inline]
-    fn eager<B: Source + ?Sized>(
+    /// A message that has come with its data, for which there is no receive.
+    #[inline(never)]
+    fn unmatched<B: Source + ?Sized>(
         &mut self,
         link: LinkId,
-        cookie: u64,
         from: PartnerId,
         header: &Header,
+        paid: Paid,
         body: &B,
     ) {
-        let len = header.body_len;
-        if header.length != len {
-            return self
-                .core
-                .violation(link, cookie, "a message of another length");
-        }
-        let paid = match self.core.received(from, header.aux, flow::cost(len)) {
-            Ok(received) => received,
-            Err(violation) => return self.core.violation(link, cookie, violation.text()),
-        };
         let bits = MatchBits(header.word);
-        let deferred = match self.fate(link, from, header, paid, Some(body)) {
-            Fate::Posted(id) => {
-                self.core.consumed(from, paid);
-                return self.core.fill_receive(id, from, bits, body);
-            }
-            Fate::Over => return,
-            Fate::Judged(Verdict::Finished) => return self.core.consumed(from, paid),
-            Fate::Judged(Verdict::Inbox { turn }) => {
+        let deferred = match self.judge(link, from, header, paid, Some(body)) {
+            None => return,
+            Some(Verdict::Finished) => return self.core.consumed(from, paid),
+            Some(Verdict::Inbox { turn }) => {
                 return self.core.put_in(turn, (from, bits), paid, body);
             }
-            Fate::Judged(Verdict::Continue) => false,
-            Fate::Judged(Verdict::Defer) => true,
+            Some(Verdict::Continue) => false,
+            Some(Verdict::Defer) => true,
         };
         let waiting = Waiting {
             source: from,
             bits,
-            length: len,
+            length: header.length,
             slot: paid.slot(),
             payload: Payload::Eager(body.to_vec()),
         };
@@ -319,27 +349,33 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             Err(violation) => return self.core.violation(link, cookie, violation.text()),
         };
         let bits = MatchBits(header.word);
-        let deferred = match self.fate::<[u8]>(link, from, header, paid, None) {
-            Fate::Posted(id) => {
-                self.core.consumed(from, paid);
-                let offer = (send_id, key);
-                let now = self.clock.now();
-                return self
-                    .core
-                    .match_offer(id, from, offer, bits, header.length, now);
+        if self.core.undecided.is_empty() {
+            match self.core.find_receive(from, bits) {
+                Found::Receive(id) => {
+                    self.core.stats.matched += 1;
+                    self.core.consumed(from, paid);
+                    let (offer, now) = ((send_id, key), self.clock.now());
+                    return self
+                        .core
+                        .match_offer(id, from, offer, bits, header.length, now);
+                }
+                Found::Foreign => return self.foreign(link, from, paid),
+                Found::Nothing => {}
             }
-            Fate::Over => return,
-            Fate::Judged(Verdict::Finished) => {
+        }
+        let deferred = match self.judge::<[u8]>(link, from, header, paid, None) {
+            None => return,
+            Some(Verdict::Finished) => {
                 let told = inbound_status(0, header.length);
                 self.core.consumed(from, paid);
                 return self.core.finish_offer(from, send_id, told);
             }
-            Fate::Judged(Verdict::Inbox { turn }) => {
+            Some(Verdict::Inbox { turn }) => {
                 let what = (from, bits, header.length);
                 return self.core.put_in_offer(turn, what, paid, (send_id, key));
             }
-            Fate::Judged(Verdict::Continue) => false,
-            Fate::Judged(Verdict::Defer) => true,
+            Some(Verdict::Continue) => false,
+            Some(Verdict::Defer) => true,
         };
         let waiting = Waiting {
             source: from,
@@ -351,46 +387,36 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         self.core.keep(waiting, deferred);
     }
 
-    /// What becomes of a message whose sender had credit for it. `body`: `None` of one that was offered.
+    /// What becomes of a message whose sender had credit for it, and for which there is no receive, or that
+    /// has to wait for its turn. `body`: `None` of one that was offered. `None`: its sender's session is over.
     #[inline]
-    fn fate<B: Source + ?Sized>(
+    fn judge<B: Source + ?Sized>(
         &mut self,
         link: LinkId,
         from: PartnerId,
         header: &Header,
         paid: Paid,
         body: Option<&B>,
-    ) -> Fate {
-        let bits = MatchBits(header.word);
-        // What has been deferred is not overtaken, by nothing.
-        let defers = !self.core.undecided.is_empty();
-        if !defers {
-            match self.core.find_receive(from, bits) {
-                Found::Receive(id) => {
-                    self.core.stats.matched += 1;
-                    return Fate::Posted(id);
-                }
-                Found::Foreign => {
-                    self.core.consumed(from, paid);
-                    self.core.violation(link, from.to_word(), FOREIGN);
-                    return Fate::Over;
-                }
-                Found::Nothing => {}
-            }
-        }
+    ) -> Option<Verdict> {
         self.core.stats.unmatched += 1;
         if !self.core.has_room() {
             self.core.consumed(from, paid);
             self.core.out_of_room(link, from);
-            return Fate::Over;
+            return None;
         }
-        if defers {
-            return Fate::Judged(Verdict::Defer);
+        if !self.core.undecided.is_empty() {
+            return Some(Verdict::Defer);
         }
-        match self.core.arrival(from, bits, header.length) {
-            Some(arrival) => Fate::Judged(self.core.owner.arrived(&arrival, body)),
-            None => Fate::Over,
-        }
+        let bits = MatchBits(header.word);
+        let arrival = self.core.arrival(from, bits, header.length)?;
+        Some(self.core.owner.arrived(&arrival, body))
+    }
+
+    /// A message has come that a receive from somebody else accepts.
+    #[cold]
+    fn foreign(&mut self, link: LinkId, from: PartnerId, paid: Paid) {
+        self.core.consumed(from, paid);
+        self.core.violation(link, from.to_word(), FOREIGN);
     }
 
     fn data<B: Source + ?Sized>(&mut self, from: PartnerId, header: &Header, body: &B) {
@@ -554,31 +580,25 @@ impl<O: Owner> Core<O> {
         })
     }
 
-    /// The whole of a message goes into a receive that is in no list.
-    #[inline]
-    pub(super) fn fill_receive<B: Source + ?Sized>(
+    /// The whole of a message goes into the posted receive at a place, which is in no list.
+    #[inline(always)]
+    pub(super) fn fill<B: Source + ?Sized>(
         &mut self,
-        id: RequestId,
+        place: u32,
         from: PartnerId,
         bits: MatchBits,
         body: &B,
     ) {
-        let record = self.ops.record_mut(id.index());
         let length = body.len() as u32;
-        let memory = record.state.memory_mut();
-        let transferred = memory.map_or(0, |memory| memory.fill(0, body.len(), body, 0));
-        if let Some(timer) = record.timer.take() {
+        let fill = |memory: &mut O::Memory| memory.fill(0, body.len(), body, 0);
+        let (id, transferred, timer) = self.ops.finish_with(place, fill);
+        if let Some(timer) = timer {
             self.wheel.clear(timer);
         }
-        if record.from_one {
-            self.estrange(id);
-        }
-        if self.ops.finish(id) {
-            let transferred = transferred as u32;
-            let status = inbound_status(transferred, length);
-            let outcome = Outcome::received(status, from, bits, transferred, length);
-            self.owner.completed(&mut self.ops, id, outcome);
-        }
+        let transferred = transferred as u32;
+        let status = inbound_status(transferred, length);
+        let outcome = Outcome::received(status, from, bits, transferred, length);
+        self.owner.completed(&mut self.ops, id, outcome);
     }
 
     /// A message that `from` has offered goes into a receive that is in no list.
@@ -735,7 +755,7 @@ impl<O: Owner> Core<O> {
             position,
             head: Head::NONE,
         });
-        self.posted.enter(&mut self.ops, id);
+        self.posted.enter(&mut self.ops, id.index());
         self.start_timer(id, now);
     }
 }
@@ -756,14 +776,14 @@ pub(super) const FOREIGN: &str = "a message that a receive from somebody else ac
 impl<O: Owner> Core<O> {
     /// The oldest posted receive that accepts a message. One that is for another remote's messages stays
     /// where it is.
-    #[inline(always)]
     pub(super) fn find_receive(&mut self, from: PartnerId, bits: MatchBits) -> Found {
-        let Some(id) = self.posted.take(&mut self.ops, bits) else {
+        let taken = self.posted.take(&mut self.ops, bits);
+        let Some(id) = taken.and_then(|place| self.ops.at(place)) else {
             return Found::Nothing;
         };
         let record = self.ops.record(id.index());
         if record.from_one && record.remote != from {
-            self.posted.enter(&mut self.ops, id);
+            self.posted.enter(&mut self.ops, id.index());
             return Found::Foreign;
         }
         Found::Receive(id)

@@ -411,11 +411,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     #[inline]
     fn has_work(&self) -> bool {
+        // Seldom is there anything, so all of it is looked at without a branch in between.
         !self.core.errands.is_empty()
-            || !self.core.ready.is_empty()
-            || !self.core.session_out.is_empty()
-            || self.core.introductions.is_due()
-            || self.core.flow.is_ready()
+            | !self.core.ready.is_empty()
+            | !self.core.session_out.is_empty()
+            | self.core.introductions.is_due()
+            | self.core.flow.is_ready()
     }
 
     /// Carries out what has been noted: errands first, they free memory and links.
@@ -501,17 +502,15 @@ impl<O: Owner> Core<O> {
     }
 
     /// An operation, which is no connect, is with a partner from now on.
-    #[inline]
     fn befriend(&mut self, id: RequestId, remote: PartnerId) {
         let Self { ops, partners, .. } = self;
-        ops.record_mut(id.index()).remote = remote;
-        if let Some(partner) = partners.of_mut(remote) {
-            ops.join(Strand::Kin, &mut partner.kin, id.index());
+        match partners.of_mut(remote) {
+            Some(partner) => ops.befriend(id.index(), remote, false, &mut partner.kin),
+            None => ops.record_mut(id.index()).remote = remote,
         }
     }
 
     /// The opposite.
-    #[inline]
     fn estrange(&mut self, id: RequestId) {
         let Self { ops, partners, .. } = self;
         let record = ops.record_mut(id.index());

@@ -15,27 +15,82 @@ use super::{Core, Endpoint};
 use crate::event::Outcome;
 use crate::ids::{MatchBits, MatchMask, PartnerId, RequestId};
 use crate::memory::Memory;
-use crate::ops::{NOBODY, State};
-use crate::owner::Owner;
+use crate::ops::{NOBODY, Ops, State};
+use crate::owner::{Owner, Posting};
 use crate::port::Port;
 use crate::status::{Kind, Status};
 use crate::time::{Clock, Instant};
 use crate::timeouts::TimeOuts;
 use std::time::Duration;
 
-/// What an operation that is being posted becomes.
-pub(super) enum Slot<W> {
-    /// A new one, with this word.
-    New(W),
-    /// One that was parked.
-    Parked(RequestId),
+/// What is being posted, and may come to an operation.
+pub(super) trait Slot<O: Owner> {
+    /// Does it need a place?
+    fn is_new(&self) -> bool;
+
+    /// Its bytes.
+    fn memory(&mut self) -> &mut O::Memory;
+
+    /// It is an operation now, in the state that `state` makes of its memory. `None`: there can be no more.
+    fn enter(
+        self,
+        ops: &mut Ops<O>,
+        what: (MatchBits, TimeOuts),
+        state: impl FnOnce(O::Memory) -> State<O::Memory>,
+    ) -> Option<RequestId>;
 }
 
-impl<W> Slot<W> {
-    /// Does it need a place?
-    #[inline]
-    pub(super) const fn is_new(&self) -> bool {
-        matches!(self, Self::New(_))
+/// A new one.
+pub(super) struct New<T>(pub(super) T);
+
+/// One that was parked, and the memory that it had.
+struct Parked<M>(RequestId, M);
+
+impl<O: Owner, T: Posting<O>> Slot<O> for New<T> {
+    #[inline(always)]
+    fn is_new(&self) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn memory(&mut self) -> &mut O::Memory {
+        self.0.memory()
+    }
+
+    #[inline(always)]
+    fn enter(
+        self,
+        ops: &mut Ops<O>,
+        (bits, timeouts): (MatchBits, TimeOuts),
+        state: impl FnOnce(O::Memory) -> State<O::Memory>,
+    ) -> Option<RequestId> {
+        // First of all, so that there is no state yet that would have to be let go of.
+        let (id, record, its) = ops.open(bits, timeouts)?;
+        let (memory, word) = self.0.begin();
+        record.begin(state(memory));
+        *its = word;
+        ops.opened(id);
+        Some(id)
+    }
+}
+
+impl<O: Owner> Slot<O> for Parked<O::Memory> {
+    fn is_new(&self) -> bool {
+        false
+    }
+
+    fn memory(&mut self) -> &mut O::Memory {
+        &mut self.1
+    }
+
+    fn enter(
+        self,
+        ops: &mut Ops<O>,
+        (bits, timeouts): (MatchBits, TimeOuts),
+        state: impl FnOnce(O::Memory) -> State<O::Memory>,
+    ) -> Option<RequestId> {
+        ops.unpark(self.0, bits, timeouts, state(self.1));
+        Some(self.0)
     }
 }
 
@@ -65,7 +120,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let due = self.core.stop_timer(op);
         let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
-        if let Posted::Complete = self.send_as(to, bits, memory, Slot::Parked(op), mode)? {
+        if let Posted::Complete = self.send_as(to, bits, Parked(op, memory), mode)? {
             let outcome = Outcome {
                 kind: Kind::Send,
                 status: Status::Success,
@@ -94,11 +149,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return Ok(());
         };
         let due = self.core.stop_timer(op);
-        let (what, slot) = ((bits, mask), Slot::Parked(op));
-        let received = match from {
-            Some(from) => self.recv_of(from, what, memory, slot)?,
-            None => self.receive_from(NOBODY, what, memory, slot)?,
-        };
+        let from = from.unwrap_or(NOBODY);
+        let received = self.receive_from(from, (bits, mask), Parked(op, memory))?;
         if let Received::Complete(outcome) = received {
             self.core.end_parked(op, outcome);
         }
@@ -116,24 +168,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 }
 
 impl<O: Owner> Core<O> {
-    /// A new operation, or what becomes of a parked one. `None`: there can be no more.
-    #[inline(always)]
-    pub(super) fn enter(
-        &mut self,
-        slot: Slot<O::Word>,
-        bits: MatchBits,
-        timeouts: TimeOuts,
-        state: State<O::Memory>,
-    ) -> Option<RequestId> {
-        match slot {
-            Slot::New(word) => self.ops.add(word, bits, timeouts, state),
-            Slot::Parked(op) => {
-                self.ops.unpark(op, bits, timeouts, state);
-                Some(op)
-            }
-        }
-    }
-
     /// Tells when it would have run out.
     fn stop_timer(&mut self, op: RequestId) -> Option<Instant> {
         let timer = self.ops.get_mut(op)?.timer.take()?;

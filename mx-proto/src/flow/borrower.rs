@@ -75,7 +75,7 @@ impl Borrower {
     }
 
     /// The message has left, or been copied. To be called with what [`Self::means`] has just given.
-    #[inline]
+    #[inline(always)]
     pub fn pay(&mut self, paid: Paid) {
         match paid {
             Paid::Credits(cost) => {
@@ -89,7 +89,7 @@ impl Borrower {
 
     /// How many credits the next header is to say that we want, when what waits for its turn, the
     /// message that goes with this header included, costs `waiting` altogether. 0: nothing new.
-    #[inline]
+    #[inline(always)]
     pub fn wanted(&self, waiting: u32) -> u32 {
         if waiting <= self.free() {
             return 0;
@@ -105,7 +105,7 @@ impl Borrower {
     }
 
     /// A header that said so has left.
-    #[inline]
+    #[inline(always)]
     pub fn on_said(&mut self, wanted: u32) {
         if wanted > 0 {
             self.said = wanted;

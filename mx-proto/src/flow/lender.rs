@@ -201,7 +201,7 @@ impl Lender {
     }
 
     /// A header that says so has left.
-    #[inline]
+    #[inline(always)]
     pub(super) fn on_told(&mut self, total: u32, slots: Slots) {
         (self.told, self.slots_told) = (total, slots);
         self.marks.0 &= !Marks::TELL;

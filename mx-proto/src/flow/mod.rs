@@ -231,7 +231,7 @@ impl Flow {
 
     /// The part about credits of a header that goes now; `waiting` is what messages for the remote cost
     /// that wait for their turn, the one that goes included.
-    #[inline]
+    #[inline(always)]
     pub fn terms(&self, account: &Lender, borrower: &Borrower, waiting: u32) -> Terms {
         let (credit, slots) = account.total(self.at_once);
         Terms {
@@ -259,7 +259,7 @@ impl Flow {
     }
 
     /// The header has left.
-    #[inline]
+    #[inline(always)]
     pub fn on_told(account: &mut Lender, borrower: &mut Borrower, terms: &Terms) {
         account.on_told(terms.credit, terms.slots);
         borrower.on_said(terms.wanted);
@@ -325,7 +325,7 @@ impl Flow {
     /// Credits that are lent or held by something, and all there are.
     #[inline]
     pub fn used(&self) -> (u32, u32) {
-        (self.pool.total - self.pool.free(), self.pool.total)
+        (self.pool.used(), self.pool.total)
     }
 
     /// The balance, and how often what happened.

@@ -65,8 +65,14 @@ impl Pool {
         }
     }
 
+    #[inline]
     pub(super) fn free(&self) -> u32 {
-        self.total - self.lent - self.drawn - self.copies - self.estates
+        self.total - self.used()
+    }
+
+    #[inline]
+    pub(super) fn used(&self) -> u32 {
+        self.lent + self.drawn + self.copies + self.estates
     }
 
     /// What could be lent if nobody had anything.

@@ -64,6 +64,13 @@ impl Paid {
     pub fn of(aux: u32, cost: u32) -> Result<Self, Violation> {
         match aux & 3 {
             0 => Ok(Self::Credits(cost)),
+            slot => Self::in_slot(slot, cost),
+        }
+    }
+
+    #[cold]
+    fn in_slot(slot: u32, cost: u32) -> Result<Self, Violation> {
+        match slot {
             1 if cost == 1 => Ok(Self::Slot(Lane::Matched)),
             2 if cost == 1 => Ok(Self::Slot(Lane::Unexpected)),
             _ => Err(Violation::NoSlot),

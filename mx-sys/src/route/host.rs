@@ -713,9 +713,13 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         body: Body<'_, M>,
     ) -> Result<Sent, SendError> {
         if let (Owner::Local(link), Some(local)) = (owner(link), &mut self.local) {
-            let sent = local.send(link, header, &body);
-            self.touched |= sent != Ok(Sent::Whole);
-            return sent;
+            return match local.send(link, header, &body) {
+                Ok(Sent::Whole) => Ok(Sent::Whole),
+                other => {
+                    self.touched = true;
+                    other
+                }
+            };
         }
         self.send_elsewhere(link, header, body)
     }
@@ -768,7 +772,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_active<S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> Option<bool> {
         self.touched = true;
         self.turn = self.turn.wrapping_add(1);

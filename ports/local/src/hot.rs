@@ -16,6 +16,22 @@ use mx_proto::port::Sink;
 use mx_proto::{LinkId, Memory, Source};
 use smallvec::SmallVec;
 
+/// What is left when a packet has been taken.
+#[derive(Clone, Copy)]
+struct After {
+    /// There is another one.
+    more: bool,
+    /// Something is to be seen to that is not in the ring.
+    odd: bool,
+}
+
+impl After {
+    const NOTHING: Self = Self {
+        more: false,
+        odd: false,
+    };
+}
+
 impl LocalPort {
     /// [`mx_proto::port::Port::arm`].
     pub fn arm(&mut self) -> bool {
@@ -64,88 +80,87 @@ impl LocalPort {
         }
     }
 
-    /// There is something in the ring of a hot link.
-    #[inline]
-    pub(super) fn any_hot_ready(&self) -> bool {
-        self.hot.iter().any(|id| {
-            let state = self.links.get(*id).map(|entry| &entry.state);
-            matches!(state, Some(State::Up(link)) if link.consumer.is_ready())
-        })
-    }
-
     /// Takes packets from the hot links. `all`: also looks for what is not in their rings.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn poll_hot<M: Memory, S: Sink<M>>(
         &mut self,
         budget: usize,
         sink: &mut S,
         all: bool,
     ) -> bool {
-        let n = self.hot.len();
-        let quota = if n == 1 { budget } else { (budget / 4).max(1) };
+        let mut links = self.hot.len();
         let mut left = budget;
-        for _ in 0..n {
+        while links != 0 && left != 0 {
+            links -= 1;
             let next = self.turn + 1;
             self.turn = if next < self.hot.len() { next } else { 0 };
             let Some(id) = self.hot.get(self.turn).copied() else {
                 break;
             };
-            left = left.saturating_sub(self.visit(id, quota.min(left), sink, all));
-            if left == 0 {
-                break;
+            let Some(entry) = self.links.get_mut(id) else {
+                continue;
+            };
+            let State::Up(link) = &mut entry.state else {
+                continue;
+            };
+            let mut odd = false;
+            if link.consumer.is_ready() {
+                let quota = match self.hot.len() {
+                    1 => left,
+                    _ => (budget / 4).clamp(1, left),
+                };
+                for _ in 0..quota {
+                    left -= 1;
+                    let after = self.take(id, sink);
+                    odd |= after.odd;
+                    if !after.more {
+                        break;
+                    }
+                }
+            } else if all {
+                link.idle = link.idle.saturating_add(1);
+                // For room the peer's line is pulled over: not while it is busy and has nothing for us.
+                let cooling = link.idle >= COOL_AFTER && self.hot.len() > HOT_KEPT;
+                odd = cooling || entry.is_odd();
+            }
+            if odd {
+                left = left.saturating_sub(self.visit_oddity(id, sink));
             }
         }
         left != budget
     }
 
-    /// Takes up to `quota` packets from one link. Returns how many things happened.
-    #[inline]
-    fn visit<M: Memory, S: Sink<M>>(
-        &mut self,
-        id: LinkId,
-        quota: usize,
-        sink: &mut S,
-        all: bool,
-    ) -> usize {
+    /// Takes the packet that is next on a link.
+    #[inline(never)]
+    fn take<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> After {
         let Some(entry) = self.links.get_mut(id) else {
-            return 0;
+            return After::NOTHING;
         };
         let State::Up(link) = &mut entry.state else {
-            return 0;
+            return After::NOTHING;
         };
-        let mut taken = 0;
-        while taken < quota {
-            match link.consumer.peek() {
-                Ok(Some(packet)) => {
-                    entry.known = true;
-                    sink.on_packet(id, entry.cookie, &packet.header, &packet.body);
-                    if link.consumer.release(packet.body.len()) {
-                        ring_bell(&entry.socket);
-                    }
-                    taken += 1;
+        match link.consumer.peek() {
+            Ok(Some(packet)) => {
+                entry.known = true;
+                link.idle = 0;
+                sink.on_packet(id, entry.cookie, &packet.header, &packet.body);
+                if link.consumer.release(packet.body.len()) {
+                    ring_bell(&entry.socket);
                 }
-                Ok(None) => break,
-                Err(ring::Corrupt) => {
-                    link.failed = true;
-                    break;
+                After {
+                    more: link.consumer.is_ready(),
+                    odd: entry.blocked | entry.socket.is_none(),
+                }
+            }
+            Ok(None) => After::NOTHING,
+            Err(ring::Corrupt) => {
+                link.failed = true;
+                After {
+                    more: false,
+                    odd: true,
                 }
             }
         }
-        if taken != 0 {
-            link.idle = 0;
-        } else if all {
-            link.idle = link.idle.saturating_add(1);
-        }
-        // For room the peer's line is pulled over: not while it is busy and has nothing for us.
-        if (all || taken != 0 || link.failed)
-            && (entry.blocked
-                || link.failed
-                || entry.socket.is_none()
-                || (link.idle >= COOL_AFTER && self.hot.len() > HOT_KEPT))
-        {
-            taken += self.visit_oddity(id, sink);
-        }
-        taken
     }
 
     /// What is not an everyday matter in a visit: room again, the end, cooling down.

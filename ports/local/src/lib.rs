@@ -324,9 +324,9 @@ impl LocalPort {
     }
 
     /// Takes packets from the hot links.
-    #[inline]
+    #[inline(always)]
     pub fn poll_active<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
-        self.any_hot_ready() && self.poll_hot(budget.max(1), sink, false)
+        self.poll_hot(budget.max(1), sink, false)
     }
 
     /// [`Port::poll`], of all links. `turn`: the number of this poll. What costs system calls has its turn

@@ -153,6 +153,13 @@ impl Entry {
         }
     }
 
+    /// It waits for room, or is over: that is not to be seen in its ring.
+    #[inline]
+    pub(super) fn is_odd(&self) -> bool {
+        let failed = matches!(&self.state, State::Up(link) if link.failed);
+        self.blocked | failed | self.socket.is_none()
+    }
+
     /// The link, if it is up.
     #[inline]
     pub(super) fn up(&mut self) -> Option<&mut Link> {

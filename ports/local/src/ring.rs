@@ -111,10 +111,16 @@ impl Producer {
         if in_cell {
             // SAFETY: the cell has INLINE_MAX bytes from INLINE_AT on.
             let at = unsafe { cell.add(INLINE_AT) };
-            write_body(body, len, |done, piece| {
-                // SAFETY: `write_body` keeps `done + piece.len() <= len <= INLINE_MAX`.
-                unsafe { copy_small(piece.as_ptr(), at.add(done), piece.len()) };
-            });
+            match body.piece() {
+                // SAFETY: both have `len` bytes, which is at most INLINE_MAX.
+                Some(piece) if piece.len() == len => unsafe {
+                    copy_small(piece.as_ptr(), at, len);
+                },
+                _ => write_body(body, len, |done, piece| {
+                    // SAFETY: `write_body` keeps `done + piece.len() <= len <= INLINE_MAX`.
+                    unsafe { copy_small(piece.as_ptr(), at.add(done), piece.len()) };
+                }),
+            }
         } else {
             let start = self.data_head;
             let ring = &self.ring;
@@ -226,6 +232,9 @@ pub(super) struct Consumer {
     ring: Ring,
     /// Next cell to look at.
     tail: u64,
+    /// Where that lies, and what the low half of its flag says as long as nothing is in it.
+    cell: *mut u8,
+    empty: u32,
     /// Where in the data area the next long body begins.
     data_tail: u64,
     /// Tails the producer has been told.
@@ -261,8 +270,10 @@ impl Consumer {
         // SAFETY: the caller's promise.
         let ring = unsafe { Ring::new(region, geometry, ring, asymmetric) };
         Self {
-            ring,
             tail: 0,
+            cell: ring.cell(0),
+            empty: ring.tag(0).wrapping_sub(1),
+            ring,
             data_tail: 0,
             published: 0,
             data_published: 0,
@@ -271,27 +282,38 @@ impl Consumer {
         }
     }
 
+    /// Looks at the cell of this position next.
+    #[inline(always)]
+    fn go_to(&mut self, tail: u64) {
+        self.tail = tail;
+        self.cell = self.ring.cell(tail);
+        self.empty = self.ring.tag(tail).wrapping_sub(1);
+    }
+
+    /// The flag of the next cell.
+    #[inline(always)]
+    fn flag(&self) -> u64 {
+        // SAFETY: as in `Ring::flag`.
+        unsafe { AtomicU64::from_ptr(self.cell.cast()) }.load(Ordering::Acquire)
+    }
+
     /// True when there is a next packet, or something that should not be there.
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_ready(&self) -> bool {
-        let flag = self.ring.flag(self.tail).load(Ordering::Acquire);
-        flag as u32 != self.ring.tag(self.tail).wrapping_sub(1)
+        self.flag() as u32 != self.empty
     }
 
     /// The next packet, if there is one. It stays in its place until [`Consumer::release`].
-    #[inline]
+    #[inline(always)]
     pub(super) fn peek(&self) -> Result<Option<Packet>, Corrupt> {
-        let flag = self.ring.flag(self.tail).load(Ordering::Acquire);
-        let tag = self.ring.tag(self.tail);
-        if flag as u32 != tag {
-            return if flag as u32 == tag.wrapping_sub(1) {
-                Ok(None)
-            } else {
-                Err(Corrupt)
-            };
+        let flag = self.flag();
+        if flag as u32 == self.empty {
+            return Ok(None);
         }
-        let len = (flag >> 32) as usize;
-        let cell = self.ring.cell(self.tail);
+        if flag as u32 != self.empty.wrapping_add(1) {
+            return Err(Corrupt);
+        }
+        let (len, cell) = ((flag >> 32) as usize, self.cell);
         // Volatile, so that the copy is one: an ordinary copy of bytes that "nobody changes" may be
         // left out by the compiler, and what was checked would be read a second time.
         // SAFETY: the 32 bytes lie inside the cell and are aligned to 8.
@@ -327,16 +349,13 @@ impl Consumer {
     /// Returns true when the producer waits for room and has to be woken.
     #[inline]
     pub(super) fn release(&mut self, len: usize) -> bool {
-        self.tail = self.tail.wrapping_add(1);
+        self.go_to(self.tail.wrapping_add(1));
+        let mut batch = self.tail.wrapping_sub(self.published) >= self.ring.cells / 4;
         if len > INLINE_MAX {
             self.data_tail = self.data_tail.wrapping_add(padded(len));
+            batch |= self.data_tail.wrapping_sub(self.data_published) >= DATA_BATCH;
         }
-        if self.tail.wrapping_sub(self.published) >= self.ring.cells / 4
-            || self.data_tail.wrapping_sub(self.data_published) >= DATA_BATCH
-        {
-            return self.publish();
-        }
-        false
+        batch && self.publish()
     }
 
     /// Gives no room back for what is released.
@@ -382,7 +401,7 @@ impl Consumer {
         self.ring.closed().load(Ordering::Acquire) == 1
     }
 
-    #[inline]
+    #[inline(never)]
     fn publish(&mut self) -> bool {
         if self.held {
             return false;
@@ -416,8 +435,24 @@ impl Source for SharedBody {
         self.len
     }
 
-    #[inline]
+    #[inline(always)]
     fn copy_to(&self, at: usize, into: &mut [u8]) {
+        match at.checked_add(into.len()) {
+            Some(end) if end <= self.first_len => {
+                // SAFETY: `first` is valid for `first_len` bytes, of which these are some.
+                unsafe { copy_small(self.first.add(at), into.as_mut_ptr(), into.len()) };
+            }
+            _ => self.copy_around(at, into),
+        }
+        // The caller's copy is one, too: nothing may be read from where it came from again.
+        compiler_fence(Ordering::SeqCst);
+    }
+}
+
+impl SharedBody {
+    /// The same of what ends in the second piece, or behind it.
+    #[inline(never)]
+    fn copy_around(&self, at: usize, into: &mut [u8]) {
         let n = into.len().min(self.len.saturating_sub(at));
         let into = into.as_mut_ptr();
         let first = n.min(self.first_len.saturating_sub(at));
@@ -430,8 +465,6 @@ impl Source for SharedBody {
             // to `at + n - first_len`; `into` has `n` bytes.
             unsafe { copy_small(self.second.add(from), into.add(first), n - first) };
         }
-        // The caller's copy is one, too: nothing may be read from where it came from again.
-        compiler_fence(Ordering::SeqCst);
     }
 }
 
@@ -452,6 +485,8 @@ struct Ring {
 // SAFETY: the pointers lead into a mapping of the whole process; `Producer` and `Consumer` are
 // moved between threads, never shared.
 unsafe impl Send for Ring {}
+// SAFETY: as above.
+unsafe impl Send for Consumer {}
 
 impl Ring {
     /// # Safety
@@ -574,7 +609,7 @@ impl Ring {
 }
 
 /// Lends the body's bytes piece by piece, never more than `len` in all.
-#[inline(always)]
+#[inline(never)]
 fn write_body<M: Memory>(body: &Body<'_, M>, len: usize, mut write: impl FnMut(usize, &[u8])) {
     match body {
         Body::Bytes(bytes) => write(0, bytes),
@@ -656,7 +691,8 @@ mod tests {
         }
         (producer.head, producer.cell_tail) = (cells, cells);
         (producer.data_head, producer.data_tail) = (data, data);
-        (consumer.tail, consumer.published) = (cells, cells);
+        consumer.go_to(cells);
+        consumer.published = cells;
         (consumer.data_tail, consumer.data_published) = (data, data);
         Pair {
             producer,
