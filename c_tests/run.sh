@@ -7,6 +7,7 @@
 # C_TESTS_LIMIT   seconds a program may take (default 100, more under a checker)
 # C_TESTS_JOBS    programs at a time (default: as many as there are processors); most of them wait
 #                 for something most of the time
+# C_TESTS_LIBRARY the library that programs open by name (default bmi_mx)
 # MX_PROVIDER, MX_LIBFABRIC   as the library reads them: which provider and library rdm means
 #
 # The last line is "N passed, N failed". A program that crashes or is stopped counts as one
@@ -54,7 +55,7 @@ here=$(dirname "$0")
 logs=$directory/logs
 mkdir -p "$logs"
 
-BMI_MX_LIBRARY=$(cd "$libdir" && pwd)/libbmi_mx.so.0
+BMI_MX_LIBRARY=$(cd "$libdir" && pwd)/lib${C_TESTS_LIBRARY:-bmi_mx}.so.0
 LD_LIBRARY_PATH=$(cd "$libdir" && pwd)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export BMI_MX_LIBRARY LD_LIBRARY_PATH
 

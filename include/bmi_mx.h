@@ -1,8 +1,8 @@
 /*
  * bmi_mx.h - the C interface of libbmi_mx: a BMI network method over mx:// addresses.
  *
- * Generated from the sources by `make header`; do not edit. The table is laid out for the BMI of
- * OrangeFS 2.10 on 64-bit Linux; the reference is docs/c-api.md. Every function may be called from
+ * Generated from the sources by `make header`; do not edit. The table is laid out for
+ * the BMI of OrangeFS 2.10 on 64-bit Linux; the reference is docs/c-api.md. Every function may be called from
  * any thread at any time. Codes are negative BMI codes (-BMI_EINVAL, ...); a call that fails
  * writes no output.
  *
@@ -690,8 +690,8 @@ int BMI_mx_query_addr_range(struct bmi_method_addr *addr,
  *
  * With `BMI_INIT_SERVER` in `flags`, `listen_addr` is the address to listen on, from
  * `BMI_mx_method_addr_lookup`; otherwise it is NULL. `method_id` is the host's number for
- * this method and becomes the `method_type` of every address. `options` is NULL or
- * `NAME=value` pairs that override the environment (docs/tuning.md).
+ * this method and becomes the `method_type` of every address. `options`, which the stand-alone
+ * BMI does not have, is NULL or `NAME=value` pairs that override the environment (docs/tuning.md).
  *
  * Returns 0; -BMI_EINVAL when address and flags disagree; -BMI_EALREADY when it is
  * initialized; -BMI_EADDRINUSE when another process has the endpoint; another code when the
@@ -725,7 +725,8 @@ int BMI_mx_set_info(int option,
  * `BMI_CHECK_MAXSIZE` (`int *`): the largest message, 2147483647. `BMI_GET_UNEXP_SIZE`
  * (`int *`): 16384; larger unexpected messages are carried too. `BMI_DROP_ADDR_QUERY`
  * (`struct method_drop_addr_query *`): `response` becomes 1 when the peer is dead and has no
- * operations left, 0 otherwise.
+ * operations left, 0 otherwise. `BMI_TCP_GET_PORT` (`int *`; the stand-alone BMI only): the number of
+ * the endpoint that is open.
  *
  * Two keys are this method's own, for a running one. `BMI_MX_GET_CREDITS`
  * (`struct bmi_mx_credits *`): credits, queues and memory. `BMI_MX_GET_PEER_CREDITS`
@@ -874,7 +875,8 @@ int BMI_mx_post_recv_list(bmi_op_id_t *id,
                           bmi_hint hints);
 
 /**
- * `BMI_mx_post_sendunexpected` from `list_count` buffers (1 to 65536), sent as one message.
+ * `BMI_mx_post_sendunexpected` from `list_count` buffers (1 to 65536), sent as one message. With the
+ * stand-alone BMI only a `BMI_mx_testunexpected` for the same `class` hands it out.
  *
  * Also returns -BMI_EINVAL when the sizes do not add up to `total_size`.
  */
@@ -950,7 +952,8 @@ int BMI_mx_testcontext(int incount,
 
 /**
  * Takes up to `incount` unexpected messages: one of each peer in turn, of each its oldest. Each
- * buffer is the caller's until it is given back with `BMI_mx_unexpected_free`.
+ * buffer is the caller's until it is given back with `BMI_mx_unexpected_free`. The stand-alone BMI
+ * asks for those that were sent with `class`; others wait until they are asked for.
  *
  * Returns 0.
  */

@@ -1,6 +1,7 @@
 # What C sees, tested from C: cmocka programs under c_tests/, each run once per port.
 #
 #   c-check         all programs, all ports; the last line is "N passed, N failed"
+#   c-check-standalone   the same programs over the stand-alone BMI's table, over local
 #   check-asan      the same with the C side under -fsanitize=address,undefined, and leak checks
 #   check-valgrind  the same under valgrind (c_tests/valgrind.supp explains what it leaves out)
 #
@@ -10,7 +11,7 @@ comma           := ,
 C_TESTS_DIR     := c_tests
 C_TESTS_OUT     := $(BUILD)/c_tests
 C_TESTS_CFLAGS  := -std=c11 -O1 -g -Wall -Wextra -Werror -pedantic -Iinclude
-C_TESTS_HDRS    := $(wildcard $(C_TESTS_DIR)/support/*.h) include/bmi_mx.h
+C_TESTS_HDRS    := $(wildcard $(C_TESTS_DIR)/support/*.h) include/bmi_mx.h include/bmi_mx_standalone.h
 C_TESTS_LIBS    := -lcmocka -ldl -lpthread
 C_TESTS_LINK    := -L$(LIBDIR) -lbmi_mx -Wl,-rpath,$(abspath $(LIBDIR))
 
@@ -34,7 +35,7 @@ C_TESTS_SHORT   := shortage strangers_crowds process_forks
 # Under a checker rdm only when asked for: it would mostly look at libfabric.
 C_TESTS_CHECKED := $(or $(PORT),local tcp)
 
-CHECK_TARGETS   += c-check
+CHECK_TARGETS   += c-check c-check-standalone
 
 # System calls of a wake-up, by strace.
 bench-syscalls: lib $(C_TESTS_OUT)/wakeups
@@ -42,9 +43,9 @@ bench-syscalls: lib $(C_TESTS_OUT)/wakeups
 	    MX_PORT=$$port LD_LIBRARY_PATH=$(LIBDIR) $(C_TESTS_OUT)/wakeups; \
 	done
 
-.PHONY: bench-syscalls c-tests c-check check-asan check-valgrind
+.PHONY: bench-syscalls c-tests c-check c-check-standalone check-asan check-valgrind
 
-# Built twice, plain and under sanitizers. $(1) directory, $(2) extra flags.
+# Built plain, under sanitizers, and for the stand-alone BMI. $(1) directory, $(2) extra flags, $(3) library, $(4) more of support/.
 define c_tests_rules
 $(1)/support/%.o: $(C_TESTS_DIR)/support/%.c $$(C_TESTS_HDRS)
 	@mkdir -p $$(@D)
@@ -61,10 +62,10 @@ $(1)/header_c99.o: $(C_TESTS_DIR)/header_c99.c include/bmi_mx.h
 $(1)/header_cxx: $(C_TESTS_DIR)/header_cxx.cpp include/bmi_mx.h | lib
 	@mkdir -p $$(@D)
 	$$(CXX) $$(CFLAGS) -std=c++17 -Wall -Wextra -Werror -pedantic -Iinclude $(2) -o $$@ $$< \
-	    $$(C_TESTS_LINK)
+	    $(C_TESTS_LINK:-lbmi_mx=-l$(3))
 
 $(1)/layout: $(1)/layout.o $(1)/header_c99.o | lib
-	$$(CC) $(2) -o $$@ $$< $$(C_TESTS_LINK) $$(C_TESTS_LIBS)
+	$$(CC) $(2) -o $$@ $$< $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
 
 # Not -rdynamic: a program that is no host.
 $(1)/bare: $(1)/bare.o $(addprefix $(1)/support/,$(C_TESTS_NOHOST:=.o) ops_dlopen.o)
@@ -72,9 +73,9 @@ $(1)/bare: $(1)/bare.o $(addprefix $(1)/support/,$(C_TESTS_NOHOST:=.o) ops_dlope
 
 # Not the small host, but a logger of its own.
 $(1)/gossip: $(1)/gossip.o $(addprefix $(1)/support/,$(C_TESTS_NOHOST:=.o) ops_linked.o) | lib
-	$$(CC) $(2) -rdynamic -o $$@ $$^ $$(C_TESTS_LINK) $$(C_TESTS_LIBS)
+	$$(CC) $(2) -rdynamic -o $$@ $$^ $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
 
-$(1)/%_dlopen: $(1)/%.o $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) ops_dlopen.o)
+$(1)/%_dlopen: $(1)/%.o $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) $(4) ops_dlopen.o)
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $$(C_TESTS_LIBS)
 
 # As pvfs2-server: PIE, not PIC, so that the table is copied into the program.
@@ -84,7 +85,7 @@ $(1)/table_copied.o: $(C_TESTS_DIR)/table.c $$(C_TESTS_HDRS)
 
 $(1)/table_copied: $(1)/table_copied.o \
     $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) ops_linked.o) | lib
-	$$(CC) $(2) -pie -rdynamic -o $$@ $$^ $$(C_TESTS_LINK) $$(C_TESTS_LIBS)
+	$$(CC) $(2) -pie -rdynamic -o $$@ $$^ $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
 	readelf -rW $$@ | grep -q 'R_X86_64_COPY.*bmi_mx_ops'
 
 # As libpvfs2.so: PIC, so that the table stays where it is.
@@ -98,15 +99,23 @@ $(1)/support/ops_linked_pic.o: $(C_TESTS_DIR)/support/ops_linked.c $$(C_TESTS_HD
 
 $(1)/table_linked: $(1)/table_linked.o \
     $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) ops_linked_pic.o) | lib
-	$$(CC) $(2) -rdynamic -o $$@ $$^ $$(C_TESTS_LINK) $$(C_TESTS_LIBS)
+	$$(CC) $(2) -rdynamic -o $$@ $$^ $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
 
-$(addprefix $(1)/,$(C_TESTS_PLAIN) fabric_mixed): $(1)/%: $(1)/%.o \
-    $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) ops_linked.o) | lib
-	$$(CC) $(2) -rdynamic -o $$@ $$^ $$(C_TESTS_LINK) $$(C_TESTS_LIBS)
+$(addprefix $(1)/,$(C_TESTS_PLAIN) fabric_mixed standalone): $(1)/%: $(1)/%.o \
+    $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) $(4) ops_linked.o) | lib
+	$$(CC) $(2) -rdynamic -o $$@ $$^ $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
 endef
 
-$(eval $(call c_tests_rules,$(C_TESTS_OUT),))
-$(eval $(call c_tests_rules,$(C_TESTS_OUT)-asan,-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined))
+$(eval $(call c_tests_rules,$(C_TESTS_OUT),,bmi_mx))
+$(eval $(call c_tests_rules,$(C_TESTS_OUT)-asan,-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined,bmi_mx))
+
+# The same sources over the table of the stand-alone BMI (support/standalone.h), and what only that has. What
+# is about the shape of the other's table is left out.
+C_TESTS_ALONE   := $(C_TESTS_OUT)-standalone
+C_ALONE         ?= standalone messages_dlopen $(C_TESTS_PLAIN)
+
+$(C_TESTS_ALONE)/support/ops_%.o: C_TESTS_CFLAGS += -DC_TESTS_OWN_TABLE -Dthe_ops=the_table
+$(eval $(call c_tests_rules,$(C_TESTS_ALONE),-DBMI_MX_STANDALONE,bmi_mx_standalone,standalone.o))
 
 # Several programs share these.
 .PRECIOUS: $(C_TESTS_OUT)/%.o $(C_TESTS_OUT)/support/%.o \
@@ -116,6 +125,11 @@ c-tests: $(addprefix $(C_TESTS_OUT)/,$(C_TESTS))
 
 c-check: lib c-tests
 	$(C_TESTS_DIR)/run.sh $(C_TESTS_OUT) $(LIBDIR) '$(C_TESTS_PORTS)' $(C_TESTS)
+
+# Ports do not know their host: one of them is enough.
+c-check-standalone: lib $(addprefix $(C_TESTS_ALONE)/,$(C_ALONE))
+	C_TESTS_LIBRARY=bmi_mx_standalone $(C_TESTS_DIR)/run.sh $(C_TESTS_ALONE) $(LIBDIR) \
+	    '$(or $(PORT),local)' $(C_ALONE)
 
 check-asan: lib $(addprefix $(C_TESTS_OUT)-asan/,$(filter-out $(C_TESTS_SHORT),$(C_TESTS)))
 	C_TESTS_UNDER=asan $(C_TESTS_DIR)/run.sh $(C_TESTS_OUT)-asan $(LIBDIR) \

@@ -6,9 +6,16 @@ CHECK_TARGETS += fmt clippy docs lib header-check test
 
 # Each library: its name and the number that changes when programs linked against an older one would
 # break (also in the crates' build.rs).
-LIBRARIES := bmi_mx myriexpress
-SO_bmi_mx      := 0
-SO_myriexpress := 1
+LIBRARIES := bmi_mx bmi_mx_standalone myriexpress
+SO_bmi_mx            := 0
+SO_bmi_mx_standalone := 0
+SO_myriexpress       := 1
+
+# The method is compiled once for each of its hosts: package, and what cargo is told beside that.
+PACKAGE_bmi_mx             := bmi-mx
+PACKAGE_bmi_mx_standalone  := bmi-mx
+PACKAGE_myriexpress        := myriexpress
+FEATURES_bmi_mx_standalone := standalone
 
 # lib$(1).so -> soname -> the file itself.
 soname   = lib$(1).so.$(SO_$(1))
@@ -17,17 +24,21 @@ realname = lib$(1).so.$(if $(filter $(SO_$(1)).%,$(VERSION)),,$(SO_$(1)).)$(VERS
 # What `cargo build --profile tools` makes.
 TOOLS_TARGET := $(CARGO_TARGET)/tools
 
+# $(1) as cargo calls it.
+built = lib$(subst -,_,$(PACKAGE_$(1)))
+
 # Copied only when it changed, so that what is linked against it is not linked again.
 define place_static
-@cmp -s $(TOOLS_TARGET)/lib$(1).a $(LIBDIR)/lib$(1).a || \
-    install -m 644 $(TOOLS_TARGET)/lib$(1).a $(LIBDIR)/lib$(1).a
+$(CARGO) build --profile tools -p $(PACKAGE_$(1)) --lib --features "$(FEATURES_$(1))"
+@cmp -s $(TOOLS_TARGET)/$(built).a $(LIBDIR)/lib$(1).a || \
+    install -m 644 $(TOOLS_TARGET)/$(built).a $(LIBDIR)/lib$(1).a
 
 endef
 
 define place_shared
-$(CARGO) rustc --release -p $(subst _,-,$(1)) --lib --crate-type cdylib --features reserve
-@cmp -s $(CARGO_TARGET)/release/lib$(1).so $(LIBDIR)/$(realname) || \
-    install -m 755 $(CARGO_TARGET)/release/lib$(1).so $(LIBDIR)/$(realname)
+$(CARGO) rustc --release -p $(PACKAGE_$(1)) --lib --crate-type cdylib --features "reserve $(FEATURES_$(1))"
+@cmp -s $(CARGO_TARGET)/release/$(built).so $(LIBDIR)/$(realname) || \
+    install -m 755 $(CARGO_TARGET)/release/$(built).so $(LIBDIR)/$(realname)
 @ln -sfn $(realname) $(LIBDIR)/$(soname)
 @ln -sfn $(soname) $(LIBDIR)/lib$(1).so
 
@@ -37,7 +48,6 @@ endef
 # its own (mx_sys::reserve). Static: neither, so that a program can be linked with both.
 lib:
 	@mkdir -p $(LIBDIR)
-	$(CARGO) build --profile tools -p bmi-mx -p myriexpress --lib
 	$(foreach library,$(LIBRARIES),$(call place_static,$(library)))
 	$(foreach library,$(LIBRARIES),$(call place_shared,$(library)))
 
@@ -67,6 +77,7 @@ docs:
 # Unit tests, the simulator's runs, exported symbols, layering.
 test:
 	$(CARGO) test --workspace --no-fail-fast
+	$(CARGO) test -p bmi-mx --features standalone --lib
 
 # Two of them alone, while working.
 exports layering:

@@ -1,7 +1,7 @@
 //! Address objects: what the host holds in its hands for a peer.
 //!
 //! ```text
-//!   host ---> struct bmi_method_addr (24 bytes, the host writes into it) | peer     one place of 64 bytes
+//!   host ---> struct bmi_method_addr (the host writes into it)          | peer     one place of 64 bytes
 //!                  | its address says which place                          `--> one method's table
 //!                  v
 //!             registry: name, interface, text for people, by place
@@ -197,11 +197,7 @@ pub fn create(name: PeerName, nic: Option<NicId>) -> NonNull<bmi_method_addr> {
     // SAFETY: a place of ours that nobody has.
     unsafe {
         let addr = (*object).addr.get();
-        addr.write(bmi_method_addr {
-            method_type: registry.method_type,
-            method_data: ptr::null_mut(),
-            parent: ptr::null_mut(),
-        });
+        addr.write(bmi_method_addr::new(registry.method_type));
         NonNull::new_unchecked(addr)
     }
 }
@@ -224,6 +220,16 @@ pub fn remove(addr: *const bmi_method_addr) -> bool {
         registry.dropped.push_back(place);
     }
     known.is_some()
+}
+
+/// None of the objects is used any more.
+pub fn remove_all() {
+    let places = REGISTRY.lock().known.len();
+    for place in 0..places {
+        // SAFETY: a place of ours, whose chunk exists.
+        let addr = unsafe { (*at(place)).addr.get() };
+        remove(addr);
+    }
 }
 
 /// The method starts: its number with the host, for all objects there are and will be. None stands for a
@@ -269,7 +275,7 @@ mod tests {
         PeerName {
             host: "host".into(),
             board: None,
-            endpoint,
+            endpoint: Some(endpoint),
             route: Route::AUTO,
         }
     }

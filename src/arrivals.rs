@@ -79,7 +79,9 @@ impl Arrivals {
             Some(MessageType::Unexpected) if arrival.length as usize > self.largest => {
                 self.refuse(arrival, "an unexpected message that is too large")
             }
-            Some(MessageType::Unexpected) => Verdict::Inbox { turn: peer.id() },
+            Some(MessageType::Unexpected) => Verdict::Inbox {
+                turn: fields.turn(),
+            },
             // With another peer's id it would wait for that peer's receive.
             Some(MessageType::Expected) if !own => {
                 self.refuse(arrival, "a message with an id that is not its own")

@@ -29,13 +29,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 macro_rules! export {
     ($(
         $(#[$attribute:meta])*
-        pub unsafe extern "C" fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $answer:ty)?
+        pub unsafe extern "C" fn $name:ident(
+            $($(#[$condition:meta])* $argument:ident: $type:ty),* $(,)?
+        ) $(-> $answer:ty)?
         $body:block
     )*) => {$(
         $(#[$attribute])*
         // SAFETY: the name has the prefix that is this library's own (`tests/exports.rs`).
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: $type),*) $(-> $answer)? {
+        pub unsafe extern "C" fn $name(
+            $($(#[$condition])* $argument: $type),*
+        ) $(-> $answer)? {
             $crate::boundary::guard(
                 stringify!($name),
                 move || -> Result<_, Box<$crate::error::Error>> { $body },

@@ -251,7 +251,7 @@ fn start(
     let own = PeerName {
         host: nic::machine_name().to_owned(),
         board: name.and_then(|name| name.board),
-        endpoint: identity.endpoint.0,
+        endpoint: Some(identity.endpoint.0),
         route: Route::AUTO,
     };
     let endpoint_config = ports.endpoint_config(&config.mx.endpoint);
@@ -276,7 +276,11 @@ fn start(
     let mut engine = shared.lock();
     engine.method = Some(method);
     engine.helper = helper;
-    engine.listen = listen.map(|(_, address)| (address.name.clone(), identity.nic));
+    engine.listen = listen.map(|(_, address)| {
+        let endpoint = Some(identity.endpoint.0);
+        let name = address.name.clone();
+        (PeerName { endpoint, ..name }, identity.nic)
+    });
     engine.shutdown = config.shutdown;
     engine.lives += 1;
     engine.publisher = publisher;
@@ -325,8 +329,8 @@ fn made() -> io::Result<&'static Instance> {
 }
 
 fn open_options(listen: Option<&PeerName>, config: &Config) -> OpenOptions {
-    let endpoint = match listen {
-        Some(name) => EndpointChoice::Exact(EndpointId(name.endpoint)),
+    let endpoint = match listen.and_then(|name| name.endpoint) {
+        Some(number) => EndpointChoice::Exact(EndpointId(number)),
         None => EndpointChoice::Any,
     };
     OpenOptions {
@@ -367,6 +371,10 @@ pub fn finalize() -> Result<(), Box<Error>> {
         0 => Lingering::Over,
         _ => Lingering::Idle(WakeDescriptors::default()),
     });
+    if cfg!(feature = "standalone") {
+        // This host does not drop them.
+        address::remove_all();
+    }
     reserve::empty();
     log::info!("finalized");
     Ok(())
@@ -445,6 +453,12 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
             return None;
         }
     };
+    // Only the stand-alone BMI may listen anywhere: it asks where that is.
+    let anywhere = cfg!(feature = "standalone") && endpoint().is_err();
+    if name.endpoint.is_none() && !anywhere {
+        log::warn!("{name}: no endpoint number after the host");
+        return None;
+    }
     if !address::has_room() {
         log::warn!("{name}: no memory for another address");
         return None;
@@ -470,6 +484,12 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
         }
     }
     Some(addr)
+}
+
+/// The endpoint that is open.
+pub fn endpoint() -> Result<EndpointId, Box<Error>> {
+    let mut engine = shared()?.lock();
+    Ok(engine.method()?.endpoint().identity().endpoint)
 }
 
 /// Our own interface, if it is what we listen on.
@@ -693,9 +713,10 @@ fn pop(method: &mut HostMethod, context: i64) -> Option<Done> {
     method.pop_done(context)
 }
 
-/// At most `max` unexpected messages: one of each peer in turn, of each its oldest.
+/// At most `max` unexpected messages of a class: one of each peer in turn, of each its oldest.
 pub fn test_unexpected(
     max: usize,
+    class: u8,
     idle_us: u64,
     mut out: impl FnMut(Unexpected),
 ) -> Result<usize, Box<Error>> {
@@ -704,7 +725,7 @@ pub fn test_unexpected(
         let register = find(UNEXPECTED_READY, idle_us, |method| {
             method.arrivals_mut().take_news();
             while count < max {
-                match method.next_unexpected() {
+                match method.next_unexpected(class) {
                     Some(Handout::Message(message)) => {
                         out(message);
                         count += 1;
@@ -713,7 +734,7 @@ pub fn test_unexpected(
                     None => break,
                 }
             }
-            if method.unexpected() > 0 {
+            if count == max && method.unexpected() > 0 {
                 // For the next call.
                 method.arrivals_mut().set_news();
             }

@@ -3,8 +3,8 @@
 //! ```text
 //!    63..60   59..52      51..32        31..0
 //!   +------+----------+-----------+----------------+
-//!   | type |    0     |  peer id  |  BMI tag, or   |   what is 0 is masked out of every match
-//!   |      |          |           |  version       |
+//!   | type |  class   |  peer id  |  BMI tag, or   |   the class is masked out of every match; it is 0
+//!   |      |          |           |  version       |   but in unexpected messages of the stand-alone BMI
 //!   +------+----------+-----------+----------------+
 //! ```
 //!
@@ -30,8 +30,8 @@ pub const KEY: u32 = 0x7076_6673;
 /// The largest peer id.
 pub const PEER_ID_MAX: u32 = (1 << 20) - 1;
 
-/// What counts when a receive is matched: everything but what is 0.
-pub const MATCH: MatchMask = MatchMask(!(0xff << 52));
+/// What counts when a receive is matched: everything but the class.
+pub const MATCH: MatchMask = MatchMask(!(0xff << CLASS_SHIFT));
 
 /// Set in the version of a refusal.
 const REFUSED: u32 = 1 << 31;
@@ -99,6 +99,8 @@ pub struct Fields {
     pub id: u32,
     /// Tag or version.
     pub tag: u32,
+    /// The class of an unexpected message; 0 where the host knows none.
+    pub class: u8,
 }
 
 impl Fields {
@@ -109,7 +111,14 @@ impl Fields {
             kind: MessageType::of(bits),
             id: (bits.0 >> 32) as u32 & PEER_ID_MAX,
             tag: bits.0 as u32,
+            class: (bits.0 >> CLASS_SHIFT) as u8 & CLASS_MAX,
         }
+    }
+
+    /// The inbox's turn of an unexpected message: one for each class of each peer.
+    #[inline]
+    pub const fn turn(self) -> u32 {
+        turn(self.id, self.class)
     }
 
     /// The reason in a CONN_ACK that refuses, as the number it was sent with: `Some` means refused.
@@ -121,6 +130,39 @@ impl Fields {
         Some(((self.id << 12) as i32) >> 12)
     }
 }
+
+/// Where the class is.
+const CLASS_SHIFT: u32 = 52;
+
+/// Match bits of that class.
+#[inline]
+pub const fn with_class(bits: MatchBits, class: u8) -> MatchBits {
+    MatchBits(bits.0 | (class as u64) << CLASS_SHIFT)
+}
+
+/// The inbox's turn of a peer's messages of a class.
+#[inline]
+pub const fn turn(id: u32, class: u8) -> u32 {
+    (class as u32) << 20 | id & PEER_ID_MAX
+}
+
+/// The peer and the class of a turn.
+#[inline]
+pub const fn of_turn(turn: u32) -> (u32, u8) {
+    (turn & PEER_ID_MAX, (turn >> 20) as u8)
+}
+
+/// All turns of a peer.
+pub fn turns_of(id: u32) -> impl Iterator<Item = u32> {
+    (0..=CLASS_MAX).map(move |class| turn(id, class))
+}
+
+/// The largest class: the host of OrangeFS knows none.
+pub const CLASS_MAX: u8 = if cfg!(feature = "standalone") {
+    u8::MAX
+} else {
+    0
+};
 
 /// Puts match bits together. Of `id` 20 bits count.
 #[inline]
@@ -161,11 +203,19 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_sets_never_decides_a_match() {
-        let plain = bits(MessageType::Expected, 5, 6);
-        let set = MatchBits(plain.0 | 0xff << 52);
-        assert_eq!(MATCH.apply(set), plain);
-        assert_eq!(Fields::of(set), Fields::of(plain));
+    fn a_class_never_decides_a_match_and_comes_back() {
+        let plain = bits(MessageType::Unexpected, 5, 6);
+        for class in [1, 0xff] {
+            let set = with_class(plain, class);
+            assert_eq!((set.0 ^ plain.0) & !(0xff << 52), 0);
+            assert_eq!(MATCH.apply(set), plain);
+            let fields = Fields::of(set);
+            let known = class & CLASS_MAX;
+            assert_eq!((fields.id, fields.tag, fields.class), (5, 6, known));
+            assert_eq!(of_turn(fields.turn()), (5, known));
+        }
+        assert_eq!(with_class(plain, 0), plain);
+        assert_eq!(Fields::of(plain).turn(), 5);
     }
 
     #[test]

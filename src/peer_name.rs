@@ -27,7 +27,6 @@ pub const MAX_ENDPOINT: u32 = 65535;
 /// The longest host name, as in the DNS.
 pub const MAX_HOST_LEN: usize = 253;
 
-const NO_ENDPOINT: &str = "no endpoint number after the host";
 const TOO_MANY_NUMBERS: &str =
     "more than two numbers after the host (an IPv6 address stands in brackets)";
 
@@ -45,8 +44,8 @@ pub struct PeerName {
     pub host: String,
     /// Which of the host's interfaces. `None`: not said, which is the first one.
     pub board: Option<u32>,
-    /// Which endpoint there.
-    pub endpoint: u32,
+    /// Which endpoint there. `None`: any that is free, in an address to listen on.
+    pub endpoint: Option<u32>,
     /// Which port to take; [`Route::AUTO`] when not said.
     pub route: Route,
 }
@@ -54,13 +53,12 @@ pub struct PeerName {
 impl fmt::Display for PeerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.host.contains(':') {
-            true => write!(f, "mx://[{}]:", self.host)?,
-            false => write!(f, "mx://{}:", self.host)?,
+            true => write!(f, "mx://[{}]", self.host)?,
+            false => write!(f, "mx://{}", self.host)?,
         }
-        if let Some(board) = self.board {
-            write!(f, "{board}:")?;
+        for number in [self.board, self.endpoint].into_iter().flatten() {
+            write!(f, ":{number}")?;
         }
-        write!(f, "{}", self.endpoint)?;
         match ROUTES.iter().find(|(_, route)| *route == self.route) {
             Some((text, _)) => write!(f, "/{text}"),
             None => Ok(()),
@@ -153,7 +151,24 @@ fn parse_entry(entry: &str, at: usize) -> Result<PeerName, Wrong> {
         Some(inner) => split_brackets(inner, at + 1)?,
         None => split_plain(name, at)?,
     };
-    let at = at + name.len() - numbers.len();
+    let (board, endpoint) = match numbers {
+        Some(numbers) => parse_numbers(numbers, at + name.len() - numbers.len())?,
+        None => (None, None),
+    };
+    let route = match route {
+        Some((text, at)) => parse_route(text, at)?,
+        None => Route::AUTO,
+    };
+    Ok(PeerName {
+        host: host.to_owned(),
+        board,
+        endpoint,
+        route,
+    })
+}
+
+/// `0:3` or `3` into board and endpoint.
+fn parse_numbers(numbers: &str, at: usize) -> Result<(Option<u32>, Option<u32>), Wrong> {
     let (board, endpoint) = match numbers.split_once(':') {
         None => (None, (numbers, at)),
         Some((board, rest)) => {
@@ -165,16 +180,7 @@ fn parse_entry(entry: &str, at: usize) -> Result<PeerName, Wrong> {
         }
     };
     let endpoint = number("endpoint", endpoint.0, endpoint.1, MAX_ENDPOINT)?;
-    let route = match route {
-        Some((text, at)) => parse_route(text, at)?,
-        None => Route::AUTO,
-    };
-    Ok(PeerName {
-        host: host.to_owned(),
-        board,
-        endpoint,
-        route,
-    })
+    Ok((board, Some(endpoint)))
 }
 
 fn parse_route(text: &str, at: usize) -> Result<Route, Wrong> {
@@ -188,7 +194,7 @@ fn parse_route(text: &str, at: usize) -> Result<Route, Wrong> {
 }
 
 /// `::1]:0:3` into address and numbers.
-fn split_brackets(inner: &str, at: usize) -> Result<(&str, &str), Wrong> {
+fn split_brackets(inner: &str, at: usize) -> Result<(&str, Option<&str>), Wrong> {
     let Some((host, rest)) = inner.split_once(']') else {
         return wrong(at - 1, "'[' without ']'");
     };
@@ -199,14 +205,14 @@ fn split_brackets(inner: &str, at: usize) -> Result<(&str, &str), Wrong> {
     }
     let after = at + host.len() + 1;
     match rest.chars().next() {
-        Some(':') => Ok((host, &rest[1..])),
+        Some(':') => Ok((host, Some(&rest[1..]))),
         Some(other) => wrong(after, format!("{other:?} where ':' should follow ']'")),
-        None => wrong(after, NO_ENDPOINT),
+        None => Ok((host, None)),
     }
 }
 
 /// `oss7:0:3` into name and numbers.
-fn split_plain(name: &str, at: usize) -> Result<(&str, &str), Wrong> {
+fn split_plain(name: &str, at: usize) -> Result<(&str, Option<&str>), Wrong> {
     let (host, numbers) = match name.split_once(':') {
         Some((host, numbers)) => (host, Some(numbers)),
         None => (name, None),
@@ -234,10 +240,7 @@ fn split_plain(name: &str, at: usize) -> Result<(&str, &str), Wrong> {
     if let Some(index) = if host.starts_with('.') { Some(0) } else { dot } {
         return wrong(at + index, "a host name with nothing between two dots");
     }
-    match numbers {
-        Some(numbers) => Ok((host, numbers)),
-        None => wrong(at + host.len(), NO_ENDPOINT),
-    }
+    Ok((host, numbers))
 }
 
 /// Decimal digits and nothing else. A leading 0 is refused: the C method read it as octal.
@@ -268,7 +271,7 @@ mod tests {
         PeerName {
             host: host.to_owned(),
             board,
-            endpoint,
+            endpoint: Some(endpoint),
             route,
         }
     }
@@ -293,6 +296,22 @@ mod tests {
     }
 
     #[test]
+    fn without_numbers_the_endpoint_is_not_said() {
+        for (text, host) in [
+            ("mx://foo", "foo"),
+            ("mx://[::1]/tcp", "::1"),
+            ("mx://a:1", "a"),
+        ] {
+            let name = good(text);
+            assert_eq!(
+                (name.to_string().as_str(), name.host.as_str()),
+                (text, host)
+            );
+            assert_eq!(name.endpoint.is_some(), text == "mx://a:1");
+        }
+    }
+
+    #[test]
     fn what_hosts_append_is_dropped() {
         for text in [
             "mx://foo:0:3\n",
@@ -309,7 +328,7 @@ mod tests {
     #[test]
     fn our_entry_is_found_in_a_list_whatever_its_zone() {
         assert_eq!(good("tcp://a:1,mx://b:2").host, "b");
-        assert_eq!(good("tcp://a:1, mx-zone1://h:3").endpoint, 3);
+        assert_eq!(good("tcp://a:1, mx-zone1://h:3").endpoint, Some(3));
         assert_eq!(good("mx://first:1,mx://second:2").host, "first");
     }
 
@@ -364,7 +383,6 @@ mod tests {
         );
         assert!(bad("mx://[fe80::1%]:3").contains("\"fe80::1%\" is not an IPv6 address"));
         assert!(bad("mx://[::1]3").ends_with("'3' where ':' should follow ']' at position 10"));
-        assert!(bad("mx://[::1]").ends_with("no endpoint number after the host at position 10"));
         assert!(bad("mx://::1:3").contains("stands in brackets"));
         assert!(bad("mx://fe80::1:3").contains("stands in brackets"));
     }
@@ -380,7 +398,7 @@ mod tests {
         assert!(
             bad("mx://a\u{e9}b:3").ends_with("'é' cannot be part of a host name at position 6")
         );
-        assert!(bad("mx://a b:3").ends_with("no endpoint number after the host at position 6"));
+        assert_eq!(good("mx://a b:3").host, "a");
         assert!(bad("mx://a\"b:3").ends_with("cannot be part of a host name at position 6"));
         assert!(bad("mx://a..b:3").ends_with("nothing between two dots at position 7"));
         assert!(bad("mx://.a:3").ends_with("nothing between two dots at position 5"));
@@ -391,7 +409,7 @@ mod tests {
 
     #[test]
     fn numbers_are_decimal_digits_in_range() {
-        assert_eq!(good("mx://h:255:65535").endpoint, MAX_ENDPOINT);
+        assert_eq!(good("mx://h:255:65535").endpoint, Some(MAX_ENDPOINT));
         assert_eq!(good("mx://h:0:0").board, Some(0));
         assert!(
             bad("mx://h:256:3")
@@ -426,7 +444,6 @@ mod tests {
             "mx://[::1",
             "mx://[x]:1",
             "mx://[::1]x",
-            "mx://a",
             "mx://a:",
             "mx://a:x",
             "mx://a:01",

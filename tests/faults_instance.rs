@@ -44,6 +44,7 @@ fn post(kind: PostKind, addr: Addr, tag: i32, buffer: &mut [u8], context: i64) -
         // SAFETY: the tests keep their buffers until the operations are over.
         memory: unsafe { UserMemory::new(buffer.as_mut_ptr().cast(), buffer.len()) }.unwrap(),
         tag,
+        class: 0,
         user_ptr: ptr::without_provenance_mut(tag as usize),
         context,
     }
@@ -95,7 +96,7 @@ fn nothing_works_and_nothing_breaks(addr: Addr) {
         -BMI_ENODEV
     );
     assert_eq!(
-        code(instance::test_unexpected(1, none, |_| ())),
+        code(instance::test_unexpected(1, 0, none, |_| ())),
         -BMI_ENODEV
     );
     assert_eq!(code(instance::cancel(1, 0)), -BMI_ENODEV);
@@ -215,7 +216,7 @@ fn talk_to_myself(listen: Addr, own: Addr, local: Addr) {
             }
             got.push((message.size, message.tag, message.error));
         };
-        instance::test_unexpected(5, 100_000, each).unwrap();
+        instance::test_unexpected(5, 0, 100_000, each).unwrap();
     }
     assert_eq!(got, [(300 << 10, 6, 0)]);
     if posted == Posted::Pending {
@@ -348,7 +349,7 @@ fn a_blocked_thread_is_woken(addr: Addr) {
                 unsafe { libc::free(message.buffer) };
                 tags.push(message.tag);
             };
-            instance::test_unexpected(1, 0, each).unwrap();
+            instance::test_unexpected(1, 0, 0, each).unwrap();
             assert_eq!(tags, [8]);
             instance::cancel(recv, 7).unwrap();
             assert_eq!(wait(recv, 7).error, -BMI_ECANCEL);

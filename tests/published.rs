@@ -37,7 +37,7 @@ fn the_endpoint_is_seen_from_initialize_to_finalize_and_its_counters_move() {
     let begun = Instant::now();
     while counter("wait_leader_sleeps") == sleeps {
         assert!(begun.elapsed() < Duration::from_secs(20));
-        instance::test_unexpected(1, 5_000, |_| ()).unwrap();
+        instance::test_unexpected(1, 0, 5_000, |_| ()).unwrap();
     }
     instance::finalize().unwrap();
     assert_eq!(mine(), []);

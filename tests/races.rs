@@ -100,6 +100,7 @@ impl Tally {
             // SAFETY: the loan stays until the operation is over.
             memory: unsafe { UserMemory::new(start.cast(), len) }.unwrap(),
             tag,
+            class: 0,
             user_ptr: loan.cast(),
             context,
         };
@@ -333,7 +334,7 @@ fn what_threads_post_cancel_and_test_for_in_each_others_way_ends_exactly_once() 
                     unsafe { libc::free(message.buffer) };
                     unexpected.fetch_add(1, Ordering::Relaxed);
                 };
-                instance::test_unexpected(3, TIMEOUTS[1], each).unwrap();
+                instance::test_unexpected(3, 0, TIMEOUTS[1], each).unwrap();
                 check();
             }
         }));
@@ -357,7 +358,7 @@ fn busy_until_the_end(own: Addr, tally: &Tally, role: usize) -> i32 {
         let result = match role {
             // Blocked, for good, in each kind of test.
             0 => instance::test_context(8, 1, LONG_US, each).map(|_| ()),
-            1 => instance::test_unexpected(1, LONG_US, |_| ()).map(|_| ()),
+            1 => instance::test_unexpected(1, 0, LONG_US, |_| ()).map(|_| ()),
             // Polling.
             2 => instance::test_context(6, 3, 0, each).map(|_| ()),
             // Dozing.
@@ -485,6 +486,7 @@ fn who_waits_in_one_life_does_not_go_on_in_the_next() {
             addr: own.0,
             memory,
             tag: 1,
+            class: 0,
             user_ptr: std::ptr::null_mut(),
             context: BY_ID,
         };
@@ -499,7 +501,7 @@ fn who_waits_in_one_life_does_not_go_on_in_the_next() {
                         begun.fetch_add(1, Ordering::Relaxed);
                         let told = match role {
                             0 => instance::test_context(8, 1, LONG_US, |_| ()).map(|_| ()),
-                            1 => instance::test_unexpected(1, LONG_US, |_| ()).map(|_| ()),
+                            1 => instance::test_unexpected(1, 0, LONG_US, |_| ()).map(|_| ()),
                             _ => instance::test(id, BY_ID, LONG_US).map(|_| ()),
                         };
                         ended.fetch_add(1, Ordering::Relaxed);

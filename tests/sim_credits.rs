@@ -512,7 +512,7 @@ fn a_large_request_gets_its_turn_among_many_small_ones() {
     for _ in 0..400 {
         rig.run_for(Duration::from_micros(200));
         let host = rig.host(server);
-        if let Some(bmi_mx::method::Handout::Message(message)) = host.method.next_unexpected() {
+        if let Some(bmi_mx::method::Handout::Message(message)) = host.method.next_unexpected(0) {
             // SAFETY: malloc'ed, and ours to free.
             unsafe { libc::free(message.buffer) };
         } else {

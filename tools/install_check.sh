@@ -40,6 +40,24 @@ int main(void)
 }
 C
 
+cat > "$programs/bmi_mx_standalone.c" <<'C'
+#include <bmi_mx_standalone.h>
+#include <stdio.h>
+#include <string.h>
+
+int main(void)
+{
+    int port = 0;
+
+    if (strcmp(bmi_mx_ops.method_name, "bmi_mx") != 0 || sizeof(bmi_mx_ops) != 176)
+        return 1;
+    if (BMI_mx_get_info(BMI_TCP_GET_PORT, &port) != -BMI_ENODEV)
+        return 2;
+    puts(BMI_MX_VERSION);
+    return 0;
+}
+C
+
 # A message to oneself.
 cat > "$programs/myriexpress.c" <<'C'
 #include <mx_extensions.h>
@@ -133,6 +151,7 @@ check() {
 version=$(config --modversion bmi_mx)
 [ "$(config --modversion myriexpress)" = "$version" ] || complain "two versions"
 check bmi_mx bmi_mx
+check bmi_mx_standalone bmi_mx_standalone
 check myriexpress myriexpress
 check both bmi_mx myriexpress
 

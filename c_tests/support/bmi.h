@@ -8,9 +8,17 @@
 
 #include "check.h"
 
+#ifdef BMI_MX_STANDALONE
+#include "standalone.h"
+/* Where the host reads an operation's address, behind its id. */
+enum { ADDRESS_AT = 80 };
+#else
 #include "bmi_mx.h"
+enum { ADDRESS_AT = 72 };
+#endif
 
-/* How this program came by the table: ops_linked.c or ops_dlopen.c says. */
+/* How this program came by the table: ops_linked.c or ops_dlopen.c says, which for the stand-alone
+ * BMI are compiled as the_table(). */
 const struct bmi_method_ops *the_ops(void);
 /* The library's own symbol of that name, or NULL. */
 void *library_symbol(const char *name);

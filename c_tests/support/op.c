@@ -17,7 +17,7 @@ static void check_id_block(const struct op *op)
 
     memcpy(&number, (void *)(intptr_t)op->id, sizeof number);
     CHECK_THAT(number, ==, op->id);
-    memcpy(&block_address, (char *)(intptr_t)op->id + 72, sizeof block_address);
+    memcpy(&block_address, (char *)(intptr_t)op->id + ADDRESS_AT, sizeof block_address);
     CHECK(block_address != NULL);
     memcpy(&type, block_address, sizeof type);
     CHECK_THAT(type, ==, METHOD_ID);
@@ -35,7 +35,7 @@ static void prepare(struct op *op)
 
 /* With several threads another one may already have reaped a pending operation: then
  * nothing of `op` but `posted` is touched, and its id block may be somebody else's. */
-static int settle(struct op *op, int result)
+int op_posted(struct op *op, int result)
 {
     op->posted = result;
     CHECK_THAT(result, <=, 1);
@@ -53,7 +53,7 @@ int op_send(struct op *op, struct bmi_method_addr *to, const void *buffer, bmi_s
             bmi_msg_tag_t tag)
 {
     prepare(op);
-    return settle(op, ops->post_send(&op->id, to, buffer, size, BMI_EXT_ALLOC, tag, op,
+    return op_posted(op, ops->post_send(&op->id, to, buffer, size, BMI_EXT_ALLOC, tag, op,
                                      op->context, NULL));
 }
 
@@ -61,7 +61,7 @@ int op_send_unexpected(struct op *op, struct bmi_method_addr *to, const void *bu
                        bmi_size_t size, bmi_msg_tag_t tag)
 {
     prepare(op);
-    return settle(op, ops->post_sendunexpected(&op->id, to, buffer, size, BMI_EXT_ALLOC, tag,
+    return op_posted(op, ops->post_sendunexpected(&op->id, to, buffer, size, BMI_EXT_ALLOC, tag,
                                                op, op->context, NULL));
 }
 
@@ -69,7 +69,7 @@ int op_recv(struct op *op, struct bmi_method_addr *from, void *buffer, bmi_size_
             bmi_msg_tag_t tag)
 {
     prepare(op);
-    return settle(op, ops->post_recv(&op->id, from, buffer, size, &op->actual, BMI_EXT_ALLOC,
+    return op_posted(op, ops->post_recv(&op->id, from, buffer, size, &op->actual, BMI_EXT_ALLOC,
                                      tag, op, op->context, NULL));
 }
 
@@ -113,7 +113,7 @@ int op_send_cut(struct op *op, struct bmi_method_addr *to, const struct cut *cut
                 bmi_msg_tag_t tag)
 {
     prepare(op);
-    return settle(op, ops->post_send_list(&op->id, to, (const void *const *)cut->buffers,
+    return op_posted(op, ops->post_send_list(&op->id, to, (const void *const *)cut->buffers,
                                           cut->sizes, cut->count, cut->total, BMI_EXT_ALLOC,
                                           tag, op, op->context, NULL));
 }
@@ -122,7 +122,7 @@ int op_send_unexpected_cut(struct op *op, struct bmi_method_addr *to, const stru
                            bmi_msg_tag_t tag)
 {
     prepare(op);
-    return settle(op,
+    return op_posted(op,
                   ops->post_sendunexpected_list(&op->id, to, (const void *const *)cut->buffers,
                                                 cut->sizes, cut->count, cut->total,
                                                 BMI_EXT_ALLOC, tag, op, op->context, NULL));
@@ -132,7 +132,7 @@ int op_recv_cut(struct op *op, struct bmi_method_addr *from, const struct cut *c
                 bmi_msg_tag_t tag)
 {
     prepare(op);
-    return settle(op, ops->post_recv_list(&op->id, from, (void *const *)cut->buffers,
+    return op_posted(op, ops->post_recv_list(&op->id, from, (void *const *)cut->buffers,
                                           cut->sizes, cut->count, cut->total, &op->actual,
                                           BMI_EXT_ALLOC, tag, op, op->context, NULL));
 }

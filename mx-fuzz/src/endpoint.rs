@@ -331,7 +331,7 @@ impl World {
         let (one, other) = (u32::from(flags / 4 % 4), u32::from(flags / 16 % 4));
         within(1, || match flags % 4 {
             0 => drop(self.endpoint.next_message()),
-            1 => drop(self.endpoint.next_turn()),
+            1 => drop(self.endpoint.next_turn(|_| true)),
             2 => self.endpoint.rename_messages(one, other),
             _ => self.endpoint.forget_messages(one),
         });

@@ -15,7 +15,7 @@
 //!
 //! Owns: the messages, and what they were paid with. Knows nothing of: operations, the pool, what a turn
 //! is. Cost: everything is O(1) for each message that it is about, and allocates nothing once there are
-//! places enough; besides the messages 32 bytes for each turn up to the highest number.
+//! places enough. A turn without messages takes no memory, so its number may be any.
 
 use crate::by_partner::ByPartner;
 use crate::flow::Paid;
@@ -23,7 +23,9 @@ use crate::ids::{MatchBits, PartnerId, RequestId};
 use crate::matching::{Chains, Ends};
 use crate::origin::Source;
 use crate::port::RemoteKey;
+use foldhash::fast::RandomState;
 use slab::Slab;
+use std::collections::HashMap;
 
 /// One message.
 #[derive(Debug)]
@@ -42,6 +44,8 @@ pub(crate) struct Entry<M> {
     number: u64,
     /// It can be had.
     ready: bool,
+    /// Where its turn lies.
+    slot: u32,
 }
 
 /// What there is of a message.
@@ -78,6 +82,7 @@ impl<M> Entry<M> {
             estate: None,
             number: 0,
             ready: false,
+            slot: 0,
         }
     }
 
@@ -96,8 +101,10 @@ impl<M> Entry<M> {
 #[derive(Debug)]
 pub(crate) struct Inbox<M> {
     entries: Slab<Entry<M>>,
-    /// By number of the turn.
-    turns: Vec<Turn>,
+    /// Those with messages.
+    turns: Slab<Turn>,
+    /// Where they lie, by number.
+    slots: HashMap<u32, u32, RandomState>,
     messages: Chains,
     rotation: Ends,
     rotating: Chains,
@@ -118,6 +125,7 @@ pub(crate) struct Inbox<M> {
 /// The messages of one turn, in the order in which they were sent.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
+    number: u32,
     all: Ends,
     /// The first that is not here.
     absent: Option<u32>,
@@ -129,20 +137,24 @@ struct Turn {
 }
 
 impl Turn {
-    const EMPTY: Self = Self {
-        all: Ends::EMPTY,
-        absent: None,
-        ready: 0,
-        rotates: false,
-        waits: false,
-    };
+    const fn new(number: u32) -> Self {
+        Self {
+            number,
+            all: Ends::EMPTY,
+            absent: None,
+            ready: 0,
+            rotates: false,
+            waits: false,
+        }
+    }
 }
 
 impl<M> Default for Inbox<M> {
     fn default() -> Self {
         Self {
             entries: Slab::new(),
-            turns: Vec::new(),
+            turns: Slab::new(),
+            slots: HashMap::default(),
             messages: Chains::default(),
             rotation: Ends::EMPTY,
             rotating: Chains::default(),
@@ -194,14 +206,13 @@ impl<M> Inbox<M> {
 
     /// Is there any message of a turn's?
     pub(crate) fn holds(&self, turn: u32) -> bool {
-        let queue = self.turns.get(turn as usize);
-        queue.is_some_and(|queue| queue.all.oldest().is_some())
+        self.slots.contains_key(&turn)
     }
 
     /// Whose turn it is.
     #[inline]
     pub(crate) fn turn(&self) -> Option<u32> {
-        self.rotation.oldest()
+        Some(self.turns.get(self.rotation.oldest()? as usize)?.number)
     }
 
     pub(crate) fn get(&self, place: u32) -> Option<&Entry<M>> {
@@ -210,20 +221,21 @@ impl<M> Inbox<M> {
 
     /// The oldest message of the turn whose turn it is.
     pub(crate) fn first_mut(&mut self) -> Option<&mut Entry<M>> {
-        let queue = self.turns.get(self.turn()? as usize)?;
+        let queue = self.turns.get(self.rotation.oldest()? as usize)?;
         self.entries.get_mut(queue.all.oldest()? as usize)
     }
 
     /// The youngest message of a turn.
     pub(crate) fn last(&self, turn: u32) -> Option<u32> {
-        self.turns.get(turn as usize)?.all.youngest()
+        let slot = *self.slots.get(&turn)?;
+        self.turns.get(slot as usize)?.all.youngest()
     }
 
     /// The message that is to be fetched next.
     #[inline]
     pub(crate) fn to_fetch(&self) -> Option<u32> {
-        let turn = self.line.oldest()?;
-        self.turns.get(turn as usize)?.absent
+        let slot = self.line.oldest()?;
+        self.turns.get(slot as usize)?.absent
     }
 
     /// All messages of a sender that has not gone.
@@ -234,29 +246,31 @@ impl<M> Inbox<M> {
     /// Puts a message, whole or offered, behind the others of its turn. Gives its place, and whether it
     /// can be had.
     pub(crate) fn add(&mut self, mut entry: Entry<M>) -> (u32, bool) {
-        let (turn, source, whole) = (entry.turn, entry.source, entry.is_whole());
-        if turn as usize >= self.turns.len() {
-            self.turns.resize(turn as usize + 1, Turn::EMPTY);
-        }
+        let (source, whole) = (entry.source, entry.is_whole());
+        let slot = self.slot(entry.turn);
+        entry.slot = slot;
         entry.number = self.next_number();
         self.here += usize::from(whole);
         self.bytes += if whole { entry.length as usize } else { 0 };
         // Credits bound how many there are far below 2^32.
         let place = self.entries.insert(entry) as u32;
-        let queue = &mut self.turns[turn as usize];
+        let queue = &mut self.turns[slot as usize];
         let first_absent = queue.absent.is_none();
         self.messages.append(&mut queue.all, place);
         self.by_source.join(source, place);
-        let ready = first_absent && self.advance(turn, Some(place)) > 0;
+        let ready = first_absent && self.advance(slot, Some(place)) > 0;
         (place, ready)
     }
 
     /// Takes out the oldest message of the turn whose turn it is; then it is the next one's.
     pub(crate) fn take(&mut self) -> Option<Entry<M>> {
-        let turn = self.turn()?;
-        let place = self.turns.get(turn as usize)?.all.oldest()?;
+        let place = self
+            .turns
+            .get(self.rotation.oldest()? as usize)?
+            .all
+            .oldest()?;
         let entry = self.remove(place)?.0;
-        if self.turn() == Some(turn) {
+        if self.turn() == Some(entry.turn) {
             self.pass();
         }
         Some(entry)
@@ -264,9 +278,9 @@ impl<M> Inbox<M> {
 
     /// It is the next one's turn.
     pub(crate) fn pass(&mut self) {
-        if let Some(turn) = self.turn() {
-            self.rotating.unlink(&mut self.rotation, turn);
-            self.rotating.append(&mut self.rotation, turn);
+        if let Some(slot) = self.rotation.oldest() {
+            self.rotating.unlink(&mut self.rotation, slot);
+            self.rotating.append(&mut self.rotation, slot);
         }
     }
 
@@ -284,8 +298,8 @@ impl<M> Inbox<M> {
         let body = std::mem::replace(&mut entry.body, Body::Coming(op));
         (entry.drawn, self.bytes) = (drawn, self.bytes + entry.length as usize);
         self.coming += 1;
-        let turn = entry.turn;
-        self.leave_line(turn);
+        let slot = entry.slot;
+        self.leave_line(slot);
         match body {
             Body::Offered { send_id, key } => Some((send_id, key.map(|key| *key))),
             _ => None,
@@ -301,19 +315,19 @@ impl<M> Inbox<M> {
         entry.body = Body::Here(memory);
         self.coming -= 1;
         self.here += 1;
-        let turn = entry.turn;
-        if self.turns[turn as usize].absent != Some(place) {
+        let slot = entry.slot;
+        if self.turns[slot as usize].absent != Some(place) {
             return 0;
         }
-        self.advance(turn, Some(place))
+        self.advance(slot, Some(place))
     }
 
     /// Takes a message out. Gives how many of its turn can be had because of that.
     pub(crate) fn remove(&mut self, place: u32) -> Option<(Entry<M>, u32)> {
         let entry = self.entries.try_remove(place as usize)?;
-        let turn = entry.turn;
+        let slot = entry.slot;
         let behind = self.messages.behind(place);
-        let queue = &mut self.turns[turn as usize];
+        let queue = &mut self.turns[slot as usize];
         self.messages.unlink(&mut queue.all, place);
         if entry.estate.is_none() {
             self.by_source.leave(entry.source, place);
@@ -329,18 +343,22 @@ impl<M> Inbox<M> {
             queue.ready -= 1;
             self.ready -= 1;
             if queue.ready == 0 && std::mem::take(&mut queue.rotates) {
-                self.rotating.unlink(&mut self.rotation, turn);
+                self.rotating.unlink(&mut self.rotation, slot);
             }
         }
         let absent = queue.absent == Some(place);
+        let empty = queue.all.oldest().is_none();
         if absent {
-            self.leave_line(turn);
+            self.leave_line(slot);
         }
         let ready = if absent {
-            self.advance(turn, behind)
+            self.advance(slot, behind)
         } else {
             0
         };
+        if empty {
+            self.forget(slot);
+        }
         if self.entries.is_empty() && self.entries.capacity() > ROOM_KEPT {
             // What a flood has left behind.
             *self = Self::default();
@@ -358,14 +376,14 @@ impl<M> Inbox<M> {
         if entry.estate.replace(from).is_none() {
             self.by_source.leave(entry.source, place);
         }
-        let (turn, waits) = (entry.turn, !entry.ready);
-        let queue = &mut self.turns[turn as usize];
+        let (slot, waits) = (entry.slot, !entry.ready);
+        let queue = &mut self.turns[slot as usize];
         if let Some(absent) = queue.absent
             && waits
         {
             self.messages.unlink(&mut queue.all, place);
             self.messages.insert(&mut queue.all, place, absent);
-            self.advance(turn, Some(place));
+            self.advance(slot, Some(place));
         }
         waits
     }
@@ -377,14 +395,13 @@ impl<M> Inbox<M> {
         if from == into || !self.holds(from) {
             return;
         }
-        if into as usize >= self.turns.len() {
-            self.turns.resize(into as usize + 1, Turn::EMPTY);
-        }
-        let old = std::mem::replace(&mut self.turns[from as usize], Turn::EMPTY);
-        let new = std::mem::replace(&mut self.turns[into as usize], Turn::EMPTY);
+        let number = into;
+        let (from, into) = (self.slot(from), self.slot(into));
+        let (old, new) = (self.turns[from as usize], self.turns[into as usize]);
         let mut places: Vec<u32> = self.messages.walk(old.all).collect();
         for place in &places {
-            self.entries[*place as usize].turn = into;
+            let entry = &mut self.entries[*place as usize];
+            (entry.turn, entry.slot) = (number, into);
         }
         places.extend(self.messages.walk(new.all));
         places.sort_unstable_by_key(|place| {
@@ -395,7 +412,7 @@ impl<M> Inbox<M> {
         let mut merged = Turn {
             ready: old.ready + new.ready,
             absent: places.get((old.ready + new.ready) as usize).copied(),
-            ..Turn::EMPTY
+            ..Turn::new(number)
         };
         for place in places {
             self.messages.append(&mut merged.all, place);
@@ -418,10 +435,23 @@ impl<M> Inbox<M> {
         self.waiting += usize::from(merged.waits);
         self.waiting -= usize::from(old.waits) + usize::from(new.waits);
         self.turns[into as usize] = merged;
+        self.forget(from);
+    }
+
+    /// Where a turn lies, from now on if it had no messages.
+    fn slot(&mut self, number: u32) -> u32 {
+        let turns = &mut self.turns;
+        *(self.slots.entry(number)).or_insert_with(|| turns.insert(Turn::new(number)) as u32)
+    }
+
+    /// A turn has no messages any more.
+    fn forget(&mut self, slot: u32) {
+        let turn = self.turns.remove(slot as usize);
+        self.slots.remove(&turn.number);
     }
 
     /// What is here from `next` on, and not behind one that is not, can be had. Gives how many that are.
-    fn advance(&mut self, turn: u32, mut next: Option<u32>) -> u32 {
+    fn advance(&mut self, slot: u32, mut next: Option<u32>) -> u32 {
         let mut ready = 0;
         while let Some(place) = next
             && let Some(entry) = self.entries.get_mut(place as usize)
@@ -435,25 +465,25 @@ impl<M> Inbox<M> {
         }
         let fetch = next.and_then(|place| self.get(place));
         let offered = fetch.is_some_and(|entry| !entry.has_bytes());
-        let queue = &mut self.turns[turn as usize];
+        let queue = &mut self.turns[slot as usize];
         queue.absent = next;
         queue.ready += ready;
         self.ready += ready as usize;
         if queue.ready > 0 && !std::mem::replace(&mut queue.rotates, true) {
-            self.rotating.append(&mut self.rotation, turn);
+            self.rotating.append(&mut self.rotation, slot);
         }
         if offered && !std::mem::replace(&mut queue.waits, true) {
-            self.lined.append(&mut self.line, turn);
+            self.lined.append(&mut self.line, slot);
             self.waiting += 1;
         }
         ready
     }
 
-    fn leave_line(&mut self, turn: u32) {
-        if let Some(queue) = self.turns.get_mut(turn as usize)
+    fn leave_line(&mut self, slot: u32) {
+        if let Some(queue) = self.turns.get_mut(slot as usize)
             && std::mem::take(&mut queue.waits)
         {
-            self.lined.unlink(&mut self.line, turn);
+            self.lined.unlink(&mut self.line, slot);
             self.waiting -= 1;
         }
     }
@@ -585,9 +615,14 @@ mod tests {
             let all = || self.turns.iter().flatten();
             assert_eq!(inbox.len(), all().count());
             assert_eq!(inbox.turn(), self.rotation.first().copied());
-            let rotation: Vec<_> = inbox.rotating.walk(inbox.rotation).collect();
-            assert_eq!(rotation, self.rotation);
-            let line: Vec<_> = inbox.lined.walk(inbox.line).collect();
+            let numbers = |chains: &Chains, ends| -> Vec<u32> {
+                let slots = chains.walk(ends);
+                slots
+                    .map(|slot| inbox.turns[slot as usize].number)
+                    .collect()
+            };
+            assert_eq!(numbers(&inbox.rotating, inbox.rotation), self.rotation);
+            let line = numbers(&inbox.lined, inbox.line);
             assert_eq!((&line, inbox.waiting()), (&self.line, line.len()));
             let fetch = self.line.first().map(|turn| {
                 let mut list = self.turns[*turn as usize].iter();
@@ -605,6 +640,8 @@ mod tests {
                 assert_eq!(inbox.holds(turn), !list.is_empty());
                 assert_eq!(inbox.last(turn), list.last().map(|it| it.place));
             }
+            let turns = self.turns.iter().filter(|list| !list.is_empty()).count();
+            assert_eq!((inbox.turns.len(), inbox.slots.len()), (turns, turns));
             for source in 0..3 {
                 let theirs = all().filter(|it| it.source == source && !it.gone);
                 let mut theirs: Vec<_> = theirs.map(|it| it.place).collect();
@@ -714,7 +751,7 @@ mod tests {
                     assert_eq!(u64::from(ready), model.ready - before);
                     return;
                 }
-                if inbox.turns[turn as usize].absent == Some(place) {
+                if inbox.turns[inbox.slots[&turn] as usize].absent == Some(place) {
                     // What comes next has not waited.
                     model.line.retain(|other| *other != turn);
                 }

@@ -1,18 +1,22 @@
 //! The ops table's shape: what the host reads out of `bmi_mx_ops`.
 //!
 //! ```text
-//!     0 method_name   8 flags
-//!    16 initialize   24 finalize   32 set_info   40 get_info
-//!    48 memalloc     56 memfree    64 unexpected_free
-//!    72 post_send    80 post_sendunexpected      88 post_recv
-//!    96 test        104 testsome  112 testcontext 120 testunexpected
-//!   128 method_addr_lookup
-//!   136 post_send_list  144 post_recv_list  152 post_sendunexpected_list
-//!   160 open_context    168 close_context   176 cancel
-//!   184 rev_lookup_unexpected  192 query_addr_range            200 bytes
+//!   OrangeFS | stand-alone BMI
+//!     0          0   method_name
+//!     8          8   flags
+//!    16         16   initialize (stand-alone: without options), finalize, set_info, get_info
+//!    48         48   memalloc, memfree, unexpected_free
+//!    72          -   post_send, post_sendunexpected, post_recv
+//!    96         72   test, testsome, testcontext, testunexpected (stand-alone: with a class)
+//!   128        104   method_addr_lookup
+//!   136        112   post_send_list, post_recv_list, post_sendunexpected_list (stand-alone: with a class)
+//!   160        136   open_context, close_context, cancel
+//!   184        160   rev_lookup_unexpected, query_addr_range
+//!   200        176   bytes
 //! ```
 //!
-//! Owns: the order, the offsets and the signatures, for OrangeFS 2.10.
+//! Owns: the order, the offsets and the signatures, for OrangeFS 2.10 or, with the feature `standalone`,
+//! for the stand-alone BMI 2.8.
 //! Knows nothing of: which functions stand behind the entries (`exports::ops`).
 
 use super::types::{
@@ -35,7 +39,7 @@ pub struct bmi_method_ops {
             listen_addr: *mut bmi_method_addr,
             method_id: c_int,
             flags: c_int,
-            options: *mut c_char,
+            #[cfg(not(feature = "standalone"))] options: *mut c_char,
         ) -> c_int,
     >,
     /// See `BMI_mx_finalize`.
@@ -58,6 +62,7 @@ pub struct bmi_method_ops {
     /// See `BMI_mx_unexpected_free`.
     pub unexpected_free: Option<unsafe extern "C" fn(buffer: *mut c_void) -> c_int>,
     /// See `BMI_mx_post_send`.
+    #[cfg(not(feature = "standalone"))]
     pub post_send: Option<
         unsafe extern "C" fn(
             id: *mut bmi_op_id_t,
@@ -72,6 +77,7 @@ pub struct bmi_method_ops {
         ) -> c_int,
     >,
     /// See `BMI_mx_post_sendunexpected`.
+    #[cfg(not(feature = "standalone"))]
     pub post_sendunexpected: Option<
         unsafe extern "C" fn(
             id: *mut bmi_op_id_t,
@@ -86,6 +92,7 @@ pub struct bmi_method_ops {
         ) -> c_int,
     >,
     /// See `BMI_mx_post_recv`.
+    #[cfg(not(feature = "standalone"))]
     pub post_recv: Option<
         unsafe extern "C" fn(
             id: *mut bmi_op_id_t,
@@ -145,6 +152,7 @@ pub struct bmi_method_ops {
             incount: c_int,
             outcount: *mut c_int,
             info: *mut bmi_method_unexpected_info,
+            #[cfg(feature = "standalone")] class: u8,
             max_idle_time_ms: c_int,
         ) -> c_int,
     >,
@@ -195,6 +203,7 @@ pub struct bmi_method_ops {
             total_size: bmi_size_t,
             buffer_type: bmi_buffer_type,
             tag: bmi_msg_tag_t,
+            #[cfg(feature = "standalone")] class: u8,
             user_ptr: *mut c_void,
             context_id: bmi_context_id,
             hints: bmi_hint,
@@ -223,6 +232,7 @@ pub struct bmi_method_ops {
 unsafe impl Sync for bmi_method_ops {}
 
 const _: () = {
+    #[cfg(not(feature = "standalone"))]
     layout!(bmi_method_ops: 200 align 8,
         method_name at 0, flags at 8, initialize at 16, finalize at 24, set_info at 32,
         get_info at 40, memalloc at 48, memfree at 56, unexpected_free at 64, post_send at 72,
@@ -231,4 +241,12 @@ const _: () = {
         post_send_list at 136, post_recv_list at 144, post_sendunexpected_list at 152,
         open_context at 160, close_context at 168, cancel at 176, rev_lookup_unexpected at 184,
         query_addr_range at 192);
+    #[cfg(feature = "standalone")]
+    layout!(bmi_method_ops: 176 align 8,
+        method_name at 0, flags at 8, initialize at 16, finalize at 24, set_info at 32,
+        get_info at 40, memalloc at 48, memfree at 56, unexpected_free at 64, test at 72,
+        testsome at 80, testcontext at 88, testunexpected at 96, method_addr_lookup at 104,
+        post_send_list at 112, post_recv_list at 120, post_sendunexpected_list at 128,
+        open_context at 136, close_context at 144, cancel at 152, rev_lookup_unexpected at 160,
+        query_addr_range at 168);
 };

@@ -1,13 +1,16 @@
 //! The C types that cross the boundary, laid out as the host lays them out.
 //!
 //! ```text
-//!   bmi_method_addr (24)              bmi_method_unexpected_info (40)
+//!   bmi_method_addr (24; 40)          bmi_method_unexpected_info (40)
 //!    0 method_type  int                0 error_code  i32
-//!    8 method_data  void*              8 addr        bmi_method_addr*
-//!   16 parent       void* (host's)    16 buffer      void*
-//!                                     24 size        i64
-//!   method_drop_addr_query (16)       32 tag         i32
-//!    0 addr   8 response
+//!    4 ref_count    int (*)            8 addr        bmi_method_addr*
+//!    8 method_data  void*             16 buffer      void*
+//!   16 parent       void* (host's)    24 size        i64
+//!   24 primary, 32 secondary (*)      32 tag         i32
+//!
+//!   (*) the stand-alone BMI only      method_drop_addr_query (16)
+//!                                      0 addr   8 response
+//!
 //!                                     bmi_mx_credits, bmi_mx_peer_credits: 0 size, then more
 //! ```
 //!
@@ -16,6 +19,7 @@
 
 use libc::{c_char, c_int, c_void};
 use mx_sys::layout;
+use std::ptr;
 
 /// The size of a data region, in bytes.
 pub type bmi_size_t = i64;
@@ -43,10 +47,36 @@ pub type bmi_hint = *mut c_void;
 pub struct bmi_method_addr {
     /// The `method_id` that `initialize` was given: the host's index of this method.
     pub method_type: c_int,
+    /// References of the host's: one. The host itself does not look at it.
+    #[cfg(feature = "standalone")]
+    pub ref_count: c_int,
     /// The method's.
     pub method_data: *mut c_void,
     /// The host's.
     pub parent: *mut c_void,
+    /// The host's, for lists of addresses.
+    #[cfg(feature = "standalone")]
+    pub primary: *mut bmi_method_addr,
+    /// The same.
+    #[cfg(feature = "standalone")]
+    pub secondary: *mut bmi_method_addr,
+}
+
+impl bmi_method_addr {
+    /// One that the host has not written into.
+    pub const fn new(method_type: c_int) -> Self {
+        Self {
+            method_type,
+            #[cfg(feature = "standalone")]
+            ref_count: 1,
+            method_data: ptr::null_mut(),
+            parent: ptr::null_mut(),
+            #[cfg(feature = "standalone")]
+            primary: ptr::null_mut(),
+            #[cfg(feature = "standalone")]
+            secondary: ptr::null_mut(),
+        }
+    }
 }
 
 /// One unexpected message, as `testunexpected` gives it out.
@@ -197,7 +227,12 @@ pub struct bmi_mx_peer_credits {
 }
 
 const _: () = {
+    #[cfg(not(feature = "standalone"))]
     layout!(bmi_method_addr: 24 align 8, method_type at 0, method_data at 8, parent at 16);
+    #[cfg(feature = "standalone")]
+    layout!(bmi_method_addr: 40 align 8,
+        method_type at 0, ref_count at 4, method_data at 8, parent at 16, primary at 24,
+        secondary at 32);
     layout!(bmi_method_unexpected_info: 40 align 8,
         error_code at 0, addr at 8, buffer at 16, size at 24, tag at 32);
     layout!(method_drop_addr_query: 16 align 8, addr at 0, response at 8);

@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::exports::credits;
 use crate::{buffer, host, instance, logging};
-use libc::{c_char, c_int, c_void};
+use libc::{c_int, c_void};
 
 /// The largest message, and what `BMI_CHECK_MAXSIZE` answers: sizes are 31 bits on the host's side.
 pub const MAX_MESSAGE: c_int = c_int::MAX;
@@ -35,8 +35,8 @@ export! {
     ///
     /// With `BMI_INIT_SERVER` in `flags`, `listen_addr` is the address to listen on, from
     /// `BMI_mx_method_addr_lookup`; otherwise it is NULL. `method_id` is the host's number for
-    /// this method and becomes the `method_type` of every address. `options` is NULL or
-    /// `NAME=value` pairs that override the environment (docs/tuning.md).
+    /// this method and becomes the `method_type` of every address. `options`, which the stand-alone
+    /// BMI does not have, is NULL or `NAME=value` pairs that override the environment (docs/tuning.md).
     ///
     /// Returns 0; -BMI_EINVAL when address and flags disagree; -BMI_EALREADY when it is
     /// initialized; -BMI_EADDRINUSE when another process has the endpoint; another code when the
@@ -45,13 +45,22 @@ export! {
         listen_addr: *mut bmi_method_addr,
         method_id: c_int,
         flags: c_int,
-        options: *mut c_char,
+        #[cfg(not(feature = "standalone"))]
+        options: *mut libc::c_char,
     ) -> c_int {
+        #[cfg(feature = "standalone")]
+        let options = std::ptr::null_mut();
         logging::start();
         let listen = optional("listen_addr", listen_addr)?;
         // SAFETY: null or a C string, which outlives the call.
         let options = unsafe { string("options", options, MAX_OPTIONS) }?;
         instance::initialize(listen, method_id, flags, options)?;
+        if !host::is_there() {
+            log::info!(
+                "no bmi_method_addr_reg_callback is visible here: peers get numbers of this library's own. A \
+                 host that has one exports it (-rdynamic if it is a program) or calls bmi_mx_set_host"
+            );
+        }
         buffer::set_cache_limit(Config::load(options).0.buffer_cache);
         Ok(0)
     }
@@ -84,7 +93,8 @@ export! {
     /// `BMI_CHECK_MAXSIZE` (`int *`): the largest message, 2147483647. `BMI_GET_UNEXP_SIZE`
     /// (`int *`): 16384; larger unexpected messages are carried too. `BMI_DROP_ADDR_QUERY`
     /// (`struct method_drop_addr_query *`): `response` becomes 1 when the peer is dead and has no
-    /// operations left, 0 otherwise.
+    /// operations left, 0 otherwise. `BMI_TCP_GET_PORT` (`int *`; the stand-alone BMI only): the number of
+    /// the endpoint that is open.
     ///
     /// Two keys are this method's own, for a running one. `BMI_MX_GET_CREDITS`
     /// (`struct bmi_mx_credits *`): credits, queues and memory. `BMI_MX_GET_PEER_CREDITS`
@@ -125,6 +135,13 @@ export! {
                 let out = required("inout_parameter", inout_parameter.cast())?;
                 // SAFETY: for this key C passes such a struct, with `size` and `addr` filled in.
                 unsafe { credits::of_peer(out) }?;
+            }
+            #[cfg(feature = "standalone")]
+            crate::abi::constants::BMI_TCP_GET_PORT => {
+                let out = required("inout_parameter", inout_parameter.cast::<c_int>())?;
+                let endpoint = instance::endpoint()?;
+                // SAFETY: for this key C passes an int to write to.
+                unsafe { out.write(endpoint.0 as c_int) };
             }
             other => return Err(Error::new(BMI_ENOSYS, format!("unknown info key {other}"))),
         }

@@ -35,6 +35,7 @@ export! {
     /// Returns 0 when it is under way: `*id` names it, and a test call reports it. Returns 1 when
     /// it is complete already: no test call reports it. Returns a negative code when it was
     /// refused: nothing is ever reported for it. `buffer_type` and `hints` are not looked at.
+    #[cfg(not(feature = "standalone"))]
     pub unsafe extern "C" fn BMI_mx_post_send(
         id: *mut bmi_op_id_t,
         dest: *mut bmi_method_addr,
@@ -49,13 +50,14 @@ export! {
         let _ = (buffer_type, hints);
         // SAFETY: C keeps the buffer readable until the operation completes.
         let memory = unsafe { one(buffer.cast_mut(), size) }?;
-        let call = Call { id, addr: dest, tag, user_ptr, context_id };
+        let call = Call { id, addr: dest, tag, class: 0, user_ptr, context_id };
         call.post("dest", PostKind::Send, memory).map(|(answer, _)| answer)
     }
 
     /// Posts a send that the receiver does not expect; it takes it with
     /// `BMI_mx_testunexpected`. Otherwise as `BMI_mx_post_send`. Messages larger than
     /// `BMI_MX_UNEXPECTED_MAX` (docs/tuning.md) get -BMI_EMSGSIZE.
+    #[cfg(not(feature = "standalone"))]
     pub unsafe extern "C" fn BMI_mx_post_sendunexpected(
         id: *mut bmi_op_id_t,
         dest: *mut bmi_method_addr,
@@ -70,7 +72,7 @@ export! {
         let _ = (buffer_type, hints);
         // SAFETY: C keeps the buffer readable until the operation completes.
         let memory = unsafe { one(buffer.cast_mut(), size) }?;
-        let call = Call { id, addr: dest, tag, user_ptr, context_id };
+        let call = Call { id, addr: dest, tag, class: 0, user_ptr, context_id };
         call.post("dest", PostKind::SendUnexpected, memory).map(|(answer, _)| answer)
     }
 
@@ -79,6 +81,7 @@ export! {
     ///
     /// Returns as `BMI_mx_post_send` does; with 1, `*actual_size` is what arrived. A message
     /// longer than `expected_size` fills the buffer and completes with -BMI_EMSGSIZE.
+    #[cfg(not(feature = "standalone"))]
     pub unsafe extern "C" fn BMI_mx_post_recv(
         id: *mut bmi_op_id_t,
         src: *mut bmi_method_addr,
@@ -95,7 +98,7 @@ export! {
         let actual_size = required("actual_size", actual_size)?;
         // SAFETY: C keeps the buffer writable, and leaves it alone, until the operation completes.
         let memory = unsafe { one(buffer, expected_size) }?;
-        let call = Call { id, addr: src, tag, user_ptr, context_id };
+        let call = Call { id, addr: src, tag, class: 0, user_ptr, context_id };
         let (answer, size) = call.post("src", PostKind::Recv, memory)?;
         if answer == 1 {
             // SAFETY: checked above; C passes a size to write to.
@@ -125,7 +128,7 @@ export! {
         // SAFETY: C passes arrays of `list_count`, and keeps the buffers readable until the
         // operation completes.
         let memory = unsafe { list(buffer_list.cast(), size_list, list_count, total_size) }?;
-        let call = Call { id, addr: dest, tag, user_ptr, context_id };
+        let call = Call { id, addr: dest, tag, class: 0, user_ptr, context_id };
         call.post("dest", PostKind::Send, memory).map(|(answer, _)| answer)
     }
 
@@ -151,7 +154,7 @@ export! {
         // SAFETY: C passes arrays of `list_count`; it keeps the buffers writable, and leaves them
         // alone, until the operation completes.
         let memory = unsafe { list(buffer_list, size_list, list_count, total_expected_size) }?;
-        let call = Call { id, addr: src, tag, user_ptr, context_id };
+        let call = Call { id, addr: src, tag, class: 0, user_ptr, context_id };
         let (answer, size) = call.post("src", PostKind::Recv, memory)?;
         if answer == 1 {
             // SAFETY: checked above; C passes a size to write to.
@@ -160,7 +163,8 @@ export! {
         Ok(answer)
     }
 
-    /// `BMI_mx_post_sendunexpected` from `list_count` buffers (1 to 65536), sent as one message.
+    /// `BMI_mx_post_sendunexpected` from `list_count` buffers (1 to 65536), sent as one message. With the
+    /// stand-alone BMI only a `BMI_mx_testunexpected` for the same `class` hands it out.
     ///
     /// Also returns -BMI_EINVAL when the sizes do not add up to `total_size`.
     pub unsafe extern "C" fn BMI_mx_post_sendunexpected_list(
@@ -172,15 +176,19 @@ export! {
         total_size: bmi_size_t,
         buffer_type: bmi_buffer_type,
         tag: bmi_msg_tag_t,
+        #[cfg(feature = "standalone")]
+        class: u8,
         user_ptr: *mut c_void,
         context_id: bmi_context_id,
         hints: bmi_hint,
     ) -> c_int {
+        #[cfg(not(feature = "standalone"))]
+        let class = 0;
         let _ = (buffer_type, hints);
         // SAFETY: C passes arrays of `list_count`, and keeps the buffers readable until the
         // operation completes.
         let memory = unsafe { list(buffer_list.cast(), size_list, list_count, total_size) }?;
-        let call = Call { id, addr: dest, tag, user_ptr, context_id };
+        let call = Call { id, addr: dest, tag, class, user_ptr, context_id };
         call.post("dest", PostKind::SendUnexpected, memory).map(|(answer, _)| answer)
     }
 
@@ -201,6 +209,7 @@ struct Call {
     id: *mut bmi_op_id_t,
     addr: *mut bmi_method_addr,
     tag: bmi_msg_tag_t,
+    class: u8,
     user_ptr: *mut c_void,
     context_id: bmi_context_id,
 }
@@ -220,6 +229,7 @@ impl Call {
             addr: required(side, self.addr)?,
             memory,
             tag: self.tag,
+            class: self.class,
             user_ptr: self.user_ptr,
             context: context(self.context_id)?,
         };
@@ -249,6 +259,7 @@ fn message_size(what: &'static str, size: bmi_size_t) -> Result<usize, Box<Error
 /// # Safety
 ///
 /// As for [`UserMemory::new`].
+#[cfg(not(feature = "standalone"))]
 #[inline(always)]
 unsafe fn one(buffer: *mut c_void, size: bmi_size_t) -> Result<UserMemory, Box<Error>> {
     let size = message_size("size", size)?;

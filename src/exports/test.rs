@@ -124,21 +124,26 @@ export! {
     }
 
     /// Takes up to `incount` unexpected messages: one of each peer in turn, of each its oldest. Each
-    /// buffer is the caller's until it is given back with `BMI_mx_unexpected_free`.
+    /// buffer is the caller's until it is given back with `BMI_mx_unexpected_free`. The stand-alone BMI
+    /// asks for those that were sent with `class`; others wait until they are asked for.
     ///
     /// Returns 0.
     pub unsafe extern "C" fn BMI_mx_testunexpected(
         incount: c_int,
         outcount: *mut c_int,
         info: *mut bmi_method_unexpected_info,
+        #[cfg(feature = "standalone")]
+        class: u8,
         max_idle_time_ms: c_int,
     ) -> c_int {
+        #[cfg(not(feature = "standalone"))]
+        let class = 0;
         let outcount = required("outcount", outcount)?;
         let infos = required("info", info)?;
         let count = capacity(incount)?;
         let idle = idle_time(max_idle_time_ms)?;
         let mut place = 0;
-        let found = instance::test_unexpected(count, idle, |message| {
+        let found = instance::test_unexpected(count, class, idle, |message| {
             let info = bmi_method_unexpected_info {
                 error_code: message.error,
                 addr: message.addr.as_ptr(),

@@ -20,7 +20,7 @@ use crate::abi::types::bmi_method_addr;
 use crate::address::Address;
 use crate::arrivals::Note;
 use crate::error::{Error, code_of};
-use crate::match_layout::{KEY, MATCH, MessageType, Refusal, VERSION, bits};
+use crate::match_layout::{KEY, MATCH, MessageType, Refusal, VERSION, bits, turns_of, with_class};
 use crate::op::word::{Role, Word};
 use crate::peer::handshake::{Answer, ConnReq};
 use crate::peer::state::{Cause, Ready, State, Wait};
@@ -45,9 +45,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if let Some(known) = self.peers().of_addr(addr) {
             return Ok(known);
         }
+        // The one that we listen on need not say which it is.
+        let own = self.endpoint.identity().endpoint;
         let target = Target {
             nic,
-            endpoint: EndpointId(address.name.endpoint),
+            endpoint: address.name.endpoint.map_or(own, EndpointId),
             route: address.name.route,
         };
         let key = self.peer_for(target, || address.name.to_string())?;
@@ -368,14 +370,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let Some(word) = ops.word(op) else {
                 return;
             };
-            let (kind, tag) = (word.kind(), word.tag);
+            let (kind, tag, class) = (word.kind(), word.tag, word.class);
             let posted = match kind.unwrap_or(PostKind::Recv) {
                 PostKind::Recv => {
                     let bits = bits(MessageType::Expected, key.id(), tag);
                     self.endpoint.unpark_recv(op, Some(partner), bits, MATCH)
                 }
                 kind => {
-                    let bits = bits(kind.message_type(), tx_id, tag);
+                    let bits = with_class(bits(kind.message_type(), tx_id, tag), class);
                     let mode = kind.send_mode();
                     self.endpoint.unpark_send(op, partner, bits, mode)
                 }
@@ -402,7 +404,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let cause = Cause::Reset;
         self.move_to(from, State::Disconnect { cause });
         self.peers_mut().rename(from, into);
-        self.endpoint.rename_messages(from.id(), into.id());
+        for (from, into) in turns_of(from.id()).zip(turns_of(into.id())) {
+            self.endpoint.rename_messages(from, into);
+        }
         let (host, ops) = self.endpoint.split();
         let Some(peer) = host.peers.get_mut(into) else {
             return;

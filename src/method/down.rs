@@ -12,6 +12,7 @@
 
 use super::{Host, Method};
 use crate::abi::types::bmi_method_addr;
+use crate::match_layout::turns_of;
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{Inbound, PeerKey};
 use mx_proto::port::Port;
@@ -117,7 +118,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         };
         let wanted = !peer.objects.is_empty() || peer.state != State::Init;
-        if !wanted && !self.endpoint.holds_messages(key.id()) {
+        if !wanted && !self.holds_messages(key.id()) {
             log::debug!("{} (id {}) is gone", peer.name, key.id());
             self.arrivals_mut().abandoned.forget(key.id());
             self.peers_mut().remove(key);
@@ -144,7 +145,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             .is_some_and(|peer| peer.objects.is_empty());
         if last {
             self.disconnect(key, Cause::Reset);
-            self.endpoint.forget_messages(key.id());
+            turns_of(key.id()).for_each(|turn| self.endpoint.forget_messages(turn));
             self.drain();
             self.maybe_remove(key);
         }
@@ -155,7 +156,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     pub fn may_drop(&self, addr: *mut bmi_method_addr) -> bool {
         self.peers().at_addr(addr).is_some_and(|peer| {
             let came = matches!(peer.inbound, Inbound::Known { addr: known, .. } if known == addr);
-            came && peer.state == State::Init && !self.endpoint.holds_messages(peer.key.id())
+            came && peer.state == State::Init && !self.holds_messages(peer.key.id())
         })
+    }
+
+    /// Is there an unexpected message of a peer's, here or to be fetched?
+    fn holds_messages(&self, id: u32) -> bool {
+        turns_of(id).any(|turn| self.endpoint.holds_messages(turn))
     }
 }

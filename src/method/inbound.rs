@@ -16,7 +16,7 @@
 use super::Method;
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
 use crate::address;
-use crate::match_layout::Fields;
+use crate::match_layout::{Fields, of_turn};
 use crate::peer::state::State;
 use crate::peer::table::{Inbound, Peer, PeerKey};
 use crate::peer_name::{self, PeerName};
@@ -51,17 +51,17 @@ pub enum Handout {
 }
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// The next unexpected message, or what has to be done to get it. `None` when there is none,
+    /// The next unexpected message of a class, or what has to be done to get it. `None` when there is none,
     /// or while another thread registers a peer.
-    pub fn next_unexpected(&mut self) -> Option<Handout> {
+    pub fn next_unexpected(&mut self, class: u8) -> Option<Handout> {
         if self.registering {
             return None;
         }
         loop {
-            let turn = self.endpoint.next_turn()?;
+            let turn = self.endpoint.next_turn(|turn| of_turn(turn).1 == class)?;
             let peers = self.peers();
             let Some((key, peer)) = peers
-                .with_id(turn)
+                .with_id(of_turn(turn).0)
                 .and_then(|key| Some((key, peers.get(key)?)))
             else {
                 // Its address was dropped: nobody could be named as the sender.
@@ -156,7 +156,7 @@ fn name_of(peer: &Peer) -> PeerName {
             |host| host.trim_matches(['[', ']']).to_owned(),
         ),
         board: said.as_ref().and_then(|said| said.board),
-        endpoint,
+        endpoint: Some(endpoint),
         route: Route::AUTO,
     }
 }

@@ -101,6 +101,8 @@ pub struct Post {
     pub memory: UserMemory,
     /// Its tag.
     pub tag: i32,
+    /// The class of an unexpected message; 0 where the host knows none.
+    pub class: u8,
     /// The host's word.
     pub user_ptr: *mut c_void,
     /// Where it is reported, 0 to 15.

@@ -3,13 +3,13 @@
 //! ```text
 //!     0  op_id   its own address while the host has it, otherwise 0        read by the host
 //!     8  word    the method's part
-//!    72  addr    struct bmi_method_addr *                                  read by the host
-//!    80  record  the endpoint's part
+//!    72  addr    struct bmi_method_addr *  (stand-alone BMI: at 80)        read by the host
+//!    80  record  the endpoint's part       (behind addr)
 //!
 //!   [ 64 blocks | 64 | 128 | 256 ...  | reserved        ]     place = number in this row
 //! ```
 //!
-//! The host takes an operation id for a pointer and reads the words at 0 and 72 without asking
+//! The host takes an operation id for a pointer and reads the words at 0 and 72 (80) without asking
 //! (BMI-HOST-ABI.md section 6.2), also for stale ids. So blocks are never unmapped: a row that is not
 //! needed any more serves the next method. No id is followed before it has been compared with the range.
 //!
@@ -42,12 +42,20 @@ struct Block {
 pub const BLOCK: usize = size_of::<Block>();
 
 /// Where the host looks for the address.
-const ADDR_AT: usize = 72;
+const ADDR_AT: usize = if cfg!(feature = "standalone") { 80 } else { 72 };
 
 const _: () = {
     assert!(offset_of!(Block, op_id) == 0);
     assert!(offset_of!(Block, addr) == ADDR_AT);
-    assert!(BLOCK == 256);
+    // A record of 176 bytes does not fit behind a word at 80.
+    assert!(
+        BLOCK
+            == if cfg!(feature = "standalone") {
+                320
+            } else {
+                256
+            }
+    );
 };
 
 /// Rows that nobody has. All blocks in them are free.
@@ -292,8 +300,8 @@ mod tests {
         // Every byte of all of it, and of as much before and behind.
         let (first, span) = (blocks.id(0), 256 * BLOCK as i64);
         for id in first - span..first + 2 * span {
-            let place = u32::try_from((id - first).div_euclid(256)).ok();
-            let whole = (id - first) % 256 == 0;
+            let place = u32::try_from((id - first).div_euclid(BLOCK as i64)).ok();
+            let whole = (id - first) % BLOCK as i64 == 0;
             let place = place.filter(|place| whole && *place < 200 && place % 2 == 0);
             assert_eq!(blocks.find(id), place, "{}", id - first);
         }
@@ -311,11 +319,11 @@ mod tests {
     fn the_host_reads_id_and_address_at_their_offsets_and_zero_afterwards() {
         let mut blocks = blocks(64);
         let words = ptr::with_exposed_provenance::<u64>(blocks.id(6) as usize);
-        // SAFETY: a block, which has 256 bytes and is never unmapped.
+        // SAFETY: a block, which is larger and never unmapped.
         let read = |at| unsafe { words.add(at).read() };
-        assert_eq!((read(0), read(9)), (blocks.id(6) as u64, 0x1006));
+        assert_eq!((read(0), read(ADDR_AT / 8)), (blocks.id(6) as u64, 0x1006));
         blocks.on_free(6);
-        assert_eq!((read(0), read(9)), (0, 0x1006));
+        assert_eq!((read(0), read(ADDR_AT / 8)), (0, 0x1006));
         blocks.on_use(6);
         assert_ne!(read(0), 0);
         drop(blocks);

@@ -14,7 +14,7 @@ use super::places::BLOCK;
 use super::word::Word;
 use crate::abi::constants::BMI_ENETRESET;
 use crate::error::{Error, code_of};
-use crate::match_layout::{MATCH, MessageType, bits};
+use crate::match_layout::{MATCH, MessageType, bits, with_class};
 use crate::method::{Host, Method, OPERATION_COST, Post, PostKind, Posted};
 use crate::peer::conversation::Conversation;
 use crate::peer::state::{Cause, Ready, State};
@@ -100,6 +100,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return self.queue(key, post, id);
         };
         let bits = bits(post.kind.message_type(), tx_id, post.tag as u32);
+        let bits = with_class(bits, post.class);
         let (kind, mode) = (post.kind, post.kind.send_mode());
         let what = Becoming { post, key };
         match self.endpoint.send_what(partner, bits, what, mode) {

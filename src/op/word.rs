@@ -30,6 +30,8 @@ pub struct Word {
     pub role: Role,
     /// Where it is reported.
     pub context: u8,
+    /// Its class, if it is an unexpected message.
+    pub class: u8,
     /// A receive posted while the conversation with its peer was cut.
     pub provisional: bool,
     /// It waits for its peer, in that one's list.
@@ -62,6 +64,7 @@ impl Word {
             role: Role::Posted(post.kind),
             // The boundary has checked that it is one of 16.
             context: post.context as u8,
+            class: post.class,
             provisional: false,
             parked: false,
             error: 0,
@@ -120,6 +123,7 @@ impl Default for Word {
         Self {
             role: Role::Nobody,
             context: 0,
+            class: 0,
             provisional: false,
             parked: false,
             error: 0,

@@ -455,7 +455,7 @@ mod tests {
         let name = || PeerName {
             host: "n1".into(),
             board: None,
-            endpoint: 1,
+            endpoint: Some(1),
             route: Route::AUTO,
         };
         let [a, b] = [(); 2].map(|()| address::create(name(), None).as_ptr());

@@ -206,7 +206,7 @@ pub fn name(node: NodeId) -> PeerName {
     PeerName {
         host: format!("node{node}"),
         board: None,
-        endpoint: node as u32,
+        endpoint: Some(node as u32),
         route: Route::AUTO,
     }
 }
@@ -295,7 +295,7 @@ impl Host {
         let mut busy = false;
         let enough = self.got.len().saturating_add(most);
         while self.got.len() < enough
-            && let Some(handout) = self.method.next_unexpected()
+            && let Some(handout) = self.method.next_unexpected(0)
         {
             busy = true;
             match handout {
@@ -435,6 +435,7 @@ impl Host {
             addr,
             memory,
             tag,
+            class: 0,
             user_ptr: label as *mut _,
             context: (label % 16) as i64,
         };

@@ -30,13 +30,13 @@ use crate::time::{Clock, Instant};
 use std::time::Duration;
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// The turn of the message that [`Self::next_message`] gives. Who has one for which the owner has no memory
-    /// now is passed by.
+    /// The turn of the message that [`Self::next_message`] gives: the next that is `wanted`. Who has one for
+    /// which the owner has no memory now is passed by.
     #[inline]
-    pub fn next_turn(&mut self) -> Option<u32> {
+    pub fn next_turn(&mut self, wanted: impl Fn(u32) -> bool) -> Option<u32> {
         let first = self.core.inbox.turn()?;
         let mut turn = first;
-        while !self.core.is_at_hand() {
+        while !(wanted(turn) && self.core.is_at_hand()) {
             self.core.inbox.pass();
             turn = self.core.inbox.turn()?;
             if turn == first {
@@ -49,7 +49,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Takes the oldest message of the turn whose turn it is; its credits are free then. `None` when
     /// there is none, and while the owner has no memory for any.
     pub fn next_message(&mut self) -> Option<Message<O::Memory>> {
-        self.next_turn()?;
+        self.next_turn(|_| true)?;
         let entry = self.core.inbox.take()?;
         self.core.pay_back(&entry);
         if self.has_work() {

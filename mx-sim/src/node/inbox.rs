@@ -31,7 +31,7 @@ impl<P: Port<Buffer>> Node<P> {
             if !takes {
                 break;
             }
-            let turn = self.endpoint.next_turn();
+            let turn = self.endpoint.next_turn(|_| true);
             let message = self.endpoint.next_message();
             // There may have been no memory the first time.
             if turn.is_some() {

@@ -1,10 +1,10 @@
-//! Writes `include/bmi_mx.h`.
+//! Writes `include/bmi_mx.h` and `include/bmi_mx_standalone.h`.
 //!
 //! ```text
 //!   src/abi/{types,constants,ops}.rs ------------------+
 //!   src/exports/*.rs                                   |
-//!     export! { pub unsafe extern "C" fn .. { .. } }   +--> one Rust file --> cbindgen --> header
-//!        --> #[unsafe(no_mangle)] pub .. fn .. {}      |
+//!     export! { pub unsafe extern "C" fn .. { .. } }   +--> one Rust file for each host --> cbindgen --> header
+//!        --> #[unsafe(no_mangle)] pub .. fn .. {}      |      #[cfg(feature = "standalone")] is decided
 //!     pub static bmi_mx_ops: bmi_method_ops            |
 //!   cbindgen.toml -------------------------------------+
 //! ```
@@ -12,15 +12,42 @@
 //! cbindgen reads Rust but does not expand macros, and the exported functions are declared by one
 //! (`export!`, which puts the panic guard around each). So their signatures are taken out of it.
 //!
-//! Usage: `gen_header ROOT` writes the header, `gen_header ROOT --check` fails when the one that is
-//! there differs.
+//! Usage: `gen_header ROOT` writes the headers, `gen_header ROOT --check` fails when one that is there
+//! differs.
 
+mod condition;
+
+use condition::Condition;
 use quote::ToTokens;
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use syn::visit_mut::VisitMut;
 use syn::{Attribute, File, Item, ItemFn, ItemStatic, parse_quote};
+
+/// A host, and what its header is called.
+struct Host {
+    /// The stand-alone BMI: the feature of that name is on.
+    standalone: bool,
+    /// Without its extension.
+    header: &'static str,
+    /// What people call it.
+    name: &'static str,
+}
+
+const HOSTS: [Host; 2] = [
+    Host {
+        standalone: false,
+        header: "bmi_mx",
+        name: "the BMI of OrangeFS 2.10",
+    },
+    Host {
+        standalone: true,
+        header: "bmi_mx_standalone",
+        name: "the stand-alone BMI 2.8",
+    },
+];
 
 /// The sources whose types and constants C sees.
 const PLAIN: [&str; 3] = ["src/abi/types.rs", "src/abi/constants.rs", "src/abi/ops.rs"];
@@ -43,8 +70,13 @@ fn run() -> Result<(), Box<dyn Error>> {
         Some("--check") => true,
         Some(other) => return Err(format!("unknown argument {other:?}").into()),
     };
-    let header = generate(&root)?;
-    let path = root.join("include/bmi_mx.h");
+    HOSTS.iter().try_for_each(|host| write(&root, host, check))
+}
+
+fn write(root: &Path, host: &Host, check: bool) -> Result<(), Box<dyn Error>> {
+    let header = generate(root, host)?;
+    let name = format!("include/{}.h", host.header);
+    let path = root.join(&name);
     if !check {
         fs::create_dir_all(root.join("include"))?;
         fs::write(&path, header)?;
@@ -59,15 +91,12 @@ fn run() -> Result<(), Box<dyn Error>> {
         .zip(header.lines())
         .take_while(|(a, b)| a == b)
         .count();
-    Err(
-        format!("include/bmi_mx.h differs from the sources from line {line}: run `make header`")
-            .into(),
-    )
+    Err(format!("{name} differs from the sources from line {line}: run `make header`").into())
 }
 
 /// The header's text.
-fn generate(root: &Path) -> Result<String, Box<dyn Error>> {
-    let source = flatten(root)?;
+fn generate(root: &Path, host: &Host) -> Result<String, Box<dyn Error>> {
+    let source = flatten(root, host)?;
     // cbindgen wants a file. Beside the build's other products, so that nothing else sees it.
     let directory = std::env::temp_dir().join(format!("gen_header-{}", std::process::id()));
     fs::create_dir_all(&directory)?;
@@ -82,7 +111,11 @@ fn generate(root: &Path) -> Result<String, Box<dyn Error>> {
     let mut header = Vec::new();
     bindings?.write(&mut header);
     let header = String::from_utf8(header)?;
-    let header = header.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
+    let header = header
+        .replace("@VERSION@", env!("CARGO_PKG_VERSION"))
+        .replace("@HEADER@", host.header)
+        .replace("@GUARD@", &host.header.to_uppercase())
+        .replace("@HOST@", host.name);
     Ok(one_line_comments(&header))
 }
 
@@ -110,7 +143,7 @@ fn one_line_comments(header: &str) -> String {
 }
 
 /// All that C sees, as one Rust file without macros.
-fn flatten(root: &Path) -> Result<String, Box<dyn Error>> {
+fn flatten(root: &Path, host: &Host) -> Result<String, Box<dyn Error>> {
     let mut items: Vec<Item> = Vec::new();
     for path in PLAIN {
         items.extend(parse(&root.join(path))?.items);
@@ -132,11 +165,15 @@ fn flatten(root: &Path) -> Result<String, Box<dyn Error>> {
             }
         }
     }
-    let file = File {
+    let mut file = File {
         shebang: None,
         attrs: Vec::new(),
         items,
     };
+    Condition {
+        standalone: host.standalone,
+    }
+    .visit_file_mut(&mut file);
     Ok(file.into_token_stream().to_string())
 }
 

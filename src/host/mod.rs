@@ -1,20 +1,26 @@
 //! The few functions of the host that the method calls.
 //!
 //! ```text
-//!   bmi_mx_set_host(&host) ----> what the program says, if it says anything
-//!                                      |  entry missing
-//!                                      v
-//!   dlsym(RTLD_DEFAULT, ..) ---> bmi_method_addr_reg_callback, _forget_callback, gossip
-//!                                      |  not there
-//!                                      v
-//!                                a number of our own: a plain C server works
+//!   bmi_mx_set_host(&host) ------> what the program says, if it says anything
+//!                                    |  entry missing
+//!                                    v
+//!   dlsym in the caller's library, bmi_method_addr_reg_callback, _forget_callback, gossip
+//!   then everywhere ---------------> |
+//!                                    |  not there
+//!                                    v
+//!                                  a number of our own: a plain C server works
 //! ```
+//!
+//! The caller comes first: a process may have two hosts, or one that was loaded with RTLD_LOCAL, as Mercury
+//! loads its plugin.
 //!
 //! The library has no undefined host symbol: shared libraries of Rust bind everything when they
 //! are loaded, and outside a host that would fail (BMI-HOST-ABI.md section 1).
 //!
 //! Owns: the pointers to the host's functions and data.
 //! Knows nothing of: peers, log levels.
+
+mod caller;
 
 use crate::abi::types::{BMI_addr_t, bmi_method_addr, bmi_mx_host};
 use libc::{c_char, c_int, c_void};
@@ -57,29 +63,31 @@ struct Found {
     gossip: Option<Gossip>,
 }
 
+/// Looked for in the first call from C, so that its caller is the host.
 fn found() -> &'static Found {
     static FOUND: OnceLock<Found> = OnceLock::new();
     FOUND.get_or_init(|| {
-        let reg_addr = symbol(c"bmi_method_addr_reg_callback");
-        let forget_addr = symbol(c"bmi_method_addr_forget_callback");
+        let host = caller::library();
+        let reg_addr = host.symbol(c"bmi_method_addr_reg_callback");
+        let forget_addr = host.symbol(c"bmi_method_addr_forget_callback");
         // SAFETY: the host's functions of these names have these signatures
         // (BMI-HOST-ABI.md section 6.1); nobody else uses the names.
         unsafe {
             Found {
                 reg_addr: reg_addr.map(|p| std::mem::transmute::<*mut c_void, RegAddr>(p)),
                 forget_addr: forget_addr.map(|p| std::mem::transmute::<*mut c_void, ForgetAddr>(p)),
-                gossip: find_gossip(),
+                gossip: find_gossip(host),
             }
         }
     })
 }
 
-fn find_gossip() -> Option<Gossip> {
-    let error = symbol(c"gossip_err")?;
-    let debug = symbol(c"__gossip_debug")?;
-    let mask = symbol(c"gossip_debug_mask")?;
-    let on = symbol(c"gossip_debug_on")?;
-    let facility = symbol(c"gossip_facility")?;
+fn find_gossip(host: caller::Library) -> Option<Gossip> {
+    let error = host.symbol(c"gossip_err")?;
+    let debug = host.symbol(c"__gossip_debug")?;
+    let mask = host.symbol(c"gossip_debug_mask")?;
+    let on = host.symbol(c"gossip_debug_on")?;
+    let facility = host.symbol(c"gossip_facility")?;
     // SAFETY: signatures and types of the host's logger (section 6.1).
     unsafe {
         Some(Gossip {
@@ -98,10 +106,9 @@ fn find_gossip() -> Option<Gossip> {
     }
 }
 
-fn symbol(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: `name` is a C string, RTLD_DEFAULT a handle that always exists.
-    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    (!address.is_null()).then_some(address)
+/// Is there anybody whom [`register_addr`] tells of peers?
+pub fn is_there() -> bool {
+    GIVEN.read().is_some() || found().reg_addr.is_some()
 }
 
 /// Uses these functions instead of those that `dlsym` finds; `None` goes back to them.
@@ -183,15 +190,10 @@ impl Gossip {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ptr;
 
     #[test]
     fn without_a_host_every_peer_still_gets_a_name_of_its_own() {
-        let mut addr = bmi_method_addr {
-            method_type: 0,
-            method_data: ptr::null_mut(),
-            parent: ptr::null_mut(),
-        };
+        let mut addr = bmi_method_addr::new(0);
         // SAFETY: a live object; a test program has no host whose function could keep it.
         let names = unsafe { [register_addr(&raw mut addr), register_addr(&raw mut addr)] };
         assert_ne!(names[0], 0);

@@ -1,0 +1,94 @@
+//! The library, or program, whose code called this one.
+//!
+//! ```text
+//!   stack:  ours, ours, ... | libbmi.so | libna_plugin_bmi.so, ...
+//!                             `- the first frame that is not of our own object: dladdr --> dlopen(NOLOAD)
+//! ```
+//!
+//! Knows nothing of: what is looked for in it.
+
+use libc::{Dl_info, c_int, c_void};
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+/// A loaded library, or the program.
+#[derive(Clone, Copy)]
+pub(super) struct Library(*mut c_void);
+
+impl Library {
+    /// The address of a symbol in the library, in one that it needs, or else wherever it is visible from here.
+    pub(super) fn symbol(self, name: &CStr) -> Option<*mut c_void> {
+        let found = [self.0, libc::RTLD_DEFAULT].map(|handle| {
+            // SAFETY: `name` is a C string; the handle is one of dlopen's, which is never closed, or RTLD_DEFAULT.
+            unsafe { libc::dlsym(handle, name.as_ptr()) }
+        });
+        found.into_iter().find(|address| !address.is_null())
+    }
+}
+
+/// The caller's.
+pub(super) fn library() -> Library {
+    let mut search = Search {
+        own: object(library as *const c_void).map(|info| info.dli_fbase),
+        caller: None,
+    };
+    // SAFETY: the function has the signature that the unwinder wants, and `search` outlives the call.
+    unsafe { _Unwind_Backtrace(on_frame, (&raw mut search).cast()) };
+    let Some(caller) = search.caller else {
+        return Library(libc::RTLD_DEFAULT);
+    };
+    // SAFETY: the name is the loader's own and stays while the object is loaded, which its caller's frame
+    // on this stack ensures. Nothing is loaded. The program itself has no such name.
+    let handle = unsafe {
+        let known = libc::dlopen(caller.dli_fname, libc::RTLD_NOLOAD | libc::RTLD_LAZY);
+        if known.is_null() {
+            libc::dlopen(ptr::null(), libc::RTLD_NOLOAD | libc::RTLD_LAZY)
+        } else {
+            known
+        }
+    };
+    // Null is RTLD_DEFAULT.
+    Library(handle)
+}
+
+/// The walk up the stack.
+struct Search {
+    own: Option<*mut c_void>,
+    caller: Option<Dl_info>,
+}
+
+/// The loaded object in which an address lies.
+fn object(address: *const c_void) -> Option<Dl_info> {
+    let mut info = MaybeUninit::<Dl_info>::zeroed();
+    // SAFETY: any address may be asked about; all bits zero is a value of the struct.
+    unsafe { (libc::dladdr(address, info.as_mut_ptr()) != 0).then(|| info.assume_init()) }
+}
+
+extern "C" fn on_frame(frame: *mut c_void, search: *mut c_void) -> c_int {
+    // SAFETY: what `library` has passed, and nobody else uses meanwhile.
+    let search = unsafe { &mut *search.cast::<Search>() };
+    // SAFETY: the frame that the unwinder is at.
+    let address = unsafe { _Unwind_GetIP(frame) };
+    match object(ptr::with_exposed_provenance(address)) {
+        Some(info) if Some(info.dli_fbase) == search.own => GO_ON,
+        found => {
+            search.caller = found;
+            STOP
+        }
+    }
+}
+
+/// `_URC_NO_REASON`.
+const GO_ON: c_int = 0;
+/// `_URC_NORMAL_STOP`.
+const STOP: c_int = 4;
+
+// The unwinder that the standard library is linked with (Itanium C++ ABI: Exception Handling, 1.6).
+unsafe extern "C" {
+    fn _Unwind_Backtrace(
+        on_frame: extern "C" fn(frame: *mut c_void, search: *mut c_void) -> c_int,
+        search: *mut c_void,
+    ) -> c_int;
+    fn _Unwind_GetIP(frame: *mut c_void) -> usize;
+}
