@@ -56,10 +56,10 @@ pub struct bmi_method_addr {
     pub parent: *mut c_void,
     /// The host's, for lists of addresses.
     #[cfg(feature = "standalone")]
-    pub primary: *mut bmi_method_addr,
+    pub primary: *mut Self,
     /// The same.
     #[cfg(feature = "standalone")]
-    pub secondary: *mut bmi_method_addr,
+    pub secondary: *mut Self,
 }
 
 impl bmi_method_addr {

@@ -26,7 +26,7 @@
 pub(super) const FRAME_LEN: usize = 16;
 
 /// The version of this layout. Sides with different ones do not get to know each other: the
-/// locator compares [`super::card::VERSION`].
+/// locator compares [`mx_port_fabric::card::VERSION`].
 const VERSION: u8 = 1;
 
 /// What a frame is.

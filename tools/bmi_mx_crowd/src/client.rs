@@ -116,7 +116,7 @@ impl Client {
         let own = peer_name::PeerName {
             host: nic::machine_name().to_owned(),
             board: None,
-            endpoint: identity.endpoint.0,
+            endpoint: Some(identity.endpoint.0),
             route: Route::AUTO,
         };
         let settings = Settings {
@@ -256,6 +256,7 @@ impl Client {
             addr: self.server,
             memory,
             tag,
+            class: 0,
             user_ptr: std::ptr::without_provenance_mut(word),
             context: 0,
         };
