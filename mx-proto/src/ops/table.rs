@@ -48,12 +48,6 @@ impl<O: Owner> fmt::Debug for Ops<O> {
     }
 }
 
-/// For the owner, which gets the table when an operation has completed.
-/// Apart, so that the usual state stays in registers where it is dropped.
-#[cold]
-#[inline(never)]
-fn drop_state<M>(_: State<M>) {}
-
 /// The name of a new operation, and where its state and word go.
 type Opened<'a, O> = (
     RequestId,
@@ -61,6 +55,7 @@ type Opened<'a, O> = (
     &'a mut <O as Owner>::Word,
 );
 
+/// For the owner, which gets the table when an operation has completed.
 impl<O: Owner> Ops<O> {
     /// Where they lie.
     #[inline]
@@ -507,3 +502,8 @@ impl<O: Owner> Ops<O> {
 /// The highest generation. The bit above is for whoever has to tell an operation's name from another
 /// number.
 const GENERATIONS: u32 = u32::MAX >> 1;
+
+/// Apart, so that the usual state stays in registers where it is dropped.
+#[cold]
+#[inline(never)]
+fn drop_state<M>(_: State<M>) {}
