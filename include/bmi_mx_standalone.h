@@ -464,7 +464,7 @@ struct bmi_method_ops {
     int (*testunexpected)(int incount,
                           int *outcount,
                           struct bmi_method_unexpected_info *info,
-                          uint8_t class,
+                          uint8_t class_,
                           int max_idle_time_ms);
     /** See `BMI_mx_method_addr_lookup`. */
     struct bmi_method_addr *(*method_addr_lookup)(const char *id_string);
@@ -502,7 +502,7 @@ struct bmi_method_ops {
                                     bmi_size_t total_size,
                                     bmi_buffer_type buffer_type,
                                     bmi_msg_tag_t tag,
-                                    uint8_t class,
+                                    uint8_t class_,
                                     void *user_ptr,
                                     bmi_context_id context_id,
                                     bmi_hint hints);
