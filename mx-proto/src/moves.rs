@@ -124,7 +124,11 @@ pub const MOVES: &[Move] = &[
         Stage::Done,
         "the receiver has it, or does not want it any more; called off, time-out; the partner is lost",
     ),
-    legal(Stage::Posted, Stage::Pulling, "an offer matches"),
+    legal(
+        Stage::Posted,
+        Stage::Pulling,
+        "an offer matches, or a message whose data is still coming",
+    ),
     legal(
         Stage::Posted,
         Stage::Done,

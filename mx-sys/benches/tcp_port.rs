@@ -6,7 +6,7 @@
 //! bare sockets and then the port; what counts is the median of the pairs' ratios.
 
 use mx_proto::port::{
-    BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, SendError, Sent, Sink,
+    BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, Room, SendError, Sent, Sink,
 };
 use mx_proto::{Clock, EndpointId, Instant, LinkId, NicId, Route, Source, Target};
 use mx_sys::ports::tcp::{TcpOptions, TcpPort};
@@ -230,7 +230,7 @@ impl Sink<Vec<u8>> for Count {
             return None;
         }
         Some(Place {
-            memory: &mut self.into,
+            memory: Room::Memory(&mut self.into),
             offset: 0,
         })
     }

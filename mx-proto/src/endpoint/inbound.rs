@@ -22,7 +22,7 @@ use crate::ops::Position;
 use crate::ops::{Head, NOBODY, Pulling, State};
 use crate::owner::Owner;
 use crate::partner::{Life, LinkState};
-use crate::port::{Close, HeaderBytes, LinkDown, Place, RemoteKey, RemoteUse, Sink};
+use crate::port::{Close, HeaderBytes, LinkDown, Place, RemoteKey, RemoteUse, Room, Sink};
 use crate::status::{DownReason, Status};
 use crate::time::{Clock, Instant};
 use crate::wire::{self, Header, OfferBody, PullBody};
@@ -34,7 +34,7 @@ pub(super) struct Inbound<'a, O: Owner, C> {
 }
 
 /// What becomes of a message that has come.
-enum Fate {
+pub(super) enum Fate {
     /// It goes into this receive.
     Posted(RequestId),
     /// No receive accepts it: what the owner says, or that it has to wait for its turn.
@@ -53,6 +53,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         self.core.session_out.forget(link);
         self.core.lose_introduction(link, reason);
         self.core.challenges.forget(link);
+        self.core.cut(link);
         let partner = self.core.partner_of(link, cookie);
         self.core.link_down(link, partner, reason);
     }
@@ -110,6 +111,19 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         }
     }
 
+    fn begin(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        bytes: &HeaderBytes,
+    ) -> Option<Place<'_, O::Memory>> {
+        let header = Header::parse(bytes)?;
+        if header.kind == wire::Kind::Eager {
+            self.begin_streamed(link, cookie, &header)?;
+        }
+        self.place(link, cookie, bytes)
+    }
+
     fn place(
         &mut self,
         link: LinkId,
@@ -117,8 +131,10 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         bytes: &HeaderBytes,
     ) -> Option<Place<'_, O::Memory>> {
         let header = Header::parse(bytes)?;
-        if header.kind != wire::Kind::Data {
-            return None;
+        match header.kind {
+            wire::Kind::Data => {}
+            wire::Kind::Eager => return self.place_streamed(link),
+            _ => return None,
         }
         let from = self.core.partner_of(link, cookie);
         if !self.core.trusts(link, from) {
@@ -138,25 +154,21 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             met.silent = 0;
         }
         Some(Place {
-            memory: &mut pulling.memory,
+            memory: Room::Memory(&mut pulling.memory),
             offset: header.length as usize,
         })
     }
 
     fn on_placed(&mut self, link: LinkId, cookie: u64, bytes: &HeaderBytes) {
-        self.core.stats.packets_in += 1;
         let Some(header) = Header::parse(bytes) else {
             return;
         };
-        let from = self.core.partner_of(link, cookie);
-        if let Some(met) = self.core.partners.met_mut(from) {
-            if met.borrows.on_terms(&header.terms) {
-                self.core.make_ready(from);
-            }
-            if header.terms.wanted > 0 {
-                self.core.note_wish(from, &header.terms);
-            }
+        if header.kind == wire::Kind::Eager {
+            return self.end_streamed(link, cookie, bytes, &header);
         }
+        self.core.stats.packets_in += 1;
+        let from = self.core.partner_of(link, cookie);
+        self.heed(from, &header);
         let id = RequestId::from_word(header.word);
         if let Some(record) = self.core.ops.get_mut(id)
             && record.remote == from
@@ -267,6 +279,19 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         }
     }
 
+    /// What the header of a body that has been placed says about credits.
+    #[inline]
+    pub(super) fn heed(&mut self, from: PartnerId, header: &Header) {
+        if let Some(met) = self.core.partners.met_mut(from) {
+            if met.borrows.on_terms(&header.terms) {
+                self.core.make_ready(from);
+            }
+            if header.terms.wanted > 0 {
+                self.core.note_wish(from, &header.terms);
+            }
+        }
+    }
+
     #[inline]
     fn eager<B: Source + ?Sized>(
         &mut self,
@@ -286,8 +311,21 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             Ok(received) => received,
             Err(violation) => return self.core.violation(link, cookie, violation.text()),
         };
-        let bits = MatchBits(header.word);
-        let deferred = match self.fate(link, from, header, paid, Some(body)) {
+        let fate = self.fate(link, from, header, paid, Some(body));
+        self.carry_out(fate, from, MatchBits(header.word), paid, body);
+    }
+
+    /// Does with a message that is here what has become of it.
+    #[inline]
+    pub(super) fn carry_out<B: Source + ?Sized>(
+        &mut self,
+        fate: Fate,
+        from: PartnerId,
+        bits: MatchBits,
+        paid: Paid,
+        body: &B,
+    ) {
+        let deferred = match fate {
             Fate::Posted(id) => {
                 self.core.consumed(from, paid);
                 return self.core.fill_receive(id, from, bits, body);
@@ -303,7 +341,8 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         let waiting = Waiting {
             source: from,
             bits,
-            length: len,
+            // It came in a packet.
+            length: body.len() as u32,
             slot: paid.slot(),
             payload: Payload::Eager(body.to_vec()),
         };
@@ -353,7 +392,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
 
     /// What becomes of a message whose sender had credit for it. `body`: `None` of one that was offered.
     #[inline]
-    fn fate<B: Source + ?Sized>(
+    pub(super) fn fate<B: Source + ?Sized>(
         &mut self,
         link: LinkId,
         from: PartnerId,
@@ -496,16 +535,20 @@ impl<O: Owner> Core<O> {
         bytes: &HeaderBytes,
         body: &B,
     ) {
-        let partner = self.partners.of(self.partner_of(link, cookie));
+        let from = self.partner_of(link, cookie);
+        if self.may_put_behind(link, from, body.len() as u32) {
+            self.introductions.put_behind(link, bytes, body);
+        } else {
+            self.violation(link, cookie, TOO_MUCH_BEHIND);
+        }
+    }
+
+    /// May a packet with a body of that length be kept there?
+    pub(super) fn may_put_behind(&self, link: LinkId, from: PartnerId, len: u32) -> bool {
+        let partner = self.partners.of(from);
         let opening = partner.map_or(0, |partner| partner.opening as usize);
         let most = (opening + 2) * CREDIT + 64 * 256;
-        if !self.introductions.put_behind(link, bytes, body, most) {
-            self.violation(
-                link,
-                cookie,
-                "more behind its introduction than was allowed",
-            );
-        }
+        self.introductions.bytes_behind(link, len as usize) <= most
     }
 
     /// The peer does not speak our protocol: its link, and with it the partner, ends.
@@ -521,7 +564,7 @@ impl<O: Owner> Core<O> {
 
     /// Is there memory for a message that no receive accepts?
     #[inline]
-    fn has_room(&mut self) -> bool {
+    pub(super) fn has_room(&mut self) -> bool {
         !self.config.supply.is_dire() && {
             let waiting = self.unexpected.len() + self.undecided.len() + self.inbox.len();
             self.messages.covers(waiting)
@@ -531,7 +574,7 @@ impl<O: Owner> Core<O> {
     /// There is no memory for a message, which cannot be left out: its sender's session ends, and may
     /// begin anew.
     #[cold]
-    fn out_of_room(&mut self, link: LinkId, from: PartnerId) {
+    pub(super) fn out_of_room(&mut self, link: LinkId, from: PartnerId) {
         self.stats.out_of_memory += 1;
         self.errands.push(super::Errand::Close(link, Close::Now));
         self.fail_partner(from, DownReason::NoMemory);
@@ -808,6 +851,9 @@ impl<M> Pulling<M> {
             && self.key.is_none()
     }
 }
+
+/// What no peer does: it was told how much that may be.
+pub(super) const TOO_MUCH_BEHIND: &str = "more behind its introduction than was allowed";
 
 /// Larger than any control packet's body today, so that a later version may append to them.
 const CONTROL_BODY_MAX: usize = 128;

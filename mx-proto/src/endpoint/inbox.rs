@@ -196,7 +196,7 @@ impl<O: Owner> Core<O> {
         self.flow.await_draw();
     }
 
-    fn enter_inbox(&mut self, entry: Entry<O::Memory>) -> u32 {
+    pub(super) fn enter_inbox(&mut self, entry: Entry<O::Memory>) -> u32 {
         let (turn, source) = (entry.turn, entry.source);
         let (place, ready) = self.inbox.add(entry);
         if ready {

@@ -247,6 +247,7 @@ impl Port<Shared> for QueuePort {
     fn limits(&self, _: LinkId) -> Limits {
         Limits {
             packet_max: 32 * 1024,
+            streamed_max: 0,
             data_max: 64 * 1024,
             pull_block: 96 * 1024,
             remote_read: false,
@@ -435,7 +436,7 @@ impl Port<Shared> for QueuePort {
                         drop(hub);
                         busy = true;
                         match sink.place(link, cookie, &header) {
-                            Some(place) if body.len() > 1000 => {
+                            Some(mut place) if body.len() > 1000 => {
                                 place.memory.fill(place.offset, body.len(), &body[..], 0);
                                 sink.on_placed(link, cookie, &header);
                             }
