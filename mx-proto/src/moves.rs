@@ -66,7 +66,7 @@ pub const MOVES: &[Move] = &[
     legal(
         Stage::New,
         Stage::Draining,
-        "a small send goes at once, and the port keeps its memory",
+        "a send with its data goes at once, and the port keeps its memory or takes only a part",
     ),
     legal(Stage::New, Stage::Posted, "a receive finds no message"),
     legal(
@@ -92,7 +92,7 @@ pub const MOVES: &[Move] = &[
     legal(
         Stage::Queued,
         Stage::Draining,
-        "its turn, and the port keeps its memory",
+        "its turn, and the port keeps its memory or takes only a part",
     ),
     legal(
         Stage::Queued,

@@ -80,12 +80,10 @@ impl Sink<Vec<u8>> for Recorder {
     }
 
     fn place(&mut self, _: LinkId, _: u64, _: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
-        self.place
-            .as_mut()
-            .map(|memory| Place {
-                memory: Room::Memory(memory),
-                offset: 2,
-            })
+        self.place.as_mut().map(|memory| Place {
+            memory: Room::Memory(memory),
+            offset: 2,
+        })
     }
 
     fn on_placed(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) {
