@@ -3,11 +3,8 @@
 //! They need one: `apt-get install libfabric1`, or `MX_LIBFABRIC=/path/libfabric.so.1`. All
 //! software providers that the library has and that are chosen without asking are gone through.
 
-mod lanes;
-
 use super::*;
 use crate::ports::rdm::RdmOptions;
-use crate::ports::rdm::plan::Large;
 use crate::ports::rdm::provider::Choice;
 use libfabric_sys::abi::{FI_EAGAIN, FI_MULTI_RECV, FI_RECV, FI_REMOTE_READ, FI_SEND, fi_context2};
 use std::net::Ipv4Addr;
@@ -46,13 +43,6 @@ impl Side {
         }
     }
 
-    fn lane(&self) -> Lane {
-        Lane {
-            ep: self.domain.endpoint(Role::Lane).unwrap(),
-            events: RefCell::default(),
-        }
-    }
-
     fn poll(&self) {
         let mut events = self.events.borrow_mut();
         self.domain.read(&mut events, 64).unwrap();
@@ -65,24 +55,6 @@ impl Side {
 
     fn take_context(&self, wanted: *mut c_void) -> Option<CqEvent> {
         self.take(|event| context(event) == wanted)
-    }
-}
-
-/// A lane and what its queue has said.
-struct Lane {
-    ep: Ep,
-    events: RefCell<Vec<CqEvent>>,
-}
-
-impl Lane {
-    fn poll(&self) {
-        let mut events = self.events.borrow_mut();
-        self.ep.events(&mut events, 64).unwrap();
-    }
-
-    fn take_context(&self, wanted: *mut c_void) -> Option<CqEvent> {
-        self.poll();
-        take(&self.events, |event| context(event) == wanted)
     }
 }
 
@@ -393,8 +365,6 @@ fn what_was_not_asked_for_is_not_called() {
         let long = vec![0; choice.plan.prefix + choice.plan.inject_max + 1];
         let injected = side.main.inject(&long, 0);
         assert_eq!(injected, Err(libfabric_sys::abi::FI_EMSGSIZE));
-        // Nothing happens, and nothing breaks.
-        side.main.cancel(Contexts::new(1).at(0));
         assert_eq!(side.domain.read(&mut Vec::new(), 16), Ok(0));
     });
 }

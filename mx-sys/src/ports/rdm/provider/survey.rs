@@ -177,7 +177,7 @@ impl Paths {
         Self {
             inject_max: plan.inject_max,
             slot_bytes: plan.slot_bytes,
-            large: plan.large.to_string(),
+            large: plan.large().to_owned(),
         }
     }
 }
