@@ -33,7 +33,13 @@ struct Side {
 
 impl Side {
     fn open(library: &Arc<Library>, choice: &Choice) -> Self {
-        let domain = Domain::open(Arc::clone(library), &choice.info, choice.plan.terms()).unwrap();
+        // Also where `rdm` does not use them: 1.17's `ofi_rxm`.
+        let multi_recv = true;
+        let terms = Terms {
+            multi_recv,
+            ..choice.plan.terms()
+        };
+        let domain = Domain::open(Arc::clone(library), &choice.info, terms).unwrap();
         let main = domain.endpoint(Role::Main).unwrap();
         let events = RefCell::default();
         Self {

@@ -351,7 +351,7 @@ pub(in crate::ports) const MR_MODES: c_int =
 const SOFTWARE: [&str; 6] = ["tcp", "net", "udp", "sockets", "shm", "sm2"];
 
 /// What stands before the body in a frame: its own header, and the packet's.
-const HEADERS: usize = FRAME_LEN + HEADER_LEN;
+pub(in crate::ports) const HEADERS: usize = FRAME_LEN + HEADER_LEN;
 
 /// The longest body over software. `ofi_rxm` cuts it into its own buffers of 16 KiB
 /// (`FI_OFI_RXM_BUFFER_SIZE`), one behind the other; only what is longer than 128 KiB

@@ -11,7 +11,7 @@
 
 use super::{Missing, Standing, find};
 use crate::ports::fabric::Domain;
-use crate::ports::rdm::plan::Plan;
+use crate::ports::rdm::plan::{HEADERS, Plan};
 use libfabric_sys::abi::{FI_EP_RDM, fi_major, fi_minor};
 use libfabric_sys::{Info, Library};
 use std::fmt;
@@ -58,7 +58,7 @@ pub struct Offered {
 pub struct Paths {
     /// Frames up to this are injected; 0: none are.
     pub inject_max: usize,
-    /// Frames up to this are copied into a slot.
+    /// Bodies up to this are copied into a slot.
     pub slot_bytes: usize,
     /// How what is longer goes.
     pub large: String,
@@ -176,7 +176,7 @@ impl Paths {
     fn of(plan: &Plan) -> Self {
         Self {
             inject_max: plan.inject_max,
-            slot_bytes: plan.slot_bytes,
+            slot_bytes: plan.slot_bytes - HEADERS,
             large: plan.large().to_owned(),
         }
     }
