@@ -112,7 +112,7 @@ pub(crate) unsafe extern "C" fn mrecv(
     buf: *mut c_void,
     len: usize,
     desc: *mut c_void,
-    src_addr: fi_addr_t,
+    _src_addr: fi_addr_t,
     context: *mut c_void,
 ) -> isize {
     let Segments { spans, descs } = Segments::one(buf, len, desc);

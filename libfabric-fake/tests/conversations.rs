@@ -56,19 +56,17 @@ struct Talk {
     a: Side,
     b: Side,
     to_b: u64,
-    from_a: u64,
     told_a: VecDeque<Event>,
     told_b: VecDeque<Event>,
 }
 
 impl Talk {
     fn new(fake: &Fake) -> Self {
-        let (a, b, to_b, from_a) = Side::pair(fake);
+        let (a, b, to_b, _) = Side::pair(fake);
         Self {
             a,
             b,
             to_b,
-            from_a,
             told_a: VecDeque::new(),
             told_b: VecDeque::new(),
         }

@@ -35,7 +35,7 @@ fn send_with(side: &Side, lot: &mut Lot, to: u64, flags: u64) -> isize {
 #[test]
 fn a_datagram_is_received_where_a_receive_is_posted_and_lost_where_not() {
     let fake = Fake::new(Shape::udp(), 1);
-    let (mut a, mut b, to_b, to_a) = pair(&fake);
+    let (mut a, mut b, to_b, _) = pair(&fake);
     let mut room = b.lot(100);
     assert_eq!(b.receive(&mut room), 0);
     let mut first = a.filled(b"first");
